@@ -1,0 +1,1 @@
+//! Names, labels and field errors as the API server checks them.
