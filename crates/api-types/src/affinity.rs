@@ -1,0 +1,58 @@
+//! Node and pod affinity, compiled.
+
+use std::sync::Arc;
+
+use crate::selector::{LabelSelector, NodeSelector, NodeSelectorTerm, SelectorError};
+
+/// `affinity.nodeAffinity`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeAffinity {
+    /// Required terms; a term that cannot be parsed matches nothing (`spec/plugins-node.md` §2.7, lazy form).
+    pub required: Option<NodeSelector>,
+    /// Preferred terms; `None` when the list is absent, which differs from an empty one.
+    pub preferred: Option<PreferredNodeTerms>,
+}
+
+/// The preferred terms of a node affinity: all compiled, or why that failed (strict form).
+pub type PreferredNodeTerms = Result<Arc<[PreferredNodeTerm]>, SelectorError>;
+
+/// One preferred node term. Terms of weight 0 and empty preferences are dropped when compiling.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PreferredNodeTerm {
+    /// What a matching node gains.
+    pub weight: i32,
+    /// Which nodes match.
+    pub term: NodeSelectorTerm,
+}
+
+/// `affinity.podAffinity` or `affinity.podAntiAffinity`. A list with an invalid term is empty as a whole
+/// (`spec/core.md` §15).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodAffinity {
+    /// Terms that must hold.
+    pub required: Arc<[PodAffinityTerm]>,
+    /// Terms that should hold.
+    pub preferred: Arc<[WeightedPodAffinityTerm]>,
+}
+
+/// One pod affinity term.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodAffinityTerm {
+    /// Which pods; `None` matches nothing. Includes `matchLabelKeys` and `mismatchLabelKeys`.
+    pub selector: Option<LabelSelector>,
+    /// Namespaces named outright, sorted; the pod's own when the term names none and has no namespace selector.
+    pub namespaces: Arc<[Arc<str>]>,
+    /// Namespaces chosen by their labels; `None` chooses none.
+    pub namespace_selector: Option<LabelSelector>,
+    /// Node label whose values are the domains.
+    pub topology_key: Arc<str>,
+}
+
+/// A pod affinity term with its weight.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WeightedPodAffinityTerm {
+    /// What a matching domain gains.
+    pub weight: i32,
+    /// The term.
+    pub term: PodAffinityTerm,
+}

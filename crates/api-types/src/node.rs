@@ -1,0 +1,66 @@
+//! A node as the scheduler keeps it: compiled once from the API object.
+
+use std::sync::Arc;
+
+use crate::labels::Labels;
+use crate::quantity::Quantity;
+use crate::resources::{ResourceName, Resources};
+use crate::taint::Taint;
+use crate::time::Timestamp;
+
+/// One node. Cloning copies a few pointers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Node {
+    /// Name, unique in the cluster.
+    pub name: Arc<str>,
+    /// Identity; a re-created node has another one.
+    pub uid: Arc<str>,
+    /// Opaque revision, compared for equality only.
+    pub resource_version: Arc<str>,
+    /// When the object was created.
+    pub created: Option<Timestamp>,
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// `metadata.annotations`.
+    pub annotations: Labels,
+    /// `spec.unschedulable`: cordoned.
+    pub unschedulable: bool,
+    /// `spec.taints` in order.
+    pub taints: Arc<[Taint]>,
+    /// `status.allocatable` in the scheduler's units; names that are not scalar resources are dropped.
+    pub allocatable: Resources,
+    /// `status.allocatable.pods`.
+    pub allowed_pods: i64,
+    /// `status.allocatable` exactly, sorted by name, to tell semantic changes.
+    pub allocatable_quantities: Arc<[(ResourceName, Quantity)]>,
+    /// `status.images` in order.
+    pub images: Arc<[NodeImage]>,
+    /// Condition type and status in order.
+    pub conditions: Arc<[(Arc<str>, Arc<str>)]>,
+    /// `status.declaredFeatures` in order.
+    pub declared_features: Arc<[Arc<str>]>,
+    /// The known ones of `declared_features`, one bit per registered feature.
+    pub feature_bits: u64,
+}
+
+impl Node {
+    /// The zone the node tree groups by: `region:\0:zone`, empty when the node names neither
+    /// (`spec/core.md` §14.1).
+    pub fn zone_key(&self) -> String {
+        let pick = |beta: &str, stable: &str| {
+            self.labels.get(beta).or_else(|| self.labels.get(stable)).unwrap_or_default()
+        };
+        let zone = pick("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
+        let region = pick("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region");
+        if zone.is_empty() && region.is_empty() { String::new() } else { format!("{region}:\0:{zone}") }
+    }
+}
+
+/// One entry of `status.images`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NodeImage {
+    /// All names of the image, verbatim.
+    pub names: Arc<[Arc<str>]>,
+    /// Size in bytes.
+    pub size_bytes: i64,
+}

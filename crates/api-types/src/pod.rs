@@ -1,0 +1,201 @@
+//! A pod as the scheduler keeps it: compiled once from the API object, cheap to clone, holding only what
+//! decisions, messages and API writes need.
+//!
+//! Invariants: everything behind an `Arc` is immutable; two pods made from equal API objects compare equal;
+//! environment, commands, probes and managed fields never get here.
+
+use std::sync::Arc;
+
+use crate::affinity::{NodeAffinity, PodAffinity};
+use crate::labels::Labels;
+use crate::requests::PodRequests;
+use crate::storage::Volume;
+use crate::taint::Toleration;
+use crate::time::Timestamp;
+use crate::topology::TopologySpreadConstraint;
+
+/// One pod. Cloning copies a few pointers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pod {
+    /// Unique identity; a pod re-created under the same name has another one.
+    pub uid: Arc<str>,
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name, unique in its namespace at one time.
+    pub name: Arc<str>,
+    /// Opaque revision, compared for equality only.
+    pub resource_version: Arc<str>,
+    /// `metadata.generation`, written back as `observedGeneration`.
+    pub generation: i64,
+    /// When the object was created.
+    pub created: Option<Timestamp>,
+    /// When deletion was asked for; the pod is terminating from then on.
+    pub deletion_requested: Option<Timestamp>,
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// The controller that owns the pod, if any.
+    pub controller: Option<Arc<ControllerRef>>,
+    /// `spec.nodeName`: where the pod runs or is assumed to run.
+    pub node_name: Option<Arc<str>>,
+    /// What the pod asks for in total, by each of the reference's ways of counting.
+    pub requests: Arc<PodRequests>,
+    /// The rest of the specification.
+    pub spec: Arc<PodSpec>,
+    /// What the status says.
+    pub status: Arc<PodStatus>,
+}
+
+impl Pod {
+    /// `namespace/name`, the way messages and queue keys write it.
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// `spec.priority`, 0 when absent.
+    pub fn priority(&self) -> i32 {
+        self.spec.priority.unwrap_or(0)
+    }
+
+    /// Whether the pod has been given a node.
+    pub fn is_assigned(&self) -> bool {
+        self.node_name.is_some()
+    }
+
+    /// `status.nominatedNodeName`, `None` when empty.
+    pub fn nominated_node_name(&self) -> Option<&str> {
+        self.status.nominated_node_name.as_deref()
+    }
+
+    /// The same pod, placed on `node`.
+    pub fn with_node_name(&self, node: &Arc<str>) -> Self {
+        Self { node_name: Some(node.clone()), ..self.clone() }
+    }
+}
+
+/// The owner reference that has `controller: true`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ControllerRef {
+    /// API version, such as `apps/v1`.
+    pub api_version: Arc<str>,
+    /// Kind, such as `ReplicaSet`.
+    pub kind: Arc<str>,
+    /// Name in the pod's namespace.
+    pub name: Arc<str>,
+    /// Identity.
+    pub uid: Arc<str>,
+}
+
+/// The parts of `spec` that can influence placement, apart from requests and the node name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodSpec {
+    /// Which profile schedules the pod.
+    pub scheduler_name: Arc<str>,
+    /// Priority as given; absent counts as 0.
+    pub priority: Option<i32>,
+    /// `preemptionPolicy: Never`.
+    pub never_preempts: bool,
+    /// Exact label equalities the node must have. `None` and empty differ (`spec/plugins-node.md` §4.6.1).
+    pub node_selector: Option<Labels>,
+    /// `affinity.nodeAffinity`.
+    pub node_affinity: Option<Arc<NodeAffinity>>,
+    /// `affinity.podAffinity`; present (even if without terms) makes the pod count as "with affinity".
+    pub pod_affinity: Option<Arc<PodAffinity>>,
+    /// `affinity.podAntiAffinity`.
+    pub pod_anti_affinity: Option<Arc<PodAffinity>>,
+    /// Tolerations in the order given.
+    pub tolerations: Arc<[Toleration]>,
+    /// Topology spread constraints in the order given.
+    pub topology_spread_constraints: Arc<[TopologySpreadConstraint]>,
+    /// Host ports of restartable init containers, then containers, normalised (`spec/plugins-node.md` §2.9).
+    pub host_ports: Arc<[HostPort]>,
+    /// Distinct non-zero host port numbers of all containers and all init containers, sorted (signatures only).
+    pub host_port_numbers: Arc<[i32]>,
+    /// Images, for locality.
+    pub images: PodImages,
+    /// Names of the scheduling gates, in order.
+    pub scheduling_gates: Arc<[Arc<str>]>,
+    /// Volumes that can matter to scheduling: all but ConfigMaps, Secrets, projected and empty directories.
+    pub volumes: Arc<[Volume]>,
+    /// `resourceClaims`, in order.
+    pub resource_claims: Arc<[PodResourceClaim]>,
+    /// `schedulingGroup.podGroupName`.
+    pub pod_group: Option<Arc<str>>,
+    /// Node features the pod needs, one bit per registered feature (`spec/plugins-node.md` §4.11).
+    pub required_features: u64,
+}
+
+/// One host port a pod wants to hold.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HostPort {
+    /// Host address; `0.0.0.0` when none was given.
+    pub ip: Arc<str>,
+    /// Protocol; `TCP` when none was given.
+    pub protocol: Arc<str>,
+    /// Port number, above zero.
+    pub port: i32,
+}
+
+/// The images of a pod as ImageLocality sees them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PodImages {
+    /// Normalised names: init containers, then containers, then image volumes, repeats kept.
+    pub names: Arc<[Arc<str>]>,
+    /// How many of `names` come from init containers and containers.
+    pub n_containers: usize,
+}
+
+/// One entry of `spec.resourceClaims`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PodResourceClaim {
+    /// Name within the pod.
+    pub name: Arc<str>,
+    /// `resourceClaimName`.
+    pub claim: Option<Arc<str>>,
+    /// `resourceClaimTemplateName`.
+    pub template: Option<Arc<str>>,
+}
+
+/// The parts of `status` that scheduling reads or must preserve when it patches.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodStatus {
+    /// `Pending`, `Running`, `Succeeded`, `Failed`, or empty.
+    pub phase: Arc<str>,
+    /// When the kubelet acknowledged the pod.
+    pub started: Option<Timestamp>,
+    /// Where preemption made room, or where the pod is expected; never `Some("")`.
+    pub nominated_node_name: Option<Arc<str>>,
+    /// All conditions in order.
+    pub conditions: Arc<[PodCondition]>,
+    /// Names of generated claims, in order.
+    pub resource_claim_statuses: Arc<[(Arc<str>, Option<Arc<str>>)]>,
+    /// `extendedResourceClaimStatus`: claim name and the request mappings as (container, resource, request).
+    pub extended_resource_claim: Option<Arc<ExtendedResourceClaim>>,
+}
+
+/// `status.extendedResourceClaimStatus`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ExtendedResourceClaim {
+    /// Name of the special claim.
+    pub claim: Arc<str>,
+    /// (container, resource, request) in order.
+    pub mappings: Vec<(Arc<str>, Arc<str>, Arc<str>)>,
+}
+
+/// One pod condition.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PodCondition {
+    /// Such as `PodScheduled`.
+    pub kind: Arc<str>,
+    /// `True`, `False` or `Unknown`.
+    pub status: Arc<str>,
+    /// Machine-readable cause.
+    pub reason: Arc<str>,
+    /// Human-readable cause.
+    pub message: Arc<str>,
+    /// `lastProbeTime`.
+    pub last_probe: Option<Timestamp>,
+    /// `lastTransitionTime`.
+    pub last_transition: Option<Timestamp>,
+    /// `observedGeneration`.
+    pub observed_generation: i64,
+}
