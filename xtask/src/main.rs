@@ -1,2 +1,145 @@
-//! Build system.
-fn main() {}
+//! The build system: `cargo xtask --help` lists what it does.
+//!
+//! It depends on none of the crates it builds, so that it starts in seconds and works while they are broken.
+//! Commands that build something call cargo and leave its output alone; exit codes are passed on.
+
+#![expect(clippy::print_stdout, reason = "what a command-line tool prints is its result")]
+
+mod artifact;
+mod ci;
+mod conformance;
+mod dist;
+mod launch;
+mod metadata;
+mod process;
+mod suite;
+mod tidy;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::process::Ended;
+
+/// Builds, checks, tests and packs kube-scheduler-rs.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Everything CI runs: format, tidy, lints, docs, tests, doc tests, conformance
+    Ci(ci::Args),
+    /// All tests: cargo-nextest if it is installed, else `cargo test`; then the doc tests
+    ///
+    /// Extra arguments go to the test runner, for example `cargo xtask test -- -p kube-scheduler-queue`; with
+    /// extra arguments the doc tests are left out.
+    Test {
+        /// Arguments for the test runner
+        #[arg(last = true, value_name = "ARGS")]
+        args: Vec<OsString>,
+    },
+    /// House rules no compiler knows: layers, forbidden crates, licences, duplicates, sources
+    Tidy,
+    /// Compare with the recorded decisions of the reference scheduler
+    ///
+    /// Prints `FAMILY steps=N conform=M` per family; exits with 0 only if all that was asked conforms.
+    Conformance(conformance::Args),
+    /// Benchmarks, in the release profile
+    Bench {
+        #[command(subcommand)]
+        bench: launch::Bench,
+    },
+    /// The whole way of a pod on this machine: `cargo run --release -- demo`
+    Demo {
+        /// Arguments for the demo; `cargo xtask demo -- --help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<OsString>,
+    },
+    /// A release in dist/: stripped binary, shell completions, tarball, SHA256SUMS
+    Dist,
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Ci(args) => ci::run(&args),
+        Command::Test { args } => suite::run(&args),
+        Command::Tidy => tidy::run(),
+        Command::Conformance(args) => conformance::run(&args),
+        Command::Bench { bench } => launch::bench(&bench),
+        Command::Demo { args } => launch::demo(&args),
+        Command::Dist => dist::run(),
+    };
+    match done {
+        Ok(Ended::Well) => ExitCode::SUCCESS,
+        Ok(Ended::Badly(code)) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Command, clap::Error> {
+        Cli::try_parse_from(line.split(' ')).map(|cli| cli.command)
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_explains_itself() {
+        for command in Cli::command().get_subcommands() {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            assert!(about.len() > 20, "`{}` says only `{about}`", command.get_name());
+        }
+    }
+
+    #[test]
+    fn arguments_of_other_programs_pass_through() {
+        let Command::Demo { args } = parse("xtask demo --nodes 10 --keep-running").unwrap() else {
+            panic!("not demo")
+        };
+        assert_eq!(args, ["--nodes", "10", "--keep-running"]);
+        let Command::Bench { bench: launch::Bench::Core { args } } =
+            parse("xtask bench core --nodes=5 Basic").unwrap()
+        else {
+            panic!("not bench core")
+        };
+        assert_eq!(args, ["--nodes=5", "Basic"]);
+        let Command::Test { args } = parse("xtask test -- -p xtask").unwrap() else {
+            panic!("not test")
+        };
+        assert_eq!(args, ["-p", "xtask"]);
+    }
+
+    #[test]
+    fn families_can_be_repeated_or_listed() {
+        for line in [
+            "xtask conformance --family a --family b --data d",
+            "xtask conformance --family a b --data d",
+        ] {
+            let Command::Conformance(args) = parse(line).unwrap() else {
+                panic!("not conformance")
+            };
+            assert_eq!(args.family, ["a", "b"], "{line}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_command_is_refused() {
+        assert!(parse("xtask deploy").is_err());
+    }
+}

@@ -1,0 +1,34 @@
+//! `bench` and `demo`: release builds of our own programs, run with the caller's arguments in the caller's directory.
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::process::{self, Ended};
+
+/// Which benchmark to run.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// The engine alone, without IO: one line per workload with rate and latencies
+    Core {
+        /// Arguments for the benchmark; `cargo xtask bench core -- --help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<OsString>,
+    },
+}
+
+/// Runs a benchmark.
+pub(crate) fn bench(bench: &Bench) -> Result<Ended> {
+    let Bench::Core { args } = bench;
+    let mut command = process::cargo("run");
+    command.args(["--release", "--package", "kube-scheduler-benches", "--bin", "bench-core", "--"]);
+    process::run(command.args(args))
+}
+
+/// Runs the demo exactly as the README's command does, so that both share one build.
+pub(crate) fn demo(args: &[OsString]) -> Result<Ended> {
+    let mut command = process::cargo("run");
+    command.args(["--release", "--package", "kube-scheduler-rs", "--", "demo"]);
+    process::run(command.args(args))
+}
