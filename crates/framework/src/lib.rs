@@ -1,1 +1,47 @@
-//! To be written.
+//! What scheduler plugins are written against.
+//!
+//! A plugin is a struct behind the traits of this crate: one trait per extension point, all optional, tied together by
+//! [`Plugin`]. It reads the cluster through [`Context`] and [`NodeView`], answers with [`Status`], and keeps what belongs to
+//! one attempt in [`CycleState`]. The engine that runs plugins lives in another crate and knows none of them by name.
+//!
+//! Invariants: nothing here reads a clock, a file or a socket, or starts a thread; no answer depends on the order in
+//! which nodes are visited.
+
+mod context;
+mod cycle_state;
+mod dependencies;
+mod diagnosis;
+mod plugin;
+mod points;
+mod profile;
+mod registry;
+mod runner;
+mod status;
+mod verdicts;
+mod view;
+
+pub use context::{
+    Command, Commands, Context, EventObject, MAX_PERMIT_WAIT, NoPods, NominatedPods, WaitingPod, WaitingPods,
+};
+pub use cycle_state::{CycleState, StateValue};
+pub use dependencies::Dependencies;
+pub use diagnosis::{Diagnosis, FitError};
+pub use plugin::Plugin;
+pub use points::{
+    Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, Filter, FilterSink, HintFn,
+    HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NodeStatuses, NominatingInfo, Normalization, Permit,
+    PermitDecision, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue,
+    PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, QueueSort, QueuedPodView, Reserve, Score, Sign,
+    SignatureWriter, StatusFuture,
+};
+pub use profile::{ExtensionPoint, PluginEntry, PluginIdx, PluginSet, Profile, ProfileConfig, ProfileError};
+pub use registry::{Handle, PluginArgs, PluginFactory, Registry, RegistryError};
+pub use runner::{PreFilterRun, Runner, SkipSet};
+pub use status::{Code, PluginName, Reason, Status};
+pub use verdicts::{VerdictId, Verdicts};
+pub use view::NodeView;
+
+// The vocabulary plugins share with the lower layers, so that one dependency is enough to write one.
+pub use kube_scheduler_api_types as api;
+pub use kube_scheduler_cache::{ChangeKinds, ClusterState, NodeIdx, NodeOverlay};
+pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};

@@ -1,0 +1,183 @@
+//! What a plugin may look at, and what it may ask for.
+//!
+//! Plugins never change the cluster themselves: they read through [`Context`] and ask through [`Commands`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
+use kube_scheduler_cache::ClusterState;
+
+use crate::status::PluginName;
+
+/// What every call to a plugin may look at. Borrowed for the length of the call.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// The cluster: nodes, assigned and assumed pods, other objects.
+    pub cluster: &'a ClusterState,
+    /// Pods that wait on Permit.
+    pub waiting: &'a dyn WaitingPods,
+    /// Pods that are nominated to nodes.
+    pub nominated: &'a dyn NominatedPods,
+    /// The time of the attempt. The only clock a plugin may read.
+    pub now: Timestamp,
+}
+
+impl fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+/// A pod that waits on Permit.
+#[derive(Clone, Debug)]
+pub struct WaitingPod {
+    /// The pod, with its node filled in.
+    pub pod: Arc<Pod>,
+    /// Plugins that still have to allow it, sorted by name.
+    pub pending_plugins: Vec<PluginName>,
+}
+
+/// Read access to the pods that wait on Permit.
+pub trait WaitingPods: Sync {
+    /// The waiting pod with this UID.
+    fn waiting_pod(&self, uid: &str) -> Option<WaitingPod>;
+    /// All waiting pods in the order in which they began to wait.
+    fn waiting_pods(&self) -> Vec<WaitingPod>;
+}
+
+/// Read access to nominations.
+pub trait NominatedPods: Sync {
+    /// Pods nominated to `node`, oldest nomination first. A pod that the queue does not hold at the moment is a
+    /// stub without priority and requests (`spec/core.md` §10.6).
+    fn nominated_pods(&self, node: &str) -> Vec<Arc<Pod>>;
+    /// Whether any pod is nominated anywhere: a cheap way out.
+    fn has_nominated_pods(&self) -> bool;
+    /// The names of all nodes that have nominated pods, sorted.
+    fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>>;
+}
+
+/// Nothing waits, nothing is nominated. For tests and one-off evaluations.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoPods;
+
+impl WaitingPods for NoPods {
+    fn waiting_pod(&self, _uid: &str) -> Option<WaitingPod> {
+        None
+    }
+
+    fn waiting_pods(&self) -> Vec<WaitingPod> {
+        Vec::new()
+    }
+}
+
+impl NominatedPods for NoPods {
+    fn nominated_pods(&self, _node: &str) -> Vec<Arc<Pod>> {
+        Vec::new()
+    }
+
+    fn has_nominated_pods(&self) -> bool {
+        false
+    }
+
+    fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>> {
+        Vec::new()
+    }
+}
+
+/// The object of a cluster event.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum EventObject {
+    /// A pod.
+    Pod(Arc<Pod>),
+    /// A node.
+    Node(Arc<Node>),
+    /// Any other kind.
+    Other(Arc<Object>),
+}
+
+impl EventObject {
+    /// The pod, if it is one.
+    pub fn as_pod(&self) -> Option<&Arc<Pod>> {
+        match self {
+            Self::Pod(pod) => Some(pod),
+            _ => None,
+        }
+    }
+
+    /// The node, if it is one.
+    pub fn as_node(&self) -> Option<&Arc<Node>> {
+        match self {
+            Self::Node(node) => Some(node),
+            _ => None,
+        }
+    }
+
+    /// The object of any other kind, if it is one.
+    pub fn as_object(&self) -> Option<&Arc<Object>> {
+        match self {
+            Self::Other(object) => Some(object),
+            _ => None,
+        }
+    }
+}
+
+/// What a plugin asks the engine to do once its call has returned. Carried out in order.
+#[derive(Debug, Default)]
+pub struct Commands(Vec<Command>);
+
+/// One request of a plugin.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Command {
+    /// Take back this plugin's wait for a waiting pod.
+    Allow {
+        /// Which pod.
+        uid: Arc<str>,
+        /// Whose wait.
+        plugin: PluginName,
+    },
+    /// Turn a waiting pod down.
+    Reject {
+        /// Which pod.
+        uid: Arc<str>,
+        /// Who turns it down.
+        plugin: PluginName,
+        /// Why.
+        message: String,
+    },
+    /// Put pods into the active queue, backoff or not.
+    Activate(Vec<Arc<Pod>>),
+}
+
+impl Commands {
+    /// Takes back `plugin`'s wait for a waiting pod; the pod goes on when nobody else waits.
+    pub fn allow(&mut self, uid: &Arc<str>, plugin: &PluginName) {
+        self.0.push(Command::Allow { uid: uid.clone(), plugin: plugin.clone() });
+    }
+
+    /// Turns a waiting pod down.
+    pub fn reject(&mut self, uid: &Arc<str>, plugin: &PluginName, message: impl Into<String>) {
+        self.0.push(Command::Reject { uid: uid.clone(), plugin: plugin.clone(), message: message.into() });
+    }
+
+    /// Puts pods into the active queue.
+    pub fn activate(&mut self, pods: Vec<Arc<Pod>>) {
+        self.0.push(Command::Activate(pods));
+    }
+
+    /// Whether nothing was asked for.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Everything asked for, in order.
+    pub fn into_vec(self) -> Vec<Command> {
+        self.0
+    }
+}
+
+/// The longest a pod may wait on Permit; longer requests are cut to it.
+pub const MAX_PERMIT_WAIT: Duration = Duration::from_secs(15 * 60);

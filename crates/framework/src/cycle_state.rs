@@ -1,0 +1,106 @@
+//! Values that plugins hand to themselves from one extension point to the next, for one attempt.
+//!
+//! Invariant: one value per type; a value is found again by its type alone, so plugins cannot clash by name.
+
+use std::any::{Any, TypeId};
+use std::fmt;
+
+use smallvec::SmallVec;
+
+/// A value that can live in a [`CycleState`]. Implemented for every `Clone + Send + Sync` type.
+///
+/// Cloning must be independent: evaluating "what if this pod were gone" works on a clone.
+pub trait StateValue: Any + Send + Sync {
+    /// A copy of the value.
+    fn clone_value(&self) -> Box<dyn StateValue>;
+    /// The value for downcasting.
+    fn as_any(&self) -> &dyn Any;
+    /// The value for downcasting, mutably.
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+}
+
+impl<T: Any + Clone + Send + Sync> StateValue for T {
+    fn clone_value(&self) -> Box<dyn StateValue> {
+        Box::new(self.clone())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// Typed slots for one scheduling attempt. A handful of entries; look-ups scan.
+#[derive(Default)]
+pub struct CycleState {
+    slots: SmallVec<[(TypeId, Box<dyn StateValue>); 8]>,
+}
+
+impl CycleState {
+    /// No values.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Stores `value`, replacing one of the same type.
+    pub fn insert<T: StateValue>(&mut self, value: T) {
+        let id = TypeId::of::<T>();
+        let boxed: Box<dyn StateValue> = Box::new(value);
+        match self.slots.iter_mut().find(|(slot, _)| *slot == id) {
+            Some(slot) => slot.1 = boxed,
+            None => self.slots.push((id, boxed)),
+        }
+    }
+
+    /// The value of type `T`, if one was stored.
+    pub fn get<T: StateValue>(&self) -> Option<&T> {
+        let id = TypeId::of::<T>();
+        let (_, value) = self.slots.iter().find(|(slot, _)| *slot == id)?;
+        // Explicit deref: the box itself is a value too and must not answer here.
+        (**value).as_any().downcast_ref()
+    }
+
+    /// The value of type `T`, mutably.
+    pub fn get_mut<T: StateValue>(&mut self) -> Option<&mut T> {
+        let id = TypeId::of::<T>();
+        let (_, value) = self.slots.iter_mut().find(|(slot, _)| *slot == id)?;
+        (**value).as_any_mut().downcast_mut()
+    }
+}
+
+impl Clone for CycleState {
+    fn clone(&self) -> Self {
+        Self { slots: self.slots.iter().map(|(id, value)| (*id, (**value).clone_value())).collect() }
+    }
+}
+
+impl fmt::Debug for CycleState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CycleState({} values)", self.slots.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct Count(u32);
+
+    #[test]
+    fn values_are_found_by_type_and_clones_are_independent() {
+        let mut state = CycleState::new();
+        state.insert(Count(1));
+        state.insert("text");
+        let copy = state.clone();
+        state.get_mut::<Count>().unwrap().0 = 2;
+        state.insert("other");
+        assert_eq!(copy.get::<Count>(), Some(&Count(1)));
+        assert_eq!(copy.get::<&str>(), Some(&"text"));
+        assert_eq!(state.get::<Count>(), Some(&Count(2)));
+        assert_eq!(state.get::<u8>(), None);
+    }
+}

@@ -1,0 +1,41 @@
+//! What an answer depends on, beside the pod: how the engine knows which answers are still good.
+
+use kube_scheduler_cache::ChangeKinds;
+
+/// What an answer for one node depends on.
+///
+/// Saying too much costs time; saying too little gives wrong decisions. [`EVERYTHING`](Self::EVERYTHING) is always
+/// right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dependencies {
+    /// Kinds of change to the node itself.
+    pub node: ChangeKinds,
+    /// Which nodes exist, or how many.
+    pub membership: bool,
+    /// Image states across the cluster.
+    pub images: bool,
+    /// Anything else: other nodes, other pods, other objects.
+    pub anything: bool,
+}
+
+impl Dependencies {
+    /// Nothing but the pod.
+    pub const POD_ONLY: Self = Self { node: ChangeKinds::NONE, membership: false, images: false, anything: false };
+    /// Anything at all; nothing is reused.
+    pub const EVERYTHING: Self = Self { node: ChangeKinds::ALL, membership: true, images: true, anything: true };
+
+    /// The pod and these aspects of the node in question.
+    pub const fn node(kinds: ChangeKinds) -> Self {
+        Self { node: kinds, membership: false, images: false, anything: false }
+    }
+
+    /// What either depends on.
+    pub fn union(self, other: Self) -> Self {
+        Self {
+            node: self.node | other.node,
+            membership: self.membership | other.membership,
+            images: self.images | other.images,
+            anything: self.anything | other.anything,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Why a pod fits nowhere, and the text that users know.
+//!
+//! Behaviour: `spec/core.md` §17.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::status::{Code, PluginName, Status};
+use crate::verdicts::Verdicts;
+
+/// Everything one attempt learned about why the pod fits nowhere.
+#[derive(Clone, Debug, Default)]
+pub struct Diagnosis {
+    /// Each distinct explicit answer with the number of nodes that gave it.
+    pub rejections: Vec<(Status, u32)>,
+    /// The answer of every node without an explicit one.
+    pub absent: Status,
+    /// Plugins that turned the pod down, on any node or before any node.
+    pub unschedulable_plugins: BTreeSet<PluginName>,
+    /// Those of them that wait for something outside the scheduler.
+    pub pending_plugins: BTreeSet<PluginName>,
+    /// Set when PreFilter turned the pod down as a whole.
+    pub pre_filter_message: String,
+    /// What PostFilter had to say.
+    pub post_filter_message: String,
+}
+
+impl Diagnosis {
+    /// Takes over the explicit answers of a filter pass and the plugins behind them.
+    pub fn absorb(&mut self, verdicts: &Verdicts) {
+        for (status, n) in verdicts.rejections() {
+            self.blame(status);
+            self.rejections.push((status.clone(), n));
+        }
+    }
+
+    /// Remembers who gave a rejection.
+    pub fn blame(&mut self, status: &Status) {
+        if !status.is_rejected() {
+            return;
+        }
+        if let Some(plugin) = status.plugin().filter(|name| !name.is_empty()) {
+            self.unschedulable_plugins.insert(plugin.clone());
+            if status.code() == Code::Pending {
+                self.pending_plugins.insert(plugin.clone());
+            }
+        }
+    }
+}
+
+/// A pod that fits on none of `n_nodes` nodes. Displays the text of the event and the condition.
+#[derive(Clone, Debug)]
+pub struct FitError {
+    /// How many nodes there were.
+    pub n_nodes: usize,
+    /// Why none would do.
+    pub diagnosis: Diagnosis,
+}
+
+impl FitError {
+    /// The error of a step after the node was chosen: that node alone turned the pod down.
+    pub fn on_chosen_node(status: &Status) -> Self {
+        let mut diagnosis = Diagnosis { rejections: vec![(status.clone(), 1)], ..Diagnosis::default() };
+        diagnosis.blame(status);
+        Self { n_nodes: 1, diagnosis }
+    }
+}
+
+impl fmt::Display for FitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let diagnosis = &self.diagnosis;
+        write!(f, "0/{} nodes are available:", self.n_nodes)?;
+        if diagnosis.pre_filter_message.is_empty() {
+            let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+            let mut n_explicit = 0;
+            for (status, n) in &diagnosis.rejections {
+                n_explicit += *n as usize;
+                for reason in status.reasons() {
+                    *counts.entry(reason).or_default() += u64::from(*n);
+                }
+            }
+            if let Some(n_absent @ 1..) = self.n_nodes.checked_sub(n_explicit) {
+                for reason in diagnosis.absent.reasons() {
+                    *counts.entry(reason).or_default() += n_absent as u64;
+                }
+            }
+            let mut parts: Vec<String> = counts.into_iter().map(|(reason, n)| format!("{n} {reason}")).collect();
+            parts.sort_unstable();
+            if !parts.is_empty() {
+                write!(f, " {}.", parts.join(", "))?;
+            }
+        } else {
+            write!(f, " {}.", diagnosis.pre_filter_message)?;
+        }
+        if !diagnosis.post_filter_message.is_empty() {
+            write!(f, " {}", diagnosis.post_filter_message)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fit_error(rejections: Vec<(Status, u32)>, n_nodes: usize) -> FitError {
+        FitError { n_nodes, diagnosis: Diagnosis { rejections, ..Diagnosis::default() } }
+    }
+
+    #[test]
+    fn counts_reasons_and_sorts_what_is_printed() {
+        let mut error = fit_error(
+            vec![(Status::unschedulable("b"), 10), (Status::new(Code::Unschedulable, ["b".into(), "a".into()]), 2)],
+            13,
+        );
+        error.diagnosis.absent = Status::unresolvable("c");
+        error.diagnosis.post_filter_message = "nothing helps.".into();
+        assert_eq!(error.to_string(), "0/13 nodes are available: 1 c, 12 b, 2 a. nothing helps.");
+    }
+
+    #[test]
+    fn nothing_to_say_ends_with_the_colon() {
+        assert_eq!(fit_error(vec![], 1).to_string(), "0/1 nodes are available:");
+    }
+
+    #[test]
+    fn a_pre_filter_message_replaces_the_counts() {
+        let mut error = fit_error(vec![(Status::unschedulable("b"), 1)], 3);
+        error.diagnosis.pre_filter_message = "conflict".into();
+        assert_eq!(error.to_string(), "0/3 nodes are available: conflict.");
+    }
+
+    #[test]
+    fn pending_plugins_are_blamed_twice() {
+        let error = FitError::on_chosen_node(&Status::pending("wait").from_plugin(&"P".into()));
+        assert!(error.diagnosis.pending_plugins.contains("P"));
+        assert!(error.diagnosis.unschedulable_plugins.contains("P"));
+        assert_eq!(error.to_string(), "0/1 nodes are available: 1 wait.");
+    }
+}

@@ -1,0 +1,21 @@
+//! The extension points, in the order in which a pod meets them.
+//!
+//! Points up to Permit are synchronous and must not block: they run on the thread that owns all state. PreBind and
+//! Bind may take their time and answer with a future.
+
+mod binding;
+mod filter;
+mod queueing;
+mod score;
+
+pub use binding::{
+    Bind, BindOutcome, Completion, Permit, PermitDecision, PostBind, PreBind, PreBindFlight, Reserve, StatusFuture,
+};
+pub use filter::{
+    Filter, FilterSink, HypotheticalFilter, NodeStatuses, NominatingInfo, PostFilter, PostFilterContext, PostFilterOutcome,
+    PreFilter, PreFilterExtensions, PreFilterOutcome,
+};
+pub use queueing::{
+    EnqueueExtensions, EventRegistration, HintFn, PreEnqueue, QueueSort, QueuedPodView, Sign, SignatureWriter,
+};
+pub use score::{MAX_NODE_SCORE, MIN_NODE_SCORE, Normalization, PreScore, Score};

@@ -1,0 +1,245 @@
+//! PreFilter, Filter and PostFilter.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_cache::{NodeIdx, NodeOverlay};
+
+use crate::context::{Commands, Context};
+use crate::cycle_state::CycleState;
+use crate::dependencies::Dependencies;
+use crate::status::{Code, Status};
+use crate::verdicts::{VerdictId, Verdicts};
+use crate::view::NodeView;
+
+/// What PreFilter found out.
+#[derive(Clone, Debug, Default)]
+pub struct PreFilterOutcome {
+    /// Success, `Skip` (the plugin's Filter is not run for this pod), or a rejection.
+    pub status: Status,
+    /// Only these nodes can fit; `None` means no restriction. They need not exist.
+    pub node_names: Option<BTreeSet<Arc<str>>>,
+}
+
+impl PreFilterOutcome {
+    /// Go on with all nodes.
+    pub fn success() -> Self {
+        Self::default()
+    }
+
+    /// This plugin's Filter has nothing to do for this pod.
+    pub fn skip() -> Self {
+        Self { status: Status::skip(), node_names: None }
+    }
+
+    /// Go on with these nodes only.
+    pub fn narrowed_to(node_names: BTreeSet<Arc<str>>) -> Self {
+        Self { status: Status::SUCCESS, node_names: Some(node_names) }
+    }
+}
+
+impl From<Status> for PreFilterOutcome {
+    fn from(status: Status) -> Self {
+        Self { status, node_names: None }
+    }
+}
+
+/// What is worth computing once per attempt.
+pub trait PreFilter: Send + Sync {
+    /// Called once per attempt, before any node is looked at.
+    fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome;
+
+    /// How to follow hypothetical pods; `None` when the state does not depend on other pods.
+    fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
+        None
+    }
+
+    /// What, beside the pod, the outcome depends on.
+    fn pre_filter_depends_on(&self, pod: &Pod) -> Dependencies {
+        let _ = pod;
+        Dependencies::EVERYTHING
+    }
+}
+
+/// Keeps PreFilter's state right while pods are added and removed hypothetically.
+pub trait PreFilterExtensions: Send + Sync {
+    /// `added` now runs on `node`, which already shows it.
+    fn add_pod(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod, added: &Pod, node: &NodeView<'_>) -> Status;
+    /// `removed` no longer runs on `node`, which already lacks it.
+    fn remove_pod(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        removed: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status;
+}
+
+/// Can the pod run on a node?
+pub trait Filter: Send + Sync {
+    /// Called per node, from several threads at once. Rejections say why; `Error` fails the attempt.
+    fn filter(&self, cx: &Context<'_>, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status;
+
+    /// The whole-cluster form: turns down those of `nodes` that do not fit, leaving out the ones that an earlier
+    /// plugin has turned down already. Must give the same answers as [`filter`](Self::filter). Returns the first error.
+    ///
+    /// The default asks node by node.
+    fn filter_all(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        sink: &mut FilterSink<'_>,
+    ) -> Result<(), Status> {
+        for &idx in nodes {
+            if !sink.is_open(idx) {
+                continue;
+            }
+            let Some(node) = NodeView::new(cx.cluster, idx) else { continue };
+            let status = self.filter(cx, state, pod, &node);
+            if status.is_success() {
+                continue;
+            }
+            if !status.is_rejected() {
+                return Err(status);
+            }
+            sink.reject(idx, status);
+        }
+        Ok(())
+    }
+
+    /// What, beside the pod, the answer for one node depends on.
+    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
+        let _ = pod;
+        Dependencies::EVERYTHING
+    }
+}
+
+/// Where [`Filter::filter_all`] puts its rejections.
+#[derive(Debug)]
+pub struct FilterSink<'a> {
+    verdicts: &'a mut Verdicts,
+    plugin: &'a crate::status::PluginName,
+}
+
+impl<'a> FilterSink<'a> {
+    /// A sink that attributes everything to `plugin`.
+    pub fn new(verdicts: &'a mut Verdicts, plugin: &'a crate::status::PluginName) -> Self {
+        Self { verdicts, plugin }
+    }
+
+    /// Whether nobody has turned the node down yet.
+    pub fn is_open(&self, node: NodeIdx) -> bool {
+        self.verdicts.passes(node)
+    }
+
+    /// A code for `status`, to be used for many nodes.
+    pub fn code_for(&mut self, status: Status) -> VerdictId {
+        let status = status.from_plugin(self.plugin);
+        self.verdicts.intern(&status).unwrap_or(VerdictId::ABSENT)
+    }
+
+    /// Turns a node down with a code from [`code_for`](Self::code_for).
+    pub fn reject_with(&mut self, node: NodeIdx, id: VerdictId) {
+        self.verdicts.set(node, id);
+    }
+
+    /// Turns a node down.
+    pub fn reject(&mut self, node: NodeIdx, status: Status) {
+        self.verdicts.put(node, &status.from_plugin(self.plugin));
+    }
+}
+
+/// What should happen to the pod's nomination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NominatingInfo {
+    /// Leave it as the pod object says.
+    Keep,
+    /// Replace it: by a node, or by none.
+    Override(Option<Arc<str>>),
+}
+
+/// The outcome of PostFilter.
+#[derive(Clone, Debug)]
+pub struct PostFilterOutcome {
+    /// What becomes of the nomination; `None` when the plugin has no opinion.
+    pub nominating: Option<NominatingInfo>,
+    /// Success when the pod can be expected to fit soon, a rejection otherwise.
+    pub status: Status,
+}
+
+/// The status of every node after filtering.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeStatuses<'a> {
+    /// Explicit answers.
+    pub verdicts: &'a Verdicts,
+    /// The answer of every node that has no explicit one.
+    pub absent: &'a Status,
+}
+
+impl NodeStatuses<'_> {
+    /// The status of a node.
+    pub fn get(&self, node: NodeIdx) -> &Status {
+        self.verdicts.rejection(node).unwrap_or(self.absent)
+    }
+
+    /// The nodes of `order` whose status has `code`.
+    pub fn nodes_with_code(&self, order: &[NodeIdx], code: Code) -> Vec<NodeIdx> {
+        order.iter().copied().filter(|idx| self.get(*idx).code() == code).collect()
+    }
+}
+
+/// Runs a profile's filters on a node as it would be after hypothetical changes.
+pub trait HypotheticalFilter: Sync {
+    /// All filters with nominated pods taken into account, on the node behind `overlay`
+    /// (`spec/core.md` §10.6).
+    fn filter_with_nominated_pods(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        overlay: &NodeOverlay,
+    ) -> Status;
+    /// Tells every plugin that `added` is now on the node behind `overlay`.
+    fn add_pod(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        added: &Pod,
+        overlay: &NodeOverlay,
+    ) -> Status;
+    /// Tells every plugin that `removed` is gone from the node behind `overlay`.
+    fn remove_pod(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        removed: &Pod,
+        overlay: &NodeOverlay,
+    ) -> Status;
+}
+
+/// What PostFilter gets beside the usual context.
+pub struct PostFilterContext<'a> {
+    /// The usual context.
+    pub cx: Context<'a>,
+    /// Why each node was turned down.
+    pub statuses: NodeStatuses<'a>,
+    /// The profile's filters, for hypothetical nodes.
+    pub filters: &'a dyn HypotheticalFilter,
+    /// A random number that depends on the engine's seed and the attempt alone.
+    pub random: u64,
+    /// What the plugin asks for.
+    pub commands: &'a mut Commands,
+}
+
+/// What can be done when no node fits?
+pub trait PostFilter: Send + Sync {
+    /// Called once per attempt that found no node. Success means that the pod was nominated and ends the chain;
+    /// `Unschedulable` hands over to the next plugin.
+    fn post_filter(&self, cx: &mut PostFilterContext<'_>, state: &CycleState, pod: &Arc<Pod>) -> PostFilterOutcome;
+}

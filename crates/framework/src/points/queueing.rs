@@ -1,0 +1,132 @@
+//! PreEnqueue, QueueSort, the events a plugin waits for, and pod signatures.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_queue::{ClusterEvent, QueueingHint};
+
+use crate::context::{Context, EventObject};
+use crate::status::Status;
+
+/// May a pod enter the active queue?
+pub trait PreEnqueue: Send + Sync {
+    /// Called whenever the pod would become active, possibly often; must be cheap. Any answer but success keeps the
+    /// pod out, gated by this plugin, until an event that the plugin registered lets it be asked again.
+    fn pre_enqueue(&self, cx: &Context<'_>, pod: &Pod) -> Status;
+}
+
+/// What ordering may look at.
+#[derive(Clone, Copy, Debug)]
+pub struct QueuedPodView<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// When it last entered the queue.
+    pub queued: Timestamp,
+    /// How often it has been tried.
+    pub attempts: u32,
+}
+
+/// Which of two pods goes first?
+pub trait QueueSort: Send + Sync {
+    /// `Less` when `a` goes before `b`. Must be a strict weak order that does not change while pods are queued.
+    /// Pods that compare equal leave in the order in which they came.
+    fn compare(&self, a: QueuedPodView<'_>, b: QueuedPodView<'_>) -> Ordering;
+
+    /// Whether this is exactly "higher priority first, then the one queued earlier", which the engine can do without
+    /// calling back.
+    fn is_by_priority_then_age(&self) -> bool {
+        false
+    }
+}
+
+/// Whether an event may have made a pod schedulable: given the event's old and new object.
+///
+/// The waiting pod comes first. An error counts as "queue it" and is logged.
+pub type HintFn = Arc<
+    dyn Fn(&Context<'_>, &Pod, Option<&EventObject>, Option<&EventObject>) -> Result<QueueingHint, String> + Send + Sync,
+>;
+
+/// One kind of event a plugin waits for.
+#[derive(Clone)]
+pub struct EventRegistration {
+    /// Which events.
+    pub event: ClusterEvent,
+    /// Whether one such event is worth a retry of one pod; `None` means always.
+    pub hint: Option<HintFn>,
+}
+
+impl EventRegistration {
+    /// Every such event is worth a retry.
+    pub fn always(event: ClusterEvent) -> Self {
+        Self { event, hint: None }
+    }
+
+    /// Such an event is worth a retry when `hint` says so.
+    pub fn with_hint<F>(event: ClusterEvent, hint: F) -> Self
+    where
+        F: Fn(&Context<'_>, &Pod, Option<&EventObject>, Option<&EventObject>) -> Result<QueueingHint, String>
+            + Send
+            + Sync
+            + 'static,
+    {
+        Self { event, hint: Some(Arc::new(hint)) }
+    }
+}
+
+/// Which cluster events can make a pod schedulable that this plugin turned down.
+pub trait EnqueueExtensions: Send + Sync {
+    /// Asked once, when the profile is built. An empty list means: nothing but time.
+    fn events_to_register(&self) -> Vec<EventRegistration>;
+}
+
+/// What this plugin's answers depend on, as bytes of the pod.
+///
+/// Contract: two pods with equal bytes get equal answers from this plugin, at every extension point up to Score, on every
+/// cluster state. The engine then evaluates one of them and reuses the answer.
+pub trait Sign: Send + Sync {
+    /// Writes the fragment. Returns `false` when this pod must always be evaluated on its own.
+    fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool;
+}
+
+/// Collects fragments of a pod's signature; every field is written so that no two different inputs give equal bytes.
+#[derive(Debug, Default)]
+pub struct SignatureWriter(Vec<u8>);
+
+impl SignatureWriter {
+    /// Nothing written yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Writes a number.
+    pub fn int(&mut self, value: i64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// Writes a text with its length.
+    pub fn text(&mut self, value: &str) {
+        self.int(i64::try_from(value.len()).unwrap_or(i64::MAX));
+        self.0.extend_from_slice(value.as_bytes());
+    }
+
+    /// Writes whether something is there; write it next if it is.
+    pub fn present(&mut self, is_present: bool) {
+        self.0.push(u8::from(is_present));
+    }
+
+    /// Writes the number of items that follow.
+    pub fn len(&mut self, n: usize) {
+        self.int(i64::try_from(n).unwrap_or(i64::MAX));
+    }
+
+    /// Writes a value by its debug form with its length: for rare, deep values whose debug form shows every field.
+    pub fn debug(&mut self, value: &impl std::fmt::Debug) {
+        self.text(&format!("{value:?}"));
+    }
+
+    /// The bytes written.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+}

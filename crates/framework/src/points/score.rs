@@ -1,0 +1,89 @@
+//! PreScore and Score.
+
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_cache::NodeIdx;
+
+use crate::context::Context;
+use crate::cycle_state::CycleState;
+use crate::dependencies::Dependencies;
+use crate::status::Status;
+use crate::view::NodeView;
+
+/// The lowest score a plugin may give after normalisation.
+pub const MIN_NODE_SCORE: i64 = 0;
+/// The highest score a plugin may give after normalisation.
+pub const MAX_NODE_SCORE: i64 = 100;
+
+/// What is worth computing once before scoring.
+pub trait PreScore: Send + Sync {
+    /// Called once per attempt with the nodes that fit, if there are at least two. `Skip` keeps the plugin's Score from
+    /// running for this pod.
+    fn pre_score(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod, nodes: &[NodeIdx]) -> Status;
+
+    /// What, beside the pod, the outcome depends on.
+    fn pre_score_depends_on(&self, pod: &Pod) -> Dependencies {
+        let _ = pod;
+        Dependencies::EVERYTHING
+    }
+}
+
+/// How raw scores become scores between 0 and 100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Normalization {
+    /// They are already.
+    None,
+    /// In proportion to the highest one; the highest becomes 100.
+    Proportional,
+    /// In proportion to the highest one, then reversed; the highest becomes 0, and all become 100 when it is 0.
+    ReversedProportional,
+    /// The plugin does it, in [`Score::normalize`].
+    Custom,
+}
+
+/// How good is a node that fits?
+pub trait Score: Send + Sync {
+    /// Called per node, from several threads at once. Higher is better.
+    fn score(&self, cx: &Context<'_>, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status>;
+
+    /// The whole-cluster form: fills `scores[i]` for `nodes[i]`. Must give the same answers as [`score`](Self::score).
+    ///
+    /// The default asks node by node.
+    fn score_all(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        for (&idx, score) in nodes.iter().zip(scores) {
+            let Some(node) = NodeView::new(cx.cluster, idx) else { continue };
+            *score = self.score(cx, state, pod, &node)?;
+        }
+        Ok(())
+    }
+
+    /// How raw scores become scores between 0 and 100.
+    fn normalization(&self) -> Normalization {
+        Normalization::None
+    }
+
+    /// Normalises in place. Only called for [`Normalization::Custom`].
+    fn normalize(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Status {
+        let _ = (cx, state, pod, nodes, scores);
+        Status::SUCCESS
+    }
+
+    /// What, beside the pod, the raw score of one node depends on.
+    fn score_depends_on(&self, pod: &Pod) -> Dependencies {
+        let _ = pod;
+        Dependencies::EVERYTHING
+    }
+}

@@ -1,0 +1,104 @@
+//! Names to plugin factories.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::plugin::Plugin;
+
+/// What a plugin is told when it is made.
+#[derive(Clone, Debug, Default)]
+pub struct Handle {
+    /// The scheduler name of the profile.
+    pub scheduler_name: Arc<str>,
+    /// The feature gates that are on, sorted.
+    pub features: Arc<[Arc<str>]>,
+}
+
+impl Handle {
+    /// Whether a feature gate is on. Unknown gates are off.
+    pub fn is_enabled(&self, feature: &str) -> bool {
+        self.features.binary_search_by(|name| (**name).cmp(feature)).is_ok()
+    }
+
+    /// A handle for `scheduler_name` with these feature gates on.
+    pub fn new(scheduler_name: impl Into<Arc<str>>, features: impl IntoIterator<Item = Arc<str>>) -> Self {
+        let mut features: Vec<Arc<str>> = features.into_iter().collect();
+        features.sort();
+        features.dedup();
+        Self { scheduler_name: scheduler_name.into(), features: features.into() }
+    }
+}
+
+/// A plugin's arguments as configuration gives them, defaults filled in: a tree of maps, lists and scalars.
+/// `Null` when there are none.
+pub type PluginArgs = serde_json::Value;
+
+/// Makes a plugin for one profile, or says why its arguments will not do.
+pub type PluginFactory = Arc<dyn Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String> + Send + Sync>;
+
+/// A registry entry that cannot be added or removed.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RegistryError {
+    /// The name is taken.
+    #[error("a plugin named {0} already exists")]
+    Duplicate(String),
+    /// There is no such plugin.
+    #[error("no plugin named {0} exists")]
+    Unknown(String),
+}
+
+/// All plugins that profiles can name. Iterates in name order.
+#[derive(Clone, Default)]
+pub struct Registry(BTreeMap<Arc<str>, PluginFactory>);
+
+impl Registry {
+    /// No plugins.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a plugin.
+    pub fn register<F>(&mut self, name: &str, factory: F) -> Result<(), RegistryError>
+    where
+        F: Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String> + Send + Sync + 'static,
+    {
+        if self.0.contains_key(name) {
+            return Err(RegistryError::Duplicate(name.to_owned()));
+        }
+        self.0.insert(name.into(), Arc::new(factory));
+        Ok(())
+    }
+
+    /// Removes a plugin.
+    pub fn unregister(&mut self, name: &str) -> Result<(), RegistryError> {
+        self.0.remove(name).map(drop).ok_or_else(|| RegistryError::Unknown(name.to_owned()))
+    }
+
+    /// Adds all plugins of `other`.
+    pub fn merge(&mut self, other: Self) -> Result<(), RegistryError> {
+        for (name, factory) in other.0 {
+            if self.0.contains_key(&name) {
+                return Err(RegistryError::Duplicate(name.to_string()));
+            }
+            self.0.insert(name, factory);
+        }
+        Ok(())
+    }
+
+    /// The factory behind a name.
+    pub fn get(&self, name: &str) -> Option<&PluginFactory> {
+        self.0.get(name)
+    }
+
+    /// All names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.keys()
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}

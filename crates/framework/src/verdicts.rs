@@ -1,0 +1,158 @@
+//! The answer of a filter pass for every node, as codes.
+//!
+//! A column of small ids over all node slots and one table of distinct statuses. Text exists once per distinct
+//! answer; counting reasons costs O(distinct answers).
+//!
+//! Invariants: id 0 is "passes", id 1 is "absent" (not looked at); `counts[id]` is the number of slots that hold `id`,
+//! for ids other than 0; equal statuses have equal ids.
+
+use kube_scheduler_cache::NodeIdx;
+use rustc_hash::FxHashMap;
+
+use crate::status::Status;
+
+/// A distinct answer within one [`Verdicts`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VerdictId(u16);
+
+impl VerdictId {
+    /// The node passes every filter so far.
+    pub const PASS: Self = Self(0);
+    /// The node was not looked at; what that means is the diagnosis' "absent" status.
+    pub const ABSENT: Self = Self(1);
+}
+
+/// Per node slot: passes, absent, or which status it was turned down with.
+#[derive(Clone, Debug)]
+pub struct Verdicts {
+    ids: Vec<VerdictId>,
+    statuses: Vec<Status>,
+    counts: Vec<u32>,
+    by_status: FxHashMap<Status, VerdictId>,
+}
+
+impl Verdicts {
+    /// All `n_slots` node slots absent.
+    pub fn absent(n_slots: usize) -> Self {
+        Self {
+            ids: vec![VerdictId::ABSENT; n_slots],
+            statuses: vec![Status::SUCCESS, Status::SUCCESS],
+            counts: vec![0, u32::try_from(n_slots).unwrap_or(u32::MAX)],
+            by_status: FxHashMap::default(),
+        }
+    }
+
+    /// Number of node slots.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there are no slots at all.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Makes room for `n_slots` slots; new ones are absent.
+    pub fn grow(&mut self, n_slots: usize) {
+        if let Some(more) = n_slots.checked_sub(self.ids.len()) {
+            self.ids.resize(n_slots, VerdictId::ABSENT);
+            self.counts[1] = self.counts[1].saturating_add(u32::try_from(more).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// The id for `status`, made when it is new. `None` when 65,534 distinct answers exist already.
+    pub fn intern(&mut self, status: &Status) -> Option<VerdictId> {
+        if status.is_success() {
+            return Some(VerdictId::PASS);
+        }
+        if let Some(id) = self.by_status.get(status) {
+            return Some(*id);
+        }
+        let id = VerdictId(u16::try_from(self.statuses.len()).ok()?);
+        self.statuses.push(status.clone());
+        self.counts.push(0);
+        self.by_status.insert(status.clone(), id);
+        Some(id)
+    }
+
+    /// Puts `id` on a slot. Out of range is ignored.
+    pub fn set(&mut self, node: NodeIdx, id: VerdictId) {
+        let Some(slot) = self.ids.get_mut(node.index()) else { return };
+        let old = std::mem::replace(slot, id);
+        if old != id {
+            if old != VerdictId::PASS {
+                self.counts[usize::from(old.0)] -= 1;
+            }
+            if id != VerdictId::PASS {
+                self.counts[usize::from(id.0)] += 1;
+            }
+        }
+    }
+
+    /// Turns a node down with `status`, or lets it pass when that is success.
+    ///
+    /// When the table of distinct answers is full, the last one stands for all that follow.
+    pub fn put(&mut self, node: NodeIdx, status: &Status) {
+        let id = self.intern(status).unwrap_or(VerdictId(u16::MAX - 1));
+        self.set(node, id);
+    }
+
+    /// What a slot holds; absent when out of range.
+    pub fn id(&self, node: NodeIdx) -> VerdictId {
+        self.ids.get(node.index()).copied().unwrap_or(VerdictId::ABSENT)
+    }
+
+    /// Whether the node passes.
+    pub fn passes(&self, node: NodeIdx) -> bool {
+        self.id(node) == VerdictId::PASS
+    }
+
+    /// The status behind an id; success for "passes" and "absent".
+    pub fn status(&self, id: VerdictId) -> &Status {
+        self.statuses.get(usize::from(id.0)).unwrap_or(&self.statuses[0])
+    }
+
+    /// The explicit status of a node: `None` when it passes or is absent.
+    pub fn rejection(&self, node: NodeIdx) -> Option<&Status> {
+        let id = self.id(node);
+        (id > VerdictId::ABSENT).then(|| self.status(id))
+    }
+
+    /// Each distinct rejection with the number of nodes that hold it, in order of first appearance.
+    pub fn rejections(&self) -> impl Iterator<Item = (&Status, u32)> {
+        self.statuses.iter().zip(&self.counts).skip(2).filter(|(_, n)| **n > 0).map(|(status, n)| (status, *n))
+    }
+
+    /// How many nodes are turned down explicitly.
+    pub fn n_rejected(&self) -> usize {
+        self.counts.iter().skip(2).map(|n| *n as usize).sum()
+    }
+
+    /// All ids, by slot.
+    pub fn ids(&self) -> &[VerdictId] {
+        &self.ids
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_follow_every_change() {
+        let mut verdicts = Verdicts::absent(3);
+        let (a, b, c) = (NodeIdx::from_index(0), NodeIdx::from_index(1), NodeIdx::from_index(2));
+        verdicts.put(a, &Status::unschedulable("x"));
+        verdicts.put(b, &Status::unschedulable("x"));
+        verdicts.put(c, &Status::SUCCESS);
+        assert_eq!(verdicts.n_rejected(), 2);
+        verdicts.put(b, &Status::unresolvable("y"));
+        let seen: Vec<_> = verdicts.rejections().map(|(s, n)| (s.message(), n)).collect();
+        assert_eq!(seen, [("x".to_owned(), 1), ("y".to_owned(), 1)]);
+        verdicts.put(a, &Status::SUCCESS);
+        assert!(verdicts.passes(a));
+        assert_eq!(verdicts.n_rejected(), 1);
+        verdicts.grow(5);
+        assert_eq!(verdicts.id(NodeIdx::from_index(4)), VerdictId::ABSENT);
+    }
+}
