@@ -36,7 +36,7 @@ pub use points::{
 };
 pub use profile::{ExtensionPoint, PluginEntry, PluginIdx, PluginSet, Profile, ProfileConfig, ProfileError};
 pub use registry::{Handle, PluginArgs, PluginFactory, Registry, RegistryError};
-pub use runner::{PreFilterRun, Runner, SkipSet};
+pub use runner::{HypotheticalRunner, PreFilterRun, RunDependencies, Runner, SkipSet};
 pub use status::{Code, PluginName, Reason, Status};
 pub use verdicts::{VerdictId, Verdicts};
 pub use view::NodeView;

@@ -167,8 +167,17 @@ pub enum NominatingInfo {
 pub struct PostFilterOutcome {
     /// What becomes of the nomination; `None` when the plugin has no opinion.
     pub nominating: Option<NominatingInfo>,
+    /// Pods to evict so that the nominated node has room, most important first.
+    pub victims: Vec<Arc<Pod>>,
     /// Success when the pod can be expected to fit soon, a rejection otherwise.
     pub status: Status,
+}
+
+impl PostFilterOutcome {
+    /// An answer that leaves the nomination alone and evicts nobody.
+    pub fn without_nomination(status: Status) -> Self {
+        Self { nominating: None, victims: Vec::new(), status }
+    }
 }
 
 /// The status of every node after filtering.
