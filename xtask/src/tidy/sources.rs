@@ -1,6 +1,6 @@
 //! Rules on source files.
 //!
-//! What clippy and rustc already deny (unwrap, print, missing docs) is not repeated here.
+//! What clippy and rustc already deny (`unwrap`, printing, missing docs) is not repeated here.
 
 use super::scan::{close, imports, words};
 use super::tree::{File, Package};
@@ -51,6 +51,7 @@ pub(super) fn check(package: &Package) -> Vec<Finding> {
         check_length(file, &mut findings);
         check_gaps(file, &mut findings);
         check_reasons(file, &mut findings);
+        check_panics(file, &mut findings);
         if is_pure && !file.is_test {
             check_purity(file, &mut findings);
         }
@@ -116,6 +117,19 @@ fn check_reasons(file: &File, findings: &mut Vec<Finding>) {
                 file,
                 start,
                 "silences a lint without `reason = \"…\"`".to_owned(),
+            ));
+        }
+    }
+}
+
+/// A parser may have a method `expect` of its own; a message in quotes tells the one that panics.
+fn check_panics(file: &File, findings: &mut Vec<Finding>) {
+    if !file.is_test {
+        for at in words(&file.source.shipped, ".expect(\"") {
+            findings.push(at_line(
+                file,
+                at,
+                "`expect` outside tests: restructure, or return an error".to_owned(),
             ));
         }
     }
@@ -232,7 +246,17 @@ mod tests {
         none(
             "//! Head.\n#[expect(\n    dead_code,\n    reason = \"read by the debugger\",\n)]\nfn f() {}\n",
         );
-        none("//! Head.\nfn f() { x.expect(\"#[allow(this)]\"); }\n");
+        none("//! Head.\nfn f() { g(\"#[allow(this)]\"); }\n");
+    }
+
+    #[test]
+    fn an_expect_that_panics_fails_outside_tests() {
+        one(
+            "//! Head.\nfn f() { x.expect(\"always there\"); }\n",
+            "lib.rs:2: `expect` outside tests",
+        );
+        none("//! Head.\nfn f() { parser.expect(Token::Comma)?; }\n");
+        none("//! Head.\n#[cfg(test)]\nmod tests {\n    fn f() { x.expect(\"there\"); }\n}\n");
     }
 
     #[test]
