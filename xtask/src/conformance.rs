@@ -79,7 +79,7 @@ fn with_arguments<'a>(command: &'a mut Command, args: &Args) -> Result<&'a mut C
 fn built_with_the_tests() -> Result<PathBuf> {
     let mut command = process::cargo("build");
     command
-        .args(["--workspace", "--lib", "--bins", "--tests", "--profile", "test"])
+        .args(["--workspace", "--lib", "--tests", "--bin", BINARY, "--profile", "test"])
         .args(["--message-format", "json-render-diagnostics"])
         .current_dir(process::root()?);
     let messages = process::output(&mut command)?;
