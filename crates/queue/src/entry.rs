@@ -1,0 +1,211 @@
+//! A pod as the queue keeps it: what it must know of the pod, and what it remembers about its attempts.
+//!
+//! Answers to `QueuedPodInfo` of the reference.
+//!
+//! Invariants: the rejector sets survive a pop, so that whoever succeeds can still log them; counters only change when
+//! the pod is popped or comes back; the first-attempt stamp is set once.
+
+use std::time::Duration;
+
+use kube_scheduler_api_types::Timestamp;
+
+use crate::plugins::{PluginId, PluginSet};
+use crate::profile::ProfileId;
+
+/// What the queue must know of a pod. Clones should be cheap: the usual entry is a reference-counted pod.
+///
+/// Two entries with equal namespace and name stand for the same pod in the queues; the pod in flight and the nominations
+/// are told apart by UID.
+pub trait QueueEntry: Clone {
+    /// The pod's UID.
+    fn uid(&self) -> &str;
+
+    /// The pod's namespace.
+    fn namespace(&self) -> &str;
+
+    /// The pod's name.
+    fn name(&self) -> &str;
+
+    /// The name of the profile that schedules the pod.
+    fn scheduler_name(&self) -> &str;
+
+    /// The node that the pod's status nominates, if any. An empty name counts as none.
+    fn nominated_node_name(&self) -> Option<&str>;
+
+    /// Whether the pod has a node already.
+    fn is_assigned(&self) -> bool;
+
+    /// Whether the pod belongs to a pod group (and groups are enabled at all).
+    ///
+    /// A member that comes back with rejectors waits for its backoff, whatever happened meanwhile.
+    fn is_group_member(&self) -> bool {
+        false
+    }
+}
+
+/// What the queue must know of the objects of events: hardly anything, they are for the hints.
+pub trait EventObject<E>: Clone {
+    /// The object that stands for a queued pod in events about that pod.
+    fn from_entry(entry: &E) -> Self;
+
+    /// Whether this object is the pod with this UID.
+    fn is_pod(&self, uid: &str) -> bool;
+}
+
+/// A pod with what the queue remembers about it.
+#[derive(Clone, Debug)]
+pub struct QueuedPod<E> {
+    pub(crate) entry: E,
+    pub(crate) profile: ProfileId,
+    pub(crate) timestamp: Timestamp,
+    pub(crate) initial_attempt: Option<Timestamp>,
+    pub(crate) attempts: u32,
+    pub(crate) unschedulable_count: u32,
+    pub(crate) consecutive_errors: u32,
+    pub(crate) was_flushed: bool,
+    pub(crate) signature_is_stale: bool,
+    pub(crate) signature: Option<u64>,
+    pub(crate) gated_by: Option<PluginId>,
+    pub(crate) unschedulable_plugins: PluginSet,
+    pub(crate) pending_plugins: PluginSet,
+}
+
+impl<E> QueuedPod<E> {
+    pub(crate) fn new(
+        entry: E,
+        profile: ProfileId,
+        signature: Option<u64>,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            entry,
+            profile,
+            timestamp: now,
+            initial_attempt: None,
+            attempts: 0,
+            unschedulable_count: 0,
+            consecutive_errors: 0,
+            was_flushed: false,
+            signature_is_stale: false,
+            signature,
+            gated_by: None,
+            unschedulable_plugins: PluginSet::new(),
+            pending_plugins: PluginSet::new(),
+        }
+    }
+
+    /// The pod.
+    pub const fn entry(&self) -> &E {
+        &self.entry
+    }
+
+    /// Puts a newer state of the same pod in, as failure handling does before it hands the pod back.
+    ///
+    /// Parity: the reference keeps the batching signature of the old state, which may then be wrong; here it is taken
+    /// away and computed afresh when the pod is back.
+    pub fn replace_entry(&mut self, entry: E) {
+        self.entry = entry;
+        self.signature = None;
+        self.signature_is_stale = true;
+    }
+
+    /// The profile of the pod's scheduler name, as known to the queue.
+    pub const fn profile(&self) -> ProfileId {
+        self.profile
+    }
+
+    /// When the pod was created in the queue or last came back from an attempt.
+    pub const fn timestamp(&self) -> Timestamp {
+        self.timestamp
+    }
+
+    /// When the pod was first ready to be tried; time behind gates before it does not count as waiting.
+    pub const fn initial_attempt_timestamp(&self) -> Option<Timestamp> {
+        self.initial_attempt
+    }
+
+    /// How often the pod was popped.
+    pub const fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// How often the pod came back rejected by plugins.
+    pub const fn unschedulable_count(&self) -> u32 {
+        self.unschedulable_count
+    }
+
+    /// How often in a row the pod came back with an error.
+    pub const fn consecutive_errors(&self) -> u32 {
+        self.consecutive_errors
+    }
+
+    /// Whether the last move out of the unschedulable pods was for waiting too long.
+    ///
+    /// Parity: the reference loses this flag when the record is copied on assume, so its metric of pods scheduled after a
+    /// flush is always zero. Here a copy keeps it.
+    pub const fn was_flushed_from_unschedulable(&self) -> bool {
+        self.was_flushed
+    }
+
+    /// What [`QueuePolicy::signature`](crate::QueuePolicy::signature) said of the pod.
+    pub const fn signature(&self) -> Option<u64> {
+        self.signature
+    }
+
+    /// The PreEnqueue plugin that holds the pod back.
+    pub const fn gated_by(&self) -> Option<PluginId> {
+        self.gated_by
+    }
+
+    /// Whether a PreEnqueue plugin holds the pod back.
+    pub const fn is_gated(&self) -> bool {
+        self.gated_by.is_some()
+    }
+
+    /// The plugins that rejected the pod in its last attempt, and those that gated it since.
+    pub const fn unschedulable_plugins(&self) -> &PluginSet {
+        &self.unschedulable_plugins
+    }
+
+    /// The plugins that rejected the pod and wait for something that is on its way: their events skip the backoff.
+    pub const fn pending_plugins(&self) -> &PluginSet {
+        &self.pending_plugins
+    }
+
+    /// Every plugin whose events may make the pod schedulable.
+    pub fn rejectors(&self) -> PluginSet {
+        self.unschedulable_plugins.union(&self.pending_plugins)
+    }
+
+    /// Whether `plugin` is among the [rejectors](Self::rejectors).
+    pub fn is_rejected_by(&self, plugin: PluginId) -> bool {
+        self.unschedulable_plugins.contains(plugin) || self.pending_plugins.contains(plugin)
+    }
+
+    /// Whether any plugin rejected the pod. A failed attempt without rejectors is an error.
+    pub fn has_rejectors(&self) -> bool {
+        !self.unschedulable_plugins.is_empty() || !self.pending_plugins.is_empty()
+    }
+
+    /// Forgets who rejected and who gates the pod: the first step of handling a failure.
+    pub fn clear_rejectors(&mut self) {
+        self.unschedulable_plugins.clear();
+        self.pending_plugins.clear();
+        self.gated_by = None;
+    }
+
+    /// Notes that `plugin` rejected the pod.
+    pub fn add_unschedulable_plugin(&mut self, plugin: PluginId) {
+        self.unschedulable_plugins.insert(plugin);
+    }
+
+    /// Notes that `plugin` answered "pending".
+    pub fn add_pending_plugin(&mut self, plugin: PluginId) {
+        self.pending_plugins.insert(plugin);
+    }
+
+    /// The time from the first readiness to `now`.
+    pub fn waited(&self, now: Timestamp) -> Duration {
+        self.initial_attempt.map_or(Duration::ZERO, |start| now.saturating_since(start))
+    }
+}

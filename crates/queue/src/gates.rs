@@ -1,0 +1,29 @@
+//! PreEnqueue: whether a pod may be tried at all.
+//!
+//! Invariant: a gated pod has its gating plugin among its rejectors.
+
+use crate::entry::QueuedPod;
+use crate::plugins::PluginId;
+use crate::policy::{PreEnqueueVerdict, QueuePolicy};
+
+/// Asks the gates of the pod's profile, the one that holds it first, up to the first that says no. Returns the plugin
+/// that thereby became a rejector of the pod.
+pub(crate) fn run<E, O, P>(
+    pod: &mut QueuedPod<E>,
+    gates: &[PluginId],
+    policy: &mut P,
+) -> Option<PluginId>
+where
+    P: QueuePolicy<E, O> + ?Sized,
+{
+    let held_by = pod.gated_by.filter(|plugin| gates.contains(plugin));
+    let others = gates.iter().copied().filter(|&plugin| Some(plugin) != held_by);
+    let closed = held_by.into_iter().chain(others).find(|&plugin| {
+        policy.pre_enqueue(&pod.entry, pod.profile, plugin) == PreEnqueueVerdict::Gate
+    });
+    pod.gated_by = closed;
+    let plugin = closed?;
+    let is_new = !pod.is_rejected_by(plugin);
+    pod.unschedulable_plugins.insert(plugin);
+    is_new.then_some(plugin)
+}

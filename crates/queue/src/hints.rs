@@ -1,0 +1,84 @@
+//! Whether an event makes a pod worth another try.
+//!
+//! Answers to `isPodWorthRequeuing` and `determineSchedulingHintForInFlightPod` of the reference.
+
+use crate::entry::{EventObject, QueueEntry, QueuedPod};
+use crate::in_flight::LoggedEvent;
+use crate::policy::{QueuePolicy, QueueingHint, Requeue};
+use crate::profile::{Profiles, ResolvedEvent};
+
+/// What an event on these objects means for `pod`.
+///
+/// A pending plugin's yes beats everything: it waits for something that is on its way, so backoff would only add delay.
+pub(crate) fn worth<E, O, P>(
+    pod: &QueuedPod<E>,
+    event: &ResolvedEvent,
+    old: Option<&O>,
+    new: Option<&O>,
+    policy: &mut P,
+) -> Requeue
+where
+    E: QueueEntry,
+    O: EventObject<E>,
+    P: QueuePolicy<E, O> + ?Sized,
+{
+    if !pod.has_rejectors() {
+        return Requeue::AfterBackoff;
+    }
+    if event.is_wildcard {
+        let is_of_another = new.is_some_and(|new| !new.is_pod(pod.entry.uid()));
+        return if is_of_another { Requeue::Skip } else { Requeue::AfterBackoff };
+    }
+    let Some(registrations) = event.by_profile.get(pod.profile.index()) else {
+        return Requeue::AfterBackoff;
+    };
+    let mut best = Requeue::Skip;
+    for &(plugin, hint) in registrations {
+        if !pod.is_rejected_by(plugin) {
+            continue;
+        }
+        let is_worth = match hint {
+            None => true,
+            // A hint that fails must not keep the pod waiting for an event that came already.
+            Some(hint) => policy.hint(hint, &pod.entry, old, new) != Ok(QueueingHint::Skip),
+        };
+        if !is_worth {
+            continue;
+        }
+        if pod.pending_plugins.contains(plugin) {
+            return Requeue::Immediately;
+        }
+        if pod.pending_plugins.is_empty() {
+            return Requeue::AfterBackoff;
+        }
+        best = Requeue::AfterBackoff;
+    }
+    best
+}
+
+/// What the events mean together that `pod` missed while it was in flight.
+pub(crate) fn worth_of_missed<'a, E, O, P>(
+    pod: &QueuedPod<E>,
+    missed: impl Iterator<Item = &'a LoggedEvent<O>>,
+    profiles: &Profiles,
+    policy: &mut P,
+) -> Requeue
+where
+    E: QueueEntry,
+    O: EventObject<E> + 'a,
+    P: QueuePolicy<E, O> + ?Sized,
+{
+    let mut best = Requeue::Skip;
+    for logged in missed {
+        let event = profiles.resolved(logged.resolved);
+        match worth(pod, event, logged.old.as_ref(), logged.new.as_ref(), policy) {
+            Requeue::Skip => {}
+            Requeue::Immediately => return Requeue::Immediately,
+            Requeue::AfterBackoff if pod.pending_plugins.is_empty() => {
+                return Requeue::AfterBackoff;
+            }
+            Requeue::AfterBackoff => best = Requeue::AfterBackoff,
+        }
+    }
+    best
+}

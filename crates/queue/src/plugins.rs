@@ -1,0 +1,152 @@
+//! Plugins as the queue knows them: names turned into small numbers, and sets of those.
+//!
+//! Invariant: a [`PluginSet`] is sorted and has no duplicates, so equal sets are equal values and every walk over one has
+//! the same order.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// A plugin's number within one queue. Numbers are given in the order in which names are first mentioned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PluginId(u16);
+
+impl PluginId {
+    /// The number as an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A small sorted set of plugins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PluginSet(SmallVec<[PluginId; 8]>);
+
+impl PluginSet {
+    /// The empty set.
+    pub fn new() -> Self {
+        Self(SmallVec::new())
+    }
+
+    /// Adds `plugin`; false if it was there already.
+    pub fn insert(&mut self, plugin: PluginId) -> bool {
+        match self.0.binary_search(&plugin) {
+            Ok(_) => false,
+            Err(at) => {
+                self.0.insert(at, plugin);
+                true
+            }
+        }
+    }
+
+    /// Whether `plugin` is in the set.
+    pub fn contains(&self, plugin: PluginId) -> bool {
+        self.0.binary_search(&plugin).is_ok()
+    }
+
+    /// Whether the set has no member.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many members there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The members in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = PluginId> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Removes every member.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// The members of either set.
+    pub fn union(&self, other: &Self) -> Self {
+        let mut all = self.clone();
+        all.extend(other.iter());
+        all
+    }
+}
+
+impl Extend<PluginId> for PluginSet {
+    fn extend<I: IntoIterator<Item = PluginId>>(&mut self, plugins: I) {
+        for plugin in plugins {
+            self.insert(plugin);
+        }
+    }
+}
+
+impl FromIterator<PluginId> for PluginSet {
+    fn from_iter<I: IntoIterator<Item = PluginId>>(plugins: I) -> Self {
+        let mut set = Self::new();
+        set.extend(plugins);
+        set
+    }
+}
+
+/// Names and numbers of plugins, both ways.
+#[derive(Debug, Default)]
+pub(crate) struct PluginNames {
+    names: Vec<Arc<str>>,
+    ids: FxHashMap<Arc<str>, PluginId>,
+}
+
+impl PluginNames {
+    /// The number of `name`, a new one if it has none yet.
+    ///
+    /// There are at most as many plugins as the program has, far from 65,535; should a caller intern made-up names
+    /// without end, all beyond the limit share the last number.
+    pub(crate) fn intern(&mut self, name: &str) -> PluginId {
+        if let Some(&id) = self.ids.get(name) {
+            return id;
+        }
+        let Some(id) =
+            u16::try_from(self.names.len()).ok().filter(|&id| id < u16::MAX).map(PluginId)
+        else {
+            return PluginId(u16::MAX - 1);
+        };
+        let name: Arc<str> = name.into();
+        self.names.push(name.clone());
+        self.ids.insert(name, id);
+        id
+    }
+
+    pub(crate) fn id(&self, name: &str) -> Option<PluginId> {
+        self.ids.get(name).copied()
+    }
+
+    /// The name of `plugin`, empty for a number of another queue.
+    pub(crate) fn name(&self, plugin: PluginId) -> &str {
+        self.names.get(plugin.index()).map_or("", |name| name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_sorted_whatever_the_order_of_insertion() {
+        let set: PluginSet = [3, 1, 2, 1].into_iter().map(PluginId).collect();
+        assert_eq!(set.iter().map(PluginId::index).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(set, [1, 2, 3].into_iter().map(PluginId).collect());
+        assert_eq!(set.union(&[9].into_iter().map(PluginId).collect()).len(), 4);
+    }
+
+    #[test]
+    fn names_keep_their_number() {
+        let mut names = PluginNames::default();
+        let fit = names.intern("Fit");
+        let nameless = names.intern("");
+        assert_eq!(
+            (names.intern("Fit"), names.id("Fit"), names.id("Gate")),
+            (fit, Some(fit), None)
+        );
+        assert_eq!((names.name(fit), names.name(nameless)), ("Fit", ""));
+    }
+}

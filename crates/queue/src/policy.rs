@@ -1,0 +1,101 @@
+//! What the queue asks its owner: order, gates, hints, signatures, and what pods exist.
+
+use crate::entry::QueuedPod;
+use crate::plugins::PluginId;
+use crate::profile::{HintId, ProfileId};
+
+/// The owner's side of an operation. It is passed into every operation that may need it, so that an owner can lend
+/// parts of its own state for the length of the call.
+///
+/// Answers must not depend on anything that changes during one operation, and the callbacks must not call back into the
+/// queue (the borrow checker sees to it).
+pub trait QueuePolicy<E, O> {
+    /// QueueSort: whether `a` must be popped before `b`. Pods of which neither precedes the other leave first in, first out.
+    ///
+    /// Must be a strict weak order. Not called while [`sort_key`](Self::sort_key) gives keys.
+    fn precedes(&self, a: &QueuedPod<E>, b: &QueuedPod<E>) -> bool;
+
+    /// The same order as a key, smallest first, if it can be expressed as one: `(-priority, timestamp)` for the default
+    /// sort. It is computed once per insertion and saves most of the cost of comparing.
+    ///
+    /// Either every pod has a key or none has, for the whole life of a queue.
+    fn sort_key(&self, pod: &QueuedPod<E>) -> Option<(i64, i64)> {
+        let _ = pod;
+        None
+    }
+
+    /// PreEnqueue: whether `plugin` lets the pod into the active queue. `profile` is the pod's own.
+    ///
+    /// An error of the plugin counts as [`Gate`](PreEnqueueVerdict::Gate); telling the two apart in logs is up to the owner.
+    fn pre_enqueue(&mut self, entry: &E, profile: ProfileId, plugin: PluginId)
+    -> PreEnqueueVerdict;
+
+    /// Runs one queueing hint: whether the event on these objects may make the pod schedulable. `Err` counts as
+    /// [`Queue`](QueueingHint::Queue).
+    fn hint(
+        &mut self,
+        hint: HintId,
+        entry: &E,
+        old: Option<&O>,
+        new: Option<&O>,
+    ) -> Result<QueueingHint, String>;
+
+    /// Something equal for pods that are scheduled alike, `None` if the pod has no such thing. Called for every new or
+    /// updated record.
+    fn signature(&mut self, entry: &E, profile: ProfileId) -> Option<u64> {
+        let _ = (entry, profile);
+        None
+    }
+
+    /// The pod of this name as last seen by the informer. A pod is nominated only if it exists and has no node.
+    fn latest(&self, namespace: &str, name: &str) -> Option<E>;
+}
+
+/// What a PreEnqueue plugin says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreEnqueueVerdict {
+    /// The pod may be tried.
+    Admit,
+    /// The pod must wait for one of the plugin's events.
+    Gate,
+}
+
+/// What a queueing hint says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueingHint {
+    /// The event does not help the pod.
+    Skip,
+    /// The event may make the pod schedulable.
+    Queue,
+}
+
+/// What is to become of a pod after an event or a failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Requeue {
+    /// It stays with the unschedulable pods.
+    Skip,
+    /// It is tried again when its backoff is over.
+    AfterBackoff,
+    /// It is tried again without backoff.
+    Immediately,
+}
+
+impl Requeue {
+    /// The name used in logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Skip => "QueueSkip",
+            Self::AfterBackoff => "QueueAfterBackoff",
+            Self::Immediately => "QueueImmediately",
+        }
+    }
+}
+
+/// Which node a pod is to be nominated to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nomination<'a> {
+    /// The one in the pod's status, if any.
+    Noop,
+    /// This one, whatever the status says; an empty name withdraws the nomination.
+    Override(&'a str),
+}

@@ -1,0 +1,337 @@
+//! The static side of a queue: its settings, the profiles, their gates and the events their plugins registered for.
+//!
+//! Answers to `buildQueueingHintMap` of the reference. Built once; only names (of plugins and schedulers never mentioned
+//! at construction) and the memory of resolved events grow later.
+//!
+//! Invariant: the rejector that an event may help is always in [`ResolvedEvent::plugins`] of that event, whatever the profile.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+
+use crate::action::ActionType;
+use crate::event::{ClusterEvent, EventResource};
+use crate::plugins::{PluginId, PluginNames, PluginSet};
+
+/// The pseudo-plugin that stands for all extenders in rejector sets.
+pub const EXTENDER_PLUGIN: &str = "Extender";
+
+/// Times and switches of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueSettings {
+    /// Backoff after the first failure; doubled with every further one. Default 1 s.
+    pub initial_backoff: Duration,
+    /// The longest backoff; zero switches backoff off. Default 10 s.
+    pub max_backoff: Duration,
+    /// How long a pod may stay with the unschedulable pods without any event. Default 5 min.
+    pub max_in_unschedulable: Duration,
+    /// Whether pods in backoff are tried early when nothing else is ready. Default true. Feature `SchedulerPopFromBackoffQ`.
+    pub pop_from_backoff: bool,
+}
+
+impl Default for QueueSettings {
+    fn default() -> Self {
+        Self {
+            initial_backoff: Duration::from_secs(1),
+            max_backoff: Duration::from_secs(10),
+            max_in_unschedulable: Duration::from_secs(300),
+            pop_from_backoff: true,
+        }
+    }
+}
+
+/// A profile's number: its place in the list given at construction. Scheduler names without a profile get higher numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProfileId(u16);
+
+impl ProfileId {
+    /// The number as an index into the list of profiles.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A queueing hint's number, chosen by the owner of the queue and handed back to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HintId(pub u32);
+
+/// One profile: its PreEnqueue plugins and what its plugins want to hear of.
+///
+/// Only plugins that can reject pods belong here (PreEnqueue, PreFilter, Filter, Reserve, Permit). The same plugin
+/// name in two profiles is one plugin with two lists.
+#[derive(Clone, Debug, Default)]
+pub struct ProfileSpec {
+    scheduler_name: String,
+    gates: Vec<String>,
+    registrations: Vec<(String, ClusterEvent, Option<HintId>)>,
+}
+
+impl ProfileSpec {
+    /// A profile without plugins.
+    pub fn new(scheduler_name: impl Into<String>) -> Self {
+        Self { scheduler_name: scheduler_name.into(), ..Self::default() }
+    }
+
+    /// Adds a PreEnqueue plugin; they run in the order given.
+    #[must_use]
+    pub fn with_pre_enqueue(mut self, plugin: impl Into<String>) -> Self {
+        self.gates.push(plugin.into());
+        self
+    }
+
+    /// Adds everything that `plugin` registers for. An event without a hint always is a reason to try again. An empty
+    /// list is fine: pods rejected by nothing else wait for the time-out.
+    ///
+    /// A plugin that wants to hear of new nodes but not of taints is told about taints nevertheless: a node may be
+    /// tainted when it is added and become usable when the taint goes.
+    #[must_use]
+    pub fn with_events<I>(mut self, plugin: &str, events: I) -> Self
+    where
+        I: IntoIterator<Item = (ClusterEvent, Option<HintId>)>,
+    {
+        let mut hears_of_nodes = false;
+        let mut hears_of_taints = false;
+        for (event, hint) in events {
+            if *event.resource() == EventResource::Node {
+                hears_of_nodes |= event.action().contains(ActionType::ADD);
+                hears_of_taints |= event.action().contains(ActionType::UPDATE_NODE_TAINT);
+            }
+            self.registrations.push((plugin.to_owned(), event, hint));
+        }
+        if hears_of_nodes && !hears_of_taints {
+            let taint = ClusterEvent::new(EventResource::Node, ActionType::UPDATE_NODE_TAINT);
+            self.registrations.push((plugin.to_owned(), taint, None));
+        }
+        self
+    }
+
+    /// Registers `plugin` for everything, as is done for plugins that do not say what they want to hear of.
+    #[must_use]
+    pub fn with_catch_all(self, plugin: &str, with_pod_groups: bool) -> Self {
+        self.with_events(
+            plugin,
+            ClusterEvent::catch_all(with_pod_groups).into_iter().map(|event| (event, None)),
+        )
+    }
+
+    /// Registers the pseudo-plugin [`EXTENDER_PLUGIN`]; for every profile if there is any extender.
+    #[must_use]
+    pub fn with_extenders(self, with_pod_groups: bool) -> Self {
+        self.with_catch_all(EXTENDER_PLUGIN, with_pod_groups)
+    }
+
+    /// The name that pods ask for.
+    pub fn scheduler_name(&self) -> &str {
+        &self.scheduler_name
+    }
+
+    /// What the plugins registered for, the implied events included.
+    pub fn registrations(&self) -> impl Iterator<Item = (&str, &ClusterEvent, Option<HintId>)> {
+        self.registrations.iter().map(|(plugin, event, hint)| (plugin.as_str(), event, *hint))
+    }
+}
+
+/// A resolved event's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResolvedId(u32);
+
+/// Who registered for an incoming event.
+#[derive(Debug, Default)]
+pub(crate) struct ResolvedEvent {
+    pub(crate) is_wildcard: bool,
+    /// Plugins with a matching registration in any profile.
+    pub(crate) plugins: PluginSet,
+    /// The matching registrations of every profile, in order of registration.
+    pub(crate) by_profile: Vec<Vec<(PluginId, Option<HintId>)>>,
+}
+
+impl ResolvedEvent {
+    pub(crate) fn is_of_interest(&self) -> bool {
+        self.is_wildcard || !self.plugins.is_empty()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Profile {
+    gates: Vec<PluginId>,
+    registrations: Vec<(PluginId, ClusterEvent, Option<HintId>)>,
+}
+
+/// All profiles, and what the queue learned about names and events.
+#[derive(Debug)]
+pub(crate) struct Profiles {
+    pub(crate) plugins: PluginNames,
+    scheduler_names: Vec<Arc<str>>,
+    ids: FxHashMap<Arc<str>, ProfileId>,
+    profiles: Vec<Profile>,
+    resolved: Vec<ResolvedEvent>,
+    nobody: ResolvedEvent,
+    resolved_ids: FxHashMap<(EventResource, ActionType), ResolvedId>,
+}
+
+impl Profiles {
+    /// Of two profiles with the same scheduler name the first counts.
+    pub(crate) fn new(specs: Vec<ProfileSpec>) -> Self {
+        let mut all = Self {
+            plugins: PluginNames::default(),
+            scheduler_names: Vec::new(),
+            ids: FxHashMap::default(),
+            profiles: Vec::new(),
+            resolved: Vec::new(),
+            nobody: ResolvedEvent::default(),
+            resolved_ids: FxHashMap::default(),
+        };
+        for spec in specs {
+            if all.ids.contains_key(spec.scheduler_name.as_str()) {
+                continue;
+            }
+            all.intern(&spec.scheduler_name);
+            let gates = spec.gates.iter().map(|plugin| all.plugins.intern(plugin)).collect();
+            let registrations = spec
+                .registrations
+                .into_iter()
+                .map(|(plugin, event, hint)| (all.plugins.intern(&plugin), event, hint))
+                .collect();
+            all.profiles.push(Profile { gates, registrations });
+        }
+        all
+    }
+
+    /// The number of a scheduler name, with or without a profile.
+    pub(crate) fn intern(&mut self, scheduler_name: &str) -> ProfileId {
+        if let Some(&id) = self.ids.get(scheduler_name) {
+            return id;
+        }
+        let Some(id) = u16::try_from(self.scheduler_names.len()).ok().map(ProfileId) else {
+            return ProfileId(u16::MAX);
+        };
+        let name: Arc<str> = scheduler_name.into();
+        self.scheduler_names.push(name.clone());
+        self.ids.insert(name, id);
+        id
+    }
+
+    pub(crate) fn id(&self, scheduler_name: &str) -> Option<ProfileId> {
+        self.ids.get(scheduler_name).copied().filter(|&id| self.is_known(id))
+    }
+
+    pub(crate) fn name(&self, profile: ProfileId) -> &str {
+        self.scheduler_names.get(profile.index()).map_or("", |name| name)
+    }
+
+    /// Whether there is a profile of this number, and not only a name.
+    pub(crate) fn is_known(&self, profile: ProfileId) -> bool {
+        profile.index() < self.profiles.len()
+    }
+
+    pub(crate) fn gates(&self, profile: ProfileId) -> &[PluginId] {
+        self.profiles.get(profile.index()).map_or(&[], |profile| &profile.gates)
+    }
+
+    /// Who registered for `event`; remembered, as the same few events come in over and over.
+    pub(crate) fn resolve(&mut self, event: &ClusterEvent) -> ResolvedId {
+        let key = (event.resource().clone(), event.action());
+        if let Some(&id) = self.resolved_ids.get(&key) {
+            return id;
+        }
+        let mut resolved =
+            ResolvedEvent { is_wildcard: event.is_wildcard(), ..ResolvedEvent::default() };
+        for profile in &self.profiles {
+            let matching: Vec<_> = profile
+                .registrations
+                .iter()
+                .filter(|(_, registered, _)| registered.matches(event))
+                .map(|&(plugin, _, hint)| (plugin, hint))
+                .collect();
+            resolved.plugins.extend(matching.iter().map(|&(plugin, _)| plugin));
+            resolved.by_profile.push(matching);
+        }
+        let id = ResolvedId(u32::try_from(self.resolved.len()).unwrap_or(u32::MAX));
+        self.resolved.push(resolved);
+        self.resolved_ids.insert(key, id);
+        id
+    }
+
+    pub(crate) fn resolved(&self, id: ResolvedId) -> &ResolvedEvent {
+        self.resolved.get(id.0 as usize).unwrap_or(&self.nobody)
+    }
+
+    /// Every registered resource with the union of the actions registered for it.
+    pub(crate) fn events_of_interest(&self) -> BTreeMap<EventResource, ActionType> {
+        let mut union: BTreeMap<EventResource, ActionType> = BTreeMap::new();
+        for (_, event, _) in self.profiles.iter().flat_map(|profile| &profile.registrations) {
+            *union.entry(event.resource().clone()).or_default() |= event.action();
+        }
+        union
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(action: ActionType) -> ClusterEvent {
+        ClusterEvent::new(EventResource::Node, action)
+    }
+
+    fn labels(spec: &ProfileSpec) -> Vec<String> {
+        spec.registrations()
+            .map(|(plugin, event, _)| format!("{plugin}:{}", event.action().bits()))
+            .collect()
+    }
+
+    #[test]
+    fn who_hears_of_new_nodes_hears_of_taints() {
+        let spec =
+            ProfileSpec::new("s").with_events("Name", [(node(ActionType::ADD), Some(HintId(1)))]);
+        assert_eq!(labels(&spec), ["Name:1", "Name:16"]);
+        let spec = ProfileSpec::new("s")
+            .with_events("Taint", [(node(ActionType::ADD | ActionType::UPDATE_NODE_TAINT), None)])
+            .with_events("Label", [(node(ActionType::UPDATE_NODE_LABEL), None)])
+            .with_events(
+                "Both",
+                [(node(ActionType::ADD), None), (node(ActionType::UPDATE_NODE_TAINT), None)],
+            );
+        assert_eq!(labels(&spec), ["Taint:17", "Label:8", "Both:1", "Both:16"]);
+    }
+
+    #[test]
+    fn registrations_without_events_are_legal_and_silent() {
+        let profiles = Profiles::new(vec![ProfileSpec::new("s").with_events("None", [])]);
+        assert!(profiles.events_of_interest().is_empty());
+    }
+
+    #[test]
+    fn interest_is_the_union_over_profiles_and_hints_are_of_one() {
+        let mut profiles = Profiles::new(vec![
+            ProfileSpec::new("a").with_events("Fit", [(node(ActionType::DELETE), Some(HintId(1)))]),
+            ProfileSpec::new("b")
+                .with_events("Fit", [(node(ActionType::UPDATE_NODE_LABEL), Some(HintId(2)))]),
+        ]);
+        let union = profiles.events_of_interest();
+        assert_eq!(
+            union.get(&EventResource::Node),
+            Some(&(ActionType::DELETE | ActionType::UPDATE_NODE_LABEL))
+        );
+        let fit = profiles.plugins.id("Fit").unwrap();
+        let id = profiles.resolve(&node(ActionType::DELETE));
+        assert_eq!(profiles.resolve(&node(ActionType::DELETE)), id);
+        let resolved = profiles.resolved(id);
+        assert_eq!(resolved.by_profile, [vec![(fit, Some(HintId(1)))], vec![]]);
+        let none = profiles.resolve(&node(ActionType::ADD));
+        assert!(!profiles.resolved(none).is_of_interest());
+        let timeout = profiles.resolve(&ClusterEvent::UNSCHEDULABLE_TIMEOUT);
+        assert!(profiles.resolved(timeout).is_of_interest());
+    }
+
+    #[test]
+    fn extenders_get_the_catch_all_list() {
+        let spec = ProfileSpec::new("s").with_extenders(true);
+        assert_eq!(spec.registrations().count(), 11);
+        assert!(
+            spec.registrations().all(|(plugin, _, hint)| plugin == "Extender" && hint.is_none())
+        );
+    }
+}

@@ -1,0 +1,319 @@
+//! The scheduling queue: its parts, and the steps that all operations are made of.
+//!
+//! Answers to `PriorityQueue` of the reference, with hints enabled. Operations are grouped by what triggers them: pods
+//! that come, change and go ([`admit`]), taking the next pod ([`pop`]), failed attempts and events ([`requeue`]), time
+//! ([`timers`]), nominations ([`nominate`]), and looking at it all ([`inspect`]).
+//!
+//! Invariants: a pod is in at most one container; every pod with the unschedulable ones has a rejector; between operations
+//! every record has a place. The order of moves within one operation is the order of parking.
+
+mod admit;
+mod inspect;
+mod nominate;
+mod pop;
+mod requeue;
+mod timers;
+
+use std::marker::PhantomData;
+
+use kube_scheduler_api_types::Timestamp;
+
+pub use self::inspect::NominatedPod;
+pub use self::requeue::{AlreadyQueued, Moved};
+use crate::active::Active;
+use crate::backoff::{Backoff, is_backing_off};
+use crate::counters::Counters;
+use crate::entry::{EventObject, QueueEntry, QueuedPod};
+use crate::event::EventLabel;
+use crate::gates;
+use crate::heap::Slot;
+use crate::in_flight::InFlight;
+use crate::nominator::Nominator;
+use crate::notice::{Move, Notice};
+use crate::plugins::PluginId;
+use crate::policy::{Nomination, QueuePolicy, Requeue};
+use crate::profile::{ProfileId, ProfileSpec, Profiles, QueueSettings};
+use crate::records::{Place, Queue, Records};
+use crate::unschedulable::Unschedulable;
+
+/// The pods waiting to be scheduled. See the [crate's documentation](crate).
+///
+/// `E` is a pod, `O` an object that events are about. Operations that need time take `now`, which must not go back;
+/// operations that need an answer of the owner take a [`QueuePolicy`], which must be the same in spirit on every call.
+#[derive(Debug)]
+pub struct SchedulingQueue<E, O> {
+    settings: QueueSettings,
+    profiles: Profiles,
+    records: Records<E>,
+    active: Active,
+    backoff: Backoff,
+    unschedulable: Unschedulable,
+    in_flight: InFlight<E, O>,
+    nominator: Nominator,
+    counters: Counters,
+    notices: Option<Vec<Notice<E>>>,
+    /// Kept for its memory: the pods that one operation looks at.
+    candidates: Vec<(u64, Slot)>,
+    next_seq: u64,
+    scheduling_cycle: u64,
+    is_closed: bool,
+    objects: PhantomData<O>,
+}
+
+/// Why a pod is moved.
+#[derive(Clone, Copy)]
+struct Cause<'a> {
+    label: &'a EventLabel,
+    requeue: Option<Requeue>,
+}
+
+impl<'a> Cause<'a> {
+    const fn new(label: &'a EventLabel) -> Self {
+        Self { label, requeue: None }
+    }
+}
+
+impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
+    /// An empty queue for these profiles. Of profiles with the same scheduler name the first counts.
+    pub fn new(settings: QueueSettings, profiles: Vec<ProfileSpec>) -> Self {
+        Self {
+            settings,
+            profiles: Profiles::new(profiles),
+            records: Records::default(),
+            active: Active::default(),
+            backoff: Backoff::default(),
+            unschedulable: Unschedulable::default(),
+            in_flight: InFlight::default(),
+            nominator: Nominator::default(),
+            counters: Counters::default(),
+            notices: None,
+            candidates: Vec::new(),
+            next_seq: 0,
+            scheduling_cycle: 0,
+            is_closed: false,
+            objects: PhantomData,
+        }
+    }
+
+    /// The number of a plugin, for rejector sets. Names not mentioned at construction are fine: a plugin that registered
+    /// nothing, or the empty name under which a waiting pod is turned away.
+    pub fn intern_plugin(&mut self, name: &str) -> PluginId {
+        self.profiles.plugins.intern(name)
+    }
+
+    /// Starts or stops collecting [notices](Notice). Off at first; then nothing is spent on them.
+    pub fn observe(&mut self, enabled: bool) {
+        self.notices = enabled.then(Vec::new);
+    }
+
+    /// Takes the notices collected since the last call, oldest first.
+    pub fn drain_notices(&mut self) -> impl Iterator<Item = Notice<E>> + '_ {
+        self.notices.iter_mut().flat_map(|notices| notices.drain(..))
+    }
+
+    /// Ends the queue: nothing is in flight any more. Pods still queued can be popped.
+    pub fn close(&mut self) {
+        self.in_flight.clear();
+        self.is_closed = true;
+    }
+
+    /// A record for a pod not known yet.
+    fn new_pod<P>(&mut self, entry: E, now: Timestamp, policy: &mut P) -> QueuedPod<E>
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        let profile = self.profiles.intern(entry.scheduler_name());
+        let signature = policy.signature(&entry, profile);
+        QueuedPod::new(entry, profile, signature, now)
+    }
+
+    /// Stores a pod, in no container yet.
+    fn insert(&mut self, pod: QueuedPod<E>) -> Slot {
+        self.counters.enter(&pod);
+        self.nominator.touch(pod.entry.uid());
+        self.records.insert(pod)
+    }
+
+    /// Takes a pod out, wherever it is.
+    fn remove<P>(&mut self, slot: Slot, policy: &P) -> Option<QueuedPod<E>>
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        self.detach(slot, policy);
+        let pod = self.records.remove(slot)?;
+        self.counters.leave(&pod);
+        self.nominator.touch(pod.entry.uid());
+        Some(pod)
+    }
+
+    /// Takes a pod out of its container. It must be given another one, or be removed.
+    fn detach<P>(&mut self, slot: Slot, policy: &P)
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        let Some(place) = self.records.get_mut(slot).and_then(|record| record.place.take()) else {
+            return;
+        };
+        match place {
+            Place::Active => {
+                self.active.remove(slot, &self.records, policy);
+            }
+            Place::Backoff | Place::ErrorBackoff => {
+                self.backoff.remove(slot, &self.settings, &self.records, policy);
+            }
+            Place::Unschedulable => {
+                self.unschedulable.unpark(slot);
+            }
+        }
+    }
+
+    /// Where a strategy sends a pod. It may still be parked, or in no container.
+    fn requeue<P>(
+        &mut self,
+        slot: Slot,
+        requeue: Requeue,
+        label: &EventLabel,
+        now: Timestamp,
+        policy: &mut P,
+    ) -> Queue
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        let cause = Cause { label, requeue: Some(requeue) };
+        let must_wait =
+            || self.records.pod(slot).is_some_and(|pod| is_backing_off(pod, now, &self.settings));
+        match requeue {
+            Requeue::Skip => {
+                self.park(slot, cause, policy);
+                Queue::Unschedulable
+            }
+            Requeue::AfterBackoff if must_wait() => self.to_backoff(slot, cause, policy),
+            Requeue::AfterBackoff | Requeue::Immediately => {
+                self.to_active(slot, cause, false, now, policy)
+            }
+        }
+    }
+
+    /// Makes a pod ready unless a gate holds it. Gates were asked already on the way into backoff, if pods can be popped
+    /// from there.
+    fn to_active<P>(
+        &mut self,
+        slot: Slot,
+        cause: Cause<'_>,
+        from_backoff: bool,
+        now: Timestamp,
+        policy: &mut P,
+    ) -> Queue
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        if !(from_backoff && self.settings.pop_from_backoff) && self.is_held(slot, policy) {
+            self.park(slot, cause, policy);
+            return Queue::Unschedulable;
+        }
+        self.enter_active(slot, cause, now, policy);
+        Queue::Active
+    }
+
+    /// Makes a pod wait for its backoff. A pod that may be popped from there must pass the gates first.
+    fn to_backoff<P>(&mut self, slot: Slot, cause: Cause<'_>, policy: &mut P) -> Queue
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        if self.settings.pop_from_backoff && self.is_held(slot, policy) {
+            self.park(slot, cause, policy);
+            return Queue::Unschedulable;
+        }
+        self.detach(slot, policy);
+        let seq = self.seq();
+        let is_error = self.backoff.push(slot, seq, &self.settings, &self.records, policy);
+        self.entered(slot, if is_error { Place::ErrorBackoff } else { Place::Backoff }, cause);
+        Queue::Backoff
+    }
+
+    fn is_held<P>(&mut self, slot: Slot, policy: &mut P) -> bool
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        let Some(record) = self.records.get_mut(slot) else { return false };
+        let profile = record.pod.profile;
+        if let Some(plugin) = gates::run(&mut record.pod, self.profiles.gates(profile), policy) {
+            self.counters.reject(plugin, profile);
+        }
+        record.pod.is_gated()
+    }
+
+    fn enter_active<P>(&mut self, slot: Slot, cause: Cause<'_>, now: Timestamp, policy: &P)
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        self.detach(slot, policy);
+        let seq = self.seq();
+        if let Some(record) = self.records.get_mut(slot) {
+            record.pod.initial_attempt.get_or_insert(now);
+        }
+        self.active.push(slot, seq, &self.records, policy);
+        self.entered(slot, Place::Active, cause);
+        if matches!(
+            *cause.label,
+            EventLabel::UNSCHEDULABLE_POD_ADD | EventLabel::UNSCHEDULABLE_POD_UPDATE
+        ) && let Some(pod) = self.records.pod(slot)
+        {
+            self.nominator.add(&pod.entry, Nomination::Noop, |namespace, name| {
+                policy.latest(namespace, name)
+            });
+        }
+    }
+
+    /// Puts a pod with the unschedulable ones. One that is there already keeps its rank and does not count as incoming.
+    fn park<P>(&mut self, slot: Slot, cause: Cause<'_>, policy: &P)
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        if self.records.place(slot) != Some(Place::Unschedulable) {
+            self.detach(slot, policy);
+            self.entered(slot, Place::Unschedulable, cause);
+        }
+        let seq = self.seq();
+        self.index_parked(slot, seq);
+    }
+
+    /// Brings the indexes of the unschedulable pods up to date with a pod.
+    fn index_parked(&mut self, slot: Slot, seq: u64) {
+        if let Some(pod) = self.records.pod(slot) {
+            self.unschedulable.park(slot, seq, pod, self.profiles.is_known(pod.profile));
+        }
+    }
+
+    fn entered(&mut self, slot: Slot, place: Place, cause: Cause<'_>) {
+        self.counters.incoming(place.queue(), cause.label);
+        let Some(record) = self.records.get_mut(slot) else { return };
+        record.place = Some(place);
+        if let Some(notices) = &mut self.notices {
+            notices.push(Notice::Moved(Move {
+                entry: record.pod.entry.clone(),
+                event: cause.label.clone(),
+                queue: place.queue(),
+                requeue: cause.requeue,
+                rejectors: record.pod.rejectors(),
+                scheduling_cycle: self.scheduling_cycle,
+            }));
+        }
+    }
+
+    fn notice(&mut self, notice: impl FnOnce() -> Notice<E>) {
+        if let Some(notices) = &mut self.notices {
+            notices.push(notice());
+        }
+    }
+
+    /// A number larger than any before: the rank of a pod among equals.
+    fn seq(&mut self) -> u64 {
+        self.next_seq += 1;
+        self.next_seq
+    }
+
+    fn is_known(&self, profile: ProfileId) -> bool {
+        self.profiles.is_known(profile)
+    }
+}

@@ -1,0 +1,207 @@
+//! Pods that come, change, go, or are asked for by a plugin.
+
+use kube_scheduler_api_types::Timestamp;
+
+use super::{Cause, SchedulingQueue};
+use crate::entry::{EventObject, QueueEntry, QueuedPod};
+use crate::event::{ClusterEvent, EventLabel};
+use crate::gates;
+use crate::heap::Slot;
+use crate::in_flight::LoggedEvent;
+use crate::policy::QueuePolicy;
+use crate::records::{Place, Queue};
+
+impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
+    /// A pod without a node appeared. Returns where it went.
+    pub fn add<P>(&mut self, entry: E, now: Timestamp, policy: &mut P) -> Queue
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        let pod = self.new_pod(entry, now, policy);
+        self.admit(pod, &EventLabel::UNSCHEDULABLE_POD_ADD, now, policy)
+    }
+
+    /// A pod without a node changed. `events` says how: one event per kind of change, or one generic update.
+    ///
+    /// A pod in flight only has the events noted; it is the failed attempt that picks up the new state. A pod in the
+    /// active or backoff queue stays there. An unschedulable pod is tried again if the change helps it. An unknown pod is
+    /// added.
+    pub fn update<P>(
+        &mut self,
+        old: &E,
+        new: E,
+        events: &[ClusterEvent],
+        now: Timestamp,
+        policy: &mut P,
+    ) where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        if self.in_flight.contains(new.uid()) {
+            let old = O::from_entry(old);
+            let new = O::from_entry(&new);
+            for event in events {
+                self.log_event(event, Some(&old), Some(&new));
+            }
+            return;
+        }
+        let Some(slot) = self.records.find_entry(&new) else {
+            let pod = self.new_pod(new, now, policy);
+            self.admit(pod, &EventLabel::UNSCHEDULABLE_POD_UPDATE, now, policy);
+            return;
+        };
+        let was_parked = self.records.place(slot) == Some(Place::Unschedulable);
+        let objects = was_parked.then(|| (O::from_entry(old), O::from_entry(&new)));
+        self.replace_entry(slot, old, new, policy);
+        let Some((old, new)) = objects else { return };
+        for event in events {
+            let requeue = self.worth(slot, event, Some(&old), Some(&new), policy);
+            // Parity: without early pops the reference looks at the remaining events even after the pod went to backoff, and
+            // may then have it in two queues. Here the first move ends it.
+            if self.requeue(slot, requeue, &event.label(), now, policy) != Queue::Unschedulable {
+                return;
+            }
+        }
+    }
+
+    /// A pod is gone, or got a node. A pod in flight is unaffected.
+    pub fn delete<P>(&mut self, entry: &E, policy: &P)
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        self.nominator.remove(entry.uid());
+        if let Some(slot) = self.records.find_entry(entry) {
+            self.remove(slot, policy);
+        }
+    }
+
+    /// Makes pods ready now, backoff or not, unless a gate holds them. A pod in flight will at least wait only for
+    /// its backoff if it comes back. Unknown pods are ignored. Returns how many became ready.
+    pub fn activate<P>(&mut self, entries: &[E], now: Timestamp, policy: &mut P) -> usize
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        let mut n_activated = 0;
+        for entry in entries {
+            if self.try_activate(entry, now, policy) {
+                n_activated += 1;
+            } else if self.in_flight.contains(entry.uid()) {
+                let object = O::from_entry(entry);
+                self.log_event(&ClusterEvent::FORCE_ACTIVATE, None, Some(&object));
+            }
+        }
+        n_activated
+    }
+
+    /// Moves the pod of this name from the unschedulable pods or from backoff to the active queue.
+    pub(super) fn try_activate<P>(&mut self, entry: &E, now: Timestamp, policy: &mut P) -> bool
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        let Some(slot) = self.records.find_entry(entry) else { return false };
+        let from_backoff = match self.records.place(slot) {
+            Some(Place::Unschedulable) => false,
+            Some(Place::Backoff | Place::ErrorBackoff) => true,
+            Some(Place::Active) | None => return false,
+        };
+        let label = ClusterEvent::FORCE_ACTIVATE.label();
+        self.to_active(slot, Cause::new(&label), from_backoff, now, policy) == Queue::Active
+    }
+
+    /// Notes an event for the pods in flight.
+    pub(super) fn log_event(&mut self, event: &ClusterEvent, old: Option<&O>, new: Option<&O>) {
+        if self.in_flight.is_empty() {
+            return;
+        }
+        let resolved = self.profiles.resolve(event);
+        self.in_flight.note(LoggedEvent {
+            event: event.clone(),
+            resolved,
+            old: old.cloned(),
+            new: new.cloned(),
+        });
+    }
+
+    /// Lets a new record in. It takes the place of a record of the same name, unless it is gated and the other is not.
+    fn admit<P>(
+        &mut self,
+        mut pod: QueuedPod<E>,
+        label: &EventLabel,
+        now: Timestamp,
+        policy: &mut P,
+    ) -> Queue
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        let profile = pod.profile;
+        gates::run(&mut pod, self.profiles.gates(profile), policy);
+        let is_gated = pod.is_gated();
+        let existing = self.records.find_entry(&pod.entry);
+        let cause = Cause::new(label);
+        if let Some(slot) = existing {
+            let place = self.records.place(slot);
+            if is_gated
+                && let Some(place @ (Place::Active | Place::Backoff | Place::ErrorBackoff)) = place
+            {
+                return place.queue();
+            }
+            if is_gated {
+                self.swap_parked(slot, pod);
+                return Queue::Unschedulable;
+            }
+            self.remove(slot, policy);
+        }
+        let slot = self.insert(pod);
+        if is_gated {
+            self.park(slot, cause, policy);
+            return Queue::Unschedulable;
+        }
+        self.enter_active(slot, cause, now, policy);
+        Queue::Active
+    }
+
+    /// Exchanges the record of a parked pod for another of the same name.
+    fn swap_parked(&mut self, slot: Slot, pod: QueuedPod<E>) {
+        self.counters.enter(&pod);
+        if let Some(record) = self.records.get_mut(slot) {
+            self.nominator.touch(pod.entry.uid());
+            let replaced = std::mem::replace(&mut record.pod, pod);
+            self.nominator.touch(replaced.entry.uid());
+            self.counters.leave(&replaced);
+        }
+        let seq = self.seq();
+        self.index_parked(slot, seq);
+    }
+
+    /// Puts a newer state of the pod into its record, which stays where it is.
+    fn replace_entry<P>(&mut self, slot: Slot, old: &E, new: E, policy: &mut P)
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        let profile = self.profiles.intern(new.scheduler_name());
+        let signature = policy.signature(&new, profile);
+        let Some(record) = self.records.get_mut(slot) else { return };
+        let place = record.place;
+        let pod = &mut record.pod;
+        if pod.profile != profile {
+            self.counters.leave(pod);
+            pod.profile = profile;
+            self.counters.enter(pod);
+        }
+        pod.signature = signature;
+        pod.signature_is_stale = false;
+        pod.entry = new;
+        self.nominator.touch(pod.entry.uid());
+        self.nominator.update(old, &pod.entry, |namespace, name| policy.latest(namespace, name));
+        match place {
+            Some(Place::Active) => self.active.resort(slot, &self.records, policy),
+            Some(Place::Backoff | Place::ErrorBackoff) => {
+                self.backoff.resort(slot, &self.settings, &self.records, policy);
+            }
+            Some(Place::Unschedulable) => {
+                let seq = self.seq();
+                self.index_parked(slot, seq);
+            }
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Looking at the queue: pods, counts, metrics. Nothing here changes anything.
+
+use std::collections::BTreeMap;
+
+use kube_scheduler_api_types::Timestamp;
+
+use super::SchedulingQueue;
+use crate::action::ActionType;
+use crate::backoff::backoff_end;
+use crate::counters::PendingCounts;
+use crate::entry::{EventObject, QueueEntry, QueuedPod};
+use crate::event::{EventLabel, EventResource};
+use crate::plugins::PluginId;
+use crate::profile::{ProfileId, QueueSettings};
+use crate::records::{Place, Queue};
+
+/// A pod nominated to a node.
+#[derive(Clone, Copy, Debug)]
+pub struct NominatedPod<'a, E> {
+    /// The pod's UID.
+    pub uid: &'a str,
+    /// The pod's namespace.
+    pub namespace: &'a str,
+    /// The pod's name.
+    pub name: &'a str,
+    /// The pod, if it is queued.
+    ///
+    /// Quirk: nothing is known of a nominated pod in flight; it counts as a pod without requests and of priority 0.
+    pub pod: Option<&'a QueuedPod<E>>,
+}
+
+impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
+    /// The settings given at construction.
+    pub const fn settings(&self) -> &QueueSettings {
+        &self.settings
+    }
+
+    /// The queued pod of this name. Pods in flight are not queued.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<&QueuedPod<E>> {
+        self.records.pod(self.records.find(namespace, name)?)
+    }
+
+    /// The container of the queued pod of this name.
+    pub fn place(&self, namespace: &str, name: &str) -> Option<Place> {
+        self.records.place(self.records.find(namespace, name)?)
+    }
+
+    /// When the backoff of a pod ends: the time, rounded down to a second if pods may be popped from backoff, up to which
+    /// and including which it waits. `None` if it has none.
+    pub fn backoff_end(&self, pod: &QueuedPod<E>) -> Option<Timestamp> {
+        backoff_end(pod, &self.settings)
+    }
+
+    /// Every queued pod: active ones, then backoff, then unschedulable ones. Within a queue the order means nothing, but is
+    /// always the same for the same history.
+    pub fn pending_pods(&self) -> impl Iterator<Item = (Place, &QueuedPod<E>)> {
+        let slots =
+            self.active.slots().chain(self.backoff.slots()).chain(self.unschedulable.slots());
+        slots.filter_map(|slot| {
+            let record = self.records.get(slot)?;
+            Some((record.place?, &record.pod))
+        })
+    }
+
+    /// How many pods are queued.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether no pod is queued.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many pods each queue has, in the reference's words.
+    pub fn summary(&self) -> String {
+        let counts = self.pending_counts();
+        let parked = counts.unschedulable + counts.gated;
+        format!(
+            "activeQ:{}; backoffQ:{}; unschedulablePods:{parked}",
+            counts.active, counts.backoff
+        )
+    }
+
+    /// The values of the gauge `pending_pods`.
+    pub fn pending_counts(&self) -> PendingCounts {
+        let gated = self.unschedulable.n_gated();
+        PendingCounts {
+            active: self.active.len(),
+            backoff: self.backoff.len(),
+            unschedulable: self.unschedulable.len() - gated,
+            gated,
+        }
+    }
+
+    /// The values of the counter `queue_incoming_pods_total`, sorted.
+    pub fn incoming_counts(&self) -> Vec<(Queue, &EventLabel, u64)> {
+        self.counters.incoming_sorted()
+    }
+
+    /// The values of the gauge `unschedulable_pods` by plugin and profile, sorted. Where there once was a pod, a zero stays.
+    pub fn rejected_counts(&self) -> Vec<(PluginId, ProfileId, u64)> {
+        self.counters.rejected_sorted()
+    }
+
+    /// The values of the gauge `inflight_events` by label, sorted: events in the log, and one `PodPopped` per pod in flight.
+    pub fn in_flight_event_counts(&self) -> Vec<(EventLabel, u64)> {
+        let mut all: Vec<_> = self
+            .in_flight
+            .event_counts()
+            .iter()
+            .map(|(label, &count)| (label.clone(), count))
+            .collect();
+        all.push((EventLabel::POD_POPPED, self.in_flight.len() as u64));
+        all.sort_unstable();
+        all
+    }
+
+    /// The pods in flight, in the order in which they were popped.
+    pub fn in_flight_pods(&self) -> impl Iterator<Item = &E> {
+        self.in_flight.entries()
+    }
+
+    /// Whether the pod of this UID is in flight.
+    pub fn is_in_flight(&self, uid: &str) -> bool {
+        self.in_flight.contains(uid)
+    }
+
+    /// How many pods were popped so far.
+    pub const fn scheduling_cycle(&self) -> u64 {
+        self.scheduling_cycle
+    }
+
+    /// Whether [`close`](Self::close) was called: who waits for a pod need not wait any longer.
+    pub const fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// The number of a plugin that was mentioned before.
+    pub fn plugin_id(&self, name: &str) -> Option<PluginId> {
+        self.profiles.plugins.id(name)
+    }
+
+    /// The name of a plugin.
+    pub fn plugin_name(&self, plugin: PluginId) -> &str {
+        self.profiles.plugins.name(plugin)
+    }
+
+    /// The number of the profile with this scheduler name.
+    pub fn profile_id(&self, scheduler_name: &str) -> Option<ProfileId> {
+        self.profiles.id(scheduler_name)
+    }
+
+    /// The scheduler name of a profile, or of a name without profile.
+    pub fn profile_name(&self, profile: ProfileId) -> &str {
+        self.profiles.name(profile)
+    }
+
+    /// Every resource that some plugin registered for, with the union of the actions: what has to be watched.
+    pub fn events_of_interest(&self) -> BTreeMap<EventResource, ActionType> {
+        self.profiles.events_of_interest()
+    }
+
+    /// The pods nominated to a node, in order of nomination.
+    pub fn nominated_pods_for_node<'a>(
+        &'a self,
+        node: &str,
+    ) -> impl Iterator<Item = NominatedPod<'a, E>> {
+        let nominees = if node.is_empty() { &[] } else { self.nominator.nominees(node) };
+        nominees.iter().map(|nominee| NominatedPod {
+            uid: &nominee.uid,
+            namespace: &nominee.namespace,
+            name: &nominee.name,
+            pod: self.get(&nominee.namespace, &nominee.name),
+        })
+    }
+
+    /// The nodes with nominated pods, in order of their names.
+    pub fn nominated_nodes(&self) -> impl Iterator<Item = &str> {
+        self.nominator.nodes()
+    }
+
+    /// The node that the pod is nominated to. An override with an empty name reads as `Some("")`.
+    pub fn nomination(&self, uid: &str) -> Option<&str> {
+        self.nominator.node_of(uid)
+    }
+
+    /// Changes whenever an answer of [`nominated_pods_for_node`](Self::nominated_pods_for_node) may have changed.
+    pub fn nomination_revision(&self) -> u64 {
+        self.nominator.revision()
+    }
+}

@@ -1,0 +1,89 @@
+//! Taking the next pod, and letting it go.
+
+use kube_scheduler_api_types::Timestamp;
+
+use super::SchedulingQueue;
+use crate::entry::{EventObject, QueueEntry, QueuedPod};
+use crate::event::EventLabel;
+use crate::heap::Slot;
+use crate::notice::Notice;
+use crate::policy::QueuePolicy;
+use crate::records::{Place, Queue};
+
+impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
+    /// The next pod to try. It is in flight until [`done`](Self::done) or
+    /// [`add_unschedulable_if_not_present`](Self::add_unschedulable_if_not_present).
+    ///
+    /// With an empty active queue it is the rejected pod whose backoff ends first, if pods may be popped from backoff; pods
+    /// that met an error always wait. Pods queued at the time of [`close`](Self::close) are still handed out.
+    pub fn pop<P>(&mut self, policy: &P) -> Option<QueuedPod<E>>
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        loop {
+            let slot = match self.active.pop(&self.records, policy) {
+                Some(slot) => slot,
+                None => self.pop_from_backoff(policy)?,
+            };
+            if let Some(pod) = self.take_off(slot, policy) {
+                return Some(pod);
+            }
+        }
+    }
+
+    /// Whether [`pop`](Self::pop) has a pod to give. (It has none after all if every one left is a duplicate of a pod in
+    /// flight.)
+    pub fn has_ready(&self) -> bool {
+        !self.active.is_empty() || (self.settings.pop_from_backoff && self.backoff.has_rejected())
+    }
+
+    /// Takes this very pod, ready or not, for the sake of its group. `None` if it is unknown, in flight or gated.
+    pub fn pop_specific<P>(
+        &mut self,
+        entry: &E,
+        now: Timestamp,
+        policy: &mut P,
+    ) -> Option<QueuedPod<E>>
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        self.try_activate(entry, now, policy);
+        let slot = self.records.find_entry(entry)?;
+        if self.records.place(slot) != Some(Place::Active) {
+            return None;
+        }
+        self.take_off(slot, policy)
+    }
+
+    /// The attempt ended well, or there will be none: what happens from now on is of no interest to the pod.
+    pub fn done(&mut self, uid: &str) {
+        self.in_flight.done(uid);
+    }
+
+    fn pop_from_backoff<P>(&mut self, policy: &P) -> Option<Slot>
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        if !self.settings.pop_from_backoff {
+            return None;
+        }
+        let slot = self.backoff.pop_rejected(&self.settings, &self.records, policy)?;
+        self.counters.incoming(Queue::Active, &EventLabel::POP_FROM_BACKOFF);
+        Some(slot)
+    }
+
+    /// Puts a pod in flight; `None`, and the pod is dropped, if one with its UID is in flight already.
+    fn take_off<P>(&mut self, slot: Slot, policy: &P) -> Option<QueuedPod<E>>
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        let mut pod = self.remove(slot, policy)?;
+        pod.attempts += 1;
+        if !self.in_flight.pop(pod.entry.clone()) {
+            self.notice(|| Notice::DiscardedDuplicate(pod.entry));
+            return None;
+        }
+        self.scheduling_cycle += 1;
+        Some(pod)
+    }
+}

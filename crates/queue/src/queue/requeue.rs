@@ -1,0 +1,240 @@
+//! Failed attempts, and events that give unschedulable pods another chance.
+
+use kube_scheduler_api_types::Timestamp;
+use thiserror::Error;
+
+use super::SchedulingQueue;
+use crate::entry::{EventObject, QueueEntry, QueuedPod};
+use crate::event::{ClusterEvent, EventLabel};
+use crate::heap::Slot;
+use crate::hints;
+use crate::notice::Notice;
+use crate::policy::{QueuePolicy, Requeue};
+use crate::profile::ResolvedId;
+use crate::records::{Place, Queue};
+
+/// A pod came back from an attempt while another of its name is queued. The texts are the reference's.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AlreadyQueued {
+    /// It is with the unschedulable pods.
+    #[error("Pod {0} is already present in unschedulable queue")]
+    Unschedulable(String),
+    /// It is ready.
+    #[error("Pod {0} is already present in the active queue")]
+    Active(String),
+    /// It waits for its backoff.
+    #[error("Pod {0} is already present in the backoff queue")]
+    Backoff(String),
+}
+
+/// How many pods one operation moved where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// To the active queue.
+    pub to_active: usize,
+    /// To the backoff queue.
+    pub to_backoff: usize,
+}
+
+impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
+    /// Takes a popped pod back after a failed attempt; its rejectors must be those of that attempt, none for an error.
+    /// In any case the pod is no longer in flight. Returns where it went.
+    ///
+    /// An error means backoff. A rejected pod waits for an event, unless one came during the attempt that is a reason
+    /// to try again.
+    ///
+    /// # Errors
+    /// If a pod of that name is queued; the one given is dropped.
+    pub fn add_unschedulable_if_not_present<P>(
+        &mut self,
+        mut pod: QueuedPod<E>,
+        now: Timestamp,
+        policy: &mut P,
+    ) -> Result<Queue, AlreadyQueued>
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        if let Some(place) =
+            self.records.find_entry(&pod.entry).and_then(|slot| self.records.place(slot))
+        {
+            self.in_flight.done(pod.entry.uid());
+            let name = full_name(&pod.entry);
+            return Err(match place {
+                Place::Unschedulable => AlreadyQueued::Unschedulable(name),
+                Place::Active => AlreadyQueued::Active(name),
+                Place::Backoff | Place::ErrorBackoff => AlreadyQueued::Backoff(name),
+            });
+        }
+        if pod.has_rejectors() {
+            pod.unschedulable_count += 1;
+            pod.consecutive_errors = 0;
+        } else {
+            pod.consecutive_errors += 1;
+        }
+        pod.timestamp = now;
+        pod.was_flushed = false;
+        pod.profile = self.profiles.intern(pod.entry.scheduler_name());
+        if pod.signature_is_stale {
+            pod.signature = policy.signature(&pod.entry, pod.profile);
+            pod.signature_is_stale = false;
+        }
+        let requeue = self.worth_after_attempt(&pod, policy);
+        let entry = pod.entry.clone();
+        let slot = self.insert(pod);
+        let queue = self.requeue(slot, requeue, &EventLabel::SCHEDULE_ATTEMPT_FAILURE, now, policy);
+        self.in_flight.done(entry.uid());
+        Ok(queue)
+    }
+
+    /// Something happened in the cluster: every unschedulable pod that it may help is tried again, and pods in flight
+    /// will hear of it should they come back. `old` and `new` are the object before and after, as far as there is one.
+    ///
+    /// O(parked pods with a rejector that registered for the event); nothing at all if none did.
+    pub fn move_all<P>(
+        &mut self,
+        event: &ClusterEvent,
+        old: Option<&O>,
+        new: Option<&O>,
+        now: Timestamp,
+        policy: &mut P,
+    ) -> Moved
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        self.move_all_if(event, old, new, |_| true, now, policy)
+    }
+
+    /// As [`move_all`](Self::move_all), for pods only that pass `pre_check`. Pods in flight hear of the event
+    /// nevertheless.
+    pub fn move_all_if<P>(
+        &mut self,
+        event: &ClusterEvent,
+        old: Option<&O>,
+        new: Option<&O>,
+        mut pre_check: impl FnMut(&E) -> bool,
+        now: Timestamp,
+        policy: &mut P,
+    ) -> Moved
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        let id = self.profiles.resolve(event);
+        let resolved = self.profiles.resolved(id);
+        if !resolved.is_of_interest() {
+            return Moved::default();
+        }
+        let mut candidates = std::mem::take(&mut self.candidates);
+        if resolved.is_wildcard {
+            self.unschedulable.collect_all(&mut candidates);
+        } else {
+            self.unschedulable.collect_candidates(&resolved.plugins, &mut candidates);
+        }
+        candidates
+            .retain(|&(_, slot)| self.records.pod(slot).is_some_and(|pod| pre_check(&pod.entry)));
+        let moved = self.move_candidates(candidates, id, event, old, new, now, policy);
+        self.log_event(event, old, new);
+        moved
+    }
+
+    /// Tries the candidates in order, and keeps their vector for the next time.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "an event is four of them, and it is called twice"
+    )]
+    pub(super) fn move_candidates<P>(
+        &mut self,
+        mut candidates: Vec<(u64, Slot)>,
+        id: ResolvedId,
+        event: &ClusterEvent,
+        old: Option<&O>,
+        new: Option<&O>,
+        now: Timestamp,
+        policy: &mut P,
+    ) -> Moved
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        let label = event.label();
+        let mut moved = Moved::default();
+        for (_, slot) in candidates.drain(..) {
+            let Some(pod) = self.records.pod(slot) else { continue };
+            let resolved = self.profiles.resolved(id);
+            if pod.gated_by.is_some_and(|plugin| !resolved.plugins.contains(plugin)) {
+                continue;
+            }
+            let requeue = self.worth_resolved(slot, id, old, new, policy);
+            if requeue == Requeue::Skip {
+                continue;
+            }
+            self.detach(slot, policy);
+            match self.requeue(slot, requeue, &label, now, policy) {
+                Queue::Active => moved.to_active += 1,
+                Queue::Backoff => moved.to_backoff += 1,
+                Queue::Unschedulable => {}
+            }
+        }
+        self.candidates = candidates;
+        moved
+    }
+
+    /// What an event means for a queued pod.
+    pub(super) fn worth<P>(
+        &mut self,
+        slot: Slot,
+        event: &ClusterEvent,
+        old: Option<&O>,
+        new: Option<&O>,
+        policy: &mut P,
+    ) -> Requeue
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        let id = self.profiles.resolve(event);
+        self.worth_resolved(slot, id, old, new, policy)
+    }
+
+    fn worth_resolved<P>(
+        &mut self,
+        slot: Slot,
+        id: ResolvedId,
+        old: Option<&O>,
+        new: Option<&O>,
+        policy: &mut P,
+    ) -> Requeue
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        let Some(record) = self.records.get(slot) else { return Requeue::Skip };
+        let event = self.profiles.resolved(id);
+        let requeue = hints::worth(&record.pod, event, old, new, policy);
+        if !event.is_wildcard && record.pod.has_rejectors() && !self.is_known(record.pod.profile) {
+            let entry = record.pod.entry.clone();
+            self.notice(|| Notice::UnknownProfile(entry));
+        }
+        requeue
+    }
+
+    /// Where a pod belongs after an attempt, given what happened meanwhile.
+    fn worth_after_attempt<P>(&mut self, pod: &QueuedPod<E>, policy: &mut P) -> Requeue
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        if !pod.has_rejectors() || pod.entry.is_group_member() {
+            return Requeue::AfterBackoff;
+        }
+        if let Some(missed) = self.in_flight.events_since(pod.entry.uid()) {
+            return hints::worth_of_missed(pod, missed, &self.profiles, policy);
+        }
+        self.notice(|| Notice::NotInFlight(pod.entry.clone()));
+        Requeue::AfterBackoff
+    }
+}
+
+fn full_name<E: QueueEntry>(entry: &E) -> String {
+    if entry.namespace().is_empty() {
+        entry.name().to_owned()
+    } else {
+        format!("{}/{}", entry.namespace(), entry.name())
+    }
+}

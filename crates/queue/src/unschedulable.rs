@@ -1,0 +1,145 @@
+//! The pods that wait for an event: parked, indexed by who rejected them and by how long they have been waiting.
+//!
+//! An event can only move pods with a rejector that registered for it, so that only those are visited.
+//!
+//! Invariants: a parked pod is in the set of each of its rejectors, or in `unindexed` if it has none or its profile is
+//! unknown (then every event moves it); and in exactly one of the two sets ordered by time. Walks go by the order of
+//! parking.
+
+use std::collections::BTreeSet;
+
+use kube_scheduler_api_types::Timestamp;
+
+use crate::entry::QueuedPod;
+use crate::heap::Slot;
+use crate::plugins::PluginSet;
+
+/// What the indexes say of a parked pod, so that they can be undone whatever happened to the pod meanwhile.
+#[derive(Debug)]
+struct Parked {
+    seq: u64,
+    timestamp: Timestamp,
+    is_gated: bool,
+    is_settled: bool,
+    is_unindexed: bool,
+    rejectors: PluginSet,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Unschedulable {
+    parked: Vec<Option<Parked>>,
+    len: usize,
+    n_gated: usize,
+    by_seq: BTreeSet<(u64, Slot)>,
+    by_rejector: Vec<BTreeSet<(u64, Slot)>>,
+    unindexed: BTreeSet<(u64, Slot)>,
+    /// Pods that the flush has something to do with.
+    waiting: BTreeSet<(Timestamp, u64, Slot)>,
+    /// Gated pods that the flush has flagged already: it meets them every time and leaves them alone.
+    settled: BTreeSet<(Timestamp, u64, Slot)>,
+}
+
+impl Unschedulable {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn n_gated(&self) -> usize {
+        self.n_gated
+    }
+
+    /// Parks the pod of `slot`, or takes note of what changed about it; then `seq` is ignored and it keeps its rank.
+    pub(crate) fn park<E>(&mut self, slot: Slot, seq: u64, pod: &QueuedPod<E>, has_profile: bool) {
+        let seq = self.unpark(slot).unwrap_or(seq);
+        let rejectors = pod.rejectors();
+        let parked = Parked {
+            seq,
+            timestamp: pod.timestamp,
+            is_gated: pod.is_gated(),
+            is_settled: pod.is_gated() && pod.was_flushed,
+            is_unindexed: rejectors.is_empty() || !has_profile,
+            rejectors,
+        };
+        self.len += 1;
+        self.n_gated += usize::from(parked.is_gated);
+        self.by_seq.insert((seq, slot));
+        for plugin in parked.rejectors.iter() {
+            if self.by_rejector.len() <= plugin.index() {
+                self.by_rejector.resize_with(plugin.index() + 1, BTreeSet::new);
+            }
+            if let Some(pods) = self.by_rejector.get_mut(plugin.index()) {
+                pods.insert((seq, slot));
+            }
+        }
+        if parked.is_unindexed {
+            self.unindexed.insert((seq, slot));
+        }
+        let by_time = if parked.is_settled { &mut self.settled } else { &mut self.waiting };
+        by_time.insert((parked.timestamp, seq, slot));
+        if self.parked.len() <= slot.index() {
+            self.parked.resize_with(slot.index() + 1, || None);
+        }
+        if let Some(place) = self.parked.get_mut(slot.index()) {
+            *place = Some(parked);
+        }
+    }
+
+    /// Takes the pod of `slot` out and returns its rank, if it is parked.
+    pub(crate) fn unpark(&mut self, slot: Slot) -> Option<u64> {
+        let parked = self.parked.get_mut(slot.index())?.take()?;
+        let seq = parked.seq;
+        self.len -= 1;
+        self.n_gated -= usize::from(parked.is_gated);
+        self.by_seq.remove(&(seq, slot));
+        for plugin in parked.rejectors.iter() {
+            if let Some(pods) = self.by_rejector.get_mut(plugin.index()) {
+                pods.remove(&(seq, slot));
+            }
+        }
+        if parked.is_unindexed {
+            self.unindexed.remove(&(seq, slot));
+        }
+        let by_time = if parked.is_settled { &mut self.settled } else { &mut self.waiting };
+        by_time.remove(&(parked.timestamp, seq, slot));
+        Some(seq)
+    }
+
+    /// Every parked pod in order of parking.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.by_seq.iter().map(|&(_, slot)| slot)
+    }
+
+    /// Collects, in order of parking, the pods that an event may move for which `plugins` registered.
+    pub(crate) fn collect_candidates(&self, plugins: &PluginSet, into: &mut Vec<(u64, Slot)>) {
+        into.extend(&self.unindexed);
+        for plugin in plugins.iter() {
+            if let Some(pods) = self.by_rejector.get(plugin.index()) {
+                into.extend(pods);
+            }
+        }
+        into.sort_unstable();
+        into.dedup();
+    }
+
+    /// Collects every parked pod in order of parking.
+    pub(crate) fn collect_all(&self, into: &mut Vec<(u64, Slot)>) {
+        into.extend(&self.by_seq);
+    }
+
+    /// Collects, in order of parking, the pods that have been waiting since before `limit`.
+    pub(crate) fn collect_older(&self, limit: Timestamp, into: &mut Vec<(u64, Slot)>) {
+        let end = (limit, 0, Slot(0));
+        into.extend(
+            self.waiting
+                .range(..end)
+                .chain(self.settled.range(..end))
+                .map(|&(_, seq, slot)| (seq, slot)),
+        );
+        into.sort_unstable();
+    }
+
+    /// Since when the pod has been waiting that the flush will next have something to do with.
+    pub(crate) fn oldest_waiting(&self) -> Option<Timestamp> {
+        self.waiting.first().map(|&(timestamp, _, _)| timestamp)
+    }
+}
