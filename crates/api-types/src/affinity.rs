@@ -33,14 +33,24 @@ pub struct PodAffinity {
     pub required: Arc<[PodAffinityTerm]>,
     /// Terms that should hold.
     pub preferred: Arc<[WeightedPodAffinityTerm]>,
+    /// How many required terms the object has, whether or not they compile.
+    pub n_required_given: usize,
+    /// How many preferred terms the object has, whether or not they compile.
+    pub n_preferred_given: usize,
+    /// Why `required` is empty although terms were given.
+    pub required_error: Option<Arc<SelectorError>>,
+    /// Why `preferred` is empty although terms were given.
+    pub preferred_error: Option<Arc<SelectorError>>,
 }
 
 /// One pod affinity term.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodAffinityTerm {
-    /// Which pods; `None` matches nothing. Includes `matchLabelKeys` and `mismatchLabelKeys`.
+    /// Which pods; `None` matches nothing. The API server has merged `matchLabelKeys` and `mismatchLabelKeys` into it
+    /// when the pod was created; the scheduler must not do so again (`spec/plugins-topology.md` §5.11).
     pub selector: Option<LabelSelector>,
-    /// Namespaces named outright, sorted; the pod's own when the term names none and has no namespace selector.
+    /// Namespaces named outright, sorted; the pod's own when the term names none and has no namespace selector; empty
+    /// when it names none and has one.
     pub namespaces: Arc<[Arc<str>]>,
     /// Namespaces chosen by their labels; `None` chooses none.
     pub namespace_selector: Option<LabelSelector>,

@@ -31,6 +31,11 @@ impl Labels {
         self.0.iter().map(|(k, v)| (&**k, &**v))
     }
 
+    /// All pairs in key order, as the shared strings they are stored as.
+    pub fn iter_shared(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
+        self.0.iter().map(|(k, v)| (k, v))
+    }
+
     /// Number of pairs.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -62,7 +67,8 @@ impl fmt::Debug for Labels {
 /// Later pairs win over earlier ones with the same key.
 impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
-        let mut pairs: Vec<(Arc<str>, Arc<str>)> = pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
+        let mut pairs: Vec<(Arc<str>, Arc<str>)> =
+            pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
         // A stable sort keeps the order of equal keys, so the last of each run is the winner.
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
         let mut kept: Vec<(Arc<str>, Arc<str>)> = Vec::with_capacity(pairs.len());

@@ -1,6 +1,90 @@
 //! What a Kubernetes scheduler reads of the API, compiled once.
+//!
+//! Pods and nodes arrive as JSON, are decoded into the lean types of [`wire`] and compiled into [`Pod`] and [`Node`]:
+//! quantities parsed, requests totalled, selectors and tolerations ready to match, strings shared. Nothing a decision
+//! does not need survives, and nothing needs to be parsed again while scheduling.
+//!
+//! The crate stands alone: no I/O, no clock, no randomness, no threads; time is an argument. No input panics. Where
+//! upstream has an exact behaviour (rounding, overflow, error texts) this crate has the same, and recorded answers of
+//! the reference pin it.
+//!
+//! ```
+//! use kube_scheduler_api_types::{Node, Pod, required_node_affinity_matches, untolerated_taint};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let pod = Pod::from_json(
+//!     r#"{"metadata": {"namespace": "default", "name": "web"},
+//!         "spec": {"nodeSelector": {"disk": "ssd"},
+//!                  "containers": [{"name": "a", "resources": {"requests": {"cpu": "250m", "memory": "1.5Gi"}}},
+//!                                 {"name": "b", "resources": {"requests": {"cpu": "0.5m"}}}]}}"#,
+//! )?;
+//! assert_eq!(pod.requests.accounted.milli_cpu, 251); // exact sum, rounded up once
+//! assert_eq!(pod.requests.accounted.memory, 1_610_612_736);
+//!
+//! let node = Node::from_json(
+//!     r#"{"metadata": {"name": "n1", "labels": {"disk": "ssd"}},
+//!         "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}}"#,
+//! )?;
+//! assert!(required_node_affinity_matches(&pod, &node)?);
+//! assert!(untolerated_taint(&node.taints, &pod.spec.tolerations, false).is_some());
+//!
+//! let error = Pod::from_json(r#"{"metadata": {"name": "p"}, "spec": {"overhead": {"cpu": "1 core"}}}"#);
+//! assert!(error.is_err_and(|error| error.to_string().starts_with("pod p: spec.overhead[cpu]: quantities must match")));
+//! # Ok(())
+//! # }
+//! ```
 
-pub mod time;
+pub mod quantity;
+pub mod selector;
 pub mod validation;
+pub mod wire;
 
+mod affinity;
+mod compile;
+mod features;
+mod images;
+mod labels;
+mod names;
+mod node;
+mod object;
+mod pod;
+mod requests;
+mod resources;
+mod storage;
+mod taint;
+mod time;
+mod topology;
+
+pub use affinity::{
+    NodeAffinity, PodAffinity, PodAffinityTerm, PreferredNodeTerm, PreferredNodeTerms,
+    WeightedPodAffinityTerm,
+};
+pub use compile::{CompileOptions, DecodeError};
+pub use features::{REGISTERED_FEATURES, feature_bits};
+pub use images::normalized_image_name;
+pub use labels::Labels;
+pub use names::{
+    CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY, PODS, is_attachable_volume_resource,
+    is_dra_extended_resource, is_extended_resource, is_huge_page_resource, is_native_resource,
+    is_pod_level_resource, is_prefixed_native_resource, is_scalar_resource,
+};
+pub use node::{Node, NodeImage};
+pub use object::Object;
+pub use pod::{
+    ControllerRef, ExtendedResourceClaim, HostPort, Pod, PodCondition, PodImages, PodResourceClaim,
+    PodSpec, PodStatus,
+};
+pub use quantity::{Quantity, QuantityError};
+pub use requests::PodRequests;
+pub use resources::{
+    DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, NonZeroRequest, ResourceName, Resources,
+};
+pub use selector::{
+    FieldComparison, FieldRequirement, FieldSelector, LabelSelector, NodeNames, NodeSelector,
+    NodeSelectorTerm, Operator, Requirement, SelectorError, node_satisfies_required_affinity,
+    required_node_affinity_matches,
+};
+pub use storage::{Volume, VolumeSource};
+pub use taint::{Taint, TaintEffect, Toleration, TolerationOperator, untolerated_taint};
 pub use time::Timestamp;
+pub use topology::{NodeInclusionPolicy, TopologySpreadConstraint, WhenUnsatisfiable};

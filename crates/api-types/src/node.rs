@@ -51,8 +51,13 @@ impl Node {
             self.labels.get(beta).or_else(|| self.labels.get(stable)).unwrap_or_default()
         };
         let zone = pick("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
-        let region = pick("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region");
-        if zone.is_empty() && region.is_empty() { String::new() } else { format!("{region}:\0:{zone}") }
+        let region =
+            pick("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region");
+        if zone.is_empty() && region.is_empty() {
+            String::new()
+        } else {
+            format!("{region}:\0:{zone}")
+        }
     }
 }
 

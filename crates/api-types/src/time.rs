@@ -47,6 +47,12 @@ impl Timestamp {
         let at: jiff::Timestamp = text.parse().ok()?;
         i64::try_from(at.as_nanosecond()).ok().map(Self)
     }
+
+    /// Like [`Timestamp::parse`], but times outside the range become its nearer end.
+    pub fn parse_clamped(text: &str) -> Option<Self> {
+        let nanos = text.parse::<jiff::Timestamp>().ok()?.as_nanosecond();
+        Some(Self(i64::try_from(nanos).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX })))
+    }
 }
 
 fn nanos(length: Duration) -> i64 {
@@ -87,13 +93,22 @@ mod tests {
     fn reads_and_prints_what_kubernetes_writes() {
         let at = Timestamp::parse("2026-01-02T03:04:06Z").unwrap();
         assert_eq!(at.to_string(), "2026-01-02T03:04:06Z");
-        assert_eq!(Timestamp::parse("2026-01-02T03:04:06.25+01:00").unwrap().to_string(), "2026-01-02T02:04:06.25Z");
+        assert_eq!(
+            Timestamp::parse("2026-01-02T03:04:06.25+01:00").unwrap().to_string(),
+            "2026-01-02T02:04:06.25Z"
+        );
         assert_eq!(Timestamp::parse("yesterday"), None);
     }
 
     #[test]
     fn floors_towards_the_past() {
-        assert_eq!(Timestamp::from_nanos(-1).floor_to_second(), Timestamp::from_nanos(-1_000_000_000));
-        assert_eq!(Timestamp::from_nanos(1_999_999_999).floor_to_second(), Timestamp::from_nanos(1_000_000_000));
+        assert_eq!(
+            Timestamp::from_nanos(-1).floor_to_second(),
+            Timestamp::from_nanos(-1_000_000_000)
+        );
+        assert_eq!(
+            Timestamp::from_nanos(1_999_999_999).floor_to_second(),
+            Timestamp::from_nanos(1_000_000_000)
+        );
     }
 }

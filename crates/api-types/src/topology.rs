@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::selector::LabelSelector;
+use crate::selector::{LabelSelector, SelectorError};
 
 /// What to do when a constraint cannot be met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,6 +11,8 @@ pub enum WhenUnsatisfiable {
     DoNotSchedule,
     /// Prefer nodes that reduce the skew.
     ScheduleAnyway,
+    /// A word this version does not know; the constraint has no effect, but the pod does not get default ones either.
+    Unknown,
 }
 
 /// Whether nodes excluded by affinity or taints count when skew is computed.
@@ -33,6 +35,8 @@ pub struct TopologySpreadConstraint {
     pub when_unsatisfiable: WhenUnsatisfiable,
     /// Which pods count; `None` matches nothing. Already includes `matchLabelKeys` of the pod.
     pub selector: Option<LabelSelector>,
+    /// Why the selector does not compile, if it does not; `selector` is `None` then and the constraint cannot be used.
+    pub selector_error: Option<Arc<SelectorError>>,
     /// Least number of domains; `None` counts as 1.
     pub min_domains: Option<i32>,
     /// Whether node affinity limits the nodes that count; default Honor.

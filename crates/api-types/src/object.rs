@@ -1,0 +1,93 @@
+//! Objects of all other kinds: identity and labels read, the rest kept as JSON for the plugin that cares.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::compile::{DecodeError, decode_value};
+use crate::labels::Labels;
+use crate::time::Timestamp;
+use crate::wire::{ObjectMeta, Text};
+
+/// One object of the API. Cloning copies a few pointers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object {
+    /// API group, empty for the core group.
+    pub group: Arc<str>,
+    /// Version within the group.
+    pub version: Arc<str>,
+    /// Kind.
+    pub kind: Arc<str>,
+    /// Namespace, empty for cluster-wide kinds.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// Identity.
+    pub uid: Arc<str>,
+    /// Opaque revision.
+    pub resource_version: Arc<str>,
+    /// When the object was created.
+    pub created: Option<Timestamp>,
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// The whole object.
+    pub json: Arc<Value>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Header {
+    api_version: Text,
+    kind: Text,
+    #[serde(deserialize_with = "crate::wire::or_default")]
+    metadata: ObjectMeta,
+}
+
+impl Object {
+    /// Takes over parsed JSON.
+    pub fn from_value(json: impl Into<Arc<Value>>) -> Result<Self, DecodeError> {
+        let json = json.into();
+        let header: Header = decode_value("object", &json)?;
+        let (group, version) = match header.api_version.split_once('/') {
+            Some((group, version)) => (group.into(), version.into()),
+            None => (Arc::default(), header.api_version.0),
+        };
+        Ok(Self {
+            group,
+            version,
+            kind: header.kind.0,
+            namespace: header.metadata.namespace.0,
+            name: header.metadata.name.0,
+            uid: header.metadata.uid.0,
+            resource_version: header.metadata.resource_version.0,
+            created: header.metadata.creation_timestamp.0,
+            labels: header.metadata.labels,
+            json,
+        })
+    }
+
+    /// Reads JSON text.
+    pub fn from_json(json: impl AsRef<[u8]>) -> Result<Self, DecodeError> {
+        let value: Value = crate::compile::decode_text("object", json.as_ref())?;
+        Self::from_value(value)
+    }
+
+    /// `group/version`, or the version alone for the core group.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// `namespace/name`, or the name alone for cluster-wide kinds.
+    pub fn key(&self) -> String {
+        if self.namespace.is_empty() {
+            self.name.to_string()
+        } else {
+            format!("{}/{}", self.namespace, self.name)
+        }
+    }
+}

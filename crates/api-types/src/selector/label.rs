@@ -1,0 +1,88 @@
+//! Label selectors: a conjunction of requirements.
+
+use std::sync::Arc;
+
+use super::SelectorError;
+use super::grammar;
+use super::requirement::{OperatorName, Requirement, new_requirement};
+use crate::labels::Labels;
+use crate::validation::FieldPath;
+use crate::wire;
+
+/// A compiled label selector. Without requirements it matches everything; "matches nothing" is the absence of a
+/// selector, `None` where one is optional.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LabelSelector {
+    requirements: Arc<[Requirement]>,
+}
+
+impl LabelSelector {
+    /// The selector that asks for all of `requirements`.
+    pub fn new(requirements: impl Into<Arc<[Requirement]>>) -> Self {
+        Self { requirements: requirements.into() }
+    }
+
+    /// The selector that asks for every pair of `labels` exactly. Nothing is validated.
+    pub fn from_labels(labels: &Labels) -> Self {
+        let equals = |(key, value): (&str, &str)| Requirement::equals(key.into(), value.into());
+        Self { requirements: labels.iter().map(equals).collect() }
+    }
+
+    /// Compiles `matchLabels` and `matchExpressions`. The first bad requirement is the error.
+    pub fn from_wire(selector: &wire::LabelSelector) -> Result<Self, SelectorError> {
+        let mut requirements = Vec::new();
+        let mut push = |key: &Arc<str>, operator, values: Option<&[Arc<str>]>| {
+            requirements.push(
+                new_requirement(key, operator, values, &FieldPath::root())
+                    .map_err(SelectorError::Fields)?,
+            );
+            Ok(())
+        };
+        for (key, value) in selector.match_labels.iter_shared() {
+            push(key, OperatorName::In, Some(std::slice::from_ref(value)))?;
+        }
+        for expression in selector.match_expressions.iter() {
+            let operator = match &*expression.operator.0 {
+                "In" => OperatorName::In,
+                "NotIn" => OperatorName::NotIn,
+                "Exists" => OperatorName::Exists,
+                "DoesNotExist" => OperatorName::DoesNotExist,
+                other => return Err(SelectorError::Operator(other.to_owned())),
+            };
+            // The reference copies the list, which makes an empty one absent.
+            let values = expression.shared_values();
+            push(
+                &expression.key.0,
+                operator,
+                values.as_deref().filter(|values| !values.is_empty()),
+            )?;
+        }
+        Ok(Self::new(requirements))
+    }
+
+    /// Reads the textual form: `a=b,c!=d,e in (x,y),f notin (z),g,!h,i>1,j<9`. The empty text selects everything.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        grammar::parse(text).map(Self::new)
+    }
+
+    /// Whether `labels` fulfil every requirement.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.requirements.iter().all(|requirement| requirement.matches(labels))
+    }
+
+    /// Whether there are no requirements, so that everything matches.
+    pub fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// The requirements in order: labels by key, then expressions as written.
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.requirements
+    }
+
+    /// This selector with more requirements at its end.
+    #[must_use]
+    pub fn with(&self, more: impl IntoIterator<Item = Requirement>) -> Self {
+        Self { requirements: self.requirements.iter().cloned().chain(more).collect() }
+    }
+}
