@@ -1,0 +1,389 @@
+//! Feature gates: which exist, what they default to at which version, and how `--feature-gates` sets them.
+//!
+//! Invariants: a set of gates knows a value for every gate of the table; a gate that does not exist yet at the emulated
+//! version is off; setting gates either applies all of a map or changes nothing; the result depends on the map, not on
+//! the order in which it was written.
+
+mod table;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use self::table::{DEPENDENCIES, TABLE};
+
+/// The newest version that can be emulated, and the default: 1.36.
+pub const CURRENT_MINOR: u16 = 36;
+/// The oldest version that can be emulated.
+pub const OLDEST_MINOR: u16 = 33;
+
+const ALL_ALPHA: &str = "AllAlpha";
+const ALL_BETA: &str = "AllBeta";
+
+macro_rules! gates {
+    ($($name:ident)*) => {
+        /// A gate the scheduler itself reads. Others exist and can be set, see [`FeatureGates::value`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[expect(missing_docs, reason = "a gate's name is its documentation, upstream's pages say what it does")]
+        #[non_exhaustive]
+        pub enum Gate {
+            $($name,)*
+        }
+
+        impl Gate {
+            /// Every gate the scheduler reads.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// The gate's name as users write it.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)* }
+            }
+        }
+    };
+}
+
+gates! {
+    CBORServingAndStorage ComponentFlagz ComponentStatusz ContextualLogging CoordinatedLeaderElection
+    DRAAdminAccess DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaintRules DRADeviceTaints
+    DRAExtendedResource DRAListTypeAttributes DRANodeAllocatableResources DRAPartitionableDevices DRAPrioritizedList
+    DRAResourceClaimDeviceStatus DRASchedulerFilterTimeout DRAWorkloadResourceClaims DynamicResourceAllocation
+    GangScheduling GenericWorkload InPlacePodLevelResourcesVerticalScaling InPlacePodVerticalScaling
+    LoggingAlphaOptions LoggingBetaOptions MatchLabelKeysInPodAffinity MatchLabelKeysInPodTopologySpread
+    NativeHistograms NodeDeclaredFeatures NodeInclusionPolicyInPodTopologySpread NominatedNodeNameForExpectation
+    OpportunisticBatching PodLevelResources PodObservedGenerationTracking RemoteRequestHeaderUID
+    SchedulerAsyncAPICalls SchedulerAsyncPreemption SchedulerPopFromBackoffQ SchedulerQueueingHints SidecarContainers
+    StorageCapacityScoring TaintTolerationComparisonOperators TopologyAwareWorkloadScheduling
+    UnauthenticatedHTTP2DOSMitigation VolumeAttributesClass VolumeLimitScaling WatchListClient WorkloadAwarePreemption
+}
+
+impl fmt::Display for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How finished a feature is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// Does not exist at the emulated version.
+    PreAlpha,
+    /// Off unless asked for.
+    Alpha,
+    /// Usually on.
+    Beta,
+    /// Finished.
+    Ga,
+    /// Going away.
+    Deprecated,
+}
+
+impl Stage {
+    /// The stage as upstream prints it; general availability has no name there.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PreAlpha => "PreAlpha",
+            Self::Alpha => "ALPHA",
+            Self::Beta => "BETA",
+            Self::Ga => "",
+            Self::Deprecated => "DEPRECATED",
+        }
+    }
+}
+
+/// A gate at one version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GateSpec {
+    /// How finished it is.
+    pub stage: Stage,
+    /// Whether it is on unless set.
+    pub default: bool,
+    /// Whether it cannot be set to anything else.
+    pub is_locked: bool,
+}
+
+impl GateSpec {
+    const PRE_ALPHA: Self = Self { stage: Stage::PreAlpha, default: false, is_locked: false };
+}
+
+/// What was set although it has little future.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateWarning {
+    /// The gate.
+    pub gate: String,
+    /// What it was set to.
+    pub value: bool,
+    /// [`Stage::Ga`] or [`Stage::Deprecated`].
+    pub stage: Stage,
+}
+
+impl GateWarning {
+    /// The log line upstream writes, beside the gate and its value.
+    #[must_use]
+    pub fn message(&self) -> String {
+        let stage = if self.stage == Stage::Deprecated { "deprecated" } else { "GA" };
+        format!("Warning: setting {stage} feature gate. It will be removed in a future release.")
+    }
+}
+
+/// Why gates cannot be set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GateError {
+    /// No such gate.
+    #[error("unrecognized feature gate: {0}")]
+    Unknown(String),
+    /// A name without `=value`.
+    #[error("missing bool value for {0}")]
+    MissingValue(String),
+    /// A value that is not a boolean.
+    #[error(
+        "invalid value of {gate}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax"
+    )]
+    InvalidValue {
+        /// The gate.
+        gate: String,
+        /// The text after `=`.
+        value: String,
+    },
+    /// A gate that cannot be changed any more.
+    #[error("cannot set feature gate {gate} to {value}, feature is locked to {default}")]
+    Locked {
+        /// The gate.
+        gate: String,
+        /// What was asked for.
+        value: bool,
+        /// What it is.
+        default: bool,
+    },
+    /// A gate that did not exist yet at the emulated version.
+    #[error(
+        "cannot set feature gate {gate} to {value}, feature is PreAlpha at emulated version 1.{minor}, min compatibility version 1.{}",
+        minor - 1
+    )]
+    PreAlpha {
+        /// The gate.
+        gate: String,
+        /// What was asked for.
+        value: bool,
+        /// The emulated minor version.
+        minor: u16,
+    },
+    /// A gate is on and one it needs is off.
+    #[error("{gate} is enabled, but depends on features that are disabled: [{}]", .missing.join(" "))]
+    Dependency {
+        /// The gate that is on.
+        gate: String,
+        /// What it needs.
+        missing: Vec<String>,
+    },
+    /// Some gates were given as `kube:Name` and some as `Name`.
+    #[error(
+        "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use"
+    )]
+    MixedPrefixes,
+    /// A version that cannot be emulated.
+    #[error("emulation version {0} is not between [1.{OLDEST_MINOR}, 1.{CURRENT_MINOR}.0]")]
+    VersionOutOfRange(String),
+}
+
+/// The value of every gate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FeatureGates {
+    minor: u16,
+    /// In the order of the table.
+    values: Vec<bool>,
+}
+
+impl Default for FeatureGates {
+    fn default() -> Self {
+        Self::at_minor(CURRENT_MINOR)
+    }
+}
+
+impl FeatureGates {
+    /// The defaults of an emulated version, given as `1.35` or `kube=1.35`.
+    pub fn emulating(version: &str) -> Result<Self, GateError> {
+        let text = version.strip_prefix("kube=").unwrap_or(version);
+        let minor = text.trim_start_matches('v').strip_prefix("1.").and_then(|rest| {
+            let minor = rest.split('.').next().unwrap_or(rest);
+            minor.parse().ok()
+        });
+        match minor {
+            Some(minor) if (OLDEST_MINOR..=CURRENT_MINOR).contains(&minor) => {
+                Ok(Self::at_minor(minor))
+            }
+            _ => Err(GateError::VersionOutOfRange(text.to_owned())),
+        }
+    }
+
+    fn at_minor(minor: u16) -> Self {
+        Self {
+            minor,
+            values: TABLE.iter().map(|(_, stages)| spec_at(stages, minor).default).collect(),
+        }
+    }
+
+    /// Whether a gate is on.
+    #[must_use]
+    pub fn is_enabled(&self, gate: Gate) -> bool {
+        self.value(gate.as_str()).unwrap_or(false)
+    }
+
+    /// Whether the gate of this name is on; nothing if there is none.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<bool> {
+        position(name).and_then(|index| self.values.get(index).copied())
+    }
+
+    /// The same gates with one the scheduler reads turned on or off, without any check. For tests and simulation.
+    #[must_use]
+    pub fn with(mut self, gate: Gate, value: bool) -> Self {
+        if let Some(slot) = position(gate.as_str()).and_then(|index| self.values.get_mut(index)) {
+            *slot = value;
+        }
+        self
+    }
+
+    /// Every gate with its name, its state at the emulated version and its value, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, GateSpec, bool)> + '_ {
+        TABLE
+            .iter()
+            .zip(&self.values)
+            .map(|(&(name, stages), &value)| (name, spec_at(stages, self.minor), value))
+    }
+
+    /// Sets gates and returns what is worth a warning. `AllAlpha` and `AllBeta` set every gate of their stage that is
+    /// not set by name. On an error nothing has changed.
+    pub fn set(&mut self, wanted: &BTreeMap<String, bool>) -> Result<Vec<GateWarning>, GateError> {
+        let mut values = self.values.clone();
+        let mut warnings = Vec::new();
+        for (name, &value) in wanted {
+            let index = position(name).ok_or_else(|| GateError::Unknown(name.clone()))?;
+            let spec = spec_at(TABLE[index].1, self.minor);
+            if spec.is_locked && spec.default != value {
+                let (gate, default) = (name.clone(), spec.default);
+                return Err(GateError::Locked { gate, value, default });
+            }
+            if spec.stage == Stage::PreAlpha {
+                return Err(GateError::PreAlpha { gate: name.clone(), value, minor: self.minor });
+            }
+            if matches!(spec.stage, Stage::Ga | Stage::Deprecated) {
+                warnings.push(GateWarning { gate: name.clone(), value, stage: spec.stage });
+            }
+            values[index] = value;
+        }
+        for (all, stage) in [(ALL_ALPHA, Stage::Alpha), (ALL_BETA, Stage::Beta)] {
+            let Some(&value) = wanted.get(all) else { continue };
+            for ((name, stages), slot) in TABLE.iter().zip(&mut values) {
+                let is_group = *name == ALL_ALPHA || *name == ALL_BETA;
+                if !is_group
+                    && !wanted.contains_key(*name)
+                    && spec_at(stages, self.minor).stage == stage
+                {
+                    *slot = value;
+                }
+            }
+        }
+        self.values = values;
+        Ok(warnings)
+    }
+
+    /// What is wrong with the gates as a whole: gates that are on while one they need is off, by name.
+    #[must_use]
+    pub fn validate(&self) -> Vec<GateError> {
+        let mut errors = Vec::new();
+        for &(gate, needed) in DEPENDENCIES {
+            if self.value(gate) != Some(true) {
+                continue;
+            }
+            let missing: Vec<String> = needed
+                .iter()
+                .filter(|name| self.value(name) != Some(true))
+                .map(|name| (*name).to_owned())
+                .collect();
+            if !missing.is_empty() {
+                errors.push(GateError::Dependency { gate: gate.to_owned(), missing });
+            }
+        }
+        errors
+    }
+
+    /// The emulated minor version.
+    #[must_use]
+    pub fn minor(&self) -> u16 {
+        self.minor
+    }
+}
+
+/// Reads one or more `--feature-gates` values: `Name=bool,…`, each name optionally with the prefix `kube:`. A gate given
+/// twice takes the later value.
+pub fn parse_feature_gates<'a>(
+    flags: impl IntoIterator<Item = &'a str>,
+) -> Result<BTreeMap<String, bool>, GateError> {
+    let mut wanted = BTreeMap::new();
+    let (mut has_prefixed, mut has_plain) = (false, false);
+    let pairs = flags.into_iter().flat_map(|flag| flag.split(','));
+    for pair in pairs.map(str::trim).filter(|pair| !pair.is_empty()) {
+        let name = pair.split('=').next().unwrap_or(pair).trim();
+        let name = match name.strip_prefix("kube:") {
+            Some(name) => {
+                has_prefixed = true;
+                name
+            }
+            None => {
+                has_plain = true;
+                name
+            }
+        };
+        let Some((_, value)) = pair.split_once('=') else {
+            return Err(GateError::MissingValue(name.to_owned()));
+        };
+        let value = value.trim();
+        let value = match value {
+            "1" | "t" | "T" | "TRUE" | "true" | "True" => true,
+            "0" | "f" | "F" | "FALSE" | "false" | "False" => false,
+            _ => {
+                let (gate, value) = (name.to_owned(), value.to_owned());
+                return Err(GateError::InvalidValue { gate, value });
+            }
+        };
+        wanted.insert(name.to_owned(), value);
+    }
+    if has_prefixed && has_plain {
+        return Err(GateError::MixedPrefixes);
+    }
+    Ok(wanted)
+}
+
+fn position(name: &str) -> Option<usize> {
+    TABLE.binary_search_by(|(candidate, _)| (*candidate).cmp(name)).ok()
+}
+
+/// The last stage that started at `minor` or before.
+fn spec_at(stages: &str, minor: u16) -> GateSpec {
+    let started =
+        stages.split(' ').filter_map(parse_stage).take_while(|(since, _)| *since <= minor);
+    started.last().map_or(GateSpec::PRE_ALPHA, |(_, spec)| spec)
+}
+
+fn parse_stage(text: &str) -> Option<(u16, GateSpec)> {
+    let letter = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let since = text[..letter].parse().ok()?;
+    let (stage, default, is_locked) = match &text[letter..] {
+        "a-" => (Stage::Alpha, false, false),
+        "b-" => (Stage::Beta, false, false),
+        "b+" => (Stage::Beta, true, false),
+        "g-" => (Stage::Ga, false, false),
+        "g+" => (Stage::Ga, true, false),
+        "g+!" => (Stage::Ga, true, true),
+        "d-" => (Stage::Deprecated, false, false),
+        "d+" => (Stage::Deprecated, true, false),
+        "d-!" => (Stage::Deprecated, false, true),
+        _ => return None,
+    };
+    Some((since, GateSpec { stage, default, is_locked }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,29 @@
+//! All steps from the text of a file to a configuration that can be used.
+//!
+//! Invariants: what comes out is decoded strictly, defaulted and valid; with an error nothing comes out.
+
+use crate::decode::{DecodeError, decode};
+use crate::defaults::default;
+use crate::gates::FeatureGates;
+use crate::v1::Configuration;
+use crate::validate::{Invalid, validate};
+
+/// Why a text cannot be used as a configuration.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// It breaks rules.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}
+
+/// Decodes, defaults and validates a configuration file.
+pub fn load(text: &str, gates: &FeatureGates) -> Result<Configuration, LoadError> {
+    let mut configuration = decode(text)?;
+    default(&mut configuration, gates);
+    let errors = validate(&configuration, gates);
+    if errors.is_empty() { Ok(configuration) } else { Err(Invalid(errors).into()) }
+}

@@ -1,0 +1,1 @@
+//! Rules that the recorded cases do not cover.
