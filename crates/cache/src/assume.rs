@@ -1,0 +1,219 @@
+//! Pods are assumed, confirmed, forgotten, changed and removed (`spec/core.md` §14).
+//!
+//! Invariants: an assumed pod stays assumed until it is confirmed, forgotten or removed, there is no expiry; every
+//! operation either happens completely or, with an error, not at all. All are O(pod), and allocate nothing beyond the
+//! pod's own record once lists and tables have grown.
+//!
+//! Parity: where the reference ends the process because a running pod is suddenly on another node, the pod is moved
+//! and the caller is told.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Pod;
+
+use crate::change_log::ChangeKinds;
+use crate::claims::claims_of;
+use crate::error::{CacheError, PodRef};
+use crate::node_table::NodeIdx;
+use crate::pod_table::{PodIdx, memberships};
+use crate::state::ClusterState;
+
+/// What adding a pod came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AddedPod {
+    /// The slot of its node.
+    pub node: NodeIdx,
+    /// The assumed pod that it confirms, as it was assumed.
+    pub confirmed: Option<Arc<Pod>>,
+}
+
+impl AddedPod {
+    /// Whether it confirms an assumed pod on another node than assumed.
+    pub fn is_moved(&self, pod: &Pod) -> bool {
+        self.confirmed.as_ref().is_some_and(|assumed| assumed.node_name != pod.node_name)
+    }
+}
+
+/// What updating a pod came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UpdatedPod {
+    /// The slot of its node.
+    pub node: NodeIdx,
+    /// The pod as it was.
+    pub previous: Arc<Pod>,
+    /// Whether the node is another one than before. The reference ends the process then.
+    pub is_moved: bool,
+}
+
+impl ClusterState {
+    /// Adds a pod that runs on a node. It replaces the assumed pod of the same UID, also one on another node. A node
+    /// that is not known becomes a ghost.
+    pub fn add_pod(&mut self, pod: Arc<Pod>) -> Result<AddedPod, CacheError> {
+        check(&pod)?;
+        match self.pods.idx(&pod.uid) {
+            None => Ok(AddedPod { node: self.place(pod, false)?, confirmed: None }),
+            Some(known) if self.pods.is_assumed(known) => {
+                let (node, assumed) = self.replace(known, pod)?;
+                Ok(AddedPod { node, confirmed: Some(assumed) })
+            }
+            Some(_) => Err(CacheError::AlreadyAdded(PodRef::from(&*pod))),
+        }
+    }
+
+    /// Replaces a pod that was added by a newer version, on another node if need be.
+    pub fn update_pod(&mut self, pod: Arc<Pod>) -> Result<UpdatedPod, CacheError> {
+        check(&pod)?;
+        let known =
+            self.pods.idx(&pod.uid).ok_or_else(|| CacheError::NotAdded(PodRef::from(&*pod)))?;
+        if self.pods.is_assumed(known) {
+            return Err(CacheError::Assumed(PodRef::from(&*pod)));
+        }
+        let node_name = pod.node_name.clone();
+        let (node, previous) = self.replace(known, pod)?;
+        let is_moved = previous.node_name != node_name;
+        Ok(UpdatedPod { node, previous, is_moved })
+    }
+
+    /// Removes a pod, assumed or not, and returns it as it was known.
+    pub fn remove_pod(&mut self, uid: &str) -> Result<Arc<Pod>, CacheError> {
+        let not_found = || CacheError::PodNotFound { uid: uid.into() };
+        let known = self.pods.idx(uid).ok_or_else(not_found)?;
+        let (pod, node) = self.take(known).ok_or_else(not_found)?;
+        self.record(node, ChangeKinds::PODS);
+        self.drop_if_unused(node);
+        Ok(pod)
+    }
+
+    /// Places a pod on the node it names, ahead of what the API server says.
+    pub fn assume_pod(&mut self, pod: Arc<Pod>) -> Result<NodeIdx, CacheError> {
+        check(&pod)?;
+        if self.pods.idx(&pod.uid).is_some() {
+            return Err(CacheError::AlreadyKnown(PodRef::from(&*pod)));
+        }
+        self.place(pod, true)
+    }
+
+    /// Takes an assumed pod back and returns it. `None` when the pod is not known, which is no error.
+    pub fn forget_pod(&mut self, uid: &str) -> Result<Option<Arc<Pod>>, CacheError> {
+        if uid.is_empty() {
+            return Err(CacheError::EmptyUid);
+        }
+        let Some(known) = self.pods.idx(uid) else { return Ok(None) };
+        if !self.pods.is_assumed(known) {
+            return match self.pods.pod(known) {
+                Some(pod) => Err(CacheError::NotAssumed(PodRef::from(&**pod))),
+                None => Ok(None),
+            };
+        }
+        self.remove_pod(uid).map(Some)
+    }
+
+    /// Takes an assumed pod back, provided that it is still on the node that `pod` names.
+    pub fn forget_pod_as(&mut self, pod: &Pod) -> Result<Option<Arc<Pod>>, CacheError> {
+        if let Some(known) = self.pod(&pod.uid)
+            && known.node_name != pod.node_name
+        {
+            let name = |pod: &Pod| pod.node_name.clone().unwrap_or_default();
+            let (assumed, assigned) = (name(pod), name(known));
+            return Err(CacheError::AssignedElsewhere {
+                pod: PodRef::from(pod),
+                assumed,
+                assigned,
+            });
+        }
+        self.forget_pod(&pod.uid)
+    }
+
+    fn place(&mut self, pod: Arc<Pod>, is_assumed: bool) -> Result<NodeIdx, CacheError> {
+        let node = self.put(pod, is_assumed)?;
+        self.record(node, ChangeKinds::PODS);
+        Ok(node)
+    }
+
+    /// Puts `pod` in the place of a known one; it is not assumed then. Returns its slot and the known one.
+    fn replace(&mut self, known: PodIdx, pod: Arc<Pod>) -> Result<(NodeIdx, Arc<Pod>), CacheError> {
+        let not_added = CacheError::NotAdded(PodRef::from(&*pod));
+        let Some((old, old_node)) = self.take(known) else { return Err(not_added) };
+        let is_same = is_same_for_others(&old, &pod);
+        let node = self.put(pod, false)?;
+        if node == old_node {
+            self.record(node, if is_same { ChangeKinds::POD_STATUS } else { ChangeKinds::PODS });
+        } else {
+            self.record(old_node, ChangeKinds::PODS);
+            self.record(node, ChangeKinds::PODS);
+            self.drop_if_unused(old_node);
+        }
+        Ok((node, old))
+    }
+
+    fn put(&mut self, pod: Arc<Pod>, is_assumed: bool) -> Result<NodeIdx, CacheError> {
+        let Some(name) = &pod.node_name else {
+            return Err(CacheError::Unassigned(PodRef::from(&*pod)));
+        };
+        let node = self.claim_slot(name);
+        self.columns.add_pod(node, &pod.requests.accounted, pod.requests.non_zero);
+        if self.nodes.live().contains(node) {
+            for claim in claims_of(&pod) {
+                self.claims.add(&claim, 1);
+            }
+        }
+        let has_affinity = memberships(&pod)[1..].contains(&true);
+        self.pods.insert(pod, node, is_assumed);
+        if has_affinity {
+            self.note_affinity(node);
+        }
+        Ok(node)
+    }
+
+    /// Takes a pod out. Its slot stays even if it is an unused ghost now, until the caller drops it.
+    fn take(&mut self, known: PodIdx) -> Option<(Arc<Pod>, NodeIdx)> {
+        let (pod, node) = self.pods.remove(known)?;
+        self.columns.remove_pod(node, &pod.requests.accounted, pod.requests.non_zero);
+        if self.nodes.live().contains(node) {
+            for claim in claims_of(&pod) {
+                self.claims.subtract(&claim, 1);
+            }
+        }
+        if memberships(&pod)[1..].contains(&true) {
+            self.note_affinity(node);
+        }
+        Some((pod, node))
+    }
+}
+
+fn check(pod: &Pod) -> Result<(), CacheError> {
+    if pod.uid.is_empty() {
+        return Err(CacheError::EmptyUid);
+    }
+    match &pod.node_name {
+        Some(name) if !name.is_empty() => Ok(()),
+        _ => Err(CacheError::Unassigned(PodRef::from(pod))),
+    }
+}
+
+/// Whether two versions of a pod are the same to every decision about other pods: then the confirmation of an assumed
+/// pod sends nobody looking at its node again.
+fn is_same_for_others(old: &Pod, new: &Pod) -> bool {
+    old.uid == new.uid
+        && old.namespace == new.namespace
+        && old.name == new.name
+        && old.node_name == new.node_name
+        && old.labels == new.labels
+        && old.deletion_requested == new.deletion_requested
+        && old.created == new.created
+        && old.controller == new.controller
+        && old.requests == new.requests
+        && old.spec == new.spec
+        && old.status.phase == new.status.phase
+        && old.status.started == new.status.started
+        && old.status.resource_claim_statuses == new.status.resource_claim_statuses
+        && old.status.extended_resource_claim == new.status.extended_resource_claim
+        && disruption_target(old) == disruption_target(new)
+}
+
+/// A pod that preemption has marked counts as leaving.
+fn disruption_target(pod: &Pod) -> Option<&str> {
+    let condition =
+        pod.status.conditions.iter().find(|condition| &*condition.kind == "DisruptionTarget");
+    condition.map(|condition| &*condition.status)
+}

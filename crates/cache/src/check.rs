@@ -1,0 +1,405 @@
+//! Everything maintained, recomputed from the plain lists of nodes and pods and compared.
+//!
+//! For tests and for the debugger: O(cluster), and written the obvious way on purpose.
+//!
+//! What depends on history is compared as far as the present tells: host ports in use are a subset of those that pods
+//! name (see [`HostPorts`](crate::HostPorts)), scalar resources in use a superset.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{HostPort, Node, NonZeroRequest, Pod, Resources, VolumeSource};
+
+use crate::node_table::NodeIdx;
+use crate::state::ClusterState;
+
+/// Something that is not what it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// What, and of which node, pod or name.
+    pub what: String,
+    /// What recomputing gives.
+    pub expected: String,
+    /// What the state holds.
+    pub found: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: expected {}, found {}", self.what, self.expected, self.found)
+    }
+}
+
+/// Collects what differs.
+struct Report(Vec<Difference>);
+
+impl Report {
+    fn compare<T: PartialEq + fmt::Debug>(
+        &mut self,
+        what: impl FnOnce() -> String,
+        expected: T,
+        found: T,
+    ) {
+        if expected != found {
+            let (expected, found) = (format!("{expected:?}"), format!("{found:?}"));
+            self.0.push(Difference { what: what(), expected, found });
+        }
+    }
+
+    fn require(&mut self, what: impl FnOnce() -> String, holds: bool) {
+        self.compare(what, true, holds);
+    }
+}
+
+/// A name as the plain lists have it.
+#[derive(Default)]
+struct PlainNode {
+    idx: Option<NodeIdx>,
+    node: Option<Arc<Node>>,
+    pods: BTreeMap<Arc<str>, Arc<Pod>>,
+}
+
+/// Recomputes all aggregates of `cluster` from its nodes and pods and reports what differs; nothing if all is well.
+pub fn check(cluster: &ClusterState) -> Vec<Difference> {
+    let mut report = Report(Vec::new());
+    let plain = plain_nodes(cluster, &mut report);
+    for (name, node) in &plain {
+        check_node(cluster, name, node, &mut report);
+    }
+    check_free_slots(cluster, &plain, &mut report);
+    check_counts(cluster, &plain, &mut report);
+    check_order(cluster, &plain, &mut report);
+    check_taints(cluster, &mut report);
+    check_labels(cluster, &mut report);
+    check_images(cluster, &plain, &mut report);
+    check_claims(cluster, &plain, &mut report);
+    report.0
+}
+
+fn plain_nodes(cluster: &ClusterState, report: &mut Report) -> BTreeMap<Arc<str>, PlainNode> {
+    let mut plain: BTreeMap<Arc<str>, PlainNode> = BTreeMap::new();
+    for idx in (0..cluster.capacity()).map(NodeIdx::from_index) {
+        let Some(name) = cluster.node_name(idx) else { continue };
+        let node = cluster.node(idx).cloned();
+        report.compare(|| format!("slot of node {name}"), Some(idx), cluster.nodes.slot_of(name));
+        report.require(
+            || format!("object in the slot of {name}"),
+            node.as_ref().is_none_or(|node| node.name == *name),
+        );
+        plain.insert(name.clone(), PlainNode { idx: Some(idx), node, pods: BTreeMap::new() });
+    }
+    for (pod, node) in cluster.all_pods() {
+        let name = pod.node_name.clone().unwrap_or_default();
+        report.compare(
+            || format!("name of the node of pod {}", pod.uid),
+            Some(&name),
+            cluster.node_name(node),
+        );
+        let same = cluster.pod(&pod.uid).is_some_and(|found| Arc::ptr_eq(found, pod));
+        report.require(|| format!("pod {} is found by its UID", pod.uid), same);
+        plain.entry(name).or_default().pods.insert(pod.uid.clone(), pod.clone());
+    }
+    plain
+}
+
+fn check_node(cluster: &ClusterState, name: &str, plain: &PlainNode, report: &mut Report) {
+    let Some(idx) = plain.idx else { return };
+    let nothing = Node::default();
+    let node = plain.node.as_deref().unwrap_or(&nothing);
+    let of = |what: &str| format!("{what} of node {name}");
+
+    let is_live = plain.node.is_some();
+    report.compare(|| of("slot by name"), is_live.then_some(idx), cluster.node_idx(name));
+    report.compare(|| of("liveness"), is_live, cluster.live_nodes().contains(idx));
+    report.require(|| of("reason to exist"), is_live || !plain.pods.is_empty());
+    report.compare(
+        || of("allocatable"),
+        node.allocatable.clone(),
+        cluster.allocatable().resources_of(idx),
+    );
+    report.compare(|| of("allowed pods"), node.allowed_pods, cluster.allowed_pods().get(idx));
+    report.compare(|| of("cordon"), node.unschedulable, cluster.unschedulable().contains(idx));
+    report.compare(|| of("feature bits"), node.feature_bits, cluster.feature_bits().get(idx));
+    report.compare(
+        || of("taints"),
+        &*node.taints,
+        cluster.taint_sets().taints(cluster.taint_set(idx)),
+    );
+    for column in cluster.labels.columns() {
+        let found = column.value(column.id(idx)).map(|value| &**value);
+        report.compare(
+            || of(&format!("label {}", column.key())),
+            node.labels.get(column.key()),
+            found,
+        );
+    }
+    check_pods(cluster, idx, plain, is_live, &of, report);
+}
+
+fn check_pods(
+    cluster: &ClusterState,
+    idx: NodeIdx,
+    plain: &PlainNode,
+    is_live: bool,
+    of: &dyn Fn(&str) -> String,
+    report: &mut Report,
+) {
+    let (requested, non_zero) = totals(plain);
+    let found = cluster.requested().resources_of(idx);
+    let mentioned = |amounts: &Resources| {
+        amounts.scalars.iter().filter(|(_, n)| *n != 0).cloned().collect::<Vec<_>>()
+    };
+    report.compare(|| of("requested scalars"), mentioned(&requested), mentioned(&found));
+    let is_superset = requested.scalars.iter().all(|(name, _)| found.scalar(name).is_some());
+    report.require(|| of("presence of requested scalars"), is_superset);
+    let base = |amounts: &Resources| (amounts.milli_cpu, amounts.memory, amounts.ephemeral_storage);
+    report.compare(|| of("requested"), base(&requested), base(&found));
+    report.compare(|| of("non-zero requested"), non_zero, cluster.non_zero_requested_on(idx));
+    report.compare(
+        || of("pod count"),
+        Ok(plain.pods.len()),
+        usize::try_from(cluster.pod_count().get(idx)),
+    );
+
+    let uids = |pods: &mut dyn Iterator<Item = &Arc<Pod>>| -> Vec<Arc<str>> {
+        let mut uids: Vec<_> = pods.map(|pod| pod.uid.clone()).collect();
+        uids.sort();
+        uids
+    };
+    let has_affinity =
+        |pod: &&Arc<Pod>| pod.spec.pod_affinity.is_some() || pod.spec.pod_anti_affinity.is_some();
+    let has_required = |pod: &&Arc<Pod>| {
+        pod.spec.pod_anti_affinity.as_ref().is_some_and(|a| !a.required.is_empty())
+    };
+    let expected = uids(&mut plain.pods.values());
+    report.compare(|| of("pods"), expected, uids(&mut cluster.pods_on(idx)));
+    let expected = uids(&mut plain.pods.values().filter(has_affinity));
+    report.compare(
+        || of("presence of affinity pods"),
+        is_live && !expected.is_empty(),
+        cluster.with_affinity.contains(idx),
+    );
+    report.compare(|| of("affinity pods"), expected, uids(&mut cluster.pods_with_affinity_on(idx)));
+    let expected = uids(&mut plain.pods.values().filter(has_required));
+    let found = cluster.with_required_anti_affinity.contains(idx);
+    report.compare(|| of("presence of anti-affinity pods"), is_live && !expected.is_empty(), found);
+    report.compare(
+        || of("anti-affinity pods"),
+        expected,
+        uids(&mut cluster.pods_with_required_anti_affinity_on(idx)),
+    );
+
+    let named: BTreeSet<&HostPort> =
+        plain.pods.values().flat_map(|pod| pod.spec.host_ports.iter()).collect();
+    let is_subset = cluster.used_ports(idx).iter().all(|port| named.contains(port));
+    report.require(|| of("host ports named by pods"), is_subset);
+    let found: BTreeMap<_, _> = cluster
+        .claims_on(idx)
+        .into_iter()
+        .flat_map(|claims| claims.iter())
+        .map(|(key, n)| ((key.namespace.clone(), key.name.clone()), n))
+        .collect();
+    report.compare(|| of("claims"), claims_of(plain.pods.values()), found);
+}
+
+fn totals(plain: &PlainNode) -> (Resources, NonZeroRequest) {
+    let mut requested = Resources::default();
+    let mut non_zero = NonZeroRequest::default();
+    for pod in plain.pods.values() {
+        requested.add(&pod.requests.accounted);
+        non_zero.milli_cpu = non_zero.milli_cpu.wrapping_add(pod.requests.non_zero.milli_cpu);
+        non_zero.memory = non_zero.memory.wrapping_add(pod.requests.non_zero.memory);
+    }
+    (requested, non_zero)
+}
+
+fn claims_of<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> BTreeMap<(Arc<str>, Arc<str>), u32> {
+    let mut claims = BTreeMap::new();
+    for pod in pods {
+        for volume in pod.spec.volumes.iter() {
+            if let VolumeSource::Claim { claim, .. } = &volume.source {
+                *claims.entry((pod.namespace.clone(), claim.clone())).or_insert(0) += 1;
+            }
+        }
+    }
+    claims
+}
+
+fn check_free_slots(
+    cluster: &ClusterState,
+    plain: &BTreeMap<Arc<str>, PlainNode>,
+    report: &mut Report,
+) {
+    let used: BTreeSet<NodeIdx> = plain.values().filter_map(|node| node.idx).collect();
+    for idx in (0..cluster.capacity()).map(NodeIdx::from_index).filter(|idx| !used.contains(idx)) {
+        let of = |what: &str| format!("{what} of free slot {}", idx.index());
+        let nothing = Resources::default();
+        report.require(
+            || of("emptiness"),
+            !cluster.live_nodes().contains(idx) && cluster.n_pods_on(idx) == 0,
+        );
+        report.compare(
+            || of("allocatable"),
+            nothing.clone(),
+            cluster.allocatable().resources_of(idx),
+        );
+        report.compare(|| of("requested"), nothing, cluster.requested().resources_of(idx));
+        report.compare(
+            || of("non-zero"),
+            NonZeroRequest::default(),
+            cluster.non_zero_requested_on(idx),
+        );
+        report.compare(
+            || of("limits"),
+            (0, 0),
+            (cluster.allowed_pods().get(idx), cluster.pod_count().get(idx)),
+        );
+        report.compare(|| of("features"), 0, cluster.feature_bits().get(idx));
+        report.compare(|| of("taints"), 0, cluster.taint_set(idx).index());
+        report.require(|| of("cordon"), !cluster.unschedulable().contains(idx));
+        report.require(|| of("ports"), cluster.used_ports(idx).is_empty());
+        report.require(
+            || of("claims"),
+            cluster.claims_on(idx).is_none_or(|claims| claims.is_empty()),
+        );
+    }
+}
+
+fn check_counts(
+    cluster: &ClusterState,
+    plain: &BTreeMap<Arc<str>, PlainNode>,
+    report: &mut Report,
+) {
+    let n_live = plain.values().filter(|node| node.node.is_some()).count();
+    report.compare(|| "number of nodes".to_owned(), n_live, cluster.n_nodes());
+    report.compare(|| "number of ghosts".to_owned(), plain.len() - n_live, cluster.n_ghosts());
+    let n_pods = plain.values().map(|node| node.pods.len()).sum();
+    report.compare(|| "number of pods".to_owned(), n_pods, cluster.n_pods());
+    let assumed = cluster.assumed_pods().map(|pod| pod.uid.clone()).collect::<BTreeSet<_>>();
+    report.compare(|| "number of assumed pods".to_owned(), assumed.len(), cluster.n_assumed());
+    let flagged = plain
+        .values()
+        .flat_map(|node| node.pods.keys())
+        .filter(|uid| cluster.is_assumed(uid))
+        .cloned();
+    report.compare(|| "assumed pods".to_owned(), flagged.collect(), assumed);
+    let latest = cluster.last_change().iter().copied().max().unwrap_or(0);
+    report.compare(|| "latest change of a node".to_owned(), cluster.sequence(), latest);
+    let is_in_order = cluster
+        .last_spec_change()
+        .iter()
+        .zip(cluster.last_change().iter())
+        .all(|(spec, any)| spec <= any);
+    report.require(|| "specifications change no later than nodes".to_owned(), is_in_order);
+}
+
+fn check_order(cluster: &ClusterState, plain: &BTreeMap<Arc<str>, PlainNode>, report: &mut Report) {
+    let live: BTreeSet<NodeIdx> =
+        plain.values().filter(|node| node.node.is_some()).filter_map(|node| node.idx).collect();
+    let in_tree: Vec<NodeIdx> = cluster.nodes.tree().list();
+    report.compare(
+        || "number of nodes in the tree".to_owned(),
+        live.len(),
+        cluster.nodes.tree().n_nodes(),
+    );
+    report.compare(|| "nodes in the tree".to_owned(), live.clone(), in_tree.into_iter().collect());
+    for idx in &live {
+        let expected = cluster.node(*idx).map(|node| node.zone_key());
+        let found = cluster.nodes.tree().zone_key(*idx).map(str::to_owned);
+        report.compare(|| format!("zone of slot {}", idx.index()), expected, found);
+    }
+    if cluster.order_is_stale() {
+        return;
+    }
+    let order = cluster.order();
+    report.compare(|| "length of the order".to_owned(), live.len(), order.len());
+    report.compare(|| "nodes in the order".to_owned(), live, order.iter().copied().collect());
+    for (rank, idx) in order.iter().enumerate() {
+        report.compare(
+            || format!("rank of slot {}", idx.index()),
+            Some(rank),
+            cluster.position(*idx),
+        );
+    }
+    let is_identity = order.iter().enumerate().all(|(rank, idx)| rank == idx.index());
+    report.compare(|| "order is by slot".to_owned(), is_identity, cluster.order_is_identity());
+}
+
+fn check_taints(cluster: &ClusterState, report: &mut Report) {
+    let mut by_id: BTreeMap<_, usize> = BTreeMap::new();
+    for idx in cluster.live_nodes().iter() {
+        let id = cluster.taint_set(idx);
+        if id.index() > 0 {
+            *by_id.entry(id).or_default() += 1;
+        }
+    }
+    let found: BTreeMap<_, usize> =
+        cluster.taint_sets().iter().map(|(id, _, n_nodes)| (id, n_nodes)).collect();
+    report.compare(|| "nodes by list of taints".to_owned(), by_id, found);
+    let lists: BTreeSet<_> = cluster.taint_sets().iter().map(|(_, taints, _)| taints).collect();
+    report.compare(
+        || "distinct lists of taints".to_owned(),
+        lists.len(),
+        cluster.taint_sets().iter().count(),
+    );
+}
+
+fn check_labels(cluster: &ClusterState, report: &mut Report) {
+    for column in cluster.labels.columns() {
+        let key = column.key();
+        let mut by_value: BTreeMap<Arc<str>, BTreeSet<NodeIdx>> = BTreeMap::new();
+        for idx in cluster.live_nodes().iter() {
+            if let Some(value) = cluster.node(idx).and_then(|node| node.labels.get_shared(key)) {
+                by_value.entry(value.clone()).or_default().insert(idx);
+            }
+        }
+        let found = column
+            .values()
+            .map(|(_, value, nodes)| (value.clone(), nodes.iter().collect()))
+            .collect();
+        report.compare(|| format!("nodes by value of label {key}"), by_value, found);
+        report.compare(
+            || format!("number of values of label {key}"),
+            column.values().count(),
+            column.n_values(),
+        );
+        let is_found = column.values().all(|(id, value, _)| column.id_of(value) == Some(id));
+        report.require(|| format!("values of label {key} are found"), is_found);
+    }
+}
+
+fn check_images(
+    cluster: &ClusterState,
+    plain: &BTreeMap<Arc<str>, PlainNode>,
+    report: &mut Report,
+) {
+    let mut by_name: BTreeMap<Arc<str>, BTreeSet<NodeIdx>> = BTreeMap::new();
+    for plain in plain.values() {
+        let (Some(idx), Some(node)) = (plain.idx, &plain.node) else { continue };
+        for name in node.images.iter().flat_map(|image| image.names.iter()) {
+            by_name.entry(name.clone()).or_default().insert(idx);
+        }
+    }
+    report.compare(|| "number of images".to_owned(), by_name.len(), cluster.images.len());
+    for (name, nodes) in by_name {
+        let found =
+            cluster.nodes_with_image(&name).into_iter().flat_map(|nodes| nodes.iter()).collect();
+        report.compare(|| format!("nodes with image {name}"), nodes, found);
+    }
+}
+
+fn check_claims(
+    cluster: &ClusterState,
+    plain: &BTreeMap<Arc<str>, PlainNode>,
+    report: &mut Report,
+) {
+    let on_live =
+        plain.values().filter(|node| node.node.is_some()).flat_map(|node| node.pods.values());
+    let expected = claims_of(on_live);
+    report.compare(|| "number of claims".to_owned(), expected.len(), cluster.claims.len());
+    for ((namespace, name), n) in expected {
+        let found = cluster.pvc_ref_count(&namespace, &name);
+        report.compare(|| format!("users of claim {namespace}/{name}"), n, found);
+    }
+}

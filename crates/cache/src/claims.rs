@@ -1,0 +1,115 @@
+//! Which persistent volume claims are used, and how often (`spec/core.md` §15).
+//!
+//! Only `persistentVolumeClaim` volumes count, once per volume. The claims of generic ephemeral volumes do not.
+//!
+//! Invariants: counts are above zero; the cluster-wide table counts pods on live nodes only, as pods on nodes that are
+//! gone are invisible to a cycle.
+
+use std::sync::Arc;
+
+use hashbrown::Equivalent;
+use kube_scheduler_api_types::{Pod, VolumeSource};
+
+use crate::fork::CowMap;
+
+/// Namespace and name of a claim.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimKey {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+}
+
+/// Lets a claim be looked up without allocating its key; field order and types hash like [`ClaimKey`].
+#[derive(Hash)]
+struct BorrowedKey<'a> {
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl Equivalent<ClaimKey> for BorrowedKey<'_> {
+    fn equivalent(&self, key: &ClaimKey) -> bool {
+        *self.namespace == *key.namespace && *self.name == *key.name
+    }
+}
+
+/// The claims a pod mounts, one for each volume.
+pub(crate) fn claims_of(pod: &Pod) -> impl Iterator<Item = ClaimKey> {
+    pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
+        VolumeSource::Claim { claim, .. } => {
+            Some(ClaimKey { namespace: pod.namespace.clone(), name: claim.clone() })
+        }
+        _ => None,
+    })
+}
+
+/// The claims that the pods of one node use, sorted by namespace and name, with the number of volumes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeClaims(Vec<(ClaimKey, u32)>);
+
+impl NodeClaims {
+    /// All claims in order, with the number of volumes that use each.
+    pub fn iter(&self) -> impl Iterator<Item = (&ClaimKey, u32)> {
+        self.0.iter().map(|(key, n)| (key, *n))
+    }
+
+    /// Number of distinct claims.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no claim is used.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many volumes use a claim.
+    pub fn count(&self, namespace: &str, name: &str) -> u32 {
+        let wanted = (namespace, name);
+        let found = self.0.binary_search_by(|(key, _)| (&*key.namespace, &*key.name).cmp(&wanted));
+        found.ok().and_then(|at| self.0.get(at)).map_or(0, |(_, n)| *n)
+    }
+
+    pub(crate) fn insert(&mut self, key: ClaimKey) {
+        match self.0.binary_search_by(|(other, _)| other.cmp(&key)) {
+            Ok(at) => self.0[at].1 += 1,
+            Err(at) => self.0.insert(at, (key, 1)),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: &ClaimKey) {
+        let Ok(at) = self.0.binary_search_by(|(other, _)| other.cmp(key)) else { return };
+        self.0[at].1 -= 1;
+        if self.0[at].1 == 0 {
+            self.0.remove(at);
+        }
+    }
+}
+
+/// How many volumes use each claim, over all live nodes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClaimTable(CowMap<ClaimKey, u32>);
+
+impl ClaimTable {
+    pub(crate) fn count(&self, namespace: &str, name: &str) -> u32 {
+        self.0.get(&BorrowedKey { namespace, name }).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn add(&mut self, key: &ClaimKey, n: u32) {
+        *self.0.get_or_insert_with(key, || 0) += n;
+    }
+
+    pub(crate) fn subtract(&mut self, key: &ClaimKey, n: u32) {
+        if let Some(count) = self.0.get_mut(key) {
+            *count -= n;
+            if *count == 0 {
+                self.0.remove(key);
+            }
+        }
+    }
+}

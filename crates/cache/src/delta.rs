@@ -1,0 +1,180 @@
+//! Nodes come, change and go.
+//!
+//! Invariants: a refresh touches only the columns of what differs; a node that goes while pods are on it becomes a
+//! ghost, which keeps its slot and what its pods request and nothing else; the last pod of a ghost takes the ghost
+//! with it.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Node;
+
+use crate::change_log::ChangeKinds;
+use crate::error::CacheError;
+use crate::node_table::NodeIdx;
+use crate::pod_table::{ALL, WITH_AFFINITY, WITH_REQUIRED_ANTI_AFFINITY};
+use crate::state::ClusterState;
+
+impl ClusterState {
+    /// Adds a node or refreshes it; a ghost becomes real. O(labels in use + images + what differs).
+    pub fn add_node(&mut self, node: Arc<Node>) -> NodeIdx {
+        let idx = self.claim_slot(&node.name);
+        let sequence = self.next_sequence();
+        let old = self.nodes.set_node(idx, node.clone());
+        let kinds = old.as_ref().map_or(ChangeKinds::NODE, |old| differences(old, &node));
+
+        if kinds.contains(ChangeKinds::LABELS) {
+            self.labels.update(idx, &node.labels, sequence);
+        }
+        if kinds.contains(ChangeKinds::TAINTS) {
+            self.set_taints(idx, &node, sequence);
+        }
+        if kinds.contains(ChangeKinds::ALLOCATABLE) {
+            self.columns.allocatable.set(idx, &node.allocatable);
+            self.columns.allowed_pods.set(idx, node.allowed_pods);
+        }
+        if kinds.contains(ChangeKinds::UNSCHEDULABLE) {
+            self.columns.unschedulable.set(idx, node.unschedulable);
+        }
+        if kinds.contains(ChangeKinds::FEATURES) {
+            self.columns.feature_bits.set(idx, node.feature_bits);
+        }
+        if old.is_none() {
+            self.show_pods(idx);
+        }
+        // Even a refresh with the same list can change the size of an image.
+        let old_images = old.as_ref().map_or(&[][..], |old| &old.images);
+        let images_changed = self.images.update(idx, old_images, &node.images);
+        let kinds = match old {
+            Some(_) if images_changed => kinds | ChangeKinds::IMAGES,
+            Some(_) => kinds,
+            None => kinds | ChangeKinds::ADDED,
+        };
+        if !kinds.is_empty() {
+            self.record(idx, kinds);
+        }
+        if images_changed {
+            self.image_sequence = self.sequence();
+        }
+        idx
+    }
+
+    /// The same as [`add_node`](Self::add_node): whoever watches cannot always tell the two apart.
+    pub fn update_node(&mut self, node: Arc<Node>) -> NodeIdx {
+        self.add_node(node)
+    }
+
+    /// Removes a node. While it has pods it stays as a ghost, which no cycle sees. Removing a ghost changes nothing.
+    pub fn remove_node(&mut self, name: &str) -> Result<(), CacheError> {
+        let idx = self
+            .nodes
+            .slot_of(name)
+            .ok_or_else(|| CacheError::NodeNotFound { name: name.into() })?;
+        let sequence = self.next_sequence();
+        let Some(old) = self.nodes.clear_node(idx) else { return Ok(()) };
+
+        let nothing = Node::default();
+        self.labels.update(idx, &nothing.labels, sequence);
+        self.set_taints(idx, &nothing, sequence);
+        self.columns.allocatable.clear(idx);
+        self.columns.allowed_pods.set(idx, 0);
+        self.columns.unschedulable.remove(idx);
+        self.columns.feature_bits.set(idx, 0);
+        self.hide_pods(idx);
+        let images_changed = self.images.update(idx, &old.images, &nothing.images);
+        self.record(idx, ChangeKinds::NODE | ChangeKinds::REMOVED);
+        if images_changed {
+            self.image_sequence = self.sequence();
+        }
+        self.drop_if_unused(idx);
+        Ok(())
+    }
+
+    /// The slot of a name, made as a ghost when it is new.
+    pub(crate) fn claim_slot(&mut self, name: &Arc<str>) -> NodeIdx {
+        let idx = self.nodes.claim_slot(name);
+        let capacity = self.nodes.capacity();
+        if self.taint_ids.len() < capacity {
+            self.columns.grow(capacity);
+            self.taint_ids.grow(capacity);
+            self.labels.grow(capacity);
+            self.pods.grow(capacity);
+        }
+        idx
+    }
+
+    /// Frees a slot that has neither a node object nor pods.
+    pub(crate) fn drop_if_unused(&mut self, idx: NodeIdx) {
+        if self.node(idx).is_none() && self.n_pods_on(idx) == 0 {
+            self.columns.requested.clear(idx);
+            self.pods.reset_node(idx);
+            self.nodes.free_slot(idx);
+        }
+    }
+
+    /// Brings the sets of nodes with affinity pods up to date for one node.
+    pub(crate) fn note_affinity(&mut self, idx: NodeIdx) {
+        let is_live = self.nodes.live().contains(idx);
+        let has = |list| is_live && !self.pods.list(idx, list).is_empty();
+        let (affinity, required) = (has(WITH_AFFINITY), has(WITH_REQUIRED_ANTI_AFFINITY));
+        self.with_affinity.set(idx, affinity);
+        self.with_required_anti_affinity.set(idx, required);
+    }
+
+    /// The pods of a slot that has just become live begin to count cluster-wide.
+    fn show_pods(&mut self, idx: NodeIdx) {
+        if self.pods.list(idx, ALL).is_empty() {
+            return;
+        }
+        self.note_affinity(idx);
+        let Self { pods, claims, .. } = self;
+        for (claim, n) in pods.on_node(idx).into_iter().flat_map(|pods| pods.claims.iter()) {
+            claims.add(claim, n);
+        }
+    }
+
+    /// The pods of a slot that is not live any more cease to count cluster-wide.
+    fn hide_pods(&mut self, idx: NodeIdx) {
+        if self.pods.list(idx, ALL).is_empty() {
+            return;
+        }
+        self.note_affinity(idx);
+        let Self { pods, claims, .. } = self;
+        for (claim, n) in pods.on_node(idx).into_iter().flat_map(|pods| pods.claims.iter()) {
+            claims.subtract(claim, n);
+        }
+    }
+
+    fn set_taints(&mut self, idx: NodeIdx, node: &Node, sequence: u64) {
+        let old = self.taint_ids.get(idx);
+        if *self.taint_sets.taints(old) == *node.taints {
+            return;
+        }
+        let sets = Arc::make_mut(&mut self.taint_sets);
+        sets.release(old);
+        let new = sets.intern(&node.taints, sequence);
+        self.taint_ids.set(idx, new);
+    }
+}
+
+/// What two versions of a node differ in.
+fn differences(old: &Node, new: &Node) -> ChangeKinds {
+    let allocatable_differs = old.allocatable != new.allocatable
+        || old.allowed_pods != new.allowed_pods
+        || old.allocatable_quantities != new.allocatable_quantities;
+    let features_differ =
+        old.feature_bits != new.feature_bits || old.declared_features != new.declared_features;
+    [
+        (old.labels != new.labels, ChangeKinds::LABELS),
+        (old.taints != new.taints, ChangeKinds::TAINTS),
+        (allocatable_differs, ChangeKinds::ALLOCATABLE),
+        (old.unschedulable != new.unschedulable, ChangeKinds::UNSCHEDULABLE),
+        (features_differ, ChangeKinds::FEATURES),
+        (old.annotations != new.annotations, ChangeKinds::ANNOTATIONS),
+        (old.conditions != new.conditions, ChangeKinds::CONDITIONS),
+        (old.images != new.images, ChangeKinds::IMAGES),
+        (old.uid != new.uid || old.created != new.created, ChangeKinds::IDENTITY),
+    ]
+    .into_iter()
+    .filter(|(differs, _)| *differs)
+    .fold(ChangeKinds::NONE, |kinds, (_, kind)| kinds | kind)
+}

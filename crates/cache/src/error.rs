@@ -1,0 +1,87 @@
+//! Why the cluster state refused a change, in the reference's words (`spec/core.md` §14).
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Pod;
+use thiserror::Error;
+
+/// A pod as messages write it: `uid(namespace/name)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodRef {
+    /// Identity.
+    pub uid: Arc<str>,
+    /// Namespace; not written when empty.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+}
+
+impl From<&Pod> for PodRef {
+    fn from(pod: &Pod) -> Self {
+        Self { uid: pod.uid.clone(), namespace: pod.namespace.clone(), name: pod.name.clone() }
+    }
+}
+
+impl std::fmt::Display for PodRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let separator = if self.namespace.is_empty() { "" } else { "/" };
+        write!(f, "{}({}{separator}{})", self.uid, self.namespace, self.name)
+    }
+}
+
+/// Why a change of the cluster state was refused. Nothing has changed then.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// Pods are known by UID.
+    #[error("cannot get cache key for pod with empty UID")]
+    EmptyUid,
+    /// Only pods that have a node are kept here.
+    #[error("pod {0} has no node name")]
+    Unassigned(PodRef),
+    /// Assuming a pod that is assumed or running.
+    #[error("pod {0} is in the cache, so can't be assumed")]
+    AlreadyKnown(PodRef),
+    /// Forgetting a pod that is somewhere else by now.
+    #[error("pod {pod} was assumed on {assumed} but assigned to {assigned}")]
+    AssignedElsewhere {
+        /// Which pod.
+        pod: PodRef,
+        /// Where the caller believes it to be.
+        assumed: Arc<str>,
+        /// Where it is.
+        assigned: Arc<str>,
+    },
+    /// Forgetting a pod that runs.
+    #[error("pod {0} wasn't assumed so cannot be forgotten")]
+    NotAssumed(PodRef),
+    /// Adding a pod that was added already.
+    #[error("pod {0} was already in added state")]
+    AlreadyAdded(PodRef),
+    /// Updating an unknown pod.
+    #[error("pod {0} is not added to scheduler cache, so cannot be updated")]
+    NotAdded(PodRef),
+    /// Updating a pod that is only assumed.
+    #[error("assumed pod {0} should not be updated")]
+    Assumed(PodRef),
+    /// Removing an unknown pod, of which only the UID is known.
+    #[error("pod {uid} is not found in scheduler cache, so cannot be removed from it")]
+    PodNotFound {
+        /// Its UID.
+        uid: Arc<str>,
+    },
+    /// Removing an unknown node.
+    #[error("node {name} is not found")]
+    NodeNotFound {
+        /// Its name.
+        name: Arc<str>,
+    },
+    /// Taking a pod off a node where it is not.
+    #[error("no corresponding pod {pod} in pods of node {node}")]
+    PodNotOnNode {
+        /// Name or UID of the pod.
+        pod: Arc<str>,
+        /// Name of the node.
+        node: Arc<str>,
+    },
+}

@@ -1,0 +1,260 @@
+//! Label keys in use as dictionary columns: per node a small number for the value, per value the nodes.
+//!
+//! A column exists for a key once somebody asked for it; from then on it follows the nodes.
+//!
+//! Invariants: value 0 means that the node lacks the label (an empty value is a value); an id means the same value as
+//! long as a node has it; the group of a value holds exactly the nodes whose column shows it, and is never empty.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Labels, Node};
+
+use crate::fork::{Column, CowMap};
+use crate::node_group::NodeGroup;
+use crate::node_table::NodeIdx;
+
+/// A value of one label key, by number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ValueId(u32);
+
+impl ValueId {
+    /// The node does not have the label.
+    pub const ABSENT: Self = Self(0);
+
+    /// Its number, for tables by id.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One label key over all nodes.
+#[derive(Clone, Debug)]
+pub struct LabelColumn {
+    key: Arc<str>,
+    ids: Column<ValueId>,
+    /// By id; the first entry stands for "absent".
+    values: Column<Option<LabelValue>, 128>,
+    by_value: CowMap<Arc<str>, ValueId>,
+    free: Column<ValueId>,
+    renumbered_at: u64,
+}
+
+#[derive(Clone, Debug)]
+struct LabelValue {
+    value: Arc<str>,
+    nodes: NodeGroup,
+}
+
+impl LabelColumn {
+    fn new(key: Arc<str>, capacity: usize) -> Self {
+        let mut ids = Column::new();
+        ids.grow(capacity);
+        let mut values = Column::new();
+        values.push(None);
+        Self { key, ids, values, by_value: CowMap::new(), free: Column::new(), renumbered_at: 0 }
+    }
+
+    /// The label key.
+    pub fn key(&self) -> &Arc<str> {
+        &self.key
+    }
+
+    /// The value of every node slot.
+    pub fn ids(&self) -> &Column<ValueId> {
+        &self.ids
+    }
+
+    /// The value of one node.
+    #[inline]
+    pub fn id(&self, node: NodeIdx) -> ValueId {
+        self.ids.get(node)
+    }
+
+    /// The id of a value, `None` when no node has it.
+    pub fn id_of(&self, value: &str) -> Option<ValueId> {
+        self.by_value.get(value).copied()
+    }
+
+    /// The value behind an id, `None` for ids that are not in use and for [`ValueId::ABSENT`].
+    pub fn value(&self, id: ValueId) -> Option<&Arc<str>> {
+        self.entry(id).map(|entry| &entry.value)
+    }
+
+    /// The nodes with a value; `None` as for [`value`](Self::value).
+    pub fn nodes(&self, id: ValueId) -> Option<&NodeGroup> {
+        self.entry(id).map(|entry| &entry.nodes)
+    }
+
+    /// How many nodes have a value.
+    pub fn n_nodes(&self, id: ValueId) -> usize {
+        self.nodes(id).map_or(0, NodeGroup::len)
+    }
+
+    /// How many distinct values there are.
+    pub fn n_values(&self) -> usize {
+        self.by_value.len()
+    }
+
+    /// One more than the highest id that was ever used: the length of a table by id.
+    pub fn n_ids(&self) -> usize {
+        self.values.len()
+    }
+
+    /// All values that nodes have, by id.
+    pub fn values(&self) -> impl Iterator<Item = (ValueId, &Arc<str>, &NodeGroup)> {
+        let entries = self.values.iter().enumerate();
+        entries.filter_map(|(at, entry)| {
+            entry.as_ref().map(|entry| (ValueId(at as u32), &entry.value, &entry.nodes))
+        })
+    }
+
+    /// The [`sequence`](crate::ClusterState::sequence) at which an id last changed its meaning, by coming into use or
+    /// going out of it. What was computed per id before that needs another look at
+    /// [`value`](Self::value).
+    pub fn renumbered_at(&self) -> u64 {
+        self.renumbered_at
+    }
+
+    fn entry(&self, id: ValueId) -> Option<&LabelValue> {
+        self.values.try_get(id.index())?.as_ref()
+    }
+
+    fn set(&mut self, node: NodeIdx, value: Option<&Arc<str>>, sequence: u64) {
+        let old = self.id(node);
+        if value == self.value(old) {
+            return;
+        }
+        if let Some(entry) = self.values.get_mut(old.index()) {
+            entry.nodes.remove(node);
+            if entry.nodes.is_empty() {
+                if let Some(gone) = self.values.take(old.index()) {
+                    self.by_value.remove(&*gone.value);
+                }
+                self.free.push(old);
+                self.renumbered_at = sequence;
+            }
+        }
+        let new = value.map_or(ValueId::ABSENT, |value| self.id_for(value, sequence));
+        if let Some(entry) = self.values.get_mut(new.index()) {
+            entry.nodes.insert(node);
+        }
+        self.ids.set(node, new);
+    }
+
+    fn id_for(&mut self, value: &Arc<str>, sequence: u64) -> ValueId {
+        if let Some(id) = self.id_of(value) {
+            return id;
+        }
+        let entry = Some(LabelValue { value: value.clone(), nodes: NodeGroup::new() });
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.values.set(id.index(), entry);
+                id
+            }
+            None => {
+                self.values.push(entry);
+                ValueId((self.values.len() - 1) as u32)
+            }
+        };
+        self.by_value.insert(value.clone(), id);
+        self.renumbered_at = sequence;
+        id
+    }
+}
+
+/// The columns of all keys that somebody asked for, sorted by key.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LabelIndex(Vec<LabelColumn>);
+
+impl LabelIndex {
+    pub(crate) fn column(&self, key: &str) -> Option<&LabelColumn> {
+        self.0.get(self.find(key).ok()?)
+    }
+
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &LabelColumn> {
+        self.0.iter()
+    }
+
+    /// Makes the column of `key` if there is none. O(nodes) then, O(log columns) otherwise.
+    pub(crate) fn ensure<'a>(
+        &mut self,
+        key: &str,
+        capacity: usize,
+        sequence: u64,
+        nodes: impl Iterator<Item = (NodeIdx, &'a Node)>,
+    ) {
+        let Err(at) = self.find(key) else { return };
+        let mut column = LabelColumn::new(key.into(), capacity);
+        for (idx, node) in nodes {
+            column.set(idx, node.labels.get_shared(key), sequence);
+        }
+        column.renumbered_at = sequence;
+        self.0.insert(at, column);
+    }
+
+    pub(crate) fn drop_column(&mut self, key: &str) {
+        if let Ok(at) = self.find(key) {
+            self.0.remove(at);
+        }
+    }
+
+    pub(crate) fn grow(&mut self, capacity: usize) {
+        for column in &mut self.0 {
+            column.ids.grow(capacity);
+        }
+    }
+
+    pub(crate) fn update(&mut self, node: NodeIdx, labels: &Labels, sequence: u64) {
+        for column in &mut self.0 {
+            let value = labels.get_shared(&column.key);
+            column.set(node, value, sequence);
+        }
+    }
+
+    fn find(&self, key: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|column| (*column.key).cmp(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(values: &[&str]) -> LabelColumn {
+        let mut column = LabelColumn::new("k".into(), 8);
+        for (at, value) in values.iter().enumerate() {
+            column.set(NodeIdx::from_index(at), Some(&(*value).into()), 1);
+        }
+        column
+    }
+
+    #[test]
+    fn an_empty_value_is_a_value() {
+        let column = column(&["", "x"]);
+        assert_ne!(column.id(NodeIdx::from_index(0)), ValueId::ABSENT);
+        assert_eq!(column.id(NodeIdx::from_index(5)), ValueId::ABSENT);
+        assert_eq!(
+            column.id_of("").and_then(|id| column.value(id)).map(|value| &**value),
+            Some("")
+        );
+        assert_eq!(column.value(ValueId::ABSENT), None);
+    }
+
+    #[test]
+    fn an_id_is_reused_only_after_its_last_node_and_says_so() {
+        let mut column = column(&["a", "a", "b"]);
+        let (n0, n1, n2) = (NodeIdx::from_index(0), NodeIdx::from_index(1), NodeIdx::from_index(2));
+        let a = column.id(n0);
+        column.set(n0, Some(&"b".into()), 2);
+        assert_eq!((column.n_nodes(a), column.renumbered_at()), (1, 1));
+        column.set(n1, None, 3);
+        assert_eq!((column.id_of("a"), column.value(a), column.renumbered_at()), (None, None, 3));
+        column.set(n2, Some(&"c".into()), 4);
+        assert_eq!(column.id(n2), a);
+        let values: Vec<_> =
+            column.values().map(|(_, value, nodes)| (&**value, nodes.len())).collect();
+        assert_eq!(values, [("c", 1), ("b", 1)]);
+        assert_eq!((column.n_values(), column.n_ids()), (2, 3));
+    }
+}

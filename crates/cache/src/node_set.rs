@@ -1,0 +1,294 @@
+//! A set of nodes as a bitset over their indexes.
+//!
+//! Invariants: `len` is the number of set bits; trailing zero words carry no meaning, so sets of different capacity
+//! compare by their members.
+
+use std::fmt;
+
+use crate::node_table::NodeIdx;
+
+const BITS: usize = u64::BITS as usize;
+
+/// A set of nodes. Members come out in order of their indexes.
+#[derive(Clone, Default)]
+pub struct NodeSet {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl NodeSet {
+    /// An empty set.
+    pub const fn new() -> Self {
+        Self { words: Vec::new(), len: 0 }
+    }
+
+    /// An empty set with room for indexes below `capacity`, so that inserting them allocates nothing.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { words: Vec::with_capacity(capacity.div_ceil(BITS)), len: 0 }
+    }
+
+    /// All indexes below `n`.
+    pub fn first_n(n: usize) -> Self {
+        let mut words = vec![u64::MAX; n / BITS];
+        if n % BITS > 0 {
+            words.push((1 << (n % BITS)) - 1);
+        }
+        Self { words, len: n }
+    }
+
+    /// The set whose bits are `words`, lowest index first.
+    pub fn from_words(words: Vec<u64>) -> Self {
+        let len = count(&words);
+        Self { words, len }
+    }
+
+    /// The bits, lowest index first. Words past the end are zero.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// Number of members. O(1).
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no members. O(1).
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether `node` is a member.
+    #[inline]
+    pub fn contains(&self, node: NodeIdx) -> bool {
+        let idx = node.index();
+        self.words.get(idx / BITS).is_some_and(|word| word >> (idx % BITS) & 1 == 1)
+    }
+
+    /// Adds a member; whether it is new.
+    pub fn insert(&mut self, node: NodeIdx) -> bool {
+        let idx = node.index();
+        if self.words.len() <= idx / BITS {
+            self.words.resize(idx / BITS + 1, 0);
+        }
+        let word = &mut self.words[idx / BITS];
+        let is_new = *word >> (idx % BITS) & 1 == 0;
+        *word |= 1 << (idx % BITS);
+        self.len += usize::from(is_new);
+        is_new
+    }
+
+    /// Removes a member; whether it was one.
+    pub fn remove(&mut self, node: NodeIdx) -> bool {
+        let was_member = self.contains(node);
+        if was_member {
+            self.words[node.index() / BITS] &= !(1 << (node.index() % BITS));
+            self.len -= 1;
+        }
+        was_member
+    }
+
+    /// Adds or removes a member; whether that changed anything.
+    pub fn set(&mut self, node: NodeIdx, is_member: bool) -> bool {
+        if is_member { self.insert(node) } else { self.remove(node) }
+    }
+
+    /// Removes all members, keeping the room.
+    pub fn clear(&mut self) {
+        self.words.clear();
+        self.len = 0;
+    }
+
+    /// Keeps what is in `other` too.
+    pub fn and(&mut self, other: &Self) {
+        self.words.truncate(other.words.len());
+        for (word, mask) in self.words.iter_mut().zip(&other.words) {
+            *word &= mask;
+        }
+        self.len = count(&self.words);
+    }
+
+    /// Drops what is in `other`.
+    pub fn minus(&mut self, other: &Self) {
+        for (word, mask) in self.words.iter_mut().zip(&other.words) {
+            *word &= !mask;
+        }
+        self.len = count(&self.words);
+    }
+
+    /// Adds what is in `other`.
+    pub fn or(&mut self, other: &Self) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        for (word, more) in self.words.iter_mut().zip(&other.words) {
+            *word |= more;
+        }
+        self.len = count(&self.words);
+    }
+
+    /// How many members have a lower index than `node`.
+    pub fn rank(&self, node: NodeIdx) -> usize {
+        let idx = node.index();
+        let whole = (idx / BITS).min(self.words.len());
+        let partial = self.words.get(idx / BITS).map_or(0, |word| word & ((1 << (idx % BITS)) - 1));
+        count(&self.words[..whole]) + partial.count_ones() as usize
+    }
+
+    /// The member with `rank` members before it.
+    pub fn nth(&self, rank: usize) -> Option<NodeIdx> {
+        let mut left = rank;
+        for (at, &word) in self.words.iter().enumerate() {
+            let n = word.count_ones() as usize;
+            if left < n {
+                return Bits { word, base: at * BITS }.nth(left);
+            }
+            left -= n;
+        }
+        None
+    }
+
+    /// The member with the lowest index.
+    pub fn first(&self) -> Option<NodeIdx> {
+        self.iter().next()
+    }
+
+    /// All members in order.
+    pub fn iter(&self) -> impl Iterator<Item = NodeIdx> {
+        self.words.iter().enumerate().flat_map(|(at, &word)| Bits { word, base: at * BITS })
+    }
+
+    /// All members, those from `start` on first, then the ones below it.
+    pub fn iter_from(&self, start: NodeIdx) -> impl Iterator<Item = NodeIdx> {
+        let split = (start.index() / BITS).min(self.words.len());
+        let low_bits = if start.index() / BITS < self.words.len() {
+            (1 << (start.index() % BITS)) - 1
+        } else {
+            0
+        };
+        let from_split = self.words[split..].iter().enumerate().map(move |(at, &word)| {
+            let word = if at == 0 { word & !low_bits } else { word };
+            Bits { word, base: (split + at) * BITS }
+        });
+        let up_to_split = self.words[..(split + 1).min(self.words.len())].iter().enumerate().map(
+            move |(at, &word)| {
+                let word = if at == split { word & low_bits } else { word };
+                Bits { word, base: at * BITS }
+            },
+        );
+        from_split.chain(up_to_split).flatten()
+    }
+}
+
+fn count(words: &[u64]) -> usize {
+    words.iter().map(|word| word.count_ones() as usize).sum()
+}
+
+/// The set bits of one word.
+struct Bits {
+    word: u64,
+    base: usize,
+}
+
+impl Iterator for Bits {
+    type Item = NodeIdx;
+
+    fn next(&mut self) -> Option<NodeIdx> {
+        if self.word == 0 {
+            return None;
+        }
+        let bit = self.word.trailing_zeros() as usize;
+        self.word &= self.word - 1;
+        Some(NodeIdx::from_index(self.base + bit))
+    }
+}
+
+impl PartialEq for NodeSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.len == other.len && self.words.iter().zip(&other.words).all(|(a, b)| a == b)
+    }
+}
+
+impl Eq for NodeSet {}
+
+impl FromIterator<NodeIdx> for NodeSet {
+    fn from_iter<I: IntoIterator<Item = NodeIdx>>(nodes: I) -> Self {
+        let mut set = Self::new();
+        for node in nodes {
+            set.insert(node);
+        }
+        set
+    }
+}
+
+impl fmt::Debug for NodeSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter().map(NodeIdx::index)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn nodes(indexes: &BTreeSet<usize>) -> NodeSet {
+        indexes.iter().map(|idx| NodeIdx::from_index(*idx)).collect()
+    }
+
+    fn indexes(set: &NodeSet) -> BTreeSet<usize> {
+        set.iter().map(NodeIdx::index).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+        #[test]
+        fn behaves_like_a_sorted_set(
+            a in prop::collection::btree_set(0_usize..200, 0..80),
+            b in prop::collection::btree_set(0_usize..260, 0..80),
+            removed in prop::collection::vec(0_usize..200, 0..20),
+            probe in 0_usize..300,
+        ) {
+            let mut a = a;
+            let mut set = nodes(&a);
+            for idx in removed {
+                prop_assert_eq!(set.remove(NodeIdx::from_index(idx)), a.remove(&idx));
+            }
+            let other = nodes(&b);
+            let probed = NodeIdx::from_index(probe);
+
+            prop_assert_eq!(set.len(), a.len());
+            prop_assert!(set.iter().map(NodeIdx::index).eq(a.iter().copied()));
+            prop_assert_eq!(set.contains(probed), a.contains(&probe));
+            prop_assert_eq!(set.rank(probed), a.range(..probe).count());
+            prop_assert_eq!(set.nth(probe).map(NodeIdx::index), a.iter().nth(probe).copied());
+            prop_assert_eq!(set.first().map(NodeIdx::index), a.first().copied());
+            let wrapped: Vec<usize> = a.range(probe..).chain(a.range(..probe)).copied().collect();
+            prop_assert_eq!(set.iter_from(probed).map(NodeIdx::index).collect::<Vec<_>>(), wrapped);
+
+            let (mut and, mut minus, mut or) = (set.clone(), set.clone(), set.clone());
+            and.and(&other);
+            minus.minus(&other);
+            or.or(&other);
+            for (found, expected) in [(&and, &a & &b), (&minus, &a - &b), (&or, &a | &b)] {
+                prop_assert_eq!(indexes(found), expected.clone());
+                prop_assert_eq!(found.len(), expected.len());
+                prop_assert_eq!(found, &nodes(&expected));
+            }
+            prop_assert_eq!(set == other, a == b);
+        }
+    }
+
+    #[test]
+    fn first_n_is_a_full_prefix() {
+        for n in [0, 1, 63, 64, 65, 128, 130] {
+            let set = NodeSet::first_n(n);
+            assert_eq!(set.len(), n);
+            assert!(set.iter().map(NodeIdx::index).eq(0..n));
+            assert_eq!(NodeSet::from_words(set.words().to_vec()), set);
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Nodes by name: their slots, and the order in which a scheduling cycle goes through them.
+//!
+//! Invariants: a name has at most one slot; a slot with a name but without a node object is a *ghost* that exists
+//! because pods name it; a freed slot is used again before a new one is made, the last freed one first. The listed
+//! order changes only when the set of node names does (`spec/core.md` §14.2): neither a change of zone nor removing
+//! and adding a node between two refreshes moves anything.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use kube_scheduler_api_types::Node;
+use rustc_hash::FxBuildHasher;
+
+use crate::fork::{Column, CowMap};
+use crate::node_set::NodeSet;
+use crate::node_tree::NodeTree;
+
+/// The slot of a node: an index into every column of a [`ClusterState`](crate::ClusterState).
+///
+/// It stays the same as long as the node, or a pod on it, exists; afterwards the slot may go to another node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeIdx(u32);
+
+impl NodeIdx {
+    /// The slot with this number.
+    pub const fn from_index(index: usize) -> Self {
+        Self(index as u32)
+    }
+
+    /// Its number.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl From<NodeIdx> for usize {
+    #[inline]
+    fn from(node: NodeIdx) -> Self {
+        node.index()
+    }
+}
+
+/// Not in the listed order.
+const UNLISTED: u32 = u32::MAX;
+
+#[derive(Clone, Debug, Default)]
+struct NodeSlot {
+    name: Option<Arc<str>>,
+    node: Option<Arc<Node>>,
+}
+
+/// Names, objects and order of all nodes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeTable {
+    slots: Column<NodeSlot, 256>,
+    by_name: CowMap<Arc<str>, NodeIdx>,
+    free: Column<NodeIdx>,
+    live: NodeSet,
+    /// Behind an `Arc` because it changes with membership alone.
+    tree: Arc<NodeTree>,
+    order: Arc<NodeOrder>,
+}
+
+/// The order as of the last refresh, and what has happened since.
+#[derive(Clone, Debug, Default)]
+struct NodeOrder {
+    nodes: Vec<NodeIdx>,
+    /// Rank by slot.
+    ranks: Vec<u32>,
+    /// Ranks whose slot has another number.
+    n_out_of_place: usize,
+    /// Listed names that are gone, with their rank.
+    removed: HashMap<Arc<str>, u32, FxBuildHasher>,
+    /// Live nodes that are not listed.
+    n_added: usize,
+}
+
+impl NodeTable {
+    pub(crate) fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn live(&self) -> &NodeSet {
+        &self.live
+    }
+
+    /// The slot of a live node or ghost.
+    pub(crate) fn slot_of(&self, name: &str) -> Option<NodeIdx> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The name of a live node or ghost.
+    pub(crate) fn name(&self, node: NodeIdx) -> Option<&Arc<str>> {
+        self.slots.try_get(node)?.name.as_ref()
+    }
+
+    pub(crate) fn node(&self, node: NodeIdx) -> Option<&Arc<Node>> {
+        self.slots.try_get(node)?.node.as_ref()
+    }
+
+    pub(crate) fn n_ghosts(&self) -> usize {
+        self.by_name.len() - self.live.len()
+    }
+
+    /// The slot of `name`, made as a ghost when it is new.
+    pub(crate) fn claim_slot(&mut self, name: &Arc<str>) -> NodeIdx {
+        if let Some(node) = self.slot_of(name) {
+            return node;
+        }
+        let node = match self.free.pop() {
+            Some(node) => node,
+            None => {
+                self.slots.grow(self.slots.len() + 1);
+                NodeIdx::from_index(self.slots.len() - 1)
+            }
+        };
+        self.slots.set(node, NodeSlot { name: Some(name.clone()), node: None });
+        self.by_name.insert(name.clone(), node);
+        node
+    }
+
+    /// Gives up the slot of a ghost.
+    pub(crate) fn free_slot(&mut self, node: NodeIdx) {
+        let slot = self.slots.take(node);
+        if let Some(name) = slot.name {
+            self.by_name.remove(&*name);
+            self.free.push(node);
+        }
+    }
+
+    /// Sets the object of a slot and returns the previous one. A ghost becomes live.
+    pub(crate) fn set_node(&mut self, node: NodeIdx, object: Arc<Node>) -> Option<Arc<Node>> {
+        let is_new = self.live.insert(node);
+        let previous = self.slots.get_mut(node).node.replace(object.clone());
+        // Rewriting an `Arc` that a fork shares copies the tree, so find out first whether there is anything to write.
+        let zone_may_differ = previous
+            .as_ref()
+            .is_none_or(|previous| !previous.labels.is_same_allocation(&object.labels));
+        if zone_may_differ {
+            let zone_key = object.zone_key();
+            if self.tree.zone_key(node) != Some(&*zone_key) {
+                Arc::make_mut(&mut self.tree).insert(node, &zone_key);
+            }
+        }
+        if is_new {
+            Arc::make_mut(&mut self.order).add(node, &object.name);
+        }
+        previous
+    }
+
+    /// Clears the object of a slot, which becomes a ghost.
+    pub(crate) fn clear_node(&mut self, node: NodeIdx) -> Option<Arc<Node>> {
+        let previous = self.slots.get_mut(node).node.take()?;
+        self.live.remove(node);
+        Arc::make_mut(&mut self.tree).remove(node);
+        Arc::make_mut(&mut self.order).remove(node, &previous.name);
+        Some(previous)
+    }
+
+    pub(crate) fn order(&self) -> &[NodeIdx] {
+        &self.order.nodes
+    }
+
+    pub(crate) fn position(&self, node: NodeIdx) -> Option<usize> {
+        self.order
+            .ranks
+            .get(node.index())
+            .filter(|rank| **rank != UNLISTED)
+            .map(|rank| *rank as usize)
+    }
+
+    pub(crate) fn order_is_identity(&self) -> bool {
+        self.order.n_out_of_place == 0
+    }
+
+    pub(crate) fn order_is_stale(&self) -> bool {
+        self.order.n_added > 0 || !self.order.removed.is_empty()
+    }
+
+    pub(crate) fn refresh_order(&mut self) {
+        if self.order_is_stale() {
+            self.order = Arc::new(NodeOrder::new(self.tree.list(), self.slots.len()));
+        }
+    }
+
+    pub(crate) fn tree(&self) -> &NodeTree {
+        &self.tree
+    }
+}
+
+impl NodeOrder {
+    fn new(nodes: Vec<NodeIdx>, capacity: usize) -> Self {
+        let mut ranks = vec![UNLISTED; capacity];
+        let mut n_out_of_place = 0;
+        for (rank, node) in nodes.iter().enumerate() {
+            ranks[node.index()] = rank as u32;
+            n_out_of_place += usize::from(node.index() != rank);
+        }
+        Self { nodes, ranks, n_out_of_place, removed: HashMap::default(), n_added: 0 }
+    }
+
+    fn add(&mut self, node: NodeIdx, name: &str) {
+        let Some(rank) = self.removed.remove(name) else {
+            self.n_added += 1;
+            return;
+        };
+        // The name is back where it was, perhaps in another slot.
+        if self.ranks.len() <= node.index() {
+            self.ranks.resize(node.index() + 1, UNLISTED);
+        }
+        self.ranks[node.index()] = rank;
+        let previous = std::mem::replace(&mut self.nodes[rank as usize], node);
+        self.n_out_of_place -= usize::from(previous.index() != rank as usize);
+        self.n_out_of_place += usize::from(node.index() != rank as usize);
+    }
+
+    fn remove(&mut self, node: NodeIdx, name: &Arc<str>) {
+        match self.ranks.get_mut(node.index()).map(|rank| std::mem::replace(rank, UNLISTED)) {
+            Some(rank) if rank != UNLISTED => {
+                self.removed.insert(name.clone(), rank);
+            }
+            _ => self.n_added -= 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, zone: &str) -> Arc<Node> {
+        let labels = [("topology.kubernetes.io/zone", zone)].into_iter().collect();
+        Arc::new(Node { name: name.into(), labels, ..Node::default() })
+    }
+
+    fn add(table: &mut NodeTable, name: &str, zone: &str) -> NodeIdx {
+        let node = node(name, zone);
+        let idx = table.claim_slot(&node.name);
+        table.set_node(idx, node);
+        idx
+    }
+
+    fn remove(table: &mut NodeTable, name: &str) {
+        let idx = table.slot_of(name).unwrap();
+        table.clear_node(idx);
+        table.free_slot(idx);
+    }
+
+    fn names(table: &NodeTable) -> String {
+        table.order().iter().map(|idx| &**table.name(*idx).unwrap()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn abc() -> NodeTable {
+        let mut table = NodeTable::default();
+        for (name, zone) in [("a", "1"), ("b", "1"), ("c", "2")] {
+            add(&mut table, name, zone);
+        }
+        table.refresh_order();
+        table
+    }
+
+    #[test]
+    fn a_change_of_zone_reorders_with_the_next_change_of_membership() {
+        let mut table = abc();
+        assert_eq!(names(&table), "a c b");
+        assert!(!table.order_is_identity());
+        add(&mut table, "a", "2");
+        table.refresh_order();
+        assert_eq!(names(&table), "a c b");
+        add(&mut table, "d", "3");
+        table.refresh_order();
+        assert_eq!(names(&table), "b c d a");
+    }
+
+    #[test]
+    fn a_node_removed_and_added_between_refreshes_keeps_its_rank() {
+        let mut table = abc();
+        remove(&mut table, "a");
+        remove(&mut table, "c");
+        // Freed slots are used again, the last one first: `a` gets the slot that `c` had.
+        assert_eq!(add(&mut table, "a", "1").index(), 2);
+        assert_eq!(add(&mut table, "c", "2").index(), 0);
+        table.refresh_order();
+        assert_eq!(names(&table), "a c b");
+        assert_eq!(table.position(NodeIdx::from_index(2)), Some(0));
+        assert_eq!(table.position(NodeIdx::from_index(0)), Some(1));
+        // The tree has forgotten where they were, which shows at the next change.
+        remove(&mut table, "b");
+        table.refresh_order();
+        assert_eq!(names(&table), "a c");
+    }
+
+    #[test]
+    fn identity_is_noticed() {
+        let mut table = NodeTable::default();
+        for name in ["a", "b", "c"] {
+            add(&mut table, name, "");
+        }
+        assert!(table.order_is_stale());
+        table.refresh_order();
+        assert!(table.order_is_identity());
+        remove(&mut table, "a");
+        remove(&mut table, "b");
+        add(&mut table, "a", "");
+        add(&mut table, "b", "");
+        table.refresh_order();
+        assert!(!table.order_is_identity());
+        assert_eq!(names(&table), "a b c");
+    }
+}

@@ -1,0 +1,141 @@
+//! All other kinds of objects, as plain JSON with an index: namespaces, claims, classes, budgets and so on.
+//!
+//! Invariants: iteration is by namespace, then name; a kind's sequence grows with every change of that kind and never
+//! otherwise. These changes are not in the change log of nodes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Labels, Object};
+
+type ByName = BTreeMap<Arc<str>, Arc<Object>>;
+
+/// Objects by kind, namespace and name.
+///
+/// Kinds are named by API group and kind, without the version, since an object is the same in all of them:
+/// `("", "Namespace")`, `("policy", "PodDisruptionBudget")`. Lookups are logarithmic. A write to a fork copies the
+/// pointers of one namespace.
+#[derive(Clone, Debug, Default)]
+pub struct ObjectStore {
+    /// Sorted by group and kind.
+    kinds: Vec<KindStore>,
+    sequence: u64,
+}
+
+#[derive(Clone, Debug)]
+struct KindStore {
+    group: Arc<str>,
+    kind: Arc<str>,
+    sequence: u64,
+    n_objects: usize,
+    by_namespace: BTreeMap<Arc<str>, Arc<ByName>>,
+}
+
+impl ObjectStore {
+    /// Adds or replaces an object and returns the one that was there.
+    pub fn upsert(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
+        let (group, kind) = (object.group.clone(), object.kind.clone());
+        let at = match self.find(&group, &kind) {
+            Ok(at) => at,
+            Err(at) => {
+                let by_namespace = BTreeMap::new();
+                self.kinds
+                    .insert(at, KindStore { group, kind, sequence: 0, n_objects: 0, by_namespace });
+                at
+            }
+        };
+        let store = &mut self.kinds[at];
+        let by_name =
+            Arc::make_mut(store.by_namespace.entry(object.namespace.clone()).or_default());
+        let previous = by_name.insert(object.name.clone(), object);
+        store.n_objects += usize::from(previous.is_none());
+        store.sequence += 1;
+        self.sequence += 1;
+        previous
+    }
+
+    /// Removes an object and returns it.
+    pub fn remove(
+        &mut self,
+        group: &str,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Option<Arc<Object>> {
+        let at = self.find(group, kind).ok()?;
+        let store = &mut self.kinds[at];
+        let by_name =
+            store.by_namespace.get_mut(namespace).filter(|by_name| by_name.contains_key(name))?;
+        let previous = Arc::make_mut(by_name).remove(name);
+        if by_name.is_empty() {
+            store.by_namespace.remove(namespace);
+        }
+        store.n_objects -= 1;
+        store.sequence += 1;
+        self.sequence += 1;
+        previous
+    }
+
+    /// One object. Cluster-wide kinds have the empty namespace.
+    pub fn get(
+        &self,
+        group: &str,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Option<&Arc<Object>> {
+        self.kind(group, kind)?.by_namespace.get(namespace)?.get(name)
+    }
+
+    /// All objects of a kind, by namespace and name.
+    pub fn list(&self, group: &str, kind: &str) -> impl Iterator<Item = &Arc<Object>> {
+        self.kind(group, kind)
+            .into_iter()
+            .flat_map(|store| store.by_namespace.values())
+            .flat_map(|names| names.values())
+    }
+
+    /// All objects of a kind in one namespace, by name.
+    pub fn list_in(
+        &self,
+        group: &str,
+        kind: &str,
+        namespace: &str,
+    ) -> impl Iterator<Item = &Arc<Object>> {
+        let by_name = self.kind(group, kind).and_then(|store| store.by_namespace.get(namespace));
+        by_name.into_iter().flat_map(|names| names.values())
+    }
+
+    /// How many objects of a kind there are.
+    pub fn n_objects(&self, group: &str, kind: &str) -> usize {
+        self.kind(group, kind).map_or(0, |store| store.n_objects)
+    }
+
+    /// Grows with every change of a kind; 0 when there never was one.
+    pub fn kind_sequence(&self, group: &str, kind: &str) -> u64 {
+        self.kind(group, kind).map_or(0, |store| store.sequence)
+    }
+
+    /// Grows with every change of any kind.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The labels of a namespace, `None` when there is no such namespace.
+    pub fn namespace_labels(&self, namespace: &str) -> Option<&Labels> {
+        self.get("", "Namespace", "", namespace).map(|object| &object.labels)
+    }
+
+    /// All namespaces with their labels, by name.
+    pub fn namespaces(&self) -> impl Iterator<Item = (&Arc<str>, &Labels)> {
+        self.list("", "Namespace").map(|object| (&object.name, &object.labels))
+    }
+
+    fn kind(&self, group: &str, kind: &str) -> Option<&KindStore> {
+        self.kinds.get(self.find(group, kind).ok()?)
+    }
+
+    fn find(&self, group: &str, kind: &str) -> Result<usize, usize> {
+        self.kinds.binary_search_by(|store| (&*store.group, &*store.kind).cmp(&(group, kind)))
+    }
+}

@@ -1,0 +1,204 @@
+//! One node as it would be with other pods: for nominated pods and for trying out preemption.
+//!
+//! Invariants: an overlay never touches the state; it is valid for the state it was made on, as long as that does not
+//! change; reading it gives what applying the same additions and removals to a fork would give.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{NonZeroRequest, Pod, Resources};
+use smallvec::SmallVec;
+
+use crate::error::CacheError;
+use crate::node_table::NodeIdx;
+use crate::pod_table::{ALL, PodIdx};
+use crate::ports::HostPorts;
+use crate::state::ClusterState;
+
+/// A hypothetical change to the pods of one node.
+///
+/// Adding is O(pod). The first removal copies the list of pod numbers and the first pod with host ports copies the
+/// ports in use; nothing else is copied.
+#[derive(Clone, Debug)]
+pub struct NodeOverlay {
+    node: NodeIdx,
+    requested: Resources,
+    non_zero: NonZeroRequest,
+    n_pods: i64,
+    /// The pods of the node that remain, once one of them was removed.
+    remaining: Option<Vec<OverlayPod>>,
+    /// Pods added while nothing was removed yet.
+    added: SmallVec<[Arc<Pod>; 2]>,
+    ports: Option<HostPorts>,
+}
+
+#[derive(Clone, Debug)]
+enum OverlayPod {
+    Known(PodIdx),
+    Added(Arc<Pod>),
+}
+
+impl NodeOverlay {
+    /// The node as it is.
+    pub fn new(node: NodeIdx) -> Self {
+        Self {
+            node,
+            requested: Resources::default(),
+            non_zero: NonZeroRequest::default(),
+            n_pods: 0,
+            remaining: None,
+            added: SmallVec::new(),
+            ports: None,
+        }
+    }
+
+    /// Which node.
+    pub fn node(&self) -> NodeIdx {
+        self.node
+    }
+
+    /// Adds a pod, whatever node it names.
+    pub fn add_pod(&mut self, cluster: &ClusterState, pod: &Arc<Pod>) {
+        self.requested.add(&pod.requests.accounted);
+        self.non_zero.milli_cpu =
+            self.non_zero.milli_cpu.wrapping_add(pod.requests.non_zero.milli_cpu);
+        self.non_zero.memory = self.non_zero.memory.wrapping_add(pod.requests.non_zero.memory);
+        self.n_pods += 1;
+        if !pod.spec.host_ports.is_empty() {
+            let ports = self.ports_mut(cluster);
+            pod.spec.host_ports.iter().for_each(|port| ports.insert(port));
+        }
+        match &mut self.remaining {
+            Some(remaining) => remaining.push(OverlayPod::Added(pod.clone())),
+            None => self.added.push(pod.clone()),
+        }
+    }
+
+    /// Removes a pod by UID, be it one that the node has or one that was added here, and returns it. O(pods on the
+    /// node).
+    pub fn remove_pod(
+        &mut self,
+        cluster: &ClusterState,
+        uid: &str,
+    ) -> Result<Arc<Pod>, CacheError> {
+        let Some(pod) = self.unlist(cluster, uid) else {
+            let node = cluster.node_name(self.node).cloned().unwrap_or_default();
+            return Err(CacheError::PodNotOnNode { pod: uid.into(), node });
+        };
+        self.requested.subtract(&pod.requests.accounted);
+        self.non_zero.milli_cpu =
+            self.non_zero.milli_cpu.wrapping_sub(pod.requests.non_zero.milli_cpu);
+        self.non_zero.memory = self.non_zero.memory.wrapping_sub(pod.requests.non_zero.memory);
+        self.n_pods -= 1;
+        if !pod.spec.host_ports.is_empty() {
+            let ports = self.ports_mut(cluster);
+            pod.spec.host_ports.iter().for_each(|port| ports.remove(port));
+        }
+        Ok(pod)
+    }
+
+    /// Whether additions and removals cancel out in number and sums, or there were none.
+    pub fn is_balanced(&self) -> bool {
+        self.n_pods == 0
+            && self.non_zero == NonZeroRequest::default()
+            && self.requested.milli_cpu == 0
+            && self.requested.memory == 0
+            && self.requested.ephemeral_storage == 0
+            && self.requested.scalars.iter().all(|(_, amount)| *amount == 0)
+    }
+
+    /// What the pods ask for beyond what the state says; negative where pods were removed.
+    pub fn requested_delta(&self) -> &Resources {
+        &self.requested
+    }
+
+    /// The same with defaults for CPU and memory.
+    pub fn non_zero_delta(&self) -> NonZeroRequest {
+        self.non_zero
+    }
+
+    /// How many pods more than the state says.
+    pub fn pod_count_delta(&self) -> i64 {
+        self.n_pods
+    }
+
+    /// Everything the pods ask for.
+    pub fn requested(&self, cluster: &ClusterState) -> Resources {
+        let mut total = cluster.requested().resources_of(self.node);
+        total.add(&self.requested);
+        total
+    }
+
+    /// CPU and memory that the pods ask for, defaults filled in.
+    pub fn non_zero_requested(&self, cluster: &ClusterState) -> NonZeroRequest {
+        let base = cluster.non_zero_requested_on(self.node);
+        NonZeroRequest {
+            milli_cpu: base.milli_cpu.wrapping_add(self.non_zero.milli_cpu),
+            memory: base.memory.wrapping_add(self.non_zero.memory),
+        }
+    }
+
+    /// How many pods there are. O(1).
+    pub fn pod_count(&self, cluster: &ClusterState) -> i64 {
+        cluster.pod_count().get(self.node) + self.n_pods
+    }
+
+    /// The host ports in use.
+    pub fn used_ports<'a>(&'a self, cluster: &'a ClusterState) -> &'a HostPorts {
+        self.ports.as_ref().unwrap_or_else(|| cluster.used_ports(self.node))
+    }
+
+    /// The pods, in the order in which the node would have them.
+    pub fn pods<'a>(
+        &'a self,
+        cluster: &'a ClusterState,
+    ) -> impl Iterator<Item = &'a Arc<Pod>> + 'a {
+        let untouched =
+            if self.remaining.is_none() { cluster.pods.list(self.node, ALL) } else { &[] };
+        let remaining = self.remaining.iter().flatten().filter_map(|pod| pod.resolve(cluster));
+        untouched
+            .iter()
+            .filter_map(|pod| cluster.pods.pod(*pod))
+            .chain(remaining)
+            .chain(&self.added)
+    }
+
+    fn ports_mut(&mut self, cluster: &ClusterState) -> &mut HostPorts {
+        self.ports.get_or_insert_with(|| cluster.used_ports(self.node).clone())
+    }
+
+    /// Takes a pod out of the list the way a node does: the last one takes its place.
+    fn unlist(&mut self, cluster: &ClusterState, uid: &str) -> Option<Arc<Pod>> {
+        let (node, added) = (self.node, &mut self.added);
+        let remaining = self.remaining.get_or_insert_with(|| {
+            let known = cluster.pods.list(node, ALL).iter().map(|pod| OverlayPod::Known(*pod));
+            known.chain(added.drain(..).map(OverlayPod::Added)).collect()
+        });
+        let at = match cluster.pods.idx(uid) {
+            // Comparing numbers spares a look at every pod; an added pod may be known too, after its removal.
+            Some(wanted) => remaining.iter().position(|pod| pod.is(wanted, uid)),
+            None => remaining
+                .iter()
+                .position(|pod| matches!(pod, OverlayPod::Added(pod) if *pod.uid == *uid)),
+        }?;
+        match remaining.swap_remove(at) {
+            OverlayPod::Known(pod) => cluster.pods.pod(pod).cloned(),
+            OverlayPod::Added(pod) => Some(pod),
+        }
+    }
+}
+
+impl OverlayPod {
+    fn is(&self, wanted: PodIdx, uid: &str) -> bool {
+        match self {
+            Self::Known(pod) => *pod == wanted,
+            Self::Added(pod) => *pod.uid == *uid,
+        }
+    }
+
+    fn resolve<'a>(&'a self, cluster: &'a ClusterState) -> Option<&'a Arc<Pod>> {
+        match self {
+            Self::Known(pod) => cluster.pods.pod(*pod),
+            Self::Added(pod) => Some(pod),
+        }
+    }
+}

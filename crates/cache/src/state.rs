@@ -1,0 +1,379 @@
+//! The cluster state and how it is read.
+//!
+//! Invariants: one writer; every reading is of the state as of [`ClusterState::sequence`]; nothing here is computed
+//! from anything else on reading, apart from what says so.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Node, Pod};
+
+use crate::change_log::{ChangeKinds, ChangeLog, Changes};
+use crate::claims::{ClaimTable, NodeClaims};
+use crate::columns::{NodeColumns, ResourceColumns};
+use crate::fork::Column;
+use crate::images::{ImageState, ImageTable};
+use crate::label_index::{LabelColumn, LabelIndex};
+use crate::node_group::NodeGroup;
+use crate::node_set::NodeSet;
+use crate::node_table::{NodeIdx, NodeTable};
+use crate::objects::ObjectStore;
+use crate::pod_table::{ALL, PodTable, WITH_AFFINITY, WITH_REQUIRED_ANTI_AFFINITY};
+use crate::ports::HostPorts;
+use crate::taint_sets::{TaintSetId, TaintSets};
+
+/// What nodes without host ports have.
+static NO_PORTS: HostPorts = HostPorts::new();
+
+/// The cluster as columns: nodes, the pods on them, and all other objects.
+///
+/// `clone` is a fork: it copies pointers, and either side copies what it writes to, chunk by chunk. A fork goes on
+/// counting from the sequence of its origin, so answers that are kept by sequence belong to one of the two alone.
+#[derive(Clone, Default)]
+pub struct ClusterState {
+    pub(crate) nodes: NodeTable,
+    pub(crate) columns: NodeColumns,
+    pub(crate) taint_ids: Column<TaintSetId>,
+    /// Behind an `Arc` because it changes with taints alone.
+    pub(crate) taint_sets: Arc<TaintSets>,
+    pub(crate) labels: LabelIndex,
+    pub(crate) pods: PodTable,
+    pub(crate) images: ImageTable,
+    pub(crate) claims: ClaimTable,
+    pub(crate) with_affinity: NodeSet,
+    pub(crate) with_required_anti_affinity: NodeSet,
+    pub(crate) log: ChangeLog,
+    pub(crate) membership_sequence: u64,
+    pub(crate) image_sequence: u64,
+    pub(crate) objects: ObjectStore,
+}
+
+/// # Nodes
+impl ClusterState {
+    /// An empty cluster.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The slot of a node that has an object; ghosts are not found.
+    pub fn node_idx(&self, name: &str) -> Option<NodeIdx> {
+        self.nodes.slot_of(name).filter(|node| self.nodes.live().contains(*node))
+    }
+
+    /// The object in a slot; `None` for ghosts and free slots.
+    #[inline]
+    pub fn node(&self, node: NodeIdx) -> Option<&Arc<Node>> {
+        self.nodes.node(node)
+    }
+
+    /// The name that a slot belongs to, also for ghosts; `None` for free slots.
+    pub fn node_name(&self, node: NodeIdx) -> Option<&Arc<str>> {
+        self.nodes.name(node)
+    }
+
+    /// Number of nodes that have an object.
+    pub fn n_nodes(&self) -> usize {
+        self.nodes.live().len()
+    }
+
+    /// Number of names that have pods but no node object.
+    pub fn n_ghosts(&self) -> usize {
+        self.nodes.n_ghosts()
+    }
+
+    /// The nodes that have an object.
+    pub fn live_nodes(&self) -> &NodeSet {
+        self.nodes.live()
+    }
+
+    /// Number of slots: the length of every column.
+    pub fn capacity(&self) -> usize {
+        self.nodes.capacity()
+    }
+
+    /// The nodes in the order in which a cycle goes through them (`spec/core.md` §14.1 and §14.2), as of the last
+    /// [`refresh_order`](Self::refresh_order).
+    pub fn order(&self) -> &[NodeIdx] {
+        self.nodes.order()
+    }
+
+    /// Brings [`order`](Self::order) up to date. To be called at the start of each cycle; O(1) unless nodes came or
+    /// went since, O(nodes) then.
+    pub fn refresh_order(&mut self) {
+        self.nodes.refresh_order();
+    }
+
+    /// Whether nodes came or went since the last [`refresh_order`](Self::refresh_order).
+    pub fn order_is_stale(&self) -> bool {
+        self.nodes.order_is_stale()
+    }
+
+    /// The rank of a node in [`order`](Self::order).
+    pub fn position(&self, node: NodeIdx) -> Option<usize> {
+        self.nodes.position(node)
+    }
+
+    /// Whether rank and slot number are the same for every listed node, so that a scan needs no order.
+    pub fn order_is_identity(&self) -> bool {
+        self.nodes.order_is_identity()
+    }
+}
+
+/// # Columns, by node slot
+impl ClusterState {
+    /// What nodes have for pods.
+    pub fn allocatable(&self) -> &ResourceColumns {
+        &self.columns.allocatable
+    }
+
+    /// What the pods on a node ask for.
+    pub fn requested(&self) -> &ResourceColumns {
+        &self.columns.requested
+    }
+
+    /// CPU (milli-CPU) and memory (bytes) that the pods on a node ask for, with defaults for containers that ask for
+    /// nothing.
+    pub fn non_zero_requested(&self) -> (&Column<i64>, &Column<i64>) {
+        (&self.columns.non_zero_milli_cpu, &self.columns.non_zero_memory)
+    }
+
+    /// How many pods a node takes.
+    pub fn allowed_pods(&self) -> &Column<i64> {
+        &self.columns.allowed_pods
+    }
+
+    /// How many pods are on a node.
+    pub fn pod_count(&self) -> &Column<i64> {
+        &self.columns.pod_count
+    }
+
+    /// The cordoned nodes.
+    pub fn unschedulable(&self) -> &NodeSet {
+        &self.columns.unschedulable
+    }
+
+    /// Known features that a node declares, one bit each.
+    pub fn feature_bits(&self) -> &Column<u64> {
+        &self.columns.feature_bits
+    }
+
+    /// The list of taints of a node, by number.
+    #[inline]
+    pub fn taint_set(&self, node: NodeIdx) -> TaintSetId {
+        self.taint_ids.get(node)
+    }
+
+    /// The lists of taints of all nodes, by number.
+    pub fn taint_set_ids(&self) -> &Column<TaintSetId> {
+        &self.taint_ids
+    }
+
+    /// What the numbers mean.
+    pub fn taint_sets(&self) -> &TaintSets {
+        &self.taint_sets
+    }
+
+    /// The column of a label key, if somebody asked for it with [`ensure_label_column`](Self::ensure_label_column).
+    pub fn label_column(&self, key: &str) -> Option<&LabelColumn> {
+        self.labels.column(key)
+    }
+
+    /// Makes a column for a label key, which follows the nodes from then on. O(nodes) the first time. Not a change:
+    /// it is in no log.
+    pub fn ensure_label_column(&mut self, key: &str) {
+        let Self { nodes, labels, log, .. } = self;
+        let live = nodes.live().iter().filter_map(|idx| nodes.node(idx).map(|node| (idx, &**node)));
+        labels.ensure(key, nodes.capacity(), log.sequence(), live);
+    }
+
+    /// Drops the column of a label key that nobody needs any more.
+    pub fn drop_label_column(&mut self, key: &str) {
+        self.labels.drop_column(key);
+    }
+
+    /// Everything a node's pods ask for, defaults filled in for CPU and memory, as plain numbers.
+    pub fn non_zero_requested_on(&self, node: NodeIdx) -> kube_scheduler_api_types::NonZeroRequest {
+        kube_scheduler_api_types::NonZeroRequest {
+            milli_cpu: self.columns.non_zero_milli_cpu.get(node),
+            memory: self.columns.non_zero_memory.get(node),
+        }
+    }
+}
+
+/// # Pods
+impl ClusterState {
+    /// Whether a pod is assumed: placed by the scheduler, not confirmed yet.
+    pub fn is_assumed(&self, uid: &str) -> bool {
+        self.pods.idx(uid).is_some_and(|pod| self.pods.is_assumed(pod))
+    }
+
+    /// A pod that has a node, assumed or not.
+    pub fn pod(&self, uid: &str) -> Option<&Arc<Pod>> {
+        self.pods.pod(self.pods.idx(uid)?)
+    }
+
+    /// The slot of the node that a pod is on; it may be a ghost.
+    pub fn node_of_pod(&self, uid: &str) -> Option<NodeIdx> {
+        self.pods.node_of(self.pods.idx(uid)?)
+    }
+
+    /// Number of pods that have a node, assumed ones included.
+    pub fn n_pods(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// Number of assumed pods.
+    pub fn n_assumed(&self) -> usize {
+        self.pods.n_assumed()
+    }
+
+    /// All assumed pods, in an order that depends on the history of the state alone.
+    pub fn assumed_pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods.assumed()
+    }
+
+    /// All pods that have a node, with its slot, in an order that depends on the history of the state alone.
+    pub fn all_pods(&self) -> impl Iterator<Item = (&Arc<Pod>, NodeIdx)> {
+        self.pods.iter()
+    }
+
+    /// The pods on a node, in the order the reference keeps them in.
+    pub fn pods_on(&self, node: NodeIdx) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods.pods_in(node, ALL)
+    }
+
+    /// Number of pods on a node.
+    pub fn n_pods_on(&self, node: NodeIdx) -> usize {
+        self.pods.list(node, ALL).len()
+    }
+
+    /// The pods on a node that have any pod affinity or anti-affinity, even without terms.
+    pub fn pods_with_affinity_on(&self, node: NodeIdx) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods.pods_in(node, WITH_AFFINITY)
+    }
+
+    /// The pods on a node that have a required anti-affinity term.
+    pub fn pods_with_required_anti_affinity_on(
+        &self,
+        node: NodeIdx,
+    ) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods.pods_in(node, WITH_REQUIRED_ANTI_AFFINITY)
+    }
+
+    /// The live nodes that have [pods with affinity](Self::pods_with_affinity_on).
+    pub fn nodes_with_affinity_pods(&self) -> &NodeSet {
+        &self.with_affinity
+    }
+
+    /// The live nodes that have [pods with required anti-affinity](Self::pods_with_required_anti_affinity_on).
+    pub fn nodes_with_required_anti_affinity_pods(&self) -> &NodeSet {
+        &self.with_required_anti_affinity
+    }
+
+    /// The host ports in use on a node.
+    pub fn used_ports(&self, node: NodeIdx) -> &HostPorts {
+        self.pods.on_node(node).map_or(&NO_PORTS, |pods| &pods.ports)
+    }
+
+    /// The persistent volume claims in use on a node; `None` for a slot that never was.
+    pub fn claims_on(&self, node: NodeIdx) -> Option<&NodeClaims> {
+        self.pods.on_node(node).map(|pods| &pods.claims)
+    }
+
+    /// How many volumes of pods on live nodes use a claim.
+    pub fn pvc_ref_count(&self, namespace: &str, claim: &str) -> u32 {
+        self.claims.count(namespace, claim)
+    }
+}
+
+/// # Images
+impl ClusterState {
+    /// What is known of an image; `None` when no node has it.
+    pub fn image(&self, name: &str) -> Option<ImageState> {
+        self.images.state(name)
+    }
+
+    /// The nodes that have an image; `None` when there are none.
+    pub fn nodes_with_image(&self, name: &str) -> Option<&NodeGroup> {
+        self.images.nodes(name)
+    }
+
+    /// Whether a node has an image.
+    pub fn node_has_image(&self, node: NodeIdx, name: &str) -> bool {
+        self.images.nodes(name).is_some_and(|nodes| nodes.contains(node))
+    }
+}
+
+/// # Other objects
+impl ClusterState {
+    /// All objects that are neither pods nor nodes.
+    pub fn objects(&self) -> &ObjectStore {
+        &self.objects
+    }
+
+    /// All objects that are neither pods nor nodes, to change them. They count their changes themselves.
+    pub fn objects_mut(&mut self) -> &mut ObjectStore {
+        &mut self.objects
+    }
+}
+
+/// # Changes
+impl ClusterState {
+    /// The number of the last change. Every change of a node or its pods has one, except updates of a node in nothing
+    /// that is listed in [`ChangeKinds`] (a new resource version).
+    pub fn sequence(&self) -> u64 {
+        self.log.sequence()
+    }
+
+    /// When a node last came or went. The order changes with the first refresh after that.
+    pub fn membership_sequence(&self) -> u64 {
+        self.membership_sequence
+    }
+
+    /// When the state of any image last changed.
+    pub fn image_sequence(&self) -> u64 {
+        self.image_sequence
+    }
+
+    /// The changes after number `sequence`, which has to be from this state or from what it was forked from.
+    pub fn changes_since(&self, sequence: u64) -> Changes<'_> {
+        self.log.since(sequence)
+    }
+
+    /// When a node slot last changed in any respect.
+    pub fn last_change(&self) -> &Column<u64> {
+        &self.columns.last_change
+    }
+
+    /// When a node slot last changed in anything but its pods.
+    pub fn last_spec_change(&self) -> &Column<u64> {
+        &self.columns.last_spec_change
+    }
+
+    pub(crate) fn record(&mut self, node: NodeIdx, kinds: ChangeKinds) {
+        let sequence = self.log.append(node, kinds);
+        self.columns.last_change.set(node, sequence);
+        if kinds.intersects(ChangeKinds::NODE) {
+            self.columns.last_spec_change.set(node, sequence);
+        }
+        if kinds.intersects(ChangeKinds::MEMBERSHIP) {
+            self.membership_sequence = sequence;
+        }
+    }
+
+    /// The number that the next change will have.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.log.sequence() + 1
+    }
+}
+
+impl std::fmt::Debug for ClusterState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClusterState")
+            .field("sequence", &self.sequence())
+            .field("n_nodes", &self.n_nodes())
+            .field("n_ghosts", &self.n_ghosts())
+            .field("n_pods", &self.n_pods())
+            .field("n_assumed", &self.n_assumed())
+            .finish_non_exhaustive()
+    }
+}
