@@ -1,1 +1,35 @@
-//! To be written.
+//! The deterministic core of the scheduler: inputs in, effects out.
+//!
+//! [`Engine`] owns the cluster state, the queue and everything on its way. It reads no clock, opens no socket, starts no
+//! thread. The same inputs at the same times with the same seed give the same effects, whatever the number of threads that
+//! scan. It knows no plugin by name: profiles are built from a registry that the caller brings.
+
+mod attempt;
+mod binding;
+mod build;
+mod changes;
+mod class_cache;
+mod counts;
+mod duration;
+mod effect;
+mod engine;
+mod evaluation;
+mod explain;
+mod failure;
+mod input;
+mod intake;
+mod pods;
+mod policy;
+mod pool;
+mod score_tree;
+mod turn;
+
+pub use build::{BuildError, EngineOptions};
+pub use counts::{BoundPod, ProfileCounts};
+pub use effect::{Effect, EventKind, PodRef, StatusPatch, Token};
+pub use engine::Engine;
+pub use explain::{Explanation, NodeExplanation, NodeScores};
+pub use input::Input;
+pub use policy::Entry;
+pub use pool::Pool;
+pub use turn::{AttemptResult, Turn};

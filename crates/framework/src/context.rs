@@ -160,7 +160,11 @@ impl Commands {
 
     /// Turns a waiting pod down.
     pub fn reject(&mut self, uid: &Arc<str>, plugin: &PluginName, message: impl Into<String>) {
-        self.0.push(Command::Reject { uid: uid.clone(), plugin: plugin.clone(), message: message.into() });
+        self.0.push(Command::Reject {
+            uid: uid.clone(),
+            plugin: plugin.clone(),
+            message: message.into(),
+        });
     }
 
     /// Puts pods into the active queue.

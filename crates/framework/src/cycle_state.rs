@@ -73,7 +73,9 @@ impl CycleState {
 
 impl Clone for CycleState {
     fn clone(&self) -> Self {
-        Self { slots: self.slots.iter().map(|(id, value)| (*id, (**value).clone_value())).collect() }
+        Self {
+            slots: self.slots.iter().map(|(id, value)| (*id, (**value).clone_value())).collect(),
+        }
     }
 }
 

@@ -14,19 +14,33 @@ pub struct Dependencies {
     pub membership: bool,
     /// Image states across the cluster.
     pub images: bool,
-    /// Anything else: other nodes, other pods, other objects.
+    /// Objects that are neither pods nor nodes, as counted by the sequence of the object store.
+    pub objects: bool,
+    /// Anything else: other nodes, other pods.
     pub anything: bool,
 }
 
 impl Dependencies {
     /// Nothing but the pod.
-    pub const POD_ONLY: Self = Self { node: ChangeKinds::NONE, membership: false, images: false, anything: false };
+    pub const POD_ONLY: Self = Self {
+        node: ChangeKinds::NONE,
+        membership: false,
+        images: false,
+        objects: false,
+        anything: false,
+    };
     /// Anything at all; nothing is reused.
-    pub const EVERYTHING: Self = Self { node: ChangeKinds::ALL, membership: true, images: true, anything: true };
+    pub const EVERYTHING: Self = Self {
+        node: ChangeKinds::ALL,
+        membership: true,
+        images: true,
+        objects: true,
+        anything: true,
+    };
 
     /// The pod and these aspects of the node in question.
     pub const fn node(kinds: ChangeKinds) -> Self {
-        Self { node: kinds, membership: false, images: false, anything: false }
+        Self { node: kinds, membership: false, images: false, objects: false, anything: false }
     }
 
     /// What either depends on.
@@ -35,6 +49,7 @@ impl Dependencies {
             node: self.node | other.node,
             membership: self.membership | other.membership,
             images: self.images | other.images,
+            objects: self.objects | other.objects,
             anything: self.anything | other.anything,
         }
     }

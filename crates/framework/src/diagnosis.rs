@@ -60,7 +60,8 @@ pub struct FitError {
 impl FitError {
     /// The error of a step after the node was chosen: that node alone turned the pod down.
     pub fn on_chosen_node(status: &Status) -> Self {
-        let mut diagnosis = Diagnosis { rejections: vec![(status.clone(), 1)], ..Diagnosis::default() };
+        let mut diagnosis =
+            Diagnosis { rejections: vec![(status.clone(), 1)], ..Diagnosis::default() };
         diagnosis.blame(status);
         Self { n_nodes: 1, diagnosis }
     }
@@ -84,7 +85,8 @@ impl fmt::Display for FitError {
                     *counts.entry(reason).or_default() += n_absent as u64;
                 }
             }
-            let mut parts: Vec<String> = counts.into_iter().map(|(reason, n)| format!("{n} {reason}")).collect();
+            let mut parts: Vec<String> =
+                counts.into_iter().map(|(reason, n)| format!("{n} {reason}")).collect();
             parts.sort_unstable();
             if !parts.is_empty() {
                 write!(f, " {}.", parts.join(", "))?;
@@ -110,7 +112,10 @@ mod tests {
     #[test]
     fn counts_reasons_and_sorts_what_is_printed() {
         let mut error = fit_error(
-            vec![(Status::unschedulable("b"), 10), (Status::new(Code::Unschedulable, ["b".into(), "a".into()]), 2)],
+            vec![
+                (Status::unschedulable("b"), 10),
+                (Status::new(Code::Unschedulable, ["b".into(), "a".into()]), 2),
+            ],
             13,
         );
         error.diagnosis.absent = Status::unresolvable("c");

@@ -21,27 +21,35 @@ mod verdicts;
 mod view;
 
 pub use context::{
-    Command, Commands, Context, EventObject, MAX_PERMIT_WAIT, NoPods, NominatedPods, WaitingPod, WaitingPods,
+    Command, Commands, Context, EventObject, MAX_PERMIT_WAIT, NoPods, NominatedPods, WaitingPod,
+    WaitingPods,
 };
 pub use cycle_state::{CycleState, StateValue};
 pub use dependencies::Dependencies;
 pub use diagnosis::{Diagnosis, FitError};
 pub use plugin::Plugin;
 pub use points::{
-    Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, Filter, FilterSink, HintFn,
-    HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NodeStatuses, NominatingInfo, Normalization, Permit,
-    PermitDecision, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue,
-    PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, QueueSort, QueuedPodView, Reserve, Score, Sign,
-    SignatureWriter, StatusFuture,
+    Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, Filter, FilterSink,
+    HintFn, HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NodeStatuses, NominatingInfo,
+    Normalization, Permit, PermitDecision, PostBind, PostFilter, PostFilterContext,
+    PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue, PreFilter, PreFilterExtensions,
+    PreFilterOutcome, PreScore, QueueSort, QueuedPodView, Reserve, Score, Sign, SignatureWriter,
+    StatusFuture,
 };
-pub use profile::{ExtensionPoint, PluginEntry, PluginIdx, PluginSet, Profile, ProfileConfig, ProfileError};
+pub use profile::{
+    ExtensionPoint, PluginEntry, PluginIdx, PluginSet, Profile, ProfileConfig, ProfileError,
+};
 pub use registry::{Handle, PluginArgs, PluginFactory, Registry, RegistryError};
-pub use runner::{HypotheticalRunner, PreFilterRun, RunDependencies, Runner, SkipSet};
+pub use runner::{
+    HypotheticalRunner, PreFilterRun, RunDependencies, Runner, SkipSet, check_score, proportional,
+};
 pub use status::{Code, PluginName, Reason, Status};
 pub use verdicts::{VerdictId, Verdicts};
 pub use view::NodeView;
 
 // The vocabulary plugins share with the lower layers, so that one dependency is enough to write one.
 pub use kube_scheduler_api_types as api;
-pub use kube_scheduler_cache::{ChangeKinds, ClusterState, NodeIdx, NodeOverlay};
+pub use kube_scheduler_cache::{
+    ChangeKinds, ClusterState, Column, LabelColumn, NodeIdx, NodeOverlay, ValueId as LabelValueId,
+};
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};

@@ -9,13 +9,15 @@ mod queueing;
 mod score;
 
 pub use binding::{
-    Bind, BindOutcome, Completion, Permit, PermitDecision, PostBind, PreBind, PreBindFlight, Reserve, StatusFuture,
+    Bind, BindOutcome, Completion, Permit, PermitDecision, PostBind, PreBind, PreBindFlight,
+    Reserve, StatusFuture,
 };
 pub use filter::{
-    Filter, FilterSink, HypotheticalFilter, NodeStatuses, NominatingInfo, PostFilter, PostFilterContext, PostFilterOutcome,
-    PreFilter, PreFilterExtensions, PreFilterOutcome,
+    Filter, FilterSink, HypotheticalFilter, NodeStatuses, NominatingInfo, PostFilter,
+    PostFilterContext, PostFilterOutcome, PreFilter, PreFilterExtensions, PreFilterOutcome,
 };
 pub use queueing::{
-    EnqueueExtensions, EventRegistration, HintFn, PreEnqueue, QueueSort, QueuedPodView, Sign, SignatureWriter,
+    EnqueueExtensions, EventRegistration, HintFn, PreEnqueue, QueueSort, QueuedPodView, Sign,
+    SignatureWriter,
 };
 pub use score::{MAX_NODE_SCORE, MIN_NODE_SCORE, Normalization, PreScore, Score};

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use crate::plugin::Plugin;
 use crate::points::{
-    Bind, Filter, Permit, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
+    Bind, Filter, Permit, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore,
+    QueueSort, Reserve, Score,
 };
 use crate::registry::PluginArgs;
 use crate::status::PluginName;

@@ -22,7 +22,10 @@ impl Handle {
     }
 
     /// A handle for `scheduler_name` with these feature gates on.
-    pub fn new(scheduler_name: impl Into<Arc<str>>, features: impl IntoIterator<Item = Arc<str>>) -> Self {
+    pub fn new(
+        scheduler_name: impl Into<Arc<str>>,
+        features: impl IntoIterator<Item = Arc<str>>,
+    ) -> Self {
         let mut features: Vec<Arc<str>> = features.into_iter().collect();
         features.sort();
         features.dedup();
@@ -35,7 +38,8 @@ impl Handle {
 pub type PluginArgs = serde_json::Value;
 
 /// Makes a plugin for one profile, or says why its arguments will not do.
-pub type PluginFactory = Arc<dyn Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String> + Send + Sync>;
+pub type PluginFactory =
+    Arc<dyn Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String> + Send + Sync>;
 
 /// A registry entry that cannot be added or removed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use crate::context::Context;
 use crate::cycle_state::CycleState;
 use crate::dependencies::Dependencies;
 use crate::points::{
-    FilterSink, HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NominatingInfo, Normalization, PostFilterContext,
-    PostFilterOutcome,
+    FilterSink, HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NominatingInfo, Normalization,
+    PostFilterContext, PostFilterOutcome,
 };
 use crate::profile::{PluginIdx, Profile};
 use crate::status::{Code, PluginName, Reason, Status};
@@ -87,7 +87,10 @@ impl<'a> Runner<'a> {
                             let only = run.restricting.first().map_or("", |name| name);
                             format!("node(s) didn't satisfy plugin {only}")
                         } else {
-                            format!("node(s) didn't satisfy plugin(s) {} simultaneously", go_list(&run.restricting))
+                            format!(
+                                "node(s) didn't satisfy plugin(s) {} simultaneously",
+                                go_list(&run.restricting)
+                            )
                         };
                         run.status = Status::unresolvable(reason);
                         return run;
@@ -102,8 +105,10 @@ impl<'a> Runner<'a> {
                 // A later plugin may still say more; the last such answer stands.
                 Code::Unschedulable => run.status = outcome.status.from_plugin(name),
                 Code::Error | Code::Pending | Code::Wait => {
-                    run.status =
-                        outcome.status.wrapped(format!("running PreFilter plugin \"{name}\"")).from_plugin(name);
+                    run.status = outcome
+                        .status
+                        .wrapped(format!("running PreFilter plugin \"{name}\""))
+                        .from_plugin(name);
                     return run;
                 }
             }
@@ -117,7 +122,13 @@ impl<'a> Runner<'a> {
     }
 
     /// All filters on one node, in order; the first that does not accept decides.
-    pub fn filter(&self, state: &CycleState, pod: &Pod, node: &NodeView<'_>, skip: &SkipSet) -> Status {
+    pub fn filter(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        skip: &SkipSet,
+    ) -> Status {
         for (idx, name, plugin) in self.profile.filter() {
             if skip.contains(idx) {
                 continue;
@@ -167,15 +178,19 @@ impl<'a> Runner<'a> {
         overlay: &NodeOverlay,
         skip: &SkipSet,
     ) -> Status {
-        let Some(plain) = NodeView::hypothetical(self.cx.cluster, overlay) else { return Status::SUCCESS };
+        let Some(plain) = NodeView::hypothetical(self.cx.cluster, overlay) else {
+            return Status::SUCCESS;
+        };
         let nominated = self.cx.nominated.nominated_pods(plain.name());
-        let counted: Vec<Arc<Pod>> =
-            nominated.into_iter().filter(|other| other.priority() >= pod.priority() && other.uid != pod.uid).collect();
+        let counted: Vec<Arc<Pod>> = nominated
+            .into_iter()
+            .filter(|other| other.priority() >= pod.priority() && other.uid != pod.uid)
+            .collect();
         if !counted.is_empty() {
             let mut with_them = overlay.clone();
             let mut state = state.clone();
             for other in &counted {
-                with_them.add_pod(other.clone());
+                with_them.add_pod(self.cx.cluster, other);
                 let status = self.add_pod(&mut state, pod, other, &with_them, skip);
                 if !status.is_success() {
                     return Status::error(status.error_text().unwrap_or_default());
@@ -200,12 +215,18 @@ impl<'a> Runner<'a> {
         overlay: &NodeOverlay,
         skip: &SkipSet,
     ) -> Status {
-        let Some(view) = NodeView::hypothetical(self.cx.cluster, overlay) else { return Status::SUCCESS };
+        let Some(view) = NodeView::hypothetical(self.cx.cluster, overlay) else {
+            return Status::SUCCESS;
+        };
         for (idx, name, plugin) in self.profile.pre_filter() {
-            let Some(extensions) = plugin.extensions().filter(|_| !skip.contains(idx)) else { continue };
+            let Some(extensions) = plugin.extensions().filter(|_| !skip.contains(idx)) else {
+                continue;
+            };
             let status = extensions.add_pod(&self.cx, state, pod, added, &view);
             if !status.is_success() {
-                return status.wrapped(format!("running AddPod on PreFilter plugin \"{name}\"")).from_plugin(name);
+                return status
+                    .wrapped(format!("running AddPod on PreFilter plugin \"{name}\""))
+                    .from_plugin(name);
             }
         }
         Status::SUCCESS
@@ -220,19 +241,30 @@ impl<'a> Runner<'a> {
         overlay: &NodeOverlay,
         skip: &SkipSet,
     ) -> Status {
-        let Some(view) = NodeView::hypothetical(self.cx.cluster, overlay) else { return Status::SUCCESS };
+        let Some(view) = NodeView::hypothetical(self.cx.cluster, overlay) else {
+            return Status::SUCCESS;
+        };
         for (idx, name, plugin) in self.profile.pre_filter() {
-            let Some(extensions) = plugin.extensions().filter(|_| !skip.contains(idx)) else { continue };
+            let Some(extensions) = plugin.extensions().filter(|_| !skip.contains(idx)) else {
+                continue;
+            };
             let status = extensions.remove_pod(&self.cx, state, pod, removed, &view);
             if !status.is_success() {
-                return status.wrapped(format!("running RemovePod on PreFilter plugin \"{name}\"")).from_plugin(name);
+                return status
+                    .wrapped(format!("running RemovePod on PreFilter plugin \"{name}\""))
+                    .from_plugin(name);
             }
         }
         Status::SUCCESS
     }
 
     /// PostFilter, plugin by plugin (`spec/core.md` §10.9).
-    pub fn post_filter(&self, cx: &mut PostFilterContext<'_>, state: &CycleState, pod: &Arc<Pod>) -> PostFilterOutcome {
+    pub fn post_filter(
+        &self,
+        cx: &mut PostFilterContext<'_>,
+        state: &CycleState,
+        pod: &Arc<Pod>,
+    ) -> PostFilterOutcome {
         let mut reasons: Vec<Reason> = Vec::new();
         let mut kept: Option<PostFilterOutcome> = None;
         let mut first: Option<PluginName> = None;
@@ -241,10 +273,15 @@ impl<'a> Runner<'a> {
             match outcome.status.code() {
                 Code::Success => return outcome,
                 Code::UnschedulableAndUnresolvable => {
-                    return PostFilterOutcome { status: outcome.status.from_plugin(name), ..outcome };
+                    return PostFilterOutcome {
+                        status: outcome.status.from_plugin(name),
+                        ..outcome
+                    };
                 }
                 Code::Unschedulable | Code::Pending => {
-                    reasons.extend(outcome.status.reasons().map(|reason| Reason::from(reason.to_owned())));
+                    reasons.extend(
+                        outcome.status.reasons().map(|reason| Reason::from(reason.to_owned())),
+                    );
                     if first.is_none() {
                         first = Some(name.clone());
                     }
@@ -253,8 +290,11 @@ impl<'a> Runner<'a> {
                     }
                 }
                 Code::Error | Code::Wait | Code::Skip => {
-                    let text = outcome.status.error_text().unwrap_or_else(|| outcome.status.message());
-                    return PostFilterOutcome::without_nomination(Status::error(text).from_plugin(name));
+                    let text =
+                        outcome.status.error_text().unwrap_or_else(|| outcome.status.message());
+                    return PostFilterOutcome::without_nomination(
+                        Status::error(text).from_plugin(name),
+                    );
                 }
             }
         }
@@ -269,14 +309,21 @@ impl<'a> Runner<'a> {
     }
 
     /// PreScore, plugin by plugin; gives the plugins whose Score is left out (`spec/core.md` §10.7).
-    pub fn pre_score(&self, state: &mut CycleState, pod: &Pod, nodes: &[NodeIdx]) -> Result<SkipSet, Status> {
+    pub fn pre_score(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+    ) -> Result<SkipSet, Status> {
         let mut skip = SkipSet::default();
         for (idx, name, plugin) in self.profile.pre_score() {
             let status = plugin.pre_score(&self.cx, state, pod, nodes);
             if status.is_skip() {
                 skip.insert(idx);
             } else if !status.is_success() {
-                return Err(status.wrapped(format!("running PreScore plugin \"{name}\"")).from_plugin(name));
+                return Err(status
+                    .wrapped(format!("running PreScore plugin \"{name}\""))
+                    .from_plugin(name));
             }
         }
         Ok(skip)
@@ -293,7 +340,9 @@ impl<'a> Runner<'a> {
     ) -> Result<(), Status> {
         let Some((name, score)) = self.score_plugin(plugin) else { return Ok(()) };
         score.score_all(&self.cx, state, pod, nodes, scores).map_err(|status| {
-            status.wrapped(format!("running Score plugins: plugin \"{name}\" failed with")).from_plugin(name)
+            status
+                .wrapped(format!("running Score plugins: plugin \"{name}\" failed with"))
+                .from_plugin(name)
         })
     }
 
@@ -314,29 +363,33 @@ impl<'a> Runner<'a> {
             Normalization::Custom => {
                 let status = score.normalize(&self.cx, state, pod, nodes, scores);
                 if !status.is_success() {
-                    let text = format!("running Normalize on Score plugins: plugin \"{name}\" failed with");
+                    let text = format!(
+                        "running Normalize on Score plugins: plugin \"{name}\" failed with"
+                    );
                     return Err(status.wrapped(text).from_plugin(name));
                 }
             }
         }
         let weight = self.profile.weight(plugin);
         for score in scores {
-            if !(MIN_NODE_SCORE..=MAX_NODE_SCORE).contains(score) {
-                return Err(Status::error(invalid_score_text(name, *score)));
-            }
+            check_score(name, *score)?;
             *score *= weight;
         }
         Ok(())
     }
 
-    fn score_plugin(&self, plugin: PluginIdx) -> Option<(&'a PluginName, &'a dyn crate::points::Score)> {
+    fn score_plugin(
+        &self,
+        plugin: PluginIdx,
+    ) -> Option<(&'a PluginName, &'a dyn crate::points::Score)> {
         let entry = self.profile.plugins().get(plugin)?;
         Some((&entry.name, entry.plugin.as_score()?))
     }
 
     /// What everything up to and including raw scores depends on for this pod.
     pub fn dependencies(&self, pod: &Pod) -> RunDependencies {
-        let mut all = RunDependencies { once: Dependencies::POD_ONLY, per_node: Dependencies::POD_ONLY };
+        let mut all =
+            RunDependencies { once: Dependencies::POD_ONLY, per_node: Dependencies::POD_ONLY };
         for (_, _, plugin) in self.profile.pre_filter() {
             all.once = all.once.union(plugin.pre_filter_depends_on(pod));
         }
@@ -370,11 +423,15 @@ fn filter_failure(status: Status, name: &PluginName) -> Status {
     }
 }
 
-fn invalid_score_text(name: &PluginName, score: i64) -> String {
-    format!(
+/// Refuses a normalised score outside of 0..=100.
+pub fn check_score(name: &PluginName, score: i64) -> Result<(), Status> {
+    if (MIN_NODE_SCORE..=MAX_NODE_SCORE).contains(&score) {
+        return Ok(());
+    }
+    Err(Status::error(format!(
         "applying score defaultWeights on Score plugins: plugin \"{name}\" returns an invalid score {score}, \
          it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
-    )
+    )))
 }
 
 /// Scales to 0..100 by the highest score, truncating; reversed if asked (`spec/plugins-node.md` §2.10).
@@ -385,8 +442,8 @@ pub(crate) fn normalize_proportionally(scores: &mut [i64], is_reversed: bool) {
     }
 }
 
-/// One score scaled by the highest one.
-pub(crate) fn proportional(score: i64, highest: i64, is_reversed: bool) -> i64 {
+/// One score scaled by the highest one (`spec/plugins-node.md` §2.10).
+pub fn proportional(score: i64, highest: i64, is_reversed: bool) -> i64 {
     if highest == 0 {
         return if is_reversed { MAX_NODE_SCORE } else { score };
     }
@@ -411,7 +468,8 @@ impl HypotheticalFilter for HypotheticalRunner<'_> {
         pod: &Pod,
         overlay: &NodeOverlay,
     ) -> Status {
-        Runner { profile: self.profile, cx: *cx }.filter_with_nominated_pods(state, pod, overlay, self.skip)
+        Runner { profile: self.profile, cx: *cx }
+            .filter_with_nominated_pods(state, pod, overlay, self.skip)
     }
 
     fn add_pod(
@@ -433,6 +491,7 @@ impl HypotheticalFilter for HypotheticalRunner<'_> {
         removed: &Pod,
         overlay: &NodeOverlay,
     ) -> Status {
-        Runner { profile: self.profile, cx: *cx }.remove_pod(state, pod, removed, overlay, self.skip)
+        Runner { profile: self.profile, cx: *cx }
+            .remove_pod(state, pod, removed, overlay, self.skip)
     }
 }

@@ -225,7 +225,9 @@ impl Status {
     pub fn reasons(&self) -> impl Iterator<Item = &str> {
         let details = self.0.as_deref();
         let error = details.and_then(|d| d.error.as_deref());
-        error.into_iter().chain(details.into_iter().flat_map(|d| d.reasons.iter().map(Reason::as_str)))
+        error
+            .into_iter()
+            .chain(details.into_iter().flat_map(|d| d.reasons.iter().map(Reason::as_str)))
     }
 
     /// All reasons, joined the way events and conditions show them.

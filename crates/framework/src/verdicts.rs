@@ -120,7 +120,12 @@ impl Verdicts {
 
     /// Each distinct rejection with the number of nodes that hold it, in order of first appearance.
     pub fn rejections(&self) -> impl Iterator<Item = (&Status, u32)> {
-        self.statuses.iter().zip(&self.counts).skip(2).filter(|(_, n)| **n > 0).map(|(status, n)| (status, *n))
+        self.statuses
+            .iter()
+            .zip(&self.counts)
+            .skip(2)
+            .filter(|(_, n)| **n > 0)
+            .map(|(status, n)| (status, *n))
     }
 
     /// How many nodes are turned down explicitly.

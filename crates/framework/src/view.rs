@@ -71,20 +71,26 @@ impl<'a> NodeView<'a> {
     /// Ephemeral storage that its pods ask for, in bytes.
     pub fn requested_ephemeral_storage(&self) -> i64 {
         let base = self.cluster.requested().ephemeral_storage().get(self.idx.index());
-        self.overlay.map_or(base, |overlay| base.wrapping_add(overlay.requested_delta().ephemeral_storage))
+        self.overlay
+            .map_or(base, |overlay| base.wrapping_add(overlay.requested_delta().ephemeral_storage))
     }
 
     /// How much of a scalar resource its pods ask for.
     pub fn requested_scalar(&self, name: &str) -> i64 {
-        let base = self.cluster.requested().scalar(name).map_or(0, |column| column.get(self.idx.index()));
-        let delta = self.overlay.and_then(|overlay| overlay.requested_delta().scalar(name)).unwrap_or(0);
+        let base =
+            self.cluster.requested().scalar(name).map_or(0, |column| column.get(self.idx.index()));
+        let delta =
+            self.overlay.and_then(|overlay| overlay.requested_delta().scalar(name)).unwrap_or(0);
         base.wrapping_add(delta)
     }
 
     /// CPU and memory that its pods ask for, defaults filled in.
     pub fn non_zero_requested(&self) -> NonZeroRequest {
         let (milli_cpu, memory) = self.cluster.non_zero_requested();
-        let base = NonZeroRequest { milli_cpu: milli_cpu.get(self.idx.index()), memory: memory.get(self.idx.index()) };
+        let base = NonZeroRequest {
+            milli_cpu: milli_cpu.get(self.idx.index()),
+            memory: memory.get(self.idx.index()),
+        };
         self.overlay.map_or(base, |overlay| {
             let delta = overlay.non_zero_delta();
             NonZeroRequest {

@@ -18,7 +18,13 @@ pub type StatusFuture = Pin<Box<dyn Future<Output = Status> + Send>>;
 /// Book-keeping once a node is chosen.
 pub trait Reserve: Send + Sync {
     /// Called once per attempt, after the pod was assumed on `node`. A failure undoes all reservations.
-    fn reserve(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Arc<Pod>, node: &str) -> Status;
+    fn reserve(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Arc<Pod>,
+        node: &str,
+    ) -> Status;
 
     /// Undoes a reservation. Called for every Reserve plugin, in reverse order, whenever the pod does not make it to
     /// its node, even if its own `reserve` never ran; must be idempotent and cannot fail.
@@ -93,9 +99,21 @@ pub struct PreBindFlight {
 /// Work that must be done before the binding is written.
 pub trait PreBind: Send + Sync {
     /// Quick look ahead: is there work? No side effects.
-    fn pre_bind_pre_flight(&self, cx: &Context<'_>, state: &CycleState, pod: &Arc<Pod>, node: &str) -> PreBindFlight;
+    fn pre_bind_pre_flight(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Arc<Pod>,
+        node: &str,
+    ) -> PreBindFlight;
     /// Does the work. Any failure sends the pod back with backoff.
-    fn pre_bind(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Arc<Pod>, node: &str) -> Completion;
+    fn pre_bind(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Arc<Pod>,
+        node: &str,
+    ) -> Completion;
 }
 
 /// What Bind did.
@@ -121,7 +139,18 @@ impl fmt::Debug for BindOutcome {
 /// Write the binding.
 pub trait Bind: Send + Sync {
     /// Called once per attempt, after PreBind. The first plugin that does not skip decides.
-    fn bind(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Arc<Pod>, node: &str) -> BindOutcome;
+    fn bind(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Arc<Pod>,
+        node: &str,
+    ) -> BindOutcome;
+
+    /// Whether `bind` reads what earlier extension points stored. Saying no saves keeping it.
+    fn reads_cycle_state(&self) -> bool {
+        true
+    }
 }
 
 /// Told about a finished binding.

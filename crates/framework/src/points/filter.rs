@@ -65,7 +65,14 @@ pub trait PreFilter: Send + Sync {
 /// Keeps PreFilter's state right while pods are added and removed hypothetically.
 pub trait PreFilterExtensions: Send + Sync {
     /// `added` now runs on `node`, which already shows it.
-    fn add_pod(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod, added: &Pod, node: &NodeView<'_>) -> Status;
+    fn add_pod(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        added: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status;
     /// `removed` no longer runs on `node`, which already lacks it.
     fn remove_pod(
         &self,
@@ -80,7 +87,13 @@ pub trait PreFilterExtensions: Send + Sync {
 /// Can the pod run on a node?
 pub trait Filter: Send + Sync {
     /// Called per node, from several threads at once. Rejections say why; `Error` fails the attempt.
-    fn filter(&self, cx: &Context<'_>, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status;
+    fn filter(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status;
 
     /// The whole-cluster form: turns down those of `nodes` that do not fit, leaving out the ones that an earlier
     /// plugin has turned down already. Must give the same answers as [`filter`](Self::filter). Returns the first error.
@@ -250,5 +263,10 @@ pub struct PostFilterContext<'a> {
 pub trait PostFilter: Send + Sync {
     /// Called once per attempt that found no node. Success means that the pod was nominated and ends the chain;
     /// `Unschedulable` hands over to the next plugin.
-    fn post_filter(&self, cx: &mut PostFilterContext<'_>, state: &CycleState, pod: &Arc<Pod>) -> PostFilterOutcome;
+    fn post_filter(
+        &self,
+        cx: &mut PostFilterContext<'_>,
+        state: &CycleState,
+        pod: &Arc<Pod>,
+    ) -> PostFilterOutcome;
 }

@@ -44,7 +44,14 @@ pub trait QueueSort: Send + Sync {
 ///
 /// The waiting pod comes first. An error counts as "queue it" and is logged.
 pub type HintFn = Arc<
-    dyn Fn(&Context<'_>, &Pod, Option<&EventObject>, Option<&EventObject>) -> Result<QueueingHint, String> + Send + Sync,
+    dyn Fn(
+            &Context<'_>,
+            &Pod,
+            Option<&EventObject>,
+            Option<&EventObject>,
+        ) -> Result<QueueingHint, String>
+        + Send
+        + Sync,
 >;
 
 /// One kind of event a plugin waits for.
@@ -65,7 +72,12 @@ impl EventRegistration {
     /// Such an event is worth a retry when `hint` says so.
     pub fn with_hint<F>(event: ClusterEvent, hint: F) -> Self
     where
-        F: Fn(&Context<'_>, &Pod, Option<&EventObject>, Option<&EventObject>) -> Result<QueueingHint, String>
+        F: Fn(
+                &Context<'_>,
+                &Pod,
+                Option<&EventObject>,
+                Option<&EventObject>,
+            ) -> Result<QueueingHint, String>
             + Send
             + Sync
             + 'static,

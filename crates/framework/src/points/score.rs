@@ -18,7 +18,13 @@ pub const MAX_NODE_SCORE: i64 = 100;
 pub trait PreScore: Send + Sync {
     /// Called once per attempt with the nodes that fit, if there are at least two. `Skip` keeps the plugin's Score from
     /// running for this pod.
-    fn pre_score(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod, nodes: &[NodeIdx]) -> Status;
+    fn pre_score(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+    ) -> Status;
 
     /// What, beside the pod, the outcome depends on.
     fn pre_score_depends_on(&self, pod: &Pod) -> Dependencies {
@@ -43,7 +49,13 @@ pub enum Normalization {
 /// How good is a node that fits?
 pub trait Score: Send + Sync {
     /// Called per node, from several threads at once. Higher is better.
-    fn score(&self, cx: &Context<'_>, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Result<i64, Status>;
+    fn score(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Result<i64, Status>;
 
     /// The whole-cluster form: fills `scores[i]` for `nodes[i]`. Must give the same answers as [`score`](Self::score).
     ///

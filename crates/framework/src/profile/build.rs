@@ -48,7 +48,9 @@ pub enum ProfileError {
         plugin: PluginName,
     },
     /// There must be exactly one QueueSort plugin.
-    #[error("only one queue sort plugin required for profile with scheduler name \"{scheduler_name}\", but got {n}")]
+    #[error(
+        "only one queue sort plugin required for profile with scheduler name \"{scheduler_name}\", but got {n}"
+    )]
     QueueSortCount {
         /// Which profile.
         scheduler_name: Arc<str>,
@@ -68,7 +70,11 @@ pub enum ProfileError {
 
 impl Profile {
     /// Makes the plugins and lays out every extension point (`spec/core.md` §10.1).
-    pub fn build(config: &ProfileConfig, registry: &Registry, handle: &Handle) -> Result<Self, ProfileError> {
+    pub fn build(
+        config: &ProfileConfig,
+        registry: &Registry,
+        handle: &Handle,
+    ) -> Result<Self, ProfileError> {
         let plugins = make_plugins(config, registry, handle)?;
         let points = ExtensionPoint::ALL
             .iter()
@@ -83,7 +89,10 @@ impl Profile {
         };
         let n = profile.at(ExtensionPoint::QueueSort).len();
         if n != 1 {
-            return Err(ProfileError::QueueSortCount { scheduler_name: config.scheduler_name.clone(), n });
+            return Err(ProfileError::QueueSortCount {
+                scheduler_name: config.scheduler_name.clone(),
+                n,
+            });
         }
         if profile.at(ExtensionPoint::Bind).is_empty() {
             return Err(ProfileError::NoBind(config.scheduler_name.clone()));
@@ -165,7 +174,8 @@ fn expand(
     let set = set_of(config, point);
     let mut explicit: Vec<PluginIdx> = Vec::new();
     for (name, _) in &set.enabled {
-        let idx = find(name).ok_or_else(|| ProfileError::Unknown { point, plugin: name.clone() })?;
+        let idx =
+            find(name).ok_or_else(|| ProfileError::Unknown { point, plugin: name.clone() })?;
         if !point.is_implemented_by(&*plugins[idx].plugin) {
             return Err(ProfileError::DoesNotExtend { point, plugin: name.clone() });
         }
@@ -180,7 +190,8 @@ fn expand(
     let mut overrides: Vec<PluginIdx> = Vec::new();
     let mut collected: Vec<PluginIdx> = Vec::new();
     for (name, _) in &config.multi_point.enabled {
-        let idx = find(name).ok_or_else(|| ProfileError::Unknown { point, plugin: name.clone() })?;
+        let idx =
+            find(name).ok_or_else(|| ProfileError::Unknown { point, plugin: name.clone() })?;
         if !point.is_implemented_by(&*plugins[idx].plugin) || set.disabled.contains(name) {
             continue;
         }
@@ -192,7 +203,8 @@ fn expand(
             collected.push(idx);
         }
     }
-    let (mut order, rest): (Vec<_>, Vec<_>) = explicit.into_iter().partition(|idx| overrides.contains(idx));
+    let (mut order, rest): (Vec<_>, Vec<_>) =
+        explicit.into_iter().partition(|idx| overrides.contains(idx));
     order.extend(collected);
     order.extend(rest);
     Ok(order)

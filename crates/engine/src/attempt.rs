@@ -1,0 +1,238 @@
+//! One pod's search for a node: prefilter, filter, score, select, and what to say when there is none.
+//!
+//! Behaviour: `spec/core.md` §4. Nothing here changes the cluster.
+
+mod sample;
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_framework::{
+    Commands, CycleState, Diagnosis, FitError, HypotheticalRunner, NodeIdx, NodeOverlay,
+    NodeStatuses, NominatingInfo, PostFilterContext, PostFilterOutcome, PreFilterRun, Runner,
+    SkipSet, Status, Verdicts,
+};
+
+use crate::class_cache::ClassCache;
+use crate::evaluation::{Evaluation, EvaluationFailure};
+use crate::pool::Pool;
+
+/// The text of an attempt in a cluster without nodes.
+pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
+
+/// A node was found.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    pub(crate) node: NodeIdx,
+    /// What plugins left for later extension points; empty when nobody will read it.
+    pub(crate) state: CycleState,
+    pub(crate) n_feasible: usize,
+    pub(crate) n_evaluated: usize,
+}
+
+/// No node was found.
+#[derive(Debug)]
+pub(crate) enum NoChoice {
+    /// There are no nodes at all.
+    NoNodes,
+    /// The pod fits nowhere.
+    Unfit {
+        error: Box<FitError>,
+        /// What PostFilter wants of the nomination; `None` leaves it alone.
+        nominating: Option<NominatingInfo>,
+        /// What PostFilter wants evicted.
+        victims: Vec<Arc<Pod>>,
+        commands: Commands,
+    },
+    /// Something broke.
+    Broken(Status),
+}
+
+/// Everything one search needs.
+pub(crate) struct Search<'a> {
+    pub(crate) runner: Runner<'a>,
+    pub(crate) pool: &'a Pool,
+    pub(crate) classes: &'a mut ClassCache,
+    pub(crate) pod: &'a Arc<Pod>,
+    /// The pod's class, if it may share evaluations.
+    pub(crate) class: Option<u64>,
+    /// Score only this share of the nodes; `None` scores all.
+    pub(crate) percentage: Option<i32>,
+    /// Where a sampled scan begins.
+    pub(crate) next_start: &'a mut usize,
+    /// Whether later extension points read the cycle state.
+    pub(crate) keeps_state: bool,
+    pub(crate) random: u64,
+}
+
+impl Search<'_> {
+    /// Looks for a node.
+    pub(crate) fn run(mut self) -> Result<Choice, NoChoice> {
+        let n_nodes = self.runner.cx.cluster.n_nodes();
+        if n_nodes == 0 {
+            return Err(NoChoice::NoNodes);
+        }
+        if let Some(choice) = self.try_nominated_node() {
+            return Ok(choice);
+        }
+        if let Some(percentage) = self.percentage {
+            let limit = sample::n_feasible_to_find(n_nodes, percentage);
+            if limit < n_nodes {
+                return self.sampled(percentage);
+            }
+        }
+        self.exhaustive()
+    }
+
+    /// The node that the pod was nominated to, if it fits there. Failures only mean a full search.
+    fn try_nominated_node(&self) -> Option<Choice> {
+        let cluster = self.runner.cx.cluster;
+        let node = cluster.node_idx(self.pod.nominated_node_name()?)?;
+        let mut state = CycleState::new();
+        let pre_filter = self.runner.pre_filter(&mut state, self.pod);
+        if !pre_filter.status.is_success() {
+            return None;
+        }
+        let overlay = NodeOverlay::new(node);
+        let status =
+            self.runner.filter_with_nominated_pods(&state, self.pod, &overlay, &pre_filter.skip);
+        status.is_success().then_some(Choice { node, state, n_feasible: 1, n_evaluated: 1 })
+    }
+
+    /// All nodes are filtered and every passing one is scored, from the class's evaluation if there is one.
+    fn exhaustive(&mut self) -> Result<Choice, NoChoice> {
+        let runner = self.runner;
+        let kept = self.class.and_then(|class| self.classes.take(class, &runner, self.pod));
+        let mut evaluation = match kept {
+            Some(evaluation) => evaluation,
+            None => {
+                self.classes.misses += 1;
+                match Evaluation::new(&runner, self.pod, self.pool) {
+                    Ok(evaluation) => evaluation,
+                    Err(failure) => return Err(self.failed(failure)),
+                }
+            }
+        };
+        let overrides = self.nominated_overrides(&evaluation);
+        let outcome = if overrides.is_empty() {
+            self.choose(&mut evaluation)
+        } else {
+            let mut adjusted = evaluation.clone();
+            match adjusted.override_verdicts(&runner, self.pod, &overrides) {
+                Ok(()) => self.choose(&mut adjusted),
+                Err(status) => Err(NoChoice::Broken(status)),
+            }
+        };
+        if let Some(class) = self.class.filter(|_| !matches!(outcome, Err(NoChoice::Broken(_)))) {
+            self.classes.put(class, &runner, self.pod, evaluation);
+        }
+        outcome
+    }
+
+    /// Where pods nominated to a node change the answer for it.
+    fn nominated_overrides(&self, evaluation: &Evaluation) -> Vec<(NodeIdx, Status)> {
+        let cx = self.runner.cx;
+        if !cx.nominated.has_nominated_pods() {
+            return Vec::new();
+        }
+        let mut overrides = Vec::new();
+        for name in cx.nominated.nodes_with_nominated_pods() {
+            let Some(idx) = cx.cluster.node_idx(&name) else { continue };
+            // A node that fails without the nominated pods fails with them or fails for the same first reason later.
+            if !evaluation.verdicts.passes(idx) && evaluation.verdicts.rejection(idx).is_none() {
+                continue;
+            }
+            let overlay = NodeOverlay::new(idx);
+            let status = self.runner.filter_with_nominated_pods(
+                &evaluation.state,
+                self.pod,
+                &overlay,
+                &evaluation.pre_filter.skip,
+            );
+            let known = evaluation.verdicts.rejection(idx).cloned().unwrap_or_default();
+            if status != known {
+                overrides.push((idx, status));
+            }
+        }
+        overrides
+    }
+
+    fn choose(&self, evaluation: &mut Evaluation) -> Result<Choice, NoChoice> {
+        let runner = &self.runner;
+        let n_feasible = evaluation.n_feasible();
+        let n_evaluated = n_feasible + evaluation.verdicts.n_rejected();
+        if n_feasible == 0 {
+            let statuses =
+                NodeStatuses { verdicts: &evaluation.verdicts, absent: &evaluation.absent };
+            return Err(self.unfit(
+                evaluation.diagnosis(),
+                statuses,
+                &evaluation.state,
+                &evaluation.pre_filter.skip,
+            ));
+        }
+        let node = if n_feasible == 1 {
+            evaluation.feasible(runner.cx.cluster).first().copied()
+        } else {
+            evaluation.best(runner, self.pod).map_err(NoChoice::Broken)?
+        };
+        let node = node
+            .ok_or_else(|| NoChoice::Broken(Status::error("the list of nodes is out of date")))?;
+        let state = if self.keeps_state { evaluation.state.clone() } else { CycleState::new() };
+        Ok(Choice { node, state, n_feasible, n_evaluated })
+    }
+
+    fn failed(&self, failure: EvaluationFailure) -> NoChoice {
+        match failure {
+            EvaluationFailure::Error(status) => NoChoice::Broken(status),
+            EvaluationFailure::Rejected(diagnosis, run, state) => {
+                self.rejected_by_pre_filter(*diagnosis, &run, &state)
+            }
+        }
+    }
+
+    fn rejected_by_pre_filter(
+        &self,
+        diagnosis: Diagnosis,
+        run: &PreFilterRun,
+        state: &CycleState,
+    ) -> NoChoice {
+        let verdicts = Verdicts::absent(self.runner.cx.cluster.capacity());
+        let statuses = NodeStatuses { verdicts: &verdicts, absent: &run.status };
+        self.unfit(diagnosis, statuses, state, &run.skip)
+    }
+
+    /// Asks PostFilter what can be done.
+    fn unfit(
+        &self,
+        mut diagnosis: Diagnosis,
+        statuses: NodeStatuses<'_>,
+        state: &CycleState,
+        skip: &SkipSet,
+    ) -> NoChoice {
+        let profile = self.runner.profile;
+        let n_nodes = self.runner.cx.cluster.n_nodes();
+        let mut commands = Commands::default();
+        let mut outcome = PostFilterOutcome::without_nomination(Status::SUCCESS);
+        if profile.post_filter().next().is_none() {
+            outcome.nominating = Some(NominatingInfo::Override(None));
+        } else {
+            let filters = HypotheticalRunner { profile, skip };
+            let mut cx = PostFilterContext {
+                cx: self.runner.cx,
+                statuses,
+                filters: &filters,
+                random: self.random,
+                commands: &mut commands,
+            };
+            outcome = self.runner.post_filter(&mut cx, state, self.pod);
+            diagnosis.post_filter_message = outcome.status.message();
+        }
+        NoChoice::Unfit {
+            error: Box::new(FitError { n_nodes, diagnosis }),
+            nominating: outcome.nominating,
+            victims: outcome.victims,
+            commands,
+        }
+    }
+}

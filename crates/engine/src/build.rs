@@ -1,0 +1,328 @@
+//! From a configuration to an engine that can run.
+//!
+//! Behaviour: `spec/core.md` §1 and §10.1, `spec/queue.md` §9.1.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_scheduler_config::{Configuration, ExtensionPoint as ConfigPoint, FeatureGates, Gate};
+use kube_scheduler_framework::{
+    ClusterState, ExtensionPoint, Handle, HintFn, PluginSet, Profile, ProfileConfig, ProfileError,
+    Registry,
+};
+use kube_scheduler_queue::{HintId, ProfileSpec, QueueSettings, SchedulingQueue};
+
+use crate::class_cache::SignPlan;
+use crate::counts::{Counts, ProfileCounts};
+use crate::engine::Engine;
+use crate::policy::{Hints, Plans};
+use crate::pool::Pool;
+
+/// What an engine needs to know beside its configuration.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Decides everything that is random; the same seed gives the same decisions.
+    pub seed: u64,
+    /// Threads for scans.
+    pub pool: Pool,
+    /// Feature gates.
+    pub gates: FeatureGates,
+    /// How long a pod may stay unschedulable without any event.
+    pub max_in_unschedulable: Duration,
+    /// Whether pods of one class share evaluations. Off, every pod is evaluated from scratch, with the same outcome.
+    pub uses_class_cache: bool,
+    /// Whether bound pods are kept for [`Engine::drain_bound`].
+    pub keeps_bound: bool,
+    /// Default plugins that the registry does not have: left out with a warning, unless named by the user.
+    pub missing_plugins: Vec<String>,
+    /// Plugins that the user's configuration names, before defaults were filled in.
+    pub named_by_user: BTreeSet<String>,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            pool: Pool::none(),
+            gates: FeatureGates::default(),
+            max_in_unschedulable: QueueSettings::default().max_in_unschedulable,
+            uses_class_cache: true,
+            keeps_bound: false,
+            missing_plugins: Vec::new(),
+            named_by_user: BTreeSet::new(),
+        }
+    }
+}
+
+/// A configuration that no engine can be made from.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// There is nothing to schedule for.
+    #[error("at least one profile is required")]
+    NoProfiles,
+    /// A profile has no name.
+    #[error("scheduler name is needed")]
+    NoSchedulerName,
+    /// Two profiles have the same name.
+    #[error("duplicate profile with scheduler name \"{0}\"")]
+    DuplicateProfile(Arc<str>),
+    /// The queue has one order for all profiles.
+    #[error(
+        "different queue sort plugins for profile \"{profile}\": \"{plugin}\", first: \"{first}\""
+    )]
+    DifferentQueueSort {
+        /// The profile that differs.
+        profile: Arc<str>,
+        /// Its plugin.
+        plugin: Arc<str>,
+        /// The first profile's.
+        first: Arc<str>,
+    },
+    /// The queue has one order for all profiles.
+    #[error("different queue sort plugin args for profile \"{0}\"")]
+    DifferentQueueSortArgs(Arc<str>),
+    /// A profile cannot be built.
+    #[error("initializing profiles: creating profile for scheduler name {profile}: {source}")]
+    Profile {
+        /// Which.
+        profile: Arc<str>,
+        /// Why.
+        source: ProfileError,
+    },
+    /// The user names a plugin that this version does not have.
+    #[error(
+        "plugin {0} is part of the default profile of kube-scheduler but does not exist in this version yet; remove it from the configuration to run without it"
+    )]
+    MissingPlugin(String),
+    /// The user configures extenders.
+    #[error(
+        "extenders[0]: HTTP extenders do not exist in this version yet; remove them from the configuration to run without them"
+    )]
+    Extenders,
+}
+
+impl Engine {
+    /// Makes an engine from a configuration with defaults filled in.
+    ///
+    /// # Errors
+    /// If a profile cannot be built, in the reference's words where it has them.
+    pub fn new(
+        config: &Configuration,
+        registry: &Registry,
+        options: EngineOptions,
+    ) -> Result<Self, BuildError> {
+        if !config.extenders.is_empty() {
+            return Err(BuildError::Extenders);
+        }
+        if let Some(name) =
+            options.missing_plugins.iter().find(|name| options.named_by_user.contains(*name))
+        {
+            return Err(BuildError::MissingPlugin(name.clone()));
+        }
+        let profiles = build_profiles(config, registry, &options)?;
+        let warnings = missing_warning(&profiles, config, &options.missing_plugins);
+        let mut hints: Vec<HintFn> = Vec::new();
+        let specs = profiles.iter().map(|profile| queue_profile(profile, &mut hints)).collect();
+        let settings = QueueSettings {
+            initial_backoff: seconds(config.pod_initial_backoff_seconds()),
+            max_backoff: seconds(config.pod_max_backoff_seconds()),
+            max_in_unschedulable: options.max_in_unschedulable,
+            pop_from_backoff: options.gates.is_enabled(Gate::SchedulerPopFromBackoffQ),
+        };
+        let mut queue = SchedulingQueue::new(settings, specs);
+        let gates = profiles
+            .iter()
+            .map(|profile| {
+                profile
+                    .pre_enqueue()
+                    .map(|(idx, name, _)| (queue.intern_plugin(name), idx))
+                    .collect()
+            })
+            .collect();
+        let is_by_priority_then_age = profiles
+            .iter()
+            .all(|profile| profile.queue_sort().all(|(_, _, sort)| sort.is_by_priority_then_age()));
+        let counts = Counts {
+            profiles: vec![ProfileCounts::default(); profiles.len()],
+            keeps_bound: options.keeps_bound,
+            ..Counts::default()
+        };
+        let plans = Plans {
+            sign: profiles.iter().map(SignPlan::new).collect(),
+            gates,
+            hints: Hints(hints),
+            is_by_priority_then_age,
+            profiles,
+        };
+        let percentage = config.percentage_of_nodes_to_score.filter(|percentage| *percentage > 0);
+        Ok(Self::assemble(plans, queue, ClusterState::new(), counts, percentage, warnings, options))
+    }
+}
+
+fn seconds(n: i64) -> Duration {
+    Duration::from_secs(u64::try_from(n).unwrap_or(0))
+}
+
+fn missing_warning(
+    profiles: &[Profile],
+    config: &Configuration,
+    missing: &[String],
+) -> Vec<String> {
+    let wanted: Vec<&str> = missing
+        .iter()
+        .filter(|name| {
+            config.profiles.iter().any(|profile| {
+                profile.plugins.iter().any(|plugins| {
+                    plugins
+                        .sets()
+                        .any(|(_, set)| set.enabled.iter().any(|plugin| plugin.name == **name))
+                })
+            })
+        })
+        .map(String::as_str)
+        .collect();
+    if wanted.is_empty() || profiles.is_empty() {
+        return Vec::new();
+    }
+    vec![format!("the default profile runs without {}: not in this version yet", wanted.join(", "))]
+}
+
+fn build_profiles(
+    config: &Configuration,
+    registry: &Registry,
+    options: &EngineOptions,
+) -> Result<Vec<Profile>, BuildError> {
+    let features: Vec<Arc<str>> = options
+        .gates
+        .iter()
+        .filter(|(_, _, is_on)| *is_on)
+        .map(|(name, _, _)| name.into())
+        .collect();
+    let mut profiles: Vec<Profile> = Vec::new();
+    let mut sort_args: Option<(Arc<str>, serde_json::Value)> = None;
+    for profile in &config.profiles {
+        let spec = profile_config(profile, &options.missing_plugins);
+        let name = spec.scheduler_name.clone();
+        let handle = Handle::new(name.clone(), features.iter().cloned());
+        let built = Profile::build(&spec, registry, &handle)
+            .map_err(|source| BuildError::Profile { profile: name.clone(), source })?;
+        if name.is_empty() {
+            return Err(BuildError::NoSchedulerName);
+        }
+        if profiles.iter().any(|other| other.scheduler_name == name) {
+            return Err(BuildError::DuplicateProfile(name));
+        }
+        let plugin: Arc<str> =
+            built.queue_sort().next().map_or_else(Arc::default, |(_, name, _)| name.clone());
+        let args = spec.plugin_config.iter().find(|(name, _)| *name == plugin);
+        let args = args.map_or(serde_json::Value::Null, |(_, args)| args.clone());
+        match &sort_args {
+            None => sort_args = Some((plugin, args)),
+            Some((first, _)) if *first != plugin => {
+                return Err(BuildError::DifferentQueueSort {
+                    profile: name,
+                    plugin,
+                    first: first.clone(),
+                });
+            }
+            Some((_, first)) if *first != args => {
+                return Err(BuildError::DifferentQueueSortArgs(name));
+            }
+            Some(_) => {}
+        }
+        profiles.push(built);
+    }
+    if profiles.is_empty() { Err(BuildError::NoProfiles) } else { Ok(profiles) }
+}
+
+/// A configured profile in the framework's terms, without plugins that do not exist.
+fn profile_config(profile: &kube_scheduler_config::Profile, missing: &[String]) -> ProfileConfig {
+    let set_of = |point: ConfigPoint| -> PluginSet {
+        let Some(set) = profile.plugins.as_ref().map(|plugins| plugins.set(point)) else {
+            return PluginSet::default();
+        };
+        PluginSet {
+            enabled: set
+                .enabled
+                .iter()
+                .filter(|plugin| !missing.contains(&plugin.name))
+                .map(|plugin| (Arc::from(&*plugin.name), plugin.weight))
+                .collect(),
+            disabled: set.disabled.iter().map(|plugin| Arc::from(&*plugin.name)).collect(),
+        }
+    };
+    ProfileConfig {
+        scheduler_name: profile.scheduler_name.as_deref().unwrap_or_default().into(),
+        percentage_of_nodes_to_score: profile.percentage_of_nodes_to_score,
+        multi_point: set_of(ConfigPoint::MultiPoint),
+        points: ExtensionPoint::ALL
+            .iter()
+            .map(|point| (*point, set_of(config_point(*point))))
+            .collect(),
+        plugin_config: profile
+            .plugin_config
+            .iter()
+            .filter(|config| !missing.contains(&config.name))
+            .map(|config| {
+                let args = serde_json::to_value(&config.args).unwrap_or_default();
+                (Arc::from(&*config.name), args)
+            })
+            .collect(),
+    }
+}
+
+const fn config_point(point: ExtensionPoint) -> ConfigPoint {
+    match point {
+        ExtensionPoint::PreFilter => ConfigPoint::PreFilter,
+        ExtensionPoint::Filter => ConfigPoint::Filter,
+        ExtensionPoint::PostFilter => ConfigPoint::PostFilter,
+        ExtensionPoint::Reserve => ConfigPoint::Reserve,
+        ExtensionPoint::PreScore => ConfigPoint::PreScore,
+        ExtensionPoint::Score => ConfigPoint::Score,
+        ExtensionPoint::PreBind => ConfigPoint::PreBind,
+        ExtensionPoint::Bind => ConfigPoint::Bind,
+        ExtensionPoint::PostBind => ConfigPoint::PostBind,
+        ExtensionPoint::Permit => ConfigPoint::Permit,
+        ExtensionPoint::PreEnqueue => ConfigPoint::PreEnqueue,
+        ExtensionPoint::QueueSort => ConfigPoint::QueueSort,
+    }
+}
+
+/// A profile as the queue knows it: its gates, and what its plugins want to hear of.
+fn queue_profile(profile: &Profile, hints: &mut Vec<HintFn>) -> ProfileSpec {
+    let mut spec = ProfileSpec::new(&*profile.scheduler_name);
+    for (_, name, _) in profile.pre_enqueue() {
+        spec = spec.with_pre_enqueue(&**name);
+    }
+    for entry in profile.plugins() {
+        let plugin = &*entry.plugin;
+        let can_reject = plugin.as_pre_enqueue().is_some()
+            || plugin.as_pre_filter().is_some()
+            || plugin.as_filter().is_some()
+            || plugin.as_reserve().is_some()
+            || plugin.as_permit().is_some();
+        if !can_reject {
+            continue;
+        }
+        let Some(extensions) = plugin.as_enqueue_extensions() else {
+            spec = spec.with_catch_all(&entry.name, false);
+            continue;
+        };
+        let events: Vec<_> = extensions
+            .events_to_register()
+            .into_iter()
+            .map(|registration| {
+                let hint = registration.hint.map(|hint| {
+                    let id = HintId(u32::try_from(hints.len()).unwrap_or(u32::MAX));
+                    hints.push(hint);
+                    id
+                });
+                (registration.event, hint)
+            })
+            .collect();
+        spec = spec.with_events(&entry.name, events);
+    }
+    spec
+}

@@ -1,0 +1,155 @@
+//! Everything that can go out of the engine.
+//!
+//! Effects are data, but for futures that plugins want awaited. They come out in the order in which they were decided;
+//! the shell may carry them out concurrently, one pod's in order.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Pod, PodCondition};
+use kube_scheduler_framework::{PluginName, StatusFuture};
+
+/// Ties the result of an effect to the binding that waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// Which pod an effect is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PodRef {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// Identity; the API server must refuse a pod of the same name with another one.
+    pub uid: Arc<str>,
+}
+
+impl From<&Pod> for PodRef {
+    fn from(pod: &Pod) -> Self {
+        Self { namespace: pod.namespace.clone(), name: pod.name.clone(), uid: pod.uid.clone() }
+    }
+}
+
+impl fmt::Display for PodRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Whether an event is good or bad news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// Good news.
+    Normal,
+    /// Bad news.
+    Warning,
+}
+
+impl EventKind {
+    /// The name in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// A change to a pod's status. Sent as one patch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatusPatch {
+    /// The condition to set, complete.
+    pub condition: Option<PodCondition>,
+    /// The nomination to set, or to clear.
+    pub nominated_node_name: Option<Option<Arc<str>>>,
+    /// Whether the pod had conditions before: the patch then names the merge key's order.
+    pub has_conditions: bool,
+}
+
+/// Something the shell must do.
+#[non_exhaustive]
+pub enum Effect {
+    /// Write the standard binding. The result comes back as [`Input::BindingWritten`](crate::Input::BindingWritten).
+    WriteBinding {
+        /// Ties the result to the binding.
+        token: Token,
+        /// Which pod.
+        pod: PodRef,
+        /// Onto which node.
+        node: Arc<str>,
+    },
+    /// Patch the status of a pod. No result is expected; retries are the shell's.
+    PatchStatus {
+        /// Which pod.
+        pod: PodRef,
+        /// What to change.
+        patch: StatusPatch,
+    },
+    /// Tell the user.
+    RecordEvent {
+        /// About which pod.
+        pod: PodRef,
+        /// Good or bad news.
+        kind: EventKind,
+        /// Machine-readable cause.
+        reason: &'static str,
+        /// What was being done.
+        action: &'static str,
+        /// Human-readable text.
+        note: String,
+        /// The profile that speaks.
+        reporting: Arc<str>,
+    },
+    /// Delete a pod that makes room for another one.
+    DeletePod {
+        /// Which pod.
+        pod: PodRef,
+    },
+    /// Await a plugin's work. The result comes back as [`Input::WorkFinished`](crate::Input::WorkFinished).
+    Await {
+        /// Ties the result to the binding.
+        token: Token,
+        /// Whose work.
+        plugin: PluginName,
+        /// The work.
+        work: StatusFuture,
+    },
+}
+
+impl fmt::Debug for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// One line per effect, the same for the same effect: what decision logs and determinism tests compare.
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WriteBinding { token, pod, node } => {
+                write!(f, "bind #{} {pod} uid={} node={node}", token.0, pod.uid)
+            }
+            Self::PatchStatus { pod, patch } => {
+                write!(f, "patch {pod} uid={}", pod.uid)?;
+                match &patch.nominated_node_name {
+                    Some(Some(node)) => write!(f, " nominated={node}")?,
+                    Some(None) => write!(f, " nominated-cleared")?,
+                    None => {}
+                }
+                if let Some(c) = &patch.condition {
+                    write!(
+                        f,
+                        " {}={} reason={} message={:?}",
+                        c.kind, c.status, c.reason, c.message
+                    )?;
+                }
+                Ok(())
+            }
+            Self::RecordEvent { pod, kind, reason, action, note, .. } => {
+                write!(f, "event {pod} {} {reason} {action} {note:?}", kind.as_str())
+            }
+            Self::DeletePod { pod } => write!(f, "delete {pod} uid={}", pod.uid),
+            Self::Await { token, plugin, .. } => write!(f, "await #{} {plugin}", token.0),
+        }
+    }
+}

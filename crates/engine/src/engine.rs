@@ -1,0 +1,451 @@
+//! The engine itself: one value that owns all state, fed with inputs and time, giving effects.
+//!
+//! Four kinds of methods: [`handle`](Engine::handle) takes what happened; [`schedule_next`](Engine::schedule_next) decides
+//! about one pod; [`drain_effects`](Engine::drain_effects) gives what must be done; everything else only tells. `now`
+//! must never go back from one call to the next.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Pod, PodCondition, Timestamp};
+use kube_scheduler_framework::{
+    ClusterEvent, ClusterState, Command, Commands, Context, EventObject, Profile, Runner, Status,
+};
+use kube_scheduler_queue::{PendingCounts, QueuedPod};
+
+use crate::attempt::{Choice, NO_NODES, NoChoice, Search};
+use crate::binding::Bindings;
+use crate::build::EngineOptions;
+use crate::class_cache::{ClassCache, Signatures};
+use crate::counts::{BoundPod, Counts, ProfileCounts};
+use crate::effect::{Effect, EventKind, PodRef, StatusPatch};
+use crate::failure::{Failure, Nominating};
+use crate::input::Input;
+use crate::pods::PodIndex;
+use crate::policy::{Entry, Nominations, Plans, Policy, Queue, panic_text};
+use crate::pool::Pool;
+use crate::turn::{AttemptResult, Turn};
+
+/// How many notes are kept when nobody fetches them.
+const MAX_NOTES: usize = 256;
+
+/// The scheduler without its shell.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) plans: Plans,
+    pub(crate) queue: Queue,
+    pub(crate) cluster: ClusterState,
+    pub(crate) pods: PodIndex,
+    pub(crate) bindings: Bindings,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) counts: Counts,
+    pub(crate) pool: Pool,
+    signatures: Signatures,
+    classes: ClassCache,
+    uses_class_cache: bool,
+    /// Whether plugins after Score read the cycle state, by profile.
+    keeps_state: Vec<bool>,
+    percentage: Option<i32>,
+    next_start: usize,
+    seed: u64,
+    cycle: u64,
+    notes: Vec<String>,
+    warnings: Vec<String>,
+}
+
+impl Engine {
+    pub(crate) fn assemble(
+        plans: Plans,
+        queue: Queue,
+        cluster: ClusterState,
+        counts: Counts,
+        percentage: Option<i32>,
+        warnings: Vec<String>,
+        options: EngineOptions,
+    ) -> Self {
+        let keeps_state = plans.profiles.iter().map(reads_state_after_score).collect();
+        Self {
+            plans,
+            queue,
+            cluster,
+            pods: PodIndex::default(),
+            bindings: Bindings::default(),
+            effects: Vec::new(),
+            counts,
+            pool: options.pool,
+            signatures: Signatures::default(),
+            classes: ClassCache::default(),
+            uses_class_cache: options.uses_class_cache,
+            keeps_state,
+            percentage,
+            next_start: 0,
+            seed: options.seed,
+            cycle: 0,
+            notes: Vec::new(),
+            warnings,
+        }
+    }
+
+    /// Takes in what happened.
+    pub fn handle(&mut self, input: Input, now: Timestamp) {
+        self.let_time_pass(now);
+        match input {
+            Input::PodApplied(pod) => self.pod_applied(pod, now),
+            Input::PodDeleted { namespace, name } => self.pod_deleted(&namespace, &name, now),
+            Input::NodeApplied(node) => self.node_applied(node, now),
+            Input::NodeDeleted { name } => self.node_deleted(&name, now),
+            Input::ObjectApplied(object) => self.object_applied(object, now),
+            Input::ObjectDeleted(object) => self.object_deleted(&object, now),
+            Input::BindingWritten { token, result } => {
+                let status = result.map_or_else(Status::error, |()| Status::SUCCESS);
+                self.work_finished(token, status, now);
+            }
+            Input::WorkFinished { token, status } => self.work_finished(token, status, now),
+            Input::TimePassed => {}
+        }
+    }
+
+    /// Decides about the next pod; `None` when none is ready.
+    pub fn schedule_next(&mut self, now: Timestamp) -> Option<Turn> {
+        self.let_time_pass(now);
+        let queued = self.pop(now)?;
+        let pod = queued.entry().0.clone();
+        let mut turn = Turn {
+            pod: PodRef::from(&*pod),
+            profile: pod.spec.scheduler_name.clone(),
+            result: AttemptResult::Skipped,
+            attempts: queued.attempts(),
+            first_attempt: queued.initial_attempt_timestamp(),
+            n_feasible: 0,
+            n_evaluated: 0,
+        };
+        let Some(profile) = self.profile_of(&pod) else {
+            self.note(format!(
+                "profile not found for scheduler name \"{}\"",
+                pod.spec.scheduler_name
+            ));
+            self.queue.done(&pod.uid);
+            return Some(turn);
+        };
+        if self.must_skip(&pod, profile) {
+            self.queue.done(&pod.uid);
+            return Some(turn);
+        }
+        self.cycle += 1;
+        self.cluster.refresh_order();
+        // A panic may leave an evaluation half done, but never the cluster: searching does not change it.
+        let found = catch_unwind(AssertUnwindSafe(|| self.search(&queued, profile, now)))
+            .unwrap_or_else(|panic| {
+                self.classes.clear();
+                Err(NoChoice::Broken(Status::error(panic_text(&*panic))))
+            });
+        turn.result = match found {
+            Ok(choice) => {
+                turn.n_feasible = choice.n_feasible;
+                turn.n_evaluated = choice.n_evaluated;
+                self.start_binding(queued, profile, choice, now)
+            }
+            Err(NoChoice::NoNodes) => {
+                self.fail(queued, None, profile, Failure::Rejected(NO_NODES.to_owned()), now)
+            }
+            Err(NoChoice::Broken(status)) => {
+                self.fail(queued, None, profile, Failure::Error(status.message()), now)
+            }
+            Err(NoChoice::Unfit { error, nominating, victims, commands }) => {
+                turn.n_evaluated = error.n_nodes;
+                let nominating = Nominating::from(nominating);
+                self.evict(&victims, &pod, &nominating, now);
+                let result =
+                    self.fail(queued, None, profile, Failure::Unfit(error, nominating), now);
+                self.carry_out(commands, now);
+                result
+            }
+        };
+        Some(turn)
+    }
+
+    /// Whether a pod is ready to be tried.
+    pub fn has_ready(&self) -> bool {
+        self.queue.has_ready()
+    }
+
+    /// When something will happen by itself; hand in [`Input::TimePassed`] then.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        match (self.queue.next_deadline(), self.bindings.next_deadline()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// What must be done, in order.
+    pub fn drain_effects(&mut self) -> impl Iterator<Item = Effect> + '_ {
+        self.effects.drain(..)
+    }
+
+    /// Oddities worth a line in a log, oldest first.
+    pub fn drain_notes(&mut self) -> impl Iterator<Item = String> + '_ {
+        self.notes.drain(..)
+    }
+
+    /// What to tell the user at start.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The cluster as the engine knows it.
+    pub fn cluster(&self) -> &ClusterState {
+        &self.cluster
+    }
+
+    /// The profiles in the order of configuration.
+    pub fn profiles(&self) -> &[Profile] {
+        &self.plans.profiles
+    }
+
+    /// The queue, to look at.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// How many pods are where in the queue.
+    pub fn pending_counts(&self) -> PendingCounts {
+        self.queue.pending_counts()
+    }
+
+    /// How many pods are on their way to their node.
+    pub fn n_binding(&self) -> usize {
+        self.bindings.len()
+    }
+
+    /// How many pods the engine knows, pending and assigned.
+    pub fn n_known_pods(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// Attempts by profile and outcome.
+    pub fn profile_counts(&self) -> &[ProfileCounts] {
+        &self.counts.profiles
+    }
+
+    /// Pods bound since the last call, if the engine keeps them.
+    pub fn drain_bound(&mut self) -> impl Iterator<Item = BoundPod> + '_ {
+        self.counts.bound.drain(..)
+    }
+
+    /// How often an evaluation was brought up to date, and how often one was made from scratch.
+    pub fn class_cache_counts(&self) -> (u64, u64) {
+        (self.classes.hits, self.classes.misses)
+    }
+
+    /// The profile that schedules a pod, by position.
+    pub(crate) fn profile_of(&self, pod: &Pod) -> Option<usize> {
+        self.plans
+            .profiles
+            .iter()
+            .position(|profile| profile.scheduler_name == pod.spec.scheduler_name)
+    }
+
+    /// What plugins may look at.
+    pub(crate) fn context(&self, now: Timestamp) -> Context<'_> {
+        Context {
+            cluster: &self.cluster,
+            waiting: &self.bindings,
+            nominated: &kube_scheduler_framework::NoPods,
+            now,
+        }
+    }
+
+    /// Lends the queue together with the engine's answers to it.
+    pub(crate) fn with_queue<T>(
+        &mut self,
+        now: Timestamp,
+        work: impl FnOnce(&mut Queue, &mut Policy<'_>) -> T,
+    ) -> T {
+        let mut policy = Policy {
+            plans: &self.plans,
+            cluster: &self.cluster,
+            pods: &self.pods,
+            waiting: &self.bindings,
+            signatures: &mut self.signatures,
+            now,
+        };
+        work(&mut self.queue, &mut policy)
+    }
+
+    pub(crate) fn move_all(
+        &mut self,
+        event: &ClusterEvent,
+        old: Option<&EventObject>,
+        new: Option<&EventObject>,
+        now: Timestamp,
+    ) {
+        self.with_queue(now, |queue, policy| queue.move_all(event, old, new, now, policy));
+    }
+
+    /// As [`move_all`](Self::move_all), for everybody but the pod that caused it.
+    pub(crate) fn move_all_but(
+        &mut self,
+        event: &ClusterEvent,
+        old: &EventObject,
+        uid: &str,
+        now: Timestamp,
+    ) {
+        self.with_queue(now, |queue, policy| {
+            queue.move_all_if(event, Some(old), None, |entry| *entry.0.uid != *uid, now, policy)
+        });
+    }
+
+    /// Hands a failed pod back to the queue.
+    pub(crate) fn requeue(&mut self, queued: QueuedPod<Entry>, now: Timestamp) {
+        let result = self.with_queue(now, |queue, policy| {
+            queue.add_unschedulable_if_not_present(queued, now, policy)
+        });
+        if let Err(error) = result {
+            self.note(error.to_string());
+        }
+    }
+
+    /// Does what plugins asked for.
+    pub(crate) fn carry_out(&mut self, commands: Commands, now: Timestamp) {
+        for command in commands.into_vec() {
+            match command {
+                Command::Allow { uid, plugin } => self.allow(&uid, &plugin, now),
+                Command::Reject { uid, plugin, message } => {
+                    self.reject_waiting(&uid, &plugin, message.into(), now);
+                }
+                Command::Activate(pods) => {
+                    let entries: Vec<Entry> = pods.into_iter().map(Entry).collect();
+                    self.with_queue(now, |queue, policy| queue.activate(&entries, now, policy));
+                }
+                other => self.note(format!("command not understood: {other:?}")),
+            }
+        }
+    }
+
+    /// Keeps a line for the log.
+    pub(crate) fn note(&mut self, note: String) {
+        if self.notes.len() < MAX_NOTES {
+            self.notes.push(note);
+        }
+    }
+
+    fn let_time_pass(&mut self, now: Timestamp) {
+        self.expire_waits(now);
+        self.with_queue(now, |queue, policy| queue.flush_due(now, policy));
+    }
+
+    fn pop(&mut self, now: Timestamp) -> Option<QueuedPod<Entry>> {
+        self.with_queue(now, |queue, policy| queue.pop(policy))
+    }
+
+    /// Pods that are going away or placed already need no attempt.
+    fn must_skip(&mut self, pod: &Arc<Pod>, profile: usize) -> bool {
+        if pod.deletion_requested.is_some() {
+            let reporting = self.plans.profiles[profile].scheduler_name.clone();
+            self.effects.push(Effect::RecordEvent {
+                pod: PodRef::from(&**pod),
+                kind: EventKind::Warning,
+                reason: "FailedScheduling",
+                action: "Scheduling",
+                note: format!("skip schedule deleting pod: {}/{}", pod.namespace, pod.name),
+                reporting,
+            });
+            return true;
+        }
+        self.cluster.is_assumed(&pod.uid)
+    }
+
+    fn search(
+        &mut self,
+        queued: &QueuedPod<Entry>,
+        profile: usize,
+        now: Timestamp,
+    ) -> Result<Choice, NoChoice> {
+        let nominations = Nominations(&self.queue);
+        let cx = Context {
+            cluster: &self.cluster,
+            waiting: &self.bindings,
+            nominated: &nominations,
+            now,
+        };
+        let plan = &self.plans.profiles[profile];
+        let search = Search {
+            runner: Runner { profile: plan, cx },
+            pool: &self.pool,
+            classes: &mut self.classes,
+            pod: &queued.entry().0,
+            class: queued.signature().filter(|_| self.uses_class_cache),
+            percentage: plan
+                .percentage_of_nodes_to_score
+                .filter(|share| *share > 0)
+                .or(self.percentage),
+            next_start: &mut self.next_start,
+            keeps_state: self.keeps_state[profile],
+            random: mixed(self.seed, self.cycle),
+        };
+        search.run()
+    }
+
+    /// Makes room for a pod: its victims are told, and deleted.
+    fn evict(
+        &mut self,
+        victims: &[Arc<Pod>],
+        preemptor: &Arc<Pod>,
+        nominating: &Nominating,
+        now: Timestamp,
+    ) {
+        let Nominating::To(node) = nominating else { return };
+        let scheduler = preemptor.spec.scheduler_name.clone();
+        for victim in victims.iter().filter(|victim| victim.deletion_requested.is_none()) {
+            let mut note = format!("Preempted by pod {} on node {node}", preemptor.uid);
+            if self.preempt_waiting(&victim.uid, now) {
+                note.push_str(" (in kube-scheduler memory).");
+            } else {
+                let condition = PodCondition {
+                    kind: "DisruptionTarget".into(),
+                    status: "True".into(),
+                    reason: "PreemptionByScheduler".into(),
+                    message: format!(
+                        "{scheduler}: preempting to accommodate a higher priority pod"
+                    )
+                    .into(),
+                    last_probe: None,
+                    last_transition: Some(now),
+                    observed_generation: victim.generation,
+                };
+                let patch = StatusPatch {
+                    condition: Some(condition),
+                    nominated_node_name: None,
+                    has_conditions: !victim.status.conditions.is_empty(),
+                };
+                self.effects.push(Effect::PatchStatus { pod: PodRef::from(&**victim), patch });
+                self.effects.push(Effect::DeletePod { pod: PodRef::from(&**victim) });
+            }
+            self.effects.push(Effect::RecordEvent {
+                pod: PodRef::from(&**victim),
+                kind: EventKind::Normal,
+                reason: "Preempted",
+                action: "Preempting",
+                note,
+                reporting: scheduler.clone(),
+            });
+        }
+    }
+}
+
+/// Whether anything after Score reads what was stored before.
+fn reads_state_after_score(profile: &Profile) -> bool {
+    profile.reserve().next().is_some()
+        || profile.permit().next().is_some()
+        || profile.pre_bind().next().is_some()
+        || profile.post_bind().next().is_some()
+        || profile.bind().any(|(_, _, plugin)| plugin.reads_cycle_state())
+}
+
+/// A random number for one attempt: the same for the same seed and attempt (splitmix64's finaliser).
+fn mixed(seed: u64, cycle: u64) -> u64 {
+    let mut z = seed.wrapping_add(cycle.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,212 @@
+//! What one pod means for every node: verdicts, scores, and the best of them.
+//!
+//! An evaluation is made from scratch once, and then kept up to date by looking only at nodes that changed. The two ways
+//! give the same answers; `tests` compares them over random histories.
+//!
+//! Invariants: a slot has a score in the tree exactly when its node passes and is in the list; `highest` of a
+//! proportional plugin is the highest raw score among passing nodes.
+
+mod scoring;
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_framework::{
+    ClusterState, CycleState, Diagnosis, NodeIdx, NodeView, PreFilterRun, Runner, Status, Verdicts,
+};
+
+pub(crate) use scoring::{Scoring, totals_of_sample};
+
+use crate::pool::Pool;
+
+/// How a pod fares on every node.
+#[derive(Clone, Debug)]
+pub(crate) struct Evaluation {
+    /// What PreFilter and PreScore left for later extension points.
+    pub(crate) state: CycleState,
+    /// What PreFilter said.
+    pub(crate) pre_filter: PreFilterRun,
+    /// The answer of every node in the list; nodes outside `pre_filter.node_names` are absent.
+    pub(crate) verdicts: Verdicts,
+    /// What absent means.
+    pub(crate) absent: Status,
+    n_feasible: usize,
+    scoring: Option<Scoring>,
+}
+
+/// Why there is no evaluation.
+#[derive(Clone, Debug)]
+pub(crate) enum EvaluationFailure {
+    /// PreFilter turned the pod down for all nodes; the diagnosis says how.
+    Rejected(Box<Diagnosis>, PreFilterRun, CycleState),
+    /// Something broke.
+    Error(Status),
+}
+
+impl Evaluation {
+    /// Looks at every node.
+    pub(crate) fn new(
+        runner: &Runner<'_>,
+        pod: &Pod,
+        pool: &Pool,
+    ) -> Result<Self, EvaluationFailure> {
+        let mut state = CycleState::new();
+        let pre_filter = runner.pre_filter(&mut state, pod);
+        if !pre_filter.status.is_success() {
+            return Err(pre_filter_failure(pre_filter, state));
+        }
+        let cluster = runner.cx.cluster;
+        let absent = match &pre_filter.node_names {
+            Some(_) => Runner::left_out_status(&pre_filter.restricting),
+            None => Status::SUCCESS,
+        };
+        let nodes = nodes_in_scope(cluster, &pre_filter);
+        let mut verdicts = Verdicts::absent(cluster.capacity());
+        pool.filter(runner, &state, pod, &nodes, &pre_filter.skip, &mut verdicts)
+            .map_err(EvaluationFailure::Error)?;
+        let n_feasible = nodes.iter().filter(|idx| verdicts.passes(**idx)).count();
+        Ok(Self { state, pre_filter, verdicts, absent, n_feasible, scoring: None })
+    }
+
+    /// How many nodes pass.
+    pub(crate) fn n_feasible(&self) -> usize {
+        self.n_feasible
+    }
+
+    /// The nodes that pass, in list order. O(nodes).
+    pub(crate) fn feasible(&self, cluster: &ClusterState) -> Vec<NodeIdx> {
+        cluster.order().iter().copied().filter(|idx| self.verdicts.passes(*idx)).collect()
+    }
+
+    /// Looks again at `changed` nodes, which may be gone, new, or different.
+    pub(crate) fn refresh(
+        &mut self,
+        runner: &Runner<'_>,
+        pod: &Pod,
+        changed: &[NodeIdx],
+    ) -> Result<(), Status> {
+        let cluster = runner.cx.cluster;
+        self.verdicts.grow(cluster.capacity());
+        for &idx in changed {
+            let status = match NodeView::new(cluster, idx) {
+                Some(view) if self.is_in_scope(view.name()) => {
+                    let status = runner.filter(&self.state, pod, &view, &self.pre_filter.skip);
+                    if !status.is_success() && !status.is_rejected() {
+                        return Err(status);
+                    }
+                    Some(status)
+                }
+                _ => None,
+            };
+            self.apply(runner, pod, idx, status.as_ref())?;
+        }
+        if let Some(scoring) = &mut self.scoring {
+            scoring.settle(cluster, &self.verdicts)?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the answers of single nodes, for the length of one attempt.
+    pub(crate) fn override_verdicts(
+        &mut self,
+        runner: &Runner<'_>,
+        pod: &Pod,
+        verdicts: &[(NodeIdx, Status)],
+    ) -> Result<(), Status> {
+        for (idx, status) in verdicts {
+            self.apply(runner, pod, *idx, Some(status))?;
+        }
+        if let Some(scoring) = &mut self.scoring {
+            scoring.settle(runner.cx.cluster, &self.verdicts)?;
+        }
+        Ok(())
+    }
+
+    fn is_in_scope(&self, name: &Arc<str>) -> bool {
+        self.pre_filter.node_names.as_ref().is_none_or(|names| names.contains(name))
+    }
+
+    /// Records one node's new answer; `None` when it is not in the list any more.
+    fn apply(
+        &mut self,
+        runner: &Runner<'_>,
+        pod: &Pod,
+        idx: NodeIdx,
+        status: Option<&Status>,
+    ) -> Result<(), Status> {
+        let passed = self.verdicts.passes(idx);
+        match status {
+            Some(status) => self.verdicts.put(idx, status),
+            None => self.verdicts.set(idx, kube_scheduler_framework::VerdictId::ABSENT),
+        }
+        let passes = self.verdicts.passes(idx);
+        self.n_feasible = self.n_feasible + usize::from(passes) - usize::from(passed);
+        if let Some(scoring) = &mut self.scoring {
+            scoring.update(runner, &self.state, pod, idx, passed, passes)?;
+        }
+        Ok(())
+    }
+
+    /// The scores of all passing nodes, computed on first use: with PreScore, as the reference does only when there is a
+    /// choice.
+    pub(crate) fn scoring(&mut self, runner: &Runner<'_>, pod: &Pod) -> Result<&Scoring, Status> {
+        match self.scoring {
+            Some(ref scoring) => Ok(scoring),
+            None => {
+                let feasible = self.feasible(runner.cx.cluster);
+                let scoring = Scoring::new(runner, &mut self.state, pod, &feasible)?;
+                Ok(self.scoring.insert(scoring))
+            }
+        }
+    }
+
+    /// The best passing node. Needs at least one.
+    pub(crate) fn best(
+        &mut self,
+        runner: &Runner<'_>,
+        pod: &Pod,
+    ) -> Result<Option<NodeIdx>, Status> {
+        let position = self.scoring(runner, pod)?.first_best();
+        Ok(position.and_then(|at| runner.cx.cluster.order().get(at).copied()))
+    }
+
+    /// Whether the scores can be kept up to date node by node.
+    pub(crate) fn is_incremental(&self) -> bool {
+        self.scoring.as_ref().is_none_or(Scoring::is_incremental)
+    }
+
+    /// Why no node passes.
+    pub(crate) fn diagnosis(&self) -> Diagnosis {
+        let mut diagnosis = Diagnosis { absent: self.absent.clone(), ..Diagnosis::default() };
+        diagnosis.unschedulable_plugins.clone_from(&self.pre_filter.restricting);
+        diagnosis.absorb(&self.verdicts);
+        diagnosis
+    }
+}
+
+/// The nodes that PreFilter left, in list order.
+pub(crate) fn nodes_in_scope(cluster: &ClusterState, pre_filter: &PreFilterRun) -> Vec<NodeIdx> {
+    let Some(names) = &pre_filter.node_names else { return cluster.order().to_vec() };
+    let mut nodes: Vec<(usize, NodeIdx)> = names
+        .iter()
+        .filter_map(|name| cluster.node_idx(name))
+        .filter_map(|idx| Some((cluster.position(idx)?, idx)))
+        .collect();
+    nodes.sort_unstable();
+    nodes.into_iter().map(|(_, idx)| idx).collect()
+}
+
+/// What a failed PreFilter means.
+pub(crate) fn pre_filter_failure(run: PreFilterRun, state: CycleState) -> EvaluationFailure {
+    if !run.status.is_rejected() {
+        return EvaluationFailure::Error(run.status);
+    }
+    let mut diagnosis = Diagnosis {
+        absent: run.status.clone(),
+        pre_filter_message: run.status.message(),
+        unschedulable_plugins: run.restricting.clone(),
+        ..Diagnosis::default()
+    };
+    diagnosis.blame(&run.status);
+    EvaluationFailure::Rejected(Box::new(diagnosis), run, state)
+}

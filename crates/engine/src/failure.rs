@@ -1,0 +1,204 @@
+//! What happens after "no": back to the queue, an event, a condition.
+//!
+//! Behaviour: `spec/core.md` §8.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Pod, PodCondition, Timestamp};
+use kube_scheduler_framework::{FitError, NominatingInfo, Status};
+use kube_scheduler_queue::{Nomination, QueuedPod};
+
+use crate::effect::{Effect, EventKind, PodRef, StatusPatch};
+use crate::engine::Engine;
+use crate::policy::Entry;
+use crate::turn::AttemptResult;
+
+/// The longest note of an event, in bytes.
+const MAX_NOTE_LEN: usize = 1024;
+const POD_SCHEDULED: &str = "PodScheduled";
+
+/// What becomes of the pod's nomination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Nominating {
+    /// It is taken away.
+    Clear,
+    /// The pod's own status counts.
+    Keep,
+    /// This node it is.
+    To(Arc<str>),
+}
+
+impl From<Option<NominatingInfo>> for Nominating {
+    fn from(info: Option<NominatingInfo>) -> Self {
+        match info {
+            None | Some(NominatingInfo::Keep) => Self::Keep,
+            Some(NominatingInfo::Override(None)) => Self::Clear,
+            Some(NominatingInfo::Override(Some(node))) => Self::To(node),
+        }
+    }
+}
+
+/// Why an attempt ended without success.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The pod fits nowhere: plugins are to blame, and their events will bring it back.
+    Unfit(Box<FitError>, Nominating),
+    /// The pod was turned down without anybody to blame; it comes back after its backoff.
+    Rejected(String),
+    /// Something broke; it comes back after its backoff.
+    Error(String),
+}
+
+impl Failure {
+    /// A failure after the node was chosen: a rejection is that node's alone.
+    pub(crate) fn on_chosen_node(status: Status) -> Self {
+        if status.is_rejected() {
+            Self::Unfit(Box::new(FitError::on_chosen_node(&status)), Nominating::Clear)
+        } else {
+            Self::from(status)
+        }
+    }
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Self {
+        if status.is_rejected() {
+            Self::Rejected(status.message())
+        } else {
+            Self::Error(status.message())
+        }
+    }
+}
+
+impl Engine {
+    /// Sends a pod back to the queue and says why (`spec/core.md` §8). `assumed` is the pod with its node filled in, if
+    /// it got that far.
+    pub(crate) fn fail(
+        &mut self,
+        mut queued: QueuedPod<Entry>,
+        assumed: Option<Arc<Pod>>,
+        profile: usize,
+        failure: Failure,
+        now: Timestamp,
+    ) -> AttemptResult {
+        let attempted = assumed.unwrap_or_else(|| queued.entry().0.clone());
+        let (message, nominating, is_rejected) = match &failure {
+            Failure::Unfit(error, nominating) => (error.to_string(), nominating.clone(), true),
+            Failure::Rejected(message) => (message.clone(), Nominating::Clear, true),
+            Failure::Error(message) => (message.clone(), Nominating::Clear, false),
+        };
+        queued.clear_rejectors();
+        if let Failure::Unfit(error, _) = &failure {
+            for name in &error.diagnosis.unschedulable_plugins {
+                queued.add_unschedulable_plugin(self.queue.intern_plugin(name));
+            }
+            for name in &error.diagnosis.pending_plugins {
+                queued.add_pending_plugin(self.queue.intern_plugin(name));
+            }
+        }
+        self.counts.failed(profile, is_rejected);
+        let result = if is_rejected {
+            AttemptResult::Unschedulable(message.clone())
+        } else {
+            AttemptResult::Error(message.clone())
+        };
+        let known = self.pods.get(&attempted.namespace, &attempted.name).cloned();
+        let about = match known {
+            Some(pod) if pod.uid != attempted.uid => {
+                self.queue.done(&attempted.uid);
+                return result;
+            }
+            Some(pod) if !pod.is_assigned() => {
+                queued.replace_entry(Entry(pod.clone()));
+                self.requeue(queued, now);
+                pod
+            }
+            // Gone, or placed by somebody: there is nothing to retry, but what happened is still told.
+            _ => {
+                self.queue.done(&attempted.uid);
+                attempted
+            }
+        };
+        self.nominate(&about, &nominating, now);
+        let reporting = self.plans.profiles[profile].scheduler_name.clone();
+        self.effects.push(Effect::RecordEvent {
+            pod: PodRef::from(&*about),
+            kind: EventKind::Warning,
+            reason: "FailedScheduling",
+            action: "Scheduling",
+            note: truncated(&message),
+            reporting,
+        });
+        let reason = if is_rejected { "Unschedulable" } else { "SchedulerError" };
+        if let Some(patch) = status_patch(&about, reason, &message, &nominating, now) {
+            self.effects.push(Effect::PatchStatus { pod: PodRef::from(&*about), patch });
+        }
+        result
+    }
+
+    fn nominate(&mut self, pod: &Arc<Pod>, nominating: &Nominating, now: Timestamp) {
+        let nomination = match nominating {
+            Nominating::Clear => Nomination::Override(""),
+            Nominating::Keep => Nomination::Noop,
+            Nominating::To(node) => Nomination::Override(node),
+        };
+        self.with_queue(now, |queue, policy| {
+            queue.nominate(&Entry(pod.clone()), nomination, policy)
+        });
+    }
+}
+
+/// At most 1,024 bytes; a longer text is cut and says so.
+fn truncated(message: &str) -> String {
+    const SUFFIX: &str = " ...";
+    if message.len() <= MAX_NOTE_LEN {
+        return message.to_owned();
+    }
+    let mut end = MAX_NOTE_LEN - SUFFIX.len();
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{SUFFIX}", &message[..end])
+}
+
+/// The change to the pod's status that tells users of the failure; `None` when it would change nothing.
+fn status_patch(
+    pod: &Pod,
+    reason: &str,
+    message: &str,
+    nominating: &Nominating,
+    now: Timestamp,
+) -> Option<StatusPatch> {
+    let nominated_node_name = match nominating {
+        Nominating::Clear if pod.status.nominated_node_name.is_some() => Some(None),
+        Nominating::To(node) if pod.nominated_node_name() != Some(node) => Some(Some(node.clone())),
+        _ => None,
+    };
+    let before = pod.status.conditions.iter().find(|condition| *condition.kind == *POD_SCHEDULED);
+    let condition = PodCondition {
+        kind: POD_SCHEDULED.into(),
+        status: "False".into(),
+        reason: reason.into(),
+        message: message.into(),
+        last_probe: None,
+        last_transition: before
+            .filter(|before| *before.status == *"False")
+            .map_or(Some(now), |before| before.last_transition),
+        observed_generation: pod.generation,
+    };
+    let is_news = before.is_none_or(|before| {
+        before.status != condition.status
+            || before.reason != condition.reason
+            || before.message != condition.message
+            || before.last_probe != condition.last_probe
+    });
+    let condition = is_news.then_some(condition);
+    if condition.is_none() && nominated_node_name.is_none() {
+        return None;
+    }
+    Some(StatusPatch {
+        condition,
+        nominated_node_name,
+        has_conditions: !pod.status.conditions.is_empty(),
+    })
+}

@@ -1,0 +1,50 @@
+//! Everything that can come into the engine.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Node, Object, Pod};
+use kube_scheduler_framework::Status;
+
+use crate::effect::Token;
+
+/// Something that happened outside.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Input {
+    /// A pod exists, in this state. Added or changed: the engine knows what it saw last.
+    PodApplied(Arc<Pod>),
+    /// A pod is gone: deleted, or out of the selection because it has ended.
+    PodDeleted {
+        /// Its namespace.
+        namespace: Arc<str>,
+        /// Its name.
+        name: Arc<str>,
+    },
+    /// A node exists, in this state.
+    NodeApplied(Arc<Node>),
+    /// A node is gone.
+    NodeDeleted {
+        /// Its name.
+        name: Arc<str>,
+    },
+    /// An object of any other kind exists, in this state.
+    ObjectApplied(Arc<Object>),
+    /// An object of any other kind is gone. The last known state is enough.
+    ObjectDeleted(Arc<Object>),
+    /// The API server answered a [`WriteBinding`](crate::Effect::WriteBinding).
+    BindingWritten {
+        /// Which.
+        token: Token,
+        /// The error text, if it failed.
+        result: Result<(), String>,
+    },
+    /// A plugin's [`Await`](crate::Effect::Await) ended.
+    WorkFinished {
+        /// Which.
+        token: Token,
+        /// How.
+        status: Status,
+    },
+    /// Nothing but time has passed.
+    TimePassed,
+}

@@ -1,0 +1,230 @@
+//! What the cluster tells: pods, nodes and other objects come, change and go.
+//!
+//! Behaviour: `spec/queue.md` §11.2 to §11.4.
+//!
+//! Invariant: a change is in the cluster state before anybody in the queue is asked whether it helps, but for a deleted
+//! node, which hints still may look at.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
+use kube_scheduler_framework::{ActionType, ClusterEvent, EventObject, EventResource, PluginName};
+
+use crate::changes::{node_changes, pod_changes};
+use crate::engine::Engine;
+use crate::policy::Entry;
+
+impl Engine {
+    pub(crate) fn pod_applied(&mut self, pod: Arc<Pod>, now: Timestamp) {
+        let old = self.pods.insert(pod.clone());
+        let Some(old) = old else {
+            return self.pod_added(pod, now);
+        };
+        if old.uid != pod.uid && (old.is_assigned() || pod.is_assigned()) {
+            // A pod re-created under the same name, with the deletion missed in between.
+            self.pod_removed(&old, now);
+            return self.pod_added(pod, now);
+        }
+        match (old.is_assigned(), pod.is_assigned()) {
+            (true, true) => self.assigned_pod_updated(&old, &pod, now),
+            // A pod never loses its node; one that seems to is another pod.
+            (true, false) => {
+                self.assigned_pod_removed(&old, now);
+                self.pod_added(pod, now);
+            }
+            (false, true) => {
+                self.assigned_pod_added(&pod, now);
+                if self.is_ours(&old) {
+                    self.with_queue(now, |queue, policy| queue.delete(&Entry(old.clone()), policy));
+                }
+            }
+            (false, false) if self.is_ours(&old) => self.pending_pod_updated(&old, &pod, now),
+            (false, false) if self.is_ours(&pod) => self.pod_added(pod, now),
+            (false, false) => {}
+        }
+    }
+
+    pub(crate) fn pod_deleted(&mut self, namespace: &str, name: &str, now: Timestamp) {
+        if let Some(pod) = self.pods.remove(namespace, name) {
+            self.pod_removed(&pod, now);
+        }
+    }
+
+    fn is_ours(&self, pod: &Pod) -> bool {
+        self.profile_of(pod).is_some()
+    }
+
+    fn pod_added(&mut self, pod: Arc<Pod>, now: Timestamp) {
+        if pod.is_assigned() {
+            self.assigned_pod_added(&pod, now);
+        } else if self.is_ours(&pod) {
+            self.with_queue(now, |queue, policy| queue.add(Entry(pod.clone()), now, policy));
+        }
+    }
+
+    fn pod_removed(&mut self, pod: &Arc<Pod>, now: Timestamp) {
+        if pod.is_assigned() {
+            return self.assigned_pod_removed(pod, now);
+        }
+        if !self.is_ours(pod) {
+            return;
+        }
+        self.with_queue(now, |queue, policy| queue.delete(&Entry(pod.clone()), policy));
+        if self.cluster.is_assumed(&pod.uid) {
+            self.assumed_pod_deleted(&pod.uid.clone(), now);
+        } else if pod.nominated_node_name().is_some() {
+            self.lower_pods_may_move(pod, now);
+        }
+    }
+
+    fn assigned_pod_added(&mut self, pod: &Arc<Pod>, now: Timestamp) {
+        if let Err(error) = self.cluster.add_pod(pod.clone()) {
+            self.note(format!("pod {}: {error}", pod.key()));
+        }
+        let object = EventObject::Pod(pod.clone());
+        self.move_all(&ClusterEvent::ASSIGNED_POD_ADD, None, Some(&object), now);
+    }
+
+    fn assigned_pod_updated(&mut self, old: &Arc<Pod>, new: &Arc<Pod>, now: Timestamp) {
+        if let Err(error) = self.cluster.update_pod(new.clone()) {
+            self.note(format!("pod {}: {error}", new.key()));
+        }
+        let (old_object, new_object) =
+            (EventObject::Pod(old.clone()), EventObject::Pod(new.clone()));
+        for event in pod_changes(new, old) {
+            self.move_all(&event, Some(&old_object), Some(&new_object), now);
+        }
+    }
+
+    fn assigned_pod_removed(&mut self, pod: &Arc<Pod>, now: Timestamp) {
+        if let Err(error) = self.cluster.remove_pod(&pod.uid) {
+            self.note(format!("pod {}: {error}", pod.key()));
+        }
+        let object = EventObject::Pod(pod.clone());
+        self.move_all(&ClusterEvent::ASSIGNED_POD_DELETE, Some(&object), None, now);
+    }
+
+    fn pending_pod_updated(&mut self, old: &Arc<Pod>, new: &Arc<Pod>, now: Timestamp) {
+        if old.resource_version == new.resource_version && !new.resource_version.is_empty() {
+            return;
+        }
+        if self.cluster.is_assumed(&new.uid) {
+            if old.deletion_requested.is_none() && new.deletion_requested.is_some() {
+                self.assumed_pod_deleted(&new.uid.clone(), now);
+            }
+            return;
+        }
+        let events = pod_changes(new, old);
+        self.with_queue(now, |queue, policy| {
+            queue.update(&Entry(old.clone()), Entry(new.clone()), &events, now, policy);
+        });
+        if old.nominated_node_name().is_some()
+            && old.nominated_node_name() != new.nominated_node_name()
+        {
+            self.lower_pods_may_move(old, now);
+        }
+    }
+
+    /// A nomination is gone: what it kept free is there for pods of the same priority or less.
+    fn lower_pods_may_move(&mut self, pod: &Arc<Pod>, now: Timestamp) {
+        let object = EventObject::Pod(pod.clone());
+        let limit = pod.priority();
+        self.with_queue(now, |queue, policy| {
+            let event = &ClusterEvent::ASSIGNED_POD_DELETE;
+            queue.move_all_if(
+                event,
+                Some(&object),
+                None,
+                |entry| entry.0.priority() <= limit,
+                now,
+                policy,
+            )
+        });
+    }
+
+    /// A pod went away while it was assumed: what it held is free again.
+    fn assumed_pod_deleted(&mut self, uid: &Arc<str>, now: Timestamp) {
+        let Some(assumed) = self.cluster.pod(uid).cloned() else { return };
+        let nobody: PluginName = "".into();
+        if !self.reject_waiting(uid, &nobody, "removed".into(), now)
+            && let Err(error) = self.cluster.forget_pod(uid)
+        {
+            self.note(format!("pod {}: {error}", assumed.key()));
+        }
+        let object = EventObject::Pod(assumed);
+        self.move_all(&ClusterEvent::ASSIGNED_POD_DELETE, Some(&object), None, now);
+    }
+
+    pub(crate) fn node_applied(&mut self, node: Arc<Node>, now: Timestamp) {
+        let old = self.cluster.node_idx(&node.name).and_then(|idx| self.cluster.node(idx)).cloned();
+        let new_object = EventObject::Node(node.clone());
+        match old {
+            None => {
+                self.cluster.add_node(node);
+                let event = ClusterEvent::new(EventResource::Node, ActionType::ADD);
+                self.move_all(&event, None, Some(&new_object), now);
+            }
+            Some(old) => {
+                self.cluster.update_node(node.clone());
+                let old_object = EventObject::Node(old.clone());
+                for event in node_changes(&node, &old) {
+                    self.move_all(&event, Some(&old_object), Some(&new_object), now);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn node_deleted(&mut self, name: &str, now: Timestamp) {
+        let node = self.cluster.node_idx(name).and_then(|idx| self.cluster.node(idx)).cloned();
+        if let Some(node) = node {
+            let object = EventObject::Node(node);
+            let event = ClusterEvent::new(EventResource::Node, ActionType::DELETE);
+            self.move_all(&event, Some(&object), None, now);
+        }
+        if let Err(error) = self.cluster.remove_node(name) {
+            self.note(error.to_string());
+        }
+    }
+
+    pub(crate) fn object_applied(&mut self, object: Arc<Object>, now: Timestamp) {
+        let resource = resource_of(&object);
+        let old = self.cluster.objects_mut().upsert(object.clone());
+        let action = if old.is_some() { ActionType::UPDATE } else { ActionType::ADD };
+        let old = old.map(EventObject::Other);
+        let new = EventObject::Other(object);
+        self.move_all(&ClusterEvent::new(resource, action), old.as_ref(), Some(&new), now);
+    }
+
+    pub(crate) fn object_deleted(&mut self, object: &Object, now: Timestamp) {
+        let removed = self.cluster.objects_mut().remove(
+            &object.group,
+            &object.kind,
+            &object.namespace,
+            &object.name,
+        );
+        let Some(old) = removed else { return };
+        let resource = resource_of(&old);
+        let old = EventObject::Other(old);
+        self.move_all(&ClusterEvent::new(resource, ActionType::DELETE), Some(&old), None, now);
+    }
+}
+
+/// The resource that plugins register for to hear of this object.
+fn resource_of(object: &Object) -> EventResource {
+    match (&*object.group, &*object.kind) {
+        ("", "PersistentVolume") => EventResource::PersistentVolume,
+        ("", "PersistentVolumeClaim") => EventResource::PersistentVolumeClaim,
+        ("storage.k8s.io", "CSINode") => EventResource::CsiNode,
+        ("storage.k8s.io", "CSIDriver") => EventResource::CsiDriver,
+        ("storage.k8s.io", "VolumeAttachment") => EventResource::VolumeAttachment,
+        ("storage.k8s.io", "CSIStorageCapacity") => EventResource::CsiStorageCapacity,
+        ("storage.k8s.io", "StorageClass") => EventResource::StorageClass,
+        ("resource.k8s.io", "ResourceClaim") => EventResource::ResourceClaim,
+        ("resource.k8s.io", "ResourceSlice") => EventResource::ResourceSlice,
+        ("resource.k8s.io", "DeviceClass") => EventResource::DeviceClass,
+        ("scheduling.k8s.io", "PodGroup") => EventResource::PodGroup,
+        (group, kind) => EventResource::Custom(
+            format!("{}s.{}.{group}", kind.to_lowercase(), object.version).into(),
+        ),
+    }
+}

@@ -1,0 +1,219 @@
+//! The engine's answers to the queue's questions: order, gates, hints, signatures.
+
+use std::cmp::Ordering;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Pod, PodRequests, PodSpec, PodStatus, Timestamp};
+use kube_scheduler_framework::{
+    ClusterState, Context, EventObject, HintFn, NoPods, NominatedPods, Profile, QueuedPodView,
+    QueueingHint, WaitingPods,
+};
+use kube_scheduler_queue::{
+    HintId, PluginId, PreEnqueueVerdict, ProfileId, QueueEntry, QueuePolicy, QueuedPod,
+    SchedulingQueue,
+};
+
+use crate::class_cache::{SignPlan, Signatures};
+use crate::pods::PodIndex;
+
+/// A pod in the queue.
+#[derive(Clone, Debug)]
+pub struct Entry(pub Arc<Pod>);
+
+impl QueueEntry for Entry {
+    fn uid(&self) -> &str {
+        &self.0.uid
+    }
+
+    fn namespace(&self) -> &str {
+        &self.0.namespace
+    }
+
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn scheduler_name(&self) -> &str {
+        &self.0.spec.scheduler_name
+    }
+
+    fn nominated_node_name(&self) -> Option<&str> {
+        self.0.nominated_node_name()
+    }
+
+    fn is_assigned(&self) -> bool {
+        self.0.is_assigned()
+    }
+}
+
+impl kube_scheduler_queue::EventObject<Entry> for EventObject {
+    fn from_entry(entry: &Entry) -> Self {
+        Self::Pod(entry.0.clone())
+    }
+
+    fn is_pod(&self, uid: &str) -> bool {
+        self.as_pod().is_some_and(|pod| *pod.uid == *uid)
+    }
+}
+
+/// The queue as the engine uses it.
+pub(crate) type Queue = SchedulingQueue<Entry, EventObject>;
+
+/// What stays the same for the life of an engine.
+#[derive(Debug)]
+pub(crate) struct Plans {
+    /// The profiles, in the order of configuration and of the queue's numbers.
+    pub(crate) profiles: Vec<Profile>,
+    /// Which plugins sign pods, by profile.
+    pub(crate) sign: Vec<SignPlan>,
+    /// PreEnqueue plugins by profile: the queue's number and the position in the profile.
+    pub(crate) gates: Vec<Vec<(PluginId, usize)>>,
+    /// Hints by the number that the queue knows them by.
+    pub(crate) hints: Hints,
+    /// Whether every profile sorts by priority, then age.
+    pub(crate) is_by_priority_then_age: bool,
+}
+
+/// Hint functions by number.
+#[derive(Default)]
+pub(crate) struct Hints(pub(crate) Vec<HintFn>);
+
+impl std::fmt::Debug for Hints {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} hints", self.0.len())
+    }
+}
+
+/// The engine's side of one queue operation.
+pub(crate) struct Policy<'a> {
+    pub(crate) plans: &'a Plans,
+    pub(crate) cluster: &'a ClusterState,
+    pub(crate) pods: &'a PodIndex,
+    pub(crate) waiting: &'a dyn WaitingPods,
+    pub(crate) signatures: &'a mut Signatures,
+    pub(crate) now: Timestamp,
+}
+
+impl Policy<'_> {
+    /// Nominations are not at hand while the queue works.
+    fn context(&self) -> Context<'_> {
+        Context { cluster: self.cluster, waiting: self.waiting, nominated: &NoPods, now: self.now }
+    }
+}
+
+impl QueuePolicy<Entry, EventObject> for Policy<'_> {
+    fn precedes(&self, a: &QueuedPod<Entry>, b: &QueuedPod<Entry>) -> bool {
+        let Some((_, _, sort)) =
+            self.plans.profiles.first().and_then(|profile| profile.queue_sort().next())
+        else {
+            return false;
+        };
+        sort.compare(view(a), view(b)) == Ordering::Less
+    }
+
+    fn sort_key(&self, pod: &QueuedPod<Entry>) -> Option<(i64, i64)> {
+        self.plans
+            .is_by_priority_then_age
+            .then(|| (-i64::from(pod.entry().0.priority()), pod.timestamp().as_nanos()))
+    }
+
+    fn pre_enqueue(
+        &mut self,
+        entry: &Entry,
+        profile: ProfileId,
+        plugin: PluginId,
+    ) -> PreEnqueueVerdict {
+        let gate = self
+            .plans
+            .gates
+            .get(profile.index())
+            .and_then(|gates| gates.iter().find(|(id, _)| *id == plugin));
+        let found =
+            gate.and_then(|(_, idx)| self.plans.profiles.get(profile.index())?.plugins().get(*idx));
+        let Some(gate) = found.and_then(|entry| entry.plugin.as_pre_enqueue()) else {
+            return PreEnqueueVerdict::Admit;
+        };
+        let status = catch_unwind(AssertUnwindSafe(|| gate.pre_enqueue(&self.context(), &entry.0)));
+        match status {
+            Ok(status) if status.is_success() => PreEnqueueVerdict::Admit,
+            _ => PreEnqueueVerdict::Gate,
+        }
+    }
+
+    fn hint(
+        &mut self,
+        hint: HintId,
+        entry: &Entry,
+        old: Option<&EventObject>,
+        new: Option<&EventObject>,
+    ) -> Result<QueueingHint, String> {
+        let Some(hint) = self.plans.hints.0.get(hint.0 as usize) else {
+            return Ok(QueueingHint::Queue);
+        };
+        catch_unwind(AssertUnwindSafe(|| hint(&self.context(), &entry.0, old, new)))
+            .unwrap_or_else(|panic| Err(panic_text(&*panic)))
+    }
+
+    fn signature(&mut self, entry: &Entry, profile: ProfileId) -> Option<u64> {
+        let plan = self.plans.sign.get(profile.index())?;
+        self.signatures.number(profile.index(), plan, &entry.0)
+    }
+
+    fn latest(&self, namespace: &str, name: &str) -> Option<Entry> {
+        self.pods.get(namespace, name).cloned().map(Entry)
+    }
+}
+
+fn view(pod: &QueuedPod<Entry>) -> QueuedPodView<'_> {
+    QueuedPodView { pod: &pod.entry().0, queued: pod.timestamp(), attempts: pod.attempts() }
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("plugin panicked: {}", text.unwrap_or_else(|| "no message".to_owned()))
+}
+
+/// The queue's nominations as plugins see them.
+pub(crate) struct Nominations<'a>(pub(crate) &'a Queue);
+
+impl NominatedPods for Nominations<'_> {
+    fn nominated_pods(&self, node: &str) -> Vec<Arc<Pod>> {
+        self.0
+            .nominated_pods_for_node(node)
+            .map(|nominee| match nominee.pod {
+                Some(queued) => queued.entry().0.clone(),
+                None => Arc::new(stub(nominee.namespace, nominee.name, nominee.uid)),
+            })
+            .collect()
+    }
+
+    fn has_nominated_pods(&self) -> bool {
+        self.0.nominated_nodes().next().is_some()
+    }
+
+    fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>> {
+        self.0.nominated_nodes().map(Arc::from).collect()
+    }
+}
+
+/// A pod of which only the identity is known.
+fn stub(namespace: &str, name: &str, uid: &str) -> Pod {
+    Pod {
+        uid: uid.into(),
+        namespace: namespace.into(),
+        name: name.into(),
+        resource_version: "".into(),
+        generation: 0,
+        created: None,
+        deletion_requested: None,
+        labels: Default::default(),
+        controller: None,
+        node_name: None,
+        requests: Arc::new(PodRequests::default()),
+        spec: Arc::new(PodSpec::default()),
+        status: Arc::new(PodStatus::default()),
+    }
+}

@@ -1,0 +1,60 @@
+//! Splits a filter scan over threads that the caller brought. The outcome never depends on the split.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_framework::{CycleState, NodeIdx, Runner, SkipSet, Status, Verdicts};
+use rayon::prelude::*;
+
+/// Scans shorter than this are not worth handing out.
+const MIN_NODES_TO_SPLIT: usize = 2_048;
+
+/// Threads for scans; none means the calling thread does everything.
+#[derive(Clone, Debug, Default)]
+pub struct Pool(Option<Arc<rayon::ThreadPool>>);
+
+impl Pool {
+    /// The calling thread does everything.
+    pub const fn none() -> Self {
+        Self(None)
+    }
+
+    /// Scans are split over these threads.
+    pub const fn new(threads: Arc<rayon::ThreadPool>) -> Self {
+        Self(Some(threads))
+    }
+
+    /// Runs all filters on `nodes` and notes each one's answer. Of several errors, that of the first node range counts.
+    pub(crate) fn filter(
+        &self,
+        runner: &Runner<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        skip: &SkipSet,
+        verdicts: &mut Verdicts,
+    ) -> Result<(), Status> {
+        let Some(threads) = self.0.as_ref().filter(|_| nodes.len() >= MIN_NODES_TO_SPLIT) else {
+            return runner.filter_all(state, pod, nodes, skip, verdicts);
+        };
+        let n_slots = verdicts.len();
+        let chunk_len = nodes.len().div_ceil(threads.current_num_threads().max(1));
+        let parts: Vec<Result<Verdicts, Status>> = threads.install(|| {
+            nodes
+                .par_chunks(chunk_len)
+                .map(|chunk| {
+                    let mut part = Verdicts::absent(n_slots);
+                    runner.filter_all(state, pod, chunk, skip, &mut part)?;
+                    Ok(part)
+                })
+                .collect()
+        });
+        for (chunk, part) in nodes.chunks(chunk_len).zip(parts) {
+            let part = part?;
+            for &idx in chunk {
+                verdicts.put(idx, part.rejection(idx).unwrap_or(&Status::SUCCESS));
+            }
+        }
+        Ok(())
+    }
+}

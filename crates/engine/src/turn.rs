@@ -1,0 +1,39 @@
+//! What one turn of the scheduling loop did.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Timestamp;
+
+use crate::effect::PodRef;
+
+/// How an attempt ended, as far as the scheduling cycle goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttemptResult {
+    /// A node was found and the pod assumed there; binding is under way.
+    Assumed(Arc<str>),
+    /// The pod fits nowhere; the text of the event and the condition.
+    Unschedulable(String),
+    /// Something broke.
+    Error(String),
+    /// The pod need not be scheduled any more: it is being deleted, or placed already.
+    Skipped,
+}
+
+/// One turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Which pod.
+    pub pod: PodRef,
+    /// Under which profile.
+    pub profile: Arc<str>,
+    /// How it ended.
+    pub result: AttemptResult,
+    /// The how many-th attempt it was.
+    pub attempts: u32,
+    /// When the pod was first ready to be tried.
+    pub first_attempt: Option<Timestamp>,
+    /// How many nodes passed the filters.
+    pub n_feasible: usize,
+    /// How many nodes were looked at.
+    pub n_evaluated: usize,
+}
