@@ -1,1 +1,44 @@
-//! To be written.
+//! The in-tree plugins of kube-scheduler v1.36, one module each.
+//!
+//! [`registry`] is all there is to use: it makes plugins by the names that configuration uses, with the arguments and
+//! defaults of `KubeSchedulerConfiguration` v1. The plugins themselves know nothing of the engine that runs them; they
+//! are written against `kube-scheduler-framework` alone and read the cluster through its views and columns.
+//!
+//! Complete: SchedulingGates, PrioritySort, NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts,
+//! NodeResourcesFit, NodeResourcesBalancedAllocation, ImageLocality, NodeDeclaredFeatures, DefaultBinder. Partial:
+//! DynamicResources (pods that need it are refused) and DefaultPreemption (finds out whom to evict and where; evicting
+//! is up to the engine). The rest of the default profile is in [`NOT_YET`].
+//!
+//! ```
+//! use kube_scheduler_framework::{Handle, PluginArgs};
+//!
+//! let registry = kube_scheduler_plugins_intree::registry();
+//! let factory = registry.get("NodeName").ok_or("no such plugin")?;
+//! let plugin = factory(&PluginArgs::Null, &Handle::default())?;
+//! assert!(plugin.as_filter().is_some());
+//! # Ok::<(), String>(())
+//! ```
+//!
+//! Invariants: no plugin reads a clock, does IO, starts a thread or keeps state between attempts; the whole-cluster form
+//! of an extension point answers exactly as the node-by-node form does (property tests compare them); what an answer
+//! depends on is declared with it, so that engines can keep answers.
+
+mod default_binder;
+mod dynamic_resources;
+mod event_objects;
+mod image_locality;
+mod node_affinity;
+mod node_declared_features;
+mod node_name;
+mod node_ports;
+mod node_unschedulable;
+mod plugin_args;
+mod preemption;
+mod priority_sort;
+mod registered;
+mod resources;
+mod scheduling_gates;
+mod signature;
+mod taint_toleration;
+
+pub use registered::{NOT_YET, PARTIAL, registry};

@@ -1,0 +1,124 @@
+//! ImageLocality: prefers nodes that have the pod's images already, the more so the more widely they are spread.
+//!
+//! Answers to `plugins/imagelocality/image_locality.go` of the reference; behaviour in `spec/plugins-node.md` §4.10.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::{
+    ChangeKinds, ClusterState, Context, CycleState, Dependencies, Handle, MAX_NODE_SCORE, NodeIdx,
+    NodeView, Plugin, PluginArgs, Score, Sign, SignatureWriter, Status,
+};
+
+use crate::signature::write_texts;
+
+pub(crate) const NAME: &str = "ImageLocality";
+
+const MB: i64 = 1024 * 1024;
+/// Below this, an image on the node makes no difference.
+const MIN_THRESHOLD: i64 = 23 * MB;
+/// Above this, times containers, more makes no difference.
+const MAX_CONTAINER_THRESHOLD: i64 = 1000 * MB;
+
+pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+    Ok(Arc::new(ImageLocality))
+}
+
+struct ImageLocality;
+
+impl Plugin for ImageLocality {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn as_score(&self) -> Option<&dyn Score> {
+        Some(self)
+    }
+
+    fn as_sign(&self) -> Option<&dyn Sign> {
+        Some(self)
+    }
+}
+
+/// What a node with the image gains: the size, scaled by the share of nodes that have it.
+fn gain(cluster: &ClusterState, image: &str) -> Option<i64> {
+    let state = cluster.image(image)?;
+    let spread = state.n_nodes as f64 / cluster.n_nodes() as f64;
+    Some((state.size_bytes as f64 * spread) as i64)
+}
+
+fn score_of(sum: i64, n_containers: usize) -> i64 {
+    let max = MAX_CONTAINER_THRESHOLD.wrapping_mul(i64::try_from(n_containers).unwrap_or(i64::MAX));
+    let sum = if sum < MIN_THRESHOLD { MIN_THRESHOLD } else { sum.min(max) };
+    MAX_NODE_SCORE.wrapping_mul(sum - MIN_THRESHOLD).checked_div(max - MIN_THRESHOLD).unwrap_or(0)
+}
+
+impl Score for ImageLocality {
+    fn score(
+        &self,
+        cx: &Context<'_>,
+        _: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Result<i64, Status> {
+        let images = &pod.spec.images;
+        let mut sum = 0_i64;
+        for name in images.names.iter() {
+            if cx.cluster.nodes_with_image(name).is_some_and(|nodes| nodes.contains(node.idx())) {
+                sum = sum.wrapping_add(gain(cx.cluster, name).unwrap_or(0));
+            }
+        }
+        Ok(score_of(sum, images.n_containers))
+    }
+
+    fn score_all(
+        &self,
+        cx: &Context<'_>,
+        _: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        let images = &pod.spec.images;
+        let known: Vec<_> = images
+            .names
+            .iter()
+            .filter_map(|name| Some((cx.cluster.nodes_with_image(name)?, gain(cx.cluster, name)?)))
+            .collect();
+        let without_images = score_of(0, images.n_containers);
+        scores.fill(without_images);
+        if known.is_empty() {
+            return Ok(());
+        }
+        for (&idx, score) in nodes.iter().zip(scores) {
+            let mut sum = 0_i64;
+            let mut has_any = false;
+            for (holders, gain) in &known {
+                if holders.contains(idx) {
+                    sum = sum.wrapping_add(*gain);
+                    has_any = true;
+                }
+            }
+            if has_any {
+                *score = score_of(sum, images.n_containers);
+            }
+        }
+        Ok(())
+    }
+
+    fn score_depends_on(&self, pod: &Pod) -> Dependencies {
+        if pod.spec.images.names.is_empty() {
+            return Dependencies::POD_ONLY;
+        }
+        Dependencies { membership: true, images: true, ..Dependencies::node(ChangeKinds::IMAGES) }
+    }
+}
+
+impl Sign for ImageLocality {
+    fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
+        let images = &pod.spec.images;
+        write_texts(&images.names, signature);
+        signature.len(images.n_containers);
+        true
+    }
+}

@@ -1,0 +1,303 @@
+//! NodeAffinity: node selectors and node affinity of the pod, and those the profile adds.
+//!
+//! Answers to `plugins/nodeaffinity/node_affinity.go` of the reference; behaviour in `spec/plugins-node.md` §2.7 and
+//! §4.6. Selectors are compiled with the pod, so nothing has to be carried from one extension point to the next.
+
+mod added;
+mod bound;
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::api::PreferredNodeTerm;
+use kube_scheduler_framework::api::{
+    NodeNames, NodeSelector, node_satisfies_required_affinity, required_node_affinity_matches,
+};
+use kube_scheduler_framework::{
+    ActionType, ChangeKinds, ClusterEvent, Context, CycleState, Dependencies, EnqueueExtensions,
+    EventRegistration, EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization,
+    Plugin, PluginArgs, PreFilter, PreFilterOutcome, PreScore, QueueingHint, Score, Sign,
+    SignatureWriter, Status,
+};
+
+use self::added::AddedAffinity;
+use self::bound::{BoundPreferences, BoundRequirements, BoundSelector};
+use crate::event_objects;
+use crate::signature::{write_node_selector, write_node_selector_term};
+
+pub(crate) const NAME: &str = "NodeAffinity";
+
+const REASON: &str = "node(s) didn't match Pod's node affinity/selector";
+const REASON_ADDED: &str = "node(s) didn't match scheduler-enforced node affinity";
+const REASON_CONFLICT: &str = "pod affinity terms conflict";
+
+pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+    let name = NAME.into();
+    Ok(Arc::new(NodeAffinity {
+        added: Arc::new(AddedAffinity::from_args(args)?),
+        rejection: Status::unresolvable(REASON).from_plugin(&name),
+        rejection_added: Status::unresolvable(REASON_ADDED).from_plugin(&name),
+        rejection_conflict: Status::unresolvable(REASON_CONFLICT).from_plugin(&name),
+    }))
+}
+
+struct NodeAffinity {
+    added: Arc<AddedAffinity>,
+    rejection: Status,
+    rejection_added: Status,
+    rejection_conflict: Status,
+}
+
+fn required(pod: &Pod) -> Option<&NodeSelector> {
+    pod.spec.node_affinity.as_ref()?.required.as_ref()
+}
+
+/// The pod's preferred terms; none when the list is absent. The error is the status of PreScore and Score.
+fn preferred(pod: &Pod) -> Result<Option<&[PreferredNodeTerm]>, Status> {
+    let Some(affinity) = &pod.spec.node_affinity else { return Ok(None) };
+    match &affinity.preferred {
+        None => Ok(None),
+        Some(Ok(terms)) => Ok(Some(terms)),
+        Some(Err(error)) => Err(Status::error(error.to_string())),
+    }
+}
+
+/// Whether the pod itself limits the nodes it fits.
+fn is_choosy(pod: &Pod) -> bool {
+    pod.spec.node_selector.as_ref().is_some_and(|labels| !labels.is_empty())
+        || required(pod).is_some()
+}
+
+impl Plugin for NodeAffinity {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
+
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+
+    fn as_pre_score(&self) -> Option<&dyn PreScore> {
+        Some(self)
+    }
+
+    fn as_score(&self) -> Option<&dyn Score> {
+        Some(self)
+    }
+
+    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
+        Some(self)
+    }
+
+    fn as_sign(&self) -> Option<&dyn Sign> {
+        Some(self)
+    }
+}
+
+impl PreFilter for NodeAffinity {
+    fn pre_filter(&self, _: &Context<'_>, _: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
+        let Some(required) = required(pod) else {
+            let has_nothing_to_do =
+                self.added.required.is_none() && pod.spec.node_selector.is_none();
+            return if has_nothing_to_do {
+                PreFilterOutcome::skip()
+            } else {
+                PreFilterOutcome::success()
+            };
+        };
+        match required.node_names() {
+            NodeNames::NotNarrowed => PreFilterOutcome::success(),
+            NodeNames::Names(names) if names.is_empty() => self.rejection_conflict.clone().into(),
+            NodeNames::Names(names) => PreFilterOutcome::narrowed_to(names.clone()),
+        }
+    }
+
+    fn pre_filter_depends_on(&self, _: &Pod) -> Dependencies {
+        Dependencies::POD_ONLY
+    }
+}
+
+impl Filter for NodeAffinity {
+    fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+        if self
+            .added
+            .required
+            .as_ref()
+            .is_some_and(|added| !added.matches(node.labels(), node.name()))
+        {
+            self.rejection_added.clone()
+        } else if !node_satisfies_required_affinity(pod, node.node()) {
+            self.rejection.clone()
+        } else {
+            Status::SUCCESS
+        }
+    }
+
+    fn filter_all(
+        &self,
+        cx: &Context<'_>,
+        _: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        sink: &mut FilterSink<'_>,
+    ) -> Result<(), Status> {
+        if let Some(added) = &self.added.required {
+            let added = BoundSelector::new(cx.cluster, added);
+            let mut id = None;
+            for &idx in nodes {
+                if sink.is_open(idx) && added.matches(cx.cluster, idx) == Some(false) {
+                    let id = *id.get_or_insert_with(|| sink.code_for(self.rejection_added.clone()));
+                    sink.reject_with(idx, id);
+                }
+            }
+        }
+        if !is_choosy(pod) {
+            return Ok(());
+        }
+        let own =
+            BoundRequirements::new(cx.cluster, pod.spec.node_selector.as_ref(), required(pod));
+        let mut id = None;
+        for &idx in nodes {
+            if sink.is_open(idx) && own.matches(cx.cluster, idx) == Some(false) {
+                let id = *id.get_or_insert_with(|| sink.code_for(self.rejection.clone()));
+                sink.reject_with(idx, id);
+            }
+        }
+        Ok(())
+    }
+
+    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
+        // The other thing looked at, the name of a node, never changes.
+        if self.added.required.is_none() && !is_choosy(pod) {
+            Dependencies::POD_ONLY
+        } else {
+            Dependencies::node(ChangeKinds::LABELS)
+        }
+    }
+}
+
+impl PreScore for NodeAffinity {
+    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, pod: &Pod, _: &[NodeIdx]) -> Status {
+        match preferred(pod) {
+            Err(status) => status,
+            Ok(None) if self.added.preferred.is_none() => Status::skip(),
+            Ok(_) => Status::SUCCESS,
+        }
+    }
+
+    fn pre_score_depends_on(&self, _: &Pod) -> Dependencies {
+        Dependencies::POD_ONLY
+    }
+}
+
+impl Score for NodeAffinity {
+    fn score(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Result<i64, Status> {
+        let own = preferred(pod)?.unwrap_or_default();
+        let terms = self.added.preferred_terms().iter().chain(own);
+        let matching = terms.filter(|preferred| preferred.term.matches(node.labels(), node.name()));
+        Ok(matching.map(|preferred| i64::from(preferred.weight)).sum())
+    }
+
+    fn score_all(
+        &self,
+        cx: &Context<'_>,
+        _: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let own = preferred(pod)?.unwrap_or_default();
+        let terms =
+            BoundPreferences::new(cx.cluster, self.added.preferred_terms().iter().chain(own));
+        for (&idx, score) in nodes.iter().zip(scores) {
+            *score = terms.sum_of_matching(cx.cluster, idx);
+        }
+        Ok(())
+    }
+
+    fn normalization(&self) -> Normalization {
+        Normalization::Proportional
+    }
+
+    fn score_depends_on(&self, pod: &Pod) -> Dependencies {
+        let has_terms = self.added.preferred.is_some()
+            || pod.spec.node_affinity.as_ref().is_some_and(|affinity| affinity.preferred.is_some());
+        if has_terms { Dependencies::node(ChangeKinds::LABELS) } else { Dependencies::POD_ONLY }
+    }
+}
+
+impl Sign for NodeAffinity {
+    fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
+        signature.present(pod.spec.node_selector.is_some());
+        if let Some(labels) = &pod.spec.node_selector {
+            signature.len(labels.len());
+            for (key, value) in labels.iter() {
+                signature.text(key);
+                signature.text(value);
+            }
+        }
+        let required = required(pod);
+        signature.present(required.is_some());
+        if let Some(required) = required {
+            write_node_selector(required, signature);
+        }
+        let preferred =
+            pod.spec.node_affinity.as_ref().and_then(|affinity| affinity.preferred.as_ref());
+        signature.present(preferred.is_some());
+        match preferred {
+            None => {}
+            Some(Ok(terms)) => {
+                signature.present(true);
+                signature.len(terms.len());
+                for preferred in terms.iter() {
+                    signature.int(preferred.weight.into());
+                    write_node_selector_term(&preferred.term, signature);
+                }
+            }
+            Some(Err(error)) => {
+                signature.present(false);
+                signature.text(&error.to_string());
+            }
+        }
+        true
+    }
+}
+
+impl EnqueueExtensions for NodeAffinity {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        let node_event =
+            ClusterEvent::new(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL);
+        let added = self.added.clone();
+        vec![EventRegistration::with_hint(node_event, move |_, pod, old, new| {
+            let (old, new) = event_objects::nodes(old, new)?;
+            let Some(new) = new else { return Ok(QueueingHint::Queue) };
+            if added.required.as_ref().is_some_and(|added| !added.matches(&new.labels, &new.name)) {
+                return Ok(QueueingHint::Skip);
+            }
+            let matches =
+                |node| required_node_affinity_matches(pod, node).map_err(|error| error.to_string());
+            if !matches(new)? {
+                return Ok(QueueingHint::Skip);
+            }
+            // Quirk: a change that only makes the added affinity match does not count, because the old node is only
+            // compared with the pod's own. Pinned by `hint_ignores_changes_to_the_added_affinity`.
+            match old {
+                Some(old) if matches(old)? => Ok(QueueingHint::Skip),
+                _ => Ok(QueueingHint::Queue),
+            }
+        })]
+    }
+}

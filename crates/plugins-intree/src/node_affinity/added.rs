@@ -1,0 +1,59 @@
+//! The affinity that a profile adds to all its pods.
+
+use kube_scheduler_config::PluginArgs as ConfigArgs;
+use kube_scheduler_framework::PluginArgs;
+use kube_scheduler_framework::api::validation::FieldPath;
+use kube_scheduler_framework::api::{NodeSelector, NodeSelectorTerm, PreferredNodeTerm, wire};
+
+use crate::plugin_args::{self, WRONG_ARGS};
+
+/// `addedAffinity`, compiled strictly.
+#[derive(Debug, Default)]
+pub(super) struct AddedAffinity {
+    pub(super) required: Option<NodeSelector>,
+    /// `None` when no terms are given.
+    pub(super) preferred: Option<Box<[PreferredNodeTerm]>>,
+}
+
+impl AddedAffinity {
+    pub(super) fn from_args(args: &PluginArgs) -> Result<Self, String> {
+        let checked = plugin_args::checked(args, ConfigArgs::NodeAffinity)?;
+        let ConfigArgs::NodeAffinity(typed) = checked else { return Err(WRONG_ARGS.into()) };
+        if typed.added_affinity.is_none() {
+            return Ok(Self::default());
+        }
+        // Selectors are compiled from the wire form; that the arguments have its shape is known by now.
+        let affinity: wire::NodeAffinity = plugin_args::read(&args["addedAffinity"])?;
+        let mut added = Self::default();
+        if let Some(required) = &affinity.required {
+            let selector = NodeSelector::compile_strict(required, &FieldPath::root()).map_err(|error| {
+                format!("parsing addedAffinity.requiredDuringSchedulingIgnoredDuringExecution: {error}")
+            })?;
+            added.required = Some(selector);
+        }
+        let preferred = affinity.preferred.unwrap_or_default();
+        if preferred.is_empty() {
+            return Ok(added);
+        }
+        let mut terms = Vec::with_capacity(preferred.len());
+        for (i, preferred) in preferred.iter().enumerate() {
+            let weight = preferred.weight.unwrap_or(0);
+            let term = &preferred.preference;
+            // Terms without weight or requirements are dropped unread.
+            if weight == 0 || term.match_expressions.is_empty() && term.match_fields.is_empty() {
+                continue;
+            }
+            let term = NodeSelectorTerm::compile(term, &FieldPath::root().index(i)).map_err(|error| {
+                format!("parsing addedAffinity.preferredDuringSchedulingIgnoredDuringExecution: {error}")
+            })?;
+            terms.push(PreferredNodeTerm { weight, term });
+        }
+        added.preferred = Some(terms.into());
+        Ok(added)
+    }
+
+    /// The preferred terms, none when none are given.
+    pub(super) fn preferred_terms(&self) -> &[PreferredNodeTerm] {
+        self.preferred.as_deref().unwrap_or_default()
+    }
+}

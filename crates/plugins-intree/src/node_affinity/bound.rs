@@ -1,0 +1,181 @@
+//! Selectors bound to the label columns of a cluster, for scans over many nodes.
+//!
+//! A requirement on a key that has a column is decided once per distinct value; a scan then looks up small numbers. On
+//! a key without a column it is decided from the node's labels.
+//!
+//! Invariant: same answers as the selector gives for the node's labels and name.
+
+use kube_scheduler_framework::api::Labels;
+use kube_scheduler_framework::api::PreferredNodeTerm;
+use kube_scheduler_framework::api::{
+    FieldRequirement, NodeSelector, NodeSelectorTerm, Operator, Requirement,
+};
+use kube_scheduler_framework::{ClusterState, LabelColumn, LabelValueId, NodeIdx};
+use smallvec::SmallVec;
+
+/// One requirement on a label.
+enum BoundRequirement<'a> {
+    /// Exactly this value.
+    Is(&'a LabelColumn, LabelValueId),
+    /// No node has any of the values.
+    Never,
+    /// The answer for every value, by id.
+    Table(&'a LabelColumn, Vec<bool>),
+    /// No column for the key.
+    Labels(&'a Requirement),
+    /// No column for the key, exact equality.
+    Pair(&'a str, &'a str),
+}
+
+impl<'a> BoundRequirement<'a> {
+    fn new(cluster: &'a ClusterState, requirement: &'a Requirement) -> Self {
+        let Some(column) = cluster.label_column(&requirement.key) else {
+            return Self::Labels(requirement);
+        };
+        if requirement.operator == Operator::In {
+            let mut ids: SmallVec<[LabelValueId; 4]> =
+                requirement.values.iter().filter_map(|value| column.id_of(value)).collect();
+            return match (ids.pop(), ids.is_empty()) {
+                (None, _) => Self::Never,
+                (Some(id), true) => Self::Is(column, id),
+                (Some(id), false) => {
+                    let mut table = vec![false; column.n_ids()];
+                    ids.push(id);
+                    for id in ids {
+                        table[id.index()] = true;
+                    }
+                    Self::Table(column, table)
+                }
+            };
+        }
+        let mut table = vec![false; column.n_ids()];
+        table[LabelValueId::ABSENT.index()] = requirement.matches_value(None);
+        for (id, value, _) in column.values() {
+            table[id.index()] = requirement.matches_value(Some(value));
+        }
+        Self::Table(column, table)
+    }
+
+    fn equals(cluster: &'a ClusterState, key: &'a str, value: &'a str) -> Self {
+        match cluster.label_column(key) {
+            None => Self::Pair(key, value),
+            Some(column) => column.id_of(value).map_or(Self::Never, |id| Self::Is(column, id)),
+        }
+    }
+
+    #[inline]
+    fn matches(&self, labels: &Labels, idx: NodeIdx) -> bool {
+        match self {
+            Self::Is(column, id) => column.id(idx) == *id,
+            Self::Never => false,
+            Self::Table(column, table) => table[column.id(idx).index()],
+            Self::Labels(requirement) => requirement.matches(labels),
+            Self::Pair(key, value) => labels.get(key) == Some(value),
+        }
+    }
+}
+
+struct BoundTerm<'a> {
+    expressions: SmallVec<[BoundRequirement<'a>; 2]>,
+    fields: &'a [FieldRequirement],
+}
+
+impl<'a> BoundTerm<'a> {
+    fn new(cluster: &'a ClusterState, term: &'a NodeSelectorTerm) -> Self {
+        let expressions =
+            term.expressions.iter().map(|requirement| BoundRequirement::new(cluster, requirement));
+        Self { expressions: expressions.collect(), fields: &term.fields }
+    }
+
+    fn matches(&self, labels: &Labels, name: &str, idx: NodeIdx) -> bool {
+        self.expressions.iter().all(|requirement| requirement.matches(labels, idx))
+            && (name.is_empty() || self.fields.iter().all(|requirement| requirement.matches(name)))
+    }
+}
+
+/// A node selector.
+pub(super) struct BoundSelector<'a> {
+    terms: SmallVec<[BoundTerm<'a>; 2]>,
+}
+
+impl<'a> BoundSelector<'a> {
+    pub(super) fn new(cluster: &'a ClusterState, selector: &'a NodeSelector) -> Self {
+        Self {
+            terms: selector
+                .terms()
+                .iter()
+                .flatten()
+                .map(|term| BoundTerm::new(cluster, term))
+                .collect(),
+        }
+    }
+
+    /// Whether the node is meant; `None` when the slot has no node.
+    pub(super) fn matches(&self, cluster: &ClusterState, idx: NodeIdx) -> Option<bool> {
+        let node = cluster.node(idx)?;
+        Some(self.is_match(&node.labels, &node.name, idx))
+    }
+
+    fn is_match(&self, labels: &Labels, name: &str, idx: NodeIdx) -> bool {
+        self.terms.iter().any(|term| term.matches(labels, name, idx))
+    }
+}
+
+/// What a pod requires: all of its `nodeSelector` and its required affinity.
+pub(super) struct BoundRequirements<'a> {
+    pairs: SmallVec<[BoundRequirement<'a>; 2]>,
+    selector: Option<BoundSelector<'a>>,
+}
+
+impl<'a> BoundRequirements<'a> {
+    pub(super) fn new(
+        cluster: &'a ClusterState,
+        pairs: Option<&'a Labels>,
+        selector: Option<&'a NodeSelector>,
+    ) -> Self {
+        let pairs = pairs.into_iter().flat_map(Labels::iter);
+        Self {
+            pairs: pairs
+                .map(|(key, value)| BoundRequirement::equals(cluster, key, value))
+                .collect(),
+            selector: selector.map(|selector| BoundSelector::new(cluster, selector)),
+        }
+    }
+
+    /// Whether the node will do; `None` when the slot has no node.
+    pub(super) fn matches(&self, cluster: &ClusterState, idx: NodeIdx) -> Option<bool> {
+        let node = cluster.node(idx)?;
+        Some(
+            self.pairs.iter().all(|pair| pair.matches(&node.labels, idx))
+                && self
+                    .selector
+                    .as_ref()
+                    .is_none_or(|selector| selector.is_match(&node.labels, &node.name, idx)),
+        )
+    }
+}
+
+/// Preferred terms with their weights.
+pub(super) struct BoundPreferences<'a> {
+    terms: SmallVec<[(i64, BoundTerm<'a>); 2]>,
+}
+
+impl<'a> BoundPreferences<'a> {
+    pub(super) fn new(
+        cluster: &'a ClusterState,
+        terms: impl Iterator<Item = &'a PreferredNodeTerm>,
+    ) -> Self {
+        let bind = |preferred: &'a PreferredNodeTerm| {
+            (i64::from(preferred.weight), BoundTerm::new(cluster, &preferred.term))
+        };
+        Self { terms: terms.map(bind).collect() }
+    }
+
+    /// What the node gains; 0 when the slot has no node.
+    pub(super) fn sum_of_matching(&self, cluster: &ClusterState, idx: NodeIdx) -> i64 {
+        let Some(node) = cluster.node(idx) else { return 0 };
+        let matching =
+            self.terms.iter().filter(|(_, term)| term.matches(&node.labels, &node.name, idx));
+        matching.map(|(weight, _)| weight).sum()
+    }
+}

@@ -1,0 +1,171 @@
+//! NodeDeclaredFeatures: a pod that needs a feature of the kubelet fits nodes that declare it.
+//!
+//! Which features a pod needs and a node declares is worked out when the objects are compiled: one bit per registered
+//! feature. Answers to `plugins/nodedeclaredfeatures/nodedeclaredfeatures.go` of the reference; behaviour in
+//! `spec/plugins-node.md` §4.11.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::{
+    ActionType, ChangeKinds, ClusterEvent, Context, CycleState, Dependencies, EnqueueExtensions,
+    EventRegistration, EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin,
+    PluginArgs, PreFilter, PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
+};
+
+use crate::event_objects;
+
+pub(crate) const NAME: &str = "NodeDeclaredFeatures";
+
+const REASON: &str = "node(s) didn't match Pod's required features";
+const NO_STATE: &str =
+    "error reading \"PreFilterNodeDeclaredFeatures\" from cycle-state: not found";
+
+pub(crate) fn new(_: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
+    Ok(Arc::new(NodeDeclaredFeatures {
+        is_enabled: handle.is_enabled("NodeDeclaredFeatures"),
+        rejection: Status::unresolvable(REASON).from_plugin(&NAME.into()),
+    }))
+}
+
+struct NodeDeclaredFeatures {
+    is_enabled: bool,
+    rejection: Status,
+}
+
+/// PreFilter ran and found requirements.
+#[derive(Clone)]
+struct Checked;
+
+impl Plugin for NodeDeclaredFeatures {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
+
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+
+    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
+        Some(self)
+    }
+
+    fn as_sign(&self) -> Option<&dyn Sign> {
+        Some(self)
+    }
+}
+
+impl PreFilter for NodeDeclaredFeatures {
+    fn pre_filter(&self, _: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
+        if !self.is_enabled || pod.spec.required_features == 0 {
+            return PreFilterOutcome::skip();
+        }
+        state.insert(Checked);
+        PreFilterOutcome::success()
+    }
+
+    fn pre_filter_depends_on(&self, _: &Pod) -> Dependencies {
+        Dependencies::POD_ONLY
+    }
+}
+
+impl Filter for NodeDeclaredFeatures {
+    fn filter(
+        &self,
+        _: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        if !self.is_enabled {
+            return Status::SUCCESS;
+        }
+        if state.get::<Checked>().is_none() {
+            return Status::error(NO_STATE);
+        }
+        if pod.spec.required_features & !node.node().feature_bits == 0 {
+            Status::SUCCESS
+        } else {
+            self.rejection.clone()
+        }
+    }
+
+    fn filter_all(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        sink: &mut FilterSink<'_>,
+    ) -> Result<(), Status> {
+        if !self.is_enabled {
+            return Ok(());
+        }
+        let mut id = None;
+        for &idx in nodes {
+            if !sink.is_open(idx) {
+                continue;
+            }
+            let Some(node) = cx.cluster.node(idx) else { continue };
+            if state.get::<Checked>().is_none() {
+                return Err(Status::error(NO_STATE));
+            }
+            if pod.spec.required_features & !node.feature_bits != 0 {
+                let id = *id.get_or_insert_with(|| sink.code_for(self.rejection.clone()));
+                sink.reject_with(idx, id);
+            }
+        }
+        Ok(())
+    }
+
+    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
+        if self.is_enabled && pod.spec.required_features != 0 {
+            Dependencies::node(ChangeKinds::FEATURES)
+        } else {
+            Dependencies::POD_ONLY
+        }
+    }
+}
+
+impl Sign for NodeDeclaredFeatures {
+    fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
+        signature.int(pod.spec.required_features.cast_signed());
+        true
+    }
+}
+
+impl EnqueueExtensions for NodeDeclaredFeatures {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        if !self.is_enabled {
+            return Vec::new();
+        }
+        let node_event = ClusterEvent::new(
+            EventResource::Node,
+            ActionType::ADD | ActionType::UPDATE_NODE_DECLARED_FEATURE,
+        );
+        let pod_event = ClusterEvent::new(EventResource::Pod, ActionType::UPDATE);
+        vec![
+            EventRegistration::with_hint(node_event, |_, _, old, new| {
+                let (old, new) = event_objects::nodes(old, new)?;
+                let is_same = old
+                    .zip(new)
+                    .is_some_and(|(old, new)| old.declared_features == new.declared_features);
+                Ok(if is_same { QueueingHint::Skip } else { QueueingHint::Queue })
+            }),
+            EventRegistration::with_hint(pod_event, |_, pod, old, new| {
+                let (old, new) = event_objects::pods(old, new)?;
+                let Some(new) = new else { return Ok(QueueingHint::Queue) };
+                if new.uid != pod.uid {
+                    return Ok(QueueingHint::Skip);
+                }
+                let before = old.map_or(0, |old| old.spec.required_features);
+                let is_same = before == new.spec.required_features;
+                Ok(if is_same { QueueingHint::Skip } else { QueueingHint::Queue })
+            }),
+        ]
+    }
+}

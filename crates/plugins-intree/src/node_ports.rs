@@ -1,0 +1,164 @@
+//! NodePorts: a host port is held by one pod of a node at a time.
+//!
+//! What conflicts with what is decided where used ports are kept: a port on the wildcard address conflicts with the same
+//! port on any address. Answers to `plugins/nodeports/node_ports.go` of the reference; behaviour in
+//! `spec/plugins-node.md` §2.9 and §4.7.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{HostPort, Pod};
+use kube_scheduler_framework::{
+    ActionType, ChangeKinds, ClusterEvent, Context, CycleState, Dependencies, EnqueueExtensions,
+    EventRegistration, EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin,
+    PluginArgs, PreFilter, PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
+};
+
+use crate::event_objects;
+
+pub(crate) const NAME: &str = "NodePorts";
+
+const REASON: &str = "node(s) didn't have free ports for the requested pod ports";
+const NO_STATE: &str = "reading \"PreFilterNodePorts\" from cycleState: not found";
+const ANY_ADDRESS: &str = "0.0.0.0";
+
+pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+    Ok(Arc::new(NodePorts { rejection: Status::unschedulable(REASON).from_plugin(&NAME.into()) }))
+}
+
+struct NodePorts {
+    rejection: Status,
+}
+
+/// PreFilter ran and found ports.
+#[derive(Clone)]
+struct Checked;
+
+impl Plugin for NodePorts {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
+
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+
+    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
+        Some(self)
+    }
+
+    fn as_sign(&self) -> Option<&dyn Sign> {
+        Some(self)
+    }
+}
+
+impl PreFilter for NodePorts {
+    fn pre_filter(&self, _: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
+        if pod.spec.host_ports.is_empty() {
+            return PreFilterOutcome::skip();
+        }
+        state.insert(Checked);
+        PreFilterOutcome::success()
+    }
+
+    fn pre_filter_depends_on(&self, _: &Pod) -> Dependencies {
+        Dependencies::POD_ONLY
+    }
+}
+
+impl Filter for NodePorts {
+    fn filter(
+        &self,
+        _: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        if state.get::<Checked>().is_none() {
+            return Status::error(NO_STATE);
+        }
+        if pod.spec.host_ports.iter().any(|port| node.is_port_in_use(port)) {
+            self.rejection.clone()
+        } else {
+            Status::SUCCESS
+        }
+    }
+
+    fn filter_all(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        sink: &mut FilterSink<'_>,
+    ) -> Result<(), Status> {
+        let mut id = None;
+        for &idx in nodes {
+            if !sink.is_open(idx) || cx.cluster.node(idx).is_none() {
+                continue;
+            }
+            if state.get::<Checked>().is_none() {
+                return Err(Status::error(NO_STATE));
+            }
+            let used = cx.cluster.used_ports(idx);
+            if pod.spec.host_ports.iter().any(|port| used.conflicts(port)) {
+                let id = *id.get_or_insert_with(|| sink.code_for(self.rejection.clone()));
+                sink.reject_with(idx, id);
+            }
+        }
+        Ok(())
+    }
+
+    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
+        if pod.spec.host_ports.is_empty() {
+            Dependencies::POD_ONLY
+        } else {
+            Dependencies::node(ChangeKinds::PODS)
+        }
+    }
+}
+
+impl Sign for NodePorts {
+    fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
+        signature.len(pod.spec.host_ports.len());
+        for port in pod.spec.host_ports.iter() {
+            signature.text(&port.ip);
+            signature.text(&port.protocol);
+            signature.int(port.port.into());
+        }
+        true
+    }
+}
+
+/// Whether a pod that holds `held` keeps out one that wants `wanted`.
+fn is_in_conflict(held: &HostPort, wanted: &HostPort) -> bool {
+    held.port == wanted.port
+        && held.protocol == wanted.protocol
+        && (held.ip == wanted.ip || *held.ip == *ANY_ADDRESS || *wanted.ip == *ANY_ADDRESS)
+}
+
+impl EnqueueExtensions for NodePorts {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        let deleted = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
+        vec![
+            EventRegistration::with_hint(deleted, |_, pod, old, new| {
+                let (Some(deleted), _) = event_objects::pods(old, new)? else {
+                    return Ok(QueueingHint::Queue);
+                };
+                let held_a_place = deleted.is_assigned() || deleted.nominated_node_name().is_some();
+                let frees_a_port = deleted.spec.host_ports.iter().any(|held| {
+                    pod.spec.host_ports.iter().any(|wanted| is_in_conflict(held, wanted))
+                });
+                Ok(if held_a_place && frees_a_port {
+                    QueueingHint::Queue
+                } else {
+                    QueueingHint::Skip
+                })
+            }),
+            EventRegistration::always(ClusterEvent::new(EventResource::Node, ActionType::ADD)),
+        ]
+    }
+}

@@ -1,0 +1,147 @@
+//! NodeUnschedulable: cordoned nodes take only pods that tolerate being cordoned.
+//!
+//! A cordon counts as the taint `node.kubernetes.io/unschedulable:NoSchedule`; the node's real taints are not looked at
+//! here. Answers to `plugins/nodeunschedulable/node_unschedulable.go` of the reference; behaviour in
+//! `spec/plugins-node.md` §4.3.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::api::{Taint, TaintEffect};
+use kube_scheduler_framework::{
+    ActionType, ChangeKinds, ClusterEvent, Context, CycleState, Dependencies, EnqueueExtensions,
+    EventRegistration, EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin,
+    PluginArgs, QueueingHint, Sign, SignatureWriter, Status,
+};
+
+use crate::event_objects;
+
+pub(crate) const NAME: &str = "NodeUnschedulable";
+
+const REASON: &str = "node(s) were unschedulable";
+
+pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+    let cordon = Cordon {
+        taint: Taint {
+            key: "node.kubernetes.io/unschedulable".into(),
+            value: "".into(),
+            effect: TaintEffect::NoSchedule,
+        },
+    };
+    Ok(Arc::new(NodeUnschedulable {
+        rejection: Status::unresolvable(REASON).from_plugin(&NAME.into()),
+        cordon: Arc::new(cordon),
+    }))
+}
+
+struct NodeUnschedulable {
+    rejection: Status,
+    cordon: Arc<Cordon>,
+}
+
+/// The taint that a cordon stands for.
+struct Cordon {
+    taint: Taint,
+}
+
+impl Cordon {
+    /// Comparison operators need a number as the taint's value, so whether they are enabled cannot matter.
+    fn is_tolerated_by(&self, pod: &Pod) -> bool {
+        pod.spec.tolerations.iter().any(|toleration| toleration.tolerates(&self.taint, false))
+    }
+}
+
+impl Plugin for NodeUnschedulable {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+
+    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
+        Some(self)
+    }
+
+    fn as_sign(&self) -> Option<&dyn Sign> {
+        Some(self)
+    }
+}
+
+impl Filter for NodeUnschedulable {
+    fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+        if node.node().unschedulable && !self.cordon.is_tolerated_by(pod) {
+            self.rejection.clone()
+        } else {
+            Status::SUCCESS
+        }
+    }
+
+    fn filter_all(
+        &self,
+        cx: &Context<'_>,
+        _: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        sink: &mut FilterSink<'_>,
+    ) -> Result<(), Status> {
+        if self.cordon.is_tolerated_by(pod) {
+            return Ok(());
+        }
+        let cordoned = nodes
+            .iter()
+            .filter(|idx| cx.cluster.node(**idx).is_some_and(|node| node.unschedulable));
+        let mut id = None;
+        for &idx in cordoned {
+            if sink.is_open(idx) {
+                let id = *id.get_or_insert_with(|| sink.code_for(self.rejection.clone()));
+                sink.reject_with(idx, id);
+            }
+        }
+        Ok(())
+    }
+
+    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
+        if self.cordon.is_tolerated_by(pod) {
+            Dependencies::POD_ONLY
+        } else {
+            Dependencies::node(ChangeKinds::UNSCHEDULABLE)
+        }
+    }
+}
+
+impl Sign for NodeUnschedulable {
+    fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
+        signature.present(self.cordon.is_tolerated_by(pod));
+        true
+    }
+}
+
+impl EnqueueExtensions for NodeUnschedulable {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        let node_event =
+            ClusterEvent::new(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_TAINT);
+        let pod_event = ClusterEvent::new(EventResource::Pod, ActionType::UPDATE_POD_TOLERATION);
+        let cordon = self.cordon.clone();
+        vec![
+            EventRegistration::with_hint(node_event, |_, _, old, new| {
+                let (old, new) = event_objects::nodes(old, new)?;
+                let Some(new) = new else { return Ok(QueueingHint::Queue) };
+                let was_closed = old.is_none_or(|old| old.unschedulable);
+                Ok(if was_closed && !new.unschedulable {
+                    QueueingHint::Queue
+                } else {
+                    QueueingHint::Skip
+                })
+            }),
+            EventRegistration::with_hint(pod_event, move |_, pod, old, new| {
+                let (_, updated) = event_objects::pods(old, new)?;
+                let helps = updated.is_some_and(|updated| {
+                    updated.uid == pod.uid && cordon.is_tolerated_by(updated)
+                });
+                Ok(if helps { QueueingHint::Queue } else { QueueingHint::Skip })
+            }),
+        ]
+    }
+}

@@ -1,0 +1,163 @@
+//! DefaultPreemption: finds the node where evicting pods of lower priority does the least harm.
+//!
+//! All of the analysis is here: eligibility, candidate nodes, the dry run with nominated pods and disruption budgets, the
+//! chain of tie-breaks. **Not here**: evicting. The outcome names the node and the victims, and the engine carries it
+//! out; until it does so in the background, no pod has to be held back in PreEnqueue. Extenders are not asked.
+//!
+//! Answers to `plugins/defaultpreemption/default_preemption.go` and `framework/preemption/preemption.go` of the
+//! reference; behaviour in `spec/preemption.md` §2 to §6.
+
+mod candidates;
+mod choose;
+mod disruption;
+mod victims;
+
+use std::sync::Arc;
+
+use kube_scheduler_config::PluginArgs as ConfigArgs;
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::{
+    Code, CycleState, Diagnosis, FitError, Handle, NominatingInfo, Plugin, PluginArgs, PostFilter,
+    PostFilterContext, PostFilterOutcome, Status,
+};
+
+use self::candidates::Search;
+use crate::plugin_args::{self, WRONG_ARGS};
+
+pub(crate) const NAME: &str = "DefaultPreemption";
+
+const NEVER: &str = "not eligible due to preemptionPolicy=Never.";
+const TERMINATING: &str = "not eligible due to a terminating pod on the nominated node.";
+const NO_GROUP: &str = "pod group for pod not found";
+const PLACED_GROUP: &str = "not eligible due to placement-based pod group scheduling limitation";
+const WORKLOAD_AWARE: &str = "not eligible due to workload aware preemption enabled";
+
+pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
+    let checked = plugin_args::checked(args, ConfigArgs::DefaultPreemption)?;
+    let ConfigArgs::DefaultPreemption(args) = checked else { return Err(WRONG_ARGS.into()) };
+    Ok(Arc::new(DefaultPreemption {
+        search: Search::new(
+            args.min_candidate_nodes_percentage.unwrap_or_default(),
+            args.min_candidate_nodes_absolute.unwrap_or_default(),
+        ),
+        places_groups: handle.is_enabled("TopologyAwareWorkloadScheduling"),
+        preempts_for_groups: handle.is_enabled("WorkloadAwarePreemption"),
+    }))
+}
+
+struct DefaultPreemption {
+    search: Search,
+    places_groups: bool,
+    preempts_for_groups: bool,
+}
+
+impl Plugin for DefaultPreemption {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn as_post_filter(&self) -> Option<&dyn PostFilter> {
+        Some(self)
+    }
+}
+
+impl PostFilter for DefaultPreemption {
+    fn post_filter(
+        &self,
+        cx: &mut PostFilterContext<'_>,
+        state: &CycleState,
+        pod: &Arc<Pod>,
+    ) -> PostFilterOutcome {
+        let outcome = match self.group_limitation(cx, pod).or_else(|| ineligibility(cx, pod)) {
+            Some(reason) => PostFilterOutcome::without_nomination(Status::unschedulable(reason)),
+            None => self.preempt(cx, state, pod),
+        };
+        let message = outcome.status.message();
+        if message.is_empty() {
+            return outcome;
+        }
+        let status = Status::new(outcome.status.code(), [format!("preemption: {message}").into()]);
+        PostFilterOutcome { status, ..outcome }
+    }
+}
+
+impl DefaultPreemption {
+    /// Why a member of a pod group does not preempt by itself.
+    fn group_limitation(&self, cx: &PostFilterContext<'_>, pod: &Pod) -> Option<&'static str> {
+        let group = pod.spec.pod_group.as_ref()?;
+        if self.places_groups {
+            let objects = cx.cx.cluster.objects();
+            let Some(group) = objects.get("scheduling.k8s.io", "PodGroup", &pod.namespace, group)
+            else {
+                return Some(NO_GROUP);
+            };
+            let constraints =
+                group.json.get("spec").and_then(|spec| spec.get("schedulingConstraints"));
+            if constraints.is_some_and(|constraints| !constraints.is_null()) {
+                return Some(PLACED_GROUP);
+            }
+        }
+        self.preempts_for_groups.then_some(WORKLOAD_AWARE)
+    }
+
+    fn preempt(
+        &self,
+        cx: &PostFilterContext<'_>,
+        state: &CycleState,
+        pod: &Arc<Pod>,
+    ) -> PostFilterOutcome {
+        let found = match self.search.run(cx, state, pod) {
+            Ok(found) => found,
+            Err(status) => return PostFilterOutcome::without_nomination(status),
+        };
+        let cluster = cx.cx.cluster;
+        let chosen = choose::best(&found.candidates, cx.cx.now);
+        let Some((chosen, node)) =
+            chosen.and_then(|chosen| Some((chosen, cluster.node(chosen.node)?)))
+        else {
+            let diagnosis = Diagnosis {
+                rejections: found.rejections.into_iter().map(|status| (status, 1)).collect(),
+                absent: candidates::not_helpful(),
+                ..Diagnosis::default()
+            };
+            let text = FitError { n_nodes: cluster.n_nodes(), diagnosis }.to_string();
+            return PostFilterOutcome {
+                nominating: Some(NominatingInfo::Override(None)),
+                ..PostFilterOutcome::without_nomination(Status::unschedulable(text))
+            };
+        };
+        PostFilterOutcome {
+            nominating: Some(NominatingInfo::Override(Some(node.name.clone()))),
+            victims: chosen.victims.clone(),
+            status: Status::SUCCESS,
+        }
+    }
+}
+
+/// Why the pod must not preempt now (`spec/preemption.md` §3.1).
+fn ineligibility(cx: &PostFilterContext<'_>, pod: &Pod) -> Option<&'static str> {
+    if pod.spec.never_preempts {
+        return Some(NEVER);
+    }
+    let cluster = cx.cx.cluster;
+    let nominated = cluster.node_idx(pod.nominated_node_name()?)?;
+    if cx.statuses.get(nominated).code() == Code::UnschedulableAndUnresolvable {
+        return None;
+    }
+    let makes_room =
+        |other: &Arc<Pod>| other.priority() < pod.priority() && is_being_preempted(other);
+    cluster.pods_on(nominated).any(makes_room).then_some(TERMINATING)
+}
+
+/// Whether the pod is terminating because a scheduler preempted it. Only the first such condition counts.
+fn is_being_preempted(pod: &Pod) -> bool {
+    pod.deletion_requested.is_some()
+        && pod
+            .status
+            .conditions
+            .iter()
+            .find(|condition| *condition.kind == *"DisruptionTarget")
+            .is_some_and(|condition| {
+                *condition.status == *"True" && *condition.reason == *"PreemptionByScheduler"
+            })
+}

@@ -1,0 +1,135 @@
+//! Which nodes preemption could help on, and with which victims.
+//!
+//! The scan starts at an offset drawn from the attempt's random number and stops early once there are enough
+//! candidates, at least one of them without a violated disruption budget. Nodes are tried one after the other, which is
+//! one of the executions the reference allows.
+//!
+//! Invariants: a candidate has at least one victim; candidates without violations come first.
+//!
+//! Behaviour in `spec/preemption.md` §4.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::api::validation::aggregate;
+use kube_scheduler_framework::{Code, CycleState, NodeIdx, PostFilterContext, Status};
+
+use super::disruption::Budgets;
+use super::victims;
+
+const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
+
+/// The status of nodes that were not tried.
+pub(super) fn not_helpful() -> Status {
+    Status::unresolvable(NOT_HELPFUL)
+}
+
+/// A node that fits the pod once its victims are gone.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) node: NodeIdx,
+    /// Most important first, never empty.
+    pub(super) victims: Vec<Arc<Pod>>,
+    /// How many victims a disruption budget protects.
+    pub(super) n_violations: usize,
+}
+
+/// What the scan found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) candidates: Vec<Candidate>,
+    /// One for each node that was tried in vain.
+    pub(super) rejections: Vec<Status>,
+}
+
+/// How far to search.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Search {
+    percentage: i64,
+    absolute: i64,
+}
+
+impl Search {
+    /// At least this share of the nodes and at least this many.
+    pub(super) fn new(percentage: i32, absolute: i32) -> Self {
+        Self { percentage: percentage.into(), absolute: absolute.into() }
+    }
+
+    /// How many candidates are enough among `n` nodes.
+    fn n_candidates(self, n: usize) -> usize {
+        let all = i64::try_from(n).unwrap_or(i64::MAX);
+        let wanted = (all.saturating_mul(self.percentage) / 100).max(self.absolute).min(all);
+        usize::try_from(wanted).unwrap_or(0)
+    }
+
+    /// Tries nodes where fewer pods might help. An error is only reported when there is no candidate.
+    pub(super) fn run(
+        self,
+        cx: &PostFilterContext<'_>,
+        state: &CycleState,
+        pod: &Arc<Pod>,
+    ) -> Result<Found, Status> {
+        let cluster = cx.cx.cluster;
+        if cluster.n_nodes() == 0 {
+            return Err(Status::error("no nodes available"));
+        }
+        let mut found = Found::default();
+        let potential = cx.statuses.nodes_with_code(cluster.order(), Code::Unschedulable);
+        if potential.is_empty() {
+            return Ok(found);
+        }
+        let enough = self.n_candidates(potential.len());
+        let offset = usize::try_from(cx.random % potential.len() as u64).unwrap_or(0);
+        let (first, second) = potential.split_at(offset);
+        let budgets = Budgets::of(cluster);
+        let mut violating: Vec<Candidate> = Vec::new();
+        let mut errors: Vec<String> = Vec::new();
+        for &node in second.iter().chain(first) {
+            match victims::select(cx, state, pod, node, &budgets) {
+                Ok(candidate) if candidate.victims.is_empty() => {
+                    let name = cluster.node_name(node).map_or("", |name| name);
+                    errors.push(format!("expected at least one victim pod on node \"{name}\""));
+                }
+                Ok(candidate) => {
+                    let list = if candidate.n_violations == 0 {
+                        &mut found.candidates
+                    } else {
+                        &mut violating
+                    };
+                    if list.len() < enough {
+                        list.push(candidate);
+                    }
+                    if !found.candidates.is_empty()
+                        && found.candidates.len() + violating.len() >= enough
+                    {
+                        break;
+                    }
+                }
+                Err(status) => {
+                    if status.code() == Code::Error {
+                        errors.push(status.error_text().unwrap_or_default());
+                    }
+                    found.rejections.push(status);
+                }
+            }
+        }
+        found.candidates.append(&mut violating);
+        if found.candidates.is_empty() && !errors.is_empty() {
+            return Err(Status::error(aggregate(&errors)));
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenth_but_at_least_a_hundred() {
+        let search = Search::new(10, 100);
+        for (n, expected) in [(50, 50), (500, 100), (1000, 100), (1001, 100), (5000, 500)] {
+            assert_eq!(search.n_candidates(n), expected, "of {n}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Disruption budgets: which pods a PodDisruptionBudget protects from eviction.
+//!
+//! Quirks: a budget counts down for every pod it covers in order of importance, even for pods that are kept in the end;
+//! every matching budget counts down, even after another one was found violated.
+//!
+//! Behaviour in `spec/preemption.md` §5.1.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube_scheduler_framework::ClusterState;
+use kube_scheduler_framework::api::{LabelSelector, Object, Pod, wire};
+use serde::Deserialize;
+
+/// One budget.
+#[derive(Debug)]
+struct Budget {
+    namespace: Arc<str>,
+    /// Never empty: an empty selector covers nothing here.
+    selector: LabelSelector,
+    allowed: i64,
+    /// Names of pods whose disruption is counted already.
+    disrupted: BTreeSet<String>,
+}
+
+impl Budget {
+    /// `None` when the budget can cover nothing.
+    fn of(object: &Object) -> Option<Self> {
+        let wire_selector = object.json.get("spec")?.get("selector")?;
+        let wire_selector = wire::LabelSelector::deserialize(wire_selector).ok()?;
+        let selector = LabelSelector::from_wire(&wire_selector)
+            .ok()
+            .filter(|selector| !selector.is_empty())?;
+        let status = object.json.get("status");
+        let allowed = status
+            .and_then(|status| status.get("disruptionsAllowed"))
+            .and_then(|value| value.as_i64());
+        let disrupted = status
+            .and_then(|status| status.get("disruptedPods"))
+            .and_then(|value| value.as_object());
+        Some(Self {
+            namespace: object.namespace.clone(),
+            selector,
+            allowed: allowed.unwrap_or(0),
+            disrupted: disrupted.into_iter().flat_map(|pods| pods.keys().cloned()).collect(),
+        })
+    }
+
+    fn covers(&self, pod: &Pod) -> bool {
+        self.namespace == pod.namespace
+            && self.selector.matches(&pod.labels)
+            && !self.disrupted.contains(&*pod.name)
+    }
+}
+
+/// All budgets of the cluster, read once per attempt.
+#[derive(Debug)]
+pub(super) struct Budgets(Vec<Budget>);
+
+impl Budgets {
+    pub(super) fn of(cluster: &ClusterState) -> Self {
+        let objects = cluster.objects().list("policy", "PodDisruptionBudget");
+        Self(objects.filter_map(|object| Budget::of(object)).collect())
+    }
+
+    /// Splits pods, most important first, into those whose eviction would violate a budget and the others. Both keep
+    /// the order.
+    pub(super) fn split(&self, pods: Vec<Arc<Pod>>) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
+        if self.0.is_empty() {
+            return (Vec::new(), pods);
+        }
+        let mut left: Vec<i64> = self.0.iter().map(|budget| budget.allowed).collect();
+        pods.into_iter().partition(|pod| {
+            let mut is_violating = false;
+            if !pod.labels.is_empty() {
+                for (budget, left) in self.0.iter().zip(&mut left) {
+                    if budget.covers(pod) {
+                        *left -= 1;
+                        is_violating |= *left < 0;
+                    }
+                }
+            }
+            is_violating
+        })
+    }
+}

@@ -1,0 +1,36 @@
+//! PrioritySort: higher priority first, then the pod that has been in the queue longer.
+//!
+//! Answers to `plugins/queuesort/priority_sort.go` of the reference; behaviour in `spec/plugins-node.md` §4.2.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use kube_scheduler_framework::{Handle, Plugin, PluginArgs, QueueSort, QueuedPodView};
+
+pub(crate) const NAME: &str = "PrioritySort";
+
+pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+    Ok(Arc::new(PrioritySort))
+}
+
+struct PrioritySort;
+
+impl Plugin for PrioritySort {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn as_queue_sort(&self) -> Option<&dyn QueueSort> {
+        Some(self)
+    }
+}
+
+impl QueueSort for PrioritySort {
+    fn compare(&self, a: QueuedPodView<'_>, b: QueuedPodView<'_>) -> Ordering {
+        b.pod.priority().cmp(&a.pod.priority()).then(a.queued.cmp(&b.queued))
+    }
+
+    fn is_by_priority_then_age(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,87 @@
+//! The list of plugins, and of those that are still missing.
+//!
+//! Invariant: every plugin of the default profile is either in the registry or in [`NOT_YET`]; those of [`PARTIAL`] are
+//! in the registry.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::{Handle, Plugin, PluginArgs, Registry};
+
+use crate::{
+    default_binder, dynamic_resources, image_locality, node_affinity, node_declared_features,
+    node_name, node_ports, node_unschedulable, preemption, priority_sort, resources,
+    scheduling_gates, taint_toleration,
+};
+
+/// Plugins of the default profile that do not exist yet.
+pub const NOT_YET: &[&str] = &[
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
+    "PodTopologySpread",
+    "InterPodAffinity",
+];
+
+/// Plugins that do not do all that their name promises yet, with what is missing.
+pub const PARTIAL: &[(&str, &str)] = &[
+    (
+        dynamic_resources::NAME,
+        "pods with resource claims or resources of device classes are refused",
+    ),
+    (preemption::NAME, "extenders are not asked, and evictions are left to the engine"),
+];
+
+type Factory = fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String>;
+
+const FACTORIES: [(&str, Factory); 14] = [
+    (scheduling_gates::NAME, scheduling_gates::new),
+    (priority_sort::NAME, priority_sort::new),
+    (node_unschedulable::NAME, node_unschedulable::new),
+    (node_name::NAME, node_name::new),
+    (taint_toleration::NAME, taint_toleration::new),
+    (node_affinity::NAME, node_affinity::new),
+    (node_ports::NAME, node_ports::new),
+    (resources::fit::NAME, resources::fit::new),
+    (dynamic_resources::NAME, dynamic_resources::new),
+    (preemption::NAME, preemption::new),
+    (resources::balanced::NAME, resources::balanced::new),
+    (image_locality::NAME, image_locality::new),
+    (default_binder::NAME, default_binder::new),
+    (node_declared_features::NAME, node_declared_features::new),
+];
+
+/// All plugins of this crate, by name.
+pub fn registry() -> Registry {
+    let mut registry = Registry::new();
+    for (name, factory) in FACTORIES {
+        let added = registry.register(name, factory);
+        debug_assert!(added.is_ok(), "{name} is registered twice");
+    }
+    registry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plugin_can_be_made_and_knows_its_name() {
+        let registry = registry();
+        assert_eq!(registry.names().count(), FACTORIES.len());
+        for (name, factory) in FACTORIES {
+            assert_eq!(factory(&PluginArgs::Null, &Handle::default()).unwrap().name(), name);
+        }
+    }
+
+    #[test]
+    fn the_default_profile_is_covered() {
+        let registry = registry();
+        let gates = kube_scheduler_config::FeatureGates::default();
+        for plugin in kube_scheduler_config::default_plugins(&gates).multi_point.enabled {
+            let name = plugin.name.as_str();
+            assert_ne!(registry.get(name).is_some(), NOT_YET.contains(&name), "{name}");
+        }
+        assert!(PARTIAL.iter().all(|(name, _)| registry.get(name).is_some()));
+    }
+}

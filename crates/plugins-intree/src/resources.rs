@@ -1,0 +1,16 @@
+//! The plugins that compare what pods ask for with what nodes have: NodeResourcesFit and
+//! NodeResourcesBalancedAllocation.
+//!
+//! Invariants: all arithmetic is that of 64-bit integers that wrap, divisions truncate toward zero, and nothing here
+//! divides by zero; floating point appears only where the reference uses it and in the same order of operations.
+//! Behaviour in `spec/plugins-node.md` §4.8 and §4.9.
+
+pub(crate) mod balanced;
+mod demand;
+pub(crate) mod device_classes;
+pub(crate) mod fit;
+mod fit_args;
+mod fit_hints;
+mod scored;
+mod shape;
+mod strategy;

@@ -1,0 +1,212 @@
+//! NodeResourcesBalancedAllocation: prefers nodes whose resources stay evenly used.
+//!
+//! Answers to `plugins/noderesources/balanced_allocation.go` of the reference; behaviour in `spec/plugins-node.md` §4.9.
+//! Missing: resources that a DeviceClass provides have no capacity here yet (§4.8.6).
+
+use std::sync::Arc;
+
+use kube_scheduler_config::PluginArgs as ConfigArgs;
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::{
+    ChangeKinds, Context, CycleState, Dependencies, Handle, NodeIdx, NodeView, Plugin, PluginArgs,
+    PreScore, Score, Sign, SignatureWriter, Status,
+};
+use smallvec::SmallVec;
+
+use super::scored::{Amounts, Kind, Plan, Scored, UsedBasis};
+use crate::plugin_args::{self, WRONG_ARGS};
+use crate::signature::write_resources;
+
+pub(crate) const NAME: &str = "NodeResourcesBalancedAllocation";
+
+pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+    let checked = plugin_args::checked(args, ConfigArgs::NodeResourcesBalancedAllocation)?;
+    let ConfigArgs::NodeResourcesBalancedAllocation(args) = checked else {
+        return Err(WRONG_ARGS.into());
+    };
+    // Weights are 1 by validation.
+    let resources = args.resources.iter().map(|spec| Scored::new(&spec.name, 1));
+    Ok(Arc::new(BalancedAllocation { resources: resources.collect() }))
+}
+
+struct BalancedAllocation {
+    resources: Box<[Scored]>,
+}
+
+impl BalancedAllocation {
+    /// Whether the pod asks for none of the configured resources: then there is nothing to balance.
+    fn is_indifferent(&self, pod: &Pod) -> bool {
+        let requests = &pod.requests.accounted;
+        self.resources.iter().all(|scored| match &scored.kind {
+            Kind::Cpu => requests.milli_cpu == 0,
+            Kind::Memory => requests.memory == 0,
+            Kind::EphemeralStorage => requests.ephemeral_storage == 0,
+            Kind::Scalar(name) => requests.scalar(name).unwrap_or(0) == 0,
+            Kind::Other(name) => {
+                pod.requests.total(name).is_none_or(|quantity| quantity.value() == 0)
+            }
+        })
+    }
+
+    fn plan(&self, pod: &Pod) -> Plan<'_> {
+        Plan::new(&self.resources, &pod.requests.accounted, UsedBasis::Plain)
+    }
+}
+
+impl Plugin for BalancedAllocation {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn as_pre_score(&self) -> Option<&dyn PreScore> {
+        Some(self)
+    }
+
+    fn as_score(&self) -> Option<&dyn Score> {
+        Some(self)
+    }
+
+    fn as_sign(&self) -> Option<&dyn Sign> {
+        Some(self)
+    }
+}
+
+impl PreScore for BalancedAllocation {
+    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, pod: &Pod, _: &[NodeIdx]) -> Status {
+        if self.is_indifferent(pod) { Status::skip() } else { Status::SUCCESS }
+    }
+
+    fn pre_score_depends_on(&self, _: &Pod) -> Dependencies {
+        Dependencies::POD_ONLY
+    }
+}
+
+impl Score for BalancedAllocation {
+    fn score(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Result<i64, Status> {
+        // PreScore skips such pods, but it may be disabled.
+        if self.is_indifferent(pod) {
+            return Ok(0);
+        }
+        Ok(gain(self.plan(pod).on_view(node)))
+    }
+
+    fn score_all(
+        &self,
+        cx: &Context<'_>,
+        _: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        if self.is_indifferent(pod) {
+            scores.fill(0);
+            return Ok(());
+        }
+        let plan = self.plan(pod);
+        let scan = plan.over(cx.cluster);
+        for (&idx, score) in nodes.iter().zip(scores) {
+            *score = gain(scan.at(idx));
+        }
+        Ok(())
+    }
+
+    fn score_depends_on(&self, pod: &Pod) -> Dependencies {
+        if self.is_indifferent(pod) {
+            Dependencies::POD_ONLY
+        } else {
+            Dependencies::node(ChangeKinds::ALLOCATABLE | ChangeKinds::PODS)
+        }
+    }
+}
+
+impl Sign for BalancedAllocation {
+    fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
+        write_resources(&pod.requests.accounted, signature);
+        signature.present(self.is_indifferent(pod));
+        true
+    }
+}
+
+/// 75 when the pod leaves the balance as it is, more when it improves it.
+#[inline]
+fn gain(amounts: impl Iterator<Item = Amounts>) -> i64 {
+    let (mut before, mut after): (Fractions, Fractions) = (SmallVec::new(), SmallVec::new());
+    for amounts in amounts {
+        before.push(fraction(amounts.before, amounts.allocatable));
+        after.push(fraction(amounts.after, amounts.allocatable));
+    }
+    50 + (50 + balance(&after) - balance(&before)) / 2
+}
+
+type Fractions = SmallVec<[f64; 4]>;
+
+fn fraction(used: i64, allocatable: i64) -> f64 {
+    let fraction = used as f64 / allocatable as f64;
+    if fraction > 1.0 { 1.0 } else { fraction }
+}
+
+/// 100 when all fractions are equal, less the more they differ. No fused operations, sums in order.
+fn balance(fractions: &[f64]) -> i64 {
+    let deviation = match fractions {
+        [] | [_] => 0.0,
+        [a, b] => ((a - b) / 2.0).abs(),
+        _ => {
+            let n = fractions.len() as f64;
+            let mut total = 0.0;
+            for fraction in fractions {
+                total += fraction;
+            }
+            let mean = total / n;
+            let mut squares = 0.0;
+            for fraction in fractions {
+                squares += (fraction - mean) * (fraction - mean);
+            }
+            (squares / n).sqrt()
+        }
+    };
+    ((1.0 - deviation) * 100.0) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn score(rows: &[(i64, i64, i64)]) -> i64 {
+        gain(rows.iter().map(|&(before, after, allocatable)| Amounts {
+            allocatable,
+            before,
+            after,
+            weight: 1,
+        }))
+    }
+
+    #[test]
+    fn two_resources() {
+        assert_eq!(score(&[(0, 3000, 4000), (0, 5000, 10000)]), 68);
+        assert_eq!(score(&[(0, 2, 4), (0, 5, 10)]), 75);
+        assert_eq!(score(&[(10, 10, 10), (0, 10, 10)]), 100);
+        assert_eq!(score(&[(0, 0, 10), (0, 10, 10)]), 50);
+    }
+
+    #[test]
+    fn more_than_there_is_counts_as_full() {
+        assert_eq!(score(&[(0, 20, 10), (0, 10, 10)]), 75);
+    }
+
+    #[test]
+    fn three_resources_take_the_root() {
+        // Fractions 0.5, 0.5, 1: deviation sqrt(1/18) = 0.2357, so 76 after and 100 before.
+        assert_eq!(score(&[(0, 1, 2), (0, 1, 2), (0, 2, 2)]), 63);
+    }
+
+    #[test]
+    fn without_any_capacity_the_score_is_neutral() {
+        assert_eq!(score(&[]), 75);
+    }
+}

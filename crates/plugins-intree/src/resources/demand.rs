@@ -1,0 +1,137 @@
+//! What a pod needs of a node, and what a node is short of.
+//!
+//! Invariants: shortages come in a fixed order: pods, CPU, memory, ephemeral storage, then scalar resources by name; a
+//! request of zero is never short, even on a node that is over-committed; a shortage is unresolvable when the whole node
+//! could not hold the request. Two equal [`Shortages`] give equal statuses.
+//!
+//! Behaviour in `spec/plugins-node.md` §4.8.2.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{Pod, Resources, is_extended_resource};
+use kube_scheduler_framework::{Code, Reason, Status};
+use smallvec::SmallVec;
+
+const TOO_MANY_PODS: &str = "Too many pods";
+const SHORT_OF: [&str; 3] =
+    ["Insufficient cpu", "Insufficient memory", "Insufficient ephemeral-storage"];
+
+/// Extended resources that are not checked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ignored {
+    pub(super) names: Vec<String>,
+    /// Parts before the `/`.
+    pub(super) groups: Vec<String>,
+}
+
+impl Ignored {
+    fn contains(&self, name: &str) -> bool {
+        if self.names.is_empty() && self.groups.is_empty() || !is_extended_resource(name) {
+            return false;
+        }
+        let group = name.split('/').next().unwrap_or_default();
+        self.names.iter().any(|ignored| ignored == name)
+            || self.groups.iter().any(|ignored| ignored == group)
+    }
+}
+
+/// A scalar resource that a pod asks for.
+#[derive(Clone, Debug)]
+pub(super) struct ScalarDemand {
+    pub(super) name: Arc<str>,
+    /// Above zero.
+    pub(super) amount: i64,
+    reason: Reason,
+}
+
+/// What a pod asks for, without what need not be checked.
+#[derive(Clone, Debug)]
+pub(super) struct Demand {
+    pub(super) milli_cpu: i64,
+    pub(super) memory: i64,
+    pub(super) ephemeral_storage: i64,
+    /// Sorted by name.
+    pub(super) scalars: SmallVec<[ScalarDemand; 1]>,
+}
+
+impl Demand {
+    pub(super) fn of(pod: &Pod, ignored: &Ignored) -> Self {
+        let Resources { milli_cpu, memory, ephemeral_storage, scalars } = &pod.requests.fit;
+        let checked =
+            scalars.iter().filter(|(name, amount)| *amount != 0 && !ignored.contains(name));
+        let scalars = checked.map(|(name, amount)| ScalarDemand {
+            name: name.clone(),
+            amount: *amount,
+            reason: format!("Insufficient {name}").into(),
+        });
+        Self {
+            milli_cpu: *milli_cpu,
+            memory: *memory,
+            ephemeral_storage: *ephemeral_storage,
+            scalars: scalars.collect(),
+        }
+    }
+
+    /// The rejection for `shortages`.
+    pub(super) fn rejection(&self, shortages: &Shortages) -> Status {
+        let reasons = shortages.of.iter().map(|&at| match at {
+            Shortages::PODS => Reason::from(TOO_MANY_PODS),
+            Shortages::CPU | Shortages::MEMORY | Shortages::EPHEMERAL_STORAGE => {
+                Reason::from(SHORT_OF[usize::from(at - Shortages::CPU)])
+            }
+            scalar => {
+                let at = usize::from(scalar - Shortages::FIRST_SCALAR);
+                self.scalars
+                    .get(at)
+                    .map_or_else(|| Reason::from(String::new()), |scalar| scalar.reason.clone())
+            }
+        });
+        let code = if shortages.is_unresolvable {
+            Code::UnschedulableAndUnresolvable
+        } else {
+            Code::Unschedulable
+        };
+        Status::new(code, reasons)
+    }
+}
+
+/// What a node is short of, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shortages {
+    of: SmallVec<[u16; 8]>,
+    is_unresolvable: bool,
+}
+
+impl Shortages {
+    const PODS: u16 = 0;
+    pub(super) const CPU: u16 = 1;
+    pub(super) const MEMORY: u16 = 2;
+    pub(super) const EPHEMERAL_STORAGE: u16 = 3;
+    pub(super) const FIRST_SCALAR: u16 = 4;
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.of.clear();
+        self.is_unresolvable = false;
+    }
+
+    /// The node takes no further pod. Never unresolvable, even when it takes none at all.
+    #[inline]
+    pub(super) fn check_pods(&mut self, n_pods: i64, allowed: i64) {
+        if n_pods + 1 > allowed {
+            self.of.push(Self::PODS);
+        }
+    }
+
+    /// Compares a request with what is left of `allocatable`.
+    #[inline]
+    pub(super) fn check(&mut self, what: u16, request: i64, allocatable: i64, requested: i64) {
+        if request > 0 && request > allocatable.wrapping_sub(requested) {
+            self.of.push(what);
+            self.is_unresolvable |= request > allocatable;
+        }
+    }
+}

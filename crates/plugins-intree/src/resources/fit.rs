@@ -1,0 +1,296 @@
+//! NodeResourcesFit: a node must have what the pod asks for; nodes are scored by how full they are.
+//!
+//! Answers to `plugins/noderesources/{fit,resource_allocation}.go` of the reference; behaviour in
+//! `spec/plugins-node.md` §4.8. Missing: scores of resources that a DeviceClass provides (§4.8.6) and the placement
+//! score (§4.8.7), which belong to dynamic resource allocation and to pod groups.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::{
+    ChangeKinds, ClusterState, Column, Context, CycleState, Dependencies, EnqueueExtensions,
+    EventRegistration, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs,
+    PreFilter, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VerdictId,
+};
+use smallvec::SmallVec;
+
+use super::demand::{Demand, Shortages};
+use super::device_classes;
+use super::fit_args::FitArgs;
+use super::fit_hints;
+use super::scored::{Plan, UsedBasis};
+use crate::signature::write_resources;
+
+pub(crate) const NAME: &str = "NodeResourcesFit";
+
+const NO_STATE: &str = "error reading \"PreFilterNodeResourcesFit\" from cycleState: not found";
+
+pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
+    Ok(Arc::new(Fit {
+        args: FitArgs::new(args)?,
+        delegates: handle.is_enabled("DRAExtendedResource"),
+    }))
+}
+
+struct Fit {
+    args: FitArgs,
+    /// Whether device classes may serve extended resources.
+    delegates: bool,
+}
+
+impl Fit {
+    /// Whether an extended resource is left to dynamic resource allocation on nodes that have none of it themselves.
+    fn is_served(&self, cluster: &ClusterState, name: &str) -> bool {
+        self.delegates && device_classes::serves(cluster, name)
+    }
+
+    fn shortages_on(&self, demand: &Demand, node: &NodeView<'_>) -> Shortages {
+        let allocatable = node.allocatable();
+        let mut shortages = Shortages::default();
+        shortages.check_pods(node.n_pods(), node.allowed_pods());
+        shortages.check(
+            Shortages::CPU,
+            demand.milli_cpu,
+            allocatable.milli_cpu,
+            node.requested_milli_cpu(),
+        );
+        shortages.check(
+            Shortages::MEMORY,
+            demand.memory,
+            allocatable.memory,
+            node.requested_memory(),
+        );
+        shortages.check(
+            Shortages::EPHEMERAL_STORAGE,
+            demand.ephemeral_storage,
+            allocatable.ephemeral_storage,
+            node.requested_ephemeral_storage(),
+        );
+        for (what, scalar) in (Shortages::FIRST_SCALAR..).zip(&demand.scalars) {
+            let capacity = allocatable.scalar(&scalar.name).unwrap_or(0);
+            if capacity > 0 || !self.is_served(node.cluster(), &scalar.name) {
+                shortages.check(what, scalar.amount, capacity, node.requested_scalar(&scalar.name));
+            }
+        }
+        shortages
+    }
+
+    fn plan(&self, pod: &Pod) -> Plan<'_> {
+        Plan::new(&self.args.resources, &pod.requests.fit_score, UsedBasis::NonZero)
+    }
+}
+
+impl Plugin for Fit {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
+
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+
+    fn as_pre_score(&self) -> Option<&dyn PreScore> {
+        Some(self)
+    }
+
+    fn as_score(&self) -> Option<&dyn Score> {
+        Some(self)
+    }
+
+    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
+        Some(self)
+    }
+
+    fn as_sign(&self) -> Option<&dyn Sign> {
+        Some(self)
+    }
+}
+
+impl PreFilter for Fit {
+    fn pre_filter(&self, _: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
+        state.insert(Demand::of(pod, &self.args.ignored));
+        PreFilterOutcome::success()
+    }
+
+    fn pre_filter_depends_on(&self, _: &Pod) -> Dependencies {
+        Dependencies::POD_ONLY
+    }
+}
+
+impl Filter for Fit {
+    fn filter(&self, _: &Context<'_>, state: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+        let Some(demand) = state.get::<Demand>() else { return Status::error(NO_STATE) };
+        let shortages = self.shortages_on(demand, node);
+        if shortages.is_empty() { Status::SUCCESS } else { demand.rejection(&shortages) }
+    }
+
+    fn filter_all(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        _: &Pod,
+        nodes: &[NodeIdx],
+        sink: &mut FilterSink<'_>,
+    ) -> Result<(), Status> {
+        let Some(demand) = state.get::<Demand>() else {
+            let is_any_open =
+                nodes.iter().any(|idx| sink.is_open(*idx) && cx.cluster.node(*idx).is_some());
+            return if is_any_open { Err(Status::error(NO_STATE)) } else { Ok(()) };
+        };
+        let scan = Scan::new(self, cx.cluster, demand);
+        // A scan meets few distinct shortages, mostly the same one again and again.
+        let mut known: SmallVec<[(Shortages, VerdictId); 8]> = SmallVec::new();
+        let mut shortages = Shortages::default();
+        for &idx in nodes {
+            if !sink.is_open(idx) {
+                continue;
+            }
+            scan.check(idx, &mut shortages);
+            // Slots without a node object lack everything, but nobody asked about them.
+            if shortages.is_empty() || !cx.cluster.live_nodes().contains(idx) {
+                continue;
+            }
+            let id = match known.iter().find(|(seen, _)| *seen == shortages) {
+                Some((_, id)) => *id,
+                None => {
+                    let id = sink.code_for(demand.rejection(&shortages));
+                    known.push((shortages.clone(), id));
+                    id
+                }
+            };
+            sink.reject_with(idx, id);
+        }
+        Ok(())
+    }
+
+    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
+        let node = Dependencies::node(ChangeKinds::ALLOCATABLE | ChangeKinds::PODS);
+        Dependencies { objects: self.delegates && device_classes::may_serve(pod), ..node }
+    }
+}
+
+/// The columns that a demand has to be compared with, found once for all nodes.
+struct Scan<'a> {
+    pod_count: &'a Column<i64>,
+    allowed_pods: &'a Column<i64>,
+    /// Which shortage, the request, allocatable, requested. Requests of zero are not looked at.
+    compute: SmallVec<[(u16, i64, &'a Column<i64>, &'a Column<i64>); 3]>,
+    scalars: SmallVec<[ScalarScan<'a>; 2]>,
+}
+
+struct ScalarScan<'a> {
+    what: u16,
+    request: i64,
+    /// `None`: no node has any.
+    allocatable: Option<&'a Column<i64>>,
+    requested: Option<&'a Column<i64>>,
+    /// Dynamic resource allocation decides for nodes that have none.
+    is_served: bool,
+}
+
+impl<'a> Scan<'a> {
+    fn new(fit: &Fit, cluster: &'a ClusterState, demand: &Demand) -> Self {
+        let (allocatable, requested) = (cluster.allocatable(), cluster.requested());
+        let compute = [
+            (Shortages::CPU, demand.milli_cpu, allocatable.milli_cpu(), requested.milli_cpu()),
+            (Shortages::MEMORY, demand.memory, allocatable.memory(), requested.memory()),
+            (
+                Shortages::EPHEMERAL_STORAGE,
+                demand.ephemeral_storage,
+                allocatable.ephemeral_storage(),
+                requested.ephemeral_storage(),
+            ),
+        ];
+        let scalars =
+            (Shortages::FIRST_SCALAR..).zip(&demand.scalars).map(|(what, scalar)| ScalarScan {
+                what,
+                request: scalar.amount,
+                allocatable: allocatable.scalar(&scalar.name),
+                requested: requested.scalar(&scalar.name),
+                is_served: fit.is_served(cluster, &scalar.name),
+            });
+        Self {
+            pod_count: cluster.pod_count(),
+            allowed_pods: cluster.allowed_pods(),
+            compute: compute.into_iter().filter(|(_, request, _, _)| *request > 0).collect(),
+            scalars: scalars.collect(),
+        }
+    }
+
+    #[inline]
+    fn check(&self, node: NodeIdx, shortages: &mut Shortages) {
+        shortages.clear();
+        shortages.check_pods(self.pod_count.get(node), self.allowed_pods.get(node));
+        for (what, request, allocatable, requested) in &self.compute {
+            shortages.check(*what, *request, allocatable.get(node), requested.get(node));
+        }
+        for scalar in &self.scalars {
+            let capacity = scalar.allocatable.map_or(0, |column| column.get(node));
+            if capacity > 0 || !scalar.is_served {
+                let requested = scalar.requested.map_or(0, |column| column.get(node));
+                shortages.check(scalar.what, scalar.request, capacity, requested);
+            }
+        }
+    }
+}
+
+impl PreScore for Fit {
+    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &Pod, _: &[NodeIdx]) -> Status {
+        // What a pod asks for is totalled when the pod is compiled.
+        Status::SUCCESS
+    }
+
+    fn pre_score_depends_on(&self, _: &Pod) -> Dependencies {
+        Dependencies::POD_ONLY
+    }
+}
+
+impl Score for Fit {
+    fn score(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Result<i64, Status> {
+        Ok(self.args.strategy.score(self.plan(pod).on_view(node)))
+    }
+
+    fn score_all(
+        &self,
+        cx: &Context<'_>,
+        _: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        let plan = self.plan(pod);
+        let scan = plan.over(cx.cluster);
+        for (&idx, score) in nodes.iter().zip(scores) {
+            *score = self.args.strategy.score(scan.at(idx));
+        }
+        Ok(())
+    }
+
+    fn score_depends_on(&self, _: &Pod) -> Dependencies {
+        Dependencies::node(ChangeKinds::ALLOCATABLE | ChangeKinds::PODS)
+    }
+}
+
+impl Sign for Fit {
+    fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
+        write_resources(&pod.requests.fit, signature);
+        write_resources(&pod.requests.fit_score, signature);
+        true
+    }
+}
+
+impl EnqueueExtensions for Fit {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        fit_hints::events(self.delegates)
+    }
+}

@@ -1,0 +1,53 @@
+//! NodeResourcesFit's arguments.
+
+use kube_scheduler_config::PluginArgs as ConfigArgs;
+use kube_scheduler_framework::PluginArgs;
+
+use super::demand::Ignored;
+use super::scored::Scored;
+use super::shape::Shape;
+use super::strategy::Strategy;
+use crate::plugin_args::{self, WRONG_ARGS};
+
+/// Highest score in a configured shape; scores of nodes go to 100.
+const MAX_SHAPE_SCORE: i64 = 10;
+
+/// What the plugin needs of its arguments.
+#[derive(Clone, Debug)]
+pub(super) struct FitArgs {
+    pub(super) ignored: Ignored,
+    pub(super) strategy: Strategy,
+    pub(super) resources: Box<[Scored]>,
+}
+
+impl FitArgs {
+    pub(super) fn new(args: &PluginArgs) -> Result<Self, String> {
+        let checked = plugin_args::checked(args, ConfigArgs::NodeResourcesFit)?;
+        let ConfigArgs::NodeResourcesFit(args) = checked else { return Err(WRONG_ARGS.into()) };
+        let scoring = args.scoring_strategy.unwrap_or_default();
+        let strategy = match &*scoring.kind {
+            "LeastAllocated" => Strategy::LeastAllocated,
+            "MostAllocated" => Strategy::MostAllocated,
+            _ => {
+                let points =
+                    scoring.requested_to_capacity_ratio.unwrap_or_default().shape.into_iter();
+                let scale = kube_scheduler_framework::MAX_NODE_SCORE / MAX_SHAPE_SCORE;
+                let scaled = points
+                    .map(|point| (i64::from(point.utilization), i64::from(point.score) * scale));
+                Strategy::RequestedToCapacityRatio(Shape::new(scaled))
+            }
+        };
+        Ok(Self {
+            ignored: Ignored {
+                names: args.ignored_resources,
+                groups: args.ignored_resource_groups,
+            },
+            strategy,
+            resources: scoring
+                .resources
+                .iter()
+                .map(|spec| Scored::new(&spec.name, spec.weight))
+                .collect(),
+        })
+    }
+}

@@ -1,0 +1,134 @@
+//! Which events can make a pod fit that NodeResourcesFit turned down.
+//!
+//! Quirk: ignored resources are not ignored here, so a pod that asks for one that a node lacks is not requeued by that
+//! node. Pinned by `hint_does_not_know_ignored_resources`.
+//!
+//! Behaviour in `spec/plugins-node.md` §4.8.8.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{
+    CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY, Node, Pod, Quantity, is_scalar_resource,
+};
+use kube_scheduler_framework::{
+    ActionType, ClusterEvent, ClusterState, EventRegistration, EventResource, QueueingHint,
+};
+
+use super::demand::{Demand, Ignored, Shortages};
+use super::device_classes;
+use crate::event_objects;
+
+/// All events the plugin waits for.
+pub(super) fn events(delegates: bool) -> Vec<EventRegistration> {
+    let pod_event = ClusterEvent::new(
+        EventResource::Pod,
+        ActionType::DELETE | ActionType::UPDATE_POD_SCALE_DOWN,
+    );
+    let node_event = ClusterEvent::new(
+        EventResource::Node,
+        ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE,
+    );
+    let mut events = vec![
+        EventRegistration::with_hint(pod_event, |_, pod, old, new| {
+            let (old, new) = event_objects::pods(old, new)?;
+            Ok(hint(is_freed_by_pod(pod, old, new)))
+        }),
+        EventRegistration::with_hint(node_event, move |cx, pod, old, new| {
+            let (old, new) = event_objects::nodes(old, new)?;
+            let Some(new) = new else { return Ok(QueueingHint::Queue) };
+            let cluster = delegates.then_some(cx.cluster);
+            Ok(hint(is_helped_by_node(pod, old.map(|node| &**node), new, cluster)))
+        }),
+    ];
+    if delegates {
+        let class_event =
+            ClusterEvent::new(EventResource::DeviceClass, ActionType::ADD | ActionType::UPDATE);
+        events.push(EventRegistration::with_hint(class_event, |_, pod, old, new| {
+            let (old, new) = event_objects::others(old, new)?;
+            let Some(new) = new else { return Ok(QueueingHint::Queue) };
+            let asks_for = |name: &str| pod.requests.spec_total(name).is_some();
+            let name = device_classes::extended_resource_name(new);
+            let is_new_to_pod = match old {
+                None => asks_for(&format!("{DEVICE_CLASS_PREFIX}{}", new.name)),
+                Some(old) => {
+                    let before = device_classes::extended_resource_name(old);
+                    if before.unwrap_or_default() == name.unwrap_or_default() {
+                        return Ok(QueueingHint::Skip);
+                    }
+                    false
+                }
+            };
+            Ok(hint(is_new_to_pod || name.is_some_and(asks_for)))
+        }));
+    }
+    events
+}
+
+fn hint(helps: bool) -> QueueingHint {
+    if helps { QueueingHint::Queue } else { QueueingHint::Skip }
+}
+
+fn is_freed_by_pod(pod: &Pod, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) -> bool {
+    let Some(updated) = new else {
+        return old.is_none_or(|deleted| {
+            deleted.is_assigned() || deleted.nominated_node_name().is_some()
+        });
+    };
+    if updated.uid == pod.uid {
+        return true;
+    }
+    let Some(old) = old.filter(|_| updated.is_assigned()) else { return false };
+    let amount = |pod: &Pod, name: &str| {
+        pod.requests.total(name).map_or(0, |quantity| in_units(name, quantity))
+    };
+    let is_counted =
+        |name: &str| matches!(name, CPU | MEMORY | EPHEMERAL_STORAGE) || is_scalar_resource(name);
+    pod.requests.totals.iter().any(|(name, wanted)| {
+        is_counted(name) && in_units(name, wanted) != 0 && amount(updated, name) < amount(old, name)
+    })
+}
+
+fn in_units(name: &str, quantity: &Quantity) -> i64 {
+    if name == CPU { quantity.milli_value() } else { quantity.value() }
+}
+
+/// `cluster` is there when device classes may serve extended resources.
+fn is_helped_by_node(
+    pod: &Pod,
+    old: Option<&Node>,
+    new: &Node,
+    cluster: Option<&ClusterState>,
+) -> bool {
+    let demand = Demand::of(pod, &Ignored::default());
+    let is_delegated = |name: &str| {
+        new.allocatable.scalar(name).unwrap_or(0) <= 0
+            && cluster.is_some_and(|cluster| device_classes::serves(cluster, name))
+    };
+    let mut shortages = Shortages::default();
+    shortages.check_pods(0, new.allowed_pods);
+    shortages.check(Shortages::CPU, demand.milli_cpu, new.allocatable.milli_cpu, 0);
+    shortages.check(Shortages::MEMORY, demand.memory, new.allocatable.memory, 0);
+    shortages.check(
+        Shortages::EPHEMERAL_STORAGE,
+        demand.ephemeral_storage,
+        new.allocatable.ephemeral_storage,
+        0,
+    );
+    for scalar in &demand.scalars {
+        if !is_delegated(&scalar.name) {
+            let allocatable = new.allocatable.scalar(&scalar.name).unwrap_or(0);
+            shortages.check(Shortages::FIRST_SCALAR, scalar.amount, allocatable, 0);
+        }
+    }
+    if !shortages.is_empty() {
+        return false;
+    }
+    let Some(old) = old else { return true };
+    let (before, after) = (&old.allocatable, &new.allocatable);
+    let grew = |name: &str| after.scalar(name).unwrap_or(0) > before.scalar(name).unwrap_or(0);
+    new.allowed_pods > old.allowed_pods
+        || demand.milli_cpu > 0 && after.milli_cpu > before.milli_cpu
+        || demand.memory > 0 && after.memory > before.memory
+        || demand.ephemeral_storage > 0 && after.ephemeral_storage > before.ephemeral_storage
+        || demand.scalars.iter().any(|scalar| grew(&scalar.name) || is_delegated(&scalar.name))
+}

@@ -1,0 +1,194 @@
+//! The amounts that resource scores are computed from: allocatable, used before, used with the pod.
+//!
+//! Invariants: a resource that cannot count for a pod (not a compute or scalar resource, or a scalar one the pod does
+//! not ask for) is left out when the plan for the pod is made; a resource that a node does not have is left out for
+//! that node. What one node view and a whole scan see is computed by the same code.
+//!
+//! Behaviour in `spec/plugins-node.md` §4.8.4.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{Resources, is_scalar_resource};
+use kube_scheduler_framework::{ClusterState, Column, NodeIdx, NodeView};
+use smallvec::SmallVec;
+
+/// A resource named by a plugin's arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Cpu,
+    Memory,
+    EphemeralStorage,
+    Scalar(Arc<str>),
+    /// Never has a capacity to the scheduler; kept because a request for it still counts as a request.
+    Other(Arc<str>),
+}
+
+/// A configured resource and its weight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Scored {
+    pub(crate) kind: Kind,
+    pub(crate) weight: i64,
+}
+
+impl Scored {
+    pub(crate) fn new(name: &str, weight: i64) -> Self {
+        let kind = match name {
+            "cpu" => Kind::Cpu,
+            "memory" => Kind::Memory,
+            "ephemeral-storage" => Kind::EphemeralStorage,
+            _ if is_scalar_resource(name) => Kind::Scalar(name.into()),
+            _ => Kind::Other(name.into()),
+        };
+        Self { kind, weight }
+    }
+}
+
+/// Which "used" counts for CPU and memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UsedBasis {
+    /// With defaults filled in for containers that ask for nothing.
+    NonZero,
+    /// As asked for.
+    Plain,
+}
+
+/// One resource of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Amounts {
+    /// Never zero.
+    pub(crate) allocatable: i64,
+    pub(crate) before: i64,
+    pub(crate) after: i64,
+    pub(crate) weight: i64,
+}
+
+/// What has to be looked at for one pod: the resources that can count, with what the pod asks of each.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan<'a> {
+    items: SmallVec<[Item<'a>; 4]>,
+    basis: UsedBasis,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Item<'a> {
+    kind: &'a Kind,
+    request: i64,
+    weight: i64,
+}
+
+impl<'a> Plan<'a> {
+    pub(crate) fn new(scored: &'a [Scored], request: &Resources, basis: UsedBasis) -> Self {
+        let items = scored.iter().filter_map(|scored| {
+            let request = match &scored.kind {
+                Kind::Cpu => request.milli_cpu,
+                Kind::Memory => request.memory,
+                Kind::EphemeralStorage => request.ephemeral_storage,
+                Kind::Scalar(name) => request.scalar(name).filter(|amount| *amount != 0)?,
+                Kind::Other(_) => return None,
+            };
+            Some(Item { kind: &scored.kind, request, weight: scored.weight })
+        });
+        Self { items: items.collect(), basis }
+    }
+
+    /// The amounts on one node, which may be hypothetical.
+    pub(crate) fn on_view(&self, node: &NodeView<'_>) -> impl Iterator<Item = Amounts> {
+        let allocatable = node.allocatable();
+        self.items.iter().filter_map(move |item| {
+            let (capacity, used) = match item.kind {
+                Kind::Cpu => (
+                    allocatable.milli_cpu,
+                    match self.basis {
+                        UsedBasis::NonZero => node.non_zero_requested().milli_cpu,
+                        UsedBasis::Plain => node.requested_milli_cpu(),
+                    },
+                ),
+                Kind::Memory => (
+                    allocatable.memory,
+                    match self.basis {
+                        UsedBasis::NonZero => node.non_zero_requested().memory,
+                        UsedBasis::Plain => node.requested_memory(),
+                    },
+                ),
+                Kind::EphemeralStorage => {
+                    (allocatable.ephemeral_storage, node.requested_ephemeral_storage())
+                }
+                Kind::Scalar(name) => {
+                    (allocatable.scalar(name).unwrap_or(0), node.requested_scalar(name))
+                }
+                Kind::Other(_) => return None,
+            };
+            item.amounts(capacity, used)
+        })
+    }
+
+    /// The same over columns: finds the columns once, for all nodes.
+    pub(crate) fn over(&self, cluster: &'a ClusterState) -> ScanPlan<'a> {
+        let (allocatable, requested) = (cluster.allocatable(), cluster.requested());
+        let (non_zero_milli_cpu, non_zero_memory) = cluster.non_zero_requested();
+        let items = self.items.iter().filter_map(|&item| {
+            let (capacity, used) = match item.kind {
+                Kind::Cpu => (
+                    allocatable.milli_cpu(),
+                    Some(match self.basis {
+                        UsedBasis::NonZero => non_zero_milli_cpu,
+                        UsedBasis::Plain => requested.milli_cpu(),
+                    }),
+                ),
+                Kind::Memory => (
+                    allocatable.memory(),
+                    Some(match self.basis {
+                        UsedBasis::NonZero => non_zero_memory,
+                        UsedBasis::Plain => requested.memory(),
+                    }),
+                ),
+                Kind::EphemeralStorage => {
+                    (allocatable.ephemeral_storage(), Some(requested.ephemeral_storage()))
+                }
+                Kind::Scalar(name) => (allocatable.scalar(name)?, requested.scalar(name)),
+                Kind::Other(_) => return None,
+            };
+            Some(ScanItem { item, capacity, used })
+        });
+        ScanPlan { items: items.collect() }
+    }
+}
+
+impl Item<'_> {
+    fn amounts(&self, allocatable: i64, before: i64) -> Option<Amounts> {
+        if allocatable == 0 {
+            return None;
+        }
+        Some(Amounts {
+            allocatable,
+            before,
+            after: before.wrapping_add(self.request),
+            weight: self.weight,
+        })
+    }
+}
+
+/// A [`Plan`] with its columns.
+#[derive(Debug)]
+pub(crate) struct ScanPlan<'a> {
+    items: SmallVec<[ScanItem<'a>; 4]>,
+}
+
+#[derive(Debug)]
+struct ScanItem<'a> {
+    item: Item<'a>,
+    capacity: &'a Column<i64>,
+    /// `None`: nobody uses any.
+    used: Option<&'a Column<i64>>,
+}
+
+impl ScanPlan<'_> {
+    /// The amounts on one node. O(resources), no hashing, no allocation.
+    #[inline]
+    pub(crate) fn at(&self, node: NodeIdx) -> impl Iterator<Item = Amounts> {
+        self.items.iter().filter_map(move |item| {
+            item.item
+                .amounts(item.capacity.get(node), item.used.map_or(0, |column| column.get(node)))
+        })
+    }
+}

@@ -1,0 +1,60 @@
+//! SchedulingGates: a pod with gates stays out of the active queue until the last gate is gone.
+//!
+//! Answers to `plugins/schedulinggates/scheduling_gates.go` of the reference; behaviour in `spec/plugins-node.md` §4.1.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::{
+    ActionType, ClusterEvent, Context, EnqueueExtensions, EventRegistration, EventResource, Handle,
+    Plugin, PluginArgs, PreEnqueue, QueueingHint, Status,
+};
+
+use crate::event_objects;
+
+pub(crate) const NAME: &str = "SchedulingGates";
+
+pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+    Ok(Arc::new(SchedulingGates))
+}
+
+struct SchedulingGates;
+
+impl Plugin for SchedulingGates {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
+        Some(self)
+    }
+
+    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
+        Some(self)
+    }
+}
+
+impl PreEnqueue for SchedulingGates {
+    fn pre_enqueue(&self, _: &Context<'_>, pod: &Pod) -> Status {
+        let gates = &pod.spec.scheduling_gates;
+        if gates.is_empty() {
+            return Status::SUCCESS;
+        }
+        Status::unresolvable(format!("waiting for scheduling gates: [{}]", gates.join(" ")))
+    }
+}
+
+impl EnqueueExtensions for SchedulingGates {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        // Removing some but not all gates is no such event, so the pod stays where it is.
+        let eliminated = ClusterEvent::new(
+            EventResource::Pod,
+            ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
+        );
+        vec![EventRegistration::with_hint(eliminated, |_, pod, old, new| {
+            let (_, updated) = event_objects::pods(old, new)?;
+            let is_self = updated.is_some_and(|updated| updated.uid == pod.uid);
+            Ok(if is_self { QueueingHint::Queue } else { QueueingHint::Skip })
+        })]
+    }
+}
