@@ -1,1 +1,80 @@
-//! To be written.
+//! A Kubernetes API server in memory, with hollow nodes and faults on demand.
+//!
+//! It is there so that a scheduler, or any other client, can be run, tested and shown without a cluster: over real HTTP
+//! on loopback, with lists, watches, patches, bindings, evictions, events and tables as kubectl and client libraries
+//! expect them. Hollow nodes run what is bound to them. Faults (latency, refusals, lost connections and watches, lost
+//! history, restarts) come when they are asked for, the same ones for the same seed.
+//!
+//! ```
+//! use kube_scheduler_devcluster::{DevCluster, NodeTemplate, PODS, Selection};
+//! use serde_json::json;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let cluster = DevCluster::builder().start().await?;
+//! cluster.add_hollow_nodes(3, &NodeTemplate::default().zones(3))?;
+//! cluster.create(json!({
+//!     "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+//!     "spec": {"containers": [{"name": "main", "image": "registry/web:1"}]},
+//! }))?;
+//! assert_eq!(cluster.list(PODS, &Selection::all()).items.len(), 1);
+//! println!("kubectl --server {} get pods", cluster.url());
+//! cluster.shutdown().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What it deliberately is not: it has no TLS, no authentication and no authorization (tokens are accepted and ignored,
+//! and it listens on loopback only); no controllers but the one for disruption budgets, so deployments make no pods and
+//! owners take no dependents along; no custom resources, no admission webhooks, no conversion between API versions
+//! except for events, no protobuf; validation covers metadata, pods and nodes, not every field of every kind.
+//!
+//! Reading order: [`kinds`](Kind) is the table everything is driven by; `store`, `history` and `watch` hold the state;
+//! `api` has the verbs; `routes` and `server` put them on HTTP; `hollow` and `controller` are the cluster's inhabitants.
+
+mod kinds;
+
+mod history;
+mod object;
+mod selectors;
+mod store;
+mod watch;
+
+mod api;
+mod defaults;
+mod events;
+mod patch;
+mod quantity;
+mod status;
+mod validation;
+
+mod body;
+mod discovery;
+mod faults;
+mod routes;
+mod server;
+mod table;
+
+mod controller;
+mod hollow;
+mod persist;
+
+mod clock;
+mod cluster;
+mod rng;
+
+pub use clock::{Clock, FixedClock, SystemClock};
+pub use cluster::{ClusterError, DevCluster, DevClusterBuilder};
+pub use faults::{Effect, FaultError, FaultRule, Faults};
+pub use history::ChangeType;
+pub use hollow::{END_PHASE, HOLLOW, Hollow, HollowOptions, NodeTemplate, RUN_SECONDS};
+pub use kinds::{
+    BINDINGS, DISRUPTION_BUDGETS, EVENTS, EVENTS_V1, KINDS, Kind, KindId, LEASES, NAMESPACES,
+    NODES, PODS, PRIORITY_CLASSES,
+};
+pub use object::Object;
+pub use persist::PersistError;
+pub use selectors::{FieldSelector, LabelSelector, Selection};
+pub use status::{ApiError, FieldError};
+pub use store::{Listing, Store};
+pub use watch::{WatchEvent, Watcher};

@@ -1,0 +1,139 @@
+//! Creating objects.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::{WriteOptions, check_namespace, commit};
+use crate::clock::to_rfc3339;
+use crate::defaults;
+use crate::kinds::KindId;
+use crate::object::{Object, map_mut, meta_mut, strip_nulls, text_at};
+use crate::status::ApiError;
+use crate::store::{State, Store};
+use crate::validation;
+
+/// Creates one object in `namespace`, which is empty for cluster-scoped kinds.
+pub(crate) fn create(
+    store: &Store,
+    kind: KindId,
+    namespace: &str,
+    value: Value,
+    options: &WriteOptions,
+) -> Result<Arc<Object>, ApiError> {
+    store.write(|state| create_in(state, kind, namespace, value, options))
+}
+
+pub(crate) fn create_in(
+    state: &mut State,
+    kind: KindId,
+    namespace: &str,
+    mut value: Value,
+    options: &WriteOptions,
+) -> Result<Arc<Object>, ApiError> {
+    validation::check_shape(&value)?;
+    strip_nulls(&mut value);
+    let entry = kind.get();
+    check_type(kind, &value)?;
+    let namespace = scope(kind, namespace, &value)?;
+    if !text_at(&value, &["metadata", "resourceVersion"]).is_empty() && !options.keep_status {
+        return Err(ApiError::bad_request(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    name_object(state, &mut value);
+    let name = text_at(&value, &["metadata", "name"]).to_owned();
+    check_namespace(state, kind, &namespace, &name)?;
+
+    let members = map_mut(&mut value);
+    members.insert("kind".into(), entry.kind.into());
+    members.insert("apiVersion".into(), entry.api_version().into());
+    defaults::admit(state, kind, &mut value, options.keep_status)?;
+    validation::check(kind, &value)?;
+    if state.get(kind, &namespace, &name).is_some() {
+        return Err(ApiError::already_exists(entry, &name));
+    }
+
+    let created = to_rfc3339(state.now);
+    let uid = state.rng.uuid();
+    let meta = meta_mut(&mut value);
+    if options.keep_status {
+        meta.entry("uid").or_insert_with(|| uid.into());
+        meta.entry("creationTimestamp").or_insert_with(|| created.into());
+    } else {
+        meta.insert("uid".into(), uid.into());
+        meta.insert("creationTimestamp".into(), created.into());
+        for server_side in
+            ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"]
+        {
+            meta.remove(server_side);
+        }
+    }
+    if entry.namespaced {
+        meta.insert("namespace".into(), namespace.into());
+    }
+    if entry.has_generation {
+        meta.entry("generation").or_insert_with(|| 1.into());
+    }
+    drop_empty_maps(meta);
+    Ok(commit(state, kind, value, options))
+}
+
+/// Refuses a body of another kind than the path's.
+pub(crate) fn check_type(kind: KindId, value: &Value) -> Result<(), ApiError> {
+    let entry = kind.get();
+    let (api_version, kind_name) = (text_at(value, &["apiVersion"]), text_at(value, &["kind"]));
+    if (!api_version.is_empty() && api_version != entry.api_version())
+        || (!kind_name.is_empty() && kind_name != entry.kind)
+    {
+        return Err(ApiError::bad_request(format!(
+            "{kind_name} in version {api_version:?} cannot be handled as a {}: the API version in the data \
+             ({api_version}) or its kind ({kind_name}) does not match the expected {} {}",
+            entry.kind,
+            entry.api_version(),
+            entry.kind,
+        )));
+    }
+    Ok(())
+}
+
+/// The namespace the object goes to: that of the request, which the object may repeat but not contradict.
+fn scope(kind: KindId, namespace: &str, value: &Value) -> Result<String, ApiError> {
+    let own = text_at(value, &["metadata", "namespace"]);
+    if !kind.get().namespaced {
+        if own.is_empty() {
+            return Ok(String::new());
+        }
+        return Err(ApiError::bad_request("namespace may not be set on a cluster-scoped object"));
+    }
+    match (namespace.is_empty(), own.is_empty()) {
+        (true, true) => {
+            Err(ApiError::bad_request("an empty namespace may not be set during creation"))
+        }
+        (true, false) => Ok(own.to_owned()),
+        (false, false) if own != namespace => Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        )),
+        _ => Ok(namespace.to_owned()),
+    }
+}
+
+fn name_object(state: &mut State, value: &mut Value) {
+    /// Room that is left for the random suffix.
+    const LONGEST_BASE: usize = 58;
+    let base = text_at(value, &["metadata", "generateName"]);
+    if base.is_empty() || !text_at(value, &["metadata", "name"]).is_empty() {
+        return;
+    }
+    let base: String = base.chars().take(LONGEST_BASE).collect();
+    let name = format!("{base}{}", state.rng.name_suffix());
+    meta_mut(value).insert("name".into(), name.into());
+}
+
+fn drop_empty_maps(meta: &mut Map<String, Value>) {
+    for key in ["labels", "annotations"] {
+        if meta.get(key).and_then(Value::as_object).is_some_and(Map::is_empty) {
+            meta.remove(key);
+        }
+    }
+}

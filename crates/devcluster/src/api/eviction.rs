@@ -1,0 +1,63 @@
+//! The eviction subresource: a deletion that disruption budgets can refuse.
+
+use serde_json::Value;
+
+use super::delete::{DeleteOptions, delete_in};
+use super::disruption::{allowance, selects};
+use crate::kinds::{DISRUPTION_BUDGETS, PODS};
+use crate::object::{at, text_at};
+use crate::status::ApiError;
+use crate::store::{State, Store};
+
+/// Evicts a pod unless a disruption budget forbids it.
+pub(crate) fn evict(
+    store: &Store,
+    namespace: &str,
+    name: &str,
+    eviction: &Value,
+    dry_run: bool,
+) -> Result<(), ApiError> {
+    let mut options =
+        DeleteOptions::from_body(eviction.get("deleteOptions").unwrap_or(&Value::Null));
+    options.dry_run |= dry_run;
+    store.write(|state| {
+        let Some(pod) = state.get(PODS, namespace, name) else {
+            return Err(ApiError::not_found(PODS.get(), name));
+        };
+        let value = pod.value();
+        let idle =
+            matches!(text_at(&value, &["status", "phase"]), "Succeeded" | "Failed" | "Pending");
+        if !idle && at(&value, &["metadata", "deletionTimestamp"]).is_none() {
+            check_budgets(state, namespace, name)?;
+        }
+        delete_in(state, PODS, namespace, name, &options).map(|_| ())
+    })
+}
+
+fn check_budgets(state: &State, namespace: &str, name: &str) -> Result<(), ApiError> {
+    let Some(pod) = state.get(PODS, namespace, name) else { return Ok(()) };
+    let budgets: Vec<Value> = state
+        .objects_in(DISRUPTION_BUDGETS, namespace)
+        .map(|budget| budget.value())
+        .filter(|budget| selects(budget, pod))
+        .collect();
+    let [budget] = budgets.as_slice() else {
+        if budgets.is_empty() {
+            return Ok(());
+        }
+        let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+        return Err(ApiError::with_code(500, why));
+    };
+    let numbers = allowance(state, budget);
+    if numbers.allowed > 0 {
+        return Ok(());
+    }
+    let cause = format!(
+        "The disruption budget {} needs {} healthy pods and has {} currently",
+        text_at(budget, &["metadata", "name"]),
+        numbers.desired_healthy,
+        numbers.current_healthy
+    );
+    let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+    Err(ApiError::too_many(message, "DisruptionBudget", cause))
+}

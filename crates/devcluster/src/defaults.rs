@@ -1,0 +1,334 @@
+//! What the server fills in when an object is created.
+//!
+//! Covered: all that a scheduler, a kubelet or kubectl reads of pods, and the handful of defaults of other kinds that
+//! clients trip over when they are missing.
+
+use serde_json::{Map, Value, json};
+
+use crate::clock::to_rfc3339;
+use crate::kinds::{DISRUPTION_BUDGETS, EVENTS, KindId, NAMESPACES, NODES, PODS, PRIORITY_CLASSES};
+use crate::object::{child_mut, list_at, list_mut, map_mut, text_at};
+use crate::status::ApiError;
+use crate::store::State;
+use crate::validation::{has_pod_template, parse_amount};
+
+const SYSTEM_CLASSES: [(&str, i64); 2] =
+    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+
+/// Fills in what holds at any time: on create and on every change.
+pub(crate) fn apply(kind: KindId, value: &mut Value) {
+    if kind == PODS {
+        default_pod_spec(child_mut(value, "spec"));
+        return;
+    }
+    let entry = kind.get();
+    if has_pod_template(entry) {
+        let spec = child_mut(value, "spec");
+        if matches!(
+            entry.kind,
+            "Deployment" | "ReplicaSet" | "StatefulSet" | "ReplicationController"
+        ) {
+            spec.entry("replicas").or_insert(json!(1));
+        }
+        if let Some(template) = spec.get_mut("template") {
+            default_pod_spec(child_mut(template, "spec"));
+        }
+    }
+    match entry.kind {
+        "Job" => {
+            let spec = child_mut(value, "spec");
+            for (field, default) in
+                [("completions", json!(1)), ("parallelism", json!(1)), ("backoffLimit", json!(6))]
+            {
+                spec.entry(field).or_insert(default);
+            }
+        }
+        "Service" => {
+            let spec = child_mut(value, "spec");
+            spec.entry("type").or_insert(json!("ClusterIP"));
+            spec.entry("sessionAffinity").or_insert(json!("None"));
+            for port in list_mut_if_present(spec, "ports") {
+                map_mut(port).entry("protocol").or_insert(json!("TCP"));
+            }
+        }
+        "StorageClass" => {
+            let class = map_mut(value);
+            class.entry("reclaimPolicy").or_insert(json!("Delete"));
+            class.entry("volumeBindingMode").or_insert(json!("Immediate"));
+        }
+        "PersistentVolume" => {
+            let spec = child_mut(value, "spec");
+            spec.entry("persistentVolumeReclaimPolicy").or_insert(json!("Retain"));
+            spec.entry("volumeMode").or_insert(json!("Filesystem"));
+        }
+        "PersistentVolumeClaim" => {
+            child_mut(value, "spec").entry("volumeMode").or_insert(json!("Filesystem"));
+        }
+        "Secret" => {
+            map_mut(value).entry("type").or_insert(json!("Opaque"));
+        }
+        "PriorityClass" => {
+            map_mut(value).entry("preemptionPolicy").or_insert(json!("PreemptLowerPriority"));
+        }
+        _ => {}
+    }
+}
+
+/// What admission adds when an object comes into being; `keep_status` leaves a status that was given.
+pub(crate) fn admit(
+    state: &State,
+    kind: KindId,
+    value: &mut Value,
+    keep_status: bool,
+) -> Result<(), ApiError> {
+    let entry = kind.get();
+    // Nodes are the exception upstream too: they may be created with their status.
+    if entry.has_status && !keep_status && kind != NODES {
+        map_mut(value).remove("status");
+    }
+    apply(kind, value);
+    match kind {
+        PODS => admit_pod(state, value)?,
+        NAMESPACES => {
+            let name = text_at(value, &["metadata", "name"]).to_owned();
+            let meta = crate::object::meta_mut(value);
+            child_mut_of(meta, "labels")
+                .entry("kubernetes.io/metadata.name")
+                .or_insert(name.into());
+            child_mut(value, "spec").entry("finalizers").or_insert(json!(["kubernetes"]));
+            child_mut(value, "status").entry("phase").or_insert(json!("Active"));
+        }
+        NODES => {
+            let status = child_mut(value, "status");
+            if let Some(capacity) = status.get("capacity").cloned() {
+                status.entry("allocatable").or_insert(capacity);
+            }
+        }
+        PRIORITY_CLASSES => {
+            let number = value.get("value").and_then(Value::as_i64);
+            let name = text_at(value, &["metadata", "name"]);
+            let is_system = SYSTEM_CLASSES.iter().any(|(class, _)| *class == name);
+            if !is_system && number.is_some_and(|number| number > 1_000_000_000) {
+                let why = "maximum allowed value of a user defined priority is 1000000000";
+                return Err(ApiError::forbidden(entry, name, why));
+            }
+        }
+        EVENTS => {
+            let event = map_mut(value);
+            let legacy = !event.contains_key("eventTime");
+            event.entry("type").or_insert(json!("Normal"));
+            if legacy {
+                event.entry("count").or_insert(json!(1));
+            }
+        }
+        DISRUPTION_BUDGETS => {}
+        _ => match entry.kind {
+            "PersistentVolumeClaim" => {
+                child_mut(value, "status").entry("phase").or_insert(json!("Pending"));
+            }
+            "PersistentVolume" => {
+                let phase = if text_at(value, &["spec", "claimRef", "name"]).is_empty() {
+                    "Available"
+                } else {
+                    "Bound"
+                };
+                child_mut(value, "status").entry("phase").or_insert(json!(phase));
+            }
+            _ => {}
+        },
+    }
+    Ok(())
+}
+
+/// The priority classes that every cluster has.
+pub(crate) fn system_priority_classes() -> impl Iterator<Item = Value> {
+    SYSTEM_CLASSES.into_iter().map(|(name, value)| {
+        json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": name}, "value": value,
+            "description": "Used for system critical pods that must not be moved from their current node.",
+        })
+    })
+}
+
+fn admit_pod(state: &State, pod: &mut Value) -> Result<(), ApiError> {
+    set_priority(state, pod)?;
+    let spec = child_mut(pod, "spec");
+    default_tolerations(list_mut(spec, "tolerations"));
+    if !spec.contains_key("serviceAccountName") {
+        spec.insert("serviceAccountName".into(), "default".into());
+        spec.insert("serviceAccount".into(), "default".into());
+    }
+    let qos = qos_class(pod);
+    let gated = !list_at(pod, &["spec", "schedulingGates"]).is_empty();
+    let now = to_rfc3339(state.now);
+    let status = child_mut(pod, "status");
+    status.entry("phase").or_insert(json!("Pending"));
+    status.entry("qosClass").or_insert(json!(qos));
+    if gated {
+        let condition = json!({
+            "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates", "lastProbeTime": null,
+        });
+        crate::object::set_condition(list_mut(status, "conditions"), condition, &now);
+    }
+    Ok(())
+}
+
+/// Resolves `priorityClassName` as the priority admission plugin does.
+fn set_priority(state: &State, pod: &mut Value) -> Result<(), ApiError> {
+    let wanted = text_at(pod, &["spec", "priorityClassName"]).to_owned();
+    let class = if wanted.is_empty() {
+        let mut defaults: Vec<Value> = state
+            .objects(PRIORITY_CLASSES)
+            .map(|class| class.value())
+            .filter(|class| class.get("globalDefault") == Some(&Value::Bool(true)))
+            .collect();
+        // Several defaults may exist in a race; the lowest value wins.
+        defaults.sort_by_key(|class| class.get("value").and_then(Value::as_i64));
+        defaults.into_iter().next()
+    } else {
+        let found = state.get(PRIORITY_CLASSES, "", &wanted).map(|class| class.value());
+        if found.is_none() {
+            let why = format!("no PriorityClass with name {wanted} was found");
+            return Err(ApiError::forbidden(PODS.get(), text_at(pod, &["metadata", "name"]), &why));
+        }
+        found
+    };
+    let priority =
+        class.as_ref().and_then(|class| class.get("value")).and_then(Value::as_i64).unwrap_or(0);
+    let policy = class
+        .as_ref()
+        .map(|class| text_at(class, &["preemptionPolicy"]))
+        .filter(|policy| !policy.is_empty());
+    let given = crate::object::int_at(pod, &["spec", "priority"]);
+    if given.is_some_and(|given| given != priority) {
+        let why = "the integer value of priority must not be provided in pod spec; priority admission controller \
+                   computed a different value from the given PriorityClass name";
+        return Err(ApiError::forbidden(PODS.get(), text_at(pod, &["metadata", "name"]), why));
+    }
+    let class_name = class.as_ref().map(|class| text_at(class, &["metadata", "name"]).to_owned());
+    let policy = policy.unwrap_or("PreemptLowerPriority").to_owned();
+    let spec = child_mut(pod, "spec");
+    if let Some(class_name) = class_name {
+        spec.insert("priorityClassName".into(), class_name.into());
+    }
+    spec.insert("priority".into(), priority.into());
+    spec.entry("preemptionPolicy").or_insert(policy.into());
+    Ok(())
+}
+
+fn default_tolerations(tolerations: &mut Vec<Value>) {
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let covered = tolerations.iter().any(|toleration| {
+            let (own_key, effect) =
+                (text_at(toleration, &["key"]), text_at(toleration, &["effect"]));
+            (own_key == key || own_key.is_empty()) && (effect == "NoExecute" || effect.is_empty())
+        });
+        if !covered {
+            tolerations.push(json!({
+                "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300,
+            }));
+        }
+    }
+}
+
+fn default_pod_spec(spec: &mut Map<String, Value>) {
+    let defaults = [
+        ("restartPolicy", json!("Always")),
+        ("dnsPolicy", json!("ClusterFirst")),
+        ("schedulerName", json!("default-scheduler")),
+        ("terminationGracePeriodSeconds", json!(30)),
+        ("enableServiceLinks", json!(true)),
+        ("securityContext", json!({})),
+    ];
+    for (field, default) in defaults {
+        spec.entry(field).or_insert(default);
+    }
+    if text_of(spec, "schedulerName").is_empty() {
+        spec.insert("schedulerName".into(), "default-scheduler".into());
+    }
+    let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
+    for list in ["containers", "initContainers"] {
+        for container in list_mut_if_present(spec, list) {
+            default_container(map_mut(container), host_network);
+        }
+    }
+    if let Some(Value::Object(resources)) = spec.get_mut("resources") {
+        default_requests(resources);
+    }
+}
+
+fn default_container(container: &mut Map<String, Value>, host_network: bool) {
+    let image = text_of(container, "image");
+    let tagged =
+        image.rsplit('/').next().is_some_and(|last| last.contains(':') || last.contains('@'));
+    let pull = if !tagged || image.ends_with(":latest") { "Always" } else { "IfNotPresent" };
+    container.entry("imagePullPolicy").or_insert(json!(pull));
+    container.entry("terminationMessagePath").or_insert(json!("/dev/termination-log"));
+    container.entry("terminationMessagePolicy").or_insert(json!("File"));
+    let resources = container.entry("resources").or_insert(json!({}));
+    default_requests(map_mut(resources));
+    for port in list_mut_if_present(container, "ports") {
+        let port = map_mut(port);
+        port.entry("protocol").or_insert(json!("TCP"));
+        if host_network && let Some(number) = port.get("containerPort").cloned() {
+            port.entry("hostPort").or_insert(number);
+        }
+    }
+}
+
+/// A limit without a request is a request of the same size.
+fn default_requests(resources: &mut Map<String, Value>) {
+    let Some(Value::Object(limits)) = resources.get("limits").cloned() else { return };
+    let requests = child_mut_of(resources, "requests");
+    for (name, limit) in limits {
+        requests.entry(name).or_insert(limit);
+    }
+}
+
+fn qos_class(pod: &Value) -> &'static str {
+    let mut any = false;
+    let mut guaranteed = true;
+    let mut look = |resources: &Value| {
+        for name in ["cpu", "memory"] {
+            let amount = |part: &str| {
+                let parsed = resources
+                    .get(part)
+                    .and_then(|amounts| amounts.get(name))
+                    .and_then(parse_amount);
+                parsed.filter(|amount| !amount.is_zero())
+            };
+            let (request, limit) = (amount("requests"), amount("limits"));
+            any |= request.is_some() || limit.is_some();
+            guaranteed &= limit.is_some() && request == limit;
+        }
+    };
+    let pod_level = pod.pointer("/spec/resources").filter(|resources| resources.is_object());
+    if let Some(resources) = pod_level {
+        look(resources);
+    } else {
+        for list in ["containers", "initContainers"] {
+            for container in list_at(pod, &["spec", list]) {
+                look(container.get("resources").unwrap_or(&Value::Null));
+            }
+        }
+    }
+    match (any, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+fn text_of<'m>(map: &'m Map<String, Value>, key: &str) -> &'m str {
+    map.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn child_mut_of<'m>(map: &'m mut Map<String, Value>, key: &str) -> &'m mut Map<String, Value> {
+    map_mut(map.entry(key).or_insert(Value::Null))
+}
+
+fn list_mut_if_present<'m>(map: &'m mut Map<String, Value>, key: &str) -> &'m mut [Value] {
+    map.get_mut(key).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
+}

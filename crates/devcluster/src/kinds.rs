@@ -1,0 +1,429 @@
+//! The table of kinds that are served.
+//!
+//! Invariants: a kind's place in [`KINDS`] is its identity for the life of the process; group, version and plural name
+//! together are unique; `events.k8s.io` events have no storage of their own but share that of the core events.
+
+/// A served kind: what discovery, selectors and the generic verbs need to know of it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Kind {
+    /// API group, empty for the core group.
+    pub group: &'static str,
+    /// API version.
+    pub version: &'static str,
+    /// The kind, as in `kind: Pod`.
+    pub kind: &'static str,
+    /// Plural resource name, as in the path.
+    pub plural: &'static str,
+    /// Whether its objects live in a namespace.
+    pub namespaced: bool,
+    /// Names that kubectl accepts for it.
+    pub short_names: &'static [&'static str],
+    /// Groups of kinds it belongs to, as in `kubectl get all`.
+    pub categories: &'static [&'static str],
+    /// Subresources besides the object itself.
+    pub subresources: &'static [&'static str],
+    /// Whether `status` is separate: wiped on create, changed only through `/status`.
+    pub has_status: bool,
+    /// Whether `metadata.generation` counts changes of anything but metadata and status.
+    pub has_generation: bool,
+    /// Field selectors beyond `metadata.name` and `metadata.namespace`: the name and the way to the value.
+    pub fields: &'static [(&'static str, &'static [&'static str])],
+    /// Whether it can only be posted, as a review.
+    pub review: bool,
+}
+
+/// A kind's place in [`KINDS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KindId(u16);
+
+impl KindId {
+    /// The table entry.
+    pub fn get(self) -> &'static Kind {
+        &KINDS[usize::from(self.0)]
+    }
+
+    /// Position in [`KINDS`].
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// The kind under which objects are stored: the core form for `events.k8s.io`, itself for all others.
+    pub fn storage(self) -> Self {
+        if self == EVENTS_V1 { EVENTS } else { self }
+    }
+
+    /// Finds a kind by what stands in a path.
+    pub fn by_plural(group: &str, version: &str, plural: &str) -> Option<Self> {
+        Self::find(|kind| kind.group == group && kind.version == version && kind.plural == plural)
+    }
+
+    /// Finds a kind by what stands in a manifest.
+    pub fn by_manifest(api_version: &str, kind_name: &str) -> Option<Self> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        Self::find(|kind| kind.group == group && kind.version == version && kind.kind == kind_name)
+    }
+
+    /// Finds a kind by plural alone, or `plural.group`; the first in the table wins.
+    pub fn by_name(name: &str) -> Option<Self> {
+        let (plural, group) = match name.split_once('.') {
+            Some((plural, group)) => (plural, Some(group)),
+            None => (name, None),
+        };
+        Self::find(|kind| kind.plural == plural && group.is_none_or(|group| group == kind.group))
+    }
+
+    /// All kinds, in table order.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..KINDS.len()).filter_map(|index| u16::try_from(index).ok().map(KindId))
+    }
+
+    fn find(mut matches: impl FnMut(&Kind) -> bool) -> Option<Self> {
+        Self::all().find(|id| matches(id.get()))
+    }
+}
+
+impl Kind {
+    /// `v1` or `apps/v1`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// The singular resource name.
+    pub fn singular(&self) -> String {
+        self.kind.to_ascii_lowercase()
+    }
+
+    /// `pods` or `deployments.apps`, as in messages.
+    pub fn qualified_plural(&self) -> String {
+        if self.group.is_empty() {
+            self.plural.to_owned()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
+    }
+
+    /// `Pod` or `Deployment.apps`, as in messages.
+    pub fn qualified_kind(&self) -> String {
+        if self.group.is_empty() {
+            self.kind.to_owned()
+        } else {
+            format!("{}.{}", self.kind, self.group)
+        }
+    }
+
+    /// The position of a selectable field in the objects' index.
+    pub(crate) fn field_index(&self, name: &str) -> Option<usize> {
+        self.fields.iter().position(|(field, _)| *field == name)
+    }
+
+    const fn new(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+        namespaced: bool,
+    ) -> Self {
+        Self {
+            group,
+            version,
+            kind,
+            plural,
+            namespaced,
+            short_names: &[],
+            categories: &[],
+            subresources: &[],
+            has_status: false,
+            has_generation: false,
+            fields: &[],
+            review: false,
+        }
+    }
+
+    const fn short(mut self, names: &'static [&'static str]) -> Self {
+        self.short_names = names;
+        self
+    }
+
+    const fn in_all(mut self) -> Self {
+        self.categories = &["all"];
+        self
+    }
+
+    const fn status(mut self) -> Self {
+        self.has_status = true;
+        self.subresources = &["status"];
+        self
+    }
+
+    const fn generation(mut self) -> Self {
+        self.has_generation = true;
+        self
+    }
+
+    const fn subresources(mut self, names: &'static [&'static str]) -> Self {
+        self.subresources = names;
+        self
+    }
+
+    const fn fields(mut self, fields: &'static [(&'static str, &'static [&'static str])]) -> Self {
+        self.fields = fields;
+        self
+    }
+
+    const fn review(mut self) -> Self {
+        self.review = true;
+        self
+    }
+}
+
+/// Core events; also the storage of [`EVENTS_V1`].
+pub const EVENTS: KindId = KindId(0);
+/// Events of `events.k8s.io/v1`.
+pub const EVENTS_V1: KindId = KindId(1);
+/// Namespaces.
+pub const NAMESPACES: KindId = KindId(2);
+/// Pods.
+pub const PODS: KindId = KindId(3);
+/// Nodes.
+pub const NODES: KindId = KindId(4);
+/// Priority classes.
+pub const PRIORITY_CLASSES: KindId = KindId(5);
+/// Pod disruption budgets.
+pub const DISRUPTION_BUDGETS: KindId = KindId(6);
+/// Leases.
+pub const LEASES: KindId = KindId(7);
+/// Bindings: only posted, never stored.
+pub const BINDINGS: KindId = KindId(8);
+
+const SCALED: &[&str] = &["status", "scale"];
+
+/// Every kind, the ones this crate treats by name first.
+pub static KINDS: &[Kind] = &[
+    Kind::new("", "v1", "Event", "events", true).short(&["ev"]).fields(&[
+        ("involvedObject.kind", &["involvedObject", "kind"]),
+        ("involvedObject.namespace", &["involvedObject", "namespace"]),
+        ("involvedObject.name", &["involvedObject", "name"]),
+        ("involvedObject.uid", &["involvedObject", "uid"]),
+        ("involvedObject.apiVersion", &["involvedObject", "apiVersion"]),
+        ("involvedObject.resourceVersion", &["involvedObject", "resourceVersion"]),
+        ("involvedObject.fieldPath", &["involvedObject", "fieldPath"]),
+        ("reason", &["reason"]),
+        ("reportingComponent", &["reportingComponent"]),
+        ("source", &["source", "component"]),
+        ("type", &["type"]),
+    ]),
+    // The same fields in the same order as the core form, since objects are indexed in that form.
+    Kind::new("events.k8s.io", "v1", "Event", "events", true).short(&["ev"]).fields(&[
+        ("regarding.kind", &[]),
+        ("regarding.namespace", &[]),
+        ("regarding.name", &[]),
+        ("regarding.uid", &[]),
+        ("regarding.apiVersion", &[]),
+        ("regarding.resourceVersion", &[]),
+        ("regarding.fieldPath", &[]),
+        ("reason", &[]),
+        ("reportingController", &[]),
+        ("source", &[]),
+        ("type", &[]),
+    ]),
+    Kind::new("", "v1", "Namespace", "namespaces", false)
+        .short(&["ns"])
+        .status()
+        .subresources(&["status", "finalize"])
+        .fields(&[("status.phase", &["status", "phase"])]),
+    Kind::new("", "v1", "Pod", "pods", true)
+        .short(&["po"])
+        .in_all()
+        .status()
+        .generation()
+        .subresources(&["status", "binding", "eviction", "resize", "ephemeralcontainers"])
+        .fields(&[
+            ("spec.nodeName", &["spec", "nodeName"]),
+            ("status.phase", &["status", "phase"]),
+            ("spec.schedulerName", &["spec", "schedulerName"]),
+            ("spec.restartPolicy", &["spec", "restartPolicy"]),
+            ("spec.serviceAccountName", &["spec", "serviceAccountName"]),
+            ("spec.hostNetwork", &["spec", "hostNetwork"]),
+            ("status.podIP", &["status", "podIP"]),
+            ("status.nominatedNodeName", &["status", "nominatedNodeName"]),
+        ]),
+    Kind::new("", "v1", "Node", "nodes", false)
+        .short(&["no"])
+        .status()
+        .fields(&[("spec.unschedulable", &["spec", "unschedulable"])]),
+    Kind::new("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", false)
+        .short(&["pc"])
+        .generation(),
+    Kind::new("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true)
+        .short(&["pdb"])
+        .status()
+        .generation(),
+    Kind::new("coordination.k8s.io", "v1", "Lease", "leases", true),
+    Kind::new("", "v1", "Binding", "bindings", true).review(),
+    Kind::new("", "v1", "Service", "services", true).short(&["svc"]).in_all().status(),
+    Kind::new("", "v1", "ConfigMap", "configmaps", true).short(&["cm"]),
+    Kind::new("", "v1", "Secret", "secrets", true).fields(&[("type", &["type"])]),
+    Kind::new("", "v1", "ServiceAccount", "serviceaccounts", true).short(&["sa"]),
+    Kind::new("", "v1", "PersistentVolume", "persistentvolumes", false).short(&["pv"]).status(),
+    Kind::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", true)
+        .short(&["pvc"])
+        .status(),
+    Kind::new("", "v1", "ReplicationController", "replicationcontrollers", true)
+        .short(&["rc"])
+        .in_all()
+        .status()
+        .generation()
+        .subresources(SCALED)
+        .fields(&[("status.replicas", &["status", "replicas"])]),
+    Kind::new("", "v1", "LimitRange", "limitranges", true).short(&["limits"]),
+    Kind::new("", "v1", "ResourceQuota", "resourcequotas", true).short(&["quota"]).status(),
+    Kind::new("", "v1", "Endpoints", "endpoints", true).short(&["ep"]),
+    Kind::new("", "v1", "PodTemplate", "podtemplates", true),
+    Kind::new("apps", "v1", "Deployment", "deployments", true)
+        .short(&["deploy"])
+        .in_all()
+        .status()
+        .generation()
+        .subresources(SCALED),
+    Kind::new("apps", "v1", "ReplicaSet", "replicasets", true)
+        .short(&["rs"])
+        .in_all()
+        .status()
+        .generation()
+        .subresources(SCALED)
+        .fields(&[("status.replicas", &["status", "replicas"])]),
+    Kind::new("apps", "v1", "StatefulSet", "statefulsets", true)
+        .short(&["sts"])
+        .in_all()
+        .status()
+        .generation()
+        .subresources(SCALED),
+    Kind::new("apps", "v1", "DaemonSet", "daemonsets", true)
+        .short(&["ds"])
+        .in_all()
+        .status()
+        .generation(),
+    Kind::new("apps", "v1", "ControllerRevision", "controllerrevisions", true),
+    Kind::new("batch", "v1", "Job", "jobs", true)
+        .in_all()
+        .status()
+        .generation()
+        .fields(&[("status.successful", &["status", "succeeded"])]),
+    Kind::new("batch", "v1", "CronJob", "cronjobs", true)
+        .short(&["cj"])
+        .in_all()
+        .status()
+        .generation(),
+    Kind::new("storage.k8s.io", "v1", "StorageClass", "storageclasses", false).short(&["sc"]),
+    Kind::new("storage.k8s.io", "v1", "CSINode", "csinodes", false),
+    Kind::new("storage.k8s.io", "v1", "CSIDriver", "csidrivers", false),
+    Kind::new("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", true),
+    Kind::new("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", false).status(),
+    Kind::new("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", true).status(),
+    Kind::new("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", true),
+    Kind::new("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", false)
+        .generation()
+        .fields(&[("spec.nodeName", &["spec", "nodeName"]), ("spec.driver", &["spec", "driver"])]),
+    Kind::new("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", false).generation(),
+    Kind::new("resource.k8s.io", "v1alpha3", "DeviceTaintRule", "devicetaintrules", false)
+        .generation(),
+    Kind::new("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", true)
+        .short(&["hpa"])
+        .in_all()
+        .status(),
+    Kind::new("networking.k8s.io", "v1", "Ingress", "ingresses", true)
+        .short(&["ing"])
+        .status()
+        .generation(),
+    Kind::new("networking.k8s.io", "v1", "IngressClass", "ingressclasses", false).generation(),
+    Kind::new("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", true)
+        .short(&["netpol"])
+        .generation(),
+    Kind::new("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true).generation(),
+    Kind::new("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", false),
+    Kind::new(
+        "rbac.authorization.k8s.io",
+        "v1",
+        "ClusterRoleBinding",
+        "clusterrolebindings",
+        false,
+    ),
+    Kind::new("rbac.authorization.k8s.io", "v1", "Role", "roles", true),
+    Kind::new("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", true),
+    Kind::new("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups", true).status().generation(),
+    Kind::new("scheduling.k8s.io", "v1alpha2", "Workload", "workloads", true)
+        .short(&["wl"])
+        .generation(),
+    Kind::new("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", false).review(),
+    Kind::new("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", false)
+        .review(),
+    Kind::new("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", false)
+        .review(),
+    Kind::new(
+        "authorization.k8s.io",
+        "v1",
+        "SelfSubjectAccessReview",
+        "selfsubjectaccessreviews",
+        false,
+    )
+    .review(),
+    Kind::new(
+        "authorization.k8s.io",
+        "v1",
+        "SelfSubjectRulesReview",
+        "selfsubjectrulesreviews",
+        false,
+    )
+    .review(),
+    Kind::new(
+        "authorization.k8s.io",
+        "v1",
+        "LocalSubjectAccessReview",
+        "localsubjectaccessreviews",
+        true,
+    )
+    .review(),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn named_kinds_are_where_their_constants_say() {
+        let expected = [
+            (EVENTS, "", "events"),
+            (EVENTS_V1, "events.k8s.io", "events"),
+            (NAMESPACES, "", "namespaces"),
+            (PODS, "", "pods"),
+            (NODES, "", "nodes"),
+            (PRIORITY_CLASSES, "scheduling.k8s.io", "priorityclasses"),
+            (DISRUPTION_BUDGETS, "policy", "poddisruptionbudgets"),
+            (LEASES, "coordination.k8s.io", "leases"),
+            (BINDINGS, "", "bindings"),
+        ];
+        for (id, group, plural) in expected {
+            assert_eq!((id.get().group, id.get().plural), (group, plural));
+        }
+    }
+
+    #[test]
+    fn group_version_and_plural_are_unique() {
+        for one in KindId::all() {
+            let kind = one.get();
+            assert_eq!(KindId::by_plural(kind.group, kind.version, kind.plural), Some(one));
+            assert_eq!(KindId::by_manifest(&kind.api_version(), kind.kind), Some(one));
+        }
+    }
+
+    #[test]
+    fn both_event_forms_select_by_the_same_positions() {
+        assert_eq!(EVENTS.get().fields.len(), EVENTS_V1.get().fields.len());
+        assert_eq!(EVENTS_V1.storage(), EVENTS);
+    }
+}

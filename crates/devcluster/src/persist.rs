@@ -1,0 +1,109 @@
+//! The store as a file.
+//!
+//! One JSON object per line: a head with the format and the version counter, then every object. Invariant: the file is
+//! replaced by renaming a complete new one over it, so that a crash leaves either the old or the new state.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::kinds::KindId;
+use crate::object::{Object, text_at};
+use crate::store::{State, Store};
+
+const FORMAT: &str = "devcluster/1";
+
+/// Why a state file cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PersistError {
+    /// The file system refused.
+    #[error("state file {path}")]
+    Io {
+        /// The file in question.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is not one of ours, or damaged.
+    #[error("state file {path}, line {line}: {why}")]
+    Content {
+        /// The file in question.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// Writes everything in `store` to `path`.
+pub(crate) fn save(store: &Store, path: &Path) -> Result<(), PersistError> {
+    let (version, objects) = store.read(|state| {
+        let kinds = KindId::all().filter(|kind| kind.storage() == *kind);
+        let objects: Vec<Arc<Object>> =
+            kinds.flat_map(|kind| state.objects(kind).cloned()).collect();
+        (state.version(), objects)
+    });
+    let failed = |source| PersistError::Io { path: path.to_owned(), source };
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
+    let temporary = PathBuf::from(temporary);
+    let write = || -> std::io::Result<()> {
+        let mut out = BufWriter::new(File::create(&temporary)?);
+        writeln!(out, "{}", json!({"format": FORMAT, "resourceVersion": version}))?;
+        for object in &objects {
+            out.write_all(object.json())?;
+            out.write_all(b"\n")?;
+        }
+        out.flush()?;
+        out.get_ref().sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(failed)
+}
+
+/// Reads `path` into an empty store; answers false when there is no such file.
+pub(crate) fn load(store: &Store, path: &Path) -> Result<bool, PersistError> {
+    let failed = |source| PersistError::Io { path: path.to_owned(), source };
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut objects = Vec::new();
+    let mut version = 0;
+    for (index, line) in BufReader::new(file).lines().enumerate() {
+        let wrong =
+            |why: String| PersistError::Content { path: path.to_owned(), line: index + 1, why };
+        let value: Value = serde_json::from_str(&line.map_err(failed)?)
+            .map_err(|error| wrong(error.to_string()))?;
+        if index == 0 {
+            if text_at(&value, &["format"]) != FORMAT {
+                return Err(wrong(format!("the format is not {FORMAT}")));
+            }
+            version = value.get("resourceVersion").and_then(Value::as_u64).unwrap_or(0);
+            continue;
+        }
+        let (api_version, kind) = (text_at(&value, &["apiVersion"]), text_at(&value, &["kind"]));
+        let id = KindId::by_manifest(api_version, kind)
+            .ok_or_else(|| wrong(format!("kind {kind} of {api_version} is not served")))?;
+        let own_version = text_at(&value, &["metadata", "resourceVersion"]).parse();
+        let own_version =
+            own_version.map_err(|_| wrong("metadata.resourceVersion is no number".to_owned()))?;
+        objects.push((id, value, own_version));
+    }
+    let restore = |state: &mut State| {
+        for (kind, value, own_version) in &objects {
+            state.restore(*kind, value, *own_version);
+        }
+        state.resume_at(version);
+        Ok(())
+    };
+    // The closure returns no error, so neither does the write.
+    let _ = store.write(restore);
+    Ok(true)
+}

@@ -1,0 +1,176 @@
+//! Objects and lists as bytes, in the form the client asked for.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::request::Form;
+use crate::body::Body;
+use crate::events;
+use crate::kinds::{EVENTS_V1, KindId};
+use crate::object::Object;
+use crate::store::Listing;
+use crate::table::{self, IncludeObject};
+
+/// Large lists go out in pieces of about this many bytes.
+const CHUNK: usize = 64 * 1024;
+
+/// How objects leave the server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Encoding {
+    pub(crate) kind: KindId,
+    pub(crate) form: Form,
+    pub(crate) include: IncludeObject,
+    pub(crate) now: Timestamp,
+}
+
+impl Encoding {
+    /// One object.
+    pub(crate) fn object(&self, object: &Object) -> Bytes {
+        match self.form {
+            Form::Json if self.kind != EVENTS_V1 => object.json().clone(),
+            Form::Json => to_bytes(&events::from_core(object.value())),
+            Form::Metadata => to_bytes(&partial(&object.value())),
+            Form::Table => {
+                let table = table::render(self.kind, &[object], self.include, self.now);
+                to_bytes(&with_list_meta(table, object.resource_version()))
+            }
+        }
+    }
+
+    /// A list.
+    pub(crate) fn list(self, listing: Listing, continue_token: Option<String>) -> Body {
+        let mut meta = json!({"resourceVersion": listing.resource_version.to_string()});
+        if let Some(token) = continue_token {
+            meta["continue"] = token.into();
+        }
+        if let Some(remaining) = listing.remaining {
+            meta["remainingItemCount"] = remaining.into();
+        }
+        if self.form == Form::Table {
+            let objects: Vec<&Object> = listing.items.iter().map(AsRef::as_ref).collect();
+            let mut table = table::render(self.kind, &objects, self.include, self.now);
+            table["metadata"] = meta;
+            return Body::whole(to_bytes(&table));
+        }
+        let (kind, api_version) = match self.form {
+            Form::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned()),
+            _ => (format!("{}List", self.kind.get().kind), self.kind.get().api_version()),
+        };
+        let head = format!(
+            r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{meta},"items":["#
+        );
+        if listing.items.len() < 16 {
+            let mut buffer = BytesMut::from(head.as_bytes());
+            for (index, item) in listing.items.iter().enumerate() {
+                if index > 0 {
+                    buffer.put_u8(b',');
+                }
+                buffer.extend_from_slice(&self.object(item));
+            }
+            buffer.extend_from_slice(b"]}\n");
+            return Body::whole(buffer.freeze());
+        }
+        Body::Chunks(Box::new(ListChunks {
+            encoding: self,
+            items: listing.items,
+            at: 0,
+            head: Some(head),
+            done: false,
+        }))
+    }
+
+    /// One line of a watch.
+    pub(crate) fn event(&self, buffer: &mut BytesMut, event_type: &str, object: &Object) {
+        buffer.extend_from_slice(b"{\"type\":\"");
+        buffer.extend_from_slice(event_type.as_bytes());
+        buffer.extend_from_slice(b"\",\"object\":");
+        buffer.extend_from_slice(&self.object(object));
+        buffer.extend_from_slice(b"}\n");
+    }
+
+    /// A bookmark; `initial_end` marks the end of a streamed list.
+    pub(crate) fn bookmark(&self, buffer: &mut BytesMut, version: u64, initial_end: bool) {
+        let mut meta = json!({"resourceVersion": version.to_string(), "creationTimestamp": null});
+        if initial_end {
+            meta["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let entry = self.kind.get();
+        let object = match self.form {
+            Form::Json => {
+                json!({"kind": entry.kind, "apiVersion": entry.api_version(), "metadata": meta})
+            }
+            Form::Metadata => json!({
+                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta,
+            }),
+            Form::Table => {
+                let row = json!({
+                    "cells": [],
+                    "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": meta},
+                });
+                json!({
+                    "kind": "Table", "apiVersion": "meta.k8s.io/v1",
+                    "metadata": {"resourceVersion": version.to_string()}, "columnDefinitions": [], "rows": [row],
+                })
+            }
+        };
+        let line = json!({"type": "BOOKMARK", "object": object});
+        buffer.extend_from_slice(&to_bytes(&line));
+        buffer.put_u8(b'\n');
+    }
+}
+
+struct ListChunks {
+    encoding: Encoding,
+    items: Vec<Arc<Object>>,
+    at: usize,
+    head: Option<String>,
+    done: bool,
+}
+
+impl Iterator for ListChunks {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.done {
+            return None;
+        }
+        let mut buffer = BytesMut::with_capacity(CHUNK + CHUNK / 8);
+        if let Some(head) = self.head.take() {
+            buffer.extend_from_slice(head.as_bytes());
+        }
+        while let Some(item) = self.items.get(self.at) {
+            if self.at > 0 {
+                buffer.put_u8(b',');
+            }
+            buffer.extend_from_slice(&self.encoding.object(item));
+            self.at += 1;
+            if buffer.len() >= CHUNK {
+                return Some(buffer.freeze());
+            }
+        }
+        self.done = true;
+        buffer.extend_from_slice(b"]}\n");
+        Some(buffer.freeze())
+    }
+}
+
+/// Compact JSON; a `Value` always serialises.
+pub(crate) fn to_bytes(value: &Value) -> Bytes {
+    Bytes::from(serde_json::to_vec(value).unwrap_or_default())
+}
+
+/// An object without anything but its metadata.
+pub(crate) fn partial(value: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+        "metadata": value.get("metadata").cloned().unwrap_or_default(),
+    })
+}
+
+fn with_list_meta(mut table: Value, version: u64) -> Value {
+    table["metadata"] = json!({"resourceVersion": version.to_string()});
+    table
+}

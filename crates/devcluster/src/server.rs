@@ -1,0 +1,150 @@
+//! The listener: HTTP/1.1 over plain TCP on loopback.
+//!
+//! Invariants: a restart closes every connection and, for its downtime, the port; what is stored survives it; the port
+//! stays the same for the life of the server.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::faults::Faults;
+use crate::routes;
+use crate::store::Store;
+
+/// Timers of the server.
+#[derive(Debug, Clone)]
+pub(crate) struct ServerOptions {
+    pub(crate) bookmark_interval: Duration,
+    pub(crate) watch_timeout: Duration,
+}
+
+/// What every connection shares.
+pub(crate) struct Server {
+    pub(crate) store: Arc<Store>,
+    pub(crate) faults: Arc<Faults>,
+    pub(crate) options: ServerOptions,
+    epoch: Mutex<Epoch>,
+}
+
+/// The time between two restarts.
+#[derive(Clone)]
+struct Epoch {
+    over: CancellationToken,
+    downtime: Duration,
+}
+
+impl Server {
+    pub(crate) fn new(store: Arc<Store>, faults: Arc<Faults>, options: ServerOptions) -> Self {
+        let epoch = Mutex::new(Epoch { over: CancellationToken::new(), downtime: Duration::ZERO });
+        Self { store, faults, options, epoch }
+    }
+
+    /// Closes all connections and stays unreachable for `downtime`.
+    pub(crate) fn restart(&self, downtime: Duration) {
+        let mut epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended =
+            std::mem::replace(&mut *epoch, Epoch { over: CancellationToken::new(), downtime });
+        ended.over.cancel();
+    }
+
+    /// Serves until `shutdown`.
+    pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, shutdown: CancellationToken) {
+        let Ok(address) = listener.local_addr() else { return };
+        let mut listener = Some(listener);
+        while !shutdown.is_cancelled() {
+            let over = self.epoch().over;
+            if let Some(open) = listener.take() {
+                self.accept(&open, &over, &shutdown).await;
+            }
+            if shutdown.is_cancelled() {
+                return;
+            }
+            let downtime = self.epoch().downtime;
+            tokio::select! {
+                () = tokio::time::sleep(downtime) => {}
+                () = shutdown.cancelled() => return,
+            }
+            listener = self.reopen(address, &shutdown).await;
+        }
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.epoch.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn accept(
+        self: &Arc<Self>,
+        listener: &TcpListener,
+        over: &CancellationToken,
+        shutdown: &CancellationToken,
+    ) {
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return,
+                () = over.cancelled() => return,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    tokio::spawn(self.clone().connection(stream, over.clone(), shutdown.clone()));
+                }
+                Err(error) => {
+                    warn!(%error, "accept failed");
+                    // Most likely out of file descriptors; do not spin.
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        }
+    }
+
+    async fn connection(
+        self: Arc<Self>,
+        stream: TcpStream,
+        over: CancellationToken,
+        shutdown: CancellationToken,
+    ) {
+        if let Err(error) = stream.set_nodelay(true) {
+            debug!(%error, "no TCP_NODELAY");
+        }
+        let service = service_fn(move |request| routes::handle(self.clone(), request));
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(None)
+            .serve_connection(TokioIo::new(stream), service);
+        tokio::select! {
+            biased;
+            () = over.cancelled() => {}
+            () = shutdown.cancelled() => {}
+            result = connection => {
+                if let Err(error) = result {
+                    debug!(%error, "connection ended");
+                }
+            }
+        }
+    }
+
+    async fn reopen(
+        &self,
+        address: SocketAddr,
+        shutdown: &CancellationToken,
+    ) -> Option<TcpListener> {
+        loop {
+            match TcpListener::bind(address).await {
+                Ok(listener) => return Some(listener),
+                Err(error) => warn!(%error, %address, "cannot reopen the port yet"),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(20)) => {}
+                () = shutdown.cancelled() => return None,
+            }
+        }
+    }
+}
