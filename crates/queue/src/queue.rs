@@ -14,8 +14,6 @@ mod pop;
 mod requeue;
 mod timers;
 
-use std::marker::PhantomData;
-
 use kube_scheduler_api_types::Timestamp;
 
 pub use self::inspect::NominatedPod;
@@ -57,7 +55,6 @@ pub struct SchedulingQueue<E, O> {
     next_seq: u64,
     scheduling_cycle: u64,
     is_closed: bool,
-    objects: PhantomData<O>,
 }
 
 /// Why a pod is moved.
@@ -91,7 +88,6 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             next_seq: 0,
             scheduling_cycle: 0,
             is_closed: false,
-            objects: PhantomData,
         }
     }
 
@@ -187,16 +183,16 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
                 self.park(slot, cause, policy);
                 Queue::Unschedulable
             }
-            Requeue::AfterBackoff if must_wait() => self.to_backoff(slot, cause, policy),
+            Requeue::AfterBackoff if must_wait() => self.send_to_backoff(slot, cause, policy),
             Requeue::AfterBackoff | Requeue::Immediately => {
-                self.to_active(slot, cause, false, now, policy)
+                self.send_to_active(slot, cause, false, now, policy)
             }
         }
     }
 
     /// Makes a pod ready unless a gate holds it. Gates were asked already on the way into backoff, if pods can be popped
     /// from there.
-    fn to_active<P>(
+    fn send_to_active<P>(
         &mut self,
         slot: Slot,
         cause: Cause<'_>,
@@ -216,7 +212,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     }
 
     /// Makes a pod wait for its backoff. A pod that may be popped from there must pass the gates first.
-    fn to_backoff<P>(&mut self, slot: Slot, cause: Cause<'_>, policy: &mut P) -> Queue
+    fn send_to_backoff<P>(&mut self, slot: Slot, cause: Cause<'_>, policy: &mut P) -> Queue
     where
         P: QueuePolicy<E, O> + ?Sized,
     {

@@ -104,7 +104,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             Some(Place::Active) | None => return false,
         };
         let label = ClusterEvent::FORCE_ACTIVATE.label();
-        self.to_active(slot, Cause::new(&label), from_backoff, now, policy) == Queue::Active
+        self.send_to_active(slot, Cause::new(&label), from_backoff, now, policy) == Queue::Active
     }
 
     /// Notes an event for the pods in flight.
@@ -189,6 +189,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         }
         pod.signature = signature;
         pod.signature_is_stale = false;
+        self.nominator.touch(pod.entry.uid());
         pod.entry = new;
         self.nominator.touch(pod.entry.uid());
         self.nominator.update(old, &pod.entry, |namespace, name| policy.latest(namespace, name));

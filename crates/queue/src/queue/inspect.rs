@@ -25,7 +25,10 @@ pub struct NominatedPod<'a, E> {
     pub name: &'a str,
     /// The pod, if it is queued.
     ///
-    /// Quirk: nothing is known of a nominated pod in flight; it counts as a pod without requests and of priority 0.
+    /// Quirk: nothing is known of a nominated pod in flight; it counts as a pod without requests and of priority 0. Pinned by
+    /// `a_pod_in_flight_stays_nominated_without_its_spec`.
+    ///
+    /// Parity: the reference finds the pod by name only, so that a successor of the same name could stand in for it.
     pub pod: Option<&'a QueuedPod<E>>,
 }
 
@@ -171,7 +174,9 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             uid: &nominee.uid,
             namespace: &nominee.namespace,
             name: &nominee.name,
-            pod: self.get(&nominee.namespace, &nominee.name),
+            pod: self
+                .get(&nominee.namespace, &nominee.name)
+                .filter(|pod| pod.entry.uid() == &*nominee.uid),
         })
     }
 

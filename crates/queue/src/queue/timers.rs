@@ -25,7 +25,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             self.backoff.pop_completed(now, &self.settings, &self.records, policy)
         {
             let cause = Cause::new(&EventLabel::BACKOFF_COMPLETE);
-            if self.to_active(slot, cause, true, now, policy) == Queue::Active {
+            if self.send_to_active(slot, cause, true, now, policy) == Queue::Active {
                 n_ready += 1;
             }
         }

@@ -1,0 +1,531 @@
+//! Random operations on the queue and on the naive model: after each the two must be equal in everything observable.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube_scheduler_queue::{
+    ActionType, ClusterEvent, EventResource, HintId, Nomination, Place, ProfileSpec, QueueSettings,
+    QueuedPod, QueueingHint,
+};
+use proptest::prelude::*;
+
+use crate::model::{LogItem, Model, ProfileModel, Record};
+use crate::toy::{Hint, Object, Pod, World};
+
+const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+const PLUGINS: [&str; 7] = ["Fit", "Any", "Pend", "None", "G0", "All", ""];
+const NODES: [&str; 3] = ["", "n1", "n2"];
+
+/// What varies about a pod.
+#[derive(Clone, Debug)]
+struct Look {
+    name: usize,
+    generation: u8,
+    scheduler: usize,
+    priority: i32,
+    gates: u8,
+    shape: u32,
+    nominated: usize,
+    is_group_member: bool,
+}
+
+impl Look {
+    fn pod(&self) -> Pod {
+        let name = NAMES[self.name];
+        let gates =
+            ["G0", "G1"].into_iter().enumerate().filter(|(at, _)| self.gates & (1 << at) != 0);
+        Pod::new(name).with(|pod| {
+            pod.uid = format!("{name}{}", self.generation);
+            pod.scheduler = ["s", "s", "t", "nobody"][self.scheduler].to_owned();
+            pod.priority = self.priority;
+            pod.gates = gates.map(|(_, gate)| gate.to_owned()).collect();
+            pod.shape = self.shape;
+            pod.nominated = NODES[self.nominated].to_owned();
+            pod.is_group_member = self.is_group_member;
+        })
+    }
+}
+
+fn look() -> impl Strategy<Value = Look> {
+    let gates = prop_oneof![4 => Just(0u8), 1 => 1u8..4];
+    let nominated = prop_oneof![3 => Just(0usize), 1 => 1usize..3];
+    (
+        0..NAMES.len(),
+        prop_oneof![6 => Just(0u8), 1 => Just(1u8)],
+        0usize..4,
+        0i32..3,
+        gates,
+        0u32..3,
+        nominated,
+        prop::bool::weighted(0.05),
+    )
+        .prop_map(
+            |(name, generation, scheduler, priority, gates, shape, nominated, is_group_member)| {
+                Look {
+                    name,
+                    generation,
+                    scheduler,
+                    priority,
+                    gates,
+                    shape,
+                    nominated,
+                    is_group_member,
+                }
+            },
+        )
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Add(Look),
+    Update(Look, Look, Vec<usize>),
+    Delete(Look),
+    Pop,
+    PopSpecific(Look),
+    Done(usize),
+    Fail(usize, Vec<usize>, Vec<usize>, Option<Look>),
+    Event(usize, Option<u32>, Option<Look>, Option<i32>),
+    Advance(i64),
+    FlushBackoff,
+    FlushLeftover,
+    FlushDue,
+    Activate(Vec<Look>),
+    Nominate(Look, Option<usize>),
+    Toggle(usize),
+    Informer(usize, bool),
+}
+
+fn events() -> Vec<ClusterEvent> {
+    let event = |resource: &str, action| ClusterEvent::new(EventResource::parse(resource), action);
+    vec![
+        event("Node", ActionType::ADD),
+        event("Node", ActionType::UPDATE_NODE_TAINT),
+        event("Node", ActionType::UPDATE_NODE_LABEL),
+        event("Node", ActionType::UPDATE),
+        ClusterEvent::ASSIGNED_POD_DELETE,
+        event("PersistentVolumeClaim", ActionType::ADD),
+        event("PersistentVolume", ActionType::ADD),
+        event("UnschedulablePod", ActionType::UPDATE_POD_LABEL),
+        ClusterEvent::UNSCHEDULABLE_POD_UPDATE,
+        ClusterEvent::UNSCHEDULABLE_TIMEOUT,
+        event("things.v1.example.com", ActionType::DELETE),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let plugins = || prop::collection::vec(0..PLUGINS.len(), 0..3);
+    prop_oneof![
+        5 => look().prop_map(Op::Add),
+        4 => (look(), look(), prop::collection::vec(0usize..11, 1..3)).prop_map(|(a, b, e)| Op::Update(a, b, e)),
+        1 => look().prop_map(Op::Delete),
+        7 => Just(Op::Pop),
+        1 => look().prop_map(Op::PopSpecific),
+        1 => (0usize..4).prop_map(Op::Done),
+        7 => (0usize..4, plugins(), plugins(), prop::option::weighted(0.2, look()))
+            .prop_map(|(at, u, p, look)| Op::Fail(at, u, if p.len() > 1 { p } else { vec![] }, look)),
+        5 => (0usize..11, prop::option::of(0u32..3), prop::option::weighted(0.3, look()), prop::option::weighted(0.3, 0i32..3))
+            .prop_map(|(e, thing, look, limit)| Op::Event(e, thing, look, limit)),
+        4 => prop_oneof![Just(1i64), Just(300), Just(1_000), Just(2_000), Just(11_000), Just(301_000)]
+            .prop_map(Op::Advance),
+        2 => Just(Op::FlushBackoff),
+        2 => Just(Op::FlushLeftover),
+        1 => Just(Op::FlushDue),
+        2 => prop::collection::vec(look(), 1..3).prop_map(Op::Activate),
+        2 => (look(), prop::option::of(0usize..3)).prop_map(|(look, node)| Op::Nominate(look, node)),
+        2 => (0usize..2).prop_map(Op::Toggle),
+        1 => (0..NAMES.len(), any::<bool>()).prop_map(|(name, unknown)| Op::Informer(name, unknown)),
+    ]
+}
+
+/// Two profiles with the same plugins by name, but other gates, registrations and hints.
+fn profiles() -> Vec<(ProfileSpec, Vec<&'static str>)> {
+    let event = |resource: &str, action| ClusterEvent::new(EventResource::parse(resource), action);
+    let s = ProfileSpec::new("s")
+        .with_pre_enqueue("G0")
+        .with_pre_enqueue("G1")
+        .with_events(
+            "Fit",
+            [
+                (event("Node", ActionType::ADD), Some(HintId(0))),
+                (event("Pod", ActionType::DELETE), Some(HintId(1))),
+                (event("*", ActionType::UPDATE_NODE_LABEL), Some(HintId(2))),
+            ],
+        )
+        .with_events("Any", [(event("Node", ActionType::ADD | ActionType::UPDATE), None)])
+        .with_events("Pend", [(event("PersistentVolumeClaim", ActionType::ADD), Some(HintId(1)))])
+        .with_events("G0", [(event("Pod", ActionType::UPDATE_POD_LABEL), Some(HintId(3)))])
+        .with_events("None", []);
+    let t = ProfileSpec::new("t")
+        .with_pre_enqueue("G1")
+        .with_events("Fit", [(event("Node", ActionType::UPDATE_NODE_LABEL), Some(HintId(1)))])
+        .with_events("G1", [(event("PersistentVolumeClaim", ActionType::ADD), None)])
+        .with_events("All", [(event("*", ActionType::ALL), Some(HintId(2)))])
+        .with_events("Pend", [(event("Pod", ActionType::UPDATE), Some(HintId(0)))]);
+    vec![(s, vec!["G0", "G1"]), (t, vec!["G1"])]
+}
+
+fn verdict(number: u32) -> Result<QueueingHint, String> {
+    match number % 4 {
+        0 => Ok(QueueingHint::Queue),
+        3 => Err("no idea".to_owned()),
+        _ => Ok(QueueingHint::Skip),
+    }
+}
+
+fn number(object: Option<&Object>) -> u32 {
+    match object {
+        None => 1,
+        Some(Object::Thing(number)) => *number,
+        Some(Object::Pod(pod)) => pod.0.shape + 1,
+    }
+}
+
+const HINTS: [Hint; 4] = [
+    |pod, _, new| verdict(pod.0.shape + number(new)),
+    |pod, old, _| verdict(pod.0.shape * 2 + number(old)),
+    |pod, old, new| verdict(pod.0.shape + number(old) * 2 + number(new)),
+    |pod, _, new| match new {
+        Some(Object::Pod(new)) if new.0.uid == pod.0.uid => Ok(QueueingHint::Queue),
+        _ => Ok(QueueingHint::Skip),
+    },
+];
+
+struct Pair {
+    world: World,
+    model: Model,
+    /// Popped and not yet back, oldest first.
+    popped: Vec<(QueuedPod<Pod>, Record)>,
+    /// Answers at the revision of nominations seen last.
+    nominations: (u64, Vec<(String, bool)>),
+}
+
+impl Pair {
+    fn new(settings: QueueSettings, has_sort_keys: bool) -> Self {
+        let profiles = profiles();
+        let model = profiles.iter().map(|(spec, gates)| ProfileModel::new(spec, gates)).collect();
+        let specs = profiles.into_iter().map(|(spec, _)| spec).collect();
+        let mut world = World::new(settings, specs, &HINTS);
+        world.policy.has_sort_keys = has_sort_keys;
+        Self { world, model: Model::new(settings, model), popped: vec![], nominations: (0, vec![]) }
+    }
+
+    fn apply(&mut self, op: Op) {
+        let Self { world, model, popped, .. } = self;
+        let now = world.now;
+        match op {
+            Op::Add(look) => {
+                world.add(&look.pod());
+                model.add(&look.pod(), now, &world.policy);
+            }
+            Op::Update(old, mut new, chosen) => {
+                new.name = old.name;
+                let (old, new) = (old.pod(), new.pod());
+                let known = events();
+                let events: Vec<ClusterEvent> =
+                    chosen.into_iter().map(|at| known[at].clone()).collect();
+                world.update(&old, &new, &events);
+                model.update(&old, &new, &events, now, &world.policy);
+            }
+            Op::Delete(look) => {
+                world.delete(&look.pod());
+                model.delete(&look.pod());
+            }
+            Op::Pop => {
+                let got = (world.pop(), model.pop());
+                keep(popped, got, world);
+            }
+            Op::PopSpecific(look) => {
+                let pod = look.pod();
+                let got = world.queue.pop_specific(&pod, now, &mut world.policy);
+                let got = (got, model.pop_specific(&pod, now, &world.policy));
+                keep(popped, got, world);
+            }
+            Op::Done(at) if at < popped.len() => {
+                let (pod, record) = popped.remove(at);
+                world.queue.done(&pod.entry().0.uid);
+                model.done(&record.pod.0.uid);
+                // Twice does no harm.
+                world.queue.done(&pod.entry().0.uid);
+            }
+            Op::Fail(at, unschedulable, pending, replaced) if at < popped.len() => {
+                let (mut pod, mut record) = popped.remove(at);
+                pod.clear_rejectors();
+                record.unschedulable =
+                    unschedulable.iter().map(|&at| PLUGINS[at].to_owned()).collect();
+                record.pending = pending.iter().map(|&at| PLUGINS[at].to_owned()).collect();
+                record.gated_by = None;
+                for name in &record.unschedulable {
+                    pod.add_unschedulable_plugin(world.queue.intern_plugin(name));
+                }
+                for name in &record.pending {
+                    pod.add_pending_plugin(world.queue.intern_plugin(name));
+                }
+                if let Some(mut look) = replaced {
+                    look.name = NAMES.iter().position(|&name| name == record.pod.0.name).unwrap();
+                    let uid = record.pod.0.uid.clone();
+                    record.pod = look.pod().with(|pod| pod.uid = uid);
+                    pod.replace_entry(record.pod.clone());
+                }
+                let got = world.queue.add_unschedulable_if_not_present(pod, now, &mut world.policy);
+                assert_eq!(got.is_ok(), model.fail(record, now, &world.policy));
+            }
+            Op::Done(_) | Op::Fail(..) => {}
+            Op::Event(at, thing, look, limit) => {
+                let event = events()[at].clone();
+                let old = thing.map(Object::Thing);
+                let new = look.map(|look| Object::Pod(look.pod())).or_else(|| old.clone());
+                let passes = |pod: &Pod| limit.is_none_or(|limit| pod.0.priority <= limit);
+                model.event(&event, old.as_ref(), new.as_ref(), passes, now, &world.policy);
+                world.queue.move_all_if(
+                    &event,
+                    old.as_ref(),
+                    new.as_ref(),
+                    passes,
+                    now,
+                    &mut world.policy,
+                );
+            }
+            Op::Advance(millis) => world.advance(millis),
+            Op::FlushBackoff => {
+                world.flush_backoff();
+                model.flush_backoff(now, &world.policy);
+            }
+            Op::FlushLeftover => {
+                world.flush_leftover();
+                model.flush_leftover(now, &world.policy);
+            }
+            Op::FlushDue => {
+                let leftover =
+                    world.queue.next_leftover_deadline().is_some_and(|deadline| deadline <= now);
+                world.queue.flush_due(now, &mut world.policy);
+                model.flush_backoff(now, &world.policy);
+                // A pod gated on its way out of backoff may be overdue at once.
+                let still = model.next_deadline().is_some_and(|deadline| deadline <= now);
+                if leftover || still {
+                    model.flush_leftover(now, &world.policy);
+                }
+                assert!(
+                    world.queue.next_deadline().is_none_or(|deadline| deadline > now),
+                    "nothing is left over"
+                );
+            }
+            Op::Activate(looks) => {
+                let pods: Vec<Pod> = looks.iter().map(Look::pod).collect();
+                world.activate(&pods.iter().collect::<Vec<_>>());
+                model.activate(&pods, now, &world.policy);
+            }
+            Op::Nominate(look, node) => {
+                let nomination =
+                    node.map_or(Nomination::Noop, |node| Nomination::Override(NODES[node]));
+                world.queue.nominate(&look.pod(), nomination, &world.policy);
+                model.nominate(&look.pod(), nomination, &world.policy);
+            }
+            Op::Toggle(gate) => {
+                let gate = ["G0", "G1"][gate].to_owned();
+                if !world.policy.closed.remove(&gate) {
+                    world.policy.closed.insert(gate);
+                }
+            }
+            Op::Informer(name, is_unknown) => {
+                let policy = &mut world.policy;
+                let set = if is_unknown { &mut policy.unknown } else { &mut policy.assigned };
+                if !set.remove(NAMES[name]) {
+                    set.insert(NAMES[name].to_owned());
+                }
+            }
+        }
+    }
+
+    fn compare(&mut self) {
+        let Self { world, model, .. } = self;
+        let mut expected = model.records.clone();
+        expected.sort_by(|a, b| a.pod.0.name.cmp(&b.pod.0.name));
+        let mut found: Vec<Record> = world
+            .queue
+            .pending_pods()
+            .map(|(place, pod)| record(Some(place), pod, world))
+            .collect();
+        found.sort_by(|a, b| a.pod.0.name.cmp(&b.pod.0.name));
+        for record in &mut expected {
+            record.rank = 0;
+        }
+        assert_eq!(found, expected);
+        for (place, pod) in world.queue.pending_pods() {
+            let profile = world.queue.profile_name(pod.profile());
+            assert_eq!(profile, pod.entry().0.scheduler);
+            assert_eq!(
+                pod.signature(),
+                Some(u64::from(pod.entry().0.shape) * 100 + pod.profile().index() as u64)
+            );
+            assert_eq!(
+                world.queue.backoff_end(pod),
+                model.backoff_end(&record(Some(place), pod, world))
+            );
+        }
+        self.compare_numbers();
+        self.compare_nominations();
+    }
+
+    fn compare_numbers(&self) {
+        let Self { world, model, .. } = self;
+        let at = |places: &[Place], gated: Option<bool>| {
+            let fits = |record: &&Record| {
+                places.contains(&record.place.unwrap())
+                    && gated.is_none_or(|gated| record.gated_by.is_some() == gated)
+            };
+            model.records.iter().filter(fits).count()
+        };
+        let backoff = at(&[Place::Backoff, Place::ErrorBackoff], None);
+        let parked = [Place::Unschedulable];
+        let counts = [
+            at(&[Place::Active], None),
+            backoff,
+            at(&parked, Some(false)),
+            at(&parked, Some(true)),
+        ];
+        assert_eq!(world.counts(), counts);
+        let summary = format!(
+            "activeQ:{}; backoffQ:{backoff}; unschedulablePods:{}",
+            counts[0],
+            counts[2] + counts[3]
+        );
+        assert_eq!(world.queue.summary(), summary);
+        assert_eq!(world.queue.scheduling_cycle(), model.n_popped);
+        assert_eq!(world.queue.next_deadline(), model.next_deadline());
+
+        let mut rejected: BTreeMap<(String, String), u64> = BTreeMap::new();
+        for record in &model.records {
+            for plugin in record.rejectors() {
+                *rejected.entry((plugin, record.pod.0.scheduler.clone())).or_default() += 1;
+            }
+        }
+        let rejected: Vec<_> = rejected
+            .into_iter()
+            .map(|((plugin, profile), count)| (plugin, profile, count))
+            .collect();
+        assert_eq!(world.rejected(), rejected);
+
+        let mut incoming: BTreeMap<_, u64> = BTreeMap::new();
+        for (queue, label) in &model.incoming {
+            *incoming.entry((*queue, label)).or_default() += 1;
+        }
+        let incoming: Vec<String> = incoming
+            .into_iter()
+            .map(|((queue, label), count)| format!("{} {label} {count}", queue.as_label()))
+            .collect();
+        assert_eq!(world.incoming(), incoming);
+
+        let mut in_flight: BTreeMap<String, u64> = BTreeMap::new();
+        for item in &model.log {
+            let label = match item {
+                LogItem::Popped(_) => "PodPopped".to_owned(),
+                LogItem::Happened(event, _, _) => event.label().to_string(),
+            };
+            *in_flight.entry(label).or_default() += 1;
+        }
+        let in_flight: Vec<String> =
+            in_flight.into_iter().map(|(label, count)| format!("{label} {count}")).collect();
+        assert_eq!(world.in_flight(), in_flight);
+        let popped = model.log.iter().filter_map(|item| match item {
+            LogItem::Popped(uid) => Some(uid.clone()),
+            LogItem::Happened(..) => None,
+        });
+        let found: Vec<String> =
+            world.queue.in_flight_pods().map(|pod| pod.0.uid.clone()).collect();
+        assert_eq!(found, popped.collect::<Vec<_>>());
+    }
+
+    fn compare_nominations(&mut self) {
+        let Self { world, model, .. } = self;
+        let mut all = vec![];
+        for node in ["n1", "n2"] {
+            let expected: Vec<(String, bool)> = (model.nominations.iter())
+                .filter(|(nominated, _, _)| nominated == node)
+                .map(|(_, uid, _)| {
+                    (uid.clone(), model.records.iter().any(|record| record.pod.0.uid == *uid))
+                })
+                .collect();
+            let found: Vec<(String, bool)> = (world.queue.nominated_pods_for_node(node))
+                .map(|nominee| (nominee.uid.to_owned(), nominee.pod.is_some()))
+                .collect();
+            assert_eq!(found, expected, "{node}");
+            all.extend(found);
+        }
+        let nodes: BTreeSet<&str> = model
+            .nominations
+            .iter()
+            .map(|(node, _, _)| node.as_str())
+            .filter(|node| !node.is_empty())
+            .collect();
+        assert_eq!(world.queue.nominated_nodes().collect::<BTreeSet<_>>(), nodes);
+        for (node, uid, _) in &model.nominations {
+            assert_eq!(world.queue.nomination(uid), Some(node.as_str()));
+        }
+        let revision = world.queue.nomination_revision();
+        if revision == self.nominations.0 {
+            assert_eq!(all, self.nominations.1, "a change without a new revision");
+        }
+        self.nominations = (revision, all);
+    }
+}
+
+/// Compares what was popped and keeps it for a later failure.
+fn keep(
+    popped: &mut Vec<(QueuedPod<Pod>, Record)>,
+    got: (Option<QueuedPod<Pod>>, Option<Record>),
+    world: &World,
+) {
+    match got {
+        (Some(pod), Some(expected)) => {
+            assert_eq!(record(None, &pod, world), Record { rank: 0, ..expected.clone() });
+            popped.push((pod, expected));
+        }
+        (found, expected) => {
+            assert_eq!(found.map(|pod| pod.entry().clone()), expected.map(|record| record.pod));
+        }
+    }
+}
+
+fn record(place: Option<Place>, pod: &QueuedPod<Pod>, world: &World) -> Record {
+    let name = |plugin| world.queue.plugin_name(plugin).to_owned();
+    Record {
+        pod: pod.entry().clone(),
+        place,
+        rank: 0,
+        timestamp: pod.timestamp(),
+        initial_attempt: pod.initial_attempt_timestamp(),
+        attempts: pod.attempts(),
+        unschedulable_count: pod.unschedulable_count(),
+        consecutive_errors: pod.consecutive_errors(),
+        was_flushed: pod.was_flushed_from_unschedulable(),
+        gated_by: pod.gated_by().map(name),
+        unschedulable: pod.unschedulable_plugins().iter().map(name).collect(),
+        pending: pod.pending_plugins().iter().map(name).collect(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, rng_seed: proptest::test_runner::RngSeed::Fixed(1), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_queue_equals_the_naive_model(
+        pop_from_backoff in prop::bool::weighted(0.7),
+        has_sort_keys: bool,
+        has_backoff in prop::bool::weighted(0.9),
+        ops in prop::collection::vec(op(), 0..120),
+    ) {
+        let mut settings = QueueSettings { pop_from_backoff, ..QueueSettings::default() };
+        if !has_backoff {
+            settings.max_backoff = std::time::Duration::ZERO;
+        }
+        let mut pair = Pair::new(settings, has_sort_keys);
+        for op in ops {
+            pair.apply(op);
+            pair.compare();
+        }
+        // Whatever is left comes out in the same order.
+        for _ in 0..NAMES.len() {
+            pair.apply(Op::Pop);
+            pair.compare();
+        }
+    }
+}
