@@ -71,8 +71,8 @@ pub use names::{
 pub use node::{Node, NodeImage};
 pub use object::Object;
 pub use pod::{
-    ControllerRef, ExtendedResourceClaim, HostPort, Pod, PodCondition, PodImages, PodResourceClaim,
-    PodSpec, PodStatus,
+    ClaimOfPod, ControllerRef, ExtendedResourceClaim, HostPort, Pod, PodCondition, PodImages,
+    PodResourceClaim, PodSpec, PodStatus,
 };
 pub use quantity::{Quantity, QuantityError};
 pub use requests::PodRequests;

@@ -155,6 +155,9 @@ pub struct PodResourceClaim {
     pub template: Option<Arc<str>>,
 }
 
+/// A claim's name within the pod and the name of the claim generated for it, if one was.
+pub type ClaimOfPod = (Arc<str>, Option<Arc<str>>);
+
 /// The parts of `status` that scheduling reads or must preserve when it patches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodStatus {
@@ -167,7 +170,7 @@ pub struct PodStatus {
     /// All conditions in order.
     pub conditions: Arc<[PodCondition]>,
     /// Names of generated claims, in order.
-    pub resource_claim_statuses: Arc<[(Arc<str>, Option<Arc<str>>)]>,
+    pub resource_claim_statuses: Arc<[ClaimOfPod]>,
     /// `extendedResourceClaimStatus`: claim name and the request mappings as (container, resource, request).
     pub extended_resource_claim: Option<Arc<ExtendedResourceClaim>>,
 }

@@ -228,21 +228,20 @@ impl Quantity {
             return "0".to_owned();
         }
         let sign = if decimal.is_negative { "-" } else { "" };
-        if self.format == Format::Binary {
-            if let Some(mut whole) = decimal.whole().filter(|whole| *whole >= Wide::from_u64(1024))
-            {
-                let mut power = 0;
-                // Beyond the last suffix the reference has none to print; a capped number never gets there.
-                while power < BINARY_SUFFIXES.len() - 1 {
-                    let mut next = whole.clone();
-                    if next.divide(1024) != 0 {
-                        break;
-                    }
-                    whole = next;
-                    power += 1;
+        if self.format == Format::Binary
+            && let Some(mut whole) = decimal.whole().filter(|whole| *whole >= Wide::from_u64(1024))
+        {
+            let mut power = 0;
+            // Beyond the last suffix the reference has none to print; a capped number never gets there.
+            while power < BINARY_SUFFIXES.len() - 1 {
+                let mut next = whole.clone();
+                if next.divide(1024) != 0 {
+                    break;
                 }
-                return format!("{sign}{}{}", whole.to_decimal(), BINARY_SUFFIXES[power]);
+                whole = next;
+                power += 1;
             }
+            return format!("{sign}{}{}", whole.to_decimal(), BINARY_SUFFIXES[power]);
         }
         let (digits, exponent) = decimal.in_thousands();
         let suffix = match self.format {

@@ -264,8 +264,12 @@ impl View<'_> {
         }
     }
 
-    /// Whether some container does not mention CPU or memory.
+    /// Whether some container may not mention CPU or memory.
     fn lacks_some_default(&self) -> bool {
+        // What the specification mentions is lost to a resize that cannot be done.
+        if self.states.is_infeasible && !self.states.by_name.is_empty() {
+            return true;
+        }
         let spec = &self.pod.spec;
         spec.containers.iter().chain(spec.init_containers.iter()).any(|container| {
             let requests = &container.resources.requests;

@@ -9,6 +9,8 @@ use super::{Amount, Decimal, Format, MAX_DIGITS, NANO_SCALE, Quantity, QuantityE
 
 /// Numbers with at most this many digits are kept as a machine integer.
 const FAST_DIGITS: usize = 18;
+/// Even binary quantities with more digits may be a multiple of 1024, so the reference prints them anew.
+const KEPT_BINARY_DIGITS: usize = 3;
 /// 2^63 - 1: what binary quantities are capped at.
 const BINARY_MAX: u64 = i64::MAX as u64;
 
@@ -136,17 +138,18 @@ fn parse_binary(text: &str, parts: &Parts<'_>, bits: u32) -> Result<Quantity, Qu
     let n_digits = parts.whole.len().max(1);
     // The reference's estimate of how many decimal digits a binary suffix leaves room for.
     let spare = 15 - n_digits as i64 - i64::from(bits * 3 / 10) - 1;
-    if parts.fraction.is_empty() && spare >= 0 {
-        if let Some(value) = small_value(parts).checked_mul(1_i64 << bits) {
-            let is_kept = starts_nonzero(parts) && small_value(parts) % 1024 != 0;
-            let text =
-                (is_kept && !prints_as_written(text, Format::Binary)).then(|| Arc::from(text));
-            return Ok(Quantity {
-                amount: Amount::Small { value, scale: 0 },
-                format: Format::Binary,
-                text,
-            });
-        }
+    if parts.fraction.is_empty()
+        && spare >= 0
+        && let Some(value) = small_value(parts).checked_mul(1_i64 << bits)
+    {
+        let is_short_or_odd = n_digits <= KEPT_BINARY_DIGITS || small_value(parts) % 2 != 0;
+        let is_kept = starts_nonzero(parts) && is_short_or_odd;
+        let text = (is_kept && !prints_as_written(text, Format::Binary)).then(|| Arc::from(text));
+        return Ok(Quantity {
+            amount: Amount::Small { value, scale: 0 },
+            format: Format::Binary,
+            text,
+        });
     }
     let mut magnitude = digits_of(parts)?;
     if magnitude.is_zero() {
@@ -202,5 +205,5 @@ fn prints_as_written(text: &str, format: Format) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     digits.bytes().next().is_some_and(|b| matches!(b, b'1'..=b'9'))
         && digits.bytes().all(|b| b.is_ascii_alphanumeric())
-        && (format != Format::DecimalExponent)
+        && format != Format::DecimalExponent
 }

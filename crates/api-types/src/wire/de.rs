@@ -311,10 +311,10 @@ fn shared(text: &str) -> Arc<str> {
     if text.is_empty() {
         return Arc::default();
     }
-    if text.len() <= 29 {
-        if let Some(common) = COMMON.iter().find(|common| ***common == *text) {
-            return common.clone();
-        }
+    if text.len() <= 29
+        && let Some(common) = COMMON.iter().find(|common| ***common == *text)
+    {
+        return common.clone();
     }
     Arc::from(text)
 }

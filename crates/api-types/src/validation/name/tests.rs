@@ -1,6 +1,7 @@
 //! Valid and invalid names, and the exact words for the latter.
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 use super::*;
 
@@ -28,7 +29,7 @@ fn label_keys_name_every_broken_rule() {
         label_key_messages("/"),
         ["prefix part must be non-empty", "name part must be non-empty", &name_form]
     );
-    assert_eq!(label_key_messages("bad name"), [name_form.clone()]);
+    assert_eq!(label_key_messages("bad name"), std::slice::from_ref(&name_form));
     assert_eq!(
         label_key_messages("-bad/name"),
         [
@@ -68,7 +69,7 @@ fn dns_names() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, rng_seed: RngSeed::Fixed(36), ..ProptestConfig::default() })]
 
     #[test]
     fn generated_valid_keys_pass(prefix in "[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]{0,5}[a-z0-9])?){0,3}",
