@@ -81,6 +81,17 @@ impl fmt::Display for Path<'_> {
     }
 }
 
+/// Which keys an object may have.
+#[derive(Clone, Copy)]
+enum Names<'n> {
+    /// These, each once.
+    Known(&'n [&'n str]),
+    /// Any, each once.
+    Any,
+    /// Any; repeats are nobody's business.
+    Raw,
+}
+
 #[derive(Clone, Copy)]
 struct Reader<'de, 'p> {
     node: &'de Node,
@@ -114,51 +125,46 @@ impl<'de> Reader<'de, '_> {
         }
     }
 
-    /// The entries to visit, last of each name, in visiting order. Complains of names outside `known`, if given.
-    fn entries(
-        &self,
-        known: Option<&[&str]>,
-        expected: &str,
-    ) -> Result<Vec<&'de Entry>, TypeError> {
+    /// The entries to visit, in visiting order, with those marked that are to be complained of.
+    fn fields(&self, names: Names<'_>) -> Result<Fields<'de, '_>, TypeError> {
         let entries = match &self.node.value {
             Value::Map(entries) => entries.as_slice(),
             Value::Null => &[],
-            _ => return Err(self.wrong(expected)),
+            _ => return Err(self.wrong("an object")),
         };
         let mut ordered: Vec<&Entry> = entries.iter().collect();
         if self.context.language == Language::Yaml {
             ordered.sort_by(|a, b| a.key.cmp(&b.key));
         }
-        let mut seen = BTreeSet::new();
-        let mut kept: Vec<&Entry> = Vec::with_capacity(ordered.len());
         let is_root = matches!(self.path, Path::Root);
-        for entry in ordered {
+        let mut seen = BTreeSet::new();
+        let mut visits = Vec::with_capacity(ordered.len());
+        // Backwards, because of several entries with one name the last counts.
+        for entry in ordered.into_iter().rev() {
             let key = entry.key.as_str();
-            let complain = |what: &str| {
-                let path = Path::Field(&self.path, key);
-                self.context.complaints.borrow_mut().push(format!("{what} field \"{path}\""));
-            };
             let is_type_meta = is_root && matches!(key, "apiVersion" | "kind");
-            if known.is_some_and(|known| !known.contains(&key)) && !is_type_meta {
-                complain("unknown");
-                continue;
-            }
-            if !seen.insert(key) {
-                // In YAML the converter to JSON has already found these.
-                if self.context.language == Language::Json {
-                    complain("duplicate");
+            let is_unknown =
+                matches!(names, Names::Known(known) if !is_type_meta && !known.contains(&key));
+            let is_repeat = !seen.insert(key);
+            if is_unknown && !is_repeat {
+                visits.push(Visit { entry, complaint: Some("unknown") });
+            } else if is_repeat {
+                // Of YAML's repeats the converter to JSON has already told.
+                if self.context.language == Language::Json && !matches!(names, Names::Raw) {
+                    let complaint = if is_unknown { "unknown" } else { "duplicate" };
+                    visits.push(Visit { entry, complaint: Some(complaint) });
                 }
-                kept.retain(|earlier| earlier.key != key);
-            }
-            if !is_type_meta {
-                kept.push(entry);
+            } else {
+                // A struct keeps its default for null; elsewhere null is a value.
+                let is_absent =
+                    matches!((names, &entry.node.value), (Names::Known(_), Value::Null));
+                if !is_type_meta && !is_absent {
+                    visits.push(Visit { entry, complaint: None });
+                }
             }
         }
-        // A struct keeps its default for null; in a map of values null means the value's own default.
-        if known.is_some() {
-            kept.retain(|entry| !matches!(entry.node.value, Value::Null));
-        }
-        Ok(kept)
+        visits.reverse();
+        Ok(Fields { reader: *self, visits: visits.into_iter(), current: None })
     }
 }
 
@@ -266,10 +272,7 @@ impl<'de> Deserializer<'de> for Reader<'de, '_> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TypeError> {
-        let entries = self.entries(None, "an object")?;
-        visitor
-            .visit_map(Fields { reader: self, entries: entries.into_iter(), current: None })
-            .map_err(|error| self.placed(error))
+        visitor.visit_map(self.fields(Names::Any)?).map_err(|error| self.placed(error))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -278,13 +281,10 @@ impl<'de> Deserializer<'de> for Reader<'de, '_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, TypeError> {
-        let entries = self.entries(Some(fields), "an object")?;
-        visitor
-            .visit_map(Fields { reader: self, entries: entries.into_iter(), current: None })
-            .map_err(|error| self.placed(error))
+        visitor.visit_map(self.fields(Names::Known(fields))?).map_err(|error| self.placed(error))
     }
 
-    /// Everything below is taken as it is: nothing is unknown and repeats are not complained of.
+    /// Everything below is taken as it is: nothing is unknown, and of repeats the last counts.
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TypeError> {
         match &self.node.value {
             Value::Null => visitor.visit_unit(),
@@ -294,14 +294,7 @@ impl<'de> Deserializer<'de> for Reader<'de, '_> {
             Value::Float(value) => visitor.visit_f64(*value),
             Value::Text(text) => visitor.visit_borrowed_str(text),
             Value::List(items) => visitor.visit_seq(Items { reader: self, items, next: 0 }),
-            Value::Map(entries) => {
-                let entries: Vec<&Entry> = entries.iter().collect();
-                visitor.visit_map(Fields {
-                    reader: self,
-                    entries: entries.into_iter(),
-                    current: None,
-                })
-            }
+            Value::Map(_) => visitor.visit_map(self.fields(Names::Raw)?),
         }
     }
 
@@ -340,8 +333,14 @@ impl<'de> SeqAccess<'de> for Items<'de, '_> {
 
 struct Fields<'de, 'p> {
     reader: Reader<'de, 'p>,
-    entries: std::vec::IntoIter<&'de Entry>,
+    visits: std::vec::IntoIter<Visit<'de>>,
     current: Option<&'de Entry>,
+}
+
+/// An entry to read, or one to complain of when its turn comes.
+struct Visit<'de> {
+    entry: &'de Entry,
+    complaint: Option<&'static str>,
 }
 
 impl<'de> MapAccess<'de> for Fields<'de, '_> {
@@ -351,8 +350,16 @@ impl<'de> MapAccess<'de> for Fields<'de, '_> {
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, TypeError> {
-        self.current = self.entries.next();
-        self.current.map(|entry| seed.deserialize(StrDeserializer::new(&entry.key))).transpose()
+        for Visit { entry, complaint } in self.visits.by_ref() {
+            let Some(what) = complaint else {
+                self.current = Some(entry);
+                return seed.deserialize(StrDeserializer::new(&entry.key)).map(Some);
+            };
+            let path = Path::Field(&self.reader.path, &entry.key);
+            let complaint = format!("{what} field \"{path}\"");
+            self.reader.context.complaints.borrow_mut().push(complaint);
+        }
+        Ok(None)
     }
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, TypeError> {

@@ -4,7 +4,6 @@
 //! What only a plugin's constructor checks upstream (arguments of NodeResourcesFit, names that no plugin has) is left to
 //! whoever builds the profiles; [`validate_args`] is there for that.
 
-mod affinity;
 mod args;
 
 use std::collections::BTreeSet;

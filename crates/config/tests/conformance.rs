@@ -35,8 +35,12 @@ fn cases() -> Vec<Case> {
         std::fs::File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     BufReader::new(GzDecoder::new(file))
         .lines()
-        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
-        .collect()
+        .map(|line| {
+            line.map_err(|error| error.to_string())
+                .and_then(|line| serde_json::from_str(&line).map_err(|error| error.to_string()))
+        })
+        .collect::<Result<_, _>>()
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// What of a recorded decode error must appear in ours: all of it, unless it speaks of the reference's own types and

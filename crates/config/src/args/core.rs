@@ -1,9 +1,11 @@
 //! The parts of `core/v1` that plugin arguments contain, in their JSON shape.
 //!
-//! Invariants: plain data; nothing is parsed or checked here. Plugins convert these into compiled selectors.
+//! Invariants: plain data, printed as it was read; nothing is parsed or checked here. `to_wire` turns it into what
+//! `api-types` compiles selectors from, which cannot be printed.
 
 use std::collections::BTreeMap;
 
+use kube_scheduler_api_types::wire;
 use serde::{Deserialize, Serialize};
 
 /// Which nodes a pod wants.
@@ -112,3 +114,84 @@ pub struct LabelSelectorRequirement {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<String>>,
 }
+
+impl NodeAffinity {
+    /// The same affinity as compilers of selectors take it.
+    #[must_use]
+    pub fn to_wire(&self) -> wire::NodeAffinity {
+        let required = self.required_during_scheduling_ignored_during_execution.as_ref();
+        let preferred = &self.preferred_during_scheduling_ignored_during_execution;
+        wire::NodeAffinity {
+            required: required.map(|selector| wire::NodeSelector {
+                node_selector_terms: list(&selector.node_selector_terms, NodeSelectorTerm::to_wire),
+            }),
+            preferred: (!preferred.is_empty()).then(|| {
+                list(preferred, |term| wire::PreferredSchedulingTerm {
+                    weight: Some(term.weight),
+                    preference: term.preference.to_wire(),
+                })
+            }),
+        }
+    }
+}
+
+impl NodeSelectorTerm {
+    fn to_wire(&self) -> wire::NodeSelectorTerm {
+        let requirement =
+            |of: &NodeSelectorRequirement| requirement(&of.key, &of.operator, of.values.as_deref());
+        wire::NodeSelectorTerm {
+            match_expressions: list(&self.match_expressions, requirement),
+            match_fields: list(&self.match_fields, requirement),
+        }
+    }
+}
+
+impl TopologySpreadConstraint {
+    /// The same constraint as compilers of constraints take it.
+    #[must_use]
+    pub fn to_wire(&self) -> wire::TopologySpreadConstraint {
+        wire::TopologySpreadConstraint {
+            max_skew: Some(self.max_skew),
+            topology_key: text(&self.topology_key),
+            when_unsatisfiable: text(&self.when_unsatisfiable),
+            label_selector: self.label_selector.as_ref().map(LabelSelector::to_wire),
+            match_label_keys: list(&self.match_label_keys, text),
+            min_domains: self.min_domains,
+            node_affinity_policy: self.node_affinity_policy.as_ref().map(text),
+            node_taints_policy: self.node_taints_policy.as_ref().map(text),
+        }
+    }
+}
+
+impl LabelSelector {
+    fn to_wire(&self) -> wire::LabelSelector {
+        wire::LabelSelector {
+            match_labels: (self.match_labels.iter())
+                .map(|(key, value)| (key.as_str(), value.as_str()))
+                .collect(),
+            match_expressions: list(&self.match_expressions, |of| {
+                requirement(&of.key, &of.operator, of.values.as_deref())
+            }),
+        }
+    }
+}
+
+fn requirement(key: &str, operator: &str, values: Option<&[String]>) -> wire::SelectorRequirement {
+    wire::SelectorRequirement {
+        key: key.into(),
+        operator: operator.into(),
+        values: values.map(|values| list(values, text)),
+    }
+}
+
+fn list<T, W>(items: &[T], convert: impl FnMut(&T) -> W) -> wire::List<W> {
+    wire::List(items.iter().map(convert).collect())
+}
+
+#[expect(clippy::ptr_arg, reason = "passed where a function over list elements is expected")]
+fn text(text: &String) -> wire::Text {
+    text.as_str().into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,10 +6,10 @@
 use std::collections::BTreeSet;
 
 use kube_scheduler_api_types::validation::{BadValue, FieldError, FieldPath, label_key_messages};
+use kube_scheduler_api_types::{NodeAffinity as CompiledAffinity, SelectorError};
 
-use super::affinity;
 use crate::args::{
-    DefaultPreemptionArgs, DynamicResourcesArgs, InterPodAffinityArgs,
+    DefaultPreemptionArgs, DynamicResourcesArgs, InterPodAffinityArgs, NodeAffinity,
     NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs, PluginArgs, PodTopologySpreadArgs,
     ScoringStrategy, TopologySpreadConstraint, UtilizationShapePoint, VolumeBindingArgs,
 };
@@ -31,7 +31,7 @@ pub fn validate_args(args: &PluginArgs, path: &FieldPath, gates: &FeatureGates) 
         PluginArgs::InterPodAffinity(args) => inter_pod_affinity(args, path, &mut errors),
         PluginArgs::NodeAffinity(args) => {
             if let Some(added) = &args.added_affinity {
-                affinity::validate(added, &path.child("addedAffinity"), &mut errors);
+                added_affinity(added, &path.child("addedAffinity"), &mut errors);
             }
         }
         PluginArgs::NodeResourcesBalancedAllocation(args) => {
@@ -105,6 +105,19 @@ fn inter_pod_affinity(args: &InterPodAffinityArgs, path: &FieldPath, errors: &mu
     if !(0..=100).contains(&weight) {
         let path = path.child("hardPodAffinityWeight");
         errors.push(FieldError::invalid(path, weight, "not in valid range [0, 100]"));
+    }
+}
+
+fn added_affinity(affinity: &NodeAffinity, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    match CompiledAffinity::compile_strict(&affinity.to_wire(), path) {
+        Ok(_) => {}
+        Err(SelectorError::Fields(found)) => errors.extend(found),
+        // Not a complaint node selectors can raise; shown rather than lost if that ever changes.
+        Err(other) => errors.push(FieldError::invalid(
+            path.clone(),
+            BadValue::json(affinity),
+            other.to_string(),
+        )),
     }
 }
 
