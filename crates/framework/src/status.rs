@@ -181,6 +181,10 @@ impl Status {
     /// The same answer, attributed to `plugin`. Success stays anonymous.
     pub fn from_plugin(self, plugin: &PluginName) -> Self {
         let Some(details) = self.0 else { return self };
+        // Plugins that give one rejection for many nodes attribute it beforehand.
+        if details.plugin.as_ref() == Some(plugin) {
+            return Self(Some(details));
+        }
         let mut details = Arc::unwrap_or_clone(details);
         details.plugin = Some(plugin.clone());
         Self(Some(Arc::new(details)))
