@@ -105,16 +105,18 @@ impl Filter for NodeDeclaredFeatures {
         if !self.is_enabled {
             return Ok(());
         }
+        let has_state = state.get::<Checked>().is_some();
+        let live = cx.cluster.live_nodes();
+        let declared = cx.cluster.feature_bits();
         let mut id = None;
         for &idx in nodes {
-            if !sink.is_open(idx) {
+            if !sink.is_open(idx) || !live.contains(idx) {
                 continue;
             }
-            let Some(node) = cx.cluster.node(idx) else { continue };
-            if state.get::<Checked>().is_none() {
+            if !has_state {
                 return Err(Status::error(NO_STATE));
             }
-            if pod.spec.required_features & !node.feature_bits != 0 {
+            if pod.spec.required_features & !declared.get(idx) != 0 {
                 let id = *id.get_or_insert_with(|| sink.code_for(self.rejection.clone()));
                 sink.reject_with(idx, id);
             }

@@ -95,12 +95,14 @@ impl Filter for NodePorts {
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
+        let has_state = state.get::<Checked>().is_some();
+        let live = cx.cluster.live_nodes();
         let mut id = None;
         for &idx in nodes {
-            if !sink.is_open(idx) || cx.cluster.node(idx).is_none() {
+            if !sink.is_open(idx) || !live.contains(idx) {
                 continue;
             }
-            if state.get::<Checked>().is_none() {
+            if !has_state {
                 return Err(Status::error(NO_STATE));
             }
             let used = cx.cluster.used_ports(idx);

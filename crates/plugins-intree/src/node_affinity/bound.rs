@@ -64,13 +64,17 @@ impl<'a> BoundRequirement<'a> {
     }
 
     #[inline]
-    fn matches(&self, labels: &Labels, idx: NodeIdx) -> bool {
+    fn matches(&self, cluster: &ClusterState, idx: NodeIdx) -> bool {
         match self {
             Self::Is(column, id) => column.id(idx) == *id,
             Self::Never => false,
             Self::Table(column, table) => table[column.id(idx).index()],
-            Self::Labels(requirement) => requirement.matches(labels),
-            Self::Pair(key, value) => labels.get(key) == Some(value),
+            Self::Labels(requirement) => {
+                cluster.node(idx).is_some_and(|node| requirement.matches(&node.labels))
+            }
+            Self::Pair(key, value) => {
+                cluster.node(idx).is_some_and(|node| node.labels.get(key) == Some(value))
+            }
         }
     }
 }
@@ -87,9 +91,14 @@ impl<'a> BoundTerm<'a> {
         Self { expressions: expressions.collect(), fields: &term.fields }
     }
 
-    fn matches(&self, labels: &Labels, name: &str, idx: NodeIdx) -> bool {
-        self.expressions.iter().all(|requirement| requirement.matches(labels, idx))
-            && (name.is_empty() || self.fields.iter().all(|requirement| requirement.matches(name)))
+    fn matches(&self, cluster: &ClusterState, idx: NodeIdx) -> bool {
+        self.expressions.iter().all(|requirement| requirement.matches(cluster, idx))
+            && (self.fields.is_empty()
+                || cluster.node(idx).is_some_and(|node| self.fields_match(&node.name)))
+    }
+
+    fn fields_match(&self, name: &str) -> bool {
+        name.is_empty() || self.fields.iter().all(|requirement| requirement.matches(name))
     }
 }
 
@@ -112,12 +121,11 @@ impl<'a> BoundSelector<'a> {
 
     /// Whether the node is meant; `None` when the slot has no node.
     pub(super) fn matches(&self, cluster: &ClusterState, idx: NodeIdx) -> Option<bool> {
-        let node = cluster.node(idx)?;
-        Some(self.is_match(&node.labels, &node.name, idx))
+        cluster.live_nodes().contains(idx).then(|| self.is_match(cluster, idx))
     }
 
-    fn is_match(&self, labels: &Labels, name: &str, idx: NodeIdx) -> bool {
-        self.terms.iter().any(|term| term.matches(labels, name, idx))
+    fn is_match(&self, cluster: &ClusterState, idx: NodeIdx) -> bool {
+        self.terms.iter().any(|term| term.matches(cluster, idx))
     }
 }
 
@@ -144,14 +152,10 @@ impl<'a> BoundRequirements<'a> {
 
     /// Whether the node will do; `None` when the slot has no node.
     pub(super) fn matches(&self, cluster: &ClusterState, idx: NodeIdx) -> Option<bool> {
-        let node = cluster.node(idx)?;
-        Some(
-            self.pairs.iter().all(|pair| pair.matches(&node.labels, idx))
-                && self
-                    .selector
-                    .as_ref()
-                    .is_none_or(|selector| selector.is_match(&node.labels, &node.name, idx)),
-        )
+        cluster.live_nodes().contains(idx).then(|| {
+            self.pairs.iter().all(|pair| pair.matches(cluster, idx))
+                && self.selector.as_ref().is_none_or(|selector| selector.is_match(cluster, idx))
+        })
     }
 }
 
@@ -173,9 +177,13 @@ impl<'a> BoundPreferences<'a> {
 
     /// What the node gains; 0 when the slot has no node.
     pub(super) fn sum_of_matching(&self, cluster: &ClusterState, idx: NodeIdx) -> i64 {
-        let Some(node) = cluster.node(idx) else { return 0 };
-        let matching =
-            self.terms.iter().filter(|(_, term)| term.matches(&node.labels, &node.name, idx));
-        matching.map(|(weight, _)| weight).sum()
+        if !cluster.live_nodes().contains(idx) {
+            return 0;
+        }
+        self.terms
+            .iter()
+            .filter(|(_, term)| term.matches(cluster, idx))
+            .map(|(weight, _)| weight)
+            .sum()
     }
 }

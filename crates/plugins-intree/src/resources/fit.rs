@@ -177,12 +177,11 @@ impl Filter for Fit {
 struct Scan<'a> {
     pod_count: &'a Column<i64>,
     allowed_pods: &'a Column<i64>,
-    /// Which shortage, the request, allocatable, requested. Requests of zero are not looked at.
-    compute: SmallVec<[(u16, i64, &'a Column<i64>, &'a Column<i64>); 3]>,
-    scalars: SmallVec<[ScalarScan<'a>; 2]>,
+    items: SmallVec<[ScanItem<'a>; 4]>,
 }
 
-struct ScalarScan<'a> {
+/// One resource that is asked for.
+struct ScanItem<'a> {
     what: u16,
     request: i64,
     /// `None`: no node has any.
@@ -205,8 +204,17 @@ impl<'a> Scan<'a> {
                 requested.ephemeral_storage(),
             ),
         ];
+        let compute = compute.into_iter().filter(|(_, request, _, _)| *request > 0).map(
+            |(what, request, allocatable, requested)| ScanItem {
+                what,
+                request,
+                allocatable: Some(allocatable),
+                requested: Some(requested),
+                is_served: false,
+            },
+        );
         let scalars =
-            (Shortages::FIRST_SCALAR..).zip(&demand.scalars).map(|(what, scalar)| ScalarScan {
+            (Shortages::FIRST_SCALAR..).zip(&demand.scalars).map(|(what, scalar)| ScanItem {
                 what,
                 request: scalar.amount,
                 allocatable: allocatable.scalar(&scalar.name),
@@ -216,8 +224,7 @@ impl<'a> Scan<'a> {
         Self {
             pod_count: cluster.pod_count(),
             allowed_pods: cluster.allowed_pods(),
-            compute: compute.into_iter().filter(|(_, request, _, _)| *request > 0).collect(),
-            scalars: scalars.collect(),
+            items: compute.chain(scalars).collect(),
         }
     }
 
@@ -225,14 +232,11 @@ impl<'a> Scan<'a> {
     fn check(&self, node: NodeIdx, shortages: &mut Shortages) {
         shortages.clear();
         shortages.check_pods(self.pod_count.get(node), self.allowed_pods.get(node));
-        for (what, request, allocatable, requested) in &self.compute {
-            shortages.check(*what, *request, allocatable.get(node), requested.get(node));
-        }
-        for scalar in &self.scalars {
-            let capacity = scalar.allocatable.map_or(0, |column| column.get(node));
-            if capacity > 0 || !scalar.is_served {
-                let requested = scalar.requested.map_or(0, |column| column.get(node));
-                shortages.check(scalar.what, scalar.request, capacity, requested);
+        for item in &self.items {
+            let capacity = item.allocatable.map_or(0, |column| column.get(node));
+            if capacity > 0 || !item.is_served {
+                let requested = item.requested.map_or(0, |column| column.get(node));
+                shortages.check(item.what, item.request, capacity, requested);
             }
         }
     }
