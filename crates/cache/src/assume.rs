@@ -135,6 +135,10 @@ impl ClusterState {
         let not_added = CacheError::NotAdded(PodRef::from(&*pod));
         let Some((old, old_node)) = self.take(known) else { return Err(not_added) };
         let is_same = is_same_for_others(&old, &pod);
+        if self.node(old_node).is_none() && self.n_pods_on(old_node) == 0 {
+            // The pod may come right back, to a ghost that mentions no resource any more.
+            self.columns.requested.clear(old_node);
+        }
         let node = self.put(pod, false)?;
         if node == old_node {
             self.record(node, if is_same { ChangeKinds::POD_STATUS } else { ChangeKinds::PODS });

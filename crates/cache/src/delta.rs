@@ -106,7 +106,6 @@ impl ClusterState {
     pub(crate) fn drop_if_unused(&mut self, idx: NodeIdx) {
         if self.node(idx).is_none() && self.n_pods_on(idx) == 0 {
             self.columns.requested.clear(idx);
-            self.pods.reset_node(idx);
             self.nodes.free_slot(idx);
         }
     }

@@ -99,3 +99,6 @@ pub use overlay::NodeOverlay;
 pub use ports::HostPorts;
 pub use state::ClusterState;
 pub use taint_sets::{TaintSetId, TaintSets};
+
+#[cfg(test)]
+mod tests;

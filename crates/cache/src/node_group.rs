@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+        #![proptest_config(crate::tests::cases(64))]
 
         #[test]
         fn behaves_like_a_sorted_set(ops in prop::collection::vec((0_u8..5, 0_usize..70, any::<bool>()), 0..400)) {

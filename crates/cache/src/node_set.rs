@@ -30,7 +30,7 @@ impl NodeSet {
     /// All indexes below `n`.
     pub fn first_n(n: usize) -> Self {
         let mut words = vec![u64::MAX; n / BITS];
-        if n % BITS > 0 {
+        if !n.is_multiple_of(BITS) {
             words.push((1 << (n % BITS)) - 1);
         }
         Self { words, len: n }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+        #![proptest_config(crate::tests::cases(128))]
 
         #[test]
         fn behaves_like_a_sorted_set(

@@ -186,14 +186,6 @@ impl PodTable {
         Some((record.pod, record.node))
     }
 
-    /// Forgets what a slot without pods held: with the port quirk, ports may be left over.
-    pub(crate) fn reset_node(&mut self, node: NodeIdx) {
-        if self.on_node(node).is_some_and(|pods| !pods.ports.is_empty() || !pods.claims.is_empty())
-        {
-            self.nodes.set(node, Arc::default());
-        }
-    }
-
     fn unlist_assumed(&mut self, place: u32) {
         if place == UNLISTED {
             return;

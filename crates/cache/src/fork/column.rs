@@ -180,7 +180,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+        #![proptest_config(crate::tests::cases(64))]
 
         /// Two columns that were forked from each other behave like two vectors.
         #[test]

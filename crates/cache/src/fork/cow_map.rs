@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+        #![proptest_config(crate::tests::cases(64))]
 
         #[test]
         fn behaves_like_an_ordered_map_that_is_copied(ops in prop::collection::vec((0_u8..6, 0_u16..300), 0..300)) {

@@ -1,0 +1,99 @@
+//! Small nodes and pods, by number: a few bits of a number choose every property that matters.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Node, Pod};
+
+pub(super) const LABEL_KEYS: [&str; 3] =
+    ["topology.kubernetes.io/zone", "disk", "kubernetes.io/hostname"];
+pub(super) const N_NODES: u8 = 6;
+pub(super) const N_PODS: u8 = 10;
+
+pub(super) fn node_name(which: u8) -> String {
+    format!("n{}", which % N_NODES)
+}
+
+pub(super) fn pod_uid(which: u8) -> String {
+    format!("u{}", which % N_PODS)
+}
+
+/// A node: zones, other labels, taints, sizes, images, cordon and annotations vary with `shape`.
+pub(super) fn node(which: u8, shape: u32) -> Arc<Node> {
+    let pick = |shift: u32, n: u32| (shape >> shift) % n;
+    let name = node_name(which);
+    let zone = [
+        "",
+        r#","topology.kubernetes.io/zone":"a""#,
+        r#","topology.kubernetes.io/zone":"b""#,
+        r#","failure-domain.beta.kubernetes.io/region":"r","topology.kubernetes.io/zone":"a""#,
+    ][pick(0, 4) as usize];
+    let disk = ["", r#","disk":"""#, r#","disk":"ssd""#, r#","disk":"hdd""#][pick(2, 4) as usize];
+    let taints = [
+        "",
+        r#"{"key":"x","effect":"NoSchedule"}"#,
+        r#"{"key":"x","effect":"NoSchedule"},{"key":"y","value":"1","effect":"NoExecute"}"#,
+        r#"{"key":"y","value":"1","effect":"NoExecute"},{"key":"x","effect":"NoSchedule"}"#,
+    ][pick(4, 4) as usize];
+    let gpu =
+        ["", r#","example.com/gpu":"0""#, r#","example.com/gpu":"4""#, r#","hugepages-2Mi":"4Mi""#]
+            [pick(6, 4) as usize];
+    let images = [
+        "",
+        r#"{"names":["img-a","img-a:1"],"sizeBytes":10}"#,
+        r#"{"names":["img-a"],"sizeBytes":20},{"names":["img-b"],"sizeBytes":5}"#,
+        r#"{"names":["img-b","img-b"],"sizeBytes":7},{"names":["img-a","img-b"],"sizeBytes":30}"#,
+    ][pick(8, 4) as usize];
+    let is_cordoned = pick(10, 2) == 1;
+    let (cpu, pods, note, ready) = (1 + pick(11, 3), 10 + pick(13, 2), pick(14, 2), pick(15, 2));
+    let uid = pick(16, 8) / 7;
+    let json = format!(
+        r#"{{"metadata":{{"name":"{name}","uid":"{name}-{uid}","annotations":{{"note":"{note}"}},
+            "labels":{{"kubernetes.io/hostname":"{name}"{zone}{disk}}}}},
+        "spec":{{"unschedulable":{is_cordoned},"taints":[{taints}]}},
+        "status":{{"allocatable":{{"cpu":"{cpu}","memory":"1Gi","pods":"{pods}"{gpu}}},
+            "conditions":[{{"type":"Ready","status":"{ready}"}}],"images":[{images}]}}}}"#
+    );
+    Arc::new(Node::from_json(json).unwrap())
+}
+
+/// A pod on a node: requests, ports, affinity, claims and labels vary with `shape`, the status with `status`.
+pub(super) fn pod(which: u8, on: u8, shape: u32, status: u32) -> Arc<Pod> {
+    let pick = |shift: u32, n: u32| (shape >> shift) % n;
+    let gpu = [
+        "",
+        r#","example.com/gpu":"0""#,
+        r#","example.com/gpu":"2""#,
+        r#","example.com/fpga":"1""#,
+    ][pick(0, 4) as usize];
+    let ports = [
+        "",
+        r#"{"containerPort":80,"hostPort":80}"#,
+        r#"{"containerPort":80,"hostPort":80,"hostIP":"10.0.0.1"},{"containerPort":81,"hostPort":81,"protocol":"UDP"}"#,
+        r#"{"containerPort":80,"hostPort":80,"hostIP":"10.0.0.1"}"#,
+    ][pick(2, 4) as usize];
+    let term = r#"{"topologyKey":"z","labelSelector":{"matchLabels":{"app":"a"}}}"#;
+    let affinity = match pick(4, 4) {
+        0 => String::new(),
+        1 => r#""podAffinity":{}"#.to_owned(),
+        2 => r#""podAntiAffinity":{}"#.to_owned(),
+        _ => format!(
+            r#""podAntiAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":[{term}]}}"#
+        ),
+    };
+    let claims = [
+        "",
+        r#"{"name":"v","persistentVolumeClaim":{"claimName":"c1"}}"#,
+        r#"{"name":"v","persistentVolumeClaim":{"claimName":"c1"}},{"name":"w","persistentVolumeClaim":{"claimName":"c1"}}"#,
+        r#"{"name":"v","persistentVolumeClaim":{"claimName":"c2"}},{"name":"w","ephemeral":{"volumeClaimTemplate":{"spec":{}}}}"#,
+    ][pick(6, 4) as usize];
+    let (cpu, namespace, app) =
+        (100 * pick(8, 3), ["default", "other"][pick(10, 2) as usize], pick(11, 2));
+    let (uid, node) = (pod_uid(which), node_name(on));
+    let json = format!(
+        r#"{{"metadata":{{"name":"{uid}-name","namespace":"{namespace}","uid":"{uid}","labels":{{"app":"{app}"}}}},
+        "spec":{{"nodeName":"{node}","affinity":{{{affinity}}},"volumes":[{claims}],
+            "containers":[{{"name":"c","ports":[{ports}],"resources":{{"requests":{{"cpu":"{cpu}m","memory":"1Mi"{gpu}}}}}}}]}},
+        "status":{{"conditions":[{{"type":"Ready","status":"{status}"}}]}}}}"#
+    );
+    Arc::new(Pod::from_json(json).unwrap())
+}

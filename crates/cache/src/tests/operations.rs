@@ -1,0 +1,205 @@
+//! Random histories: the state against its recomputation, against the model, and against a follower of its log.
+
+use proptest::prelude::*;
+
+use super::fixtures::{LABEL_KEYS, node, node_name, pod, pod_uid};
+use super::follower::Follower;
+use super::model::Model;
+use crate::{ClusterState, check};
+
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    Node { which: u8, shape: u32 },
+    RemoveNode { which: u8 },
+    AddPod { which: u8, on: u8, shape: u32 },
+    Confirm { which: u8, status: u32 },
+    UpdatePod { which: u8, on: u8, shape: u32 },
+    AssumePod { which: u8, on: u8, shape: u32 },
+    ForgetPod { which: u8 },
+    ForgetPodAs { which: u8, on: u8 },
+    RemovePod { which: u8 },
+    RefreshOrder,
+    EnsureLabel { which: usize },
+    DropLabel { which: usize },
+    CatchUp,
+    Fork,
+    SwapFork,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let (which, on, shape) = (any::<u8>(), 0_u8..5, any::<u32>());
+    let pod_op = (which, on.clone(), shape);
+    prop_oneof![
+        6 => (0_u8..5, shape).prop_map(|(which, shape)| Op::Node { which, shape }),
+        2 => any::<u8>().prop_map(|which| Op::RemoveNode { which }),
+        4 => pod_op.clone().prop_map(|(which, on, shape)| Op::AddPod { which, on, shape }),
+        3 => (which, 0_u32..2).prop_map(|(which, status)| Op::Confirm { which, status }),
+        3 => pod_op.clone().prop_map(|(which, on, shape)| Op::UpdatePod { which, on, shape }),
+        6 => pod_op.prop_map(|(which, on, shape)| Op::AssumePod { which, on, shape }),
+        2 => which.prop_map(|which| Op::ForgetPod { which }),
+        2 => (which, on).prop_map(|(which, on)| Op::ForgetPodAs { which, on }),
+        3 => which.prop_map(|which| Op::RemovePod { which }),
+        3 => Just(Op::RefreshOrder),
+        1 => (0_usize..3).prop_map(|which| Op::EnsureLabel { which }),
+        1 => (0_usize..9).prop_map(|which| Op::DropLabel { which }),
+        3 => Just(Op::CatchUp),
+        1 => Just(Op::Fork),
+        1 => Just(Op::SwapFork),
+    ]
+}
+
+pub(super) fn ops(n: usize) -> impl Strategy<Value = Vec<Op>> {
+    prop::collection::vec(op(), 1..n)
+}
+
+/// A state with everything it is compared with.
+#[derive(Clone, Default)]
+pub(super) struct World {
+    pub(super) cluster: ClusterState,
+    model: Model,
+    follower: Follower,
+}
+
+impl World {
+    /// Applies an operation to state and model, and compares what they answer.
+    pub(super) fn apply(&mut self, op: &Op) {
+        let Self { cluster, model, follower } = self;
+        let text = |error: crate::CacheError| error.to_string();
+        let before = cluster.sequence();
+        let (found, expected) = match *op {
+            Op::Node { which, shape } => {
+                let node = node(which, shape);
+                model.add_node(&node);
+                let idx = cluster.update_node(node.clone());
+                assert_eq!(cluster.node_idx(&node.name), Some(idx));
+                (Ok(()), Ok(()))
+            }
+            Op::RemoveNode { which } => {
+                let name = node_name(which);
+                (cluster.remove_node(&name).map_err(text), model.remove_node(&name))
+            }
+            Op::AddPod { which, on, shape } => {
+                let pod = pod(which, on, shape, 0);
+                let expected = model.add_pod(&pod);
+                (cluster.add_pod(pod).map(drop).map_err(text), expected)
+            }
+            Op::Confirm { which, status } => match cluster.pod(&pod_uid(which)).cloned() {
+                Some(known) if cluster.is_assumed(&known.uid) => {
+                    let mut confirmed = (*pod(which, 0, 0, status)).clone();
+                    let status = confirmed.status.clone();
+                    confirmed = (*known).clone();
+                    confirmed.status = status;
+                    let confirmed = std::sync::Arc::new(confirmed);
+                    let expected = model.add_pod(&confirmed);
+                    let added = cluster.add_pod(confirmed.clone());
+                    assert!(added.as_ref().is_ok_and(|added| !added.is_moved(&confirmed)));
+                    (added.map(drop).map_err(text), expected)
+                }
+                _ => (Ok(()), Ok(())),
+            },
+            Op::UpdatePod { which, on, shape } => {
+                let pod = pod(which, on, shape, 1);
+                let was_on = cluster.pod(&pod.uid).and_then(|pod| pod.node_name.clone());
+                let expected = model.update_pod(&pod);
+                let updated = cluster.update_pod(pod.clone());
+                if let Ok(updated) = &updated {
+                    assert_eq!(updated.is_moved, was_on != pod.node_name);
+                }
+                (updated.map(drop).map_err(text), expected)
+            }
+            Op::AssumePod { which, on, shape } => {
+                let pod = pod(which, on, shape, 0);
+                let expected = model.assume_pod(&pod);
+                (cluster.assume_pod(pod).map(drop).map_err(text), expected)
+            }
+            Op::ForgetPod { which } => {
+                let uid = pod_uid(which);
+                (cluster.forget_pod(&uid).map(drop).map_err(text), model.forget_pod(&uid))
+            }
+            Op::ForgetPodAs { which, on } => {
+                let pod = pod(which, on, 0, 0);
+                (cluster.forget_pod_as(&pod).map(drop).map_err(text), model.forget_pod_as(&pod))
+            }
+            Op::RemovePod { which } => {
+                let uid = pod_uid(which);
+                (cluster.remove_pod(&uid).map(drop).map_err(text), model.remove_pod(&uid))
+            }
+            Op::RefreshOrder => {
+                cluster.refresh_order();
+                model.refresh_order();
+                assert!(!cluster.order_is_stale());
+                (Ok(()), Ok(()))
+            }
+            Op::EnsureLabel { which } => {
+                cluster.ensure_label_column(LABEL_KEYS[which]);
+                (Ok(()), Ok(()))
+            }
+            Op::DropLabel { which } => {
+                if let Some(key) = LABEL_KEYS.get(which) {
+                    cluster.drop_label_column(key);
+                }
+                (Ok(()), Ok(()))
+            }
+            Op::CatchUp => {
+                follower.catch_up(cluster);
+                (Ok(()), Ok(()))
+            }
+            Op::Fork | Op::SwapFork => (Ok(()), Ok(())),
+        };
+        assert_eq!(found, expected, "{op:?}");
+        if found.is_err() {
+            assert_eq!(cluster.sequence(), before, "a refused operation changes nothing");
+        }
+    }
+
+    pub(super) fn assert_sound(&mut self) {
+        assert_eq!(check(&self.cluster), []);
+        self.model.assert_shown_by(&self.cluster);
+        let mut follower = self.follower.clone();
+        follower.catch_up(&self.cluster);
+        follower.assert_up_to_date(&self.cluster);
+    }
+}
+
+proptest! {
+    #![proptest_config(crate::tests::cases(48))]
+
+    /// Forks go their own ways: each of the two is compared after every step of the other.
+    #[test]
+    fn every_history_gives_what_the_model_gives(ops in ops(90)) {
+        let (mut world, mut other) = (World::default(), World::default());
+        for op in &ops {
+            match op {
+                Op::Fork => other = world.clone(),
+                Op::SwapFork => std::mem::swap(&mut world, &mut other),
+                _ => world.apply(op),
+            }
+            world.assert_sound();
+            other.assert_sound();
+        }
+    }
+
+    #[test]
+    fn the_same_history_gives_the_same_slots_and_orders(ops in ops(60)) {
+        let (mut a, mut b) = (World::default(), World::default());
+        for op in &ops {
+            a.apply(op);
+        }
+        for op in &ops {
+            // A reader in between, or a fork, leaves no trace.
+            let fork = b.cluster.clone();
+            b.apply(op);
+            drop(fork);
+        }
+        let show = |world: &World| {
+            let cluster = &world.cluster;
+            let names: Vec<_> = (0..cluster.capacity())
+                .map(|at| cluster.node_name(crate::NodeIdx::from_index(at)).cloned())
+                .collect();
+            let pods: Vec<_> = cluster.all_pods().map(|(pod, node)| (pod.uid.clone(), node)).collect();
+            let assumed: Vec<_> = cluster.assumed_pods().map(|pod| pod.uid.clone()).collect();
+            (names, pods, assumed, cluster.order().to_vec(), cluster.sequence())
+        };
+        prop_assert_eq!(show(&a), show(&b));
+    }
+}

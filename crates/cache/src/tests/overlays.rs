@@ -1,0 +1,52 @@
+//! A hypothetical node against really changing a fork.
+
+use proptest::prelude::*;
+
+use super::fixtures::{node, pod, pod_uid};
+use super::operations::{World, ops};
+use crate::{NodeOverlay, check};
+
+proptest! {
+    #![proptest_config(crate::tests::cases(48))]
+
+    #[test]
+    fn an_overlay_is_what_a_fork_would_be(
+        history in ops(30),
+        changes in prop::collection::vec((any::<bool>(), any::<u8>(), any::<u32>()), 0..30),
+    ) {
+        let mut world = World::default();
+        for op in &history {
+            world.apply(op);
+        }
+        let cluster = &mut world.cluster;
+        let idx = cluster.add_node(node(0, 0));
+        let mut fork = cluster.clone();
+        let mut overlay = NodeOverlay::new(idx);
+        prop_assert!(overlay.is_balanced());
+        for (is_addition, which, shape) in changes {
+            let uid = pod_uid(which);
+            if is_addition {
+                // A pod that is known on this node comes back as it was, like a spared victim.
+                let known = cluster.pod(&uid).filter(|pod| pod.node_name.as_deref() == Some("n0")).cloned();
+                let added = known.unwrap_or_else(|| pod(which, 0, shape, 0));
+                if fork.pod(&uid).is_none() {
+                    prop_assert!(fork.add_pod(added.clone()).is_ok());
+                    overlay.add_pod(cluster, &added);
+                }
+            } else if fork.node_of_pod(&uid) == Some(idx) {
+                let removed = fork.remove_pod(&uid);
+                prop_assert_eq!(overlay.remove_pod(cluster, &uid), removed);
+            } else {
+                let error = overlay.remove_pod(cluster, &uid).map_err(|error| error.to_string());
+                prop_assert_eq!(error, Err(format!("no corresponding pod {uid} in pods of node n0")));
+            }
+            prop_assert!(overlay.pods(cluster).eq(fork.pods_on(idx)));
+            prop_assert_eq!(overlay.pod_count(cluster), fork.pod_count().get(idx));
+            prop_assert_eq!(overlay.requested(cluster), fork.requested().resources_of(idx));
+            prop_assert_eq!(overlay.non_zero_requested(cluster), fork.non_zero_requested_on(idx));
+            prop_assert_eq!(overlay.used_ports(cluster), fork.used_ports(idx));
+        }
+        prop_assert_eq!(check(&fork), []);
+        prop_assert_eq!(check(cluster), []);
+    }
+}
