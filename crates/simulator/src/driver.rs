@@ -1,0 +1,323 @@
+//! The loop around the engine: feeds it, answers its effects as a perfect API server would, and lets virtual time jump.
+//!
+//! The end: every queued pod that is not gated has been tried since anything was last achieved (a placement or an
+//! eviction). Before that, time jumps to the engine's next deadline whenever nothing is ready.
+//!
+//! Invariant: a run ends. Between two achievements there are at most [`MAX_IDLE`] of virtual time and
+//! [`MAX_IDLE_TURNS`] attempts per pod; achievements are bounded by the number of pods, since each pod is placed and
+//! evicted at most once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use kube_scheduler_api_types::{Pod, PodStatus, Timestamp};
+use kube_scheduler_engine::{AttemptResult, Effect, Engine, Explanation, Input, PodRef, StatusPatch};
+use kube_scheduler_framework::{Status, StatusFuture};
+
+use crate::import::ClusterObjects;
+use crate::ledger::{Fate, LastFailure, Ledger};
+use crate::pod_name::PodName;
+use crate::simulation::Progress;
+
+/// Longer than any wait that the engine knows: 15 minutes on Permit, 5 minutes without an event, 10 s of backoff, unless
+/// configuration makes the backoff longer; then waiting longer would not help either.
+const MAX_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
+const MAX_IDLE_TURNS: u64 = 256;
+const POD_SCHEDULED: &str = "PodScheduled";
+
+/// Which attempts to look into.
+#[derive(Debug, Default)]
+pub(crate) struct Recording {
+    /// Pods by the number of the attempt.
+    at_turn: BTreeMap<u64, PodName>,
+    /// Pods that are never tried: looked into at the end.
+    at_end: BTreeSet<PodName>,
+}
+
+impl Recording {
+    /// The last attempts at `names` in the run behind `ledger`.
+    pub(crate) fn of(ledger: &Ledger, names: &[PodName]) -> Self {
+        let mut recording = Self::default();
+        for name in names {
+            let Some(account) = ledger.named(name) else { continue };
+            match account.last_turn {
+                Some(turn) => {
+                    recording.at_turn.insert(turn, name.clone());
+                }
+                None if account.fate == Fate::Pending => {
+                    recording.at_end.insert(name.clone());
+                }
+                None => {}
+            }
+        }
+        recording
+    }
+}
+
+/// What a run leaves behind beside the ledger.
+#[derive(Debug)]
+pub(crate) struct Driven {
+    pub(crate) n_decisions: u64,
+    pub(crate) explanations: BTreeMap<PodName, Explanation>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// See the head of the module.
+#[derive(Debug)]
+pub(crate) struct Driver<'a> {
+    engine: &'a mut Engine,
+    ledger: &'a mut Ledger,
+    recording: Recording,
+    now: Timestamp,
+    n_turns: u64,
+    /// Placements and evictions.
+    achieved: u64,
+    last_achievement: Timestamp,
+    turn_of_last_achievement: u64,
+    revision: u64,
+    /// The pod of the last attempt.
+    current: Option<PodName>,
+    explanations: BTreeMap<PodName, Explanation>,
+    warnings: Vec<String>,
+}
+
+impl<'a> Driver<'a> {
+    pub(crate) fn new(engine: &'a mut Engine, ledger: &'a mut Ledger, start: Timestamp, recording: Recording) -> Self {
+        Self {
+            engine,
+            ledger,
+            recording,
+            now: start,
+            n_turns: 0,
+            achieved: 0,
+            last_achievement: start,
+            turn_of_last_achievement: 0,
+            revision: 0,
+            current: None,
+            explanations: BTreeMap::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Tells the engine of everything there is: other objects first, then nodes, running pods and pending ones. Pending
+    /// pods come in the order of their creation; those without a time come last, in the order of the input.
+    pub(crate) fn feed(&mut self, input: &ClusterObjects) {
+        for object in &input.objects {
+            self.tell(Input::ObjectApplied(object.clone()));
+        }
+        for node in &input.nodes {
+            self.tell(Input::NodeApplied(node.clone()));
+        }
+        let (running, mut pending): (Vec<_>, Vec<_>) = input.pods.iter().partition(|pod| pod.is_assigned());
+        pending.sort_by_key(|pod| (pod.created.is_none(), pod.created));
+        for pod in running.into_iter().chain(pending) {
+            self.tell(Input::PodApplied(pod.clone()));
+        }
+    }
+
+    /// Schedules until no pending pod can get any further.
+    pub(crate) fn run(&mut self, observe: &mut dyn FnMut(Progress)) {
+        let n_pending = self.ledger.accounts().iter().filter(|account| account.fate == Fate::Pending).count();
+        let limit = MAX_IDLE_TURNS.saturating_mul(n_pending as u64 + 1);
+        observe(self.progress(n_pending));
+        loop {
+            while self.take_turn() {
+                observe(self.progress(n_pending));
+                if self.n_turns - self.turn_of_last_achievement > limit {
+                    self.warnings.push(format!("stopped after {limit} attempts in a row that placed no pod"));
+                    return;
+                }
+            }
+            if !self.let_time_pass() {
+                return;
+            }
+        }
+    }
+
+    /// Ends the run: what was to be looked into at the end is, and oddities are collected.
+    pub(crate) fn finish(mut self) -> Driven {
+        for name in std::mem::take(&mut self.recording.at_end) {
+            self.explain(name);
+        }
+        self.warnings.extend(self.engine.drain_notes());
+        Driven { n_decisions: self.n_turns, explanations: self.explanations, warnings: self.warnings }
+    }
+
+    fn progress(&self, n_pending: usize) -> Progress {
+        Progress { n_decisions: self.n_turns, n_tried: self.ledger.n_tried, n_pending }
+    }
+
+    /// One attempt, with everything that follows from it. False when no pod is ready.
+    fn take_turn(&mut self) -> bool {
+        if let Some(name) = self.recording.at_turn.remove(&self.n_turns) {
+            self.explain(name);
+        }
+        let Some(turn) = self.engine.schedule_next(self.now) else { return false };
+        let number = self.n_turns;
+        self.n_turns += 1;
+        self.current = Some(PodName { namespace: turn.pod.namespace.clone(), name: turn.pod.name.clone() });
+        if let Some(at) = self.ledger.position(&turn.pod.uid) {
+            self.ledger.tried(at, number, self.achieved);
+            self.ledger.account_mut(at).last_failure = match turn.result {
+                AttemptResult::Unschedulable(message) => Some(LastFailure { is_error: false, message }),
+                AttemptResult::Error(message) => Some(LastFailure { is_error: true, message }),
+                _ => None,
+            };
+        }
+        self.carry_out_effects();
+        true
+    }
+
+    /// Jumps to the next deadline. False when there is none, or nothing new can come of it.
+    fn let_time_pass(&mut self) -> bool {
+        if self.engine.n_binding() == 0 && self.is_settled() {
+            return false;
+        }
+        let Some(deadline) = self.engine.next_deadline() else { return false };
+        let now = deadline.max(self.now);
+        if now.saturating_since(self.last_achievement) > MAX_IDLE {
+            let minutes = MAX_IDLE.as_secs() / 60;
+            self.warnings.push(format!("stopped after {minutes} minutes of virtual time without placing a pod"));
+            return false;
+        }
+        self.now = now;
+        self.tell(Input::TimePassed);
+        true
+    }
+
+    /// Whether every pod that could be tried has been, since anything changed for the better.
+    fn is_settled(&self) -> bool {
+        self.engine.queue().pending_pods().filter(|(_, queued)| !queued.is_gated()).all(|(_, queued)| {
+            let account = self.ledger.position(&queued.entry().0.uid).map(|at| self.ledger.account(at));
+            account.is_none_or(|account| account.tried_at == Some(self.achieved))
+        })
+    }
+
+    fn explain(&mut self, name: PodName) {
+        let Some(pod) = self.ledger.named(&name).map(|account| account.pod.clone()) else { return };
+        // The random number matters to what preemption would choose alone, and that is taken from the attempt itself.
+        if let Some(explanation) = self.engine.explain(&pod, 0, self.now) {
+            self.explanations.insert(name, explanation);
+        }
+    }
+
+    fn achieve(&mut self) {
+        self.achieved += 1;
+        self.last_achievement = self.now;
+        self.turn_of_last_achievement = self.n_turns;
+    }
+
+    fn tell(&mut self, input: Input) {
+        self.engine.handle(input, self.now);
+        self.carry_out_effects();
+    }
+
+    fn carry_out_effects(&mut self) {
+        loop {
+            let effects: Vec<Effect> = self.engine.drain_effects().collect();
+            if effects.is_empty() {
+                return;
+            }
+            for effect in effects {
+                self.carry_out(effect);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::WriteBinding { token, pod, node } => {
+                let result = self.bind(&pod, &node);
+                let is_bound = result.is_ok();
+                self.engine.handle(Input::BindingWritten { token, result }, self.now);
+                if is_bound {
+                    self.announce(&pod);
+                }
+            }
+            Effect::PatchStatus { pod, patch } => self.patch(&pod, &patch),
+            Effect::DeletePod { pod } => self.evict(&pod),
+            Effect::Await { token, plugin, work } => {
+                let status = outcome(work)
+                    .unwrap_or_else(|| Status::error(format!("{plugin} waits for something that a simulation does not have")));
+                self.engine.handle(Input::WorkFinished { token, status }, self.now);
+            }
+            _ => {}
+        }
+    }
+
+    /// The answer of the API server to a binding.
+    fn bind(&mut self, pod: &PodRef, node: &Arc<str>) -> Result<(), String> {
+        let at = self.ledger.position(&pod.uid).filter(|at| !self.is_gone(*at));
+        let Some(at) = at else { return Err(format!("pods \"{}\" not found", pod.name)) };
+        let account = self.ledger.account_mut(at);
+        if let Some(other) = &account.pod.node_name {
+            return Err(format!("pod {} is already assigned to node \"{other}\"", pod.name));
+        }
+        account.pod = Arc::new(account.pod.with_node_name(node));
+        account.fate = Fate::Placed;
+        self.ledger.placed.push(at);
+        self.achieve();
+        Ok(())
+    }
+
+    fn patch(&mut self, pod: &PodRef, patch: &StatusPatch) {
+        let Some(at) = self.ledger.position(&pod.uid).filter(|at| !self.is_gone(*at)) else { return };
+        let account = self.ledger.account_mut(at);
+        let mut status: PodStatus = (*account.pod.status).clone();
+        if let Some(condition) = &patch.condition {
+            if *condition.kind == *POD_SCHEDULED {
+                let is_error = *condition.reason == *"SchedulerError";
+                account.last_failure = Some(LastFailure { is_error, message: condition.message.to_string() });
+            }
+            let mut conditions = status.conditions.to_vec();
+            match conditions.iter_mut().find(|known| known.kind == condition.kind) {
+                Some(known) => *known = condition.clone(),
+                None => conditions.push(condition.clone()),
+            }
+            status.conditions = conditions.into();
+        }
+        if let Some(nominated) = &patch.nominated_node_name {
+            status.nominated_node_name.clone_from(nominated);
+        }
+        account.pod = Arc::new(Pod { status: Arc::new(status), ..(*account.pod).clone() });
+        self.announce(pod);
+    }
+
+    fn evict(&mut self, pod: &PodRef) {
+        let Some(at) = self.ledger.position(&pod.uid).filter(|at| !self.is_gone(*at)) else { return };
+        let by = self.current.clone();
+        let account = self.ledger.account_mut(at);
+        account.fate = Fate::Preempted { node: account.pod.node_name.clone(), by };
+        self.ledger.preempted.push(at);
+        self.achieve();
+        let PodRef { namespace, name, .. } = pod.clone();
+        self.engine.handle(Input::PodDeleted { namespace, name }, self.now);
+    }
+
+    fn is_gone(&self, at: usize) -> bool {
+        matches!(self.ledger.account(at).fate, Fate::Preempted { .. })
+    }
+
+    /// Tells the engine of a pod's new state, as a watch would.
+    fn announce(&mut self, pod: &PodRef) {
+        let Some(at) = self.ledger.position(&pod.uid) else { return };
+        self.revision += 1;
+        let resource_version: Arc<str> = format!("simulated-{}", self.revision).into();
+        let account = self.ledger.account_mut(at);
+        account.pod = Arc::new(Pod { resource_version, ..(*account.pod).clone() });
+        let pod = account.pod.clone();
+        self.engine.handle(Input::PodApplied(pod), self.now);
+    }
+}
+
+/// What a plugin's work comes to, if it does so without waiting for anything.
+fn outcome(mut work: StatusFuture) -> Option<Status> {
+    let mut context = Context::from_waker(Waker::noop());
+    match Pin::as_mut(&mut work).poll(&mut context) {
+        Poll::Ready(status) => Some(status),
+        Poll::Pending => None,
+    }
+}

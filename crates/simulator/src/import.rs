@@ -1,0 +1,208 @@
+//! From texts to objects: manifests and dumps in YAML or JSON, traces in CSV.
+//!
+//! Texts are added one after the other and belong together: a priority class in one file serves a pod in another. Only
+//! [`ClusterInput::finish`] gives objects, and only if everything could be read.
+//!
+//! Pods and nodes are completed as an API server would complete them on creation: namespace, name from `generateName`,
+//! UID, requests from limits, host ports of the host network, priority from the priority class, allocatable from
+//! capacity. What an object already says is never changed.
+
+mod controllers;
+mod csv;
+mod defaults;
+mod error;
+mod locate;
+mod manifest;
+mod priority;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{DecodeError, Node, Object, Pod};
+
+pub use error::{ImportError, Place};
+use manifest::Document;
+use priority::PriorityClasses;
+
+/// Everything read so far.
+#[derive(Debug, Default)]
+pub struct ClusterInput {
+    documents: Vec<Document>,
+    /// Of every manifest, to find the line of a mistake. Traces do without: their rows know their lines.
+    texts: Vec<Arc<str>>,
+}
+
+/// Objects that can be scheduled with, in the order of the input.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ClusterObjects {
+    /// Nodes.
+    pub nodes: Vec<Arc<Node>>,
+    /// Pods that have not ended. Those with a node run there.
+    pub pods: Vec<Arc<Pod>>,
+    /// Objects of all other kinds.
+    pub objects: Vec<Arc<Object>>,
+    /// How many pods had ended (phase `Succeeded` or `Failed`) and were left out.
+    pub n_finished: usize,
+    /// Oddities that the user should hear of.
+    pub warnings: Vec<String>,
+}
+
+impl ClusterInput {
+    /// Adds manifests: one or more documents in YAML or JSON, each an object or a list of objects, such as what `kubectl
+    /// get … -o yaml` prints. `file` stands for the text in errors.
+    ///
+    /// # Errors
+    /// If the text is neither, or a document in it is no Kubernetes object.
+    pub fn add_manifests(&mut self, file: &str, text: &str) -> Result<(), ImportError> {
+        let found = manifest::documents(file, text, self.texts.len())?;
+        self.texts.push(text.into());
+        self.documents.extend(found);
+        Ok(())
+    }
+
+    /// Adds nodes from a trace: columns `sn`, `cpu_milli`, `memory_mib`, `gpu`, `model`, in any order.
+    ///
+    /// A node allows 110 pods, as kubelets do by default, and carries its GPU model as label `gpu-model`.
+    ///
+    /// # Errors
+    /// If a column is missing or a field is not what its column says.
+    pub fn add_nodes_csv(&mut self, file: &str, text: &str) -> Result<(), ImportError> {
+        self.documents.extend(csv::nodes(file, text)?);
+        Ok(())
+    }
+
+    /// Adds pods from a trace: columns `name`, `cpu_milli`, `memory_mib`, `num_gpu`, `creation_time` and, if they are
+    /// there, `gpu_milli` and `gpu_spec`. All of them are pending, whatever became of them when the trace was taken.
+    ///
+    /// # Errors
+    /// If a column is missing or a field is not what its column says.
+    pub fn add_pods_csv(&mut self, file: &str, text: &str) -> Result<(), ImportError> {
+        self.documents.extend(csv::pods(file, text)?);
+        Ok(())
+    }
+
+    /// Completes and compiles everything that was added.
+    ///
+    /// # Errors
+    /// If an object cannot be read, is given twice, or needs a priority class that is not there.
+    pub fn finish(mut self) -> Result<ClusterObjects, ImportError> {
+        self.complete_names()?;
+        self.refuse_repeats()?;
+        let classes = PriorityClasses::collect(&self.documents)?;
+        let mut found = ClusterObjects::default();
+        let mut uids: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+        for at in 0..self.documents.len() {
+            let (group, kind) = self.documents[at].group_and_kind();
+            match (group.as_str(), kind.as_str()) {
+                ("", "Pod") => {
+                    let pod = self.pod(at, &classes)?;
+                    if matches!(&*pod.status.phase, "Succeeded" | "Failed") {
+                        found.n_finished += 1;
+                        continue;
+                    }
+                    if let Some(first) = uids.insert(pod.uid.clone(), at) {
+                        return Err(ImportError::RepeatedUid {
+                            place: self.place(at, &["metadata", "uid"]),
+                            object: format!("pod {}", pod.key()),
+                            uid: pod.uid.to_string(),
+                            first: self.place(first, &[]),
+                        });
+                    }
+                    found.pods.push(Arc::new(pod));
+                }
+                ("", "Node") => {
+                    let node = self.node(at)?;
+                    if node.allowed_pods == 0 {
+                        found.warnings.push(format!(
+                            "{}: node {}: status.allocatable says nothing of pods, so none fits there",
+                            self.place(at, &[]),
+                            node.name
+                        ));
+                    }
+                    found.nodes.push(Arc::new(node));
+                }
+                _ => {
+                    let value = std::mem::take(&mut self.documents[at].value);
+                    let object = Object::from_value(value).map_err(|error| self.decode_error(at, error))?;
+                    found.objects.push(Arc::new(object));
+                }
+            }
+        }
+        found.warnings.extend(controllers::not_expanded(&found));
+        Ok(found)
+    }
+
+    fn pod(&mut self, at: usize, classes: &PriorityClasses) -> Result<Pod, ImportError> {
+        let document = &mut self.documents[at];
+        defaults::complete_pod(&mut document.value);
+        if let Err(class) = classes.complete(&mut document.value) {
+            return Err(ImportError::UnknownPriorityClass {
+                place: self.place(at, &["spec", "priorityClassName"]),
+                object: self.documents[at].title(),
+                class,
+            });
+        }
+        if let Err(error) = defaults::check_pod(&self.documents[at].value) {
+            return Err(self.decode_error(at, error));
+        }
+        Pod::from_value(&self.documents[at].value).map_err(|error| self.decode_error(at, error))
+    }
+
+    fn node(&mut self, at: usize) -> Result<Node, ImportError> {
+        let document = &mut self.documents[at];
+        defaults::complete_node(&mut document.value);
+        if let Err(error) = defaults::check_node(&document.value) {
+            return Err(self.decode_error(at, error));
+        }
+        Node::from_value(&document.value).map_err(|error| self.decode_error(at, error))
+    }
+
+    fn complete_names(&mut self) -> Result<(), ImportError> {
+        let mut n_generated = 0;
+        for at in 0..self.documents.len() {
+            if !defaults::complete_name(&mut self.documents[at].value, &mut n_generated) {
+                let kind = self.documents[at].group_and_kind().1;
+                return Err(ImportError::NoName { place: self.place(at, &["metadata"]), kind });
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse_repeats(&self) -> Result<(), ImportError> {
+        let mut seen = BTreeMap::new();
+        for (at, document) in self.documents.iter().enumerate() {
+            let (group, kind) = document.group_and_kind();
+            let (namespace, name) = document.namespace_and_name();
+            if let Some(first) = seen.insert((group, kind, namespace, name), at) {
+                return Err(ImportError::Repeated {
+                    place: self.place(at, &[]),
+                    object: document.title(),
+                    first: self.place(first, &[]),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn decode_error(&self, at: usize, error: DecodeError) -> ImportError {
+        let steps = locate::steps(&error.path);
+        let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+        ImportError::Object { place: self.place(at, &steps), error }
+    }
+
+    /// Where a field of a document stands, as far as that can be found out.
+    fn place(&self, at: usize, steps: &[&str]) -> Place {
+        let document = &self.documents[at];
+        let mut place = document.place.clone();
+        if let Some(text) = document.text.and_then(|text| self.texts.get(text)) {
+            let item = place.item.map(|item| item.to_string());
+            let prefix = item.iter().flat_map(|item| ["items", item.as_str()]);
+            let path: Vec<&str> = prefix.chain(steps.iter().copied()).collect();
+            place.line = locate::line(text, place.document.unwrap_or(1), &path).or(place.line);
+        }
+        place
+    }
+}

@@ -1,0 +1,182 @@
+//! What an API server would fill in when an object is created, and what it would refuse that would otherwise go
+//! unnoticed here.
+//!
+//! Invariants: what is there is not changed; a field of the wrong type is left for the decoder to complain about.
+
+use kube_scheduler_api_types::{DecodeError, Quantity};
+use serde_json::{Map, Value, json};
+
+/// Namespaced kinds that scheduling or its surroundings know; of other kinds it is not known whether they are.
+const NAMESPACED: [&str; 24] = [
+    "Pod",
+    "PersistentVolumeClaim",
+    "CSIStorageCapacity",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "PodDisruptionBudget",
+    "PodGroup",
+    "CompositePodGroup",
+    "Workload",
+    "Service",
+    "Endpoints",
+    "EndpointSlice",
+    "ConfigMap",
+    "Secret",
+    "ServiceAccount",
+    "LimitRange",
+    "ResourceQuota",
+    "ReplicationController",
+    "Deployment",
+    "ReplicaSet",
+    "StatefulSet",
+    "DaemonSet",
+    "Job",
+    "CronJob",
+];
+
+/// The value under `key` if it is a map, created if it is absent or null.
+fn map_at<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Map<String, Value>> {
+    let place = map.entry(key).or_insert(Value::Null);
+    if place.is_null() {
+        *place = json!({});
+    }
+    place.as_object_mut()
+}
+
+fn is_absent(map: &Map<String, Value>, key: &str) -> bool {
+    match map.get(key) {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => text.is_empty(),
+        Some(_) => false,
+    }
+}
+
+/// Fills in namespace, name and UID. False when there is nothing to make a name from. `n_generated` counts generated
+/// names over the whole input, so that they differ.
+pub(super) fn complete_name(value: &mut Value, n_generated: &mut usize) -> bool {
+    let Some(object) = value.as_object_mut() else { return false };
+    let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let Some(metadata) = map_at(object, "metadata") else { return true };
+    if NAMESPACED.contains(&kind.as_str()) && is_absent(metadata, "namespace") {
+        metadata.insert("namespace".to_owned(), "default".into());
+    }
+    if is_absent(metadata, "name") {
+        let Some(prefix) = metadata.get("generateName").and_then(Value::as_str).filter(|text| !text.is_empty())
+        else {
+            return false;
+        };
+        *n_generated += 1;
+        let name = format!("{prefix}{n_generated:05}");
+        metadata.insert("name".to_owned(), name.into());
+    }
+    if is_absent(metadata, "uid") {
+        let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
+        let uid = format!("{}:{}/{}", kind.to_lowercase(), text("namespace"), text("name"));
+        metadata.insert("uid".to_owned(), uid.into());
+    }
+    true
+}
+
+/// Requests follow limits, and ports of the host network are host ports.
+pub(super) fn complete_pod(value: &mut Value) {
+    let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else { return };
+    let is_host_network = spec.get("hostNetwork").and_then(Value::as_bool).unwrap_or(false);
+    let mut in_containers: Vec<String> = Vec::new();
+    for list in ["initContainers", "containers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for container in containers.filter_map(Value::as_object_mut) {
+            if let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) {
+                requests_from_limits(resources, &[]);
+                let requests = resources.get("requests").and_then(Value::as_object);
+                in_containers.extend(requests.into_iter().flat_map(Map::keys).cloned());
+            }
+            if is_host_network {
+                host_ports(container);
+            }
+        }
+    }
+    // What the containers ask for counts before the pod's limit does.
+    if let Some(resources) = spec.get_mut("resources").and_then(Value::as_object_mut) {
+        requests_from_limits(resources, &in_containers);
+    }
+}
+
+fn requests_from_limits(resources: &mut Map<String, Value>, except: &[String]) {
+    let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
+    let Some(requests) = map_at(resources, "requests") else { return };
+    for (name, limit) in limits {
+        if !except.contains(&name) {
+            requests.entry(name).or_insert(limit);
+        }
+    }
+}
+
+fn host_ports(container: &mut Map<String, Value>) {
+    let ports = container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten();
+    for port in ports.filter_map(Value::as_object_mut) {
+        let is_unset = port.get("hostPort").is_none_or(|port| port.is_null() || port.as_i64() == Some(0));
+        if let Some(number) = port.get("containerPort").filter(|_| is_unset).cloned() {
+            port.insert("hostPort".to_owned(), number);
+        }
+    }
+}
+
+/// A node that does not say what pods may use lets them use all it has.
+pub(super) fn complete_node(value: &mut Value) {
+    let Some(status) = value.get_mut("status").and_then(Value::as_object_mut) else { return };
+    if status.get("allocatable").is_none_or(Value::is_null)
+        && let Some(capacity) = status.get("capacity").cloned()
+    {
+        status.insert("allocatable".to_owned(), capacity);
+    }
+}
+
+/// What an API server would refuse of a pod, and the decoder would not see.
+pub(super) fn check_pod(value: &Value) -> Result<(), DecodeError> {
+    let refuse = |path: String, reason: String| {
+        let text = |pointer| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let object = format!("pod {}/{}", text("/metadata/namespace"), text("/metadata/name"));
+        Err(DecodeError { object, path, reason })
+    };
+    let containers = value.pointer("/spec/containers");
+    if containers.is_none_or(|list| list.is_null() || list.as_array().is_some_and(Vec::is_empty)) {
+        return refuse("spec.containers".to_owned(), "required: a pod has at least one container".to_owned());
+    }
+    for list in ["initContainers", "containers"] {
+        let containers = value.pointer(&format!("/spec/{list}")).and_then(Value::as_array);
+        for (idx, container) in containers.into_iter().flatten().enumerate() {
+            for amounts in ["limits", "requests"] {
+                let path = format!("spec.{list}[{idx}].resources.{amounts}");
+                if let Err((path, reason)) = check_amounts(container.pointer(&format!("/resources/{amounts}")), &path) {
+                    return refuse(path, reason);
+                }
+            }
+        }
+    }
+    for path in ["resources/limits", "resources/requests", "overhead"] {
+        let amounts = value.pointer(&format!("/spec/{path}"));
+        if let Err((path, reason)) = check_amounts(amounts, &format!("spec.{}", path.replace('/', "."))) {
+            return refuse(path, reason);
+        }
+    }
+    Ok(())
+}
+
+/// What an API server would refuse of a node, and the decoder would not see.
+pub(super) fn check_node(value: &Value) -> Result<(), DecodeError> {
+    check_amounts(value.pointer("/status/allocatable"), "status.allocatable").map_err(|(path, reason)| {
+        let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        DecodeError { object: format!("node {name}"), path, reason }
+    })
+}
+
+fn check_amounts(amounts: Option<&Value>, path: &str) -> Result<(), (String, String)> {
+    let Some(amounts) = amounts.and_then(Value::as_object) else { return Ok(()) };
+    for (name, amount) in amounts {
+        let quantity = Quantity::from_json(amount).map_err(|error| (format!("{path}[{name}]"), error.to_string()))?;
+        if quantity.sign() < 0 {
+            return Err((format!("{path}[{name}]"), format!("{amount} is negative, expected 0 or more")));
+        }
+    }
+    Ok(())
+}

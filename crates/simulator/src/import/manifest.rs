@@ -1,0 +1,164 @@
+//! Manifests: documents of YAML or JSON, lists taken apart.
+//!
+//! A text whose first character is `{` is JSON, everything else YAML. Invariant: parsing is bounded in depth, aliases and
+//! replays whatever the text, but not in size: a dump of a large cluster is large.
+
+use serde_json::Value;
+use serde_saphyr::Spanned;
+
+use super::error::{ImportError, Place};
+
+const MAX_DEPTH: usize = 128;
+const MAX_ALIASES: usize = 50_000;
+
+/// One object of the input.
+#[derive(Debug)]
+pub(super) struct Document {
+    pub(super) place: Place,
+    /// The text it is from, by number, if places in it can be looked up.
+    pub(super) text: Option<usize>,
+    pub(super) value: Value,
+}
+
+impl Document {
+    /// The API group, empty for the core group, and the kind.
+    pub(super) fn group_and_kind(&self) -> (String, String) {
+        let api_version = self.text_at("/apiVersion");
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        (group.to_owned(), self.text_at("/kind").to_owned())
+    }
+
+    /// The namespace, empty for cluster-wide kinds, and the name.
+    pub(super) fn namespace_and_name(&self) -> (String, String) {
+        (self.text_at("/metadata/namespace").to_owned(), self.text_at("/metadata/name").to_owned())
+    }
+
+    /// `pod default/web`, for messages.
+    pub(super) fn title(&self) -> String {
+        let kind = match self.group_and_kind().1 {
+            kind if matches!(kind.as_str(), "Pod" | "Node") => kind.to_lowercase(),
+            kind => kind,
+        };
+        match self.namespace_and_name() {
+            (namespace, name) if namespace.is_empty() => format!("{kind} {name}"),
+            (namespace, name) => format!("{kind} {namespace}/{name}"),
+        }
+    }
+
+    fn text_at(&self, pointer: &str) -> &str {
+        self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+/// All objects of a text.
+pub(super) fn documents(file: &str, text: &str, number: usize) -> Result<Vec<Document>, ImportError> {
+    let is_json = text.trim_start().starts_with('{');
+    let roots = if is_json { json(file, text)? } else { yaml(file, text)? };
+    let mut found = Vec::new();
+    for (idx, (line, value)) in roots.into_iter().enumerate() {
+        let place = Place { file: file.to_owned(), document: Some(idx + 1), item: None, line };
+        flatten(Document { place, text: Some(number), value }, &mut found)?;
+    }
+    Ok(found)
+}
+
+fn json(file: &str, text: &str) -> Result<Vec<(Option<u64>, Value)>, ImportError> {
+    let values: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
+    let values = values.map_err(|error| ImportError::Syntax {
+        file: file.to_owned(),
+        line: Some(error.line() as u64),
+        column: Some(error.column() as u64),
+        reason: without_position(error.to_string()),
+    })?;
+    Ok(values.into_iter().filter(|value| !value.is_null()).map(|value| (None, value)).collect())
+}
+
+fn yaml(file: &str, text: &str) -> Result<Vec<(Option<u64>, Value)>, ImportError> {
+    let values: Vec<Spanned<Value>> =
+        serde_saphyr::from_multiple_with_options(text, options()).map_err(|error| {
+            let at = error.location().filter(|at| at.line() > 0);
+            ImportError::Syntax {
+                file: file.to_owned(),
+                line: at.map(|at| at.line()),
+                column: at.map(|at| at.column()),
+                reason: without_position(error.without_snippet().to_string()),
+            }
+        })?;
+    let placed = |spanned: Spanned<Value>| {
+        let line = spanned.referenced.line();
+        ((line > 0).then_some(line), spanned.value)
+    };
+    Ok(values.into_iter().map(placed).filter(|(_, value)| !value.is_null()).collect())
+}
+
+pub(super) fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: MAX_DEPTH,
+            max_documents: usize::MAX,
+            max_nodes: usize::MAX,
+            max_events: usize::MAX,
+            max_aliases: MAX_ALIASES,
+            max_total_scalar_bytes: usize::MAX,
+            max_total_comment_bytes: usize::MAX,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: 1_000_000,
+            max_replay_stack_depth: MAX_DEPTH,
+        },
+        legacy_octal_numbers: true,
+        with_snippet: false,
+    }
+}
+
+/// The parsers repeat the position inside their texts; it is shown once.
+fn without_position(mut message: String) -> String {
+    if let Some(rest) = message.strip_prefix("error: ") {
+        message = rest.to_owned();
+    }
+    if let Some(cut) = message.rfind(" at line ") {
+        message.truncate(cut);
+    }
+    message
+}
+
+/// Takes lists apart; checks that the rest are objects of some kind.
+fn flatten(document: Document, found: &mut Vec<Document>) -> Result<(), ImportError> {
+    let Document { place, text, mut value } = document;
+    let refuse = |place, reason: &str| Err(ImportError::NotAnObject { place, reason: reason.to_owned() });
+    let Some(object) = value.as_object_mut() else {
+        return refuse(place, "expected a Kubernetes object: a map with apiVersion, kind and metadata");
+    };
+    let kind = match object.get("kind") {
+        Some(Value::String(kind)) if !kind.is_empty() => kind.clone(),
+        Some(Value::String(_) | Value::Null) | None => return refuse(place, "kind: required"),
+        Some(_) => return refuse(place, "kind: expected a string"),
+    };
+    let api_version = match object.get("apiVersion") {
+        Some(Value::String(version)) if !version.is_empty() => version.clone(),
+        Some(Value::String(_) | Value::Null) | None => return refuse(place, "apiVersion: required"),
+        Some(_) => return refuse(place, "apiVersion: expected a string"),
+    };
+    if kind == "KubeSchedulerConfiguration" {
+        return refuse(place, "this is a scheduler configuration, not an object of a cluster: use --config");
+    }
+    let Some(element_kind) = kind.strip_suffix("List").filter(|_| place.item.is_none()) else {
+        found.push(Document { place, text, value });
+        return Ok(());
+    };
+    let items = match object.remove("items") {
+        Some(Value::Array(items)) => items,
+        None | Some(Value::Null) => Vec::new(),
+        Some(_) => return refuse(place, "items: expected a list"),
+    };
+    for (idx, mut item) in items.into_iter().enumerate() {
+        // The elements of a typed list need not repeat what the list says.
+        if let Some(item) = item.as_object_mut().filter(|_| !element_kind.is_empty()) {
+            item.entry("kind").or_insert_with(|| element_kind.into());
+            item.entry("apiVersion").or_insert_with(|| api_version.as_str().into());
+        }
+        let place = Place { item: Some(idx), ..place.clone() };
+        flatten(Document { place, text, value: item }, found)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! Priority classes: what gives pods their priority when they are created.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::error::ImportError;
+use super::manifest::Document;
+
+/// Classes that every cluster has.
+const BUILT_IN: [(&str, i32); 2] =
+    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
+
+#[derive(Clone, Debug)]
+struct PriorityClass {
+    value: i32,
+    preemption_policy: Option<String>,
+}
+
+/// All priority classes of an input.
+#[derive(Debug)]
+pub(super) struct PriorityClasses {
+    by_name: BTreeMap<String, PriorityClass>,
+    /// The class of pods that name none.
+    default: Option<PriorityClass>,
+}
+
+impl PriorityClasses {
+    pub(super) fn collect(documents: &[Document]) -> Result<Self, ImportError> {
+        let built_in = |(name, value): (&str, i32)| (name.to_owned(), PriorityClass { value, preemption_policy: None });
+        let mut classes = Self { by_name: BUILT_IN.map(built_in).into(), default: None };
+        for document in documents {
+            let (group, kind) = document.group_and_kind();
+            if (group.as_str(), kind.as_str()) != ("scheduling.k8s.io", "PriorityClass") {
+                continue;
+            }
+            let given = document.value.get("value").unwrap_or(&Value::Null);
+            let value = given.as_i64().and_then(|value| i32::try_from(value).ok());
+            let Some(value) = value else {
+                return Err(ImportError::NotAnObject {
+                    place: document.place.clone(),
+                    reason: format!("{}: value: expected an integer of 32 bits, found {given}", document.title()),
+                });
+            };
+            let policy = document.value.get("preemptionPolicy").and_then(Value::as_str);
+            let class = PriorityClass { value, preemption_policy: policy.map(str::to_owned) };
+            if document.value.get("globalDefault").and_then(Value::as_bool) == Some(true) {
+                // Of several defaults the lowest counts, as on admission.
+                let is_lower = classes.default.as_ref().is_none_or(|default| class.value < default.value);
+                if is_lower {
+                    classes.default = Some(class.clone());
+                }
+            }
+            classes.by_name.insert(document.namespace_and_name().1, class);
+        }
+        Ok(classes)
+    }
+
+    /// Gives a pod its priority unless it has one. Fails with the name of a class that does not exist.
+    pub(super) fn complete(&self, pod: &mut Value) -> Result<(), String> {
+        let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
+        if spec.get("priority").is_some_and(|priority| !priority.is_null()) {
+            return Ok(());
+        }
+        let name = spec.get("priorityClassName").and_then(Value::as_str).unwrap_or_default();
+        let class = if name.is_empty() {
+            self.default.as_ref()
+        } else {
+            Some(self.by_name.get(name).ok_or_else(|| name.to_owned())?)
+        };
+        if let Some(class) = class {
+            spec.insert("priority".to_owned(), class.value.into());
+            if let Some(policy) = &class.preemption_policy
+                && spec.get("preemptionPolicy").is_none_or(Value::is_null)
+            {
+                spec.insert("preemptionPolicy".to_owned(), policy.as_str().into());
+            }
+        }
+        Ok(())
+    }
+}

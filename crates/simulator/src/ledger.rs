@@ -1,0 +1,115 @@
+//! What became of every pod of the input.
+//!
+//! Invariant: every pod has exactly one entry, and an entry is never removed; so every pod is accounted for once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Pod;
+
+use crate::pod_name::PodName;
+
+/// One pod.
+#[derive(Clone, Debug)]
+pub(crate) struct Account {
+    /// The pod as the API server would have it.
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) fate: Fate,
+    /// How often the pod was tried.
+    pub(crate) n_attempts: u32,
+    /// The number of the last attempt among all attempts.
+    pub(crate) last_turn: Option<u64>,
+    /// How much had been achieved when the pod was last tried.
+    pub(crate) tried_at: Option<u64>,
+    pub(crate) last_failure: Option<LastFailure>,
+}
+
+/// Why the last attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LastFailure {
+    pub(crate) is_error: bool,
+    pub(crate) message: String,
+}
+
+/// Where a pod is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It came with a node.
+    AlreadyRunning,
+    /// It has no node.
+    Pending,
+    /// It was given a node.
+    Placed,
+    /// It made room for another one.
+    Preempted {
+        /// Where it was.
+        node: Option<Arc<str>>,
+        /// The pod that it made room for.
+        by: Option<PodName>,
+    },
+}
+
+/// All pods.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
+    accounts: Vec<Account>,
+    by_uid: BTreeMap<Arc<str>, usize>,
+    /// Pods in the order in which they were placed.
+    pub(crate) placed: Vec<usize>,
+    /// Pods in the order in which they were preempted.
+    pub(crate) preempted: Vec<usize>,
+    pub(crate) n_tried: usize,
+}
+
+impl Ledger {
+    pub(crate) fn new(pods: &[Arc<Pod>]) -> Self {
+        let account = |pod: &Arc<Pod>| Account {
+            pod: pod.clone(),
+            fate: if pod.is_assigned() { Fate::AlreadyRunning } else { Fate::Pending },
+            n_attempts: 0,
+            last_turn: None,
+            tried_at: None,
+            last_failure: None,
+        };
+        Self {
+            accounts: pods.iter().map(account).collect(),
+            by_uid: pods.iter().enumerate().map(|(at, pod)| (pod.uid.clone(), at)).collect(),
+            placed: Vec::new(),
+            preempted: Vec::new(),
+            n_tried: 0,
+        }
+    }
+
+    pub(crate) fn position(&self, uid: &str) -> Option<usize> {
+        self.by_uid.get(uid).copied()
+    }
+
+    pub(crate) fn account(&self, at: usize) -> &Account {
+        &self.accounts[at]
+    }
+
+    pub(crate) fn account_mut(&mut self, at: usize) -> &mut Account {
+        &mut self.accounts[at]
+    }
+
+    /// All pods in the order of the input.
+    pub(crate) fn accounts(&self) -> &[Account] {
+        &self.accounts
+    }
+
+    pub(crate) fn named(&self, name: &PodName) -> Option<&Account> {
+        self.accounts.iter().find(|account| {
+            account.pod.namespace == name.namespace && account.pod.name == name.name
+        })
+    }
+
+    /// Notes an attempt.
+    pub(crate) fn tried(&mut self, at: usize, turn: u64, achieved: u64) {
+        let account = &mut self.accounts[at];
+        self.n_tried += usize::from(account.n_attempts == 0);
+        account.n_attempts += 1;
+        account.last_turn = Some(turn);
+        account.tried_at = Some(achieved);
+        account.last_failure = None;
+    }
+}

@@ -1,0 +1,52 @@
+//! Names of pods as people type them.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// A pod by namespace and name. Parses `NAMESPACE/NAME`, or `NAME` in namespace `default`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodName {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+}
+
+/// A text that names no pod.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not the name of a pod: expected NAMESPACE/NAME")]
+pub struct PodNameError(String);
+
+impl FromStr for PodName {
+    type Err = PodNameError;
+
+    fn from_str(text: &str) -> Result<Self, PodNameError> {
+        let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
+        if namespace.is_empty() || name.is_empty() || name.contains('/') {
+            return Err(PodNameError(text.to_owned()));
+        }
+        Ok(Self { namespace: namespace.into(), name: name.into() })
+    }
+}
+
+impl fmt::Display for PodName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_alone_is_in_the_default_namespace() {
+        let parsed = |text: &str| text.parse::<PodName>().map(|name| name.to_string());
+        assert_eq!(parsed("kube-system/dns"), Ok("kube-system/dns".to_owned()));
+        assert_eq!(parsed("web"), Ok("default/web".to_owned()));
+        for text in ["", "/", "a/", "/b", "a/b/c"] {
+            assert_eq!(parsed(text), Err(PodNameError(text.to_owned())));
+        }
+    }
+}
