@@ -135,7 +135,8 @@ impl<K: Ord + Copy> Heap<K> {
     /// Moves the member at `at` to where it belongs, up or down.
     fn settle(&mut self, at: usize, tie: &impl Fn(K, Slot, Slot) -> Ordering) {
         if self.sift_up(at, tie) == at {
-            self.sift_down(at, tie);
+            let bottom = self.sink(at, tie);
+            self.sift_up(bottom, tie);
         }
     }
 
@@ -154,7 +155,9 @@ impl<K: Ord + Copy> Heap<K> {
         at
     }
 
-    fn sift_down(&mut self, mut at: usize, tie: &impl Fn(K, Slot, Slot) -> Ordering) {
+    /// Moves the member at `at` all the way down, near where it mostly belongs, as it came from there. That saves
+    /// comparing it on every level. Returns where it is now.
+    fn sink(&mut self, mut at: usize, tie: &impl Fn(K, Slot, Slot) -> Ordering) -> usize {
         let moving = self.members[at];
         loop {
             let mut child = 2 * at + 1;
@@ -166,13 +169,11 @@ impl<K: Ord + Copy> Heap<K> {
             {
                 child += 1;
             }
-            if !precedes(&self.members[child], &moving, tie) {
-                break;
-            }
             self.put(at, self.members[child]);
             at = child;
         }
         self.put(at, moving);
+        at
     }
 
     fn put(&mut self, at: usize, member: Member<K>) {

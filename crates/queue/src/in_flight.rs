@@ -1,10 +1,10 @@
 //! Pods being tried, and what happened meanwhile.
 //!
-//! Answers to the in-flight list of the reference's active queue. One log for all: a marker where a pod was popped, events
-//! where they came in. What a pod missed is what stands behind its marker.
+//! Answers to the in-flight list of the reference's active queue. One log of events for all; every pod in flight has a
+//! marker that says how long the log was when it was popped. What the pod missed is what was logged since.
 //!
-//! Invariants: the log never begins with an event (nobody in flight could have missed it), so it is empty when nothing is in
-//! flight; every UID has at most one marker.
+//! Invariants: every UID has at most one marker; markers are in the order of popping; the log begins where the oldest
+//! marker points (earlier events nobody in flight could have missed), so it is empty when nothing is in flight.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -26,29 +26,40 @@ pub(crate) struct LoggedEvent<O> {
 }
 
 #[derive(Debug)]
-enum LogItem<E, O> {
-    Popped(E),
-    Happened(LoggedEvent<O>),
-    /// Where the marker of a pod was that is no longer in flight.
-    Left,
+struct Marker<E> {
+    /// `None` once the pod is done.
+    entry: Option<E>,
+    /// The number of the first event that the pod misses.
+    missed_from: u64,
+}
+
+/// Where a marker is, by the hash of its UID.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    hash: u64,
+    marker: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct InFlight<E, O> {
-    log: VecDeque<LogItem<E, O>>,
-    /// The position that the front of the log has had since the first entry ever.
-    front: u64,
-    /// Positions of markers, found by UID.
-    markers: HashTable<(u64, u64)>,
+    markers: VecDeque<Marker<E>>,
+    /// The number of the first marker. Markers and events are numbered from the beginning of time.
+    first_marker: u64,
+    events: VecDeque<LoggedEvent<O>>,
+    /// The number of the first event.
+    first_event: u64,
+    by_uid: HashTable<Position>,
     counts: FxHashMap<EventLabel, u64>,
 }
 
 impl<E, O> Default for InFlight<E, O> {
     fn default() -> Self {
         Self {
-            log: VecDeque::new(),
-            front: 0,
-            markers: HashTable::new(),
+            markers: VecDeque::new(),
+            first_marker: 0,
+            events: VecDeque::new(),
+            first_event: 0,
+            by_uid: HashTable::new(),
             counts: FxHashMap::default(),
         }
     }
@@ -57,11 +68,11 @@ impl<E, O> Default for InFlight<E, O> {
 impl<E: QueueEntry, O> InFlight<E, O> {
     /// How many pods are in flight.
     pub(crate) fn len(&self) -> usize {
-        self.markers.len()
+        self.by_uid.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.markers.is_empty()
+        self.by_uid.is_empty()
     }
 
     pub(crate) fn contains(&self, uid: &str) -> bool {
@@ -70,10 +81,7 @@ impl<E: QueueEntry, O> InFlight<E, O> {
 
     /// The pods in flight, in the order in which they were popped.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &E> {
-        self.log.iter().filter_map(|item| match item {
-            LogItem::Popped(entry) => Some(entry),
-            LogItem::Happened(_) | LogItem::Left => None,
-        })
+        self.markers.iter().filter_map(|marker| marker.entry.as_ref())
     }
 
     /// Takes the pod in; false, and nothing changes, if one with its UID is in flight.
@@ -82,9 +90,10 @@ impl<E: QueueEntry, O> InFlight<E, O> {
             return false;
         }
         let hash = hash(entry.uid());
-        let position = self.front + self.log.len() as u64;
-        self.log.push_back(LogItem::Popped(entry));
-        self.markers.insert_unique(hash, (hash, position), |&(hash, _)| hash);
+        let marker = self.first_marker + self.markers.len() as u64;
+        let missed_from = self.first_event + self.events.len() as u64;
+        self.markers.push_back(Marker { entry: Some(entry), missed_from });
+        self.by_uid.insert_unique(hash, Position { hash, marker }, |position| position.hash);
         true
     }
 
@@ -94,48 +103,49 @@ impl<E: QueueEntry, O> InFlight<E, O> {
             return;
         }
         *self.counts.entry(event.event.label()).or_default() += 1;
-        self.log.push_back(LogItem::Happened(event));
+        self.events.push_back(event);
     }
 
     /// The events since the pod was popped; `None` if it is not in flight.
     pub(crate) fn events_since(&self, uid: &str) -> Option<impl Iterator<Item = &LoggedEvent<O>>> {
-        let start = usize::try_from(self.position(uid)? - self.front).ok()?;
-        Some(self.log.range(start.min(self.log.len())..).filter_map(|item| match item {
-            LogItem::Happened(event) => Some(event),
-            LogItem::Popped(_) | LogItem::Left => None,
-        }))
+        let marker = self.marker(self.position(uid)?)?;
+        let start = offset(marker.missed_from, self.first_event);
+        Some(self.events.range(start.min(self.events.len())..))
     }
 
     /// Lets the pod go, and with it the events that only it could have missed.
     pub(crate) fn done(&mut self, uid: &str) {
         let Some(position) = self.position(uid) else { return };
-        if let Ok(found) = self.markers.find_entry(hash(uid), |&(_, at)| at == position) {
+        if let Ok(found) =
+            self.by_uid.find_entry(position.hash, |other| other.marker == position.marker)
+        {
             found.remove();
         }
-        if let Some(item) =
-            usize::try_from(position - self.front).ok().and_then(|at| self.log.get_mut(at))
-        {
-            *item = LogItem::Left;
+        let at = offset(position.marker, self.first_marker);
+        if let Some(marker) = self.markers.get_mut(at) {
+            marker.entry = None;
         }
-        while let Some(item) = self.log.front() {
-            match item {
-                LogItem::Popped(_) => break,
-                LogItem::Left => {}
-                LogItem::Happened(event) => {
-                    if let Some(count) = self.counts.get_mut(&event.event.label()) {
-                        *count = count.saturating_sub(1);
-                    }
-                }
+        while self.markers.front().is_some_and(|marker| marker.entry.is_none()) {
+            self.markers.pop_front();
+            self.first_marker += 1;
+        }
+        let end = self.first_event + self.events.len() as u64;
+        let keep_from = self.markers.front().map_or(end, |marker| marker.missed_from);
+        let n_missed_by_none = offset(keep_from, self.first_event).min(self.events.len());
+        for event in self.events.drain(..n_missed_by_none) {
+            if let Some(count) = self.counts.get_mut(&event.event.label()) {
+                *count = count.saturating_sub(1);
             }
-            self.log.pop_front();
-            self.front += 1;
         }
+        self.first_event = keep_from;
     }
 
     pub(crate) fn clear(&mut self) {
-        self.front += self.log.len() as u64;
-        self.log.clear();
+        self.first_marker += self.markers.len() as u64;
+        self.first_event += self.events.len() as u64;
         self.markers.clear();
+        self.events.clear();
+        self.by_uid.clear();
         self.counts.values_mut().for_each(|count| *count = 0);
     }
 
@@ -144,13 +154,23 @@ impl<E: QueueEntry, O> InFlight<E, O> {
         &self.counts
     }
 
-    fn position(&self, uid: &str) -> Option<u64> {
-        let is_it = |&(_, at): &(u64, u64)| {
-            let item = usize::try_from(at - self.front).ok().and_then(|at| self.log.get(at));
-            matches!(item, Some(LogItem::Popped(entry)) if entry.uid() == uid)
-        };
-        self.markers.find(hash(uid), is_it).map(|&(_, at)| at)
+    fn marker(&self, position: Position) -> Option<&Marker<E>> {
+        self.markers.get(offset(position.marker, self.first_marker))
     }
+
+    fn position(&self, uid: &str) -> Option<Position> {
+        let is_it = |position: &Position| {
+            self.marker(*position)
+                .and_then(|marker| marker.entry.as_ref())
+                .is_some_and(|entry| entry.uid() == uid)
+        };
+        self.by_uid.find(hash(uid), is_it).copied()
+    }
+}
+
+/// How far `number` is behind `first`; a number from before the beginning counts as the beginning.
+fn offset(number: u64, first: u64) -> usize {
+    usize::try_from(number.saturating_sub(first)).unwrap_or(usize::MAX)
 }
 
 fn hash(uid: &str) -> u64 {

@@ -3,8 +3,8 @@
 //! An event can only move pods with a rejector that registered for it, so that only those are visited.
 //!
 //! Invariants: a parked pod is in the set of each of its rejectors, or in `unindexed` if it has none or its profile is
-//! unknown (then every event moves it); and in exactly one of the two sets ordered by time. Walks go by the order of
-//! parking.
+//! unknown (then every event moves it); and in exactly one of the two sets ordered by time. What is collected is in
+//! the order of parking.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,6 @@ pub(crate) struct Unschedulable {
     parked: Vec<Option<Parked>>,
     len: usize,
     n_gated: usize,
-    by_seq: BTreeSet<(u64, Slot)>,
     by_rejector: Vec<BTreeSet<(u64, Slot)>>,
     unindexed: BTreeSet<(u64, Slot)>,
     /// Pods that the flush has something to do with.
@@ -62,7 +61,6 @@ impl Unschedulable {
         };
         self.len += 1;
         self.n_gated += usize::from(parked.is_gated);
-        self.by_seq.insert((seq, slot));
         for plugin in parked.rejectors.iter() {
             if self.by_rejector.len() <= plugin.index() {
                 self.by_rejector.resize_with(plugin.index() + 1, BTreeSet::new);
@@ -90,7 +88,6 @@ impl Unschedulable {
         let seq = parked.seq;
         self.len -= 1;
         self.n_gated -= usize::from(parked.is_gated);
-        self.by_seq.remove(&(seq, slot));
         for plugin in parked.rejectors.iter() {
             if let Some(pods) = self.by_rejector.get_mut(plugin.index()) {
                 pods.remove(&(seq, slot));
@@ -104,9 +101,9 @@ impl Unschedulable {
         Some(seq)
     }
 
-    /// Every parked pod in order of parking.
+    /// Every parked pod, in no useful order.
     pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
-        self.by_seq.iter().map(|&(_, slot)| slot)
+        self.ranked().map(|(_, slot)| slot)
     }
 
     /// Collects, in order of parking, the pods that an event may move for which `plugins` registered.
@@ -123,7 +120,8 @@ impl Unschedulable {
 
     /// Collects every parked pod in order of parking.
     pub(crate) fn collect_all(&self, into: &mut Vec<(u64, Slot)>) {
-        into.extend(&self.by_seq);
+        into.extend(self.ranked());
+        into.sort_unstable();
     }
 
     /// Collects, in order of parking, the pods that have been waiting since before `limit`.
@@ -141,5 +139,11 @@ impl Unschedulable {
     /// Since when the pod has been waiting that the flush will next have something to do with.
     pub(crate) fn oldest_waiting(&self) -> Option<Timestamp> {
         self.waiting.first().map(|&(timestamp, _, _)| timestamp)
+    }
+
+    fn ranked(&self) -> impl Iterator<Item = (u64, Slot)> + '_ {
+        (0u32..)
+            .zip(&self.parked)
+            .filter_map(|(slot, parked)| Some((parked.as_ref()?.seq, Slot(slot))))
     }
 }

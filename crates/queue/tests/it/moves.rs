@@ -285,7 +285,7 @@ fn a_pod_can_be_taken_by_name_from_any_queue() {
     world.park(&backoff, &[]);
     world.add(&active);
     world.add(&gated);
-    let mut take = |world: &mut World, pod: &Pod| {
+    let take = |world: &mut World, pod: &Pod| {
         world.queue.pop_specific(pod, world.now, &mut world.policy).is_some()
     };
     assert_eq!(
