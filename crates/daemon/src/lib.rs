@@ -1,1 +1,44 @@
-//! To be written.
+//! The shell around the engine: everything impure about a scheduler.
+//!
+//! A [`Daemon`] follows the objects of a cluster, hands them to the [engine](kube_scheduler_engine), which decides on a
+//! thread of its own, and carries out what was decided: bindings, conditions, deletions, events. It speaks to a real API
+//! server over HTTP(S) as any client does; nothing here knows how decisions are made.
+//!
+//! ```no_run
+//! use kube_scheduler_daemon::{Daemon, Endpoint};
+//! use kube_scheduler_framework::Registry;
+//!
+//! # async fn run(registry: Registry) -> Result<(), Box<dyn std::error::Error>> {
+//! let endpoint = Endpoint::from_kubeconfig("kubeconfig".as_ref(), None).await?;
+//! let daemon = Daemon::builder(endpoint, registry).start().await?;
+//! daemon.run(async { drop(tokio::signal::ctrl_c().await) }).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Invariants: no decision before everything has been seen; nothing is bound twice, because the API server refuses a
+//! second binding and the outcome of an unanswered one is looked up; killing a daemon at any point loses nothing, because
+//! all it knows comes from the cluster.
+//!
+//! Reading order: `daemon` ties it together; `watch` and `kinds` bring objects in through `inbox`; `driver` is the core
+//! thread; `writes` carries out effects; `transport` is the connection; `serve` and `metrics` are for observers.
+
+mod backoff;
+mod clock;
+mod daemon;
+mod driver;
+mod inbox;
+mod kinds;
+mod metrics;
+mod progress;
+mod serve;
+mod transport;
+mod watch;
+mod writes;
+
+pub use daemon::{Daemon, DaemonBuilder, DaemonHandle, RunError, StartError};
+pub use metrics::resident_memory_bytes;
+pub use progress::Progress;
+pub use serve::ListenError;
+pub use transport::{ConnectError, Endpoint};
+pub use writes::RateLimit;

@@ -1,0 +1,59 @@
+//! The one place of the scheduler that reads a clock.
+//!
+//! Invariant: time as told here never goes backwards, whatever the machine's clock does; it starts at the wall clock's
+//! time and advances with the monotonic clock, so a scheduler that runs for months may be off by the drift corrected
+//! meanwhile. Timers need the former; the timestamps written into conditions and events tolerate the latter.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use kube_scheduler_api_types::Timestamp;
+
+/// Tells the time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    started: Instant,
+    started_at: Timestamp,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { started: Instant::now(), started_at: Timestamp::EPOCH + since_epoch }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.started_at + self.started.elapsed()
+    }
+
+    /// When this clock was started.
+    pub(crate) const fn started_at(&self) -> Timestamp {
+        self.started_at
+    }
+
+    /// How long it is until `at`; zero when that has passed.
+    pub(crate) fn until(&self, at: Timestamp) -> Duration {
+        at.saturating_since(self.now())
+    }
+}
+
+/// RFC 3339 with six fractional digits, the form of `metav1.MicroTime`.
+pub(crate) fn to_micro_time(at: Timestamp) -> String {
+    match jiff::Timestamp::from_nanosecond(i128::from(at.as_nanos())) {
+        Ok(at) => format!("{at:.6}"),
+        Err(_) => at.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn micro_time_always_has_six_digits() {
+        assert_eq!(
+            to_micro_time(Timestamp::from_nanos(1_500_000_000)),
+            "1970-01-01T00:00:01.500000Z"
+        );
+        assert_eq!(to_micro_time(Timestamp::EPOCH), "1970-01-01T00:00:00.000000Z");
+    }
+}

@@ -1,0 +1,405 @@
+//! A scheduler against an API server, from start to stop.
+//!
+//! Invariants: whatever can be refused is refused by [`DaemonBuilder::start`] before anything was read from or written to
+//! the cluster, beyond asking for its version; stopping first ends decisions, then writes, then reading; dropping a
+//! [`Daemon`] ends all of it at once and loses nothing that the next scheduler could not see in the cluster.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_scheduler_config::{Configuration, FeatureGates, OutputError, to_json_value};
+use kube_scheduler_engine::{BuildError, Engine, EngineOptions, Pool};
+use kube_scheduler_framework::Registry;
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::clock::Clock;
+use crate::driver::Driver;
+use crate::inbox::{Inbox, Message};
+use crate::kinds::WatchedKind;
+use crate::metrics::Metrics;
+use crate::progress::Progress;
+use crate::serve::{self, ListenError, Shown};
+use crate::transport::{ConnectError, Endpoint};
+use crate::watch::{Patience, Reflector};
+use crate::writes::{RateLimit, WriteLimits, Writer};
+
+/// Why a scheduler does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The configuration makes no scheduler.
+    #[error("configuration")]
+    Build(#[from] BuildError),
+    /// The configuration cannot be shown.
+    #[error("configuration")]
+    Output(#[from] OutputError),
+    /// The API server cannot be reached.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The port cannot be had.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The system gives no thread.
+    #[error("cannot start a thread")]
+    Thread(#[source] std::io::Error),
+}
+
+/// Why a scheduler ended that was not asked to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// A bug.
+    #[error("the scheduling core broke down: {0}")]
+    CoreBroke(String),
+}
+
+/// Options of a scheduler; see [`Daemon::builder`].
+#[derive(Debug)]
+pub struct DaemonBuilder {
+    endpoint: Endpoint,
+    config: Configuration,
+    registry: Registry,
+    gates: FeatureGates,
+    seed: u64,
+    threads: usize,
+    missing_plugins: Vec<String>,
+    named_by_user: BTreeSet<String>,
+    serve_on: Option<SocketAddr>,
+    rate: Option<RateLimit>,
+    max_in_unschedulable: Option<Duration>,
+    connect_patience: Duration,
+    request_timeout: Duration,
+    width: usize,
+    grace: Duration,
+    patience: Patience,
+}
+
+impl DaemonBuilder {
+    /// The configuration, defaults filled in. Without one, the default profile runs.
+    pub fn config(mut self, config: Configuration) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Feature gates; the defaults otherwise.
+    pub fn gates(mut self, gates: FeatureGates) -> Self {
+        self.gates = gates;
+        self
+    }
+
+    /// What random choices between equal nodes follow from; 0 by default.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Threads that large scans are split over; 1, the default, leaves everything to the core thread.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Default plugins that the registry lacks: the default profile runs without them, with a warning. One that is
+    /// `named_by_user` is refused instead.
+    pub fn missing_plugins(
+        mut self,
+        missing: Vec<String>,
+        named_by_user: BTreeSet<String>,
+    ) -> Self {
+        self.missing_plugins = missing;
+        self.named_by_user = named_by_user;
+        self
+    }
+
+    /// Where to serve health, metrics and configuration, in plain HTTP; nowhere by default.
+    pub fn serve_on(mut self, address: Option<SocketAddr>) -> Self {
+        self.serve_on = address;
+        self
+    }
+
+    /// A fixed rate of requests. By default there is none: as fast as the server takes them, slower when it answers 429.
+    pub fn rate_limit(mut self, rate: Option<RateLimit>) -> Self {
+        self.rate = rate;
+        self
+    }
+
+    /// How long a pod may stay unschedulable without any event before it is tried again; five minutes by default.
+    pub fn max_in_unschedulable(mut self, limit: Duration) -> Self {
+        self.max_in_unschedulable = Some(limit);
+        self
+    }
+
+    /// How long to wait at the start for an API server that does not answer; three seconds by default.
+    pub fn connect_patience(mut self, patience: Duration) -> Self {
+        self.connect_patience = patience;
+        self
+    }
+
+    /// How long to wait for the answer to a write; half a minute by default.
+    pub fn request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = timeout;
+        self
+    }
+
+    /// How many writes may be under way at once; 128 by default.
+    pub fn concurrent_writes(mut self, n: usize) -> Self {
+        self.width = n;
+        self
+    }
+
+    /// How long writes under way may take after the scheduler was asked to stop; ten seconds by default.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Builds the engine, takes the port, reaches the API server, and begins.
+    pub async fn start(self) -> Result<Daemon, StartError> {
+        let clock = Clock::start();
+        let engine = self.engine()?;
+        let configz: Arc<str> =
+            json!({"componentconfig": to_json_value(&self.config)?}).to_string().into();
+        let listener = match self.serve_on {
+            Some(address) => Some(serve::listen(address).await?),
+            None => None,
+        };
+        let api = self.endpoint.connect(self.connect_patience).await?;
+
+        let warnings = engine.warnings().to_vec();
+        let metrics = Arc::new(Metrics::new(clock.started_at().as_nanos() as f64 / 1e9));
+        let (inbox, messages) = Inbox::open();
+        let (effects, effects_out) = mpsc::unbounded_channel();
+        let (progress, progress_out) = watch::channel(Progress::default());
+        let (terminating, is_terminating) = watch::channel(false);
+
+        let kinds = followed_kinds(&engine);
+        let unsynced = (0..kinds.len()).collect();
+        let core = Driver {
+            engine,
+            inbox: messages,
+            effects,
+            clock,
+            metrics: metrics.clone(),
+            progress,
+            unsynced,
+        };
+        let core_end = core.spawn().map_err(StartError::Thread)?;
+
+        let limits =
+            WriteLimits { width: self.width, timeout: self.request_timeout, rate: self.rate };
+        let writer =
+            Writer::new(api.clone(), inbox.clone(), effects_out, metrics.clone(), clock, limits);
+        let mut readers = JoinSet::new();
+        for (number, kind) in kinds.into_iter().enumerate() {
+            let reflector = Reflector::new(
+                number,
+                kind,
+                api.clone(),
+                inbox.clone(),
+                metrics.clone(),
+                self.patience,
+            );
+            readers.spawn(reflector.run());
+        }
+        let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        if let Some(listener) = listener {
+            let shown = Shown {
+                metrics: metrics.clone(),
+                progress: progress_out.clone(),
+                configz,
+                is_terminating,
+            };
+            readers.spawn(serve::serve(listener, shown));
+        }
+        Ok(Daemon {
+            handle: DaemonHandle { metrics, progress: progress_out, address },
+            warnings,
+            inbox: QuitOnDrop(inbox),
+            core_end,
+            writer: AbortOnDrop(tokio::spawn(writer.run())),
+            readers,
+            terminating,
+            grace: self.grace,
+        })
+    }
+
+    fn engine(&self) -> Result<Engine, StartError> {
+        let pool = match self.threads {
+            0 | 1 => Pool::none(),
+            threads => {
+                let builder = rayon::ThreadPoolBuilder::new().num_threads(threads);
+                let builder = builder.thread_name(|number| format!("scan-{number}"));
+                let pool = builder
+                    .build()
+                    .map_err(|error| StartError::Thread(std::io::Error::other(error)))?;
+                Pool::new(Arc::new(pool))
+            }
+        };
+        let mut options = EngineOptions {
+            seed: self.seed,
+            pool,
+            gates: self.gates.clone(),
+            keeps_bound: true,
+            missing_plugins: self.missing_plugins.clone(),
+            named_by_user: self.named_by_user.clone(),
+            ..EngineOptions::default()
+        };
+        if let Some(limit) = self.max_in_unschedulable {
+            options.max_in_unschedulable = limit;
+        }
+        Ok(Engine::new(&self.config, &self.registry, options)?)
+    }
+}
+
+/// What the plugins want to hear of, and what is always followed.
+fn followed_kinds(engine: &Engine) -> Vec<WatchedKind> {
+    let mut names = BTreeSet::new();
+    for entry in engine.profiles().iter().flat_map(|profile| profile.plugins()) {
+        let Some(extensions) = entry.plugin.as_enqueue_extensions() else { continue };
+        names.extend(
+            extensions
+                .events_to_register()
+                .iter()
+                .map(|registration| registration.event.resource().as_str().to_owned()),
+        );
+    }
+    WatchedKind::all_for(names.iter().map(String::as_str))
+}
+
+/// A running scheduler. Dropping it ends it at once, as a crash would.
+#[derive(Debug)]
+pub struct Daemon {
+    handle: DaemonHandle,
+    warnings: Vec<String>,
+    inbox: QuitOnDrop,
+    core_end: oneshot::Receiver<Result<(), String>>,
+    writer: AbortOnDrop,
+    readers: JoinSet<()>,
+    terminating: watch::Sender<bool>,
+    grace: Duration,
+}
+
+impl Daemon {
+    /// Options of a new scheduler with these plugins, against this API server.
+    pub fn builder(endpoint: Endpoint, registry: Registry) -> DaemonBuilder {
+        let mut config = Configuration::default();
+        kube_scheduler_config::default(&mut config, &FeatureGates::default());
+        DaemonBuilder {
+            endpoint,
+            config,
+            registry,
+            gates: FeatureGates::default(),
+            seed: 0,
+            threads: 1,
+            missing_plugins: Vec::new(),
+            named_by_user: BTreeSet::new(),
+            serve_on: None,
+            rate: None,
+            max_in_unschedulable: None,
+            connect_patience: Duration::from_secs(3),
+            request_timeout: Duration::from_secs(30),
+            width: 128,
+            grace: Duration::from_secs(10),
+            patience: Patience::default(),
+        }
+    }
+
+    /// To look at it from elsewhere.
+    pub fn handle(&self) -> DaemonHandle {
+        self.handle.clone()
+    }
+
+    /// What the user should know from the start.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Schedules until `shutdown`, then ends in order: no more decisions, then writes under way within the grace period.
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+        tokio::pin!(shutdown);
+        tokio::select! {
+            () = &mut shutdown => {}
+            end = &mut self.core_end => return Err(broken(end)),
+        }
+        tracing::info!("Stopping: no more decisions");
+        self.terminating.send_replace(true);
+        let give_up = tokio::time::Instant::now() + self.grace;
+        // A core that has ended needs no orders, here and below.
+        let _ = self.inbox.0.tell(Message::Stop);
+        let ended = match tokio::time::timeout_at(give_up, &mut self.core_end).await {
+            Ok(end) => end.unwrap_or_else(|_| Err("it vanished".to_owned())),
+            Err(_) => {
+                tracing::warn!(grace = ?self.grace, "Giving up on bindings under way");
+                let _ = self.inbox.0.tell(Message::Quit);
+                Ok(())
+            }
+        };
+        if tokio::time::timeout_at(give_up, &mut self.writer.0).await.is_err() {
+            tracing::warn!(grace = ?self.grace, "Giving up on writes under way");
+        }
+        self.readers.shutdown().await;
+        ended.map_err(RunError::CoreBroke)
+    }
+}
+
+fn broken(end: Result<Result<(), String>, oneshot::error::RecvError>) -> RunError {
+    RunError::CoreBroke(match end {
+        Ok(Err(panic)) => panic,
+        Ok(Ok(())) | Err(_) => "it ended by itself".to_owned(),
+    })
+}
+
+/// Looks at a running scheduler.
+#[derive(Clone, Debug)]
+pub struct DaemonHandle {
+    metrics: Arc<Metrics>,
+    progress: watch::Receiver<Progress>,
+    address: Option<SocketAddr>,
+}
+
+impl DaemonHandle {
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        *self.progress.borrow()
+    }
+
+    /// Waits until everything in the cluster has been seen. `false` when the scheduler ended before.
+    pub async fn synced(&self) -> bool {
+        let mut progress = self.progress.clone();
+        progress.wait_for(|progress| progress.is_synced).await.is_ok()
+    }
+
+    /// The metrics, as `/metrics` tells them.
+    pub fn metrics(&self) -> String {
+        self.metrics.text()
+    }
+
+    /// Where health and metrics are served, if anywhere.
+    pub const fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+}
+
+#[derive(Debug)]
+struct QuitOnDrop(Inbox);
+
+impl Drop for QuitOnDrop {
+    fn drop(&mut self) {
+        // A core that has ended needs no orders.
+        let _ = self.0.tell(Message::Quit);
+    }
+}
+
+#[derive(Debug)]
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

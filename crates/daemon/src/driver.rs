@@ -1,0 +1,292 @@
+//! The thread that owns the engine: inputs in, decisions, effects out, until it is told to stop.
+//!
+//! Invariants: one thread, one engine, no lock around it; no decision before every kind is synced; inputs that wait are
+//! taken before decisions and decisions are made between inputs, so that neither starves the other; a panic ends the
+//! thread with an error instead of leaving a scheduler that only looks alive.
+
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::{Duration, Instant};
+
+use kube_scheduler_engine::{AttemptResult, Effect, Engine, Input, Turn};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{oneshot, watch};
+
+use crate::clock::Clock;
+use crate::inbox::Message;
+use crate::metrics::{CoreNumbers, Metrics};
+use crate::progress::Progress;
+
+/// Decisions between two looks at the inputs.
+const MAX_TURNS: usize = 64;
+/// The same in time, for decisions that take long.
+const MAX_DECIDING: Duration = Duration::from_millis(5);
+/// Inputs between two rounds of decisions, so that a flood of changes does not hold up pods for ever.
+const MAX_INPUTS: usize = 4_096;
+/// Bindings under way beyond which decisions wait: enough to keep every connection busy, few enough that a pod of high
+/// priority does not queue behind thousands of bindings, and that decisions see fresh state.
+const MAX_BINDING: usize = 2_048;
+/// How often the numbers for metrics are gathered at most.
+const PUBLISH_EVERY: Duration = Duration::from_millis(250);
+
+/// What the core thread works with.
+pub(crate) struct Driver {
+    pub(crate) engine: Engine,
+    pub(crate) inbox: Receiver<Message>,
+    pub(crate) effects: UnboundedSender<Effect>,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) progress: watch::Sender<Progress>,
+    /// Reflectors that have not told everything yet.
+    pub(crate) unsynced: BTreeSet<usize>,
+}
+
+/// What a round leaves to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Running,
+    /// No more decisions; bindings under way come to their end.
+    Stopping,
+    Ended,
+}
+
+impl Driver {
+    /// Starts the thread. The receiver hears how it ended: well, or with the text of a panic.
+    pub(crate) fn spawn(self) -> std::io::Result<oneshot::Receiver<Result<(), String>>> {
+        let (tell_end, end) = oneshot::channel();
+        std::thread::Builder::new().name("scheduling-core".to_owned()).spawn(move || {
+            let result = catch_unwind(AssertUnwindSafe(|| self.run()));
+            // Nobody listens when the whole daemon was dropped.
+            let _ = tell_end.send(result.map_err(|panic| panic_text(&*panic)));
+        })?;
+        Ok(end)
+    }
+
+    fn run(mut self) {
+        let mut mode = Mode::Running;
+        let mut published = Instant::now();
+        loop {
+            let n_taken = self.take_waiting(&mut mode);
+            let n_turns =
+                if mode == Mode::Running && self.unsynced.is_empty() { self.decide() } else { 0 };
+            self.carry_out();
+            if mode == Mode::Ended || (mode == Mode::Stopping && self.engine.n_binding() == 0) {
+                break;
+            }
+            // Before it sleeps, a scheduler tells the whole truth.
+            let is_idle = n_turns == 0 && n_taken < MAX_INPUTS;
+            if is_idle || published.elapsed() >= PUBLISH_EVERY {
+                self.publish();
+                published = Instant::now();
+            }
+            if is_idle {
+                self.wait(&mut mode);
+            }
+        }
+        self.publish();
+    }
+
+    /// Takes what waits in the inbox, up to a limit.
+    fn take_waiting(&mut self, mode: &mut Mode) -> usize {
+        let mut n_taken = 0;
+        while n_taken < MAX_INPUTS && *mode != Mode::Ended {
+            match self.inbox.try_recv() {
+                Ok(message) => n_taken += self.take(message, mode),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => *mode = Mode::Ended,
+            }
+        }
+        if n_taken == 0
+            && self.engine.next_deadline().is_some_and(|deadline| deadline <= self.clock.now())
+        {
+            self.engine.handle(Input::TimePassed, self.clock.now());
+        }
+        n_taken
+    }
+
+    fn take(&mut self, message: Message, mode: &mut Mode) -> usize {
+        let now = self.clock.now();
+        match message {
+            Message::Seen(inputs, _permit) => {
+                let n = inputs.len();
+                for input in inputs {
+                    self.engine.handle(input, now);
+                }
+                n
+            }
+            Message::Done(input) => {
+                self.engine.handle(input, now);
+                1
+            }
+            Message::Synced(number) => {
+                if self.unsynced.remove(&number) && self.unsynced.is_empty() {
+                    tracing::info!(
+                        nodes = self.engine.cluster().n_nodes(),
+                        pods = self.engine.n_known_pods(),
+                        "Caches are synced"
+                    );
+                    self.progress.send_modify(|progress| progress.is_synced = true);
+                }
+                1
+            }
+            Message::Stop => {
+                if *mode == Mode::Running {
+                    *mode = Mode::Stopping;
+                }
+                1
+            }
+            Message::Quit => {
+                *mode = Mode::Ended;
+                1
+            }
+        }
+    }
+
+    /// Decides about pods that are ready. Returns about how many.
+    fn decide(&mut self) -> usize {
+        let begun = Instant::now();
+        let mut turn_begun = begun;
+        for n_turns in 0..MAX_TURNS {
+            if self.engine.n_binding() >= MAX_BINDING {
+                return n_turns;
+            }
+            let Some(turn) = self.engine.schedule_next(self.clock.now()) else { return n_turns };
+            let turn_ended = Instant::now();
+            self.record(&turn, turn_ended - turn_begun);
+            turn_begun = turn_ended;
+            if turn_ended - begun >= MAX_DECIDING {
+                return n_turns + 1;
+            }
+        }
+        MAX_TURNS
+    }
+
+    fn record(&self, turn: &Turn, length: Duration) {
+        let failed = match &turn.result {
+            AttemptResult::Assumed(node) => {
+                tracing::debug!(
+                    pod = %turn.pod,
+                    node = %node,
+                    evaluatedNodes = turn.n_evaluated,
+                    feasibleNodes = turn.n_feasible,
+                    "Assumed pod on node"
+                );
+                None
+            }
+            AttemptResult::Unschedulable(message) => {
+                tracing::debug!(pod = %turn.pod, err = message, "Unable to schedule pod; no fit; waiting");
+                Some((&*turn.profile, "unschedulable"))
+            }
+            AttemptResult::Error(message) => {
+                tracing::error!(pod = %turn.pod, err = message, "Error scheduling pod; retrying");
+                Some((&*turn.profile, "error"))
+            }
+            AttemptResult::Skipped => return,
+        };
+        self.metrics.observe_cycle(length, failed);
+        self.progress.send_if_modified(|progress| {
+            progress.n_decisions += 1;
+            progress.deciding += length;
+            false
+        });
+    }
+
+    fn carry_out(&mut self) {
+        for effect in self.engine.drain_effects() {
+            if self.effects.send(effect).is_err() {
+                // The writer is gone only when the whole daemon is.
+                return;
+            }
+        }
+        for note in self.engine.drain_notes() {
+            tracing::info!("{note}");
+        }
+    }
+
+    fn publish(&mut self) {
+        let names: Vec<String> = self
+            .engine
+            .profiles()
+            .iter()
+            .map(|profile| profile.scheduler_name.to_string())
+            .collect();
+        let bound: Vec<_> = self.engine.drain_bound().collect();
+        let name_of = |profile: usize| names.get(profile).map(String::as_str).unwrap_or_default();
+        self.metrics.observe_bound(bound.into_iter().map(|pod| (name_of(pod.profile), pod)));
+
+        let engine = &self.engine;
+        let (queue, cluster) = (engine.queue(), engine.cluster());
+        let pending = engine.pending_counts();
+        let counts = engine.profile_counts();
+        let numbers = CoreNumbers {
+            attempts: names
+                .iter()
+                .cloned()
+                .zip(counts.iter().map(|count| [count.scheduled, count.unschedulable, count.error]))
+                .collect(),
+            pending: [pending.active, pending.backoff, pending.unschedulable, pending.gated],
+            cache: [cluster.n_nodes() + cluster.n_ghosts(), cluster.n_pods(), cluster.n_assumed()],
+            incoming: queue
+                .incoming_counts()
+                .into_iter()
+                .map(|(queue, event, count)| (event.to_string(), queue.as_label(), count))
+                .collect(),
+            rejected: queue
+                .rejected_counts()
+                .into_iter()
+                .map(|(plugin, profile, count)| {
+                    (
+                        queue.plugin_name(plugin).to_owned(),
+                        queue.profile_name(profile).to_owned(),
+                        count,
+                    )
+                })
+                .collect(),
+            in_flight: queue
+                .in_flight_event_counts()
+                .into_iter()
+                .map(|(event, count)| (event.to_string(), count))
+                .collect(),
+        };
+        self.progress.send_modify(|progress| {
+            progress.n_bound = counts.iter().map(|count| count.scheduled).sum();
+            progress.n_unschedulable_attempts =
+                counts.iter().map(|count| count.unschedulable).sum();
+            progress.n_error_attempts = counts.iter().map(|count| count.error).sum();
+            progress.pending = numbers.pending;
+            progress.n_nodes = cluster.n_nodes();
+        });
+        self.metrics.publish(numbers);
+    }
+
+    /// Sleeps until there is something to do.
+    fn wait(&mut self, mode: &mut Mode) {
+        let deadline = match *mode {
+            Mode::Running => self.engine.next_deadline(),
+            // A stopping scheduler only waits for answers.
+            Mode::Stopping | Mode::Ended => None,
+        };
+        let received = match deadline {
+            Some(deadline) => self.inbox.recv_timeout(self.clock.until(deadline)),
+            None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match received {
+            Ok(message) => drop(self.take(message, mode)),
+            Err(RecvTimeoutError::Timeout) => {
+                self.engine.handle(Input::TimePassed, self.clock.now())
+            }
+            Err(RecvTimeoutError::Disconnected) => *mode = Mode::Ended,
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".to_owned())
+}

@@ -1,0 +1,157 @@
+//! Which kinds of objects are followed, and where they are served.
+//!
+//! Invariant: pods, nodes and namespaces are always among them, in this order; pods that have ended are left out by the
+//! server, so that the end of a pod arrives as a deletion.
+
+/// How objects of a kind are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As a pod.
+    Pod,
+    /// As a node.
+    Node,
+    /// As JSON with a header.
+    Generic,
+}
+
+/// One kind to follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WatchedKind {
+    /// The name in logs, metrics and messages: the plural, with the group behind a dot.
+    pub(crate) name: String,
+    /// Where all its objects are listed.
+    pub(crate) path: String,
+    /// `apiVersion`, which items of a list leave out.
+    pub(crate) api_version: String,
+    /// `kind`; empty when only the server knows it.
+    pub(crate) kind: &'static str,
+    /// Which objects to leave out.
+    pub(crate) field_selector: Option<&'static str>,
+    /// How to read them.
+    pub(crate) form: Form,
+    /// Whether a server that does not serve it is put up with.
+    pub(crate) is_optional: bool,
+}
+
+/// Resources that plugins register for: the name in registrations, group, version, plural, kind.
+const KNOWN: [(&str, &str, &str, &str, &str); 11] = [
+    ("PersistentVolume", "", "v1", "persistentvolumes", "PersistentVolume"),
+    ("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
+    ("storage.k8s.io/CSINode", "storage.k8s.io", "v1", "csinodes", "CSINode"),
+    ("storage.k8s.io/CSIDriver", "storage.k8s.io", "v1", "csidrivers", "CSIDriver"),
+    (
+        "storage.k8s.io/VolumeAttachment",
+        "storage.k8s.io",
+        "v1",
+        "volumeattachments",
+        "VolumeAttachment",
+    ),
+    (
+        "storage.k8s.io/CSIStorageCapacity",
+        "storage.k8s.io",
+        "v1",
+        "csistoragecapacities",
+        "CSIStorageCapacity",
+    ),
+    ("storage.k8s.io/StorageClass", "storage.k8s.io", "v1", "storageclasses", "StorageClass"),
+    ("resource.k8s.io/ResourceClaim", "resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"),
+    ("resource.k8s.io/ResourceSlice", "resource.k8s.io", "v1", "resourceslices", "ResourceSlice"),
+    ("resource.k8s.io/DeviceClass", "resource.k8s.io", "v1", "deviceclasses", "DeviceClass"),
+    ("scheduling.k8s.io/PodGroup", "scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup"),
+];
+
+impl WatchedKind {
+    /// Pods that have not ended.
+    pub(crate) fn pods() -> Self {
+        Self {
+            form: Form::Pod,
+            field_selector: Some("status.phase!=Succeeded,status.phase!=Failed"),
+            ..Self::new("", "v1", "pods", "Pod")
+        }
+    }
+
+    /// Nodes.
+    pub(crate) fn nodes() -> Self {
+        Self { form: Form::Node, ..Self::new("", "v1", "nodes", "Node") }
+    }
+
+    /// What is always followed, and what plugins registered for, by the names in their registrations.
+    pub(crate) fn all_for<'a>(registered: impl IntoIterator<Item = &'a str>) -> Vec<Self> {
+        let mut kinds =
+            vec![Self::pods(), Self::nodes(), Self::new("", "v1", "namespaces", "Namespace")];
+        for name in registered {
+            let Some(kind) = Self::of_registration(name) else { continue };
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        kinds
+    }
+
+    fn of_registration(name: &str) -> Option<Self> {
+        if matches!(name, "Pod" | "AssignedPod" | "UnschedulablePod" | "Node" | "*") {
+            return None;
+        }
+        if let Some((_, group, version, plural, kind)) = KNOWN.iter().find(|known| known.0 == name)
+        {
+            return Some(Self { is_optional: true, ..Self::new(group, version, plural, kind) });
+        }
+        // Anything else is `<plural>.<version>.<group>`.
+        let parsed =
+            name.split_once('.').and_then(|(plural, rest)| Some((plural, rest.split_once('.')?)));
+        match parsed {
+            Some((plural, (version, group))) => {
+                Some(Self { is_optional: true, ..Self::new(group, version, plural, "") })
+            }
+            None => {
+                tracing::error!(resource = name, "Incorrect event registration");
+                None
+            }
+        }
+    }
+
+    fn new(group: &str, version: &str, plural: &str, kind: &'static str) -> Self {
+        let (name, api_version, root) = if group.is_empty() {
+            (plural.to_owned(), version.to_owned(), "/api/".to_owned())
+        } else {
+            (format!("{plural}.{group}"), format!("{group}/{version}"), format!("/apis/{group}/"))
+        };
+        let path = format!("{root}{version}/{plural}");
+        Self {
+            name,
+            path,
+            api_version,
+            kind,
+            field_selector: None,
+            form: Form::Generic,
+            is_optional: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registrations_name_kinds() {
+        let kinds = WatchedKind::all_for([
+            "Node",
+            "storage.k8s.io/CSINode",
+            "foos.v1.example.com",
+            "Node",
+            "nonsense",
+        ]);
+        let paths: Vec<&str> = kinds.iter().map(|kind| kind.path.as_str()).collect();
+        assert_eq!(
+            paths,
+            [
+                "/api/v1/pods",
+                "/api/v1/nodes",
+                "/api/v1/namespaces",
+                "/apis/storage.k8s.io/v1/csinodes",
+                "/apis/example.com/v1/foos"
+            ]
+        );
+    }
+}

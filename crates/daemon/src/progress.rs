@@ -1,0 +1,25 @@
+//! How far a running scheduler is, for whoever embeds it.
+
+use std::time::Duration;
+
+/// Numbers about a running scheduler. They rise at the moment they are known, and are published a few times a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Whether everything in the cluster has been seen; no decision is made before.
+    pub is_synced: bool,
+    /// Decisions so far, whatever their outcome.
+    pub n_decisions: u64,
+    /// The time they took.
+    pub deciding: Duration,
+    /// Pods bound so far.
+    pub n_bound: u64,
+    /// Attempts that found no node.
+    pub n_unschedulable_attempts: u64,
+    /// Attempts that broke, bindings included.
+    pub n_error_attempts: u64,
+    /// Pods in the active, backoff and unschedulable queue, and gated ones.
+    pub pending: [usize; 4],
+    /// Nodes known.
+    pub n_nodes: usize,
+}

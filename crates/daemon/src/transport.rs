@@ -1,0 +1,468 @@
+//! The connection to the API server: where it is, who we are, and one request at a time.
+//!
+//! kube does configuration, TLS and authentication; everything that knows kube stands in this file. Requests go out
+//! over kept-alive HTTP/1.1 connections, one per request under way.
+//!
+//! Invariants: whether an unanswered request was carried out is never guessed ([`ApiError::is_outcome_unknown`]); no
+//! request waits for ever, watches excepted; kube's own retries are off, because only the caller knows what may be sent
+//! twice.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT};
+use http::{Method, Request, Response};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde::Deserialize;
+
+/// How often a request is sent again when the server asks for patience, as in the reference's client.
+const MAX_PATIENCE: u32 = 10;
+
+/// Why the API server cannot be reached.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The kubeconfig cannot be read or makes no sense.
+    #[error("kubeconfig {}", path.display())]
+    Kubeconfig {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: Box<dyn StdError + Send + Sync>,
+    },
+    /// The address given is none.
+    #[error(
+        "--master {address:?} is not the URL of an API server; expected is http(s)://HOST[:PORT]"
+    )]
+    Master {
+        /// What was given.
+        address: String,
+    },
+    /// Nothing says where the API server is.
+    #[error(
+        "no API server is configured: give --kubeconfig FILE, --master URL or clientConnection.kubeconfig, or run inside a cluster"
+    )]
+    NotConfigured,
+    /// The service account of this pod cannot be used.
+    #[error("in-cluster configuration")]
+    InCluster(#[source] Box<dyn StdError + Send + Sync>),
+    /// Certificates or credentials are unusable.
+    #[error("client for {server}")]
+    Client {
+        /// Where it would have connected.
+        server: String,
+        /// What is wrong.
+        #[source]
+        source: Box<dyn StdError + Send + Sync>,
+    },
+    /// The API server does not answer.
+    #[error("API server {server} {origin}: {reason}")]
+    Unreachable {
+        /// Where it should be.
+        server: String,
+        /// Where that address comes from.
+        origin: String,
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// Where the API server is and who we are there.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    config: kube::Config,
+    origin: String,
+}
+
+impl Endpoint {
+    /// The API server as the reference finds it: from a kubeconfig, its address replaced by `master` if given; from
+    /// `master` alone; else from the cluster this process runs in. Neither `$KUBECONFIG` nor `~/.kube/config` counts.
+    pub async fn resolve(
+        kubeconfig: Option<&Path>,
+        master: Option<&str>,
+    ) -> Result<Self, ConnectError> {
+        match (kubeconfig, master) {
+            (Some(path), master) => Self::from_kubeconfig(path, master).await,
+            (None, Some(master)) => Self::from_url(master),
+            (None, None) => Self::in_cluster(),
+        }
+    }
+
+    /// The API server that a kubeconfig file means.
+    pub async fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Self, ConnectError> {
+        let refused = |source: Box<dyn StdError + Send + Sync>| ConnectError::Kubeconfig {
+            path: path.to_owned(),
+            source,
+        };
+        let kubeconfig = Kubeconfig::read_from(path).map_err(|error| refused(error.into()))?;
+        let mut config =
+            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+                .await
+                .map_err(|error| refused(error.into()))?;
+        if let Some(master) = master {
+            config.cluster_url = parse_url(master)?;
+        }
+        Ok(Self::new(config, format!("(from kubeconfig {})", path.display())))
+    }
+
+    /// An API server that asks for no credentials.
+    pub fn from_url(url: &str) -> Result<Self, ConnectError> {
+        Ok(Self::new(kube::Config::new(parse_url(url)?), "(from --master)".to_owned()))
+    }
+
+    /// The cluster this process runs in as a pod.
+    pub fn in_cluster() -> Result<Self, ConnectError> {
+        if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
+            return Err(ConnectError::NotConfigured);
+        }
+        let config =
+            kube::Config::incluster().map_err(|error| ConnectError::InCluster(error.into()))?;
+        Ok(Self::new(config, "(from the service account)".to_owned()))
+    }
+
+    /// The address.
+    pub fn url(&self) -> String {
+        self.config.cluster_url.to_string()
+    }
+
+    fn new(mut config: kube::Config, origin: String) -> Self {
+        config.default_retry = false;
+        let agent = concat!("kube-scheduler-rs/", env!("CARGO_PKG_VERSION"), "/scheduler");
+        config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
+        Self { config, origin }
+    }
+
+    /// A client, after the server has answered once. Keeps trying for `patience`.
+    pub(crate) async fn connect(&self, patience: Duration) -> Result<Api, ConnectError> {
+        let server = self.url();
+        let client = kube::Client::try_from(self.config.clone()).map_err(|error| {
+            ConnectError::Client { server: server.clone(), source: error.into() }
+        })?;
+        let api = Api { client };
+        let give_up = tokio::time::Instant::now() + patience;
+        let mut pause = Duration::from_millis(50);
+        loop {
+            let request = Call::get("/version").timeout(patience.max(Duration::from_secs(1)));
+            let error = match api.call(&request).await {
+                Ok(_) => return Ok(api),
+                // Whoever may not see the version may still see pods.
+                Err(error) if error.code().is_some_and(|code| code != 401 && code < 500) => {
+                    return Ok(api);
+                }
+                Err(error) => error,
+            };
+            if error.code() == Some(401) || tokio::time::Instant::now() + pause > give_up {
+                let reason = error.to_string();
+                return Err(ConnectError::Unreachable {
+                    server,
+                    origin: self.origin.clone(),
+                    reason,
+                });
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+    }
+}
+
+fn parse_url(text: &str) -> Result<http::Uri, ConnectError> {
+    let refused = || ConnectError::Master { address: text.to_owned() };
+    // Upstream accepts an address without a scheme and means plain HTTP.
+    let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let uri: http::Uri = full.parse().map_err(|_| refused())?;
+    match (uri.scheme_str(), uri.host()) {
+        (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(uri),
+        _ => Err(refused()),
+    }
+}
+
+/// One request, complete.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    method: Method,
+    path: String,
+    content_type: &'static str,
+    accept: &'static str,
+    body: Vec<u8>,
+    timeout: Duration,
+}
+
+impl Call {
+    fn new(method: Method, path: impl Into<String>) -> Self {
+        Self {
+            method,
+            path: path.into(),
+            content_type: "application/json",
+            accept: "application/json",
+            body: Vec::new(),
+            timeout: Duration::from_secs(30),
+        }
+    }
+
+    pub(crate) fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    pub(crate) fn post(path: impl Into<String>, body: Vec<u8>) -> Self {
+        Self { body, ..Self::new(Method::POST, path) }
+    }
+
+    pub(crate) fn delete(path: impl Into<String>, body: Vec<u8>) -> Self {
+        Self { body, ..Self::new(Method::DELETE, path) }
+    }
+
+    /// A strategic merge patch.
+    pub(crate) fn patch(path: impl Into<String>, body: Vec<u8>) -> Self {
+        let content_type = "application/strategic-merge-patch+json";
+        Self { body, content_type, ..Self::new(Method::PATCH, path) }
+    }
+
+    pub(crate) const fn accept(mut self, accept: &'static str) -> Self {
+        self.accept = accept;
+        self
+    }
+
+    /// How long to wait for the answer; for a watch, for its beginning.
+    pub(crate) const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    fn request(&self) -> Result<Request<Body>, ApiError> {
+        let mut request =
+            Request::builder().method(&self.method).uri(&self.path).header(ACCEPT, self.accept);
+        if !self.body.is_empty() {
+            request = request.header(CONTENT_TYPE, self.content_type);
+        }
+        request
+            .body(Body::from(self.body.clone()))
+            .map_err(|error| ApiError::Transport { text: error.to_string(), is_refused: true })
+    }
+}
+
+/// A request that did not succeed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ApiError {
+    /// The server said no.
+    Status {
+        /// HTTP status.
+        code: u16,
+        /// `reason` of the Status object, such as `Conflict`.
+        reason: String,
+        /// What the server said.
+        message: String,
+        /// How long it wants to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// There was no answer.
+    Transport {
+        /// What happened.
+        text: String,
+        /// Whether the request certainly did not get through.
+        is_refused: bool,
+    },
+    /// There was no answer in time.
+    Timeout(Duration),
+}
+
+impl ApiError {
+    /// The HTTP status, if there was an answer.
+    pub(crate) const fn code(&self) -> Option<u16> {
+        match self {
+            Self::Status { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// Whether the request may have been carried out all the same.
+    pub(crate) const fn is_outcome_unknown(&self) -> bool {
+        match self {
+            Self::Transport { is_refused, .. } => !*is_refused,
+            Self::Timeout(_) => true,
+            Self::Status { code, .. } => *code == 504,
+        }
+    }
+
+    /// Whether nobody listened at the address.
+    pub(crate) const fn is_connection_refused(&self) -> bool {
+        matches!(self, Self::Transport { is_refused: true, .. })
+    }
+
+    /// How long the server wants to be left alone before the same request is welcome.
+    pub(crate) const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { code, retry_after, .. } if *code == 429 || *code >= 500 => *retry_after,
+            _ => None,
+        }
+    }
+
+    fn transport(error: &(dyn StdError + 'static)) -> Self {
+        let mut text = error.to_string();
+        let mut is_refused = false;
+        let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
+        while let Some(error) = cause {
+            let this = error.to_string();
+            if !text.contains(&this) {
+                text.push_str(": ");
+                text.push_str(&this);
+            }
+            // Failing to connect is the one failure after which the request certainly was not seen.
+            is_refused |= error.downcast_ref::<io::Error>().is_some_and(|error| {
+                matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
+            }) || this.contains("dns error");
+            cause = error.source();
+        }
+        Self::Transport { text, is_refused }
+    }
+
+    /// The answer behind a status that is no success.
+    fn status(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Status {
+            message: String,
+            reason: String,
+        }
+        let status: Status = serde_json::from_slice(body).unwrap_or_default();
+        let message = if status.message.is_empty() {
+            let text = String::from_utf8_lossy(body);
+            let text = text.trim();
+            let text: String = text.chars().take(200).collect();
+            if text.is_empty() { format!("the server answered with status {code}") } else { text }
+        } else {
+            status.message
+        };
+        Self::Status { code, reason: status.reason, message, retry_after }
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status { message, .. } => f.write_str(message),
+            Self::Transport { text, .. } => f.write_str(text),
+            Self::Timeout(limit) => write!(f, "no answer within {limit:?}"),
+        }
+    }
+}
+
+/// The API server.
+#[derive(Clone)]
+pub(crate) struct Api {
+    client: kube::Client,
+}
+
+impl Api {
+    /// Sends a request once and reads the whole answer.
+    pub(crate) async fn call(&self, call: &Call) -> Result<Bytes, ApiError> {
+        let answer = async {
+            let response = self.begin(call).await?;
+            collect(response).await
+        };
+        tokio::time::timeout(call.timeout, answer)
+            .await
+            .unwrap_or(Err(ApiError::Timeout(call.timeout)))
+    }
+
+    /// As [`call`](Self::call), but comes back as often and as late as the server asks for. Returns beside the answer
+    /// how often it was asked. Only what the server refused unseen is sent again.
+    pub(crate) async fn call_patiently(&self, call: &Call) -> (Result<Bytes, ApiError>, u32) {
+        let mut n_asked = 0;
+        loop {
+            let answer = self.call(call).await;
+            match answer.as_ref().err().and_then(ApiError::retry_after) {
+                Some(pause) if n_asked < MAX_PATIENCE => tokio::time::sleep(pause).await,
+                _ => return (answer, n_asked),
+            }
+            n_asked += 1;
+        }
+    }
+
+    /// Sends a request and returns as soon as the answer begins.
+    pub(crate) async fn stream(&self, call: &Call) -> Result<Body, ApiError> {
+        let response = tokio::time::timeout(call.timeout, self.begin(call))
+            .await
+            .unwrap_or(Err(ApiError::Timeout(call.timeout)))?;
+        Ok(response.into_body())
+    }
+
+    async fn begin(&self, call: &Call) -> Result<Response<Body>, ApiError> {
+        let response =
+            self.client.send(call.request()?).await.map_err(|error| ApiError::transport(&error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let code = response.status().as_u16();
+        let retry_after =
+            response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let body = collect(response).await?;
+        Err(ApiError::status(code, retry_after.map(Duration::from_secs), &body))
+    }
+}
+
+impl fmt::Debug for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Api")
+    }
+}
+
+async fn collect(response: Response<Body>) -> Result<Bytes, ApiError> {
+    match response.into_body().collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) => Err(match error.source() {
+            // An answer that breaks off says nothing about what was done; it was under way, so it was not refused.
+            Some(source) => {
+                ApiError::Transport { text: format!("{error}: {source}"), is_refused: false }
+            }
+            None => ApiError::Transport { text: error.to_string(), is_refused: false },
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_without_a_scheme_mean_plain_http() {
+        assert_eq!(Endpoint::from_url("127.0.0.1:8080").unwrap().url(), "http://127.0.0.1:8080/");
+        assert_eq!(Endpoint::from_url("https://a.example").unwrap().url(), "https://a.example/");
+        for bad in ["", "http://", "ftp://a", "http://a b"] {
+            assert!(matches!(Endpoint::from_url(bad), Err(ConnectError::Master { .. })), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_status_says_what_the_server_said() {
+        let body = br#"{"kind":"Status","message":"pod a is already assigned","reason":"Conflict","code":409}"#;
+        let error = ApiError::status(409, None, body);
+        assert_eq!(
+            (error.code(), error.to_string()),
+            (Some(409), "pod a is already assigned".to_owned())
+        );
+        assert!(!error.is_outcome_unknown());
+        let error = ApiError::status(503, Some(Duration::from_secs(1)), b"  upstream down\n");
+        assert_eq!(error.to_string(), "upstream down");
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(1)));
+        assert_eq!(
+            ApiError::status(500, None, b"").to_string(),
+            "the server answered with status 500"
+        );
+    }
+
+    #[tokio::test]
+    async fn nobody_listening_is_an_unreachable_server() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let endpoint = Endpoint::from_url(&free.to_string()).unwrap();
+        let error = endpoint.connect(Duration::ZERO).await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(&free.to_string()) && text.contains("refused"), "{text}");
+    }
+}

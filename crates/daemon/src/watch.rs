@@ -1,0 +1,440 @@
+//! One kind of objects followed: listed, watched, resumed, listed again when the server has forgotten where we were.
+//!
+//! Invariants: what the core is told is always a state the server had, never older than what was told before; after
+//! each complete list the core knows of no object the list lacked; no failure ends a reflector, it only slows it down;
+//! memory is bounded by a page of a list or one frame of a watch, beside a few words per object.
+
+mod decode;
+mod known;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http_body_util::BodyExt;
+use kube::client::Body;
+use kube_scheduler_engine::Input;
+
+use crate::backoff::{Backoff, Jitter};
+use crate::inbox::{CoreEnded, Inbox, Message};
+use crate::kinds::WatchedKind;
+use crate::metrics::Metrics;
+use crate::transport::{Api, ApiError, Call};
+pub(crate) use decode::{Decode, Json};
+use decode::{Followed, Frame, Key, Malformed};
+use known::Known;
+
+/// Objects per page of a list, as the reference asks for.
+const PAGE: usize = 500;
+/// A frame larger than this is no object: etcd refuses objects of a tenth of it.
+const MAX_FRAME: usize = 32 * 1024 * 1024;
+/// How many broken objects of a kind are remembered, so as to complain about each once.
+const MAX_COMPLAINTS: usize = 1_000;
+
+/// How patient a reflector is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// For the answer to a list, and for a watch to begin.
+    pub(crate) answer: Duration,
+    /// For the initial events of a streaming list, before a paged list is tried instead.
+    pub(crate) initial_events: Duration,
+    /// A watch that is silent for so long is taken for dead. Servers send a bookmark about every minute.
+    pub(crate) silence: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            answer: Duration::from_secs(60),
+            initial_events: Duration::from_secs(60),
+            silence: Duration::from_secs(180),
+        }
+    }
+}
+
+/// Follows one kind.
+pub(crate) struct Reflector {
+    number: usize,
+    kind: WatchedKind,
+    api: Api,
+    decode: Arc<dyn Decode>,
+    inbox: Inbox,
+    metrics: Arc<Metrics>,
+    patience: Patience,
+    known: Known,
+    /// News not passed on yet.
+    inputs: Vec<Input>,
+    /// Where the next watch begins; `None` when everything must be listed.
+    version: Option<String>,
+    how_to_list: HowToList,
+    is_synced: bool,
+    complaints: BTreeSet<Key>,
+    jitter: Jitter,
+}
+
+/// The two ways to learn everything there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HowToList {
+    /// As the beginning of a watch: little memory on both sides.
+    Streamed,
+    /// In pages, because a stream broke off. The next time it is streamed again.
+    PagedOnce,
+    /// In pages, because the server knows no streams.
+    Paged,
+}
+
+/// What a step ended with, when nothing went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// A list is complete.
+    Listed,
+    /// The server ended a watch that brought something, if only a bookmark.
+    Watched,
+    /// The server ended a watch that brought nothing.
+    Empty,
+}
+
+/// Why a list or watch broke off.
+#[derive(Debug, thiserror::Error)]
+enum Interruption {
+    #[error("the server no longer has the version asked for")]
+    Gone,
+    #[error("{0}")]
+    Failed(String),
+    #[error("the server does not serve this kind")]
+    NotServed,
+    #[error("the server does not stream lists: {0}")]
+    NotStreamed(String),
+    #[error(transparent)]
+    CoreEnded(#[from] CoreEnded),
+}
+
+impl From<ApiError> for Interruption {
+    fn from(error: ApiError) -> Self {
+        match error.code() {
+            Some(404) => Self::NotServed,
+            Some(410) => Self::Gone,
+            _ => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl Reflector {
+    pub(crate) fn new(
+        number: usize,
+        kind: WatchedKind,
+        api: Api,
+        inbox: Inbox,
+        metrics: Arc<Metrics>,
+        patience: Patience,
+    ) -> Self {
+        Self {
+            number,
+            known: Known::new(kind.form),
+            kind,
+            api,
+            decode: Arc::new(Json),
+            inbox,
+            metrics,
+            patience,
+            inputs: Vec::new(),
+            version: None,
+            how_to_list: HowToList::Streamed,
+            is_synced: false,
+            complaints: BTreeSet::new(),
+            jitter: Jitter::seeded_at_random(),
+        }
+    }
+
+    /// Follows the kind until the core ends.
+    pub(crate) async fn run(mut self) {
+        let mut backoff = Backoff::of_reflector();
+        loop {
+            let result = match (&self.version, self.how_to_list) {
+                (Some(from), _) => self.watch(from.clone()).await,
+                (None, HowToList::Streamed) => self.stream().await,
+                (None, _) => self.list().await,
+            };
+            let kind = &self.kind.name;
+            let wait = match result {
+                Ok(Ended::Listed) => continue,
+                Ok(Ended::Watched) => {
+                    backoff.succeed();
+                    continue;
+                }
+                // A watch that ends empty, again and again, must not become a busy loop.
+                Ok(Ended::Empty) => backoff.fail(Instant::now()),
+                Err(Interruption::CoreEnded(_)) => return,
+                Err(Interruption::NotStreamed(reason)) => {
+                    tracing::debug!(kind, reason, "Falling back to paged lists");
+                    self.how_to_list = HowToList::Paged;
+                    continue;
+                }
+                Err(Interruption::Gone) => {
+                    tracing::info!(
+                        kind,
+                        "Listing again: the server has forgotten the version we were at"
+                    );
+                    self.version = None;
+                    // The first time at once; a server that forgets all the time gets a rest.
+                    backoff.fail(Instant::now()).saturating_sub(Duration::from_millis(1600))
+                }
+                Err(Interruption::NotServed) if self.kind.is_optional => {
+                    tracing::debug!(kind, "The server does not serve this kind");
+                    if self.finish_list(&BTreeSet::new()).await.is_err() {
+                        return;
+                    }
+                    backoff.fail(Instant::now())
+                }
+                Err(error) => {
+                    let wait = backoff.fail(Instant::now());
+                    tracing::warn!(kind, %error, ?wait, "Following a kind was interrupted");
+                    wait
+                }
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Lists as the beginning of a watch, and goes on watching.
+    async fn stream(&mut self) -> Result<Ended, Interruption> {
+        // Whatever breaks off before the list is complete, pages get their chance next.
+        self.how_to_list = HowToList::PagedOnce;
+        let query = "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+        let body = match self.open(query).await {
+            Ok(body) => body,
+            Err(error @ ApiError::Status { code: 400 | 405 | 406 | 415 | 422, .. }) => {
+                return Err(Interruption::NotStreamed(error.to_string()));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.consume(body, Some(BTreeSet::new())).await
+    }
+
+    /// Watches from a version on.
+    async fn watch(&mut self, from: String) -> Result<Ended, Interruption> {
+        let body = self
+            .open(&format!("watch=true&allowWatchBookmarks=true&resourceVersion={from}"))
+            .await?;
+        self.consume(body, None).await
+    }
+
+    /// Lists in pages.
+    async fn list(&mut self) -> Result<Ended, Interruption> {
+        let mut seen = BTreeSet::new();
+        let mut next = String::new();
+        loop {
+            let mut query = format!("limit={PAGE}");
+            if !next.is_empty() {
+                query.push_str("&continue=");
+                query.push_str(&escaped(&next));
+            }
+            let call = Call::get(self.url(&query))
+                .accept(self.decode.accept())
+                .timeout(self.patience.answer);
+            let (answer, _) = self.api.call_patiently(&call).await;
+            let page = self
+                .decode
+                .page(&self.kind, &answer?)
+                .map_err(|bad| Interruption::Failed(bad.text))?;
+            for item in page.items {
+                self.apply(item, Some(&mut seen));
+            }
+            self.inbox.pass_on(&mut self.inputs).await?;
+            if page.next.is_empty() {
+                self.finish_list(&seen).await?;
+                self.version = Some(page.resource_version);
+                return Ok(Ended::Listed);
+            }
+            next = page.next;
+        }
+    }
+
+    async fn open(&mut self, query: &str) -> Result<Body, ApiError> {
+        // As the reference does: some minutes, spread so that not all watches end together.
+        let limit = self.jitter.stretch(Duration::from_secs(300), 1.0).as_secs();
+        let url = self.url(&format!("{query}&timeoutSeconds={limit}"));
+        self.api
+            .stream(&Call::get(url).accept(self.decode.accept()).timeout(self.patience.answer))
+            .await
+    }
+
+    fn url(&self, query: &str) -> String {
+        match self.kind.field_selector {
+            Some(selector) => {
+                format!("{}?{query}&fieldSelector={}", self.kind.path, escaped(selector))
+            }
+            None => format!("{}?{query}", self.kind.path),
+        }
+    }
+
+    /// Takes in a watch until it ends. While `initial` collects keys, what comes is what there is.
+    async fn consume(
+        &mut self,
+        mut body: Body,
+        mut initial: Option<BTreeSet<Key>>,
+    ) -> Result<Ended, Interruption> {
+        let is_stream = initial.is_some();
+        let mut ended = Ended::Empty;
+        let mut bytes: Vec<u8> = Vec::new();
+        loop {
+            let patience = if initial.is_some() {
+                self.patience.initial_events
+            } else {
+                self.patience.silence
+            };
+            let chunk = match tokio::time::timeout(patience, body.frame()).await {
+                Err(_) => {
+                    return Err(Interruption::Failed(format!(
+                        "the watch was silent for {patience:?}"
+                    )));
+                }
+                Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+                Ok(Some(Err(error))) => {
+                    return Err(Interruption::Failed(format!("the watch broke off: {error}")));
+                }
+                Ok(None) if initial.is_some() => {
+                    return Err(Interruption::Failed(
+                        "the watch ended before its list was complete".to_owned(),
+                    ));
+                }
+                Ok(None) => return Ok(if is_stream { Ended::Watched } else { ended }),
+            };
+            bytes.extend_from_slice(&chunk);
+            let mut taken = 0;
+            while let Some(length) = self.decode.frame_end(&bytes[taken..]) {
+                let frame = self.decode.frame(&self.kind, &bytes[taken..taken + length]);
+                taken += length;
+                let Some(frame) = frame.map_err(|bad| Interruption::Failed(bad.text))? else {
+                    continue;
+                };
+                ended = Ended::Watched;
+                if let Err(interruption) = self.take(frame, &mut initial).await {
+                    // What came before the failure is true all the same.
+                    self.inbox.pass_on(&mut self.inputs).await?;
+                    return Err(interruption);
+                }
+            }
+            bytes.drain(..taken);
+            if bytes.len() > MAX_FRAME {
+                return Err(Interruption::Failed(format!(
+                    "a watch event is larger than {MAX_FRAME} bytes"
+                )));
+            }
+            self.inbox.pass_on(&mut self.inputs).await?;
+        }
+    }
+
+    async fn take(
+        &mut self,
+        frame: Frame,
+        initial: &mut Option<BTreeSet<Key>>,
+    ) -> Result<(), Interruption> {
+        match frame {
+            Frame::Applied(object) => {
+                let version = self.apply(object, initial.as_mut());
+                // Initial events carry the versions of their objects, not that of the list.
+                if initial.is_none() {
+                    self.advance(version);
+                }
+            }
+            Frame::Deleted(object) => {
+                let (key, version) = match object {
+                    Ok(object) => (Some(object.key()), Some(object.resource_version().to_string())),
+                    Err(bad) => (bad.key, None),
+                };
+                if let Some(key) = key {
+                    self.known.delete(&key, &mut self.inputs);
+                    if let Some(seen) = initial {
+                        seen.remove(&key);
+                    }
+                }
+                if initial.is_none() {
+                    self.advance(version);
+                }
+            }
+            Frame::Bookmark { resource_version, ends_initial_events } => {
+                if ends_initial_events && let Some(seen) = initial.take() {
+                    self.finish_list(&seen).await?;
+                }
+                if initial.is_none() {
+                    self.advance(Some(resource_version));
+                }
+            }
+            Frame::Error { code: 410, .. } => return Err(Interruption::Gone),
+            Frame::Error { message, .. } => return Err(Interruption::Failed(message)),
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, version: Option<String>) {
+        if let Some(version) = version.filter(|version| !version.is_empty()) {
+            self.version = Some(version);
+        }
+    }
+
+    /// Takes in one object and returns its version.
+    fn apply(
+        &mut self,
+        object: Result<Followed, Malformed>,
+        seen: Option<&mut BTreeSet<Key>>,
+    ) -> Option<String> {
+        match object {
+            Ok(object) => {
+                if let Some(seen) = seen {
+                    seen.insert(object.key());
+                }
+                let version = object.resource_version().to_string();
+                self.known.apply(object, &mut self.inputs);
+                Some(version)
+            }
+            Err(bad) => {
+                self.metrics.count_malformed(&self.kind.name);
+                // The last readable state stays: the object exists, whatever it says now.
+                if let (Some(key), Some(seen)) = (&bad.key, seen) {
+                    seen.insert(key.clone());
+                }
+                self.complain(bad);
+                None
+            }
+        }
+    }
+
+    fn complain(&mut self, bad: Malformed) {
+        let key = bad.key.unwrap_or_default();
+        if self.complaints.len() < MAX_COMPLAINTS && self.complaints.insert(key.clone()) {
+            let (namespace, name) = key;
+            let kind = &self.kind.name;
+            tracing::error!(kind, %namespace, %name, error = bad.text, "Skipping an object that cannot be read");
+        }
+    }
+
+    /// Everything there is has been seen.
+    async fn finish_list(&mut self, seen: &BTreeSet<Key>) -> Result<(), CoreEnded> {
+        self.known.keep_only(seen, &mut self.inputs);
+        self.inbox.pass_on(&mut self.inputs).await?;
+        if self.how_to_list == HowToList::PagedOnce {
+            self.how_to_list = HowToList::Streamed;
+        }
+        if !self.is_synced {
+            self.is_synced = true;
+            tracing::debug!(kind = self.kind.name, objects = self.known.len(), "Synced");
+            self.inbox.tell(Message::Synced(self.number))?;
+        }
+        Ok(())
+    }
+}
+
+/// Percent-encoded for a query.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                escaped.push(char::from(byte))
+            }
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,190 @@
+//! What waits to be written about pods: one pod's writes in order, different pods' by urgency.
+//!
+//! Invariants: a pod has at most one write under way; its writes start in the order in which they came in; patches of one
+//! pod's status that wait are one; among pods whose turn it is, bindings and deletions go before status patches, and
+//! each class is first come, first served.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use kube_scheduler_engine::{PodRef, StatusPatch, Token};
+
+/// A write to a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum PodWrite {
+    Bind { token: Token, pod: PodRef, node: Arc<str> },
+    Delete { pod: PodRef },
+    Patch { pod: PodRef, patch: StatusPatch },
+}
+
+impl PodWrite {
+    pub(crate) const fn pod(&self) -> &PodRef {
+        match self {
+            Self::Bind { pod, .. } | Self::Delete { pod } | Self::Patch { pod, .. } => pod,
+        }
+    }
+
+    pub(crate) const fn urgency(&self) -> Urgency {
+        match self {
+            Self::Bind { .. } | Self::Delete { .. } => Urgency::Now,
+            Self::Patch { .. } => Urgency::Soon,
+        }
+    }
+}
+
+/// Which writes go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// Pods wait for it.
+    Now,
+    /// People wait for it.
+    Soon,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    waiting: VecDeque<PodWrite>,
+    is_busy: bool,
+}
+
+/// All pods' writes.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    /// By uid. Looked up only, never walked through.
+    lanes: HashMap<Arc<str>, Lane>,
+    now: VecDeque<Arc<str>>,
+    soon: VecDeque<Arc<str>>,
+}
+
+impl Lanes {
+    /// Adds a write behind the others of its pod.
+    pub(crate) fn push(&mut self, write: PodWrite) {
+        let uid = write.pod().uid.clone();
+        let lane = self.lanes.entry(uid.clone()).or_default();
+        if let (PodWrite::Patch { patch, .. }, Some(PodWrite::Patch { patch: waiting, .. })) =
+            (&write, lane.waiting.back_mut())
+        {
+            merge(waiting, patch);
+            return;
+        }
+        lane.waiting.push_back(write);
+        if !lane.is_busy && lane.waiting.len() == 1 {
+            self.announce(uid);
+        }
+    }
+
+    /// The next write of this urgency. [`finish`](Self::finish) must follow.
+    pub(crate) fn pop(&mut self, urgency: Urgency) -> Option<PodWrite> {
+        let uid = match urgency {
+            Urgency::Now => self.now.pop_front(),
+            Urgency::Soon => self.soon.pop_front(),
+        }?;
+        let lane = self.lanes.get_mut(&uid)?;
+        lane.is_busy = true;
+        lane.waiting.pop_front()
+    }
+
+    /// A pod's write has ended; its next one may start.
+    pub(crate) fn finish(&mut self, uid: &Arc<str>) {
+        let Some(lane) = self.lanes.get_mut(uid) else { return };
+        lane.is_busy = false;
+        if lane.waiting.is_empty() {
+            self.lanes.remove(uid);
+        } else {
+            self.announce(uid.clone());
+        }
+    }
+
+    /// Whether a write of this urgency could start.
+    pub(crate) fn has(&self, urgency: Urgency) -> bool {
+        match urgency {
+            Urgency::Now => !self.now.is_empty(),
+            Urgency::Soon => !self.soon.is_empty(),
+        }
+    }
+
+    /// Whether nothing waits and nothing is under way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lanes.is_empty()
+    }
+
+    fn announce(&mut self, uid: Arc<str>) {
+        let Some(urgency) =
+            self.lanes.get(&uid).and_then(|lane| lane.waiting.front()).map(PodWrite::urgency)
+        else {
+            return;
+        };
+        match urgency {
+            Urgency::Now => self.now.push_back(uid),
+            Urgency::Soon => self.soon.push_back(uid),
+        }
+    }
+}
+
+/// What is newer wins. Conditions of different types cannot share a patch of ours, so the newer one replaces only its kind;
+/// the engine writes one kind per pod at a time.
+fn merge(waiting: &mut StatusPatch, newer: &StatusPatch) {
+    if newer.condition.is_some() {
+        waiting.condition.clone_from(&newer.condition);
+    }
+    if newer.nominated_node_name.is_some() {
+        waiting.nominated_node_name.clone_from(&newer.nominated_node_name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str) -> PodRef {
+        PodRef { namespace: "x".into(), name: name.into(), uid: name.into() }
+    }
+
+    fn bind(name: &str) -> PodWrite {
+        PodWrite::Bind { token: Token(1), pod: pod(name), node: "n".into() }
+    }
+
+    fn patch(name: &str, nominated: &str) -> PodWrite {
+        let patch = StatusPatch {
+            condition: None,
+            nominated_node_name: Some(Some(nominated.into())),
+            has_conditions: false,
+        };
+        PodWrite::Patch { pod: pod(name), patch }
+    }
+
+    #[test]
+    fn bindings_overtake_patches_of_other_pods_only() {
+        let mut lanes = Lanes::default();
+        lanes.push(patch("a", "n1"));
+        lanes.push(bind("a"));
+        lanes.push(bind("b"));
+        assert_eq!(lanes.pop(Urgency::Now), Some(bind("b")));
+        assert_eq!(lanes.pop(Urgency::Now), None, "a's patch is first");
+        assert_eq!(lanes.pop(Urgency::Soon), Some(patch("a", "n1")));
+        assert_eq!(lanes.pop(Urgency::Now), None, "a's patch is under way");
+        lanes.finish(&"a".into());
+        assert_eq!(lanes.pop(Urgency::Now), Some(bind("a")));
+        lanes.finish(&"a".into());
+        lanes.finish(&"b".into());
+        assert!(lanes.is_empty());
+    }
+
+    #[test]
+    fn patches_that_wait_are_one() {
+        let mut lanes = Lanes::default();
+        lanes.push(patch("a", "n1"));
+        lanes.push(patch("a", "n2"));
+        assert_eq!(lanes.pop(Urgency::Soon), Some(patch("a", "n2")));
+        lanes.push(patch("a", "n3"));
+        lanes.push(patch("a", "n4"));
+        lanes.finish(&"a".into());
+        assert_eq!(
+            lanes.pop(Urgency::Soon),
+            Some(patch("a", "n4")),
+            "what was under way is not touched"
+        );
+        lanes.finish(&"a".into());
+        assert!(lanes.is_empty());
+    }
+}
