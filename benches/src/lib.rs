@@ -1,1 +1,4 @@
-//! To be written.
+//! Benchmarks of the scheduler's core. Each answers a written question; `bench-core` prints the answers.
+
+pub mod measure;
+pub mod workload;

@@ -1,1 +1,5 @@
-//! To be written.
+//! Checks over the whole workspace: recorded decisions of the reference, end-to-end runs, faults.
+//!
+//! The library half holds what several tests and the `conformance` program share. It is never published.
+
+pub mod conformance;

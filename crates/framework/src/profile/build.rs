@@ -112,10 +112,12 @@ impl Profile {
                 continue;
             }
             let weight = if *weight == 0 { 1 } else { i64::from(*weight) };
-            if weight.saturating_mul(MAX_NODE_SCORE) > i64::MAX - total {
+            // Quirk: with a negative total the difference wraps, so the plugin after a negative weight is refused.
+            let weighted = weight.wrapping_mul(MAX_NODE_SCORE);
+            if weighted > i64::MAX.wrapping_sub(total) {
                 return Err(ProfileError::WeightOverflow);
             }
-            total += weight.saturating_mul(MAX_NODE_SCORE);
+            total = total.wrapping_add(weighted);
             weights.insert(idx, weight);
         }
         for &idx in self.at(ExtensionPoint::Score) {

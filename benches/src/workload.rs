@@ -1,0 +1,144 @@
+//! The workloads of the reference figures: same nodes, same pods, same numbers.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use kube_scheduler_api_types::{Node, Pod};
+use serde_json::{Value, json};
+
+/// One workload: what is there before, and what is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    /// The name, as the reference's benchmark has it.
+    pub name: &'static str,
+    /// The question it answers.
+    pub question: &'static str,
+    /// How many pods are placed first, unmeasured.
+    pub n_init: usize,
+    /// How many pods are measured.
+    pub n_measured: usize,
+    /// Whether the measured pods can be placed at all.
+    pub is_schedulable: bool,
+    shape: Shape,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    Plain,
+    NodeAffinity,
+    Unschedulable,
+    EveryPodDifferent,
+}
+
+/// All workloads that the plugins so far allow.
+pub const WORKLOADS: [Workload; 4] = [
+    Workload {
+        name: "SchedulingBasic",
+        question: "how fast are plain pods placed?",
+        n_init: 1_000,
+        n_measured: 10_000,
+        is_schedulable: true,
+        shape: Shape::Plain,
+    },
+    Workload {
+        name: "SchedulingNodeAffinity",
+        question: "what does a required node affinity cost?",
+        n_init: 5_000,
+        n_measured: 5_000,
+        is_schedulable: true,
+        shape: Shape::NodeAffinity,
+    },
+    Workload {
+        name: "Unschedulable",
+        question: "how fast is a pod refused that fits nowhere?",
+        n_init: 1_000,
+        n_measured: 1_000,
+        is_schedulable: false,
+        shape: Shape::Unschedulable,
+    },
+    Workload {
+        name: "EveryPodDifferent",
+        question: "how fast are pods placed that share nothing with each other?",
+        n_init: 1_000,
+        n_measured: 2_000,
+        is_schedulable: true,
+        shape: Shape::EveryPodDifferent,
+    },
+];
+
+impl Workload {
+    /// The nodes: 4 CPU, 32 GiB, 110 pods each, all in one zone.
+    pub fn nodes(&self, n: usize) -> Result<Vec<Arc<Node>>> {
+        (0..n)
+            .map(|at| {
+                let resources = json!({"cpu": "4", "memory": "32Gi", "pods": "110"});
+                let node = json!({
+                    "metadata": {
+                        "name": format!("node-{at:06}"),
+                        "uid": format!("node-uid-{at}"),
+                        "labels": {
+                            "kubernetes.io/hostname": format!("node-{at:06}"),
+                            "topology.kubernetes.io/zone": "zone1",
+                        },
+                    },
+                    "status": {"capacity": resources, "allocatable": resources},
+                });
+                Node::from_value(&node).map(Arc::new).context("node")
+            })
+            .collect()
+    }
+
+    /// The pods that are placed first.
+    pub fn init_pods(&self) -> Result<Vec<Arc<Pod>>> {
+        (0..self.n_init).map(|at| pod("init", at, spec("100m", "500Mi"))).collect()
+    }
+
+    /// The pods that are measured.
+    pub fn measured_pods(&self) -> Result<Vec<Arc<Pod>>> {
+        (0..self.n_measured)
+            .map(|at| {
+                let mut spec = match self.shape {
+                    Shape::Plain | Shape::NodeAffinity => spec("100m", "500Mi"),
+                    Shape::Unschedulable => spec("9", "500Mi"),
+                    // Odd multipliers keep neighbours apart without a random generator.
+                    Shape::EveryPodDifferent => {
+                        spec(&format!("{}m", 50 + at * 7 % 100), &format!("{}Ki", 100_000 + at * 37 % 400_000))
+                    }
+                };
+                if matches!(self.shape, Shape::NodeAffinity) {
+                    spec["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{"matchExpressions": [{
+                            "key": "topology.kubernetes.io/zone", "operator": "In", "values": ["zone1", "zone2"],
+                        }]}],
+                    }}});
+                }
+                pod("measured", at, spec)
+            })
+            .collect()
+    }
+}
+
+fn spec(cpu: &str, memory: &str) -> Value {
+    json!({
+        "schedulerName": "default-scheduler",
+        "containers": [{
+            "name": "pause",
+            "image": "registry.k8s.io/pause:3.10",
+            "resources": {"requests": {"cpu": cpu, "memory": memory}},
+        }],
+    })
+}
+
+fn pod(group: &str, at: usize, spec: Value) -> Result<Arc<Pod>> {
+    let pod = json!({
+        "metadata": {
+            "name": format!("{group}-{at}"),
+            "namespace": "default",
+            "uid": format!("{group}-uid-{at}"),
+            "resourceVersion": "1",
+        },
+        "spec": spec,
+        "status": {"phase": "Pending"},
+    });
+    Pod::from_value(&pod).map(Arc::new).context("pod")
+}

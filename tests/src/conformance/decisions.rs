@@ -1,0 +1,346 @@
+//! Decisions: every node's verdict, every plugin's score, every message, through the engine as it really runs.
+//!
+//! Each step is judged twice: by an explanation (all verdicts and scores), and by letting the engine schedule the pod,
+//! whose choice must be one of the best nodes and whose message must be the recorded one. Then the cluster is brought
+//! to where the recording goes on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
+use kube_scheduler_config::{FeatureGates, decode, default, named_plugins};
+use kube_scheduler_engine::{AttemptResult, Effect, Engine, EngineOptions, Explanation, Input};
+use kube_scheduler_framework::{NominatingInfo, PostFilterOutcome, Status};
+use serde_json::{Map, Value, json};
+
+use super::{Options, Report, name_of, text};
+
+/// How often PostFilter is asked, each time with another random number, as the recording did.
+const POST_FILTER_RUNS: u64 = 16;
+
+pub(super) fn judge(case: &Value, options: Options<'_>, report: &mut Report) {
+    let steps = case["steps"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut replay = match Replay::new(case, options) {
+        Ok(replay) => replay,
+        Err(error) => {
+            for at in 0..steps.len() {
+                report.count(|| format!("{} step {at}", name_of(case)), Some(format!("{error:#}")));
+            }
+            return;
+        }
+    };
+    for (at, step) in steps.iter().enumerate() {
+        let difference = replay.step(step).unwrap_or_else(|error| Some(format!("{error:#}")));
+        report.count(|| format!("{} step {at} pod {}", name_of(case), text(&step["pod"]["metadata"]["name"])), difference);
+    }
+}
+
+struct Replay {
+    engine: Engine,
+    now: Timestamp,
+}
+
+impl Replay {
+    fn new(case: &Value, options: Options<'_>) -> Result<Self> {
+        let gates = FeatureGates::default();
+        let source = match case.get("config") {
+            Some(config) if !config.is_null() => config.to_string(),
+            _ => json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}).to_string(),
+        };
+        let mut config = decode(&source).context("decode the configuration")?;
+        let named_by_user: BTreeSet<String> =
+            named_plugins(&config).into_iter().map(|named| named.name.to_owned()).collect();
+        default(&mut config, &gates);
+        let registry = kube_scheduler_plugins_intree::registry();
+        let missing_plugins = kube_scheduler_plugins_intree::NOT_YET.iter().map(|name| (*name).to_owned()).collect();
+        let engine_options = EngineOptions {
+            uses_class_cache: options.uses_class_cache,
+            missing_plugins,
+            named_by_user,
+            ..EngineOptions::default()
+        };
+        let engine = Engine::new(&config, &registry, engine_options).context("build the engine")?;
+        let now = Timestamp::parse("2026-02-01T00:00:00Z").context("start time")?;
+        let mut replay = Self { engine, now };
+        replay.load(&case["cluster"])?;
+        Ok(replay)
+    }
+
+    fn load(&mut self, cluster: &Value) -> Result<()> {
+        for (kind, objects) in cluster.as_object().into_iter().flatten() {
+            for object in objects.as_array().into_iter().flatten() {
+                let input = match kind.as_str() {
+                    "nodes" => Input::NodeApplied(Arc::new(Node::from_value(object)?)),
+                    "pods" => Input::PodApplied(Arc::new(Pod::from_value(object)?)),
+                    _ => Input::ObjectApplied(Arc::new(Object::from_value(with_type(kind, object)?)?)),
+                };
+                self.engine.handle(input, self.now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges one step and moves on to where the recording goes on.
+    fn step(&mut self, step: &Value) -> Result<Option<String>> {
+        let expect = &step["expect"];
+        let pod = Arc::new(Pod::from_value(&step["pod"])?);
+        let explanation = self.explain(&pod, 0)?;
+        let mut difference = difference(&explanation, expect);
+        if difference.is_none() && explanation.gated.is_none() && explanation.post_filter.is_some() {
+            difference = self.post_filter_difference(&pod, expect)?;
+        }
+        let scheduled = self.schedule(&pod, expect)?;
+        self.settle(&pod, expect)?;
+        Ok(difference.or(scheduled))
+    }
+
+    fn explain(&mut self, pod: &Arc<Pod>, random: u64) -> Result<Explanation> {
+        self.engine
+            .explain(pod, random, self.now)
+            .ok_or_else(|| anyhow!("no profile for scheduler name {:?}", pod.spec.scheduler_name))
+    }
+
+    /// The set of PostFilter answers over all random numbers must be the recorded set, or lie within it where it is
+    /// larger than what was tried.
+    fn post_filter_difference(&mut self, pod: &Arc<Pod>, expect: &Value) -> Result<Option<String>> {
+        let recorded: Vec<&Value> = expect["postFilter"].as_array().into_iter().flatten().collect();
+        let mut seen: Vec<Value> = Vec::new();
+        for random in 0..POST_FILTER_RUNS {
+            let explanation = self.explain(pod, random)?;
+            let Some(outcome) = explanation.post_filter else { continue };
+            let outcome = post_filter_value(&outcome);
+            if !seen.contains(&outcome) {
+                seen.push(outcome);
+            }
+        }
+        let recorded: Vec<Value> = recorded.into_iter().map(sorted_victims).collect();
+        let stranger = seen.iter().find(|outcome| !recorded.contains(outcome));
+        // A tie may be broken always the same way, so that not all recorded answers need to turn up.
+        Ok(stranger.map(|outcome| format!("PostFilter gives {outcome}, recorded is {recorded:?}")))
+    }
+
+    /// Lets the engine schedule the pod as it would in a cluster.
+    fn schedule(&mut self, pod: &Arc<Pod>, expect: &Value) -> Result<Option<String>> {
+        self.engine.handle(Input::PodApplied(pod.clone()), self.now);
+        let turn = self.engine.schedule_next(self.now);
+        let effects: Vec<Effect> = self.engine.drain_effects().collect();
+        let outcome = text(&expect["outcome"]);
+        let Some(turn) = turn else {
+            return Ok((outcome != "Gated").then(|| format!("the engine did not try the pod, recorded is {outcome}")));
+        };
+        let message = text(&expect["message"]);
+        let difference = match (&turn.result, outcome) {
+            (AttemptResult::Assumed(node), "Scheduled") => {
+                let best: Vec<&str> = expect["best"].as_array().into_iter().flatten().map(text).collect();
+                let is_nominated = pod.nominated_node_name() == Some(&**node);
+                (!best.contains(&&**node) && !is_nominated).then(|| format!("the engine chose {node}, best are {best:?}"))
+            }
+            (AttemptResult::Unschedulable(is), "Unschedulable") => {
+                let is_tie = expect["postFilter"].as_array().is_some_and(|all| all.len() > 1);
+                (is != message && !is_tie).then(|| format!("message is {is:?}, recorded is {message:?}"))
+            }
+            (AttemptResult::Error(is), "Error") => {
+                (is != message).then(|| format!("message is {is:?}, recorded is {message:?}"))
+            }
+            (result, outcome) => Some(format!("the engine says {result:?}, recorded is {outcome}")),
+        };
+        // The binding is written, so that nothing is left on its way.
+        for effect in effects {
+            if let Effect::WriteBinding { token, .. } = effect {
+                self.engine.handle(Input::BindingWritten { token, result: Ok(()) }, self.now);
+            }
+        }
+        Ok(difference)
+    }
+
+    /// Puts the pod where the recording put it, and takes its victims away.
+    fn settle(&mut self, pod: &Arc<Pod>, expect: &Value) -> Result<()> {
+        let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
+        if text(&expect["outcome"]) == "Scheduled" {
+            let node: Arc<str> = text(&expect["node"]).into();
+            let placed = Arc::new(pod.with_node_name(&node));
+            self.engine.handle(Input::PodApplied(placed), self.now);
+        } else {
+            self.engine.handle(Input::PodDeleted { namespace, name }, self.now);
+            let post_filter: Vec<&Value> = expect["postFilter"].as_array().into_iter().flatten().collect();
+            if let [only] = post_filter[..]
+                && !text(&only["nominatedNode"]).is_empty()
+            {
+                for victim in only["victims"].as_array().into_iter().flatten() {
+                    self.delete_victim(text(victim))?;
+                }
+            }
+        }
+        self.engine.drain_effects().for_each(drop);
+        Ok(())
+    }
+
+    fn delete_victim(&mut self, victim: &str) -> Result<()> {
+        let found = self.engine.cluster().all_pods().map(|(pod, _)| pod.clone());
+        let pod = found
+            .into_iter()
+            .find(|pod| *pod.name == *victim || pod.key() == victim || *pod.uid == *victim)
+            .ok_or_else(|| anyhow!("the recorded victim {victim} is not in the cluster"))?;
+        let input = Input::PodDeleted { namespace: pod.namespace.clone(), name: pod.name.clone() };
+        self.engine.handle(input, self.now);
+        Ok(())
+    }
+}
+
+/// Recorded objects come without kind: the list they are in tells it.
+pub(super) fn with_type(list: &str, object: &Value) -> Result<Value> {
+    let (api_version, kind) = match list {
+        "namespaces" => ("v1", "Namespace"),
+        "services" => ("v1", "Service"),
+        "replicationControllers" => ("v1", "ReplicationController"),
+        "replicaSets" => ("apps/v1", "ReplicaSet"),
+        "statefulSets" => ("apps/v1", "StatefulSet"),
+        "persistentVolumes" => ("v1", "PersistentVolume"),
+        "persistentVolumeClaims" => ("v1", "PersistentVolumeClaim"),
+        "storageClasses" => ("storage.k8s.io/v1", "StorageClass"),
+        "csiNodes" => ("storage.k8s.io/v1", "CSINode"),
+        "csiDrivers" => ("storage.k8s.io/v1", "CSIDriver"),
+        "csiStorageCapacities" => ("storage.k8s.io/v1", "CSIStorageCapacity"),
+        "volumeAttachments" => ("storage.k8s.io/v1", "VolumeAttachment"),
+        "podDisruptionBudgets" => ("policy/v1", "PodDisruptionBudget"),
+        "deviceClasses" => ("resource.k8s.io/v1", "DeviceClass"),
+        "resourceSlices" => ("resource.k8s.io/v1", "ResourceSlice"),
+        "resourceClaims" => ("resource.k8s.io/v1", "ResourceClaim"),
+        other => return Err(anyhow!("unknown list of objects {other:?}")),
+    };
+    let mut object = object.as_object().cloned().unwrap_or_else(Map::new);
+    object.insert("apiVersion".into(), api_version.into());
+    object.insert("kind".into(), kind.into());
+    Ok(Value::Object(object))
+}
+
+fn status_value(status: &Status) -> Value {
+    let mut reasons: Vec<&str> = status.reasons().collect();
+    reasons.sort_unstable();
+    json!({
+        "code": status.code().as_str(),
+        "plugin": status.plugin().map_or("", |plugin| plugin),
+        "reasons": reasons,
+    })
+}
+
+/// A recorded status with everything filled in and its reasons sorted; their order within one status is arbitrary.
+fn recorded_status(status: &Value) -> Value {
+    let mut reasons: Vec<&str> = status["reasons"].as_array().into_iter().flatten().map(text).collect();
+    reasons.sort_unstable();
+    json!({"code": text(&status["code"]), "plugin": text(&status["plugin"]), "reasons": reasons})
+}
+
+fn post_filter_value(outcome: &PostFilterOutcome) -> Value {
+    let reasons: Vec<&str> = outcome.status.reasons().collect();
+    let mut value = json!({"code": outcome.status.code().as_str()});
+    if !reasons.is_empty() {
+        value["reasons"] = json!(reasons);
+    }
+    if let Some(NominatingInfo::Override(Some(node))) = &outcome.nominating {
+        value["nominatedNode"] = json!(&**node);
+        let mut victims: Vec<String> = outcome.victims.iter().map(|pod| pod.name.to_string()).collect();
+        victims.sort_unstable();
+        value["victims"] = json!(victims);
+    }
+    value
+}
+
+fn sorted_victims(recorded: &Value) -> Value {
+    let mut value = json!({"code": text(&recorded["code"])});
+    if recorded["reasons"].as_array().is_some_and(|reasons| !reasons.is_empty()) {
+        value["reasons"] = recorded["reasons"].clone();
+    }
+    if !text(&recorded["nominatedNode"]).is_empty() {
+        value["nominatedNode"] = recorded["nominatedNode"].clone();
+        let mut victims: Vec<&str> = recorded["victims"].as_array().into_iter().flatten().map(text).collect();
+        // Recorded victims may carry their namespace; names are unique within a case.
+        victims = victims.into_iter().map(|victim| victim.rsplit('/').next().unwrap_or(victim)).collect();
+        victims.sort_unstable();
+        value["victims"] = json!(victims);
+    }
+    value
+}
+
+/// What an explanation says differently from the recording, if anything.
+fn difference(explanation: &Explanation, expect: &Value) -> Option<String> {
+    if let Some(recorded) = expect.get("preEnqueue").filter(|value| !value.is_null()) {
+        let is = explanation.gated.as_ref().map(status_value);
+        return (is.as_ref() != Some(&recorded_status(recorded)))
+            .then(|| format!("PreEnqueue gives {is:?}, recorded is {recorded}"));
+    }
+    if let Some(gated) = &explanation.gated {
+        return Some(format!("gated by {gated:?}, which is not recorded"));
+    }
+    let pre_filter = status_value(&explanation.pre_filter);
+    let recorded = recorded_status(&expect["preFilter"]);
+    if text(&expect["outcome"]) != "Error" && pre_filter != recorded {
+        return Some(format!("PreFilter gives {pre_filter}, recorded is {recorded}"));
+    }
+    let node_names = explanation.node_names.as_ref().map(|names| names.iter().map(|name| json!(&**name)).collect());
+    let mut recorded_names = expect["preFilter"]["nodeNames"].as_array().cloned();
+    if let Some(names) = &mut recorded_names {
+        names.sort_by(|a, b| text(a).cmp(text(b)));
+    }
+    if node_names != recorded_names {
+        return Some(format!("PreFilter leaves {node_names:?}, recorded is {recorded_names:?}"));
+    }
+    let rejected: BTreeMap<&str, Value> = explanation
+        .nodes
+        .iter()
+        .filter(|node| node.is_explicit && !node.status.is_success())
+        .map(|node| (&*node.name, status_value(&node.status)))
+        .collect();
+    let recorded: BTreeMap<&str, Value> = expect["filter"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, status)| (name.as_str(), recorded_status(status)))
+        .collect();
+    if rejected != recorded {
+        return Some(first_difference("Filter", &rejected, &recorded));
+    }
+    let mut feasible: Vec<&str> =
+        explanation.nodes.iter().filter(|node| node.status.is_success()).map(|node| &*node.name).collect();
+    feasible.sort_unstable();
+    let recorded: Vec<&str> = expect["feasible"].as_array().into_iter().flatten().map(text).collect();
+    if feasible != recorded {
+        return Some(format!("feasible are {feasible:?}, recorded are {recorded:?}"));
+    }
+    let scores: BTreeMap<&str, Value> = explanation
+        .nodes
+        .iter()
+        .filter_map(|node| {
+            let scores = node.scores.as_ref()?;
+            let plugins: Map<String, Value> =
+                scores.by_plugin.iter().map(|(name, score)| (name.to_string(), json!(score))).collect();
+            Some((&*node.name, json!({"total": scores.total, "plugins": plugins})))
+        })
+        .collect();
+    let recorded: BTreeMap<&str, Value> = expect["scores"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, scores)| (name.as_str(), scores.clone()))
+        .collect();
+    if scores != recorded {
+        return Some(first_difference("Score", &scores, &recorded));
+    }
+    let mut best: Vec<&str> = explanation.best.iter().map(|name| &**name).collect();
+    best.sort_unstable();
+    let recorded: Vec<&str> = expect["best"].as_array().into_iter().flatten().map(text).collect();
+    (best != recorded).then(|| format!("best are {best:?}, recorded are {recorded:?}"))
+}
+
+fn first_difference(what: &str, is: &BTreeMap<&str, Value>, recorded: &BTreeMap<&str, Value>) -> String {
+    let names: BTreeSet<&str> = is.keys().chain(recorded.keys()).copied().collect();
+    for name in names {
+        let (is, recorded) = (is.get(name), recorded.get(name));
+        if is != recorded {
+            let show = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
+            return format!("{what} of {name} gives {}, recorded is {}", show(is), show(recorded));
+        }
+    }
+    format!("{what} differs")
+}
