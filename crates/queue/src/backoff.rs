@@ -45,7 +45,10 @@ pub(crate) fn backoff_end<E>(pod: &QueuedPod<E>, settings: &QueueSettings) -> Op
     ))
 }
 
-/// Whether `pod` still has to wait. Quirk: at the very end it has, so that all pods of one second come back together.
+/// Whether `pod` still has to wait.
+///
+/// Quirk: at the very end it has, so that all pods of one second come back together. Pinned by
+/// `the_last_second_still_counts_as_backoff`.
 pub(crate) fn is_backing_off<E>(
     pod: &QueuedPod<E>,
     now: Timestamp,
