@@ -158,7 +158,18 @@ impl DaemonBuilder {
         self
     }
 
+    /// Tries whether the configuration makes a scheduler, and does nothing else.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn check(&self) -> Result<(), StartError> {
+        self.engine().map(drop)
+    }
+
     /// Builds the engine, takes the port, reaches the API server, and begins.
+    ///
+    /// # Errors
+    /// If any of that fails; nothing is left behind then.
     pub async fn start(self) -> Result<Daemon, StartError> {
         let clock = Clock::start();
         let engine = self.engine()?;

@@ -1,0 +1,28 @@
+//! What the program can do, one module per subcommand; `schedule` is what it does without one.
+
+pub(crate) mod completions;
+pub(crate) mod demo;
+pub(crate) mod devcluster;
+pub(crate) mod schedule;
+pub(crate) mod simulate;
+pub(crate) mod version;
+
+use std::io::{self, ErrorKind, Write};
+
+use anyhow::{Context, Result};
+use tokio::runtime::{Builder, Runtime};
+
+/// The runtime of everything that talks to a network.
+fn runtime() -> Result<Runtime> {
+    Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")
+}
+
+/// Writes to standard output at once.
+fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => result.context("cannot write to standard output"),
+    }
+}

@@ -1,0 +1,23 @@
+//! `completions`: scripts with which shells complete command lines.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap_complete::Shell;
+
+use super::print;
+
+/// Print a script that makes a shell complete command lines of this program.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The shell to print it for
+    shell: Shell,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut crate::cli::command(), "kube-scheduler-rs", &mut script);
+    print(&String::from_utf8_lossy(&script))?;
+    Ok(ExitCode::SUCCESS)
+}

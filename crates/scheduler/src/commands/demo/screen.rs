@@ -1,0 +1,55 @@
+//! Shows how far the demo is: a bar on a terminal, a line now and then elsewhere.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+const LINE_EVERY: Duration = Duration::from_secs(2);
+
+/// The demo's progress, on standard error.
+pub(super) struct Screen {
+    bar: ProgressBar,
+    n_pods: usize,
+    lines: Option<Instant>,
+}
+
+impl Screen {
+    pub(super) fn new(n_pods: usize) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        let target = if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(n_pods as u64), target);
+        if let Ok(style) =
+            ProgressStyle::with_template("{msg:>10} [{bar:40}] {pos}/{len} pods bound, {per_sec}, {elapsed}")
+        {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        Self { bar, n_pods, lines: (!is_terminal).then(Instant::now) }
+    }
+
+    /// A new part of the demo begins.
+    pub(super) fn step(&self, text: &str) {
+        if self.lines.is_some() {
+            eprintln!("demo: {text}");
+        } else {
+            self.bar.println(format!("demo: {text}"));
+        }
+    }
+
+    /// So many pods are bound.
+    pub(super) fn show(&mut self, n_bound: usize) {
+        self.bar.set_message("scheduling");
+        self.bar.set_position(n_bound as u64);
+        if let Some(last) = &mut self.lines
+            && (last.elapsed() >= LINE_EVERY || n_bound == self.n_pods)
+        {
+            *last = Instant::now();
+            eprintln!("demo: {n_bound} of {} pods bound", self.n_pods);
+        }
+    }
+
+    /// Nothing more to show.
+    pub(super) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,271 @@
+//! What the demo's cluster looks like, and the pods it is given.
+//!
+//! Invariants: the same numbers of nodes and pods and the same seed give the same objects; everything fits: the nodes are
+//! made as large as the pods need, whatever their number.
+
+use kube_scheduler_devcluster::{ApiError, DevCluster, NODES, NodeTemplate};
+use serde_json::{Value, json};
+
+/// The gate of the pods that are released half-way.
+pub(super) const GATE: &str = "demo.example.com/not-yet";
+/// The label that tells a pod's shape.
+pub(super) const SHAPE: &str = "demo.example.com/shape";
+
+const DISK: &str = "demo.example.com/disk";
+const DEDICATED: &str = "demo.example.com/dedicated";
+const GPU: &str = "nvidia.com/gpu";
+const LARGE_IMAGE: &str = "registry.example.com/training:1";
+const PRIORITY_CLASS: &str = "demo-important";
+
+/// A kind of pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Shape {
+    Plain,
+    Important,
+    NodeAffinity,
+    PreferredZone,
+    Tolerating,
+    HostPort,
+    LargeImage,
+    Gpu,
+    Gated,
+}
+
+impl Shape {
+    /// All of them with their share of a hundred pods.
+    const SHARES: [(Self, usize); 9] = [
+        (Self::Plain, 40),
+        (Self::Important, 10),
+        (Self::NodeAffinity, 12),
+        (Self::PreferredZone, 8),
+        (Self::Tolerating, 8),
+        (Self::HostPort, 4),
+        (Self::LargeImage, 8),
+        (Self::Gpu, 5),
+        (Self::Gated, 5),
+    ];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Important => "important",
+            Self::NodeAffinity => "node-affinity",
+            Self::PreferredZone => "preferred-zone",
+            Self::Tolerating => "tolerating",
+            Self::HostPort => "host-port",
+            Self::LargeImage => "large-image",
+            Self::Gpu => "gpu",
+            Self::Gated => "gated",
+        }
+    }
+}
+
+/// The demo's pods and nodes.
+#[derive(Clone, Debug)]
+pub(super) struct Workload {
+    n_nodes: usize,
+    /// In the order of creation.
+    shapes: Vec<Shape>,
+    random: Random,
+}
+
+/// How many nodes are of which kind.
+struct NodeCounts {
+    plain: usize,
+    ssd: usize,
+    dedicated: usize,
+    gpu: usize,
+}
+
+impl Workload {
+    pub(super) fn new(n_nodes: usize, n_pods: usize, seed: u64) -> Self {
+        let mut random = Random(seed);
+        let mut shapes: Vec<Shape> = Vec::with_capacity(n_pods);
+        for (shape, share) in Shape::SHARES {
+            shapes.extend(std::iter::repeat_n(shape, n_pods * share / 100));
+        }
+        // What rounding left over.
+        shapes.resize(n_pods, Shape::Plain);
+        let mut workload = Self { n_nodes, shapes, random: Random(0) };
+        // A host port can be had once per node: with few nodes and many pods some must do without.
+        let mut n_ports_left = workload.counts().plain * PORTS.len() / 2;
+        for shape in &mut workload.shapes {
+            if *shape == Shape::HostPort && n_ports_left == 0 {
+                *shape = Shape::Plain;
+            } else if *shape == Shape::HostPort {
+                n_ports_left -= 1;
+            }
+        }
+        for i in (1..workload.shapes.len()).rev() {
+            workload.shapes.swap(i, random.below(i + 1));
+        }
+        workload.random = random;
+        workload
+    }
+
+    fn counts(&self) -> NodeCounts {
+        let part = |share: usize| (self.n_nodes * share / 100).max(1);
+        // Kinds overlap in small clusters: a node has whatever its number asks for.
+        let (ssd, dedicated, gpu) = (part(20), part(10), part(10));
+        let plain = self.n_nodes.saturating_sub(ssd + dedicated + gpu).max(1);
+        NodeCounts { plain, ssd, dedicated, gpu }
+    }
+
+    fn n_of(&self, shape: Shape) -> usize {
+        self.shapes.iter().filter(|other| **other == shape).count()
+    }
+
+    /// Creates nodes and what pods refer to. Nodes have names by kind.
+    pub(super) fn build_cluster(&self, cluster: &DevCluster) -> Result<(), ApiError> {
+        let counts = self.counts();
+        // Twice what an even spread of all pods would take; kinds of nodes with less room are wide enough for the pods
+        // that can go nowhere else.
+        let roomy = |n_pods: usize, n_nodes: usize| (2 * n_pods.div_ceil(n_nodes.max(1))).max(16);
+        let sized = |template: NodeTemplate, pods: usize| {
+            template
+                .zones(3)
+                .capacity("cpu", &pods.to_string())
+                .capacity("memory", &format!("{pods}Gi"))
+                .capacity("pods", &(pods * 2).max(110).to_string())
+        };
+        let n_pods = self.shapes.len();
+        let plain = sized(NodeTemplate::default().name_prefix("plain-"), roomy(n_pods, counts.plain));
+        cluster.add_hollow_nodes(counts.plain, &plain)?;
+        let ssd = sized(
+            NodeTemplate::default().name_prefix("ssd-").label(DISK, "ssd"),
+            roomy(n_pods, self.n_nodes).max(roomy(self.n_of(Shape::NodeAffinity), counts.ssd)),
+        );
+        cluster.add_hollow_nodes(counts.ssd, &ssd)?;
+        let dedicated = sized(
+            NodeTemplate::default().name_prefix("batch-").taint(DEDICATED, "batch", "NoSchedule").label(DEDICATED, "batch"),
+            roomy(self.n_of(Shape::Tolerating), counts.dedicated),
+        );
+        cluster.add_hollow_nodes(counts.dedicated, &dedicated)?;
+        let n_gpu_pods = self.n_of(Shape::Gpu);
+        let gpu = sized(
+            NodeTemplate::default().name_prefix("gpu-").taint(GPU, "present", "NoSchedule"),
+            roomy(n_gpu_pods, counts.gpu),
+        )
+        .capacity(GPU, &n_gpu_pods.div_ceil(counts.gpu).max(8).to_string());
+        cluster.add_hollow_nodes(counts.gpu, &gpu)?;
+
+        cluster.create(json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": PRIORITY_CLASS}, "value": 1_000_000, "description": "Goes first.",
+        }))?;
+        self.place_images(cluster)
+    }
+
+    /// Every tenth node has the large image already.
+    fn place_images(&self, cluster: &DevCluster) -> Result<(), ApiError> {
+        let nodes = cluster.list(NODES, &kube_scheduler_devcluster::Selection::all()).items;
+        for node in nodes.iter().filter(|node| node.name().starts_with("plain-")).step_by(10) {
+            cluster.edit(NODES, "", node.name(), |node| {
+                node["status"]["images"] = json!([{"names": [LARGE_IMAGE], "sizeBytes": 900_000_000}]);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The pods in the order in which they are created.
+    pub(super) fn pods(&self) -> impl Iterator<Item = Value> + '_ {
+        let mut random = self.random.clone();
+        let mut n_ports = 0;
+        self.shapes.iter().enumerate().map(move |(number, shape)| pod(number, *shape, &mut random, &mut n_ports))
+    }
+}
+
+const PORTS: [u16; 4] = [9100, 9256, 9400, 9500];
+
+fn pod(number: usize, shape: Shape, random: &mut Random, n_ports: &mut usize) -> Value {
+    let milli_cpu = 50 + 25 * random.below(15);
+    let memory_mib = 64 + 32 * random.below(20);
+    let name = format!("{}-{number:05}", shape.name());
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {SHAPE: shape.name()}},
+        "spec": {"containers": [{
+            "name": "main",
+            "image": "registry.example.com/web:1",
+            "resources": {"requests": {"cpu": format!("{milli_cpu}m"), "memory": format!("{memory_mib}Mi")}},
+        }]},
+    });
+    let spec = &mut pod["spec"];
+    match shape {
+        Shape::Plain => {}
+        Shape::Important => spec["priorityClassName"] = PRIORITY_CLASS.into(),
+        Shape::NodeAffinity => {
+            spec["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": DISK, "operator": "In", "values": ["ssd"]}]}],
+            }}});
+        }
+        Shape::PreferredZone => {
+            let zone = format!("zone-{}", 1 + random.below(3));
+            spec["affinity"] = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
+                "weight": 50,
+                "preference": {"matchExpressions": [
+                    {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]},
+                ]},
+            }]}});
+        }
+        Shape::Tolerating => {
+            spec["nodeSelector"] = json!({DEDICATED: "batch"});
+            spec["tolerations"] =
+                json!([{"key": DEDICATED, "operator": "Equal", "value": "batch", "effect": "NoSchedule"}]);
+        }
+        Shape::HostPort => {
+            let port = PORTS[*n_ports % PORTS.len()];
+            *n_ports += 1;
+            spec["containers"][0]["ports"] = json!([{"containerPort": port, "hostPort": port}]);
+        }
+        Shape::LargeImage => spec["containers"][0]["image"] = LARGE_IMAGE.into(),
+        Shape::Gpu => {
+            let resources = &mut spec["containers"][0]["resources"];
+            resources["requests"][GPU] = "1".into();
+            resources["limits"] = json!({GPU: "1"});
+            spec["tolerations"] = json!([{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]);
+        }
+        Shape::Gated => spec["schedulingGates"] = json!([{"name": GATE}]),
+    }
+    pod
+}
+
+/// SplitMix64: the same on every machine.
+#[derive(Clone, Debug)]
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        let scaled = (u128::from(mixed) * bound as u128) >> 64;
+        // Below `bound`, so it fits.
+        usize::try_from(scaled).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seed_decides_everything() {
+        let pods = |seed| Workload::new(10, 200, seed).pods().collect::<Vec<_>>();
+        assert_eq!(pods(1), pods(1));
+        assert_ne!(pods(1), pods(2));
+        assert_eq!(pods(1).len(), 200);
+    }
+
+    #[test]
+    fn every_shape_is_there() {
+        let workload = Workload::new(100, 1000, 0);
+        for (shape, share) in Shape::SHARES {
+            assert_eq!(workload.n_of(shape), share * 10, "{shape:?}");
+        }
+        let few_nodes = Workload::new(1, 1000, 0);
+        assert_eq!(few_nodes.n_of(Shape::HostPort), 2);
+    }
+}
