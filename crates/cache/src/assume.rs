@@ -132,22 +132,38 @@ impl ClusterState {
 
     /// Puts `pod` in the place of a known one; it is not assumed then. Returns its slot and the known one.
     fn replace(&mut self, known: PodIdx, pod: Arc<Pod>) -> Result<(NodeIdx, Arc<Pod>), CacheError> {
+        let shows_nothing_new = self.shows_nothing_new(known, &pod);
         let not_added = CacheError::NotAdded(PodRef::from(&*pod));
         let Some((old, old_node)) = self.take(known) else { return Err(not_added) };
-        let is_same = is_same_for_others(&old, &pod);
         if self.node(old_node).is_none() && self.n_pods_on(old_node) == 0 {
             // The pod may come right back, to a ghost that mentions no resource any more.
             self.columns.requested.clear(old_node);
         }
         let node = self.put(pod, false)?;
         if node == old_node {
-            self.record(node, if is_same { ChangeKinds::POD_STATUS } else { ChangeKinds::PODS });
+            self.record(
+                node,
+                if shows_nothing_new { ChangeKinds::POD_STATUS } else { ChangeKinds::PODS },
+            );
         } else {
             self.record(old_node, ChangeKinds::PODS);
             self.record(node, ChangeKinds::PODS);
             self.drop_if_unused(old_node);
         }
         Ok((node, old))
+    }
+
+    /// Whether putting `pod` in the place of a known one changes nothing that decisions about other pods read: then the
+    /// confirmation of an assumed pod sends nobody looking at its node again.
+    fn shows_nothing_new(&self, known: PodIdx, pod: &Pod) -> bool {
+        let (Some(old), Some(node)) = (self.pods.pod(known), self.pods.node_of(known)) else {
+            return false;
+        };
+        let ports = self.used_ports(node);
+        self.nodes.live().contains(node)
+            && is_same_for_others(old, pod)
+            // One of two holders of a port may have gone, which frees it; taking the other out and in takes it again.
+            && pod.spec.host_ports.iter().all(|port| ports.contains(port))
     }
 
     fn put(&mut self, pod: Arc<Pod>, is_assumed: bool) -> Result<NodeIdx, CacheError> {
@@ -195,8 +211,7 @@ fn check(pod: &Pod) -> Result<(), CacheError> {
     }
 }
 
-/// Whether two versions of a pod are the same to every decision about other pods: then the confirmation of an assumed
-/// pod sends nobody looking at its node again.
+/// Whether two versions of a pod are the same to every decision about other pods.
 fn is_same_for_others(old: &Pod, new: &Pod) -> bool {
     old.uid == new.uid
         && old.namespace == new.namespace
@@ -206,8 +221,8 @@ fn is_same_for_others(old: &Pod, new: &Pod) -> bool {
         && old.deletion_requested == new.deletion_requested
         && old.created == new.created
         && old.controller == new.controller
-        && old.requests == new.requests
-        && old.spec == new.spec
+        && (Arc::ptr_eq(&old.requests, &new.requests) || old.requests == new.requests)
+        && (Arc::ptr_eq(&old.spec, &new.spec) || old.spec == new.spec)
         && old.status.phase == new.status.phase
         && old.status.started == new.status.started
         && old.status.resource_claim_statuses == new.status.resource_claim_statuses

@@ -81,7 +81,8 @@ impl ClusterState {
         self.columns.feature_bits.set(idx, 0);
         self.hide_pods(idx);
         let images_changed = self.images.update(idx, &old.images, &nothing.images);
-        self.record(idx, ChangeKinds::NODE | ChangeKinds::REMOVED);
+        // What pods once mentioned goes too when the slot is freed.
+        self.record(idx, ChangeKinds::NODE | ChangeKinds::PODS | ChangeKinds::REMOVED);
         if images_changed {
             self.image_sequence = self.sequence();
         }

@@ -93,7 +93,7 @@ pub(super) struct Follower {
     rows: BTreeMap<NodeIdx, Row>,
     seen_to: u64,
     /// Nobody is told of new label columns.
-    n_columns: usize,
+    columns: Vec<bool>,
 }
 
 impl Follower {
@@ -118,9 +118,10 @@ impl Follower {
             }
         }
         self.seen_to = cluster.sequence();
-        let n_columns = LABEL_KEYS.iter().filter(|key| cluster.label_column(key).is_some()).count();
-        if n_columns != self.n_columns {
-            self.n_columns = n_columns;
+        let columns: Vec<bool> =
+            LABEL_KEYS.iter().map(|key| cluster.label_column(key).is_some()).collect();
+        if columns != self.columns {
+            self.columns = columns;
             for (idx, row) in &mut self.rows {
                 row.read(cluster, *idx, ChangeKinds::LABELS);
             }

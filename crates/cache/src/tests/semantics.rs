@@ -67,6 +67,21 @@ fn confirming_an_assumed_pod_sends_nobody_looking_again() {
 }
 
 #[test]
+fn a_confirmation_that_takes_a_freed_port_again_is_a_change() {
+    let port_80 = 1 << 2;
+    let mut cluster = ClusterState::new();
+    let idx = cluster.add_node(node(0, 0));
+    cluster.assume_pod(pod(1, 0, port_80, 0)).unwrap();
+    cluster.add_pod(pod(2, 0, port_80, 0)).unwrap();
+    cluster.remove_pod("u2").unwrap();
+    assert!(cluster.used_ports(idx).is_empty(), "one of two holders frees the port");
+    let sequence = cluster.sequence();
+    cluster.add_pod(pod(1, 0, port_80, 0)).unwrap();
+    assert_eq!(cluster.used_ports(idx).len(), 1);
+    assert_eq!(kinds_since(&cluster, sequence), [ChangeKinds::PODS]);
+}
+
+#[test]
 fn a_pod_confirmed_on_another_node_moves_and_both_nodes_change() {
     let mut cluster = ClusterState::new();
     let (a, b) = (cluster.add_node(node(0, 0)), cluster.add_node(node(1, 0)));
