@@ -1,0 +1,305 @@
+//! The whole-cluster forms answer as the node-by-node forms do, on hypothetical nodes too, and answers keep to what
+//! signatures and dependencies promise.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{Node, Pod};
+use kube_scheduler_framework::{
+    ChangeKinds, CycleState, Dependencies, NodeOverlay, NodeView, Plugin, Status,
+};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use serde_json::{Value, json};
+
+use crate::strategies::{changed, pod, world};
+use crate::support::{World, plugin, plugin_with, signature, try_plugin};
+
+/// Every plugin that judges nodes, with the configurations that make a difference.
+fn plugins() -> Vec<Arc<dyn Plugin>> {
+    let resources = json!([{"name": "cpu", "weight": 2}, {"name": "memory"}, {"name": "example.com/gpu", "weight": 3},
+        {"name": "ephemeral-storage"}, {"name": "pods"}]);
+    let flat = json!([{"name": "cpu"}, {"name": "example.com/gpu"}, {"name": "memory"}]);
+    let shape = json!({"shape": [{"utilization": 0, "score": 10}, {"utilization": 40, "score": 3},
+        {"utilization": 100, "score": 7}]});
+    let strategy = |kind: &str, ratio: Value| {
+        plugin_with(
+            "NodeResourcesFit",
+            json!({
+                "ignoredResources": ["example.com/nic"],
+                "scoringStrategy": {"type": kind, "resources": resources.clone(), "requestedToCapacityRatio": ratio},
+            }),
+        )
+    };
+    let added = json!({"addedAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "disk", "operator": "NotIn", "values": ["a"]}]}]},
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 7, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}}],
+    }});
+    let mut plugins: Vec<_> = [
+        "NodeUnschedulable",
+        "NodeName",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeResourcesFit",
+        "NodeResourcesBalancedAllocation",
+        "ImageLocality",
+        "NodeDeclaredFeatures",
+        "DynamicResources",
+    ]
+    .into_iter()
+    .map(plugin)
+    .collect();
+    plugins.extend([
+        strategy("MostAllocated", Value::Null),
+        strategy("LeastAllocated", Value::Null),
+        strategy("RequestedToCapacityRatio", shape),
+        plugin_with("NodeResourcesBalancedAllocation", json!({"resources": flat})),
+        plugin_with("NodeAffinity", added),
+        try_plugin("TaintToleration", Value::Null, &[("TaintTolerationComparisonOperators", true)])
+            .unwrap(),
+        try_plugin("NodeResourcesFit", Value::Null, &[("DRAExtendedResource", false)]).unwrap(),
+        try_plugin("NodeDeclaredFeatures", Value::Null, &[("NodeDeclaredFeatures", false)])
+            .unwrap(),
+    ]);
+    plugins
+}
+
+/// What one plugin says about one pod on every node: filter statuses and raw scores.
+#[derive(Debug, PartialEq)]
+struct Answers {
+    filters: Vec<(Arc<str>, Status)>,
+    scores: Vec<(Arc<str>, i64)>,
+    refused: Option<Status>,
+}
+
+/// Asks node by node.
+fn answers(world: &World, plugin: &dyn Plugin, pod: &Pod) -> Answers {
+    let cx = world.cx();
+    let mut answers = Answers { filters: Vec::new(), scores: Vec::new(), refused: None };
+    let views: Vec<NodeView<'_>> = world
+        .cluster
+        .order()
+        .iter()
+        .filter_map(|idx| NodeView::new(&world.cluster, *idx))
+        .collect();
+    let name = plugin.name().into();
+    let mut state = CycleState::new();
+    let pre_filter =
+        plugin.as_pre_filter().map(|point| point.pre_filter(&cx, &mut state, pod).status);
+    if let Some(filter) = plugin.as_filter() {
+        match pre_filter {
+            Some(status) if status.is_skip() => {}
+            Some(status) if !status.is_success() => answers.refused = Some(status),
+            _ => {
+                let ask = |view| (view, filter.filter(&cx, &state, pod, view));
+                answers.filters = views
+                    .iter()
+                    .map(ask)
+                    .map(|(view, status)| (view.name().clone(), status.from_plugin(&name)))
+                    .collect();
+            }
+        }
+    }
+    if let Some(score) = plugin.as_score() {
+        let pre_score = plugin
+            .as_pre_score()
+            .map(|point| point.pre_score(&cx, &mut state, pod, world.cluster.order()));
+        match pre_score {
+            Some(status) if status.is_skip() => {}
+            Some(status) if !status.is_success() => answers.refused = Some(status),
+            _ => {
+                let ask = |view: &NodeView<'_>| {
+                    (view.name().clone(), score.score(&cx, &state, pod, view).unwrap())
+                };
+                answers.scores = views.iter().map(ask).collect();
+            }
+        }
+    }
+    answers
+}
+
+fn compiled(pod: &Value) -> Pod {
+    Pod::from_value(pod).unwrap()
+}
+
+/// What filtering depends on, and what scoring does.
+fn depends_on(plugin: &dyn Plugin, pod: &Pod) -> (Dependencies, Dependencies) {
+    let (mut filter, mut score) = (Dependencies::POD_ONLY, Dependencies::POD_ONLY);
+    if let Some(point) = plugin.as_pre_filter() {
+        filter = filter.union(point.pre_filter_depends_on(pod));
+    }
+    if let Some(point) = plugin.as_filter() {
+        filter = filter.union(point.filter_depends_on(pod));
+    }
+    if let Some(point) = plugin.as_pre_score() {
+        score = score.union(point.pre_score_depends_on(pod));
+    }
+    if let Some(point) = plugin.as_score() {
+        score = score.union(point.score_depends_on(pod));
+    }
+    (filter, score)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 150,
+        rng_seed: RngSeed::Fixed(36),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn whole_cluster_forms_agree_with_node_by_node(world in world(), pod in pod("p".into())) {
+        let pod = compiled(&pod);
+        for plugin in plugins() {
+            let expected = answers(&world, &*plugin, &pod);
+            if plugin.as_filter().is_some() {
+                match world.verdicts(&*plugin, &pod) {
+                    None => prop_assert!(expected.filters.is_empty()),
+                    Some(verdicts) => {
+                        let verdicts = verdicts.unwrap();
+                        for (name, status) in &expected.filters {
+                            let found = verdicts.rejection(world.idx(name)).cloned().unwrap_or_default();
+                            prop_assert_eq!(&found, status, "{} on {}", plugin.name(), name);
+                        }
+                        prop_assert_eq!(verdicts.n_rejected(), expected.filters.iter().filter(|(_, s)| !s.is_success()).count());
+                    }
+                }
+            }
+            if let Some(Ok(scores)) = world.raw_scores(&*plugin, &pod) {
+                let expected: Vec<i64> = expected.scores.iter().map(|(_, score)| *score).collect();
+                prop_assert_eq!(scores, expected, "{}", plugin.name());
+            } else {
+                prop_assert!(expected.scores.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn a_hypothetical_node_is_judged_like_a_real_one(world in world(), pod in pod("p".into()), extra in pod("x".into())) {
+        let (pod, mut extra) = (compiled(&pod), extra);
+        let node = world.cluster.order()[0];
+        let name = world.cluster.node_name(node).unwrap().clone();
+        extra["spec"]["nodeName"] = json!(&*name);
+        let extra = Arc::new(compiled(&extra));
+        let mut overlay = NodeOverlay::new(node);
+        overlay.add_pod(&world.cluster, &extra);
+        let mut real = World { cluster: world.cluster.clone() };
+        real.cluster.add_pod(extra).unwrap();
+        for plugin in plugins() {
+            let cx = world.cx();
+            let expected = answers(&real, &*plugin, &pod);
+            let view = NodeView::hypothetical(&world.cluster, &overlay).unwrap();
+            let mut state = CycleState::new();
+            if let Some(point) = plugin.as_pre_filter() {
+                point.pre_filter(&cx, &mut state, &pod);
+            }
+            if let Some((_, status)) = expected.filters.first() {
+                let found = plugin.as_filter().unwrap().filter(&cx, &state, &pod, &view).from_plugin(&plugin.name().into());
+                prop_assert_eq!(&found, status, "{}", plugin.name());
+            }
+            if let Some((_, score)) = expected.scores.first() {
+                if let Some(point) = plugin.as_pre_score() {
+                    point.pre_score(&cx, &mut state, &pod, world.cluster.order());
+                }
+                prop_assert_eq!(plugin.as_score().unwrap().score(&cx, &state, &pod, &view).unwrap(), *score, "{}", plugin.name());
+            }
+        }
+    }
+
+    #[test]
+    fn equal_signatures_mean_equal_answers(
+        world in world(),
+        pods in prop::collection::vec(pod("p".into()), 12),
+    ) {
+        let mut pods: Vec<Pod> = pods.iter().map(compiled).collect();
+        // Identity does not belong to a signature.
+        let twin = Pod { uid: "twin".into(), name: "twin".into(), ..pods[0].clone() };
+        pods.push(twin);
+        let mut n_equal = 0;
+        for plugin in plugins() {
+            let signed: Vec<_> = pods.iter().map(|pod| signature(&*plugin, pod)).collect();
+            prop_assert_eq!(&signed[0], &signed[12]);
+            for (i, a) in pods.iter().enumerate() {
+                for (j, b) in pods.iter().enumerate().skip(i + 1) {
+                    if signed[i].is_some() && signed[i] == signed[j] {
+                        n_equal += 1;
+                        prop_assert_eq!(answers(&world, &*plugin, a), answers(&world, &*plugin, b), "{}", plugin.name());
+                    }
+                }
+            }
+        }
+        prop_assert!(n_equal > 0);
+    }
+
+    #[test]
+    fn only_declared_changes_matter(
+        world in world(),
+        pod in pod("p".into()),
+        (other, parts) in changed("n1".into()),
+        extra in pod("x".into()),
+        adds_pod in any::<bool>(),
+    ) {
+        let pod = compiled(&pod);
+        let mut after = World { cluster: world.cluster.clone() };
+        let mut kinds = ChangeKinds::NONE;
+        let Some(idx) = world.cluster.node_idx("n1") else { return Ok(()) };
+        if adds_pod {
+            let mut extra = extra;
+            extra["spec"]["nodeName"] = json!("n1");
+            after.cluster.add_pod(Arc::new(compiled(&extra))).unwrap();
+            kinds = ChangeKinds::PODS;
+        } else {
+            let other = Node::from_value(&other).unwrap();
+            let mut node = Node::clone(world.cluster.node(idx).unwrap());
+            for part in parts {
+                match part {
+                    "labels" => {
+                        kinds |= ChangeKinds::LABELS;
+                        node.labels = other.labels.clone();
+                    }
+                    "taints" => {
+                        kinds |= ChangeKinds::TAINTS;
+                        node.taints = other.taints.clone();
+                    }
+                    "unschedulable" => {
+                        kinds |= ChangeKinds::UNSCHEDULABLE;
+                        node.unschedulable = other.unschedulable;
+                    }
+                    "allocatable" => {
+                        kinds |= ChangeKinds::ALLOCATABLE;
+                        node.allocatable = other.allocatable.clone();
+                        node.allowed_pods = other.allowed_pods;
+                        node.allocatable_quantities = other.allocatable_quantities.clone();
+                    }
+                    "images" => {
+                        kinds |= ChangeKinds::IMAGES;
+                        node.images = other.images.clone();
+                    }
+                    _ => {
+                        kinds |= ChangeKinds::FEATURES;
+                        node.declared_features = other.declared_features.clone();
+                        node.feature_bits = other.feature_bits;
+                    }
+                }
+            }
+            after.cluster.update_node(Arc::new(node));
+        }
+        let images_changed = world.cluster.image_sequence() != after.cluster.image_sequence();
+        for plugin in plugins() {
+            let (filter, score) = depends_on(&*plugin, &pod);
+            let is_touched =
+                |depends: Dependencies| depends.node.intersects(kinds) || depends.images && images_changed;
+            let (old, new) = (answers(&world, &*plugin, &pod), answers(&after, &*plugin, &pod));
+            if !is_touched(filter) {
+                prop_assert_eq!(old.filters, new.filters, "{} after {:?}", plugin.name(), kinds);
+            }
+            if !is_touched(score) {
+                prop_assert_eq!(old.scores, new.scores, "{} after {:?}", plugin.name(), kinds);
+            }
+            prop_assert_eq!(old.refused, new.refused);
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The plugins through their public face: made by the registry, asked through the framework's traits.
+
+#![expect(clippy::unwrap_used, reason = "a fixture that does not compile is a failed test")]
+
+mod agreement;
+mod filters;
+mod hints;
+mod preemption;
+mod queueing;
+mod scores;
+mod strategies;
+mod support;

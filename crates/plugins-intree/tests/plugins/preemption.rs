@@ -1,0 +1,326 @@
+//! DefaultPreemption's analysis, through a profile as the engine would run it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{Pod, Timestamp};
+use kube_scheduler_framework::{
+    Commands, Context, CycleState, HypotheticalRunner, NoPods, NodeStatuses, NominatedPods,
+    NominatingInfo, PluginSet, PostFilterContext, Profile, ProfileConfig, Runner, Verdicts,
+};
+use serde_json::{Value, json};
+
+use crate::support::{World, asking, handle, node, pod, text};
+
+fn profile(preemption_args: Value) -> Profile {
+    let names = [
+        "PrioritySort",
+        "NodeUnschedulable",
+        "NodeAffinity",
+        "NodePorts",
+        "NodeResourcesFit",
+        "DynamicResources",
+        "DefaultPreemption",
+        "DefaultBinder",
+    ];
+    let config = ProfileConfig {
+        scheduler_name: "default-scheduler".into(),
+        multi_point: PluginSet {
+            enabled: names.iter().map(|name| (Arc::from(*name), 0)).collect(),
+            disabled: Vec::new(),
+        },
+        plugin_config: vec![("DefaultPreemption".into(), preemption_args)],
+        ..ProfileConfig::default()
+    };
+    Profile::build(&config, &kube_scheduler_plugins_intree::registry(), &handle(&[])).unwrap()
+}
+
+/// What PostFilter has to say: status, nomination and victims.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    text: String,
+    node: Option<String>,
+    victims: Vec<String>,
+}
+
+struct Nominated(Vec<(&'static str, Arc<Pod>)>);
+
+impl NominatedPods for Nominated {
+    fn nominated_pods(&self, node: &str) -> Vec<Arc<Pod>> {
+        self.0.iter().filter(|(at, _)| *at == node).map(|(_, pod)| pod.clone()).collect()
+    }
+
+    fn has_nominated_pods(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>> {
+        self.0.iter().map(|(at, _)| Arc::from(*at)).collect()
+    }
+}
+
+fn preempt_with(
+    world: &World,
+    pod: &Arc<Pod>,
+    args: Value,
+    random: u64,
+    nominated: &dyn NominatedPods,
+) -> Outcome {
+    let profile = profile(args);
+    let cx = Context {
+        cluster: &world.cluster,
+        waiting: &NoPods,
+        nominated,
+        now: Timestamp::from_nanos(i64::MAX),
+    };
+    let runner = Runner { profile: &profile, cx };
+    let mut state = CycleState::new();
+    let run = runner.pre_filter(&mut state, pod);
+    let mut verdicts = Verdicts::absent(world.cluster.capacity());
+    let mut absent = run.status.clone();
+    if run.status.is_success() {
+        runner.filter_all(&state, pod, world.cluster.order(), &run.skip, &mut verdicts).unwrap();
+        absent = Runner::left_out_status(&BTreeSet::new());
+    }
+    let filters = HypotheticalRunner { profile: &profile, skip: &run.skip };
+    let mut commands = Commands::default();
+    let statuses = NodeStatuses { verdicts: &verdicts, absent: &absent };
+    let mut cx =
+        PostFilterContext { cx, statuses, filters: &filters, random, commands: &mut commands };
+    let outcome = runner.post_filter(&mut cx, &state, pod);
+    Outcome {
+        text: text(&outcome.status),
+        node: match outcome.nominating {
+            Some(NominatingInfo::Override(Some(node))) => Some(node.to_string()),
+            Some(NominatingInfo::Override(None)) => Some(String::new()),
+            _ => None,
+        },
+        victims: outcome.victims.iter().map(|pod| pod.name.to_string()).collect(),
+    }
+}
+
+fn preempt(world: &World, pod: &Arc<Pod>) -> Outcome {
+    preempt_with(world, pod, Value::Null, 0, &NoPods)
+}
+
+fn important(extra: Value) -> Arc<Pod> {
+    let mut pod = json!({"spec": {"priority": 100,
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}});
+    for (key, value) in extra.as_object().unwrap() {
+        for (inner, value) in value.as_object().unwrap() {
+            pod[key][inner] = value.clone();
+        }
+    }
+    crate::support::pod("hungry", pod)
+}
+
+/// A pod on `node` with this priority and start time that takes up `cpu`.
+fn victim(name: &str, node: &str, cpu: &str, priority: i32, started: u32) -> Arc<Pod> {
+    crate::support::running(
+        name,
+        node,
+        json!({
+            "metadata": {"labels": {"app": "x"}},
+            "spec": {"priority": priority, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
+            "status": {"startTime": format!("2024-01-01T00:00:{started:02}Z")},
+        }),
+    )
+}
+
+fn small(name: &str) -> Arc<kube_scheduler_framework::api::Node> {
+    node(name, json!({"status": {"allocatable": {"cpu": "2"}}}))
+}
+
+fn failed(text: &str) -> Outcome {
+    Outcome {
+        text: format!("Unschedulable: no new claims to deallocate, preemption: {text}"),
+        node: Some(String::new()),
+        victims: Vec::new(),
+    }
+}
+
+fn chosen(node: &str, victims: &[&str]) -> Outcome {
+    Outcome {
+        text: "ok".into(),
+        node: Some(node.into()),
+        victims: victims.iter().map(|name| (*name).to_owned()).collect(),
+    }
+}
+
+#[test]
+fn messages_when_nothing_helps() {
+    let world = World::new([node("n", json!({"spec": {"unschedulable": true}}))], []);
+    let text = "0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
+    assert_eq!(preempt(&world, &important(json!({}))), failed(text));
+
+    let world = World::new([small("n")], [victim("v", "n", "1", 100, 0)]);
+    let text = "0/1 nodes are available: 1 No preemption victims found for incoming pod.";
+    assert_eq!(preempt(&world, &important(json!({}))), failed(text));
+
+    let world = World::new(
+        [small("a"), small("b"), node("shut", json!({"spec": {"unschedulable": true}}))],
+        [victim("v", "a", "1", 0, 0), victim("w", "a", "1", 100, 0), victim("x", "b", "2", 200, 0)],
+    );
+    let text = "0/3 nodes are available: 1 Insufficient cpu, 1 No preemption victims found for incoming pod, \
+                1 Preemption is not helpful for scheduling.";
+    assert_eq!(preempt(&world, &important(json!({}))), failed(text));
+}
+
+#[test]
+fn pods_that_must_not_preempt() {
+    let world = World::new([small("n")], [victim("v", "n", "2", 0, 0)]);
+    let never = important(json!({"spec": {"preemptionPolicy": "Never"}}));
+    let expected = "Unschedulable: no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never.";
+    assert_eq!(
+        preempt(&world, &never),
+        Outcome { text: expected.into(), node: None, victims: vec![] }
+    );
+
+    let dying = |condition: Value| {
+        let dying = json!({
+            "metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"},
+            "spec": {"priority": 0, "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]},
+            "status": {"conditions": [condition]},
+        });
+        World::new([small("n")], [crate::support::running("v", "n", dying)])
+    };
+    let nominated = important(json!({"status": {"nominatedNodeName": "n"}}));
+    let preempted =
+        json!({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"});
+    let expected = "Unschedulable: no new claims to deallocate, preemption: not eligible due to a terminating pod on the \
+                    nominated node.";
+    let outcome = preempt(&dying(preempted), &nominated);
+    assert_eq!(outcome, Outcome { text: expected.into(), node: None, victims: vec![] });
+    let evicted =
+        json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"});
+    assert_eq!(preempt(&dying(evicted), &nominated), chosen("n", &["v"]));
+}
+
+#[test]
+fn post_filter_without_pre_filter_state_fails_like_the_reference() {
+    let world = World::new([small("n")], [victim("v", "n", "2", 0, 0)]);
+    let terms = json!([{"matchFields": [
+        {"key": "metadata.name", "operator": "In", "values": ["n"]},
+        {"key": "metadata.name", "operator": "In", "values": ["m"]}]}]);
+    let conflicting = important(json!({"spec": {"affinity": {"nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}}}));
+    assert_eq!(preempt(&world, &conflicting).text, "Error: not found");
+}
+
+#[test]
+fn nobody_is_evicted_without_need() {
+    let world = World::new(
+        [node("n", json!({"status": {"allocatable": {"cpu": "4"}}}))],
+        [
+            victim("least", "n", "1", 0, 5),
+            victim("old", "n", "1", 1, 1),
+            victim("young", "n", "1", 1, 2),
+            victim("most", "n", "1", 2, 9),
+        ],
+    );
+    // Two CPUs are needed: the two most important ones stay.
+    assert_eq!(preempt(&world, &important(json!({}))), chosen("n", &["young", "least"]));
+}
+
+fn budget(name: &str, allowed: i32, disrupted: Value) -> Value {
+    json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "x"}}},
+        "status": {"disruptionsAllowed": allowed, "disruptedPods": disrupted}})
+}
+
+#[test]
+fn budgets_protect_the_less_important_pods() {
+    let world = || {
+        World::new(
+            [node("n", json!({"status": {"allocatable": {"cpu": "3"}}}))],
+            [victim("a", "n", "1", 2, 1), victim("b", "n", "1", 1, 1), victim("c", "n", "1", 0, 1)],
+        )
+    };
+    assert_eq!(preempt(&world(), &important(json!({}))), chosen("n", &["b", "c"]));
+    // The budget of one is used up by `a`, the most important; `b` and `c` violate it and are put back first.
+    let one = world().with_object(budget("pdb", 1, json!({})));
+    assert_eq!(preempt(&one, &important(json!({}))), chosen("n", &["a", "c"]));
+    let counted = world().with_object(budget("pdb", 0, json!({"a": null, "b": null, "c": null})));
+    assert_eq!(preempt(&counted, &important(json!({}))), chosen("n", &["b", "c"]));
+    let other = world()
+        .with_object(json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "pdb", "namespace": "default"}, "spec": {"selector": {}}}));
+    assert_eq!(preempt(&other, &important(json!({}))), chosen("n", &["b", "c"]));
+}
+
+#[test]
+fn ties_are_broken_by_harm() {
+    let choose = |a: Vec<Arc<Pod>>, b: Vec<Arc<Pod>>| {
+        let world = World::new([small("a"), small("b")], a.into_iter().chain(b));
+        // Wherever the scan starts, the choice is the same.
+        let outcomes = [0, 1].map(|random| {
+            preempt_with(&world, &important(json!({})), Value::Null, random, &NoPods)
+        });
+        assert_eq!(outcomes[0], outcomes[1]);
+        outcomes[0].node.clone().unwrap()
+    };
+    // Lowest priority of the first victim.
+    assert_eq!(choose(vec![victim("a", "a", "2", 5, 0)], vec![victim("b", "b", "2", 4, 0)]), "b");
+    // Lowest sum.
+    let two = vec![victim("b1", "b", "1", 5, 0), victim("b2", "b", "1", 4, 0)];
+    let worse = vec![victim("a1", "a", "1", 5, 0), victim("a2", "a", "1", 5, 0)];
+    assert_eq!(choose(worse, two), "b");
+    // More victims never look cheaper, whatever their priority.
+    let negative = vec![victim("a1", "a", "1", -5, 0), victim("a2", "a", "1", -900, 0)];
+    assert_eq!(choose(negative, vec![victim("b", "b", "2", -5, 0)]), "b");
+    // Latest start of the most important ones.
+    assert_eq!(choose(vec![victim("a", "a", "2", 5, 3)], vec![victim("b", "b", "2", 5, 7)]), "b");
+}
+
+#[test]
+fn a_violated_budget_outweighs_everything_else() {
+    let free = crate::support::running(
+        "b",
+        "b",
+        json!({"spec": {"priority": 50,
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}),
+    );
+    let world = World::new([small("a"), small("b")], [victim("a", "a", "2", 0, 0), free])
+        .with_object(budget("pdb", 0, json!({})));
+    assert_eq!(preempt(&world, &important(json!({}))), chosen("b", &["b"]));
+}
+
+#[test]
+fn the_scan_goes_on_until_a_candidate_violates_nothing() {
+    let names = ["n1", "n2", "n3", "n4", "n5"];
+    let protected = ["n1", "n2", "n5"];
+    let pods = names.map(|name| {
+        let labels =
+            if protected.contains(&name) { json!({"app": "x"}) } else { json!({"app": "free"}) };
+        crate::support::running(
+            &format!("on-{name}"),
+            name,
+            json!({"metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}),
+        )
+    });
+    let world = World::new(names.map(small), pods).with_object(budget("pdb", 0, json!({})));
+    let args = json!({"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 2});
+    // From the fifth on: 5, 1 and 2 violate, 3 does not and ends the scan.
+    let outcome = preempt_with(&world, &important(json!({})), args, 4, &NoPods);
+    assert_eq!(outcome, chosen("n3", &["on-n3"]));
+}
+
+#[test]
+fn nominated_pods_of_at_least_the_same_priority_keep_their_room() {
+    let world = World::new([small("n")], [victim("v", "n", "2", 0, 0)]);
+    let other = pod(
+        "other",
+        json!({"spec": {"priority": 100,
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}),
+    );
+    let nominated = Nominated(vec![("n", other)]);
+    let outcome = preempt_with(&world, &important(json!({})), Value::Null, 0, &nominated);
+    assert_eq!(outcome, failed("0/1 nodes are available: 1 Insufficient cpu."));
+}
+
+#[test]
+fn an_empty_cluster_is_an_error() {
+    let outcome = preempt(&World::new([], []), &asking(json!({})));
+    assert_eq!(outcome.text, "Error: preemption: no nodes available");
+}

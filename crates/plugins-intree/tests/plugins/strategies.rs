@@ -1,0 +1,245 @@
+//! Random clusters and pods from a small world, so that things collide often.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{Node, Pod};
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::{Map, Value, json};
+
+use crate::support::{World, node_json, pod_json};
+
+const KEYS: [&str; 3] = ["zone", "disk", "gen"];
+const VALUES: [&str; 5] = ["a", "b", "1", "7", ""];
+const IMAGES: [&str; 4] = ["img:latest", "big:1", "other:2", "reg:5000/x:latest"];
+
+fn maybe<S: Strategy<Value = Value> + 'static>(strategy: S) -> BoxedStrategy<Value> {
+    prop_oneof![2 => strategy, 1 => Just(Value::Null)].boxed()
+}
+
+fn map_of(
+    keys: &'static [&'static str],
+    values: impl Strategy<Value = &'static str>,
+    max: usize,
+) -> impl Strategy<Value = Value> {
+    prop::collection::vec((select(keys), values), 0..=max).prop_map(|pairs| {
+        pairs
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), json!(value)))
+            .collect::<Map<_, _>>()
+            .into()
+    })
+}
+
+fn taint() -> impl Strategy<Value = Value> {
+    let effects = select(&["NoSchedule", "PreferNoSchedule", "NoExecute"][..]);
+    (select(&KEYS[..]), select(&["", "a", "5"][..]), effects)
+        .prop_map(|(key, value, effect)| json!({"key": key, "value": value, "effect": effect}))
+}
+
+fn toleration() -> impl Strategy<Value = Value> {
+    (
+        select(&["", "zone", "disk", "gen", "node.kubernetes.io/unschedulable"][..]),
+        select(&["", "Equal", "Exists", "Lt", "Gt", "Strange"][..]),
+        select(&["", "a", "5", "4"][..]),
+        select(&["", "NoSchedule", "PreferNoSchedule", "NoExecute"][..]),
+    )
+        .prop_map(|(key, operator, value, effect)| {
+            json!({"key": key, "operator": operator, "value": value, "effect": effect})
+        })
+}
+
+fn amounts(
+    keys: &'static [&'static str],
+    units: &'static [&'static str],
+) -> impl Strategy<Value = Value> {
+    map_of(keys, select(units), 4)
+}
+
+const RESOURCES: [&str; 6] =
+    ["cpu", "memory", "ephemeral-storage", "example.com/gpu", "example.com/nic", "hugepages-2Mi"];
+
+fn requests() -> impl Strategy<Value = Value> {
+    amounts(&RESOURCES, &["0", "1", "2", "500m", "1Gi", "3"])
+}
+
+pub(crate) fn node(name: String) -> impl Strategy<Value = Value> {
+    let images =
+        prop::collection::vec((select(&IMAGES[..]), 0_i64..2_000), 0..3).prop_map(|images| {
+            let images = images
+                .into_iter()
+                .map(|(name, mb)| json!({"names": [name], "sizeBytes": mb * 1_048_576}));
+            images.collect::<Value>()
+        });
+    let features = prop::sample::subsequence(
+        vec!["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"],
+        0..=2,
+    );
+    (
+        map_of(&KEYS, select(&VALUES[..]), 3),
+        prop::collection::vec(taint(), 0..3),
+        any::<bool>(),
+        amounts(&RESOURCES, &["0", "2", "4", "1Gi", "8Gi"]),
+        0_u32..4,
+        images,
+        features,
+    )
+        .prop_map(
+            move |(labels, taints, unschedulable, mut allocatable, pods, images, features)| {
+                allocatable["pods"] = json!(pods.to_string());
+                let mut node = node_json(
+                    &name,
+                    json!({
+                        "metadata": {"labels": labels},
+                        "spec": {"taints": taints, "unschedulable": unschedulable},
+                        "status": {"images": images, "declaredFeatures": features},
+                    }),
+                );
+                node["status"]["allocatable"] = allocatable;
+                node
+            },
+        )
+}
+
+fn requirement() -> impl Strategy<Value = Value> {
+    (
+        select(&["zone", "disk", "gen", "-bad"][..]),
+        select(&["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"][..]),
+        prop::collection::vec(select(&VALUES[..]), 0..3),
+    )
+        .prop_map(
+            |(key, operator, values)| json!({"key": key, "operator": operator, "values": values}),
+        )
+}
+
+fn term() -> impl Strategy<Value = Value> {
+    let field = (select(&["In", "NotIn"][..]), prop::collection::vec(select(&["n0", "n1", "gone"][..]), 1..3))
+        .prop_map(|(operator, values)| json!({"key": "metadata.name", "operator": operator, "values": values}));
+    (prop::collection::vec(requirement(), 0..3), prop::collection::vec(field, 0..2)).prop_map(
+        |(expressions, fields)| json!({"matchExpressions": expressions, "matchFields": fields}),
+    )
+}
+
+pub(crate) fn node_affinity() -> impl Strategy<Value = Value> {
+    let required =
+        prop::collection::vec(term(), 0..3).prop_map(|terms| json!({"nodeSelectorTerms": terms}));
+    let preferred = prop::collection::vec((0_i32..20, term()), 0..3).prop_map(|terms| {
+        terms
+            .into_iter()
+            .map(|(weight, term)| json!({"weight": weight, "preference": term}))
+            .collect::<Value>()
+    });
+    (maybe(required), maybe(preferred)).prop_map(|(required, preferred)| {
+        json!({
+            "requiredDuringSchedulingIgnoredDuringExecution": required,
+            "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+        })
+    })
+}
+
+fn port() -> impl Strategy<Value = Value> {
+    (
+        select(&["", "0.0.0.0", "127.0.0.1", "::"][..]),
+        select(&["", "TCP", "UDP"][..]),
+        select(&[0, 80, 81][..]),
+    )
+        .prop_map(|(ip, protocol, port)| {
+            json!({"hostIP": ip, "protocol": protocol, "hostPort": port, "containerPort": 1})
+        })
+}
+
+fn containers(max: usize) -> impl Strategy<Value = Value> {
+    let container = (
+        requests(),
+        prop::collection::vec(port(), 0..2),
+        select(&["img", "big:1", "other:2", "none"][..]),
+    );
+    prop::collection::vec(container, 1..=max).prop_map(|containers| {
+        let containers = containers.into_iter().enumerate().map(|(i, (requests, ports, image))| {
+            json!({"name": format!("c{i}"), "image": image, "ports": ports, "resources": {"requests": requests}})
+        });
+        containers.collect::<Value>()
+    })
+}
+
+pub(crate) fn pod(name: String) -> impl Strategy<Value = Value> {
+    (
+        containers(2),
+        prop::collection::vec(toleration(), 0..3),
+        maybe(map_of(&KEYS, select(&VALUES[..]), 2)),
+        maybe(node_affinity()),
+        select(&["", "", "", "n0", "gone"][..]),
+        any::<(bool, bool)>(),
+        maybe(requests()),
+    )
+        .prop_map(
+            move |(
+                containers,
+                tolerations,
+                selector,
+                affinity,
+                node_name,
+                (host_network, host_users),
+                level,
+            )| {
+                let mut pod = pod_json(
+                    &name,
+                    json!({"spec": {
+                        "tolerations": tolerations,
+                        "nodeSelector": selector,
+                        "affinity": {"nodeAffinity": affinity},
+                        "hostNetwork": host_network,
+                        "hostUsers": host_users,
+                        "resources": {"requests": level},
+                    }}),
+                );
+                pod["spec"]["containers"] = containers;
+                if !node_name.is_empty() {
+                    pod["spec"]["nodeName"] = json!(node_name);
+                }
+                pod
+            },
+        )
+}
+
+/// Up to six nodes with pods on them; some keys have label columns, one node may be gone from under its pods.
+pub(crate) fn world() -> impl Strategy<Value = World> {
+    let nodes =
+        (1_usize..6).prop_flat_map(|n| (0..n).map(|i| node(format!("n{i}"))).collect::<Vec<_>>());
+    let pods = prop::collection::vec((0_usize..6, containers(1)), 0..8);
+    let columns = prop::sample::subsequence(KEYS.to_vec(), 0..=3);
+    (nodes, pods, columns, any::<bool>(), any::<bool>()).prop_map(|(nodes, pods, columns, has_ghost, has_class)| {
+        let nodes: Vec<Arc<Node>> = nodes.iter().map(|node| Arc::new(Node::from_value(node).unwrap())).collect();
+        let n = nodes.len();
+        let pods = pods.into_iter().enumerate().map(|(i, (at, containers))| {
+            let mut pod = pod_json(&format!("run{i}"), json!({"spec": {"nodeName": format!("n{}", at % n)}}));
+            pod["spec"]["containers"] = containers;
+            Arc::new(Pod::from_value(&pod).unwrap())
+        });
+        let mut world = World::new(nodes, pods);
+        for key in columns {
+            world.cluster.ensure_label_column(key);
+        }
+        if has_ghost && n > 1 {
+            world.cluster.remove_node("n0").unwrap();
+            world.cluster.refresh_order();
+        }
+        if has_class {
+            return world.with_object(json!({
+                "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
+                "spec": {"extendedResourceName": "example.com/gpu"},
+            }));
+        }
+        world
+    })
+}
+
+/// One change to one node, as a function of its JSON.
+pub(crate) fn changed(name: String) -> impl Strategy<Value = (Value, Vec<&'static str>)> {
+    // The parts that are taken from another random node; the rest stays.
+    let parts = prop::sample::subsequence(
+        vec!["labels", "taints", "unschedulable", "allocatable", "images", "features"],
+        1..=2,
+    );
+    (node(name), parts)
+}
