@@ -95,8 +95,8 @@ pub fn run_family(dir: &Path, family: &str, options: Options<'_>) -> Result<Repo
         if line.trim().is_empty() {
             continue;
         }
-        let case: Value =
-            serde_json::from_str(&line).with_context(|| format!("{} line {}", path.display(), number + 1))?;
+        let case: Value = serde_json::from_str(&line)
+            .with_context(|| format!("{} line {}", path.display(), number + 1))?;
         if options.only.is_some_and(|only| name_of(&case) != only) {
             continue;
         }

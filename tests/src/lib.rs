@@ -3,3 +3,4 @@
 //! The library half holds what several tests and the `conformance` program share. It is never published.
 
 pub mod conformance;
+pub mod history;

@@ -6,22 +6,32 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{CycleState, NodeIdx, Runner, SkipSet, Status, Verdicts};
 use rayon::prelude::*;
 
-/// Scans shorter than this are not worth handing out.
+/// Scans shorter than this are not worth handing out, unless the caller says otherwise.
 const MIN_NODES_TO_SPLIT: usize = 2_048;
 
 /// Threads for scans; none means the calling thread does everything.
 #[derive(Clone, Debug, Default)]
-pub struct Pool(Option<Arc<rayon::ThreadPool>>);
+pub struct Pool {
+    threads: Option<Arc<rayon::ThreadPool>>,
+    min_nodes: usize,
+}
 
 impl Pool {
     /// The calling thread does everything.
     pub const fn none() -> Self {
-        Self(None)
+        Self { threads: None, min_nodes: 0 }
     }
 
     /// Scans are split over these threads.
     pub const fn new(threads: Arc<rayon::ThreadPool>) -> Self {
-        Self(Some(threads))
+        Self { threads: Some(threads), min_nodes: MIN_NODES_TO_SPLIT }
+    }
+
+    /// Splits scans of `n` nodes and more.
+    #[must_use]
+    pub const fn splitting_from(mut self, n: usize) -> Self {
+        self.min_nodes = n;
+        self
     }
 
     /// Runs all filters on `nodes` and notes each one's answer. Of several errors, that of the first node range counts.
@@ -34,7 +44,8 @@ impl Pool {
         skip: &SkipSet,
         verdicts: &mut Verdicts,
     ) -> Result<(), Status> {
-        let Some(threads) = self.0.as_ref().filter(|_| nodes.len() >= MIN_NODES_TO_SPLIT) else {
+        let Some(threads) = self.threads.as_ref().filter(|_| nodes.len() >= self.min_nodes.max(1))
+        else {
             return runner.filter_all(state, pod, nodes, skip, verdicts);
         };
         let n_slots = verdicts.len();

@@ -41,7 +41,8 @@ fn run(args: &Args) -> Result<bool> {
     let mut conforms = true;
     let mut n_seen = 0;
     for family in families {
-        let report: Report = run_family(&args.data, family, options).with_context(|| format!("family {family}"))?;
+        let report: Report =
+            run_family(&args.data, family, options).with_context(|| format!("family {family}"))?;
         if args.explain.is_some() && report.n_steps == 0 {
             continue;
         }

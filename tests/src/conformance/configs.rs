@@ -36,15 +36,19 @@ fn difference(case: &Value) -> Option<String> {
         }
     };
     default(&mut config, &gates);
-    let mut errors: Vec<String> = validate(&config, &gates).iter().map(ToString::to_string).collect();
+    let mut errors: Vec<String> =
+        validate(&config, &gates).iter().map(ToString::to_string).collect();
     errors.sort();
-    let recorded: Vec<&str> = case["validationErrors"].as_array().into_iter().flatten().map(text).collect();
+    let recorded: Vec<&str> =
+        case["validationErrors"].as_array().into_iter().flatten().map(text).collect();
     if errors != recorded {
         return Some(format!("validation says {errors:?}, recorded is {recorded:?}"));
     }
     match to_json_value(&config) {
         Ok(printed) if printed == case["defaulted"] => {}
-        Ok(printed) => return Some(format!("defaults to {printed}, recorded is {}", case["defaulted"])),
+        Ok(printed) => {
+            return Some(format!("defaults to {printed}, recorded is {}", case["defaulted"]));
+        }
         Err(error) => return Some(format!("cannot be printed: {error}")),
     }
     if !errors.is_empty() {
@@ -53,14 +57,20 @@ fn difference(case: &Value) -> Option<String> {
     start_difference(&config, case["startError"].as_str())
 }
 
-fn start_difference(config: &kube_scheduler_config::Configuration, recorded: Option<&str>) -> Option<String> {
-    let missing_plugins = kube_scheduler_plugins_intree::NOT_YET.iter().map(|name| (*name).to_owned()).collect();
+fn start_difference(
+    config: &kube_scheduler_config::Configuration,
+    recorded: Option<&str>,
+) -> Option<String> {
+    let missing_plugins =
+        kube_scheduler_plugins_intree::NOT_YET.iter().map(|name| (*name).to_owned()).collect();
     let options = EngineOptions { missing_plugins, ..EngineOptions::default() };
     let started = Engine::new(config, &kube_scheduler_plugins_intree::registry(), options);
     match (started, recorded.map(|text| text.trim_start_matches("new scheduler: "))) {
         (Ok(_), None) => None,
         (Ok(_), Some(error)) => Some(format!("starts, recorded is {error:?}")),
         (Err(error), Some(recorded)) if error.to_string() == recorded => None,
-        (Err(error), recorded) => Some(format!("does not start: {error}; recorded is {recorded:?}")),
+        (Err(error), recorded) => {
+            Some(format!("does not start: {error}; recorded is {recorded:?}"))
+        }
     }
 }

@@ -32,7 +32,16 @@ pub(super) fn judge(case: &Value, options: Options<'_>, report: &mut Report) {
     };
     for (at, step) in steps.iter().enumerate() {
         let difference = replay.step(step).unwrap_or_else(|error| Some(format!("{error:#}")));
-        report.count(|| format!("{} step {at} pod {}", name_of(case), text(&step["pod"]["metadata"]["name"])), difference);
+        report.count(
+            || {
+                format!(
+                    "{} step {at} pod {}",
+                    name_of(case),
+                    text(&step["pod"]["metadata"]["name"])
+                )
+            },
+            difference,
+        );
     }
 }
 
@@ -53,7 +62,8 @@ impl Replay {
             named_plugins(&config).into_iter().map(|named| named.name.to_owned()).collect();
         default(&mut config, &gates);
         let registry = kube_scheduler_plugins_intree::registry();
-        let missing_plugins = kube_scheduler_plugins_intree::NOT_YET.iter().map(|name| (*name).to_owned()).collect();
+        let missing_plugins =
+            kube_scheduler_plugins_intree::NOT_YET.iter().map(|name| (*name).to_owned()).collect();
         let engine_options = EngineOptions {
             uses_class_cache: options.uses_class_cache,
             missing_plugins,
@@ -73,7 +83,9 @@ impl Replay {
                 let input = match kind.as_str() {
                     "nodes" => Input::NodeApplied(Arc::new(Node::from_value(object)?)),
                     "pods" => Input::PodApplied(Arc::new(Pod::from_value(object)?)),
-                    _ => Input::ObjectApplied(Arc::new(Object::from_value(with_type(kind, object)?)?)),
+                    _ => Input::ObjectApplied(Arc::new(Object::from_value(with_type(
+                        kind, object,
+                    )?)?)),
                 };
                 self.engine.handle(input, self.now);
             }
@@ -87,7 +99,8 @@ impl Replay {
         let pod = Arc::new(Pod::from_value(&step["pod"])?);
         let explanation = self.explain(&pod, 0)?;
         let mut difference = difference(&explanation, expect);
-        if difference.is_none() && explanation.gated.is_none() && explanation.post_filter.is_some() {
+        if difference.is_none() && explanation.gated.is_none() && explanation.post_filter.is_some()
+        {
             difference = self.post_filter_difference(&pod, expect)?;
         }
         let scheduled = self.schedule(&pod, expect)?;
@@ -127,18 +140,22 @@ impl Replay {
         let effects: Vec<Effect> = self.engine.drain_effects().collect();
         let outcome = text(&expect["outcome"]);
         let Some(turn) = turn else {
-            return Ok((outcome != "Gated").then(|| format!("the engine did not try the pod, recorded is {outcome}")));
+            return Ok((outcome != "Gated")
+                .then(|| format!("the engine did not try the pod, recorded is {outcome}")));
         };
         let message = text(&expect["message"]);
         let difference = match (&turn.result, outcome) {
             (AttemptResult::Assumed(node), "Scheduled") => {
-                let best: Vec<&str> = expect["best"].as_array().into_iter().flatten().map(text).collect();
+                let best: Vec<&str> =
+                    expect["best"].as_array().into_iter().flatten().map(text).collect();
                 let is_nominated = pod.nominated_node_name() == Some(&**node);
-                (!best.contains(&&**node) && !is_nominated).then(|| format!("the engine chose {node}, best are {best:?}"))
+                (!best.contains(&&**node) && !is_nominated)
+                    .then(|| format!("the engine chose {node}, best are {best:?}"))
             }
             (AttemptResult::Unschedulable(is), "Unschedulable") => {
                 let is_tie = expect["postFilter"].as_array().is_some_and(|all| all.len() > 1);
-                (is != message && !is_tie).then(|| format!("message is {is:?}, recorded is {message:?}"))
+                (is != message && !is_tie)
+                    .then(|| format!("message is {is:?}, recorded is {message:?}"))
             }
             (AttemptResult::Error(is), "Error") => {
                 (is != message).then(|| format!("message is {is:?}, recorded is {message:?}"))
@@ -163,7 +180,8 @@ impl Replay {
             self.engine.handle(Input::PodApplied(placed), self.now);
         } else {
             self.engine.handle(Input::PodDeleted { namespace, name }, self.now);
-            let post_filter: Vec<&Value> = expect["postFilter"].as_array().into_iter().flatten().collect();
+            let post_filter: Vec<&Value> =
+                expect["postFilter"].as_array().into_iter().flatten().collect();
             if let [only] = post_filter[..]
                 && !text(&only["nominatedNode"]).is_empty()
             {
@@ -227,7 +245,8 @@ fn status_value(status: &Status) -> Value {
 
 /// A recorded status with everything filled in and its reasons sorted; their order within one status is arbitrary.
 fn recorded_status(status: &Value) -> Value {
-    let mut reasons: Vec<&str> = status["reasons"].as_array().into_iter().flatten().map(text).collect();
+    let mut reasons: Vec<&str> =
+        status["reasons"].as_array().into_iter().flatten().map(text).collect();
     reasons.sort_unstable();
     json!({"code": text(&status["code"]), "plugin": text(&status["plugin"]), "reasons": reasons})
 }
@@ -240,7 +259,8 @@ fn post_filter_value(outcome: &PostFilterOutcome) -> Value {
     }
     if let Some(NominatingInfo::Override(Some(node))) = &outcome.nominating {
         value["nominatedNode"] = json!(&**node);
-        let mut victims: Vec<String> = outcome.victims.iter().map(|pod| pod.name.to_string()).collect();
+        let mut victims: Vec<String> =
+            outcome.victims.iter().map(|pod| pod.name.to_string()).collect();
         victims.sort_unstable();
         value["victims"] = json!(victims);
     }
@@ -254,9 +274,11 @@ fn sorted_victims(recorded: &Value) -> Value {
     }
     if !text(&recorded["nominatedNode"]).is_empty() {
         value["nominatedNode"] = recorded["nominatedNode"].clone();
-        let mut victims: Vec<&str> = recorded["victims"].as_array().into_iter().flatten().map(text).collect();
+        let mut victims: Vec<&str> =
+            recorded["victims"].as_array().into_iter().flatten().map(text).collect();
         // Recorded victims may carry their namespace; names are unique within a case.
-        victims = victims.into_iter().map(|victim| victim.rsplit('/').next().unwrap_or(victim)).collect();
+        victims =
+            victims.into_iter().map(|victim| victim.rsplit('/').next().unwrap_or(victim)).collect();
         victims.sort_unstable();
         value["victims"] = json!(victims);
     }
@@ -278,7 +300,10 @@ fn difference(explanation: &Explanation, expect: &Value) -> Option<String> {
     if text(&expect["outcome"]) != "Error" && pre_filter != recorded {
         return Some(format!("PreFilter gives {pre_filter}, recorded is {recorded}"));
     }
-    let node_names = explanation.node_names.as_ref().map(|names| names.iter().map(|name| json!(&**name)).collect());
+    let node_names = explanation
+        .node_names
+        .as_ref()
+        .map(|names| names.iter().map(|name| json!(&**name)).collect());
     let mut recorded_names = expect["preFilter"]["nodeNames"].as_array().cloned();
     if let Some(names) = &mut recorded_names {
         names.sort_by(|a, b| text(a).cmp(text(b)));
@@ -301,10 +326,15 @@ fn difference(explanation: &Explanation, expect: &Value) -> Option<String> {
     if rejected != recorded {
         return Some(first_difference("Filter", &rejected, &recorded));
     }
-    let mut feasible: Vec<&str> =
-        explanation.nodes.iter().filter(|node| node.status.is_success()).map(|node| &*node.name).collect();
+    let mut feasible: Vec<&str> = explanation
+        .nodes
+        .iter()
+        .filter(|node| node.status.is_success())
+        .map(|node| &*node.name)
+        .collect();
     feasible.sort_unstable();
-    let recorded: Vec<&str> = expect["feasible"].as_array().into_iter().flatten().map(text).collect();
+    let recorded: Vec<&str> =
+        expect["feasible"].as_array().into_iter().flatten().map(text).collect();
     if feasible != recorded {
         return Some(format!("feasible are {feasible:?}, recorded are {recorded:?}"));
     }
@@ -313,8 +343,11 @@ fn difference(explanation: &Explanation, expect: &Value) -> Option<String> {
         .iter()
         .filter_map(|node| {
             let scores = node.scores.as_ref()?;
-            let plugins: Map<String, Value> =
-                scores.by_plugin.iter().map(|(name, score)| (name.to_string(), json!(score))).collect();
+            let plugins: Map<String, Value> = scores
+                .by_plugin
+                .iter()
+                .map(|(name, score)| (name.to_string(), json!(score)))
+                .collect();
             Some((&*node.name, json!({"total": scores.total, "plugins": plugins})))
         })
         .collect();
@@ -333,12 +366,18 @@ fn difference(explanation: &Explanation, expect: &Value) -> Option<String> {
     (best != recorded).then(|| format!("best are {best:?}, recorded are {recorded:?}"))
 }
 
-fn first_difference(what: &str, is: &BTreeMap<&str, Value>, recorded: &BTreeMap<&str, Value>) -> String {
+fn first_difference(
+    what: &str,
+    is: &BTreeMap<&str, Value>,
+    recorded: &BTreeMap<&str, Value>,
+) -> String {
     let names: BTreeSet<&str> = is.keys().chain(recorded.keys()).copied().collect();
     for name in names {
         let (is, recorded) = (is.get(name), recorded.get(name));
         if is != recorded {
-            let show = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
+            let show = |value: Option<&Value>| {
+                value.map_or_else(|| "nothing".to_owned(), Value::to_string)
+            };
             return format!("{what} of {name} gives {}, recorded is {}", show(is), show(recorded));
         }
     }

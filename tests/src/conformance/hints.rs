@@ -23,7 +23,14 @@ pub(super) fn judge(case: &Value, report: &mut Report) {
             .map_err(|error| anyhow!("{error:#}"))
             .and_then(|engine| difference(engine, hint))
             .unwrap_or_else(|error| Some(format!("{error:#}")));
-        let label = || format!("{} case {at} {}/{}", name_of(case), text(&hint["resource"]), text(&hint["action"]));
+        let label = || {
+            format!(
+                "{} case {at} {}/{}",
+                name_of(case),
+                text(&hint["resource"]),
+                text(&hint["action"])
+            )
+        };
         report.count(label, difference);
     }
 }
@@ -32,7 +39,8 @@ fn engine(cluster: &Value) -> Result<Engine> {
     let gates = FeatureGates::default();
     let source = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
     let config = load(&source.to_string(), &gates)?;
-    let missing_plugins = kube_scheduler_plugins_intree::NOT_YET.iter().map(|name| (*name).to_owned()).collect();
+    let missing_plugins =
+        kube_scheduler_plugins_intree::NOT_YET.iter().map(|name| (*name).to_owned()).collect();
     let options = EngineOptions { missing_plugins, ..EngineOptions::default() };
     let mut engine = Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options)?;
     for (list, objects) in cluster.as_object().into_iter().flatten() {
@@ -50,10 +58,16 @@ fn engine(cluster: &Value) -> Result<Engine> {
 
 fn difference(engine: &Engine, case: &Value) -> Result<Option<String>> {
     let pod = Pod::from_value(&case["pod"])?;
-    let event = ClusterEvent::new(resource(text(&case["resource"]))?, action(text(&case["action"]))?);
+    let event =
+        ClusterEvent::new(resource(text(&case["resource"]))?, action(text(&case["action"]))?);
     let old = object(event.resource(), &case["old"])?;
     let new = object(event.resource(), &case["new"])?;
-    let cx = Context { cluster: engine.cluster(), waiting: &NoPods, nominated: &NoPods, now: Timestamp::EPOCH };
+    let cx = Context {
+        cluster: engine.cluster(),
+        waiting: &NoPods,
+        nominated: &NoPods,
+        now: Timestamp::EPOCH,
+    };
     let mut said: BTreeMap<&str, String> = BTreeMap::new();
     let profile = engine.profiles().first().context("a profile")?;
     for entry in profile.plugins() {

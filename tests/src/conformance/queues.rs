@@ -6,8 +6,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_queue::{
-    ActionType, ClusterEvent, EventObject, EventResource, HintId, Place, PluginId, PreEnqueueVerdict, ProfileId,
-    ProfileSpec, QueueEntry, QueuePolicy, QueueSettings, QueuedPod, QueueingHint, SchedulingQueue,
+    ActionType, ClusterEvent, EventObject, EventResource, HintId, Place, PluginId,
+    PreEnqueueVerdict, ProfileId, ProfileSpec, QueueEntry, QueuePolicy, QueueSettings, QueuedPod,
+    QueueingHint, SchedulingQueue,
 };
 use serde_json::{Map, Value, json};
 
@@ -22,7 +23,8 @@ pub(super) fn judge(case: &Value, report: &mut Report) {
         let difference = match replay.apply(op) {
             Ok(difference) => difference.or_else(|| {
                 let is = replay.state();
-                (is != op["after"]).then(|| format!("the queue is {is}, recorded is {}", op["after"]))
+                (is != op["after"])
+                    .then(|| format!("the queue is {is}, recorded is {}", op["after"]))
             }),
             Err(error) => Some(format!("{error:#}")),
         };
@@ -124,7 +126,8 @@ impl QueuePolicy<RecordedPod, RecordedObject> for Policy {
         old: Option<&RecordedObject>,
         new: Option<&RecordedObject>,
     ) -> Result<QueueingHint, String> {
-        let queue_if = |condition: bool| if condition { QueueingHint::Queue } else { QueueingHint::Skip };
+        let queue_if =
+            |condition: bool| if condition { QueueingHint::Queue } else { QueueingHint::Skip };
         let is_ok = |object| matches!(object, Some(&RecordedObject::Other { is_ok: true }));
         match HINTS.get(hint.0 as usize) {
             Some(Hint::Ungated) => {
@@ -157,14 +160,26 @@ impl Replay {
             .with_pre_enqueue("Gate")
             .with_events(
                 "Gate",
-                [(ClusterEvent::new(EventResource::Pod, ActionType::UPDATE_POD_LABEL), id(Hint::Ungated))],
+                [(
+                    ClusterEvent::new(EventResource::Pod, ActionType::UPDATE_POD_LABEL),
+                    id(Hint::Ungated),
+                )],
             )
-            .with_events("Fit", [(node_changes, id(Hint::OkNew)), (ClusterEvent::ASSIGNED_POD_DELETE, id(Hint::OkOld))])
+            .with_events(
+                "Fit",
+                [
+                    (node_changes, id(Hint::OkNew)),
+                    (ClusterEvent::ASSIGNED_POD_DELETE, id(Hint::OkOld)),
+                ],
+            )
             .with_events("Any", [(node(ActionType::ADD), id(Hint::Always))])
             .with_events("Err", [(node(ActionType::ADD), id(Hint::Fails))])
             .with_events(
                 "Pend",
-                [(ClusterEvent::new(EventResource::PersistentVolumeClaim, ActionType::ADD), id(Hint::Always))],
+                [(
+                    ClusterEvent::new(EventResource::PersistentVolumeClaim, ActionType::ADD),
+                    id(Hint::Always),
+                )],
             )
             .with_events("None", []);
         Self {
@@ -199,9 +214,12 @@ impl Replay {
                 }
             }
             "fail" => {
-                let mut pod = self.popped.remove(name).with_context(|| format!("{name} was not popped"))?;
+                let mut pod =
+                    self.popped.remove(name).with_context(|| format!("{name} was not popped"))?;
                 pod.clear_rejectors();
-                for plugin in plugins(&op["unschedulablePlugins"]).union(&plugins(&op["pendingPlugins"])) {
+                for plugin in
+                    plugins(&op["unschedulablePlugins"]).union(&plugins(&op["pendingPlugins"]))
+                {
                     pod.add_unschedulable_plugin(self.queue.intern_plugin(plugin));
                 }
                 for plugin in plugins(&op["pendingPlugins"]) {
@@ -214,7 +232,10 @@ impl Replay {
                 self.queue.done(&format!("{name}-uid"));
             }
             "event" => {
-                let event = ClusterEvent::new(resource(text(&op["resource"]))?, action(text(&op["action"]))?);
+                let event = ClusterEvent::new(
+                    resource(text(&op["resource"]))?,
+                    action(text(&op["action"]))?,
+                );
                 let object = RecordedObject::Other { is_ok: op["ok"].as_bool().unwrap_or(false) };
                 let (old, new) = match event.action() {
                     ActionType::DELETE => (Some(&object), None),
@@ -240,7 +261,10 @@ impl Replay {
                 let old = self.known(name)?;
                 let new = RecordedPod(Arc::new(PodState { is_gated: false, ..(*old.0).clone() }));
                 self.policy.known.insert(name.to_owned(), new.clone());
-                let event = ClusterEvent::new(EventResource::UnschedulablePod, ActionType::UPDATE_POD_LABEL);
+                let event = ClusterEvent::new(
+                    EventResource::UnschedulablePod,
+                    ActionType::UPDATE_POD_LABEL,
+                );
                 self.queue.update(&old, new, &[event], now, &mut self.policy);
             }
             "delete" => {

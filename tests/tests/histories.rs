@@ -1,0 +1,69 @@
+//! The same history gives the same decisions: with any number of threads, with evaluations shared or not, and twice.
+
+use std::sync::Arc;
+
+use kube_scheduler_engine::{EngineOptions, Pool};
+use kube_scheduler_tests::history::History;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+const STEPS: usize = 400;
+
+fn log(seed: u64, percentage: i32, options: EngineOptions) -> Vec<String> {
+    History::new(seed, percentage, options).unwrap().run(STEPS).unwrap().to_vec()
+}
+
+fn threads(n: usize) -> Pool {
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();
+    Pool::new(Arc::new(threads)).splitting_from(2)
+}
+
+fn options(uses_class_cache: bool, pool: Pool) -> EngineOptions {
+    EngineOptions { seed: 7, uses_class_cache, pool, ..EngineOptions::default() }
+}
+
+#[test]
+fn a_history_is_not_empty() {
+    let log = log(1, 0, options(true, Pool::none()));
+    let bindings = log.iter().filter(|line| line.starts_with("bind ")).count();
+    let refusals = log.iter().filter(|line| line.contains("FailedScheduling")).count();
+    assert!(bindings > 10 && refusals > 3, "{bindings} bindings, {refusals} refusals");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 24,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(1),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn decisions_do_not_depend_on_threads(seed: u64) {
+        let alone = log(seed, 0, options(true, Pool::none()));
+        prop_assert_eq!(&alone, &log(seed, 0, options(true, Pool::none())));
+        prop_assert_eq!(&alone, &log(seed, 0, options(true, threads(1))));
+        prop_assert_eq!(&alone, &log(seed, 0, options(true, threads(3))));
+    }
+
+    #[test]
+    fn decisions_do_not_depend_on_shared_evaluations(seed: u64) {
+        let shared = log(seed, 0, options(true, Pool::none()));
+        let fresh = log(seed, 0, options(false, Pool::none()));
+        prop_assert_eq!(shared, fresh);
+    }
+
+    #[test]
+    fn sampling_is_deterministic_too(seed: u64) {
+        let first = log(seed, 30, options(true, Pool::none()));
+        prop_assert_eq!(first, log(seed, 30, options(false, threads(2))));
+    }
+
+    #[test]
+    fn the_cluster_state_equals_recomputation(seed: u64) {
+        let mut history = History::new(seed, 0, options(true, Pool::none())).unwrap();
+        history.run(STEPS).unwrap();
+        let differences = kube_scheduler_cache::check(history.engine.cluster());
+        prop_assert!(differences.is_empty(), "{differences:?}");
+    }
+}
