@@ -14,7 +14,7 @@ use kube_scheduler_framework::{
 };
 
 use crate::class_cache::ClassCache;
-use crate::evaluation::{Evaluation, EvaluationFailure};
+use crate::evaluation::{Evaluation, EvaluationFailure, Rejected};
 use crate::pool::Pool;
 
 /// The text of an attempt in a cluster without nodes.
@@ -185,8 +185,9 @@ impl Search<'_> {
     fn failed(&self, failure: EvaluationFailure) -> NoChoice {
         match failure {
             EvaluationFailure::Error(status) => NoChoice::Broken(status),
-            EvaluationFailure::Rejected(diagnosis, run, state) => {
-                self.rejected_by_pre_filter(*diagnosis, &run, &state)
+            EvaluationFailure::Rejected(rejected) => {
+                let Rejected { diagnosis, pre_filter, state } = *rejected;
+                self.rejected_by_pre_filter(diagnosis, &pre_filter, &state)
             }
         }
     }

@@ -47,10 +47,13 @@ pub(crate) struct Binding {
     parallel_pre_bind: SmallVec<[PluginIdx; 4]>,
 }
 
+/// Waits on Permit: who waits, until when, and for how long in all.
+type Waits = SmallVec<[(PluginName, Timestamp, std::time::Duration); 2]>;
+
 #[derive(Debug)]
 enum Stage {
     /// Waits on Permit: until when, per plugin.
-    Permit(SmallVec<[(PluginName, Timestamp, std::time::Duration); 2]>),
+    Permit(Waits),
     /// PreBind plugins from `next` on are still to be started; `running` are awaited.
     PreBind { next: usize, running: SmallVec<[(Token, PluginName); 2]>, failure: Option<Status> },
     /// Bind plugins from `next` on are still to be asked; one is awaited.
@@ -196,7 +199,7 @@ impl Engine {
         binding: &mut Binding,
         commands: &mut Commands,
         now: Timestamp,
-    ) -> Result<SmallVec<[(PluginName, Timestamp, std::time::Duration); 2]>, Status> {
+    ) -> Result<Waits, Status> {
         let profile = &self.plans.profiles[binding.profile];
         let cx = self.context(now);
         for (_, name, plugin) in profile.reserve() {

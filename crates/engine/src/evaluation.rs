@@ -34,11 +34,19 @@ pub(crate) struct Evaluation {
     scoring: Option<Scoring>,
 }
 
+/// What a rejection by PreFilter leaves behind.
+#[derive(Clone, Debug)]
+pub(crate) struct Rejected {
+    pub(crate) diagnosis: Diagnosis,
+    pub(crate) pre_filter: PreFilterRun,
+    pub(crate) state: CycleState,
+}
+
 /// Why there is no evaluation.
 #[derive(Clone, Debug)]
 pub(crate) enum EvaluationFailure {
     /// PreFilter turned the pod down for all nodes; the diagnosis says how.
-    Rejected(Box<Diagnosis>, PreFilterRun, CycleState),
+    Rejected(Box<Rejected>),
     /// Something broke.
     Error(Status),
 }
@@ -208,5 +216,5 @@ pub(crate) fn pre_filter_failure(run: PreFilterRun, state: CycleState) -> Evalua
         ..Diagnosis::default()
     };
     diagnosis.blame(&run.status);
-    EvaluationFailure::Rejected(Box::new(diagnosis), run, state)
+    EvaluationFailure::Rejected(Box::new(Rejected { diagnosis, pre_filter: run, state }))
 }

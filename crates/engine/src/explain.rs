@@ -96,11 +96,13 @@ fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, random: u64) -> Explanation {
             explanation.error = Some(status);
             return explanation;
         }
-        Err(EvaluationFailure::Rejected(_, run, state)) => {
+        Err(EvaluationFailure::Rejected(rejected)) => {
+            let run = &rejected.pre_filter;
             explanation.pre_filter = run.status.clone();
             let verdicts = Verdicts::absent(runner.cx.cluster.capacity());
             let statuses = NodeStatuses { verdicts: &verdicts, absent: &run.status };
-            explanation.post_filter = post_filter(runner, pod, statuses, &state, &run.skip, random);
+            explanation.post_filter =
+                post_filter(runner, pod, statuses, &rejected.state, &run.skip, random);
             return explanation;
         }
     };

@@ -103,7 +103,7 @@ impl<'a> NodeView<'a> {
     /// How many pods are on the node.
     pub fn n_pods(&self) -> i64 {
         match self.overlay {
-            Some(overlay) => i64::try_from(overlay.pods(self.cluster).count()).unwrap_or(i64::MAX),
+            Some(overlay) => overlay.pod_count(self.cluster),
             None => i64::try_from(self.cluster.n_pods_on(self.idx)).unwrap_or(i64::MAX),
         }
     }

@@ -1,3 +1,5 @@
+//! Decoding and compiling: what becomes of real, odd and hostile objects.
+
 mod recorded;
 
 use serde_json::{Value, json};

@@ -1,3 +1,5 @@
+//! Quantities against recorded answers and against big integers.
+
 use std::io::{BufRead, BufReader};
 
 use num_bigint::{BigInt, Sign};

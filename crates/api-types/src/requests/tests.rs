@@ -1,3 +1,5 @@
+//! Request totals against recorded cases and a direct recomputation.
+
 use std::collections::BTreeMap;
 
 use num_bigint::BigInt;

@@ -1,3 +1,5 @@
+//! Selectors against a direct reading of their definitions.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

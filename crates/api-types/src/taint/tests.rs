@@ -1,3 +1,5 @@
+//! The truth table of tolerations.
+
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 

@@ -1,3 +1,5 @@
+//! Reading JSON: absent, null and odd fields.
+
 use serde_json::{Value, json};
 
 use super::*;
