@@ -50,7 +50,8 @@ profiles:
 /// Runs `workload` on `n_nodes` nodes.
 pub fn run(workload: &Workload, n_nodes: usize, uses_class_cache: bool) -> Result<Figures> {
     let config = load(CONFIG, &FeatureGates::default())?;
-    let missing_plugins = kube_scheduler_plugins_intree::NOT_YET.iter().map(|name| (*name).to_owned()).collect();
+    let missing_plugins =
+        kube_scheduler_plugins_intree::NOT_YET.iter().map(|name| (*name).to_owned()).collect();
     let options = EngineOptions { uses_class_cache, missing_plugins, ..EngineOptions::default() };
     let mut engine = Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options)?;
     let mut now = Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?;

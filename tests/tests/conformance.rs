@@ -1,5 +1,7 @@
 //! Recorded decisions of the reference, with evaluations shared between equal pods and without.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::path::Path;
 
 use kube_scheduler_tests::conformance::{Options, run_family};

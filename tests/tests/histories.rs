@@ -1,5 +1,7 @@
 //! The same history gives the same decisions: with any number of threads, with evaluations shared or not, and twice.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::sync::Arc;
 
 use kube_scheduler_engine::{EngineOptions, Pool};

@@ -35,7 +35,10 @@ fn measure(args: &Args) -> Result<()> {
         bail!("unknown workload {unknown:?}: allowed are {}", names.join(", "));
     }
     let mut all: Vec<Figures> = Vec::new();
-    for workload in WORKLOADS.iter().filter(|w| args.workload.is_empty() || args.workload.iter().any(|n| n == w.name)) {
+    for workload in WORKLOADS
+        .iter()
+        .filter(|w| args.workload.is_empty() || args.workload.iter().any(|n| n == w.name))
+    {
         let figures = run(workload, args.nodes, !args.no_class_cache)?;
         println!(
             "{} nodes={} measured={} bound={} pods/s={:.0} p50={:.1}us p99={:.1}us",
