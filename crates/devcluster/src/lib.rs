@@ -27,7 +27,7 @@
 //! What it deliberately is not: it has no TLS, no authentication and no authorization (tokens are accepted and ignored,
 //! and it listens on loopback only); no controllers but the one for disruption budgets, so deployments make no pods and
 //! owners take no dependents along; no custom resources, no admission webhooks, no conversion between API versions
-//! except for events, no protobuf; validation covers metadata, pods and nodes, not every field of every kind.
+//! except for events; no protobuf but for the few bodies that kubectl writes in it (namespaces, reviews); validation covers metadata, pods and nodes, not every field of every kind.
 //!
 //! Reading order: [`kinds`](Kind) is the table everything is driven by; `store`, `history` and `watch` hold the state;
 //! `api` has the verbs; `routes` and `server` put them on HTTP; `hollow` and `controller` are the cluster's inhabitants.
@@ -44,6 +44,7 @@ mod api;
 mod defaults;
 mod events;
 mod patch;
+mod protobuf;
 mod quantity;
 mod status;
 mod validation;

@@ -13,6 +13,11 @@ impl SplitMix {
         Self { state: seed }
     }
 
+    /// Goes on with another sequence, chosen by `stream`.
+    pub(crate) fn skip_to(&mut self, stream: u64) {
+        self.state = Self { state: self.state ^ stream }.next_u64();
+    }
+
     pub(crate) fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;

@@ -300,12 +300,7 @@ impl FieldSelector {
                 "metadata.name" => Field::Name,
                 "metadata.namespace" => Field::Namespace,
                 other => Field::Indexed(kind.field_index(other).ok_or_else(|| {
-                    ApiError::bad_request(format!(
-                        "Unable to find \"{}, Resource={}\" that match label selector \"\", field selector {text:?}: \
-                         field label not supported: {other}",
-                        if kind.group.is_empty() { format!("/{}", kind.version) } else { kind.api_version() },
-                        kind.plural,
-                    ))
+                    ApiError::bad_request(format!("field label not supported: {other}"))
                 })?),
             };
             terms.push(FieldTerm { field, value: unescape(value), equal });
@@ -323,14 +318,6 @@ impl FieldSelector {
             };
             (value == term.value) == term.equal
         })
-    }
-
-    /// The one name that can match, when the selector asks for one.
-    pub(crate) fn exact_name(&self) -> Option<&str> {
-        self.terms
-            .iter()
-            .find(|term| term.equal && term.field == Field::Name)
-            .map(|term| term.value.as_str())
     }
 }
 
@@ -361,3 +348,6 @@ fn unescape(value: &str) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests;

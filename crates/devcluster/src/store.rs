@@ -364,6 +364,8 @@ impl State {
     pub(crate) fn resume_at(&mut self, version: u64) {
         self.version = self.version.max(version);
         let version = self.version;
+        // The uids of the first run are taken.
+        self.rng.skip_to(version);
         self.collections.iter_mut().for_each(|collection| collection.history.compact(version));
     }
 
@@ -427,3 +429,6 @@ pub(crate) fn reversioned(kind: KindId, object: &Object, version: u64) -> Object
     meta_mut(&mut value).insert("resourceVersion".into(), version.to_string().into());
     Object::freeze(kind, &value, version)
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,33 +34,25 @@ pub(crate) fn check_shape(value: &Value) -> Result<(), ApiError> {
     };
     for (key, member) in members {
         let path = format!("ObjectMeta.metadata.{key}");
-        match key.as_str() {
+        let wanted = match key.as_str() {
             "name" | "namespace" | "uid" | "resourceVersion" | "generateName"
-            | "creationTimestamp" | "deletionTimestamp" => {
-                if !member.is_string() {
-                    return wrong(&path, member, "string");
-                }
+            | "creationTimestamp" | "deletionTimestamp"
+                if !member.is_string() =>
+            {
+                "string"
             }
-            "labels" | "annotations" => {
-                let Some(entries) = member.as_object() else {
-                    return wrong(&path, member, "map[string]string");
-                };
-                if let Some((_, entry)) = entries.iter().find(|(_, entry)| !entry.is_string()) {
-                    return wrong(&path, entry, "string");
-                }
-            }
-            "finalizers" | "ownerReferences" | "managedFields" => {
-                if !member.is_array() {
-                    return wrong(&path, member, "list");
-                }
-            }
-            "generation" | "deletionGracePeriodSeconds" => {
-                if !member.is_i64() {
-                    return wrong(&path, member, "int64");
-                }
-            }
-            _ => {}
-        }
+            "finalizers" | "ownerReferences" | "managedFields" if !member.is_array() => "list",
+            "generation" | "deletionGracePeriodSeconds" if !member.is_i64() => "int64",
+            "labels" | "annotations" => match member.as_object() {
+                None => "map[string]string",
+                Some(entries) => match entries.values().find(|entry| !entry.is_string()) {
+                    Some(entry) => return wrong(&path, entry, "string"),
+                    None => continue,
+                },
+            },
+            _ => continue,
+        };
+        return wrong(&path, member, wanted);
     }
     for part in ["spec", "status"] {
         if let Some(member) = value.get(part)

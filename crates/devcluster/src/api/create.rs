@@ -31,8 +31,8 @@ pub(crate) fn create_in(
     mut value: Value,
     options: &WriteOptions,
 ) -> Result<Arc<Object>, ApiError> {
-    validation::check_shape(&value)?;
     strip_nulls(&mut value);
+    validation::check_shape(&value)?;
     let entry = kind.get();
     check_type(kind, &value)?;
     let namespace = scope(kind, namespace, &value)?;

@@ -73,8 +73,8 @@ pub(crate) fn modify_in(
     };
     let old = current.value();
     let mut new = change(&old)?;
-    validation::check_shape(&new)?;
     strip_nulls(&mut new);
+    validation::check_shape(&new)?;
     check_identity(target, &old, &new)?;
 
     let mut result = match part {
@@ -114,7 +114,8 @@ pub(crate) fn modify_in(
 }
 
 /// Checks a replacement as PUT sends it and hands it on.
-pub(crate) fn replacement(target: Target<'_>, new: Value) -> Result<Value, ApiError> {
+pub(crate) fn replacement(target: Target<'_>, mut new: Value) -> Result<Value, ApiError> {
+    strip_nulls(&mut new);
     validation::check_shape(&new)?;
     super::create::check_type(target.kind, &new)?;
     let name = text_at(&new, &["metadata", "name"]);

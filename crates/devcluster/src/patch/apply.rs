@@ -379,7 +379,8 @@ fn remove(value: &mut Value, path: &[String]) {
 
 fn position(list: &[Value], step: &str) -> Option<usize> {
     if let Some(scalar) = step.strip_prefix("v:") {
-        return list.iter().position(|element| element.to_string() == scalar);
+        let scalar: Value = serde_json::from_str(scalar).ok()?;
+        return list.iter().position(|element| *element == scalar);
     }
     let identity: Map<String, Value> = serde_json::from_str(step.strip_prefix("k:")?).ok()?;
     list.iter().position(|element| {

@@ -77,3 +77,6 @@ fn check_type(kind: &Kind, new: &Value) -> Result<(), ApiError> {
         kind.kind
     )))
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,7 @@ use serde_json::Value;
 use crate::body::{Body, Dropped};
 use crate::discovery;
 use crate::faults::{Asked, Effect};
+use crate::protobuf;
 use crate::server::Server;
 use crate::status::ApiError;
 use request::ApiRequest;
@@ -120,6 +121,9 @@ pub(crate) fn parse_body(body: &[u8], content_type: &str) -> Result<Value, ApiEr
         return Ok(Value::Null);
     }
     if content_type.contains("protobuf") || content_type.contains("cbor") {
+        if let Some(object) = protobuf::simple_object(body) {
+            return Ok(object);
+        }
         return Err(ApiError::with_code(
             415,
             format!(

@@ -230,7 +230,7 @@ fn apply(
     configuration: &Value,
     options: &WriteOptions,
 ) -> Result<(Arc<Object>, bool), ApiError> {
-    let checked = replacement_for_apply(target, configuration)?;
+    let checked = configuration_for(target, configuration)?;
     server.store.write(|state| {
         let now = to_rfc3339(state.now);
         let applier = Applier {
@@ -264,22 +264,24 @@ fn apply(
     })
 }
 
-fn replacement_for_apply(target: Target<'_>, configuration: &Value) -> Result<Value, ApiError> {
+fn configuration_for(target: Target<'_>, configuration: &Value) -> Result<Value, ApiError> {
     if text_at(configuration, &["apiVersion"]).is_empty()
         || text_at(configuration, &["kind"]).is_empty()
     {
         return Err(ApiError::bad_request("apply needs apiVersion and kind in the body"));
     }
-    crate::validation::check_shape(configuration)?;
-    crate::api::create::check_type(target.kind, configuration)?;
-    let name = text_at(configuration, &["metadata", "name"]);
+    let mut configuration = configuration.clone();
+    crate::object::strip_nulls(&mut configuration);
+    crate::validation::check_shape(&configuration)?;
+    crate::api::create::check_type(target.kind, &configuration)?;
+    let name = text_at(&configuration, &["metadata", "name"]);
     if !name.is_empty() && name != target.name {
         return Err(ApiError::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
             target.name
         )));
     }
-    Ok(configuration.clone())
+    Ok(configuration)
 }
 
 fn target(request: &ApiRequest) -> Result<Target<'_>, ApiError> {

@@ -29,10 +29,7 @@ pub(crate) fn open(
     let selection = request.selection()?;
     let kind = request.kind;
     let query = &request.query;
-    let initial_events = match query.get("sendInitialEvents") {
-        None => None,
-        Some(_) => Some(query.flag("sendInitialEvents")),
-    };
+    let initial_events = query.get("sendInitialEvents").map(|_| query.flag("sendInitialEvents"));
     let version_match = query.text("resourceVersionMatch");
     if initial_events.is_some() && version_match != Some("NotOlderThan") {
         return Err(bad_options(
@@ -130,31 +127,30 @@ impl OpenWatch {
                 for event in self.within_limit(events) {
                     self.encoding.event(&mut buffer, event_type(event.change_type), &event.object);
                 }
-                return Some(Ok(buffer.freeze()));
+                Some(Ok(buffer.freeze()))
             }
             Wake::Events(Err(error)) => {
                 self.finished = true;
                 buffer.extend_from_slice(b"{\"type\":\"ERROR\",\"object\":");
                 buffer.extend_from_slice(&super::encode::to_bytes(&error.to_value()));
                 buffer.put_slice(b"}\n");
-                return Some(Ok(buffer.freeze()));
+                Some(Ok(buffer.freeze()))
             }
             Wake::Bookmark => {
                 self.next_bookmark = Some(Instant::now() + self.bookmark_interval);
                 self.encoding.bookmark(&mut buffer, self.watcher.position(), false);
-                return Some(Ok(buffer.freeze()));
+                Some(Ok(buffer.freeze()))
             }
             Wake::Timeout => {
                 self.finished = true;
-                if self.next_bookmark.is_none() {
-                    return None;
-                }
+                // Without bookmarks there is nothing left to say.
+                self.next_bookmark?;
                 self.encoding.bookmark(&mut buffer, self.watcher.position(), false);
-                return Some(Ok(buffer.freeze()));
+                Some(Ok(buffer.freeze()))
             }
             Wake::Drop { abrupt } => {
                 self.finished = true;
-                return if abrupt { Some(Err(Dropped)) } else { None };
+                if abrupt { Some(Err(Dropped)) } else { None }
             }
         }
     }

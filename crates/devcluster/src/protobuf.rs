@@ -1,0 +1,132 @@
+//! Request bodies in protobuf, as far as kubectl insists on them: namespaces and reviews.
+//!
+//! kubectl writes these few kinds in protobuf whatever the server offers. Only type and metadata are read, which is all
+//! that matters of them here. Invariant: malformed input is an error, never a panic.
+
+use serde_json::{Map, Value, json};
+
+use crate::object::map_mut;
+
+/// What every protobuf body begins with.
+const MAGIC: &[u8] = b"k8s\0";
+
+/// Reads the type and the metadata of an object; nothing when the bytes are not an object of a kind that is this simple.
+pub(crate) fn simple_object(body: &[u8]) -> Option<Value> {
+    let mut object = json!({});
+    let mut raw: &[u8] = &[];
+    for (number, content) in fields(body.strip_prefix(MAGIC)?)? {
+        match number {
+            1 => {
+                for (number, text) in fields(content)? {
+                    let key = if number == 1 { "apiVersion" } else { "kind" };
+                    map_mut(&mut object).insert(key.into(), std::str::from_utf8(text).ok()?.into());
+                }
+            }
+            2 => raw = content,
+            _ => {}
+        }
+    }
+    let kind = object.get("kind").and_then(Value::as_str)?;
+    if kind != "Namespace" && !kind.ends_with("Review") {
+        return None;
+    }
+    let mut meta = Map::new();
+    for (_, content) in fields(raw)?.into_iter().filter(|(number, _)| *number == 1) {
+        for (number, content) in fields(content)? {
+            let text = || std::str::from_utf8(content).ok().map(Value::from);
+            match number {
+                1 => drop(meta.insert("name".into(), text()?)),
+                2 => drop(meta.insert("generateName".into(), text()?)),
+                3 => drop(meta.insert("namespace".into(), text()?)),
+                11 => insert_pair(&mut meta, "labels", content)?,
+                12 => insert_pair(&mut meta, "annotations", content)?,
+                _ => {}
+            }
+        }
+    }
+    // Empty strings are how protobuf of Go structs writes absent ones.
+    meta.retain(|_, value| value != "");
+    map_mut(&mut object).insert("metadata".into(), Value::Object(meta));
+    Some(object)
+}
+
+fn insert_pair(meta: &mut Map<String, Value>, map: &str, entry: &[u8]) -> Option<()> {
+    let (mut key, mut value) = ("", "");
+    for (number, content) in fields(entry)? {
+        let text = std::str::from_utf8(content).ok()?;
+        if number == 1 { key = text } else { value = text }
+    }
+    map_mut(meta.entry(map).or_insert(Value::Null)).insert(key.to_owned(), value.into());
+    Some(())
+}
+
+/// The length-delimited fields of a message; other wire types are skipped.
+fn fields(mut rest: &[u8]) -> Option<Vec<(u64, &[u8])>> {
+    let mut found = Vec::new();
+    while !rest.is_empty() {
+        let tag = varint(&mut rest)?;
+        let skip = match tag & 7 {
+            0 => {
+                varint(&mut rest)?;
+                0
+            }
+            1 => 8,
+            2 => {
+                let length = usize::try_from(varint(&mut rest)?).ok()?;
+                found.push((tag >> 3, rest.get(..length)?));
+                length
+            }
+            5 => 4,
+            _ => return None,
+        };
+        rest = rest.get(skip..)?;
+    }
+    Some(found)
+}
+
+fn varint(rest: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (byte, tail) = rest.split_first()?;
+        *rest = tail;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(number: u8, content: &[u8]) -> Vec<u8> {
+        [&[number << 3 | 2, u8::try_from(content.len()).expect("short")], content].concat()
+    }
+
+    fn namespace() -> Vec<u8> {
+        let label = field(11, &[field(1, b"team"), field(2, b"a")].concat());
+        let meta = field(1, &[field(1, b"foo"), field(2, b""), label].concat());
+        let types = field(1, &[field(1, b"v1"), field(2, b"Namespace")].concat());
+        [MAGIC, &types, &field(2, &meta), &field(3, b""), &field(4, b"")].concat()
+    }
+
+    #[test]
+    fn a_namespace_is_read() {
+        let expected = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "foo", "labels": {"team": "a"}},
+        });
+        assert_eq!(simple_object(&namespace()), Some(expected));
+    }
+
+    #[test]
+    fn truncated_bodies_are_no_objects_and_no_panics() {
+        let body = namespace();
+        for length in 0..body.len() - 5 {
+            let _ = simple_object(&body[..length]);
+        }
+        assert_eq!(simple_object(b"k8s\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), None);
+        assert_eq!(simple_object(b"{}"), None);
+    }
+}

@@ -1,0 +1,166 @@
+//! Discovery, tables, metadata only, the two forms of events, reviews.
+
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use k8s_openapi::api::core::v1::Event as CoreEvent;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::{Discovery, ResourceExt};
+use kube_scheduler_devcluster::{DevCluster, EVENTS, KindId, NodeTemplate};
+use serde_json::{Value, json};
+
+use crate::world::{still, with};
+
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+
+#[tokio::test]
+async fn every_kind_is_discovered() {
+    let world = still().await;
+    let discovery = Discovery::new(world.client.clone()).run().await.expect("discovered");
+    for kind in KindId::all().map(KindId::get) {
+        let group = discovery.get(kind.group).expect("the group is announced");
+        let found = group
+            .versioned_resources(kind.version)
+            .into_iter()
+            .any(|(one, _)| one.plural == kind.plural);
+        assert!(found, "{}/{} {}", kind.group, kind.version, kind.plural);
+    }
+    let version = world.client.apiserver_version().await.expect("a version");
+    assert!(version.git_version.starts_with("v1.36."));
+    assert_eq!(world.get("/readyz").await, "ok");
+    let accept =
+        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+    let aggregated = world.raw("GET", "/apis", accept, &Value::Null).await.expect("answered");
+    assert_eq!(aggregated["kind"], "APIGroupDiscoveryList");
+}
+
+fn row(table: &Value, index: usize) -> Vec<(String, Value)> {
+    let columns = table["columnDefinitions"].as_array().expect("columns");
+    let cells = table["rows"][index]["cells"].as_array().expect("cells");
+    assert_eq!(columns.len(), cells.len());
+    columns
+        .iter()
+        .zip(cells)
+        .map(|(column, cell)| (column["name"].as_str().unwrap_or_default().into(), cell.clone()))
+        .collect()
+}
+
+#[tokio::test]
+async fn tables_have_the_columns_of_kubectl() {
+    let world = with(DevCluster::builder()).await;
+    world.cluster.add_hollow_nodes(1, &NodeTemplate::default()).expect("added");
+    world.create_pod("a").await;
+    let table = world
+        .raw("GET", "/api/v1/namespaces/default/pods", TABLE, &Value::Null)
+        .await
+        .expect("answered");
+    let shown = row(&table, 0);
+    let names: Vec<&str> = shown.iter().map(|(name, _)| name.as_str()).collect();
+    let expected = [
+        "Name",
+        "Ready",
+        "Status",
+        "Restarts",
+        "Age",
+        "IP",
+        "Node",
+        "Nominated Node",
+        "Readiness Gates",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(shown[1].1, "0/1");
+    assert_eq!(shown[2].1, "Pending");
+    assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
+
+    let table = world
+        .raw("GET", "/api/v1/nodes/hollow-00000", TABLE, &Value::Null)
+        .await
+        .expect("answered");
+    let shown = row(&table, 0);
+    assert_eq!((shown[0].1.clone(), shown[1].1.clone()), (json!("hollow-00000"), json!("Ready")));
+    let table = world
+        .raw("GET", "/apis/scheduling.k8s.io/v1/priorityclasses", TABLE, &Value::Null)
+        .await
+        .expect("answered");
+    assert_eq!(row(&table, 1)[1].1, 2_000_001_000);
+}
+
+#[tokio::test]
+async fn every_kind_has_a_table_even_when_it_is_empty() {
+    let world = still().await;
+    for kind in KindId::all().map(KindId::get).filter(|kind| !kind.review) {
+        let prefix =
+            if kind.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", kind.group) };
+        let path = format!("{prefix}/{}/{}", kind.version, kind.plural);
+        let table = world.raw("GET", &path, TABLE, &Value::Null).await.expect("answered");
+        assert_eq!(table["kind"], "Table", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn metadata_alone_can_be_asked_for() {
+    let world = still().await;
+    world.create_pod("a").await;
+    let list = world.pods().list_metadata(&ListParams::default()).await.expect("listed");
+    assert_eq!(list.items[0].name_any(), "a");
+}
+
+#[tokio::test]
+async fn events_have_two_forms() {
+    let world = still().await;
+    let events: Api<Event> = Api::namespaced(world.client.clone(), "default");
+    let core: Api<CoreEvent> = Api::namespaced(world.client.clone(), "default");
+    let event: Event = serde_json::from_value(json!({
+        "metadata": {"name": "a.1", "namespace": "default"}, "eventTime": "2030-01-01T00:00:00.000001Z",
+        "reportingController": "default-scheduler", "reportingInstance": "default-scheduler-x", "action": "Binding",
+        "reason": "Scheduled", "regarding": {"kind": "Pod", "namespace": "default", "name": "a"},
+        "note": "Successfully assigned default/a to b", "type": "Normal",
+    }))
+    .expect("an event");
+    let created = events.create(&PostParams::default(), &event).await.expect("created");
+    assert_eq!(created.note, event.note);
+    let listed = core
+        .list(&ListParams::default().fields("involvedObject.name=a,reason=Scheduled"))
+        .await
+        .expect("listed");
+    assert_eq!(listed.items.len(), 1);
+    assert_eq!(listed.items[0].message, event.note);
+    assert_eq!(listed.items[0].reporting_component, event.reporting_controller);
+    let series = Patch::Strategic(
+        json!({"series": {"count": 2, "lastObservedTime": "2030-01-01T00:01:00.000000Z"}}),
+    );
+    let patched = events.patch("a.1", &PatchParams::default(), &series).await.expect("patched");
+    assert_eq!(patched.series.map(|series| series.count), Some(2));
+    assert_eq!(patched.note, event.note);
+    let listed =
+        events.list(&ListParams::default().fields("regarding.name=a")).await.expect("listed");
+    assert_eq!(listed.items.len(), 1);
+}
+
+#[tokio::test]
+async fn events_are_bounded_in_number() {
+    let world =
+        with(DevCluster::builder().hollow(None).events(10, std::time::Duration::from_secs(60)))
+            .await;
+    for index in 0..25 {
+        world
+            .cluster
+            .create(json!({
+                "apiVersion": "v1", "kind": "Event", "metadata": {"name": format!("e{index}")},
+                "involvedObject": {"kind": "Pod", "name": "a"}, "reason": "Test",
+            }))
+            .expect("created");
+    }
+    assert_eq!(world.cluster.store().count(EVENTS), 10);
+    assert!(world.cluster.get(EVENTS, "default", "e24").is_some());
+}
+
+#[tokio::test]
+async fn everything_is_allowed() {
+    let world = still().await;
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(world.client.clone());
+    let review = reviews
+        .create(&PostParams::default(), &SelfSubjectAccessReview::default())
+        .await
+        .expect("answered");
+    assert!(review.status.is_some_and(|status| status.allowed));
+}

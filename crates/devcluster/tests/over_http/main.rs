@@ -1,0 +1,10 @@
+//! The server seen through a real client over loopback.
+
+mod errors;
+mod faults;
+mod forms;
+mod lists;
+mod patches;
+mod pods;
+mod watches;
+mod world;
