@@ -14,7 +14,9 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use kube_scheduler_api_types::{Pod, PodStatus, Timestamp};
-use kube_scheduler_engine::{AttemptResult, Effect, Engine, Explanation, Input, PodRef, StatusPatch};
+use kube_scheduler_engine::{
+    AttemptResult, Effect, Engine, Explanation, Input, PodRef, StatusPatch,
+};
 use kube_scheduler_framework::{Status, StatusFuture};
 
 use crate::import::ClusterObjects;
@@ -85,7 +87,12 @@ pub(crate) struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    pub(crate) fn new(engine: &'a mut Engine, ledger: &'a mut Ledger, start: Timestamp, recording: Recording) -> Self {
+    pub(crate) fn new(
+        engine: &'a mut Engine,
+        ledger: &'a mut Ledger,
+        start: Timestamp,
+        recording: Recording,
+    ) -> Self {
         Self {
             engine,
             ledger,
@@ -111,7 +118,8 @@ impl<'a> Driver<'a> {
         for node in &input.nodes {
             self.tell(Input::NodeApplied(node.clone()));
         }
-        let (running, mut pending): (Vec<_>, Vec<_>) = input.pods.iter().partition(|pod| pod.is_assigned());
+        let (running, mut pending): (Vec<_>, Vec<_>) =
+            input.pods.iter().partition(|pod| pod.is_assigned());
         pending.sort_by_key(|pod| (pod.created.is_none(), pod.created));
         for pod in running.into_iter().chain(pending) {
             self.tell(Input::PodApplied(pod.clone()));
@@ -120,14 +128,22 @@ impl<'a> Driver<'a> {
 
     /// Schedules until no pending pod can get any further.
     pub(crate) fn run(&mut self, observe: &mut dyn FnMut(Progress)) {
-        let n_pending = self.ledger.accounts().iter().filter(|account| account.fate == Fate::Pending).count();
-        let limit = MAX_IDLE_TURNS.saturating_mul(n_pending as u64 + 1);
+        let n_pending =
+            self.ledger.accounts().iter().filter(|account| account.fate == Fate::Pending).count();
         observe(self.progress(n_pending));
+        self.take_turns(n_pending, observe);
+        observe(Progress { is_over: true, ..self.progress(n_pending) });
+    }
+
+    fn take_turns(&mut self, n_pending: usize, observe: &mut dyn FnMut(Progress)) {
+        let limit = MAX_IDLE_TURNS.saturating_mul(n_pending as u64 + 1);
         loop {
             while self.take_turn() {
                 observe(self.progress(n_pending));
                 if self.n_turns - self.turn_of_last_achievement > limit {
-                    self.warnings.push(format!("stopped after {limit} attempts in a row that placed no pod"));
+                    self.warnings.push(format!(
+                        "stopped after {limit} attempts in a row that placed no pod"
+                    ));
                     return;
                 }
             }
@@ -143,11 +159,20 @@ impl<'a> Driver<'a> {
             self.explain(name);
         }
         self.warnings.extend(self.engine.drain_notes());
-        Driven { n_decisions: self.n_turns, explanations: self.explanations, warnings: self.warnings }
+        Driven {
+            n_decisions: self.n_turns,
+            explanations: self.explanations,
+            warnings: self.warnings,
+        }
     }
 
     fn progress(&self, n_pending: usize) -> Progress {
-        Progress { n_decisions: self.n_turns, n_tried: self.ledger.n_tried, n_pending }
+        Progress {
+            n_decisions: self.n_turns,
+            n_tried: self.ledger.n_tried,
+            n_pending,
+            is_over: false,
+        }
     }
 
     /// One attempt, with everything that follows from it. False when no pod is ready.
@@ -158,11 +183,14 @@ impl<'a> Driver<'a> {
         let Some(turn) = self.engine.schedule_next(self.now) else { return false };
         let number = self.n_turns;
         self.n_turns += 1;
-        self.current = Some(PodName { namespace: turn.pod.namespace.clone(), name: turn.pod.name.clone() });
+        self.current =
+            Some(PodName { namespace: turn.pod.namespace.clone(), name: turn.pod.name.clone() });
         if let Some(at) = self.ledger.position(&turn.pod.uid) {
             self.ledger.tried(at, number, self.achieved);
             self.ledger.account_mut(at).last_failure = match turn.result {
-                AttemptResult::Unschedulable(message) => Some(LastFailure { is_error: false, message }),
+                AttemptResult::Unschedulable(message) => {
+                    Some(LastFailure { is_error: false, message })
+                }
                 AttemptResult::Error(message) => Some(LastFailure { is_error: true, message }),
                 _ => None,
             };
@@ -180,7 +208,9 @@ impl<'a> Driver<'a> {
         let now = deadline.max(self.now);
         if now.saturating_since(self.last_achievement) > MAX_IDLE {
             let minutes = MAX_IDLE.as_secs() / 60;
-            self.warnings.push(format!("stopped after {minutes} minutes of virtual time without placing a pod"));
+            self.warnings.push(format!(
+                "stopped after {minutes} minutes of virtual time without placing a pod"
+            ));
             return false;
         }
         self.now = now;
@@ -190,10 +220,13 @@ impl<'a> Driver<'a> {
 
     /// Whether every pod that could be tried has been, since anything changed for the better.
     fn is_settled(&self) -> bool {
-        self.engine.queue().pending_pods().filter(|(_, queued)| !queued.is_gated()).all(|(_, queued)| {
-            let account = self.ledger.position(&queued.entry().0.uid).map(|at| self.ledger.account(at));
-            account.is_none_or(|account| account.tried_at == Some(self.achieved))
-        })
+        self.engine.queue().pending_pods().filter(|(_, queued)| !queued.is_gated()).all(
+            |(_, queued)| {
+                let account =
+                    self.ledger.position(&queued.entry().0.uid).map(|at| self.ledger.account(at));
+                account.is_none_or(|account| account.tried_at == Some(self.achieved))
+            },
+        )
     }
 
     fn explain(&mut self, name: PodName) {
@@ -240,8 +273,11 @@ impl<'a> Driver<'a> {
             Effect::PatchStatus { pod, patch } => self.patch(&pod, &patch),
             Effect::DeletePod { pod } => self.evict(&pod),
             Effect::Await { token, plugin, work } => {
-                let status = outcome(work)
-                    .unwrap_or_else(|| Status::error(format!("{plugin} waits for something that a simulation does not have")));
+                let status = outcome(work).unwrap_or_else(|| {
+                    Status::error(format!(
+                        "{plugin} waits for something that a simulation does not have"
+                    ))
+                });
                 self.engine.handle(Input::WorkFinished { token, status }, self.now);
             }
             _ => {}
@@ -264,13 +300,16 @@ impl<'a> Driver<'a> {
     }
 
     fn patch(&mut self, pod: &PodRef, patch: &StatusPatch) {
-        let Some(at) = self.ledger.position(&pod.uid).filter(|at| !self.is_gone(*at)) else { return };
+        let Some(at) = self.ledger.position(&pod.uid).filter(|at| !self.is_gone(*at)) else {
+            return;
+        };
         let account = self.ledger.account_mut(at);
         let mut status: PodStatus = (*account.pod.status).clone();
         if let Some(condition) = &patch.condition {
             if *condition.kind == *POD_SCHEDULED {
                 let is_error = *condition.reason == *"SchedulerError";
-                account.last_failure = Some(LastFailure { is_error, message: condition.message.to_string() });
+                account.last_failure =
+                    Some(LastFailure { is_error, message: condition.message.to_string() });
             }
             let mut conditions = status.conditions.to_vec();
             match conditions.iter_mut().find(|known| known.kind == condition.kind) {
@@ -287,7 +326,9 @@ impl<'a> Driver<'a> {
     }
 
     fn evict(&mut self, pod: &PodRef) {
-        let Some(at) = self.ledger.position(&pod.uid).filter(|at| !self.is_gone(*at)) else { return };
+        let Some(at) = self.ledger.position(&pod.uid).filter(|at| !self.is_gone(*at)) else {
+            return;
+        };
         let by = self.current.clone();
         let account = self.ledger.account_mut(at);
         account.fate = Fate::Preempted { node: account.pod.node_name.clone(), by };

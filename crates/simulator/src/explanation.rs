@@ -66,7 +66,12 @@ pub struct NodeVerdict {
 
 impl PodExplanation {
     /// Puts together what the engine says of the decision and what the run made of it.
-    pub(crate) fn new(name: &PodName, found: Option<&Explanation>, ledger: &Ledger, report: &Report) -> Self {
+    pub(crate) fn new(
+        name: &PodName,
+        found: Option<&Explanation>,
+        ledger: &Ledger,
+        report: &Report,
+    ) -> Self {
         let key = name.to_string();
         let pending = report.pending.iter().find(|pending| pending.pod == key);
         let account = ledger.named(name);
@@ -74,7 +79,8 @@ impl PodExplanation {
         let mut message = pending.map(|pending| pending.message.clone());
         let outcome = match fate {
             Some(Fate::AlreadyRunning) => {
-                message = Some("the pod came with its node: there was nothing to decide".to_owned());
+                message =
+                    Some("the pod came with its node: there was nothing to decide".to_owned());
                 "AlreadyRunning".to_owned()
             }
             Some(Fate::Placed) => "Scheduled".to_owned(),
@@ -87,13 +93,17 @@ impl PodExplanation {
         let mut explanation = Self {
             pod: key,
             outcome,
-            node: account.and_then(|account| account.pod.node_name.as_ref()).map(ToString::to_string),
+            node: account
+                .and_then(|account| account.pod.node_name.as_ref())
+                .map(ToString::to_string),
             message,
             attempts: account.map_or(0, |account| account.n_attempts),
             preempts: report
                 .preempted
                 .iter()
-                .filter(|preempted| preempted.by.as_deref().is_some_and(|by| *by == *name.to_string()))
+                .filter(|preempted| {
+                    preempted.by.as_deref().is_some_and(|by| *by == *name.to_string())
+                })
                 .map(|preempted| preempted.pod.clone())
                 .collect(),
             pre_filter: None,

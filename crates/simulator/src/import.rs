@@ -57,7 +57,13 @@ impl ClusterInput {
     /// # Errors
     /// If the text is neither, or a document in it is no Kubernetes object.
     pub fn add_manifests(&mut self, file: &str, text: &str) -> Result<(), ImportError> {
-        let found = manifest::documents(file, text, self.texts.len())?;
+        let found =
+            manifest::documents(file, text, self.texts.len()).map_err(|error| match error {
+                ImportError::NotAnObject { place, reason } => {
+                    ImportError::NotAnObject { place: located(place, text, &[]), reason }
+                }
+                error => error,
+            })?;
         self.texts.push(text.into());
         self.documents.extend(found);
         Ok(())
@@ -91,7 +97,9 @@ impl ClusterInput {
     pub fn finish(mut self) -> Result<ClusterObjects, ImportError> {
         self.complete_names()?;
         self.refuse_repeats()?;
-        let classes = PriorityClasses::collect(&self.documents)?;
+        let classes = PriorityClasses::collect(&self.documents).map_err(|(at, reason)| {
+            ImportError::NotAnObject { place: self.place(at, &["value"]), reason }
+        })?;
         let mut found = ClusterObjects::default();
         let mut uids: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         for at in 0..self.documents.len() {
@@ -108,7 +116,7 @@ impl ClusterInput {
                             place: self.place(at, &["metadata", "uid"]),
                             object: format!("pod {}", pod.key()),
                             uid: pod.uid.to_string(),
-                            first: self.place(first, &[]),
+                            first: Box::new(self.place(first, &[])),
                         });
                     }
                     found.pods.push(Arc::new(pod));
@@ -126,7 +134,8 @@ impl ClusterInput {
                 }
                 _ => {
                     let value = std::mem::take(&mut self.documents[at].value);
-                    let object = Object::from_value(value).map_err(|error| self.decode_error(at, error))?;
+                    let object =
+                        Object::from_value(value).map_err(|error| self.decode_error(at, error))?;
                     found.objects.push(Arc::new(object));
                 }
             }
@@ -180,7 +189,7 @@ impl ClusterInput {
                 return Err(ImportError::Repeated {
                     place: self.place(at, &[]),
                     object: document.title(),
-                    first: self.place(first, &[]),
+                    first: Box::new(self.place(first, &[])),
                 });
             }
         }
@@ -190,19 +199,24 @@ impl ClusterInput {
     fn decode_error(&self, at: usize, error: DecodeError) -> ImportError {
         let steps = locate::steps(&error.path);
         let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
-        ImportError::Object { place: self.place(at, &steps), error }
+        ImportError::Object { place: self.place(at, &steps), error: Box::new(error) }
     }
 
     /// Where a field of a document stands, as far as that can be found out.
     fn place(&self, at: usize, steps: &[&str]) -> Place {
         let document = &self.documents[at];
-        let mut place = document.place.clone();
-        if let Some(text) = document.text.and_then(|text| self.texts.get(text)) {
-            let item = place.item.map(|item| item.to_string());
-            let prefix = item.iter().flat_map(|item| ["items", item.as_str()]);
-            let path: Vec<&str> = prefix.chain(steps.iter().copied()).collect();
-            place.line = locate::line(text, place.document.unwrap_or(1), &path).or(place.line);
+        match document.text.and_then(|text| self.texts.get(text)) {
+            Some(text) => located(document.place.clone(), text, steps),
+            None => document.place.clone(),
         }
-        place
     }
+}
+
+/// Adds the line of a field of the object at `place`.
+fn located(place: Place, text: &str, steps: &[&str]) -> Place {
+    let item = place.item.map(|item| item.to_string());
+    let prefix = item.iter().flat_map(|item| ["items", item.as_str()]);
+    let path: Vec<&str> = prefix.chain(steps.iter().copied()).collect();
+    let line = locate::line(text, place.document.unwrap_or(1), &path).or(place.line);
+    Place { line, ..place }
 }

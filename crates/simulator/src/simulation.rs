@@ -48,7 +48,10 @@ impl Default for SimulationOptions {
             named_by_user: BTreeSet::new(),
             gates,
             registry: kube_scheduler_plugins_intree::registry(),
-            missing_plugins: kube_scheduler_plugins_intree::NOT_YET.iter().map(ToString::to_string).collect(),
+            missing_plugins: kube_scheduler_plugins_intree::NOT_YET
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
             seed: 0,
             pool: Pool::none(),
             explain: Vec::new(),
@@ -63,7 +66,8 @@ impl SimulationOptions {
     /// If the text is no valid configuration.
     pub fn with_config_text(mut self, text: &str) -> Result<Self, LoadError> {
         let mut config = decode(text)?;
-        self.named_by_user = named_plugins(&config).into_iter().map(|plugin| plugin.name.to_owned()).collect();
+        self.named_by_user =
+            named_plugins(&config).into_iter().map(|plugin| plugin.name.to_owned()).collect();
         default(&mut config, &self.gates);
         let errors = validate(&config, &self.gates);
         if !errors.is_empty() {
@@ -96,6 +100,8 @@ pub struct Progress {
     pub n_tried: usize,
     /// Pods that came without a node.
     pub n_pending: usize,
+    /// Whether no attempt will follow.
+    pub is_over: bool,
 }
 
 /// A cluster and its pending pods, ready to be scheduled in virtual time.
@@ -144,11 +150,14 @@ impl Simulation {
         self.run_observed(&mut |_| ())
     }
 
-    /// The same; `observe` is called before the first attempt and after every one.
+    /// The same; `observe` is called before the first attempt, after every one, and when there will be no more.
     ///
     /// # Errors
     /// If a pod to explain does not exist.
-    pub fn run_observed(&self, observe: &mut dyn FnMut(Progress)) -> Result<Report, SimulationError> {
+    pub fn run_observed(
+        &self,
+        observe: &mut dyn FnMut(Progress),
+    ) -> Result<Report, SimulationError> {
         let known = |name: &PodName| self.input.pods.iter().any(|pod| is_named(pod, name));
         if let Some(name) = self.options.explain.iter().find(|name| !known(name)) {
             return Err(SimulationError::NoSuchPod(name.clone()));
@@ -170,7 +179,11 @@ impl Simulation {
 
     /// Explains decisions by running again and stopping right before them: the same input gives the same decisions, and
     /// the first run knows when they were taken.
-    fn explain(&self, ledger: &Ledger, report: &Report) -> Result<Vec<PodExplanation>, SimulationError> {
+    fn explain(
+        &self,
+        ledger: &Ledger,
+        report: &Report,
+    ) -> Result<Vec<PodExplanation>, SimulationError> {
         if self.options.explain.is_empty() {
             return Ok(Vec::new());
         }
@@ -190,7 +203,11 @@ impl Simulation {
 
     /// The virtual time at which everything happens at first: nothing in the input is newer.
     fn start(&self) -> Timestamp {
-        let pods = self.input.pods.iter().flat_map(|pod| [pod.created, pod.status.started, pod.deletion_requested]);
+        let pods = self
+            .input
+            .pods
+            .iter()
+            .flat_map(|pod| [pod.created, pod.status.started, pod.deletion_requested]);
         let nodes = self.input.nodes.iter().map(|node| node.created);
         pods.chain(nodes).flatten().max().unwrap_or_default().max(Timestamp::EPOCH)
     }

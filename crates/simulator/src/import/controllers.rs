@@ -25,7 +25,8 @@ pub(super) fn not_expanded(found: &ClusterObjects) -> Option<String> {
         .iter()
         .filter_map(|object| {
             let wanted = wanted(object)?;
-            (!has_pods(object, &owners)).then(|| format!("{} {} ({wanted})", object.kind, object.key()))
+            (!has_pods(object, &owners))
+                .then(|| format!("{} {} ({wanted})", object.kind, object.key()))
         })
         .collect();
     if named.is_empty() {
@@ -36,13 +37,17 @@ pub(super) fn not_expanded(found: &ClusterObjects) -> Option<String> {
     if rest > 0 {
         text.push_str(&format!(" and {rest} more"));
     }
-    Some(format!("controllers are not expanded into pods: {text}; add the pods themselves to have them scheduled"))
+    Some(format!(
+        "controllers are not expanded into pods: {text}; add the pods themselves to have them scheduled"
+    ))
 }
 
 /// How many pods a controller asks for, in words; `None` for other kinds and when it asks for none.
 fn wanted(object: &Object) -> Option<String> {
     let field = match (&*object.group, &*object.kind) {
-        ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") | ("", "ReplicationController") => "/spec/replicas",
+        ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") | ("", "ReplicationController") => {
+            "/spec/replicas"
+        }
         ("batch", "Job") => "/spec/parallelism",
         ("apps", "DaemonSet") => return Some("one pod per node".to_owned()),
         _ => return None,
@@ -59,7 +64,8 @@ fn wanted(object: &Object) -> Option<String> {
 }
 
 fn is_finished(object: &Object) -> bool {
-    *object.kind == *"Job" && object.json.pointer("/status/completionTime").is_some_and(|at| !at.is_null())
+    *object.kind == *"Job"
+        && object.json.pointer("/status/completionTime").is_some_and(|at| !at.is_null())
 }
 
 /// A deployment's pods belong to replica sets that carry its name and a hash.
@@ -69,6 +75,8 @@ fn has_pods(object: &Object, owners: &BTreeSet<(&str, &str, &str)>) -> bool {
     }
     owners.iter().any(|(namespace, kind, name)| {
         let hash = name.strip_prefix(&*object.name).and_then(|rest| rest.strip_prefix('-'));
-        *namespace == &*object.namespace && *kind == "ReplicaSet" && hash.is_some_and(|hash| !hash.contains('-'))
+        *namespace == &*object.namespace
+            && *kind == "ReplicaSet"
+            && hash.is_some_and(|hash| !hash.contains('-'))
     })
 }

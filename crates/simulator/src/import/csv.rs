@@ -48,7 +48,8 @@ pub(super) fn nodes(file: &str, text: &str) -> Result<Vec<Document>, ImportError
 
 /// The tasks of a trace, in order of creation.
 pub(super) fn pods(file: &str, text: &str) -> Result<Vec<Document>, ImportError> {
-    let table = Table::read(file, text, &["name", "cpu_milli", "memory_mib", "num_gpu", "creation_time"])?;
+    let table =
+        Table::read(file, text, &["name", "cpu_milli", "memory_mib", "num_gpu", "creation_time"])?;
     table.map(|row| {
         let mut requests = BTreeMap::from([
             ("cpu", format!("{}m", row.number("cpu_milli")?)),
@@ -97,23 +98,37 @@ impl<'a> Table<'a> {
             reason: reason(error),
         };
         let header = reader.headers().map_err(|error| refuse(&error))?.clone();
-        if let Some(missing) = required.iter().find(|name| !header.iter().any(|column| column == **name)) {
+        if let Some(missing) =
+            required.iter().find(|name| !header.iter().any(|column| column == **name))
+        {
             let found: Vec<&str> = header.iter().collect();
             return Err(ImportError::Csv {
                 file: file.to_owned(),
                 line: 1,
                 column: None,
-                reason: format!("there is no column {missing:?}; the columns are {}", found.join(", ")),
+                reason: format!(
+                    "there is no column {missing:?}; the columns are {}",
+                    found.join(", ")
+                ),
             });
         }
-        let rows = reader.records().collect::<Result<Vec<_>, _>>().map_err(|error| refuse(&error))?;
+        let rows =
+            reader.records().collect::<Result<Vec<_>, _>>().map_err(|error| refuse(&error))?;
         Ok(Self { file, header, rows })
     }
 
-    fn map(&self, make: impl Fn(&Row<'_>) -> Result<Value, ImportError>) -> Result<Vec<Document>, ImportError> {
+    fn map(
+        &self,
+        make: impl Fn(&Row<'_>) -> Result<Value, ImportError>,
+    ) -> Result<Vec<Document>, ImportError> {
         let document = |record| {
             let row = Row { table: self, record };
-            let place = Place { file: self.file.to_owned(), document: None, item: None, line: Some(row.line()) };
+            let place = Place {
+                file: self.file.into(),
+                document: None,
+                item: None,
+                line: Some(row.line()),
+            };
             Ok(Document { place, text: None, value: make(&row)? })
         };
         self.rows.iter().map(document).collect()
@@ -140,7 +155,12 @@ impl Row<'_> {
 
     fn number(&self, column: &str) -> Result<u32, ImportError> {
         let text = self.text(column);
-        text.parse().map_err(|_| self.refuse(column, &format!("expected a whole number from 0 to {}, found {text:?}", u32::MAX)))
+        text.parse().map_err(|_| {
+            self.refuse(
+                column,
+                &format!("expected a whole number from 0 to {}, found {text:?}", u32::MAX),
+            )
+        })
     }
 
     /// A number that may be missing.

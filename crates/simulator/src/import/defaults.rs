@@ -61,7 +61,8 @@ pub(super) fn complete_name(value: &mut Value, n_generated: &mut usize) -> bool 
         metadata.insert("namespace".to_owned(), "default".into());
     }
     if is_absent(metadata, "name") {
-        let Some(prefix) = metadata.get("generateName").and_then(Value::as_str).filter(|text| !text.is_empty())
+        let Some(prefix) =
+            metadata.get("generateName").and_then(Value::as_str).filter(|text| !text.is_empty())
         else {
             return false;
         };
@@ -114,7 +115,8 @@ fn requests_from_limits(resources: &mut Map<String, Value>, except: &[String]) {
 fn host_ports(container: &mut Map<String, Value>) {
     let ports = container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten();
     for port in ports.filter_map(Value::as_object_mut) {
-        let is_unset = port.get("hostPort").is_none_or(|port| port.is_null() || port.as_i64() == Some(0));
+        let is_unset =
+            port.get("hostPort").is_none_or(|port| port.is_null() || port.as_i64() == Some(0));
         if let Some(number) = port.get("containerPort").filter(|_| is_unset).cloned() {
             port.insert("hostPort".to_owned(), number);
         }
@@ -140,14 +142,19 @@ pub(super) fn check_pod(value: &Value) -> Result<(), DecodeError> {
     };
     let containers = value.pointer("/spec/containers");
     if containers.is_none_or(|list| list.is_null() || list.as_array().is_some_and(Vec::is_empty)) {
-        return refuse("spec.containers".to_owned(), "required: a pod has at least one container".to_owned());
+        return refuse(
+            "spec.containers".to_owned(),
+            "required: a pod has at least one container".to_owned(),
+        );
     }
     for list in ["initContainers", "containers"] {
         let containers = value.pointer(&format!("/spec/{list}")).and_then(Value::as_array);
         for (idx, container) in containers.into_iter().flatten().enumerate() {
             for amounts in ["limits", "requests"] {
                 let path = format!("spec.{list}[{idx}].resources.{amounts}");
-                if let Err((path, reason)) = check_amounts(container.pointer(&format!("/resources/{amounts}")), &path) {
+                if let Err((path, reason)) =
+                    check_amounts(container.pointer(&format!("/resources/{amounts}")), &path)
+                {
                     return refuse(path, reason);
                 }
             }
@@ -155,7 +162,9 @@ pub(super) fn check_pod(value: &Value) -> Result<(), DecodeError> {
     }
     for path in ["resources/limits", "resources/requests", "overhead"] {
         let amounts = value.pointer(&format!("/spec/{path}"));
-        if let Err((path, reason)) = check_amounts(amounts, &format!("spec.{}", path.replace('/', "."))) {
+        if let Err((path, reason)) =
+            check_amounts(amounts, &format!("spec.{}", path.replace('/', ".")))
+        {
             return refuse(path, reason);
         }
     }
@@ -164,18 +173,24 @@ pub(super) fn check_pod(value: &Value) -> Result<(), DecodeError> {
 
 /// What an API server would refuse of a node, and the decoder would not see.
 pub(super) fn check_node(value: &Value) -> Result<(), DecodeError> {
-    check_amounts(value.pointer("/status/allocatable"), "status.allocatable").map_err(|(path, reason)| {
-        let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        DecodeError { object: format!("node {name}"), path, reason }
-    })
+    check_amounts(value.pointer("/status/allocatable"), "status.allocatable").map_err(
+        |(path, reason)| {
+            let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+            DecodeError { object: format!("node {name}"), path, reason }
+        },
+    )
 }
 
 fn check_amounts(amounts: Option<&Value>, path: &str) -> Result<(), (String, String)> {
     let Some(amounts) = amounts.and_then(Value::as_object) else { return Ok(()) };
     for (name, amount) in amounts {
-        let quantity = Quantity::from_json(amount).map_err(|error| (format!("{path}[{name}]"), error.to_string()))?;
+        let quantity = Quantity::from_json(amount)
+            .map_err(|error| (format!("{path}[{name}]"), error.to_string()))?;
         if quantity.sign() < 0 {
-            return Err((format!("{path}[{name}]"), format!("{amount} is negative, expected 0 or more")));
+            return Err((
+                format!("{path}[{name}]"),
+                format!("{amount} is negative, expected 0 or more"),
+            ));
         }
     }
     Ok(())

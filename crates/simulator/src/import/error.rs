@@ -1,6 +1,7 @@
 //! What can be wrong with an input, and where.
 
 use std::fmt;
+use std::sync::Arc;
 
 use kube_scheduler_api_types::DecodeError;
 
@@ -8,7 +9,7 @@ use kube_scheduler_api_types::DecodeError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The file, as the caller named it.
-    pub file: String,
+    pub file: Arc<str>,
     /// The document in the file, counted from 1; empty documents do not count. Absent in CSV.
     pub document: Option<usize>,
     /// The element of the document's `items`, counted from 0, if the document is a list.
@@ -74,7 +75,7 @@ pub enum ImportError {
         /// Where the field stands.
         place: Place,
         /// Which object, which field, what is wrong.
-        error: DecodeError,
+        error: Box<DecodeError>,
     },
     /// An object is given twice.
     #[error("{place}: {object} is given twice, first in {first}")]
@@ -84,10 +85,12 @@ pub enum ImportError {
         /// Which object.
         object: String,
         /// Where it stands first.
-        first: Place,
+        first: Box<Place>,
     },
     /// Two pods share an identity.
-    #[error("{place}: {object}: metadata.uid: {uid:?} is the uid of another pod already, in {first}; leave it out to get a new one")]
+    #[error(
+        "{place}: {object}: metadata.uid: {uid:?} is the uid of another pod already, in {first}; leave it out to get a new one"
+    )]
     RepeatedUid {
         /// Where the second pod stands.
         place: Place,
@@ -96,10 +99,12 @@ pub enum ImportError {
         /// The identity.
         uid: String,
         /// Where the first pod stands.
-        first: Place,
+        first: Box<Place>,
     },
     /// A pod has no priority, and the class that would give it one is not in the input.
-    #[error("{place}: {object}: spec.priorityClassName: there is no PriorityClass {class:?} in the input; add it, or set spec.priority")]
+    #[error(
+        "{place}: {object}: spec.priorityClassName: there is no PriorityClass {class:?} in the input; add it, or set spec.priority"
+    )]
     UnknownPriorityClass {
         /// Where the name stands.
         place: Place,

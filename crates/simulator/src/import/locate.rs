@@ -37,7 +37,9 @@ pub(super) fn line(text: &str, document: usize, path: &[&str]) -> Option<u64> {
     let mut at = documents.get(document.checked_sub(1)?)?;
     for step in path {
         let next = match &at.shape {
-            Shape::Map(entries) => entries.iter().find(|(key, _)| key == step).map(|(_, value)| value),
+            Shape::Map(entries) => {
+                entries.iter().find(|(key, _)| key == step).map(|(_, value)| value)
+            }
             Shape::List(items) => step.parse().ok().and_then(|idx: usize| items.get(idx)),
             Shape::Scalar => None,
         };

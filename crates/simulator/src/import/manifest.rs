@@ -51,19 +51,24 @@ impl Document {
 }
 
 /// All objects of a text.
-pub(super) fn documents(file: &str, text: &str, number: usize) -> Result<Vec<Document>, ImportError> {
+pub(super) fn documents(
+    file: &str,
+    text: &str,
+    number: usize,
+) -> Result<Vec<Document>, ImportError> {
     let is_json = text.trim_start().starts_with('{');
     let roots = if is_json { json(file, text)? } else { yaml(file, text)? };
     let mut found = Vec::new();
     for (idx, (line, value)) in roots.into_iter().enumerate() {
-        let place = Place { file: file.to_owned(), document: Some(idx + 1), item: None, line };
+        let place = Place { file: file.into(), document: Some(idx + 1), item: None, line };
         flatten(Document { place, text: Some(number), value }, &mut found)?;
     }
     Ok(found)
 }
 
 fn json(file: &str, text: &str) -> Result<Vec<(Option<u64>, Value)>, ImportError> {
-    let values: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
+    let values: Result<Vec<Value>, _> =
+        serde_json::Deserializer::from_str(text).into_iter().collect();
     let values = values.map_err(|error| ImportError::Syntax {
         file: file.to_owned(),
         line: Some(error.line() as u64),
@@ -74,8 +79,8 @@ fn json(file: &str, text: &str) -> Result<Vec<(Option<u64>, Value)>, ImportError
 }
 
 fn yaml(file: &str, text: &str) -> Result<Vec<(Option<u64>, Value)>, ImportError> {
-    let values: Vec<Spanned<Value>> =
-        serde_saphyr::from_multiple_with_options(text, options()).map_err(|error| {
+    let values: Vec<Spanned<Value>> = serde_saphyr::from_multiple_with_options(text, options())
+        .map_err(|error| {
             let at = error.location().filter(|at| at.line() > 0);
             ImportError::Syntax {
                 file: file.to_owned(),
@@ -125,9 +130,13 @@ fn without_position(mut message: String) -> String {
 /// Takes lists apart; checks that the rest are objects of some kind.
 fn flatten(document: Document, found: &mut Vec<Document>) -> Result<(), ImportError> {
     let Document { place, text, mut value } = document;
-    let refuse = |place, reason: &str| Err(ImportError::NotAnObject { place, reason: reason.to_owned() });
+    let refuse =
+        |place, reason: &str| Err(ImportError::NotAnObject { place, reason: reason.to_owned() });
     let Some(object) = value.as_object_mut() else {
-        return refuse(place, "expected a Kubernetes object: a map with apiVersion, kind and metadata");
+        return refuse(
+            place,
+            "expected a Kubernetes object: a map with apiVersion, kind and metadata",
+        );
     };
     let kind = match object.get("kind") {
         Some(Value::String(kind)) if !kind.is_empty() => kind.clone(),
@@ -136,11 +145,16 @@ fn flatten(document: Document, found: &mut Vec<Document>) -> Result<(), ImportEr
     };
     let api_version = match object.get("apiVersion") {
         Some(Value::String(version)) if !version.is_empty() => version.clone(),
-        Some(Value::String(_) | Value::Null) | None => return refuse(place, "apiVersion: required"),
+        Some(Value::String(_) | Value::Null) | None => {
+            return refuse(place, "apiVersion: required");
+        }
         Some(_) => return refuse(place, "apiVersion: expected a string"),
     };
     if kind == "KubeSchedulerConfiguration" {
-        return refuse(place, "this is a scheduler configuration, not an object of a cluster: use --config");
+        return refuse(
+            place,
+            "this is a scheduler configuration, not an object of a cluster: use --config",
+        );
     }
     let Some(element_kind) = kind.strip_suffix("List").filter(|_| place.item.is_none()) else {
         found.push(Document { place, text, value });
@@ -157,7 +171,7 @@ fn flatten(document: Document, found: &mut Vec<Document>) -> Result<(), ImportEr
             item.entry("kind").or_insert_with(|| element_kind.into());
             item.entry("apiVersion").or_insert_with(|| api_version.as_str().into());
         }
-        let place = Place { item: Some(idx), ..place.clone() };
+        let place = Place { item: Some(idx), line: None, ..place.clone() };
         flatten(Document { place, text, value: item }, found)?;
     }
     Ok(())

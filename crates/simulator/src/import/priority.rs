@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::error::ImportError;
 use super::manifest::Document;
 
 /// Classes that every cluster has.
@@ -26,10 +25,13 @@ pub(super) struct PriorityClasses {
 }
 
 impl PriorityClasses {
-    pub(super) fn collect(documents: &[Document]) -> Result<Self, ImportError> {
-        let built_in = |(name, value): (&str, i32)| (name.to_owned(), PriorityClass { value, preemption_policy: None });
+    /// Fails with the position of a class without a usable value, and what is wrong with it.
+    pub(super) fn collect(documents: &[Document]) -> Result<Self, (usize, String)> {
+        let built_in = |(name, value): (&str, i32)| {
+            (name.to_owned(), PriorityClass { value, preemption_policy: None })
+        };
         let mut classes = Self { by_name: BUILT_IN.map(built_in).into(), default: None };
-        for document in documents {
+        for (at, document) in documents.iter().enumerate() {
             let (group, kind) = document.group_and_kind();
             if (group.as_str(), kind.as_str()) != ("scheduling.k8s.io", "PriorityClass") {
                 continue;
@@ -37,16 +39,18 @@ impl PriorityClasses {
             let given = document.value.get("value").unwrap_or(&Value::Null);
             let value = given.as_i64().and_then(|value| i32::try_from(value).ok());
             let Some(value) = value else {
-                return Err(ImportError::NotAnObject {
-                    place: document.place.clone(),
-                    reason: format!("{}: value: expected an integer of 32 bits, found {given}", document.title()),
-                });
+                let title = document.title();
+                return Err((
+                    at,
+                    format!("{title}: value: expected an integer of 32 bits, found {given}"),
+                ));
             };
             let policy = document.value.get("preemptionPolicy").and_then(Value::as_str);
             let class = PriorityClass { value, preemption_policy: policy.map(str::to_owned) };
             if document.value.get("globalDefault").and_then(Value::as_bool) == Some(true) {
                 // Of several defaults the lowest counts, as on admission.
-                let is_lower = classes.default.as_ref().is_none_or(|default| class.value < default.value);
+                let is_lower =
+                    classes.default.as_ref().is_none_or(|default| class.value < default.value);
                 if is_lower {
                     classes.default = Some(class.clone());
                 }

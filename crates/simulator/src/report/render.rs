@@ -67,6 +67,8 @@ pub fn render(report: &Report, options: RenderOptions) -> Result<String, RenderE
             text.push('\n');
             Ok(text)
         }
-        Format::Yaml => serde_saphyr::to_string(report).map_err(|error| RenderError::Yaml(error.to_string())),
+        Format::Yaml => {
+            serde_saphyr::to_string(report).map_err(|error| RenderError::Yaml(error.to_string()))
+        }
     }
 }

@@ -7,7 +7,9 @@ use kube_scheduler_api_types::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Pod};
 use kube_scheduler_engine::Engine;
 use kube_scheduler_framework::{ClusterState, Context, NoPods, NodeIdx};
 
-use super::{NodeCounts, NodeUsage, Pending, PendingReason, Placement, PodCounts, Preempted, Report};
+use super::{
+    NodeCounts, NodeUsage, Pending, PendingReason, Placement, PodCounts, Preempted, Report,
+};
 use crate::ledger::{Account, Fate, Ledger};
 
 /// Everything but warnings, explanations and speed.
@@ -23,7 +25,8 @@ pub(crate) fn compose(engine: &Engine, ledger: &Ledger, n_decisions: u64) -> Rep
         pods: PodCounts {
             total: ledger.accounts().len(),
             scheduled: placements.len(),
-            unschedulable: count(PendingReason::Unschedulable) + count(PendingReason::SchedulerError),
+            unschedulable: count(PendingReason::Unschedulable)
+                + count(PendingReason::SchedulerError),
             gated: count(PendingReason::SchedulingGated),
             already_running: running.count(),
             preempted: preempted.len(),
@@ -99,14 +102,20 @@ fn pending(engine: &Engine, ledger: &Ledger) -> Vec<Pending> {
 fn obstacle(engine: &Engine, account: &Account) -> (PendingReason, String) {
     let pod = &account.pod;
     let scheduler = &pod.spec.scheduler_name;
-    let Some(profile) = engine.profiles().iter().find(|profile| profile.scheduler_name == *scheduler) else {
+    let Some(profile) =
+        engine.profiles().iter().find(|profile| profile.scheduler_name == *scheduler)
+    else {
         return (PendingReason::Skipped, format!("no profile for scheduler name \"{scheduler}\""));
     };
     if pod.deletion_requested.is_some() {
         return (PendingReason::Skipped, "the pod is being deleted".to_owned());
     }
     if let Some(failure) = &account.last_failure {
-        let reason = if failure.is_error { PendingReason::SchedulerError } else { PendingReason::Unschedulable };
+        let reason = if failure.is_error {
+            PendingReason::SchedulerError
+        } else {
+            PendingReason::Unschedulable
+        };
         return (reason, failure.message.clone());
     }
     if engine.queue().get(&pod.namespace, &pod.name).is_some_and(|queued| queued.is_gated()) {
@@ -117,7 +126,10 @@ fn obstacle(engine: &Engine, account: &Account) -> (PendingReason, String) {
         let message = status.map_or_else(|| "held back".to_owned(), |status| status.message());
         return (PendingReason::SchedulingGated, message);
     }
-    (PendingReason::SchedulerError, "the simulation ended before the pod was decided about".to_owned())
+    (
+        PendingReason::SchedulerError,
+        "the simulation ended before the pod was decided about".to_owned(),
+    )
 }
 
 /// Requested over allocatable, by resource, for resources that some of the nodes have.
@@ -132,7 +144,8 @@ fn utilisation(cluster: &ClusterState, nodes: &[(Arc<str>, NodeIdx)]) -> BTreeMa
         };
         add(CPU, requested.milli_cpu().get(idx), allocatable.milli_cpu().get(idx));
         add(MEMORY, requested.memory().get(idx), allocatable.memory().get(idx));
-        let storage = (requested.ephemeral_storage().get(idx), allocatable.ephemeral_storage().get(idx));
+        let storage =
+            (requested.ephemeral_storage().get(idx), allocatable.ephemeral_storage().get(idx));
         add(EPHEMERAL_STORAGE, storage.0, storage.1);
         add(PODS, cluster.pod_count().get(idx), cluster.allowed_pods().get(idx));
         for (name, amounts) in allocatable.scalars() {

@@ -114,14 +114,18 @@ fn obstacles(report: &Report, out: &mut String) {
 
 fn nodes(report: &Report, out: &mut String) {
     let mut head = vec!["NODE", "PODS"];
-    let resources: Vec<&str> = report.utilisation.keys().map(String::as_str).filter(|name| *name != "pods").collect();
+    let resources: Vec<&str> =
+        report.utilisation.keys().map(String::as_str).filter(|name| *name != "pods").collect();
     head.extend(&resources);
     let upper: Vec<String> = head.iter().map(|name| name.to_uppercase()).collect();
     let mut columns = Columns(vec![upper]);
     for usage in &report.node_usage {
         let mut row = vec![usage.node.clone(), usage.pods.to_string()];
         row.extend(resources.iter().map(|name| {
-            usage.utilisation.get(*name).map_or_else(|| "-".to_owned(), |fraction| percent(*fraction))
+            usage
+                .utilisation
+                .get(*name)
+                .map_or_else(|| "-".to_owned(), |fraction| percent(*fraction))
         }));
         columns.push(row);
     }
@@ -161,15 +165,21 @@ fn explain(explanation: &PodExplanation, out: &mut String) {
 
 /// Feasible nodes with their scores, the best first and marked.
 fn feasible(explanation: &PodExplanation, out: &mut String) {
-    let mut nodes: Vec<&NodeVerdict> = explanation.nodes.iter().filter(|node| node.feasible).collect();
+    let mut nodes: Vec<&NodeVerdict> =
+        explanation.nodes.iter().filter(|node| node.feasible).collect();
     nodes.sort_by_key(|node| std::cmp::Reverse(node.total));
-    let plugins: BTreeSet<&str> = nodes.iter().flat_map(|node| node.scores.keys()).map(String::as_str).collect();
+    let plugins: BTreeSet<&str> =
+        nodes.iter().flat_map(|node| node.scores.keys()).map(String::as_str).collect();
     let mut head = vec!["FEASIBLE", "BEST", "TOTAL"];
     head.extend(&plugins);
     let mut columns = Columns::new(&head);
     for node in nodes {
         let best = if node.best { "*" } else { "" };
-        let mut row = vec![node.node.clone(), best.to_owned(), node.total.map_or_else(|| "-".to_owned(), |n| n.to_string())];
+        let mut row = vec![
+            node.node.clone(),
+            best.to_owned(),
+            node.total.map_or_else(|| "-".to_owned(), |n| n.to_string()),
+        ];
         row.extend(plugins.iter().map(|plugin| {
             node.scores.get(*plugin).map_or_else(|| "-".to_owned(), ToString::to_string)
         }));
@@ -193,28 +203,27 @@ fn rejections(explanation: &PodExplanation, out: &mut String) {
 
 fn summary(report: &Report, out: &mut String) {
     let pods = &report.pods;
-    let mut columns = vec![
-        ("TOTAL", pods.total),
-        ("SCHEDULED", pods.scheduled),
-        ("UNSCHEDULABLE", pods.unschedulable),
-        ("GATED", pods.gated),
+    let always = [
+        ("total", pods.total),
+        ("scheduled", pods.scheduled),
+        ("unschedulable", pods.unschedulable),
+        ("gated", pods.gated),
     ];
     let rare = [
-        ("ALREADY-RUNNING", pods.already_running),
-        ("PREEMPTED", pods.preempted),
-        ("SKIPPED", pods.skipped),
-        ("FINISHED", pods.finished),
+        ("already running", pods.already_running),
+        ("preempted", pods.preempted),
+        ("skipped", pods.skipped),
+        ("finished", pods.finished),
     ];
-    columns.extend(rare.into_iter().filter(|(_, n)| *n > 0));
-    let mut table = Columns::new(&columns.iter().map(|(name, _)| *name).collect::<Vec<_>>());
-    table.0[0].insert(0, "PODS".to_owned());
-    let mut row = vec![String::new()];
-    row.extend(columns.iter().map(|(_, n)| n.to_string()));
-    table.push(row);
-    table.print(out);
+    let shown = always.into_iter().chain(rare.into_iter().filter(|(_, n)| *n > 0));
+    let counts: Vec<String> = shown.map(|(name, n)| format!("{n} {name}")).collect();
+    let _ = writeln!(out, "pods:         {}", counts.join(", "));
     let _ = writeln!(out, "nodes:        {} of {} used", report.nodes.used, report.nodes.total);
-    let shares: Vec<String> =
-        report.utilisation.iter().map(|(name, fraction)| format!("{name} {}", percent(*fraction))).collect();
+    let shares: Vec<String> = report
+        .utilisation
+        .iter()
+        .map(|(name, fraction)| format!("{name} {}", percent(*fraction)))
+        .collect();
     let _ = writeln!(out, "utilisation:  {}", shares.join(", "));
     let _ = match report.decisions_per_second {
         Some(speed) => writeln!(out, "decisions:    {} ({speed:.0} per second)", report.decisions),

@@ -1,1 +1,301 @@
+//! Manifests and dumps.
 
+use super::{manifests, refusal};
+
+const POD: &str =
+    "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - name: c\n";
+
+#[test]
+fn documents_and_lists_in_both_languages_give_the_same_objects() {
+    let yaml = "
+---
+# nothing but a comment
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: 2, memory: 1Gi, pods: 10}}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: a}
+  spec: {containers: [{name: c, resources: {requests: {cpu: 1.5}}}]}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: b, namespace: x}
+  spec: {nodeName: n1, containers: [{name: c}]}
+";
+    let json = r#"
+{"apiVersion": "v1", "kind": "NodeList", "items": [
+  {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": 2, "memory": "1Gi", "pods": 10}}}]}
+{"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [
+  {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": 1.5}}}]}},
+  {"metadata": {"name": "b", "namespace": "x"}, "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}}]}
+"#;
+    let (from_yaml, from_json) =
+        (manifests(&[("y", yaml)]).unwrap(), manifests(&[("j", json)]).unwrap());
+    assert_eq!(from_yaml.pods, from_json.pods);
+    assert_eq!(from_yaml.nodes, from_json.nodes);
+    let [a, b] = &*from_yaml.pods else { panic!("{:?}", from_yaml.pods) };
+    assert_eq!((a.key().as_str(), &*a.uid, a.is_assigned()), ("default/a", "pod:default/a", false));
+    assert_eq!((b.key().as_str(), b.node_name.as_deref()), ("x/b", Some("n1")));
+    assert_eq!(&*a.spec.scheduler_name, "default-scheduler");
+    assert_eq!(a.requests.accounted.milli_cpu, 1500);
+    assert_eq!(from_yaml.nodes[0].allocatable.milli_cpu, 2000);
+    assert_eq!(from_yaml.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn pods_that_have_ended_are_left_out_and_counted() {
+    let text = format!("{POD}status: {{phase: Failed}}\n");
+    let objects = manifests(&[("f", &text)]).unwrap();
+    assert_eq!((objects.pods.len(), objects.n_finished), (0, 1));
+}
+
+#[test]
+fn other_kinds_are_kept_with_a_namespace_if_they_have_one() {
+    let text = "
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: c}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: s}
+---
+apiVersion: example.com/v1
+kind: Widget
+metadata: {name: w}
+";
+    let objects = manifests(&[("f", text)]).unwrap();
+    let keys: Vec<String> =
+        objects.objects.iter().map(|object| format!("{} {}", object.kind, object.key())).collect();
+    assert_eq!(keys, ["PersistentVolumeClaim default/c", "StorageClass s", "Widget w"]);
+}
+
+#[test]
+fn what_an_api_server_fills_in_is_filled_in() {
+    let text = "
+apiVersion: v1
+kind: Pod
+metadata: {generateName: web-}
+spec:
+  hostNetwork: true
+  initContainers: [{name: i, resources: {limits: {cpu: 100m}}}]
+  containers:
+  - name: c
+    ports: [{containerPort: 80}]
+    resources: {limits: {cpu: 2, memory: 1Gi}, requests: {cpu: 1}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {generateName: web-}
+spec: {containers: [{name: c}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {capacity: {cpu: 4, pods: 5}}
+";
+    let objects = manifests(&[("f", text)]).unwrap();
+    let names: Vec<&str> = objects.pods.iter().map(|pod| &*pod.name).collect();
+    assert_eq!(names, ["web-00001", "web-00002"]);
+    let requests = &objects.pods[0].requests.accounted;
+    assert_eq!((requests.milli_cpu, requests.memory), (1000, 1 << 30));
+    assert_eq!(objects.pods[0].spec.host_ports[0].port, 80);
+    let node = &objects.nodes[0];
+    assert_eq!((node.allocatable.milli_cpu, node.allowed_pods), (4000, 5));
+}
+
+#[test]
+fn a_pod_level_limit_becomes_a_request_unless_containers_ask() {
+    let text = "
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  resources: {limits: {cpu: 4, memory: 4Gi}}
+  containers: [{name: c, resources: {requests: {cpu: 1}}}]
+";
+    let requests = manifests(&[("f", text)]).unwrap().pods[0].requests.accounted.clone();
+    assert_eq!((requests.milli_cpu, requests.memory), (1000, 4 << 30));
+}
+
+#[test]
+fn priority_comes_from_classes_wherever_they_stand() {
+    let classes = "
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: high}
+value: 1000
+preemptionPolicy: Never
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: usual}
+value: 7
+globalDefault: true
+";
+    let pod = |name: &str, rest: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c}}]{rest}}}\n"
+        )
+    };
+    let pods = [
+        pod("a", ", priorityClassName: high"),
+        pod("b", ""),
+        pod("c", ", priority: 3, priorityClassName: gone"),
+        pod("d", ", priorityClassName: system-node-critical"),
+    ]
+    .concat();
+    let objects = manifests(&[("pods", &pods), ("classes", classes)]).unwrap();
+    let found: Vec<(i32, bool)> =
+        objects.pods.iter().map(|pod| (pod.priority(), pod.spec.never_preempts)).collect();
+    assert_eq!(found, [(1000, true), (7, false), (3, false), (2_000_001_000, false)]);
+    assert_eq!(
+        refusal(&pod("a", ", priorityClassName: gone")),
+        "f: document 1, line 5: pod default/a: spec.priorityClassName: there is no PriorityClass \"gone\" in the input; \
+         add it, or set spec.priority"
+    );
+}
+
+#[test]
+fn controllers_without_pods_are_named() {
+    let text = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec: {replicas: 3}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: api}
+spec: {replicas: 1}
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: api-5d4, ownerReferences: [{kind: Deployment, name: api, controller: true}]}
+spec: {replicas: 1}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: api-5d4-x, ownerReferences: [{kind: ReplicaSet, name: api-5d4, controller: true}]}
+spec: {containers: [{name: c}]}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: done}
+status: {completionTime: '2026-01-01T00:00:00Z'}
+";
+    let objects = manifests(&[("f", text)]).unwrap();
+    assert_eq!(
+        objects.warnings,
+        [
+            "controllers are not expanded into pods: Deployment default/web (3 pods); add the pods themselves to have them \
+          scheduled"
+        ]
+    );
+}
+
+#[test]
+fn a_node_that_takes_no_pods_is_pointed_out() {
+    let text =
+        "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: 1}}\n";
+    assert_eq!(
+        manifests(&[("f", text)]).unwrap().warnings,
+        [
+            "f: document 1, line 1: node n1: status.allocatable says nothing of pods, so none fits there"
+        ]
+    );
+}
+
+#[test]
+fn errors_name_the_place_the_object_and_the_field() {
+    let cases = [
+        ("a: [", "f: line 1, column 4: unclosed bracket '['"),
+        ("{\"a\": \n 1,}", "f: line 2, column 4: trailing comma"),
+        (
+            "- 1",
+            "f: document 1, line 1: expected a Kubernetes object: a map with apiVersion, kind and metadata",
+        ),
+        ("apiVersion: v1\nmetadata: {name: x}", "f: document 1, line 1: kind: required"),
+        ("kind: Pod\nmetadata: {name: x}", "f: document 1, line 1: apiVersion: required"),
+        (
+            "apiVersion: v1\nkind: Pod\nspec: {}",
+            "f: document 1, line 1: Pod: metadata.name: required",
+        ),
+        (
+            "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n- 3",
+            "f: document 1, items[1], line 6: expected a Kubernetes object: a map with apiVersion, kind and metadata",
+        ),
+        (
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration",
+            "f: document 1, line 1: this is a scheduler configuration, not an object of a cluster: use --config",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n  containers: []",
+            "f: document 1, line 5: pod default/x: spec.containers: required: a pod has at least one container",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {priority: high, containers: [{name: c}]}",
+            "f: document 1, line 4: pod default/x: spec.priority: invalid type: string \"high\", expected i32",
+        ),
+        (
+            "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: x}\nvalue: 99999999999",
+            "f: document 1, line 4: PriorityClass x: value: expected an integer of 32 bits, found 99999999999",
+        ),
+    ];
+    for (text, expected) in cases {
+        let found = refusal(text);
+        assert!(found.starts_with(expected), "for {text:?}\n   found {found}\nexpected {expected}");
+    }
+}
+
+#[test]
+fn an_impossible_quantity_is_found_in_every_list_and_language() {
+    let with = |resources: &str| format!("---\n{POD}    resources:\n      {resources}\n");
+    let malformed = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+    let quantity =
+        format!("pod default/p: spec.containers[0].resources.requests[cpu]: {malformed}");
+    assert_eq!(
+        refusal(&with("requests: {cpu: 1 core}")),
+        format!("f: document 1, line 9: {quantity}")
+    );
+    assert_eq!(
+        refusal(&with("limits:\n        memory: -1Gi")),
+        "f: document 1, line 10: pod default/p: spec.containers[0].resources.limits[memory]: \"-1Gi\" is negative, \
+         expected 0 or more"
+    );
+    let json = r#"{"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [
+            {"name": "c", "resources": {"requests": {
+                "cpu": "1 core"}}}]}}]}"#;
+    assert_eq!(refusal(json), format!("f: document 1, items[1], line 5: {quantity}"));
+    assert_eq!(
+        refusal(
+            "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus:\n  allocatable:\n    nvidia.com/gpu: 1x"
+        ),
+        format!("f: document 1, line 6: node n1: status.allocatable[nvidia.com/gpu]: {malformed}")
+    );
+}
+
+#[test]
+fn objects_and_identities_are_given_once() {
+    let other = POD.replace("{name: p}", "{name: q, uid: u}");
+    let third = POD.replace("{name: p}", "{name: r, uid: u}");
+    let error = manifests(&[("f", POD), ("g", &format!("---\n{other}---\n{POD}"))]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "g: document 2, line 9: pod default/p is given twice, first in f: document 1, line 1"
+    );
+    let error = manifests(&[("f", &other), ("g", &third)]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "g: document 1, line 3: pod default/r: metadata.uid: \"u\" is the uid of another pod already, in f: document 1, \
+         line 1; leave it out to get a new one"
+    );
+}

@@ -1,0 +1,193 @@
+//! `simulate`: schedule what is in files, without a server.
+//!
+//! Everything is read before anything is simulated; a mistake in any file ends in one error and no output.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::ArgGroup;
+use indicatif::{ProgressBar, ProgressStyle};
+use kube_scheduler_simulator::{
+    ClusterInput, Format, PodName, Progress, RenderOptions, Report, Simulation, SimulationOptions,
+    render,
+};
+
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
+/// What directories are searched for.
+const MANIFEST_EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// Schedule pods without a cluster, and say where everything goes and why not.
+///
+/// The pods go through the same engine as in a cluster. Pods without a node are pending and are scheduled in the order
+/// of their creation, those without a creation time last, in the order of the input. Pods that have a node run there
+/// from the start. Nothing is ever deleted but to make room for pods of a higher priority, and nothing is created: pods
+/// are not made from controllers.
+///
+/// Exit code: 0 when everything was simulated, whether or not all pods found a node; 1 on an error; 2 on wrong usage.
+#[derive(Clone, Debug, clap::Args)]
+#[command(group = ArgGroup::new("input").required(true).multiple(true).args(["filename", "nodes_csv", "pods_csv"]))]
+pub struct Args {
+    /// Manifests or lists in YAML or JSON, such as a dump by `kubectl get nodes,pods,… -A -o json`. A directory stands
+    /// for its *.yaml, *.yml and *.json files, `-` for standard input. May be repeated.
+    #[arg(short, long, value_name = "FILE")]
+    pub filename: Vec<PathBuf>,
+
+    /// Nodes of a trace: CSV with the columns sn, cpu_milli, memory_mib, gpu, model. A node takes 110 pods; its GPUs are
+    /// nvidia.com/gpu, their model is its label gpu-model.
+    #[arg(long, value_name = "FILE")]
+    pub nodes_csv: Option<PathBuf>,
+
+    /// Pods of a trace: CSV with the columns name, cpu_milli, memory_mib, num_gpu, creation_time and optionally gpu_milli,
+    /// gpu_spec. A share of a GPU counts as one. All pods are there from the start and stay to the end: times of deletion
+    /// are not played back.
+    #[arg(long, value_name = "FILE")]
+    pub pods_csv: Option<PathBuf>,
+
+    /// A KubeSchedulerConfiguration to schedule with.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Decides everything that is random, such as where preemption begins to look for victims.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+
+    /// Output format: table, wide, json or yaml.
+    #[arg(short, long, default_value = "table", value_name = "FORMAT")]
+    pub output: Format,
+
+    /// Explain what was decided about a pod: every node's verdict and scores, as they were when the pod was last tried.
+    /// May be repeated.
+    #[arg(long, value_name = "NAMESPACE/POD")]
+    pub explain: Vec<PodName>,
+
+    /// In the table, list every pending pod instead of counting them by reason.
+    #[arg(long)]
+    pub show_pending: bool,
+
+    /// Leave out how fast it was: the output is then the same on every run.
+    #[arg(long)]
+    pub no_timing: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If something cannot be read, or no scheduler can be made from the configuration.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let options = options(&args)?;
+    let mut simulation = Simulation::new(options).with_context(|| match &args.config {
+        Some(path) => path.display().to_string(),
+        None => "default configuration".to_owned(),
+    })?;
+    simulation.load(input(&args)?.finish()?);
+    let mut report = simulate(&simulation)?;
+    if args.no_timing {
+        report.decisions_per_second = None;
+    }
+    for warning in &report.warnings {
+        eprintln!("warning: {warning}");
+    }
+    let text =
+        render(&report, RenderOptions { format: args.output, shows_pending: args.show_pending })?;
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        result => result.map(|()| ExitCode::SUCCESS).context("cannot write to standard output"),
+    }
+}
+
+fn options(args: &Args) -> Result<SimulationOptions> {
+    let options = SimulationOptions {
+        seed: args.seed,
+        explain: args.explain.clone(),
+        ..SimulationOptions::default()
+    };
+    let Some(path) = &args.config else { return Ok(options) };
+    options.with_config_text(&text_of(path)?).with_context(|| path.display().to_string())
+}
+
+fn input(args: &Args) -> Result<ClusterInput> {
+    let mut input = ClusterInput::default();
+    for path in &args.filename {
+        if path.as_os_str() == "-" {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).context("standard input")?;
+            input.add_manifests("standard input", &text)?;
+            continue;
+        }
+        for file in manifests(path)? {
+            input.add_manifests(&file.display().to_string(), &text_of(&file)?)?;
+        }
+    }
+    if let Some(path) = &args.nodes_csv {
+        input.add_nodes_csv(&path.display().to_string(), &text_of(path)?)?;
+    }
+    if let Some(path) = &args.pods_csv {
+        input.add_pods_csv(&path.display().to_string(), &text_of(path)?)?;
+    }
+    Ok(input)
+}
+
+/// The file itself, or the manifests of a directory by name.
+fn manifests(path: &Path) -> Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).with_context(|| path.display().to_string())? {
+        let file = entry.with_context(|| path.display().to_string())?.path();
+        let extension = file.extension().and_then(|extension| extension.to_str());
+        if extension.is_some_and(|extension| MANIFEST_EXTENSIONS.contains(&extension))
+            && file.is_file()
+        {
+            files.push(file);
+        }
+    }
+    if files.is_empty() {
+        bail!("{}: there is no *.yaml, *.yml or *.json file in this directory", path.display());
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn text_of(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| path.display().to_string())
+}
+
+/// Runs the simulation with a progress bar on a terminal, and takes the time from the first attempt to the last.
+fn simulate(simulation: &Simulation) -> Result<Report> {
+    let bar = ProgressBar::new(simulation.n_pending() as u64);
+    let style = ProgressStyle::with_template(
+        "scheduling {wide_bar} {pos}/{len} pods, {msg} decisions, {elapsed}",
+    );
+    bar.set_style(style.context("progress bar")?);
+    let mut start = None;
+    let mut last_drawn = None;
+    let mut elapsed = Duration::ZERO;
+    let mut observe = |progress: Progress| {
+        // Asking the time costs more than some decisions do.
+        if progress.n_decisions % 64 != 0 && !progress.is_over {
+            return;
+        }
+        let now = Instant::now();
+        elapsed = now.duration_since(*start.get_or_insert(now));
+        if now.duration_since(*last_drawn.get_or_insert(now)) >= REDRAW_INTERVAL {
+            last_drawn = Some(now);
+            bar.set_position(progress.n_tried as u64);
+            bar.set_message(progress.n_decisions.to_string());
+        }
+    };
+    let mut report = simulation.run_observed(&mut observe)?;
+    bar.finish_and_clear();
+    report.decisions_per_second = speed(report.decisions, elapsed);
+    Ok(report)
+}
+
+fn speed(n_decisions: u64, elapsed: Duration) -> Option<f64> {
+    (n_decisions > 0 && !elapsed.is_zero())
+        .then(|| (n_decisions as f64 / elapsed.as_secs_f64()).round())
+}
