@@ -170,7 +170,7 @@ fn simulate(simulation: &Simulation) -> Result<Report> {
     let mut elapsed = Duration::ZERO;
     let mut observe = |progress: Progress| {
         // Asking the time costs more than some decisions do.
-        if progress.n_decisions % 64 != 0 && !progress.is_over {
+        if !progress.n_decisions.is_multiple_of(64) && !progress.is_over {
             return;
         }
         let now = Instant::now();
