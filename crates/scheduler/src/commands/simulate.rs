@@ -30,54 +30,54 @@ const MANIFEST_EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 /// Exit code: 0 when everything was simulated, whether or not all pods found a node; 1 on an error; 2 on wrong usage.
 #[derive(Clone, Debug, clap::Args)]
 #[command(group = ArgGroup::new("input").required(true).multiple(true).args(["filename", "nodes_csv", "pods_csv"]))]
-pub struct Args {
+pub(crate) struct Args {
     /// Manifests or lists in YAML or JSON, such as a dump by `kubectl get nodes,pods,… -A -o json`. A directory stands
     /// for its *.yaml, *.yml and *.json files, `-` for standard input. May be repeated.
     #[arg(short, long, value_name = "FILE")]
-    pub filename: Vec<PathBuf>,
+    pub(crate) filename: Vec<PathBuf>,
 
     /// Nodes of a trace: CSV with the columns sn, cpu_milli, memory_mib, gpu, model. A node takes 110 pods; its GPUs are
     /// nvidia.com/gpu, their model is its label gpu-model.
     #[arg(long, value_name = "FILE")]
-    pub nodes_csv: Option<PathBuf>,
+    pub(crate) nodes_csv: Option<PathBuf>,
 
     /// Pods of a trace: CSV with the columns name, cpu_milli, memory_mib, num_gpu, creation_time and optionally gpu_milli,
     /// gpu_spec. A share of a GPU counts as one. All pods are there from the start and stay to the end: times of deletion
     /// are not played back.
     #[arg(long, value_name = "FILE")]
-    pub pods_csv: Option<PathBuf>,
+    pub(crate) pods_csv: Option<PathBuf>,
 
     /// A KubeSchedulerConfiguration to schedule with.
     #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
 
     /// Decides everything that is random, such as where preemption begins to look for victims.
     #[arg(long, default_value_t = 0, value_name = "N")]
-    pub seed: u64,
+    pub(crate) seed: u64,
 
     /// Output format: table, wide, json or yaml.
     #[arg(short, long, default_value = "table", value_name = "FORMAT")]
-    pub output: Format,
+    pub(crate) output: Format,
 
     /// Explain what was decided about a pod: every node's verdict and scores, as they were when the pod was last tried.
     /// May be repeated.
     #[arg(long, value_name = "NAMESPACE/POD")]
-    pub explain: Vec<PodName>,
+    pub(crate) explain: Vec<PodName>,
 
     /// In the table, list every pending pod instead of counting them by reason.
     #[arg(long)]
-    pub show_pending: bool,
+    pub(crate) show_pending: bool,
 
     /// Leave out how fast it was: the output is then the same on every run.
     #[arg(long)]
-    pub no_timing: bool,
+    pub(crate) no_timing: bool,
 }
 
 /// Runs the command.
 ///
 /// # Errors
 /// If something cannot be read, or no scheduler can be made from the configuration.
-pub fn run(args: Args) -> Result<ExitCode> {
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let options = options(&args)?;
     let mut simulation = Simulation::new(options).with_context(|| match &args.config {
         Some(path) => path.display().to_string(),
