@@ -1,10 +1,9 @@
-//! Tests of the queue as a whole: recorded sequences of the reference, single behaviours, and random sequences against a
-//! naive model.
+//! Tests of the queue as a whole: single behaviours, and random sequences against a naive model. Recorded sequences of the
+//! reference are replayed by the workspace tests.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
 mod behaviour;
-mod conformance;
 mod gating;
 mod model;
 mod moves;
