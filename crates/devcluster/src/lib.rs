@@ -24,6 +24,16 @@
 //! # }
 //! ```
 //!
+//! Faults can be set by the program ([`DevCluster::faults`]) or over HTTP, while anything runs against the server:
+//!
+//! ```text
+//! curl -X PUT $URL/devcluster/faults -d '{"seed": 7, "rules": [
+//!   {"verbs": ["create"], "resources": ["pods/binding"], "probability": 0.1, "effect": {"type": "error", "code": 409}},
+//!   {"effect": {"type": "latency", "millis": 5, "jitterMillis": 20}}]}'
+//! curl -X PUT $URL/devcluster/faults -d '{"dropWatches": {"resource": "pods"}, "compactHistory": "pods"}'
+//! curl -X PUT $URL/devcluster/faults -d '{"restart": {"downtimeMillis": 500}}'
+//! ```
+//!
 //! What it deliberately is not: it has no TLS, no authentication and no authorization (tokens are accepted and ignored,
 //! and it listens on loopback only); no controllers but the one for disruption budgets, so deployments make no pods and
 //! owners take no dependents along; no custom resources, no admission webhooks, no conversion between API versions

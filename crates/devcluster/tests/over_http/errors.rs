@@ -132,3 +132,33 @@ async fn generated_names_differ_and_follow_the_seed() {
     let again = still().await.cluster.create(value).expect("created").name().to_owned();
     assert_eq!(again, one.name());
 }
+
+#[tokio::test]
+async fn leases_are_replaced_only_with_their_version() {
+    let world = still().await;
+    let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    let lease = json!({"metadata": {"name": "leader"}, "spec": {"holderIdentity": "one"}});
+    let created = world.raw("POST", path, "", &lease).await.expect("created");
+    let one = format!("{path}/leader");
+    assert_eq!(refusal(world.raw("PUT", &one, "", &lease).await).0, 422);
+    let mut mine = created.clone();
+    mine["spec"]["holderIdentity"] = json!("two");
+    world.raw("PUT", &one, "", &mine).await.expect("replaced");
+    let mut late = created;
+    late["spec"]["holderIdentity"] = json!("three");
+    assert_eq!(refusal(world.raw("PUT", &one, "", &late).await).1, "Conflict");
+    assert_eq!(world.get(&one).await["spec"]["holderIdentity"], "two");
+}
+
+#[tokio::test]
+async fn bindings_can_be_posted_to_their_own_collection() {
+    let world = still().await;
+    world.create_pod("a").await;
+    let binding = json!({"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n"}});
+    world.raw("POST", "/api/v1/namespaces/default/bindings", "", &binding).await.expect("bound");
+    assert_eq!(refusal(world.bind("a", "n").await).0, 409);
+    assert_eq!(
+        refusal(world.raw("GET", "/api/v1/namespaces/default/bindings", "", &Value::Null).await).0,
+        405
+    );
+}

@@ -109,3 +109,16 @@ async fn long_lists_arrive_whole() {
     assert_eq!(list.items.len(), 2_000);
     assert_eq!(list.items.last().map(ResourceExt::name_any).as_deref(), Some("pod-1999"));
 }
+
+#[tokio::test]
+async fn a_selected_part_of_a_collection_is_deleted() {
+    let world = still().await;
+    for (name, tier) in [("a", "web"), ("b", "db"), ("c", "web")] {
+        let mut pod = pod_value(name);
+        pod["metadata"]["labels"] = json!({"tier": tier});
+        world.cluster.create(pod).expect("created");
+    }
+    let params = ListParams::default().labels("tier=web");
+    world.pods().delete_collection(&Default::default(), &params).await.expect("deleted");
+    assert_eq!(names(&world.pods().list(&ListParams::default()).await.expect("listed")), ["b"]);
+}
