@@ -276,6 +276,8 @@ fn check_counts(
     report.compare(|| "number of ghosts".to_owned(), plain.len() - n_live, cluster.n_ghosts());
     let n_pods = plain.values().map(|node| node.pods.len()).sum();
     report.compare(|| "number of pods".to_owned(), n_pods, cluster.n_pods());
+    let lowest = plain.values().flat_map(|node| node.pods.values()).map(|pod| pod.priority()).min();
+    report.compare(|| "lowest priority".to_owned(), lowest, cluster.lowest_priority());
     let assumed = cluster.assumed_pods().map(|pod| pod.uid.clone()).collect::<BTreeSet<_>>();
     report.compare(|| "number of assumed pods".to_owned(), assumed.len(), cluster.n_assumed());
     let flagged = plain

@@ -4,6 +4,7 @@
 //! way the reference's does: additions at the end, the last one into the place of a removed one. Every operation is
 //! O(1) and allocates nothing once its lists have grown.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
@@ -60,6 +61,8 @@ pub(crate) struct PodTable {
     free: Column<PodIdx>,
     assumed: Column<PodIdx>,
     nodes: Column<Arc<NodePods>, 128>,
+    /// How many pods have which priority; a cluster uses few.
+    priorities: BTreeMap<i32, usize>,
 }
 
 /// Which lists a pod belongs to.
@@ -79,6 +82,10 @@ impl PodTable {
 
     pub(crate) fn len(&self) -> usize {
         self.by_uid.len()
+    }
+
+    pub(crate) fn lowest_priority(&self) -> Option<i32> {
+        self.priorities.first_key_value().map(|(priority, _)| *priority)
     }
 
     pub(crate) fn n_assumed(&self) -> usize {
@@ -154,6 +161,7 @@ impl PodTable {
         for claim in claims_of(&record.pod) {
             on_node.claims.insert(claim);
         }
+        *self.priorities.entry(record.pod.priority()).or_default() += 1;
         self.by_uid.insert(record.pod.uid.clone(), idx);
         self.records.set(idx, Some(record));
         idx
@@ -181,6 +189,12 @@ impl PodTable {
             on_node.claims.remove(&claim);
         }
         self.unlist_assumed(record.assumed_place);
+        if let Some(n) = self.priorities.get_mut(&record.pod.priority()) {
+            *n -= 1;
+            if *n == 0 {
+                self.priorities.remove(&record.pod.priority());
+            }
+        }
         self.by_uid.remove(&*record.pod.uid);
         self.free.push(idx);
         Some((record.pod, record.node))

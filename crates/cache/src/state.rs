@@ -221,6 +221,11 @@ impl ClusterState {
         self.pods.len()
     }
 
+    /// The lowest priority of any pod that has a node. O(log priorities in use).
+    pub fn lowest_priority(&self) -> Option<i32> {
+        self.pods.lowest_priority()
+    }
+
     /// Number of assumed pods.
     pub fn n_assumed(&self) -> usize {
         self.pods.n_assumed()

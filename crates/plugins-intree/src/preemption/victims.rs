@@ -23,6 +23,10 @@ pub(super) fn select(
     budgets: &Budgets,
 ) -> Result<Candidate, Status> {
     let cluster = cx.cx.cluster;
+    // Most pods that fit nowhere have nobody below them anywhere.
+    if cluster.lowest_priority().is_none_or(|lowest| lowest >= pod.priority()) {
+        return Err(Status::unresolvable(NO_VICTIMS));
+    }
     let mut potential: Vec<Arc<Pod>> =
         cluster.pods_on(node).filter(|other| other.priority() < pod.priority()).cloned().collect();
     if potential.is_empty() {
