@@ -63,14 +63,14 @@ pub enum BuildError {
     #[error("at least one profile is required")]
     NoProfiles,
     /// A profile has no name.
-    #[error("scheduler name is needed")]
+    #[error("initializing profiles: scheduler name is needed")]
     NoSchedulerName,
     /// Two profiles have the same name.
-    #[error("duplicate profile with scheduler name \"{0}\"")]
+    #[error("initializing profiles: duplicate profile with scheduler name \"{0}\"")]
     DuplicateProfile(Arc<str>),
     /// The queue has one order for all profiles.
     #[error(
-        "different queue sort plugins for profile \"{profile}\": \"{plugin}\", first: \"{first}\""
+        "initializing profiles: different queue sort plugins for profile \"{profile}\": \"{plugin}\", first: \"{first}\""
     )]
     DifferentQueueSort {
         /// The profile that differs.
@@ -81,7 +81,7 @@ pub enum BuildError {
         first: Arc<str>,
     },
     /// The queue has one order for all profiles.
-    #[error("different queue sort plugin args for profile \"{0}\"")]
+    #[error("initializing profiles: different queue sort plugin args for profile \"{0}\"")]
     DifferentQueueSortArgs(Arc<str>),
     /// A profile cannot be built.
     #[error("initializing profiles: creating profile for scheduler name {profile}: {source}")]

@@ -4,10 +4,10 @@
 //! about one pod; [`drain_effects`](Engine::drain_effects) gives what must be done; everything else only tells. `now`
 //! must never go back from one call to the next.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, PodCondition, Timestamp};
+use kube_scheduler_config::Gate;
 use kube_scheduler_framework::{
     ClusterEvent, ClusterState, Command, Commands, Context, EventObject, Profile, Runner, Status,
 };
@@ -20,9 +20,10 @@ use crate::class_cache::{ClassCache, Signatures};
 use crate::counts::{BoundPod, Counts, ProfileCounts};
 use crate::effect::{Effect, EventKind, PodRef, StatusPatch};
 use crate::failure::{Failure, Nominating};
+use crate::guard::guarded;
 use crate::input::Input;
 use crate::pods::PodIndex;
-use crate::policy::{Entry, Nominations, Plans, Policy, Queue, panic_text};
+use crate::policy::{Entry, Nominations, Plans, Policy, Queue};
 use crate::pool::Pool;
 use crate::turn::{AttemptResult, Turn};
 
@@ -45,6 +46,8 @@ pub struct Engine {
     uses_class_cache: bool,
     /// Whether plugins after Score read the cycle state, by profile.
     keeps_state: Vec<bool>,
+    /// Whether pods are nominated to their node early.
+    pub(crate) announces: bool,
     percentage: Option<i32>,
     next_start: usize,
     seed: u64,
@@ -77,6 +80,7 @@ impl Engine {
             classes: ClassCache::default(),
             uses_class_cache: options.uses_class_cache,
             keeps_state,
+            announces: options.gates.is_enabled(Gate::NominatedNodeNameForExpectation),
             percentage,
             next_start: 0,
             seed: options.seed,
@@ -134,11 +138,10 @@ impl Engine {
         self.cycle += 1;
         self.cluster.refresh_order();
         // A panic may leave an evaluation half done, but never the cluster: searching does not change it.
-        let found = catch_unwind(AssertUnwindSafe(|| self.search(&queued, profile, now)))
-            .unwrap_or_else(|panic| {
-                self.classes.clear();
-                Err(NoChoice::Broken(Status::error(panic_text(&*panic))))
-            });
+        let found = guarded(|| self.search(&queued, profile, now)).unwrap_or_else(|panic| {
+            self.classes.clear();
+            Err(NoChoice::Broken(panic))
+        });
         turn.result = match found {
             Ok(choice) => {
                 turn.n_feasible = choice.n_feasible;
@@ -375,10 +378,11 @@ impl Engine {
             classes: &mut self.classes,
             pod: &queued.entry().0,
             class: queued.signature().filter(|_| self.uses_class_cache),
+            // A profile's 0 is not overruled by the global share.
             percentage: plan
                 .percentage_of_nodes_to_score
-                .filter(|share| *share > 0)
-                .or(self.percentage),
+                .or(self.percentage)
+                .filter(|share| *share > 0),
             next_start: &mut self.next_start,
             keeps_state: self.keeps_state[profile],
             random: mixed(self.seed, self.cycle),

@@ -16,6 +16,7 @@ mod engine;
 mod evaluation;
 mod explain;
 mod failure;
+mod guard;
 mod input;
 mod intake;
 mod pods;

@@ -1,7 +1,6 @@
 //! The engine's answers to the queue's questions: order, gates, hints, signatures.
 
 use std::cmp::Ordering;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, PodRequests, PodSpec, PodStatus, Timestamp};
@@ -15,6 +14,7 @@ use kube_scheduler_queue::{
 };
 
 use crate::class_cache::{SignPlan, Signatures};
+use crate::guard::guarded;
 use crate::pods::PodIndex;
 
 /// A pod in the queue.
@@ -109,7 +109,8 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
         else {
             return false;
         };
-        sort.compare(view(a), view(b)) == Ordering::Less
+        // Without an answer the order is that of arrival.
+        guarded(|| sort.compare(view(a), view(b))) == Ok(Ordering::Less)
     }
 
     fn sort_key(&self, pod: &QueuedPod<Entry>) -> Option<(i64, i64)> {
@@ -134,8 +135,7 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
         let Some(gate) = found.and_then(|entry| entry.plugin.as_pre_enqueue()) else {
             return PreEnqueueVerdict::Admit;
         };
-        let status = catch_unwind(AssertUnwindSafe(|| gate.pre_enqueue(&self.context(), &entry.0)));
-        match status {
+        match guarded(|| gate.pre_enqueue(&self.context(), &entry.0)) {
             Ok(status) if status.is_success() => PreEnqueueVerdict::Admit,
             _ => PreEnqueueVerdict::Gate,
         }
@@ -151,13 +151,13 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
         let Some(hint) = self.plans.hints.0.get(hint.0 as usize) else {
             return Ok(QueueingHint::Queue);
         };
-        catch_unwind(AssertUnwindSafe(|| hint(&self.context(), &entry.0, old, new)))
-            .unwrap_or_else(|panic| Err(panic_text(&*panic)))
+        guarded(|| hint(&self.context(), &entry.0, old, new))
+            .unwrap_or_else(|panic| Err(panic.message()))
     }
 
     fn signature(&mut self, entry: &Entry, profile: ProfileId) -> Option<u64> {
         let plan = self.plans.sign.get(profile.index())?;
-        self.signatures.number(profile.index(), plan, &entry.0)
+        guarded(|| self.signatures.number(profile.index(), plan, &entry.0)).ok().flatten()
     }
 
     fn latest(&self, namespace: &str, name: &str) -> Option<Entry> {
@@ -167,13 +167,6 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
 
 fn view(pod: &QueuedPod<Entry>) -> QueuedPodView<'_> {
     QueuedPodView { pod: &pod.entry().0, queued: pod.timestamp(), attempts: pod.attempts() }
-}
-
-/// What a panic said.
-pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("plugin panicked: {}", text.unwrap_or_else(|| "no message".to_owned()))
 }
 
 /// The queue's nominations as plugins see them.
