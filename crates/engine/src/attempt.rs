@@ -48,6 +48,21 @@ pub(crate) enum NoChoice {
     Broken(Status),
 }
 
+/// What a search has learned before it looks at all nodes.
+#[derive(Debug)]
+struct Begun {
+    state: CycleState,
+    pre_filter: PreFilterRun,
+    /// What the nominated node said, if the pod has one and does not fit there.
+    rejection: Option<(NodeIdx, Status)>,
+}
+
+/// How the pod fares on the node it was nominated to.
+enum Nominated {
+    Fits(Choice),
+    Fails(Begun),
+}
+
 /// Everything one search needs.
 pub(crate) struct Search<'a> {
     pub(crate) runner: Runner<'a>,
@@ -72,48 +87,75 @@ impl Search<'_> {
         if n_nodes == 0 {
             return Err(NoChoice::NoNodes);
         }
-        if let Some(choice) = self.try_nominated_node() {
-            return Ok(choice);
-        }
+        let begun = match self.nominated_node() {
+            Some(node) => match self.try_nominated_node(node) {
+                Nominated::Fits(choice) => return Ok(choice),
+                Nominated::Fails(begun) => Some(begun),
+            },
+            None => None,
+        };
         if let Some(percentage) = self.percentage {
             let limit = sample::n_feasible_to_find(n_nodes, percentage);
-            if limit < n_nodes {
-                return self.sampled(percentage);
+            if limit < n_nodes || self.runner.profile.score().next().is_none() {
+                return self.sampled(percentage, begun);
             }
         }
-        self.exhaustive()
+        self.exhaustive(begun)
+    }
+
+    fn nominated_node(&self) -> Option<NodeIdx> {
+        self.runner.cx.cluster.node_idx(self.pod.nominated_node_name()?)
     }
 
     /// The node that the pod was nominated to, if it fits there. Failures only mean a full search.
-    fn try_nominated_node(&self) -> Option<Choice> {
-        let cluster = self.runner.cx.cluster;
-        let node = cluster.node_idx(self.pod.nominated_node_name()?)?;
+    fn try_nominated_node(&self, node: NodeIdx) -> Nominated {
+        let mut begun = self.begin();
+        if begun.pre_filter.status.is_success() {
+            let overlay = NodeOverlay::new(node);
+            let skip = &begun.pre_filter.skip;
+            let status =
+                self.runner.filter_with_nominated_pods(&begun.state, self.pod, &overlay, skip);
+            if status.is_success() {
+                let state = begun.state;
+                return Nominated::Fits(Choice { node, state, n_feasible: 1, n_evaluated: 1 });
+            }
+            begun.rejection = status.is_rejected().then_some((node, status));
+        }
+        Nominated::Fails(begun)
+    }
+
+    fn begin(&self) -> Begun {
         let mut state = CycleState::new();
         let pre_filter = self.runner.pre_filter(&mut state, self.pod);
-        if !pre_filter.status.is_success() {
-            return None;
-        }
-        let overlay = NodeOverlay::new(node);
-        let status =
-            self.runner.filter_with_nominated_pods(&state, self.pod, &overlay, &pre_filter.skip);
-        status.is_success().then_some(Choice { node, state, n_feasible: 1, n_evaluated: 1 })
+        Begun { state, pre_filter, rejection: None }
     }
 
     /// All nodes are filtered and every passing one is scored, from the class's evaluation if there is one.
-    fn exhaustive(&mut self) -> Result<Choice, NoChoice> {
+    fn exhaustive(&mut self, begun: Option<Begun>) -> Result<Choice, NoChoice> {
         let runner = self.runner;
+        let mut rejection = None;
+        let mut run = None;
+        if let Some(begun) = begun {
+            rejection = begun.rejection;
+            run = Some((begun.state, begun.pre_filter));
+        }
         let kept = self.class.and_then(|class| self.classes.take(class, &runner, self.pod));
         let mut evaluation = match kept {
             Some(evaluation) => evaluation,
             None => {
                 self.classes.misses += 1;
-                match Evaluation::new(&runner, self.pod, self.pool) {
-                    Ok(evaluation) => evaluation,
-                    Err(failure) => return Err(self.failed(failure)),
-                }
+                let (state, pre_filter) = run.unwrap_or_else(|| {
+                    let begun = self.begin();
+                    (begun.state, begun.pre_filter)
+                });
+                let made =
+                    Evaluation::after_pre_filter(&runner, self.pod, self.pool, state, pre_filter);
+                made.map_err(|failure| self.failed(failure))?
             }
         };
-        let overrides = self.nominated_overrides(&evaluation);
+        let mut overrides = self.nominated_overrides(&evaluation).map_err(NoChoice::Broken)?;
+        // A nominated node is looked at even if PreFilter left it out, and its answer stays.
+        overrides.extend(rejection.filter(|(idx, _)| evaluation.is_left_out(*idx)));
         let outcome = if overrides.is_empty() {
             self.choose(&mut evaluation)
         } else {
@@ -130,16 +172,18 @@ impl Search<'_> {
     }
 
     /// Where pods nominated to a node change the answer for it.
-    fn nominated_overrides(&self, evaluation: &Evaluation) -> Vec<(NodeIdx, Status)> {
+    fn nominated_overrides(
+        &self,
+        evaluation: &Evaluation,
+    ) -> Result<Vec<(NodeIdx, Status)>, Status> {
         let cx = self.runner.cx;
         if !cx.nominated.has_nominated_pods() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let mut overrides = Vec::new();
         for name in cx.nominated.nodes_with_nominated_pods() {
             let Some(idx) = cx.cluster.node_idx(&name) else { continue };
-            // A node that fails without the nominated pods fails with them or fails for the same first reason later.
-            if !evaluation.verdicts.passes(idx) && evaluation.verdicts.rejection(idx).is_none() {
+            if evaluation.is_left_out(idx) {
                 continue;
             }
             let overlay = NodeOverlay::new(idx);
@@ -149,12 +193,15 @@ impl Search<'_> {
                 &overlay,
                 &evaluation.pre_filter.skip,
             );
+            if !status.is_success() && !status.is_rejected() {
+                return Err(status);
+            }
             let known = evaluation.verdicts.rejection(idx).cloned().unwrap_or_default();
             if status != known {
                 overrides.push((idx, status));
             }
         }
-        overrides
+        Ok(overrides)
     }
 
     fn choose(&self, evaluation: &mut Evaluation) -> Result<Choice, NoChoice> {

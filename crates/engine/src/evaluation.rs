@@ -60,6 +60,17 @@ impl Evaluation {
     ) -> Result<Self, EvaluationFailure> {
         let mut state = CycleState::new();
         let pre_filter = runner.pre_filter(&mut state, pod);
+        Self::after_pre_filter(runner, pod, pool, state, pre_filter)
+    }
+
+    /// Looks at every node that PreFilter left.
+    pub(crate) fn after_pre_filter(
+        runner: &Runner<'_>,
+        pod: &Pod,
+        pool: &Pool,
+        state: CycleState,
+        pre_filter: PreFilterRun,
+    ) -> Result<Self, EvaluationFailure> {
         if !pre_filter.status.is_success() {
             return Err(pre_filter_failure(pre_filter, state));
         }
@@ -128,6 +139,11 @@ impl Evaluation {
             scoring.settle(runner.cx.cluster, &self.verdicts)?;
         }
         Ok(())
+    }
+
+    /// Whether the node has no answer of its own.
+    pub(crate) fn is_left_out(&self, idx: NodeIdx) -> bool {
+        !self.verdicts.passes(idx) && self.verdicts.rejection(idx).is_none()
     }
 
     fn is_in_scope(&self, name: &Arc<str>) -> bool {

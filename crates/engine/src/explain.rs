@@ -174,6 +174,9 @@ fn apply_nominations(
         let skip = &evaluation.pre_filter.skip;
         let status =
             runner.filter_with_nominated_pods(&evaluation.state, pod, &NodeOverlay::new(idx), skip);
+        if !status.is_success() && !status.is_rejected() {
+            return Err(status);
+        }
         overrides.push((idx, status));
     }
     evaluation.override_verdicts(runner, pod, &overrides)

@@ -20,8 +20,9 @@ impl Engine {
         let Some(old) = old else {
             return self.pod_added(pod, now);
         };
-        if old.uid != pod.uid && (old.is_assigned() || pod.is_assigned()) {
-            // A pod re-created under the same name, with the deletion missed in between.
+        if old.uid != pod.uid {
+            // A pod re-created under the same name, with the deletion missed in between. What the old one held or was
+            // assumed to hold would never be given back.
             self.pod_removed(&old, now);
             return self.pod_added(pod, now);
         }

@@ -448,7 +448,7 @@ pub fn proportional(score: i64, highest: i64, is_reversed: bool) -> i64 {
         return if is_reversed { MAX_NODE_SCORE } else { score };
     }
     let scaled = MAX_NODE_SCORE.wrapping_mul(score) / highest;
-    if is_reversed { MAX_NODE_SCORE - scaled } else { scaled }
+    if is_reversed { MAX_NODE_SCORE.wrapping_sub(scaled) } else { scaled }
 }
 
 /// A runner that knows which plugins to leave out, as PostFilter plugins need it.

@@ -6,7 +6,7 @@ use kube_scheduler_framework::{
     CycleState, NodeIdx, NodeOverlay, NodeStatuses, NodeView, Runner, SkipSet, Status, Verdicts,
 };
 
-use super::{Choice, NoChoice, Search};
+use super::{Begun, Choice, NoChoice, Search};
 use crate::evaluation::{nodes_in_scope, pre_filter_failure, totals_of_sample};
 use crate::score_tree::first_best_of;
 
@@ -31,11 +31,14 @@ pub(super) fn n_feasible_to_find(n_nodes: usize, percentage: i32) -> usize {
 
 impl Search<'_> {
     /// Scans from the moving start until enough nodes fit, and scores those.
-    pub(super) fn sampled(&mut self, percentage: i32) -> Result<Choice, NoChoice> {
+    pub(super) fn sampled(
+        &mut self,
+        percentage: i32,
+        begun: Option<Begun>,
+    ) -> Result<Choice, NoChoice> {
         let runner = self.runner;
         let cluster = runner.cx.cluster;
-        let mut state = CycleState::new();
-        let pre_filter = runner.pre_filter(&mut state, self.pod);
+        let Begun { mut state, pre_filter, rejection } = begun.unwrap_or_else(|| self.begin());
         if !pre_filter.status.is_success() {
             return Err(self.failed(pre_filter_failure(pre_filter, state)));
         }
@@ -50,6 +53,10 @@ impl Search<'_> {
             n_feasible_to_find(candidates.len(), percentage)
         };
         let mut verdicts = Verdicts::absent(cluster.capacity());
+        // What the nominated node said stays, and counts, even if the scan never gets there.
+        if let Some((node, status)) = &rejection {
+            verdicts.put(*node, status);
+        }
         let scan = scan(self, &state, &pre_filter.skip, &candidates, limit, &mut verdicts);
         let n_rejected = verdicts.n_rejected();
         let (feasible, error) = scan;

@@ -76,9 +76,15 @@ impl Profile {
         handle: &Handle,
     ) -> Result<Self, ProfileError> {
         let plugins = make_plugins(config, registry, handle)?;
+        // All that is named explicitly is checked before MultiPoint is.
+        let explicit = ExtensionPoint::ALL
+            .iter()
+            .map(|point| explicitly_enabled(*point, config, &plugins))
+            .collect::<Result<Vec<_>, _>>()?;
         let points = ExtensionPoint::ALL
             .iter()
-            .map(|point| expand(*point, config, &plugins))
+            .zip(explicit)
+            .map(|(point, explicit)| expand(*point, explicit, config, &plugins))
             .collect::<Result<Vec<_>, _>>()?;
         let mut profile = Self {
             scheduler_name: config.scheduler_name.clone(),
@@ -165,19 +171,20 @@ fn make_plugins(
     Ok(entries)
 }
 
-/// The plugins of one point: overrides in explicit order, then MultiPoint's, then the other explicit ones
-/// (`spec/core.md` §10.2).
-fn expand(
+fn find(name: &str, plugins: &[PluginEntry]) -> Option<PluginIdx> {
+    plugins.iter().position(|entry| *entry.name == *name)
+}
+
+/// The plugins that configuration names at one point.
+fn explicitly_enabled(
     point: ExtensionPoint,
     config: &ProfileConfig,
     plugins: &[PluginEntry],
 ) -> Result<Vec<PluginIdx>, ProfileError> {
-    let find = |name: &PluginName| plugins.iter().position(|entry| entry.name == *name);
-    let set = set_of(config, point);
     let mut explicit: Vec<PluginIdx> = Vec::new();
-    for (name, _) in &set.enabled {
-        let idx =
-            find(name).ok_or_else(|| ProfileError::Unknown { point, plugin: name.clone() })?;
+    for (name, _) in &set_of(config, point).enabled {
+        let idx = find(name, plugins)
+            .ok_or_else(|| ProfileError::Unknown { point, plugin: name.clone() })?;
         if !point.is_implemented_by(&*plugins[idx].plugin) {
             return Err(ProfileError::DoesNotExtend { point, plugin: name.clone() });
         }
@@ -186,14 +193,26 @@ fn expand(
         }
         explicit.push(idx);
     }
+    Ok(explicit)
+}
+
+/// The plugins of one point: overrides in explicit order, then MultiPoint's, then the other explicit ones
+/// (`spec/core.md` §10.2).
+fn expand(
+    point: ExtensionPoint,
+    explicit: Vec<PluginIdx>,
+    config: &ProfileConfig,
+    plugins: &[PluginEntry],
+) -> Result<Vec<PluginIdx>, ProfileError> {
+    let set = set_of(config, point);
     if set.disabled.iter().any(|name| &**name == "*") {
         return Ok(explicit);
     }
     let mut overrides: Vec<PluginIdx> = Vec::new();
     let mut collected: Vec<PluginIdx> = Vec::new();
     for (name, _) in &config.multi_point.enabled {
-        let idx =
-            find(name).ok_or_else(|| ProfileError::Unknown { point, plugin: name.clone() })?;
+        let idx = find(name, plugins)
+            .ok_or_else(|| ProfileError::Unknown { point, plugin: name.clone() })?;
         if !point.is_implemented_by(&*plugins[idx].plugin) || set.disabled.contains(name) {
             continue;
         }
