@@ -1,0 +1,105 @@
+//! Filtering with the pods in mind that are nominated to the node.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::{CycleState, NodeOverlay, PreFilterOutcome, SkipSet, Status};
+
+use crate::toy::{Log, Toy, World, calls, pod, profile, text};
+
+/// Filters `incoming` on `n1`, where `nominated` pods are expected; a plugin follows the pods, and a filter answers by
+/// how many pods it sees on the node. Gives the answer and the calls.
+fn filtered(
+    incoming: &Pod,
+    nominated: &[Arc<Pod>],
+    answer: fn(i64) -> Status,
+    added: Status,
+) -> (String, Vec<String>) {
+    let log = Log::default();
+    let profile = profile(vec![
+        Toy::new("F", &log)
+            .pre_filter(PreFilterOutcome::success())
+            .extensions(added, Status::SUCCESS)
+            .filter(move |node| answer(node.n_pods())),
+    ]);
+    let mut world = World::new(&["n1"]);
+    for pod in nominated {
+        world = world.nominate("n1", pod.clone());
+    }
+    let overlay = NodeOverlay::new(world.idx("n1"));
+    let status = world.runner(&profile).filter_with_nominated_pods(
+        &CycleState::new(),
+        incoming,
+        &overlay,
+        &SkipSet::default(),
+    );
+    (text(&status), calls(&log))
+}
+
+fn accepts(_: i64) -> Status {
+    Status::SUCCESS
+}
+
+/// There is room for one pod.
+fn has_room(n_pods: i64) -> Status {
+    if n_pods == 0 { Status::SUCCESS } else { Status::unschedulable("full") }
+}
+
+/// Something is needed that comes with the other pod.
+fn wants_company(n_pods: i64) -> Status {
+    if n_pods > 0 { Status::SUCCESS } else { Status::unschedulable("lonely") }
+}
+
+#[test]
+fn more_and_equally_important_pods_are_counted_then_not_counted() {
+    for priority in [10, 11] {
+        let (status, calls) =
+            filtered(&pod("p", 10), &[pod("other", priority)], accepts, Status::SUCCESS);
+        assert_eq!(status, "Success: ");
+        assert_eq!(calls, ["F.AddPod(other)", "F.Filter(n1)", "F.Filter(n1)"]);
+    }
+}
+
+#[test]
+fn less_important_pods_and_the_pod_itself_are_not_counted() {
+    for other in [pod("other", 9), pod("p", 11)] {
+        let (_, calls) = filtered(&pod("p", 10), &[other], has_room, Status::SUCCESS);
+        assert_eq!(calls, ["F.Filter(n1)"]);
+    }
+}
+
+#[test]
+fn only_those_that_count_are_added() {
+    let nominated = [pod("low", 1), pod("high", 20), pod("equal", 10)];
+    let (_, calls) = filtered(&pod("p", 10), &nominated, accepts, Status::SUCCESS);
+    assert_eq!(calls[..2], ["F.AddPod(high)", "F.AddPod(equal)"]);
+    assert_eq!(calls.len(), 4);
+}
+
+#[test]
+fn both_passes_must_succeed() {
+    let other = [pod("other", 10)];
+    let (status, calls) = filtered(&pod("p", 10), &other, has_room, Status::SUCCESS);
+    assert_eq!(status, "Unschedulable F: full");
+    assert_eq!(calls, ["F.AddPod(other)", "F.Filter(n1)"], "no second pass after a failed first");
+    let (status, calls) = filtered(&pod("p", 10), &other, wants_company, Status::SUCCESS);
+    assert_eq!(status, "Unschedulable F: lonely");
+    assert_eq!(calls.len(), 3);
+}
+
+#[test]
+fn a_stub_counts_as_priority_zero() {
+    let stub = pod("stub", 0);
+    let (status, _) = filtered(&pod("p", 1), &[stub.clone()], has_room, Status::SUCCESS);
+    assert_eq!(status, "Success: ");
+    let (status, _) = filtered(&pod("p", 0), &[stub], has_room, Status::SUCCESS);
+    assert_eq!(status, "Unschedulable F: full");
+}
+
+#[test]
+fn a_pod_extension_that_fails_is_an_error_of_nobody() {
+    let added = Status::unschedulable("no");
+    let (status, calls) = filtered(&pod("p", 0), &[pod("other", 0)], accepts, added);
+    assert_eq!(status, "Error: running AddPod on PreFilter plugin \"F\": no");
+    assert_eq!(calls, ["F.AddPod(other)"]);
+}
