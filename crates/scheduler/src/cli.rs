@@ -46,7 +46,8 @@ pub(crate) fn parse(
     args: impl IntoIterator<Item = impl Into<OsString>>,
 ) -> Result<(Cli, Vec<&'static str>), clap::Error> {
     let mut command = command();
-    let matches: ArgMatches = command.try_get_matches_from_mut(args.into_iter().map(|arg| hyphenated(arg.into())))?;
+    let matches: ArgMatches =
+        command.try_get_matches_from_mut(args.into_iter().map(|arg| hyphenated(arg.into())))?;
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     let ignored = ignored_given(&matches);
     Ok((cli, ignored))
@@ -56,7 +57,9 @@ pub(crate) fn parse(
 fn hyphenated(arg: OsString) -> OsString {
     let Some(text) = arg.to_str().filter(|text| text.starts_with("--")) else { return arg };
     match text.split_once('=') {
-        Some((name, value)) if name.contains('_') => format!("{}={value}", name.replace('_', "-")).into(),
+        Some((name, value)) if name.contains('_') => {
+            format!("{}={value}", name.replace('_', "-")).into()
+        }
         None if text.contains('_') => text.replace('_', "-").into(),
         _ => arg,
     }
@@ -90,12 +93,21 @@ mod tests {
     fn names_may_have_underscores_and_values_keep_theirs() {
         let (cli, _) = parsed("--secure_port=0 --master=http://a_b -v 3 --leader_elect").unwrap();
         assert_eq!((cli.flags.secure_port, cli.flags.verbosity), (0, 3));
-        assert_eq!((cli.flags.master.as_deref(), cli.flags.leader_elect), (Some("http://a_b"), Some(true)));
+        assert_eq!(
+            (cli.flags.master.as_deref(), cli.flags.leader_elect),
+            (Some("http://a_b"), Some(true))
+        );
     }
 
     #[test]
     fn wrong_usage_is_refused() {
-        for wrong in ["--nonsense", "somewhere", "--secure-port=70000", "--leader-elect=maybe", "demo --kubeconfig x"] {
+        for wrong in [
+            "--nonsense",
+            "somewhere",
+            "--secure-port=70000",
+            "--leader-elect=maybe",
+            "demo --kubeconfig x",
+        ] {
             assert_eq!(parsed(wrong).unwrap_err().exit_code(), 2, "{wrong}");
         }
     }

@@ -52,7 +52,8 @@ mod tests {
 
     #[test]
     fn causes_are_told_once() {
-        let error = anyhow!("no such file").context("reading x: no such file").context("configuration");
+        let error =
+            anyhow!("no such file").context("reading x: no such file").context("configuration");
         assert_eq!(chain(&error), "configuration: reading x: no such file");
     }
 }

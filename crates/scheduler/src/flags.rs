@@ -137,7 +137,11 @@ const IGNORED_FLAGS: [(&str, bool); 46] = [
 /// The flags without effect, for clap.
 pub(crate) fn ignored_args() -> impl Iterator<Item = Arg> {
     IGNORED_FLAGS.iter().map(|&(name, is_switch)| {
-        let arg = Arg::new(name).long(name).help_heading(IGNORED).action(ArgAction::Append).value_name("VALUE");
+        let arg = Arg::new(name)
+            .long(name)
+            .help_heading(IGNORED)
+            .action(ArgAction::Append)
+            .value_name("VALUE");
         // Only in the long help: there are many of them.
         let arg = arg.hide_short_help(true);
         if is_switch {

@@ -65,7 +65,12 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, _: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         let severity = match *event.metadata().level() {
             Level::ERROR => 'E',
             Level::WARN => 'W',
@@ -93,7 +98,12 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, _: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         let fields = Fields::of(event);
         let mut line = Map::new();
         line.insert("ts".into(), (now().as_nanos() as f64 / 1e6).into());
@@ -149,7 +159,9 @@ impl Fields {
 
     fn add(&mut self, field: &Field, value: Value) {
         match field.name() {
-            "message" => self.message = value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+            "message" => {
+                self.message = value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+            }
             "error" => self.others.push(("err", value)),
             name => self.others.push((name, value)),
         }
@@ -206,10 +218,18 @@ mod tests {
         }
     }
 
-    fn logged(format: impl FormatEvent<tracing_subscriber::Registry, tracing_subscriber::fmt::format::DefaultFields> + Send + Sync + 'static) -> String {
+    fn logged(
+        format: impl FormatEvent<
+            tracing_subscriber::Registry,
+            tracing_subscriber::fmt::format::DefaultFields,
+        > + Send
+        + Sync
+        + 'static,
+    ) -> String {
         let page = Page::default();
         let writer = page.clone();
-        let layer = tracing_subscriber::fmt::layer().with_writer(move || writer.clone()).with_ansi(false);
+        let layer =
+            tracing_subscriber::fmt::layer().with_writer(move || writer.clone()).with_ansi(false);
         let subscriber = tracing_subscriber::registry().with(layer.event_format(format));
         tracing::subscriber::with_default(subscriber, || {
             tracing::warn!(pod = "x/p", n = 3, error = "no \"room\"", "Failed to bind pod");
@@ -229,7 +249,10 @@ mod tests {
     #[test]
     fn json_is_one_object_per_line() {
         let line: Value = serde_json::from_str(&logged(JsonLines)).unwrap();
-        assert_eq!((&line["msg"], &line["v"], &line["pod"]), (&"Failed to bind pod".into(), &0.into(), &"x/p".into()));
+        assert_eq!(
+            (&line["msg"], &line["v"], &line["pod"]),
+            (&"Failed to bind pod".into(), &0.into(), &"x/p".into())
+        );
         assert!(line["ts"].as_f64().unwrap() > 1e12);
     }
 

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use kube_scheduler_config::{
-    Configuration, FeatureGates, Invalid, decode, default, named_plugins, parse_feature_gates, validate,
+    Configuration, FeatureGates, Invalid, decode, default, named_plugins, parse_feature_gates,
+    validate,
 };
 use kube_scheduler_daemon::RateLimit;
 use kube_scheduler_plugins_intree::NOT_YET;
@@ -52,7 +53,8 @@ impl Settings {
             None => "default configuration".to_owned(),
         };
         refuse_missing_plugins(&config).with_context(|| source.clone())?;
-        let named_by_user = named_plugins(&config).into_iter().map(|named| named.name.to_owned()).collect();
+        let named_by_user =
+            named_plugins(&config).into_iter().map(|named| named.name.to_owned()).collect();
         // Defaults hide whether a rate was asked for.
         let has_rate = config.client_connection.qps != 0.0 || config.client_connection.burst != 0;
         if let Some(elects) = flags.leader_elect {
@@ -78,10 +80,14 @@ impl Settings {
         }
         if !ignored.is_empty() {
             let names: Vec<String> = ignored.iter().map(|name| format!("--{name}")).collect();
-            warnings.push(format!("these flags have no effect in this version yet: {}", names.join(", ")));
+            warnings.push(format!(
+                "these flags have no effect in this version yet: {}",
+                names.join(", ")
+            ));
         }
         Ok(Self {
-            serve_on: (flags.secure_port != 0).then(|| SocketAddr::new(flags.bind_address, flags.secure_port)),
+            serve_on: (flags.secure_port != 0)
+                .then(|| SocketAddr::new(flags.bind_address, flags.secure_port)),
             max_in_unschedulable: duration(&flags.pod_max_in_unschedulable_pods_duration)?,
             config,
             gates,
@@ -123,11 +129,17 @@ fn from_flags(flags: &Flags) -> Configuration {
     config
 }
 
-fn kubeconfig(flags: &Flags, config: &Configuration, warnings: &mut Vec<String>) -> Option<PathBuf> {
+fn kubeconfig(
+    flags: &Flags,
+    config: &Configuration,
+    warnings: &mut Vec<String>,
+) -> Option<PathBuf> {
     let from_config = &config.client_connection.kubeconfig;
     if !from_config.is_empty() {
         if flags.config.is_some() && flags.kubeconfig.is_some() {
-            warnings.push("--kubeconfig is not used: clientConnection.kubeconfig of --config is".to_owned());
+            warnings.push(
+                "--kubeconfig is not used: clientConnection.kubeconfig of --config is".to_owned(),
+            );
         }
         return Some(from_config.into());
     }
@@ -135,14 +147,18 @@ fn kubeconfig(flags: &Flags, config: &Configuration, warnings: &mut Vec<String>)
     // there is none it would fail, so the flag is taken for what was meant.
     let flag = flags.kubeconfig.clone()?;
     if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
-        warnings.push("--kubeconfig is not used because --config is given: set clientConnection.kubeconfig".to_owned());
+        warnings.push(
+            "--kubeconfig is not used because --config is given: set clientConnection.kubeconfig"
+                .to_owned(),
+        );
         return None;
     }
     Some(flag)
 }
 
 fn gates(flags: &Flags, warnings: &mut Vec<String>) -> Result<FeatureGates> {
-    let wrong = |flag: &str, error: &dyn std::fmt::Display| UsageError(format!("--{flag}: {error}"));
+    let wrong =
+        |flag: &str, error: &dyn std::fmt::Display| UsageError(format!("--{flag}: {error}"));
     let mut gates = match &flags.emulated_version {
         Some(version) => {
             FeatureGates::emulating(version).map_err(|error| wrong("emulated-version", &error))?
@@ -162,6 +178,7 @@ fn gates(flags: &Flags, warnings: &mut Vec<String>) -> Result<FeatureGates> {
 fn duration(text: &str) -> Result<Duration> {
     let flag = "--pod-max-in-unschedulable-pods-duration";
     let wrong = |reason: String| UsageError(format!("{flag}: {reason}"));
-    let parsed = kube_scheduler_config::Duration::parse(text).map_err(|error| wrong(error.to_string()))?;
+    let parsed =
+        kube_scheduler_config::Duration::parse(text).map_err(|error| wrong(error.to_string()))?;
     parsed.to_std().ok_or_else(|| wrong(format!("{text:?} is negative")).into())
 }

@@ -13,7 +13,10 @@ pub(crate) struct Signals {
 impl Signals {
     /// From now on the signals no longer end the process by themselves.
     pub(crate) fn listen() -> io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
     }
 
     /// Waits for the first signal. After it, another one ends the process with exit code 1.

@@ -1,6 +1,7 @@
 //! A cluster, a scheduler, and ways to wait for what should happen.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube_scheduler_daemon::{Daemon, DaemonBuilder, DaemonHandle, Endpoint};
@@ -17,44 +18,44 @@ use tokio::time::Instant;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A cluster with `n_nodes` nodes of 4 CPUs.
-pub async fn cluster(n_nodes: usize) -> DevCluster {
+pub(crate) async fn cluster(n_nodes: usize) -> DevCluster {
     cluster_of(DevCluster::builder(), n_nodes).await
 }
 
 /// The same with other options.
-pub async fn cluster_of(builder: DevClusterBuilder, n_nodes: usize) -> DevCluster {
+pub(crate) async fn cluster_of(builder: DevClusterBuilder, n_nodes: usize) -> DevCluster {
     let cluster = builder.start().await.unwrap();
     cluster.add_hollow_nodes(n_nodes, &NodeTemplate::default()).unwrap();
     cluster
 }
 
-pub fn pod(name: &str) -> Value {
+pub(crate) fn pod(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
         "spec": {"containers": [{"name": "main", "image": "web:1", "resources": {"requests": {"cpu": "10m"}}}]},
     })
 }
 
-pub fn pods(prefix: &str, n: usize) -> impl Iterator<Item = Value> {
+pub(crate) fn pods(prefix: &str, n: usize) -> impl Iterator<Item = Value> {
     (0..n).map(move |i| pod(&format!("{prefix}-{i}")))
 }
 
 /// Options of a scheduler with the in-tree plugins.
-pub fn daemon(cluster: &DevCluster) -> DaemonBuilder {
+pub(crate) fn daemon(cluster: &DevCluster) -> DaemonBuilder {
     let missing = NOT_YET.iter().map(|name| (*name).to_owned()).collect();
     Daemon::builder(Endpoint::from_url(&cluster.url()).unwrap(), registry())
         .missing_plugins(missing, Default::default())
 }
 
 /// A scheduler that runs in the background.
-pub struct Running {
-    pub handle: DaemonHandle,
+pub(crate) struct Running {
+    pub(crate) handle: DaemonHandle,
     task: JoinHandle<()>,
     stop: Option<oneshot::Sender<()>>,
 }
 
 impl Running {
-    pub async fn start(builder: DaemonBuilder) -> Self {
+    pub(crate) async fn start(builder: DaemonBuilder) -> Self {
         let daemon = builder.start().await.unwrap();
         let handle = daemon.handle();
         let (stop, stopped) = oneshot::channel();
@@ -64,20 +65,20 @@ impl Running {
     }
 
     /// Stops it in order.
-    pub async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         drop(self.stop.take());
         self.task.await.unwrap();
     }
 
     /// Ends it as a crash would: nothing is finished.
-    pub async fn kill(self) {
+    pub(crate) async fn kill(self) {
         self.task.abort();
         assert!(self.task.await.unwrap_err().is_cancelled());
     }
 }
 
 /// Waits for something to become true.
-pub async fn until(what: &str, mut is_true: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut is_true: impl FnMut() -> bool) {
     let deadline = Instant::now() + DEADLINE;
     while !is_true() {
         assert!(Instant::now() < deadline, "{what}: not within {DEADLINE:?}");
@@ -86,7 +87,7 @@ pub async fn until(what: &str, mut is_true: impl FnMut() -> bool) {
 }
 
 /// Where each pod runs.
-pub fn placements(cluster: &DevCluster) -> BTreeMap<String, Option<String>> {
+pub(crate) fn placements(cluster: &DevCluster) -> BTreeMap<String, Option<String>> {
     let pods = cluster.list(PODS, &Selection::all()).items;
     pods.iter()
         .map(|pod| {
@@ -96,38 +97,37 @@ pub fn placements(cluster: &DevCluster) -> BTreeMap<String, Option<String>> {
         .collect()
 }
 
-pub fn n_bound(cluster: &DevCluster) -> usize {
+pub(crate) fn n_bound(cluster: &DevCluster) -> usize {
     placements(cluster).values().flatten().count()
 }
 
-pub async fn until_bound(cluster: &DevCluster, n: usize) {
+pub(crate) async fn until_bound(cluster: &DevCluster, n: usize) {
     until(&format!("{n} pods bound"), || n_bound(cluster) >= n).await;
 }
 
 /// Notes every node a pod was ever seen on.
-pub struct BindingLog {
+pub(crate) struct BindingLog {
     task: JoinHandle<()>,
-    seen: std::sync::Arc<std::sync::Mutex<BTreeMap<String, Vec<String>>>>,
+    seen: Nodes,
 }
 
+type Nodes = Arc<Mutex<BTreeMap<String, Vec<String>>>>;
+
 impl BindingLog {
-    pub fn start(cluster: &DevCluster) -> Self {
-        let (_, mut watch) = cluster.list_and_watch(PODS, Selection::all()).unwrap();
-        let seen =
-            std::sync::Arc::new(std::sync::Mutex::new(BTreeMap::<String, Vec<String>>::new()));
-        let log = seen.clone();
+    pub(crate) fn start(cluster: &DevCluster) -> Self {
+        let seen = Nodes::default();
+        let (log, store) = (seen.clone(), cluster.store().clone());
         let task = tokio::spawn(async move {
-            while let Ok(events) = watch.next().await {
-                for event in
-                    events.into_iter().filter(|event| event.change_type != ChangeType::Deleted)
-                {
-                    let value = event.object.value();
-                    let Some(node) = value["spec"]["nodeName"].as_str() else { continue };
-                    let mut log = log.lock().unwrap();
-                    let nodes = log.entry(event.object.name().to_owned()).or_default();
-                    if nodes.last().is_none_or(|last| last != node) {
-                        nodes.push(node.to_owned());
-                    }
+            loop {
+                let (pods, mut watch) =
+                    Watcher::list_and_watch(store.clone(), PODS, Selection::all()).unwrap();
+                pods.iter().for_each(|pod| note(&log, pod));
+                // Ends when the history is lost; a node a pod was moved to would still be seen in the next list.
+                while let Ok(events) = watch.next().await {
+                    events
+                        .iter()
+                        .filter(|event| event.change_type != ChangeType::Deleted)
+                        .for_each(|event| note(&log, &event.object));
                 }
             }
         });
@@ -135,11 +135,21 @@ impl BindingLog {
     }
 
     /// Every pod was seen on one node, and `n` pods were.
-    pub async fn check(self, n: usize) {
+    pub(crate) async fn check(self, n: usize) {
         until("all bindings seen", || self.seen.lock().unwrap().len() >= n).await;
         self.task.abort();
         for (pod, nodes) in self.seen.lock().unwrap().iter() {
             assert_eq!(nodes.len(), 1, "{pod} was bound to {nodes:?}");
         }
+    }
+}
+
+fn note(log: &Nodes, pod: &Object) {
+    let value = pod.value();
+    let Some(node) = value["spec"]["nodeName"].as_str() else { return };
+    let mut log = log.lock().unwrap();
+    let nodes = log.entry(pod.name().to_owned()).or_default();
+    if nodes.last().is_none_or(|last| last != node) {
+        nodes.push(node.to_owned());
     }
 }

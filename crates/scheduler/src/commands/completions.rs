@@ -17,7 +17,12 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::cli::command(), "kube-scheduler-rs", &mut script);
+    clap_complete::generate(
+        args.shell,
+        &mut crate::cli::command(),
+        "kube-scheduler-rs",
+        &mut script,
+    );
     print(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
 }

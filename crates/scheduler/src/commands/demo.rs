@@ -147,7 +147,8 @@ impl Demo {
         }
         let scheduler = daemon.handle();
         let (stop, stop_asked) = oneshot::channel();
-        let stopped = tokio::spawn(async move { Ok(daemon.run(async { drop(stop_asked.await) }).await?) });
+        let stopped =
+            tokio::spawn(async move { Ok(daemon.run(async { drop(stop_asked.await) }).await?) });
         if !scheduler.synced().await {
             bail!("the scheduler ended before it had seen the cluster");
         }
@@ -217,7 +218,8 @@ impl Demo {
             seed,
             nodes: nodes.iter().map(|node| node.name().to_owned()).collect(),
             n_pods: self.n_pods,
-            elapsed: last.map_or_else(|| begun.elapsed(), |last| last.saturating_duration_since(begun)),
+            elapsed: last
+                .map_or_else(|| begun.elapsed(), |last| last.saturating_duration_since(begun)),
             n_decisions: progress.n_decisions,
             deciding: progress.deciding,
             memory_bytes: resident_memory_bytes(),

@@ -25,7 +25,8 @@ pub(crate) fn run(flags: Flags, ignored: &[&str], registry: Registry) -> Result<
     let settings = Settings::load(&flags, ignored)?;
     runtime()?.block_on(async {
         let signals = Signals::listen().context("cannot listen for signals")?;
-        let endpoint = Endpoint::resolve(settings.kubeconfig.as_deref(), flags.master.as_deref()).await?;
+        let endpoint =
+            Endpoint::resolve(settings.kubeconfig.as_deref(), flags.master.as_deref()).await?;
         let builder = builder(endpoint, registry, &settings).seed(flags.seed);
         if let Some(path) = &flags.write_config_to {
             builder.check().map_err(|error| located(error, &settings.source))?;

@@ -81,7 +81,8 @@ pub(super) struct Run {
 impl Report {
     pub(super) fn new(run: &Run, seen: &BTreeMap<String, Seen>) -> Self {
         let mut shapes: BTreeMap<String, ShapeCounts> = BTreeMap::new();
-        let mut on_node: BTreeMap<&str, usize> = run.nodes.iter().map(|node| (node.as_str(), 0)).collect();
+        let mut on_node: BTreeMap<&str, usize> =
+            run.nodes.iter().map(|node| (node.as_str(), 0)).collect();
         let mut pods = PodCounts { total: run.n_pods, ..PodCounts::default() };
         let mut pending = Vec::new();
         for (name, pod) in seen {
@@ -94,7 +95,8 @@ impl Report {
             } else {
                 pods.gated += usize::from(pod.is_gated());
                 pods.pending += usize::from(!pod.is_gated());
-                pending.push(Pending { pod: format!("default/{name}"), message: pod.message.clone() });
+                pending
+                    .push(Pending { pod: format!("default/{name}"), message: pod.message.clone() });
             }
         }
         let per_node: Vec<usize> = on_node.into_values().collect();
@@ -136,13 +138,21 @@ impl Report {
             row(&format!("  {shape}"), format!("{} / {}", counts.bound, counts.total));
         }
         let spread = &self.pods_per_node;
-        row("PODS PER NODE", format!("min {}   mean {:.1}   max {}", spread.min, spread.mean, spread.max));
+        row(
+            "PODS PER NODE",
+            format!("min {}   mean {:.1}   max {}", spread.min, spread.mean, spread.max),
+        );
         row("DECISIONS", format!("{:.0} / s", self.decisions_per_second));
         row("BINDINGS", format!("{:.0} / s", self.binds_per_second));
         let wait = &self.time_to_bind_seconds;
         row(
             "TIME TO BIND",
-            format!("p50 {}   p99 {}   max {}", millis(wait.p50), millis(wait.p99), millis(wait.max)),
+            format!(
+                "p50 {}   p99 {}   max {}",
+                millis(wait.p50),
+                millis(wait.p99),
+                millis(wait.max)
+            ),
         );
         row("ELAPSED", format!("{:.1} s", self.elapsed_seconds));
         if let Some(bytes) = self.memory_bytes {
@@ -150,7 +160,8 @@ impl Report {
             row("MEMORY", format!("{mib:.0} MiB (API server, nodes and scheduler)"));
         }
         for pending in self.pending.iter().take(5) {
-            let message = if pending.message.is_empty() { "not tried yet" } else { &pending.message };
+            let message =
+                if pending.message.is_empty() { "not tried yet" } else { &pending.message };
             row("NOT BOUND", format!("{}: {message}", pending.pod));
         }
         if self.pending.len() > 5 {

@@ -17,11 +17,12 @@ pub(super) struct Screen {
 impl Screen {
     pub(super) fn new(n_pods: usize) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
-        let target = if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let target =
+            if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(n_pods as u64), target);
-        if let Ok(style) =
-            ProgressStyle::with_template("{msg:>10} [{bar:40}] {pos}/{len} pods bound, {per_sec}, {elapsed}")
-        {
+        if let Ok(style) = ProgressStyle::with_template(
+            "{msg:>10} [{bar:40}] {pos}/{len} pods bound, {per_sec}, {elapsed}",
+        ) {
             bar.set_style(style.progress_chars("=> "));
         }
         Self { bar, n_pods, lines: (!is_terminal).then(Instant::now) }

@@ -98,7 +98,9 @@ fn note(seen: &mut BTreeMap<String, Seen>, pod: &Object, now: Instant) -> bool {
         message: String::new(),
     });
     let gates = value["spec"]["schedulingGates"].as_array();
-    if entry.ready.is_none() && !gates.is_some_and(|gates| gates.iter().any(|gate| gate["name"] == GATE)) {
+    if entry.ready.is_none()
+        && !gates.is_some_and(|gates| gates.iter().any(|gate| gate["name"] == GATE))
+    {
         entry.ready = Some(now);
     }
     if entry.bound.is_some() {
@@ -116,6 +118,7 @@ fn note(seen: &mut BTreeMap<String, Seen>, pod: &Object, now: Instant) -> bool {
 
 fn scheduled_message(pod: &Value) -> String {
     let conditions = pod["status"]["conditions"].as_array();
-    let condition = conditions.into_iter().flatten().find(|condition| condition["type"] == "PodScheduled");
+    let condition =
+        conditions.into_iter().flatten().find(|condition| condition["type"] == "PodScheduled");
     condition.and_then(|condition| condition["message"].as_str()).unwrap_or_default().to_owned()
 }

@@ -129,7 +129,8 @@ impl Workload {
                 .capacity("pods", &(pods * 2).max(110).to_string())
         };
         let n_pods = self.shapes.len();
-        let plain = sized(NodeTemplate::default().name_prefix("plain-"), roomy(n_pods, counts.plain));
+        let plain =
+            sized(NodeTemplate::default().name_prefix("plain-"), roomy(n_pods, counts.plain));
         cluster.add_hollow_nodes(counts.plain, &plain)?;
         let ssd = sized(
             NodeTemplate::default().name_prefix("ssd-").label(DISK, "ssd"),
@@ -137,7 +138,10 @@ impl Workload {
         );
         cluster.add_hollow_nodes(counts.ssd, &ssd)?;
         let dedicated = sized(
-            NodeTemplate::default().name_prefix("batch-").taint(DEDICATED, "batch", "NoSchedule").label(DEDICATED, "batch"),
+            NodeTemplate::default()
+                .name_prefix("batch-")
+                .taint(DEDICATED, "batch", "NoSchedule")
+                .label(DEDICATED, "batch"),
             roomy(self.n_of(Shape::Tolerating), counts.dedicated),
         );
         cluster.add_hollow_nodes(counts.dedicated, &dedicated)?;
@@ -161,7 +165,8 @@ impl Workload {
         let nodes = cluster.list(NODES, &kube_scheduler_devcluster::Selection::all()).items;
         for node in nodes.iter().filter(|node| node.name().starts_with("plain-")).step_by(10) {
             cluster.edit(NODES, "", node.name(), |node| {
-                node["status"]["images"] = json!([{"names": [LARGE_IMAGE], "sizeBytes": 900_000_000}]);
+                node["status"]["images"] =
+                    json!([{"names": [LARGE_IMAGE], "sizeBytes": 900_000_000}]);
             })?;
         }
         Ok(())
@@ -171,7 +176,10 @@ impl Workload {
     pub(super) fn pods(&self) -> impl Iterator<Item = Value> + '_ {
         let mut random = self.random.clone();
         let mut n_ports = 0;
-        self.shapes.iter().enumerate().map(move |(number, shape)| pod(number, *shape, &mut random, &mut n_ports))
+        self.shapes
+            .iter()
+            .enumerate()
+            .map(move |(number, shape)| pod(number, *shape, &mut random, &mut n_ports))
     }
 }
 
@@ -210,8 +218,7 @@ fn pod(number: usize, shape: Shape, random: &mut Random, n_ports: &mut usize) ->
         }
         Shape::Tolerating => {
             spec["nodeSelector"] = json!({DEDICATED: "batch"});
-            spec["tolerations"] =
-                json!([{"key": DEDICATED, "operator": "Equal", "value": "batch", "effect": "NoSchedule"}]);
+            spec["tolerations"] = json!([{"key": DEDICATED, "operator": "Equal", "value": "batch", "effect": "NoSchedule"}]);
         }
         Shape::HostPort => {
             let port = PORTS[*n_ports % PORTS.len()];
@@ -223,7 +230,8 @@ fn pod(number: usize, shape: Shape, random: &mut Random, n_ports: &mut usize) ->
             let resources = &mut spec["containers"][0]["resources"];
             resources["requests"][GPU] = "1".into();
             resources["limits"] = json!({GPU: "1"});
-            spec["tolerations"] = json!([{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]);
+            spec["tolerations"] =
+                json!([{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]);
         }
         Shape::Gated => spec["schedulingGates"] = json!([{"name": GATE}]),
     }
