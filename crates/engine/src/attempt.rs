@@ -183,7 +183,9 @@ impl Search<'_> {
         let mut overrides = Vec::new();
         for name in cx.nominated.nodes_with_nominated_pods() {
             let Some(idx) = cx.cluster.node_idx(&name) else { continue };
-            if evaluation.is_left_out(idx) {
+            if evaluation.is_left_out(idx)
+                || self.runner.nominated_that_count(self.pod, &name).is_empty()
+            {
                 continue;
             }
             let overlay = NodeOverlay::new(idx);

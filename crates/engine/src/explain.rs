@@ -15,6 +15,7 @@ use kube_scheduler_framework::{
 use crate::effect::PodRef;
 use crate::engine::Engine;
 use crate::evaluation::{Evaluation, EvaluationFailure};
+use crate::guard::guarded;
 use crate::policy::Nominations;
 use crate::pool::Pool;
 
@@ -61,6 +62,21 @@ pub struct Explanation {
     pub post_filter: Option<PostFilterOutcome>,
 }
 
+impl Explanation {
+    fn nothing_yet(pod: &Pod) -> Self {
+        Self {
+            pod: PodRef::from(pod),
+            gated: None,
+            pre_filter: Status::SUCCESS,
+            node_names: None,
+            nodes: Vec::new(),
+            error: None,
+            best: Vec::new(),
+            post_filter: None,
+        }
+    }
+}
+
 impl Engine {
     /// Explains what the next attempt at `pod` would find. The pod need not be known. `None` when no profile is
     /// responsible for it. `random` stands for the attempt's random number.
@@ -75,21 +91,17 @@ impl Engine {
             now,
         };
         let runner = Runner { profile: &self.plans.profiles[profile], cx };
-        Some(explain(&runner, pod, random))
+        let explanation = guarded(|| explain(&runner, pod, random));
+        Some(explanation.unwrap_or_else(|panic| Explanation {
+            error: Some(panic),
+            ..Explanation::nothing_yet(pod)
+        }))
     }
 }
 
 fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, random: u64) -> Explanation {
-    let mut explanation = Explanation {
-        pod: PodRef::from(&**pod),
-        gated: gating_status(runner, pod),
-        pre_filter: Status::SUCCESS,
-        node_names: None,
-        nodes: Vec::new(),
-        error: None,
-        best: Vec::new(),
-        post_filter: None,
-    };
+    let mut explanation =
+        Explanation { gated: gating_status(runner, pod), ..Explanation::nothing_yet(pod) };
     let mut evaluation = match Evaluation::new(runner, pod, &Pool::none()) {
         Ok(evaluation) => evaluation,
         Err(EvaluationFailure::Error(status)) => {

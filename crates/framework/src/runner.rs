@@ -168,6 +168,13 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
+    /// The pods nominated to a node that `pod` must leave room for: others that are at least as important.
+    pub fn nominated_that_count(&self, pod: &Pod, node: &str) -> Vec<Arc<Pod>> {
+        let mut nominated = self.cx.nominated.nominated_pods(node);
+        nominated.retain(|other| other.priority() >= pod.priority() && other.uid != pod.uid);
+        nominated
+    }
+
     /// All filters on one node with pods nominated to it taken into account (`spec/core.md` §10.6).
     ///
     /// `overlay` holds hypothetical changes to start from; pass an empty one for the node as it is.
@@ -181,11 +188,7 @@ impl<'a> Runner<'a> {
         let Some(plain) = NodeView::hypothetical(self.cx.cluster, overlay) else {
             return Status::SUCCESS;
         };
-        let nominated = self.cx.nominated.nominated_pods(plain.name());
-        let counted: Vec<Arc<Pod>> = nominated
-            .into_iter()
-            .filter(|other| other.priority() >= pod.priority() && other.uid != pod.uid)
-            .collect();
+        let counted = self.nominated_that_count(pod, plain.name());
         if !counted.is_empty() {
             let mut with_them = overlay.clone();
             let mut state = state.clone();

@@ -68,7 +68,7 @@ fn many_nodes_at_once_end_with_the_first_error() {
     let result = world.runner(&profile).filter_all(
         &CycleState::new(),
         &pod("p", 0),
-        &world.cluster.order().to_vec(),
+        world.cluster.order(),
         &SkipSet::default(),
         &mut verdicts,
     );

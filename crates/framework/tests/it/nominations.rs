@@ -90,7 +90,8 @@ fn both_passes_must_succeed() {
 #[test]
 fn a_stub_counts_as_priority_zero() {
     let stub = pod("stub", 0);
-    let (status, _) = filtered(&pod("p", 1), &[stub.clone()], has_room, Status::SUCCESS);
+    let (status, _) =
+        filtered(&pod("p", 1), std::slice::from_ref(&stub), has_room, Status::SUCCESS);
     assert_eq!(status, "Success: ");
     let (status, _) = filtered(&pod("p", 0), &[stub], has_room, Status::SUCCESS);
     assert_eq!(status, "Unschedulable F: full");

@@ -1,0 +1,200 @@
+//! What users hear of an attempt that failed, and what becomes of the pod's nomination.
+
+use std::sync::Arc;
+
+use kube_scheduler_engine::Effect;
+use kube_scheduler_framework::api::{Pod, Timestamp};
+use kube_scheduler_framework::{NominatingInfo, PostFilterOutcome, Status};
+use kube_scheduler_queue::Place;
+use serde_json::json;
+
+use crate::toy::Toy;
+use crate::world::{START, World, leaving, nominated, pod, pod_with, seconds};
+
+fn rejecting(reason: &'static str) -> Toy {
+    Toy::new("F").filter(move |_, _| Status::unschedulable(reason))
+}
+
+fn failing() -> Toy {
+    Toy::new("F").filter(|_, _| Status::error("boom"))
+}
+
+fn nominating(nominating: Option<NominatingInfo>) -> Toy {
+    Toy::new("P").post_filter(move |_, _| PostFilterOutcome {
+        nominating: nominating.clone(),
+        victims: Vec::new(),
+        status: Status::unschedulable("tried."),
+    })
+}
+
+/// A pod that has been told `message` an hour ago, and may be nominated.
+fn told(message: &str, node: Option<&str>) -> Arc<Pod> {
+    pod_with(
+        "p",
+        json!({
+            "metadata": {"generation": 4},
+            "status": {
+                "nominatedNodeName": node,
+                "conditions": [{
+                    "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                    "message": message, "lastTransitionTime": "1970-01-01T00:00:07Z",
+                }],
+            },
+        }),
+    )
+}
+
+const FULL: &str = "0/1 nodes are available: 1 full.";
+
+#[test]
+fn a_new_condition_is_complete() {
+    let mut world = World::new(vec![rejecting("full")]);
+    world.try_pod(&pod_with("p", json!({"metadata": {"generation": 4}})));
+    let patches = world.patches();
+    let condition = patches[0].condition.clone().unwrap();
+    assert_eq!((&*condition.kind, &*condition.status), ("PodScheduled", "False"));
+    assert_eq!((&*condition.reason, &*condition.message), ("Unschedulable", FULL));
+    assert_eq!((condition.last_probe, condition.last_transition), (None, Some(START)));
+    assert_eq!(condition.observed_generation, 4);
+    assert_eq!((patches[0].has_conditions, &patches[0].nominated_node_name), (false, &None));
+}
+
+#[test]
+fn nothing_new_is_not_written() {
+    let mut world = World::new(vec![rejecting("full")]);
+    world.try_pod(&told(FULL, None));
+    let effects = world.effects();
+    assert_eq!(effects.len(), 1, "only the event: {effects:?}");
+}
+
+#[test]
+fn a_new_message_keeps_the_time_of_transition() {
+    let mut world = World::new(vec![rejecting("full")]);
+    world.try_pod(&told("something else", None));
+    let patches = world.patches();
+    let condition = patches[0].condition.clone().unwrap();
+    assert_eq!(&*condition.message, FULL);
+    assert_eq!(condition.last_transition, Timestamp::parse("1970-01-01T00:00:07Z"));
+    assert!(patches[0].has_conditions);
+}
+
+#[test]
+fn a_new_nomination_alone_is_written_alone() {
+    let to_n1 = nominating(Some(NominatingInfo::Override(Some("n1".into()))));
+    let mut world = World::new(vec![rejecting("full"), to_n1]);
+    world.try_pod(&told(&format!("{FULL} tried."), None));
+    let patches = world.patches();
+    assert_eq!(patches.len(), 1);
+    assert_eq!(patches[0].condition, None);
+    assert_eq!(patches[0].nominated_node_name, Some(Some("n1".into())));
+}
+
+#[test]
+fn long_messages_are_cut_in_events_only() {
+    let cases = [("x", 2_000, 1_020), ("é", 1_000, 1_020)];
+    for (letter, n, cut) in cases {
+        let reason: &'static str = letter.repeat(n).leak();
+        let mut world = World::new(vec![rejecting(reason)]);
+        world.try_pod(&pod("p"));
+        let message = format!("0/1 nodes are available: 1 {reason}.");
+        let effects = world.raw_effects();
+        let Effect::RecordEvent { note, .. } = &effects[0] else { panic!("{effects:?}") };
+        let kept = note.strip_suffix(" ...").unwrap();
+        assert!(message.starts_with(kept) && (cut - 1..=cut).contains(&kept.len()), "{letter}");
+        let Effect::PatchStatus { patch, .. } = &effects[1] else { panic!("{effects:?}") };
+        assert_eq!(*patch.condition.clone().unwrap().message, message);
+    }
+    let exact: &'static str = "x".repeat(1_024 - "0/1 nodes are available: 1 .".len()).leak();
+    let mut world = World::new(vec![rejecting(exact)]);
+    world.try_pod(&pod("p"));
+    let effects = world.raw_effects();
+    assert!(matches!(&effects[0], Effect::RecordEvent { note, .. } if note.len() == 1_024));
+}
+
+/// The nomination in the patch and in the queue after `p`, nominated to `n9`, failed.
+fn nomination_after(toys: Vec<Toy>) -> (Option<Option<Arc<str>>>, Option<String>) {
+    let mut world = World::new(toys);
+    world.try_pod(&nominated("p", "n9", 0));
+    let patches = world.patches();
+    assert_eq!(patches.len(), 1);
+    let node = world.engine.queue().nomination("p-uid").filter(|node| !node.is_empty());
+    (patches[0].nominated_node_name.clone(), node.map(str::to_owned))
+}
+
+#[test]
+fn nominations_are_kept_changed_or_cleared() {
+    let with = |info| vec![rejecting("full"), nominating(info)];
+    let kept = (None, Some("n9".to_owned()));
+    let cleared = (Some(None), None);
+    assert_eq!(nomination_after(with(None)), kept);
+    assert_eq!(nomination_after(with(Some(NominatingInfo::Keep))), kept);
+    assert_eq!(nomination_after(with(Some(NominatingInfo::Override(None)))), cleared);
+    assert_eq!(
+        nomination_after(with(Some(NominatingInfo::Override(Some("n1".into()))))),
+        (Some(Some("n1".into())), Some("n1".to_owned()))
+    );
+    assert_eq!(nomination_after(vec![rejecting("full")]), cleared, "no PostFilter plugins");
+    assert_eq!(nomination_after(vec![failing(), nominating(None)]), cleared, "an error");
+    let reserve = Toy::new("R").reserve(|_, _| Status::unschedulable("no"));
+    assert_eq!(nomination_after(vec![reserve]), cleared, "a rejection after the search");
+}
+
+#[test]
+fn assuming_a_pod_ends_its_nomination_in_the_queue() {
+    let mut world = World::new(vec![]);
+    let p = nominated("p", "n9", 0);
+    world.apply(&p);
+    assert_eq!(world.engine.queue().nomination("p-uid"), Some("n9"));
+    assert_eq!(world.attempt(), "assumed n1");
+    assert_eq!(world.engine.queue().nomination("p-uid"), None);
+}
+
+#[test]
+fn what_post_filter_says_follows_the_counts() {
+    let mut world = World::new(vec![rejecting("full"), nominating(None)]);
+    assert_eq!(world.try_pod(&pod("p")), format!("unschedulable {FULL} tried."));
+    assert_eq!(world.place("p"), Some(Place::Unschedulable));
+}
+
+#[test]
+fn an_error_backs_off_and_blames_nobody() {
+    let mut world = World::new(vec![failing()]);
+    assert_eq!(world.try_pod(&pod("p")), "error running \"F\" filter plugin: boom");
+    assert_eq!(
+        world.effects()[1],
+        "patch ns/p uid=p-uid PodScheduled=False reason=SchedulerError \
+         message=\"running \\\"F\\\" filter plugin: boom\""
+    );
+    assert_eq!(world.place("p"), Some(Place::ErrorBackoff));
+}
+
+#[test]
+fn without_nodes_the_pod_backs_off_longer_and_longer() {
+    let mut world = World::without_nodes(vec![rejecting("never asked")]);
+    world.apply(&pod("p"));
+    for wait in [1, 2, 4, 8, 10, 10] {
+        assert_eq!(world.attempt(), "unschedulable no nodes available to schedule pods");
+        assert_eq!(world.place("p"), Some(Place::ErrorBackoff));
+        let begun = world.now;
+        let deadline = world.engine.next_deadline().unwrap();
+        let waited = deadline.saturating_since(begun);
+        assert!(waited >= seconds(wait) && waited <= seconds(wait + 1), "{waited:?}");
+        assert_eq!(world.attempt(), "nobody");
+        world.advance(waited);
+    }
+    assert_eq!(world.calls(), Vec::<String>::new());
+    assert!(world.effects()[1].contains("reason=Unschedulable"));
+}
+
+#[test]
+fn a_pod_being_deleted_is_skipped_and_that_is_told() {
+    let mut world = World::new(vec![rejecting("never asked")]);
+    assert_eq!(world.try_pod(&leaving("p")), "skipped");
+    assert_eq!(
+        world.effects(),
+        ["event ns/p Warning FailedScheduling Scheduling \"skip schedule deleting pod: ns/p\""]
+    );
+    assert_eq!((world.place("p"), world.attempt()), (None, "nobody".to_owned()));
+    assert!(!world.engine.queue().is_in_flight("p-uid"));
+    assert_eq!(world.calls(), Vec::<String>::new());
+}

@@ -1,0 +1,17 @@
+//! Tests of the engine as a whole: inputs in, effects out, with plugins whose answers are closures.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
+
+mod binding;
+mod failures;
+mod panics;
+mod permit;
+mod pre_bind;
+mod preemption;
+mod profiles;
+mod races;
+mod random;
+mod searching;
+mod timing;
+mod toy;
+mod world;

@@ -1,0 +1,111 @@
+//! Several profiles, and pods that belong to none.
+
+use kube_scheduler_framework::Status;
+use kube_scheduler_queue::Place;
+use serde_json::json;
+
+use crate::toy::Toy;
+use crate::world::{World, pod, pod_with, profile};
+
+fn of(scheduler: &str, name: &str) -> std::sync::Arc<kube_scheduler_framework::api::Pod> {
+    pod_with(name, json!({"spec": {"schedulerName": scheduler}}))
+}
+
+fn two_profiles() -> World {
+    let toys = vec![
+        Toy::new("A").filter(|_, _| Status::unschedulable("a")),
+        Toy::new("B").filter(|_, _| Status::unschedulable("b")),
+    ];
+    let mut world = World::configured(toys, |config, _| {
+        config.profiles = vec![profile("s", &["A", "Base"]), profile("t", &["Base", "B"])];
+    });
+    world.node("n1");
+    world
+}
+
+#[test]
+fn every_pod_is_judged_by_its_own_profile() {
+    let mut world = two_profiles();
+    assert_eq!(world.try_pod(&of("t", "q")), "unschedulable 0/1 nodes are available: 1 b.");
+    assert_eq!(world.try_pod(&of("s", "p")), "unschedulable 0/1 nodes are available: 1 a.");
+    assert_eq!(world.calls(), ["B.Filter(q)", "A.Filter(p)"]);
+    let counts = world.engine.profile_counts();
+    assert_eq!((counts[0].unschedulable, counts[1].unschedulable), (1, 1));
+    let reporters: Vec<String> = world
+        .raw_effects()
+        .into_iter()
+        .filter_map(|effect| match effect {
+            kube_scheduler_engine::Effect::RecordEvent { reporting, .. } => {
+                Some(reporting.to_string())
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(reporters, ["t", "s"]);
+}
+
+#[test]
+fn foreign_pods_count_only_where_they_run() {
+    let mut world = two_profiles();
+    let foreign = of("nobody", "f");
+    world.apply(&foreign);
+    assert_eq!((world.place("f"), world.attempt()), (None, "nobody".to_owned()));
+    let relabelled = json!({
+        "metadata": {"resourceVersion": "2", "labels": {"a": "b"}}, "spec": {"schedulerName": "nobody"},
+    });
+    world.apply(&pod_with("f", relabelled));
+    assert_eq!(world.place("f"), None);
+    let bound = pod_with(
+        "f",
+        json!({
+            "metadata": {"resourceVersion": "3"},
+            "spec": {"schedulerName": "nobody", "nodeName": "n1"},
+        }),
+    );
+    world.apply(&bound);
+    assert_eq!(world.engine.cluster().all_pods().count(), 1);
+    world.delete(&bound);
+    assert_eq!(world.engine.cluster().all_pods().count(), 0);
+    assert_eq!(world.effects(), Vec::<String>::new());
+}
+
+#[test]
+fn profiles_that_do_not_go_together_are_refused() {
+    let error = |profiles: Vec<kube_scheduler_config::Profile>| {
+        let built =
+            World::build(vec![Toy::sorter("Other")], |config, _| config.profiles = profiles);
+        built.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert_eq!(error(vec![]), "at least one profile is required");
+    assert_eq!(
+        error(vec![profile("s", &["Base"]), profile("s", &["Base"])]),
+        "initializing profiles: duplicate profile with scheduler name \"s\""
+    );
+    assert_eq!(
+        error(vec![profile("", &["Base"])]),
+        "initializing profiles: scheduler name is needed"
+    );
+    let mut other = profile("t", &["Other", "Base"]);
+    if let Some(plugins) = &mut other.plugins {
+        plugins.queue_sort.disabled = vec![kube_scheduler_config::Plugin::new("Base", 0)];
+    }
+    assert_eq!(
+        error(vec![profile("s", &["Base"]), other]),
+        "initializing profiles: different queue sort plugins for profile \"t\": \"Other\", first: \"Base\""
+    );
+    assert_eq!(
+        error(vec![profile("s", &["Base", "Nobody"])]),
+        "initializing profiles: creating profile for scheduler name s: \
+         PreFilterPlugin \"Nobody\" does not exist"
+    );
+}
+
+#[test]
+fn a_pod_deleted_before_its_turn_may_come_again() {
+    let mut world = two_profiles();
+    world.apply(&pod("p"));
+    world.delete(&pod("p"));
+    assert_eq!(world.place("p"), None);
+    world.apply(&pod("p"));
+    assert_eq!(world.place("p"), Some(Place::Active));
+}

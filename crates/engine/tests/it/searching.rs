@@ -1,0 +1,187 @@
+//! Where a pod is looked at, how often, and in which order.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::{PostFilterOutcome, PreFilterOutcome, Status};
+use serde_json::json;
+
+use crate::toy::Toy;
+use crate::world::{World, nominated, pod, profile};
+
+fn with_nodes(toys: Vec<Toy>, n: usize) -> World {
+    let mut world = World::without_nodes(toys);
+    world.nodes(n);
+    world
+}
+
+fn picky(good: &'static [&'static str]) -> Toy {
+    Toy::new("F").pre_filter(|_, _| PreFilterOutcome::success()).filter(move |_, node| {
+        if good.contains(&node) { Status::SUCCESS } else { Status::unschedulable("picky") }
+    })
+}
+
+#[test]
+fn a_nominated_node_that_fits_is_the_only_one_looked_at() {
+    let mut world = with_nodes(vec![picky(&["n0", "n1", "n2"]).score(|_, _| 1)], 4);
+    assert_eq!(world.try_pod(&nominated("p", "n2", 0)), "assumed n2");
+    assert_eq!(world.calls_at("Filter").len(), 1);
+}
+
+#[test]
+fn a_nominated_node_that_does_not_fit_costs_one_look() {
+    let mut world = with_nodes(vec![picky(&["n0"])], 4);
+    assert_eq!(world.try_pod(&nominated("p", "n2", 0)), "assumed n0");
+    let calls = world.calls();
+    assert_eq!(calls.iter().filter(|call| **call == "F.Filter(p)").count(), 1 + 4);
+    assert_eq!(
+        calls.iter().filter(|call| **call == "F.PreFilter(p)").count(),
+        1,
+        "once per attempt"
+    );
+}
+
+#[test]
+fn a_nominated_node_that_is_gone_does_not_matter() {
+    let mut world = with_nodes(vec![picky(&["n0"])], 2);
+    assert_eq!(world.try_pod(&nominated("p", "gone", 0)), "assumed n0");
+}
+
+#[test]
+fn what_a_nominated_node_said_stays_though_pre_filter_left_it_out() {
+    for share in [None, Some(50)] {
+        let mut world = World::configured(vec![picky(&[]), narrowing("n0")], |config, _| {
+            config.percentage_of_nodes_to_score = share;
+        });
+        world.nodes(300);
+        assert_eq!(
+            world.try_pod(&nominated("p", "n2", 0)),
+            "unschedulable 0/300 nodes are available: 2 picky, \
+             298 node(s) didn't satisfy plugin(s) [N]."
+        );
+    }
+}
+
+/// Leaves only one node.
+fn narrowing(node: &'static str) -> Toy {
+    Toy::new("N").pre_filter(move |_, _| PreFilterOutcome::narrowed_to([Arc::from(node)].into()))
+}
+
+#[test]
+fn nodes_that_pre_filter_names_need_not_exist() {
+    let mut world = with_nodes(vec![narrowing("gone")], 3);
+    assert_eq!(
+        world.try_pod(&pod("p")),
+        "unschedulable 0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [N]."
+    );
+}
+
+#[test]
+fn a_rejection_by_pre_filter_is_told_once() {
+    let never = Toy::new("N").pre_filter(|_, _| Status::unresolvable("never").into());
+    let mut world = with_nodes(vec![never], 3);
+    assert_eq!(world.try_pod(&pod("p")), "unschedulable 0/3 nodes are available: never.");
+}
+
+/// A pod nominated to `n1` waits in the queue; a plugin cannot follow it.
+#[test]
+fn a_nominated_pod_that_cannot_be_added_is_an_error() {
+    for share in [None, Some(50)] {
+        let toy = Toy::new("F")
+            .extensions(|_, _| Status::error("cannot follow"))
+            .filter(|pod, _| {
+                if &*pod.name == "big" { Status::unschedulable("full") } else { Status::SUCCESS }
+            })
+            .score(|_, _| 1);
+        let keep = Toy::new("P")
+            .post_filter(|_, _| PostFilterOutcome::without_nomination(Status::unschedulable("no")));
+        let mut world = World::configured(vec![toy, keep], |config, _| {
+            config.percentage_of_nodes_to_score = share;
+        });
+        world.nodes(200);
+        world.try_pod(&nominated("big", "n1", 9));
+        assert_eq!(world.engine.queue().nomination("big-uid"), Some("n1"));
+        assert_eq!(
+            world.try_pod(&pod("p")),
+            "error running AddPod on PreFilter plugin \"F\": cannot follow"
+        );
+    }
+}
+
+/// Picks for pods p0, p1, … on `n` nodes that all score the same, with a share of nodes to score.
+fn picks(n: usize, share: i32, toy: Toy, n_pods: usize) -> Vec<String> {
+    let mut world = World::configured(vec![toy], |config, _| {
+        config.percentage_of_nodes_to_score = Some(share);
+    });
+    world.nodes(n);
+    (0..n_pods)
+        .map(|n| world.try_pod(&pod(&format!("p{n}"))).trim_start_matches("assumed ").to_owned())
+        .collect()
+}
+
+#[test]
+fn a_share_of_the_nodes_is_scored_from_a_moving_start() {
+    let toy = Toy::new("F").filter(|_, _| Status::SUCCESS).score(|_, _| 1);
+    assert_eq!(picks(500, 30, toy, 6), ["n0", "n150", "n300", "n450", "n100", "n250"]);
+}
+
+#[test]
+fn a_scan_goes_on_until_one_more_node_fits() {
+    // 120 nodes of which 100 are enough; n100 to n104 do not fit and are seen, n105 ends the scan.
+    let toy = Toy::new("F")
+        .filter(|_, node| {
+            let n: u32 = node[1..].parse().unwrap();
+            if (100..105).contains(&n) { Status::unschedulable("no") } else { Status::SUCCESS }
+        })
+        .score(|_, _| 1);
+    assert_eq!(picks(120, 30, toy, 2), ["n0", "n105"]);
+}
+
+#[test]
+fn without_scores_one_fitting_node_is_enough() {
+    let toy = Toy::new("F")
+        .filter(|_, node| if node == "n1" { Status::unschedulable("no") } else { Status::SUCCESS });
+    assert_eq!(picks(4, 50, toy, 5), ["n0", "n2", "n3", "n0", "n2"]);
+}
+
+#[test]
+fn the_start_moves_even_when_the_scan_fails() {
+    let toy = Toy::new("F")
+        .filter(|pod, node| {
+            if &*pod.name == "p0" && node == "n120" {
+                Status::error("boom")
+            } else {
+                Status::SUCCESS
+            }
+        })
+        .score(|_, _| 1);
+    let picks = picks(500, 30, toy, 2);
+    assert_eq!(picks, ["error running \"F\" filter plugin: boom", "n120"]);
+}
+
+#[test]
+fn a_profiles_zero_is_not_overruled_by_the_global_share() {
+    let toy = Toy::new("F").filter(|_, _| Status::SUCCESS).score(|_, _| 1);
+    let mut world = World::configured(vec![toy], |config, _| {
+        config.percentage_of_nodes_to_score = Some(30);
+        config.profiles = vec![profile("s", &["F", "Base"]), profile("t", &["F", "Base"])];
+        config.profiles[0].percentage_of_nodes_to_score = Some(0);
+    });
+    world.nodes(500);
+    let mut feasible = |scheduler: &str, name: &str| {
+        let pod = crate::world::pod_with(name, json!({"spec": {"schedulerName": scheduler}}));
+        world.apply(&pod);
+        world.turn().unwrap().n_feasible
+    };
+    assert_eq!(feasible("s", "p"), 500);
+    assert_eq!(feasible("t", "q"), 150);
+}
+
+#[test]
+fn the_best_node_wins_and_one_candidate_is_not_scored() {
+    let toy = Toy::new("F").score(|_, node| if node == "n2" { 90 } else { 10 });
+    let mut world = with_nodes(vec![toy], 4);
+    assert_eq!(world.try_pod(&pod("p")), "assumed n2");
+    let mut world = with_nodes(vec![picky(&["n3"]), Toy::new("S").score(|_, _| 101)], 4);
+    assert_eq!(world.try_pod(&pod("p")), "assumed n3");
+    assert_eq!(world.calls_at("Score"), Vec::<String>::new());
+}
