@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube_scheduler_daemon::{Daemon, DaemonBuilder, DaemonHandle, Endpoint};
 use kube_scheduler_devcluster::{
-    ChangeType, DevCluster, DevClusterBuilder, NodeTemplate, PODS, Selection,
+    ChangeType, DevCluster, DevClusterBuilder, NodeTemplate, Object, PODS, Selection, Watcher,
 };
 use kube_scheduler_plugins_intree::{NOT_YET, registry};
 use serde_json::{Value, json};

@@ -1,5 +1,7 @@
 //! The whole shell against an API server in memory, over real HTTP on loopback: faults, restarts, crashes.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
+
 mod cluster;
 mod crash;
 mod endpoints;
