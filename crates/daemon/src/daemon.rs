@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::clock::Clock;
-use crate::driver::Driver;
+use crate::driver::{Driver, Outstanding};
 use crate::inbox::{Inbox, Message};
 use crate::kinds::WatchedKind;
 use crate::metrics::Metrics;
@@ -198,6 +198,7 @@ impl DaemonBuilder {
             metrics: metrics.clone(),
             progress,
             unsynced,
+            outstanding: Outstanding::default(),
         };
         let core_end = core.spawn().map_err(StartError::Thread)?;
 

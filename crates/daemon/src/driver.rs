@@ -26,7 +26,7 @@ const MAX_TURNS: usize = 64;
 const MAX_DECIDING: Duration = Duration::from_millis(5);
 /// Inputs between two rounds of decisions, so that a flood of changes does not hold up pods for ever.
 const MAX_INPUTS: usize = 4_096;
-/// Bindings under way beyond which decisions wait: enough to keep every connection busy, few enough that a pod of high
+/// Bindings being written beyond which decisions wait: enough to keep every connection busy, few enough that a pod of high
 /// priority does not queue behind thousands of bindings, and that decisions see fresh state.
 const MAX_BINDING: usize = 2_048;
 /// How often the numbers for metrics are gathered at most.
@@ -42,6 +42,16 @@ pub(crate) struct Driver {
     pub(crate) progress: watch::Sender<Progress>,
     /// Reflectors that have not told everything yet.
     pub(crate) unsynced: BTreeSet<usize>,
+    /// Work that effects started and whose results have not come back.
+    pub(crate) outstanding: Outstanding,
+}
+
+/// How many results are waited for. Pods that wait for a permit are not among them: nobody works on those, and holding
+/// up decisions for them could hold up the very pod that frees them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outstanding {
+    writes: usize,
+    works: usize,
 }
 
 /// What a round leaves to do.
@@ -73,7 +83,9 @@ impl Driver {
             let n_turns =
                 if mode == Mode::Running && self.unsynced.is_empty() { self.decide() } else { 0 };
             self.carry_out();
-            if mode == Mode::Ended || (mode == Mode::Stopping && self.engine.n_binding() == 0) {
+            if mode == Mode::Ended
+                || (mode == Mode::Stopping && self.outstanding == Outstanding::default())
+            {
                 break;
             }
             // Before it sleeps, a scheduler tells the whole truth.
@@ -118,6 +130,15 @@ impl Driver {
                 n
             }
             Message::Done(input) => {
+                match &input {
+                    Input::BindingWritten { .. } => {
+                        self.outstanding.writes = self.outstanding.writes.saturating_sub(1)
+                    }
+                    Input::WorkFinished { .. } => {
+                        self.outstanding.works = self.outstanding.works.saturating_sub(1)
+                    }
+                    _ => {}
+                }
                 self.engine.handle(input, now);
                 1
             }
@@ -150,7 +171,7 @@ impl Driver {
         let begun = Instant::now();
         let mut turn_begun = begun;
         for n_turns in 0..MAX_TURNS {
-            if self.engine.n_binding() >= MAX_BINDING {
+            if self.outstanding.writes + n_turns >= MAX_BINDING {
                 return n_turns;
             }
             let Some(turn) = self.engine.schedule_next(self.clock.now()) else { return n_turns };
@@ -196,6 +217,11 @@ impl Driver {
 
     fn carry_out(&mut self) {
         for effect in self.engine.drain_effects() {
+            match &effect {
+                Effect::WriteBinding { .. } => self.outstanding.writes += 1,
+                Effect::Await { .. } => self.outstanding.works += 1,
+                _ => {}
+            }
             if self.effects.send(effect).is_err() {
                 // The writer is gone only when the whole daemon is.
                 return;

@@ -36,7 +36,8 @@ const MAX_COMPLAINTS: usize = 1_000;
 pub(crate) struct Patience {
     /// For the answer to a list, and for a watch to begin.
     pub(crate) answer: Duration,
-    /// For the initial events of a streaming list, before a paged list is tried instead.
+    /// Between two initial events of a streaming list, before a paged list is tried instead. Servers before 1.27 know no
+    /// such lists and fall silent without saying so.
     pub(crate) initial_events: Duration,
     /// A watch that is silent for so long is taken for dead. Servers send a bookmark about every minute.
     pub(crate) silence: Duration,
@@ -46,7 +47,7 @@ impl Default for Patience {
     fn default() -> Self {
         Self {
             answer: Duration::from_secs(60),
-            initial_events: Duration::from_secs(60),
+            initial_events: Duration::from_secs(15),
             silence: Duration::from_secs(180),
         }
     }

@@ -1,8 +1,8 @@
 //! What waits to be written about pods: one pod's writes in order, different pods' by urgency.
 //!
 //! Invariants: a pod has at most one write under way; its writes start in the order in which they came in; patches of one
-//! pod's status that wait are one; among pods whose turn it is, bindings and deletions go before status patches, and
-//! each class is first come, first served.
+//! pod's status that wait are one per kind of condition; among pods whose turn it is, bindings and deletions go before
+//! status patches, and each class is first come, first served.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -63,8 +63,8 @@ impl Lanes {
         let lane = self.lanes.entry(uid.clone()).or_default();
         if let (PodWrite::Patch { patch, .. }, Some(PodWrite::Patch { patch: waiting, .. })) =
             (&write, lane.waiting.back_mut())
+            && merge(waiting, patch)
         {
-            merge(waiting, patch);
             return;
         }
         lane.waiting.push_back(write);
@@ -121,19 +121,28 @@ impl Lanes {
     }
 }
 
-/// What is newer wins. Conditions of different types cannot share a patch of ours, so the newer one replaces only its kind;
-/// the engine writes one kind per pod at a time.
-fn merge(waiting: &mut StatusPatch, newer: &StatusPatch) {
+/// What is newer wins. Conditions of different kinds are different news, which stay apart.
+fn merge(waiting: &mut StatusPatch, newer: &StatusPatch) -> bool {
+    let is_other_kind = match (&waiting.condition, &newer.condition) {
+        (Some(waiting), Some(newer)) => waiting.kind != newer.kind,
+        _ => false,
+    };
+    if is_other_kind {
+        return false;
+    }
     if newer.condition.is_some() {
         waiting.condition.clone_from(&newer.condition);
     }
     if newer.nominated_node_name.is_some() {
         waiting.nominated_node_name.clone_from(&newer.nominated_node_name);
     }
+    true
 }
 
 #[cfg(test)]
 mod tests {
+    use kube_scheduler_api_types::PodCondition;
+
     use super::*;
 
     fn pod(name: &str) -> PodRef {
@@ -168,6 +177,34 @@ mod tests {
         lanes.finish(&"a".into());
         lanes.finish(&"b".into());
         assert!(lanes.is_empty());
+    }
+
+    #[test]
+    fn conditions_of_different_kinds_stay_apart() {
+        let condition = |kind: &str| {
+            let condition = PodCondition {
+                kind: kind.into(),
+                status: "True".into(),
+                reason: "".into(),
+                message: "".into(),
+                last_probe: None,
+                last_transition: None,
+                observed_generation: 0,
+            };
+            let patch = StatusPatch {
+                condition: Some(condition),
+                nominated_node_name: None,
+                has_conditions: false,
+            };
+            PodWrite::Patch { pod: pod("a"), patch }
+        };
+        let mut lanes = Lanes::default();
+        lanes.push(condition("DisruptionTarget"));
+        lanes.push(condition("PodScheduled"));
+        for kind in ["DisruptionTarget", "PodScheduled"] {
+            assert_eq!(lanes.pop(Urgency::Soon), Some(condition(kind)));
+            lanes.finish(&"a".into());
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
+mod demonstrating;
+mod processes;
 mod refusals;
 mod simulating;
 
@@ -33,10 +35,16 @@ impl Files {
         Self(tempfile::tempdir().unwrap())
     }
 
+    /// The path of a file that may not exist.
+    fn path(&self, name: &str) -> String {
+        let path: PathBuf = self.0.path().join(name);
+        path.to_str().unwrap().to_owned()
+    }
+
     /// Writes a file and gives its path.
     fn write(&self, name: &str, text: &str) -> String {
-        let path: PathBuf = self.0.path().join(name);
+        let path = self.path(name);
         std::fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
+        path
     }
 }

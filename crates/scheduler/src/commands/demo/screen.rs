@@ -11,6 +11,7 @@ const LINE_EVERY: Duration = Duration::from_secs(2);
 pub(super) struct Screen {
     bar: ProgressBar,
     n_pods: usize,
+    n_shown: usize,
     lines: Option<Instant>,
 }
 
@@ -25,7 +26,7 @@ impl Screen {
         ) {
             bar.set_style(style.progress_chars("=> "));
         }
-        Self { bar, n_pods, lines: (!is_terminal).then(Instant::now) }
+        Self { bar, n_pods, n_shown: 0, lines: (!is_terminal).then(Instant::now) }
     }
 
     /// A new part of the demo begins.
@@ -42,8 +43,10 @@ impl Screen {
         self.bar.set_message("scheduling");
         self.bar.set_position(n_bound as u64);
         if let Some(last) = &mut self.lines
+            && n_bound != self.n_shown
             && (last.elapsed() >= LINE_EVERY || n_bound == self.n_pods)
         {
+            self.n_shown = n_bound;
             *last = Instant::now();
             eprintln!("demo: {n_bound} of {} pods bound", self.n_pods);
         }
