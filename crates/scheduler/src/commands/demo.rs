@@ -176,15 +176,17 @@ impl Demo {
         let mut n_bound = self.watcher.n_bound.clone();
         let mut is_released = false;
         let mut redraw = tokio::time::interval(Duration::from_millis(100));
-        while *n_bound.borrow_and_update() < self.n_pods {
+        while *n_bound.borrow_and_update() < self.n_pods && tokio::time::Instant::now() < give_up {
             if !is_released && *n_bound.borrow() * 2 >= self.n_pods {
                 is_released = true;
                 self.release_gated().map_err(refused).context("gated pods")?;
             }
             redraw.tick().await;
             self.screen.show(*n_bound.borrow());
-            if timeout_at(give_up, n_bound.changed()).await.is_err() {
-                break;
+            match timeout_at(give_up, n_bound.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => bail!("the demo lost sight of its pods"),
+                Err(_) => break,
             }
         }
         self.screen.show(*n_bound.borrow());
