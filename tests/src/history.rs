@@ -41,6 +41,7 @@ impl Numbers {
 pub struct History {
     /// The engine it runs through.
     pub engine: Engine,
+    seed: u64,
     numbers: Numbers,
     now: Timestamp,
     n_created: u64,
@@ -50,7 +51,9 @@ pub struct History {
     log: Vec<String>,
 }
 
-/// Every pod below this number of nodes finds some place sooner or later.
+/// How many kinds of pods a history has.
+const N_SHAPES: u64 = 4;
+/// How many node names there are; nodes come and go under them.
 const MAX_NODES: u64 = 12;
 
 impl History {
@@ -67,6 +70,7 @@ impl History {
         let options = EngineOptions { missing_plugins, ..options };
         Ok(Self {
             engine: Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options)?,
+            seed,
             numbers: Numbers::new(seed),
             now: Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?,
             n_created: 0,
@@ -152,37 +156,41 @@ impl History {
         if self.pods.contains_key(&name) {
             return Ok(());
         }
+        // A few shapes per history: pods of one shape share evaluations, which is what histories are to try.
+        let mut shape = Numbers::new(
+            self.seed.wrapping_mul(N_SHAPES).wrapping_add(self.numbers.below(N_SHAPES)),
+        );
         let mut spec = json!({
             "schedulerName": "default-scheduler",
-            "priority": 10 * self.numbers.below(3),
+            "priority": 10 * shape.below(3),
             "containers": [{
                 "name": "main",
-                "image": if self.numbers.one_in(2) { "registry.example/app:v1" } else { "registry.example/other" },
-                "resources": {"requests": {"cpu": format!("{}m", 250 * (1 + self.numbers.below(4))), "memory": "256Mi"}},
+                "image": if shape.one_in(2) { "registry.example/app:v1" } else { "registry.example/other" },
+                "resources": {"requests": {"cpu": format!("{}m", 250 * (1 + shape.below(4))), "memory": "256Mi"}},
             }],
         });
-        if self.numbers.one_in(4) {
-            spec["containers"][0]["ports"] = json!([{"hostPort": 8000 + self.numbers.below(2)}]);
+        if shape.one_in(4) {
+            spec["containers"][0]["ports"] = json!([{"hostPort": 8000 + shape.below(2)}]);
         }
-        if self.numbers.one_in(4) {
+        if shape.one_in(4) {
             spec["containers"][0]["resources"]["requests"]["example.com/gpu"] = "1".into();
         }
-        if self.numbers.one_in(3) {
+        if shape.one_in(3) {
             spec["tolerations"] = json!([{"key": "dedicated", "operator": "Exists"}]);
         }
-        if self.numbers.one_in(4) {
+        if shape.one_in(4) {
             spec["nodeSelector"] = json!({"disk": "ssd"});
         }
-        if self.numbers.one_in(3) {
-            let zone = format!("zone-{}", self.numbers.below(3));
+        if shape.one_in(3) {
+            let zone = format!("zone-{}", shape.below(3));
             spec["affinity"] = json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
-                "weight": 1 + self.numbers.below(100),
+                "weight": 1 + shape.below(100),
                 "preference": {"matchExpressions": [{
                     "key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone],
                 }]},
             }]}});
         }
-        if self.numbers.one_in(8) {
+        if shape.one_in(8) {
             spec["schedulingGates"] = json!([{"name": "example.com/hold"}]);
         }
         let pod = json!({

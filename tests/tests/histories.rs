@@ -32,6 +32,18 @@ fn a_history_is_not_empty() {
     assert!(bindings > 10 && refusals > 3, "{bindings} bindings, {refusals} refusals");
 }
 
+/// Otherwise comparing them with fresh ones would prove nothing.
+#[test]
+fn evaluations_are_really_shared() {
+    let hits = |uses_class_cache: bool| {
+        let mut history = History::new(1, 0, options(uses_class_cache, Pool::none())).unwrap();
+        history.run(STEPS).unwrap();
+        history.engine.class_cache_counts().0
+    };
+    assert!(hits(true) > 10, "{} evaluations were brought up to date", hits(true));
+    assert_eq!(hits(false), 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 24,

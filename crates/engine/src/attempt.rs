@@ -166,7 +166,7 @@ impl Search<'_> {
             }
         };
         if let Some(class) = self.class.filter(|_| !matches!(outcome, Err(NoChoice::Broken(_)))) {
-            self.classes.put(class, &runner, self.pod, evaluation);
+            self.classes.put(class, &runner, evaluation);
         }
         outcome
     }

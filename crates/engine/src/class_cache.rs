@@ -81,7 +81,6 @@ impl SignPlan {
 #[derive(Debug)]
 struct Entry {
     evaluation: Evaluation,
-    per_node: Dependencies,
     seen_to: u64,
     membership: u64,
     images: u64,
@@ -111,9 +110,10 @@ impl ClassCache {
     ) -> Option<Evaluation> {
         let entry = self.entries.remove(&class)?;
         let cluster = runner.cx.cluster;
-        if entry.per_node.membership && entry.membership != cluster.membership_sequence()
-            || entry.per_node.images && entry.images != cluster.image_sequence()
-            || entry.per_node.objects && entry.objects != cluster.objects().sequence()
+        let per_node = entry.evaluation.dependencies.per_node;
+        if per_node.membership && entry.membership != cluster.membership_sequence()
+            || per_node.images && entry.images != cluster.image_sequence()
+            || per_node.objects && entry.objects != cluster.objects().sequence()
         {
             return None;
         }
@@ -125,7 +125,7 @@ impl ClassCache {
                     let limit = cluster.capacity() / CATCH_UP_SHARE + 16;
                     for change in changes {
                         if change.kinds.intersects(
-                            entry.per_node.node
+                            per_node.node
                                 | kube_scheduler_framework::ChangeKinds::ADDED
                                 | kube_scheduler_framework::ChangeKinds::REMOVED,
                         ) {
@@ -148,14 +148,8 @@ impl ClassCache {
     }
 
     /// Keeps an evaluation that is up to date with `runner`'s cluster, if it can be kept at all.
-    pub(crate) fn put(
-        &mut self,
-        class: u64,
-        runner: &Runner<'_>,
-        pod: &Pod,
-        evaluation: Evaluation,
-    ) {
-        let dependencies = runner.dependencies(pod);
+    pub(crate) fn put(&mut self, class: u64, runner: &Runner<'_>, evaluation: Evaluation) {
+        let dependencies = evaluation.dependencies;
         if dependencies.once != Dependencies::POD_ONLY
             || dependencies.per_node.anything
             || !evaluation.is_incremental()
@@ -172,7 +166,6 @@ impl ClassCache {
         }
         let entry = Entry {
             evaluation,
-            per_node: dependencies.per_node,
             seen_to: cluster.sequence(),
             membership: cluster.membership_sequence(),
             images: cluster.image_sequence(),

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    ClusterState, CycleState, Diagnosis, NodeIdx, NodeView, PreFilterRun, Runner, Status, Verdicts,
+    ClusterState, CycleState, Diagnosis, NodeIdx, NodeView, PreFilterRun, RunDependencies, Runner,
+    Status, Verdicts,
 };
 
 pub(crate) use scoring::{Scoring, totals_of_sample};
@@ -30,6 +31,8 @@ pub(crate) struct Evaluation {
     pub(crate) verdicts: Verdicts,
     /// What absent means.
     pub(crate) absent: Status,
+    /// What the answers depend on, beside the pod: decides whether and how long they can be kept.
+    pub(crate) dependencies: RunDependencies,
     n_feasible: usize,
     scoring: Option<Scoring>,
 }
@@ -84,7 +87,8 @@ impl Evaluation {
         pool.filter(runner, &state, pod, &nodes, &pre_filter.skip, &mut verdicts)
             .map_err(EvaluationFailure::Error)?;
         let n_feasible = nodes.iter().filter(|idx| verdicts.passes(**idx)).count();
-        Ok(Self { state, pre_filter, verdicts, absent, n_feasible, scoring: None })
+        let dependencies = runner.dependencies(pod);
+        Ok(Self { state, pre_filter, verdicts, absent, dependencies, n_feasible, scoring: None })
     }
 
     /// How many nodes pass.

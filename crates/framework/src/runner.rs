@@ -13,7 +13,7 @@ use crate::cycle_state::CycleState;
 use crate::dependencies::Dependencies;
 use crate::points::{
     FilterSink, HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NominatingInfo, Normalization,
-    PostFilterContext, PostFilterOutcome,
+    PostFilterContext, PostFilterOutcome, PreFilterExtensions,
 };
 use crate::profile::{PluginIdx, Profile};
 use crate::status::{Code, PluginName, Reason, Status};
@@ -218,21 +218,9 @@ impl<'a> Runner<'a> {
         overlay: &NodeOverlay,
         skip: &SkipSet,
     ) -> Status {
-        let Some(view) = NodeView::hypothetical(self.cx.cluster, overlay) else {
-            return Status::SUCCESS;
-        };
-        for (idx, name, plugin) in self.profile.pre_filter() {
-            let Some(extensions) = plugin.extensions().filter(|_| !skip.contains(idx)) else {
-                continue;
-            };
-            let status = extensions.add_pod(&self.cx, state, pod, added, &view);
-            if !status.is_success() {
-                return status
-                    .wrapped(format!("running AddPod on PreFilter plugin \"{name}\""))
-                    .from_plugin(name);
-            }
-        }
-        Status::SUCCESS
+        self.tell_extensions("AddPod", overlay, skip, |extensions, view| {
+            extensions.add_pod(&self.cx, state, pod, added, view)
+        })
     }
 
     /// Tells the plugins that keep pod-dependent state that a pod is hypothetically gone.
@@ -244,6 +232,20 @@ impl<'a> Runner<'a> {
         overlay: &NodeOverlay,
         skip: &SkipSet,
     ) -> Status {
+        self.tell_extensions("RemovePod", overlay, skip, |extensions, view| {
+            extensions.remove_pod(&self.cx, state, pod, removed, view)
+        })
+    }
+
+    /// Calls `tell` for every plugin with pod extensions, in order; the first that does not accept decides
+    /// (`spec/core.md` §10.5).
+    fn tell_extensions(
+        &self,
+        what: &str,
+        overlay: &NodeOverlay,
+        skip: &SkipSet,
+        mut tell: impl FnMut(&dyn PreFilterExtensions, &NodeView<'_>) -> Status,
+    ) -> Status {
         let Some(view) = NodeView::hypothetical(self.cx.cluster, overlay) else {
             return Status::SUCCESS;
         };
@@ -251,11 +253,10 @@ impl<'a> Runner<'a> {
             let Some(extensions) = plugin.extensions().filter(|_| !skip.contains(idx)) else {
                 continue;
             };
-            let status = extensions.remove_pod(&self.cx, state, pod, removed, &view);
+            let status = tell(extensions, &view);
             if !status.is_success() {
-                return status
-                    .wrapped(format!("running RemovePod on PreFilter plugin \"{name}\""))
-                    .from_plugin(name);
+                let context = format!("running {what} on PreFilter plugin \"{name}\"");
+                return status.wrapped(context).from_plugin(name);
             }
         }
         Status::SUCCESS
