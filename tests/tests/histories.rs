@@ -73,6 +73,22 @@ proptest! {
         prop_assert_eq!(first, log(seed, 30, options(false, threads(2))));
     }
 
+    /// Whatever was deleted at whatever point of an attempt, nothing of it stays behind.
+    #[test]
+    fn a_history_leaves_no_trace(seed: u64) {
+        let mut history = History::new(seed, 0, options(true, Pool::none())).unwrap();
+        history.run(STEPS).unwrap();
+        history.wind_up().unwrap();
+        let engine = &history.engine;
+        let cluster = engine.cluster();
+        let differences = kube_scheduler_cache::check(cluster);
+        prop_assert!(differences.is_empty(), "{differences:?}");
+        prop_assert_eq!((cluster.n_nodes(), cluster.n_ghosts(), cluster.n_pods()), (0, 0, 0));
+        prop_assert_eq!((engine.n_binding(), engine.n_known_pods()), (0, 0));
+        let pending = engine.pending_counts();
+        prop_assert_eq!(pending.active + pending.backoff + pending.unschedulable + pending.gated, 0);
+    }
+
     #[test]
     fn the_cluster_state_equals_recomputation(seed: u64) {
         let mut history = History::new(seed, 0, options(true, Pool::none())).unwrap();

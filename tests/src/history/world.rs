@@ -1,0 +1,135 @@
+//! The API server of a history: what exists, with resource versions, and the watch events that tell the engine.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::Result;
+use kube_scheduler_api_types::{Node, Object, Pod};
+use kube_scheduler_engine::Input;
+use serde_json::Value;
+
+use super::Numbers;
+
+/// Namespace and name.
+pub(super) type PodKey = (String, String);
+/// Kind, namespace and name.
+type ObjectKey = (String, String, String);
+
+/// Everything that exists.
+#[derive(Debug, Default)]
+pub(super) struct World {
+    revision: u64,
+    pub(super) pods: BTreeMap<PodKey, Value>,
+    nodes: BTreeMap<String, Value>,
+    objects: BTreeMap<ObjectKey, Value>,
+}
+
+impl World {
+    fn stamp(&mut self, object: &mut Value) {
+        self.revision += 1;
+        object["metadata"]["resourceVersion"] = self.revision.to_string().into();
+    }
+
+    /// Stores a node and gives the watch event.
+    pub(super) fn put_node(&mut self, mut node: Value) -> Result<Input> {
+        self.stamp(&mut node);
+        let input = Input::NodeApplied(Arc::new(Node::from_value(&node)?));
+        self.nodes.insert(text(&node["metadata"]["name"]), node);
+        Ok(input)
+    }
+
+    /// Removes a node, if it exists.
+    pub(super) fn delete_node(&mut self, name: &str) -> Option<Input> {
+        self.nodes.remove(name)?;
+        Some(Input::NodeDeleted { name: name.into() })
+    }
+
+    /// Stores an object and gives the watch event. An object that exists keeps its UID.
+    pub(super) fn put_object(&mut self, mut object: Value) -> Result<Input> {
+        let key = object_key(&object);
+        if let Some(before) = self.objects.get(&key)
+            && !before["metadata"]["uid"].is_null()
+        {
+            object["metadata"]["uid"] = before["metadata"]["uid"].clone();
+        }
+        self.stamp(&mut object);
+        let input = Input::ObjectApplied(Arc::new(Object::from_value(object.clone())?));
+        self.objects.insert(key, object);
+        Ok(input)
+    }
+
+    /// Removes one object, whichever the numbers choose.
+    pub(super) fn delete_any_object(&mut self, numbers: &mut Numbers) -> Result<Option<Input>> {
+        let Some(key) = any_key(&self.objects, numbers) else { return Ok(None) };
+        let Some(object) = self.objects.remove(&key) else { return Ok(None) };
+        Ok(Some(Input::ObjectDeleted(Arc::new(Object::from_value(object)?))))
+    }
+
+    /// Stores a pod and gives the watch event.
+    pub(super) fn put_pod(&mut self, mut pod: Value) -> Result<Input> {
+        self.stamp(&mut pod);
+        let input = Input::PodApplied(Arc::new(Pod::from_value(&pod)?));
+        self.pods.insert(pod_key(&pod), pod);
+        Ok(input)
+    }
+
+    /// Changes a pod, if it exists, and gives the watch event.
+    pub(super) fn change_pod(
+        &mut self,
+        key: &PodKey,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<Option<Input>> {
+        let Some(mut pod) = self.pods.get(key).cloned() else { return Ok(None) };
+        change(&mut pod);
+        self.put_pod(pod).map(Some)
+    }
+
+    /// Removes a pod, if it exists.
+    pub(super) fn delete_pod(&mut self, key: &PodKey) -> Option<Input> {
+        self.pods.remove(key)?;
+        Some(Input::PodDeleted { namespace: key.0.as_str().into(), name: key.1.as_str().into() })
+    }
+
+    /// The pod with this UID.
+    pub(super) fn pod_of(&self, uid: &str) -> Option<PodKey> {
+        self.pods.iter().find(|(_, pod)| pod["metadata"]["uid"] == *uid).map(|(key, _)| key.clone())
+    }
+
+    /// One pod, whichever the numbers choose.
+    pub(super) fn any_pod(&self, numbers: &mut Numbers) -> Option<PodKey> {
+        any_key(&self.pods, numbers)
+    }
+
+    /// Removes everything, in any order of kinds.
+    pub(super) fn clear(&mut self) -> Result<Vec<Input>> {
+        let mut inputs = Vec::new();
+        for key in self.pods.keys().cloned().collect::<Vec<_>>() {
+            inputs.extend(self.delete_pod(&key));
+        }
+        for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
+            inputs.extend(self.delete_node(&name));
+        }
+        for (_, object) in std::mem::take(&mut self.objects) {
+            inputs.push(Input::ObjectDeleted(Arc::new(Object::from_value(object)?)));
+        }
+        Ok(inputs)
+    }
+}
+
+fn any_key<K: Ord + Clone>(map: &BTreeMap<K, Value>, numbers: &mut Numbers) -> Option<K> {
+    let n = u64::try_from(map.len()).ok().filter(|n| *n > 0)?;
+    map.keys().nth(usize::try_from(numbers.below(n)).ok()?).cloned()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn pod_key(pod: &Value) -> PodKey {
+    (text(&pod["metadata"]["namespace"]), text(&pod["metadata"]["name"]))
+}
+
+fn object_key(object: &Value) -> ObjectKey {
+    let metadata = &object["metadata"];
+    (text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]))
+}
