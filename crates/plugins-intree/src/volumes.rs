@@ -1,0 +1,48 @@
+//! What the storage plugins share: volumes, claims and classes as they read them, and the words for what is missing.
+//!
+//! Objects of the storage kinds are kept as JSON in the cluster's object store; the views here read the fields that
+//! scheduling cares about, with the API's defaults. A field of the wrong type reads as absent, since one bad object
+//! must not stop a scheduler.
+//!
+//! Answers to `component-helpers/storage`, `csi-translation-lib` and the listers of the reference; behaviour in
+//! `spec/plugins-storage.md` §1 and §2.
+
+mod csi_migration;
+mod csi_topology;
+mod lookup;
+mod node_objects;
+mod objects;
+mod pod_claims;
+mod signature;
+
+pub(crate) use csi_migration::{CsiVolume, InTreePlugin, translate_inline, translate_volume};
+pub(crate) use csi_topology::translated_node_affinity;
+pub(crate) use lookup::{
+    NotFound, claim, csi_driver, csi_node, is_delay_binding, storage_class, volume,
+    volume_attachments,
+};
+pub(crate) use node_objects::{CsiDriver, CsiNode, VolumeAttachment};
+pub(crate) use objects::{BindingMode, PersistentVolume, StorageClass, VolumeClaim};
+pub(crate) use pod_claims::{ClaimOfVolume, check_ownership, claim_of, has_claims};
+pub(crate) use signature::write_volumes;
+
+/// Annotation of a claim: the node for which a volume is to be provisioned.
+pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// Annotation of a claim: its binding is complete.
+pub(crate) const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// Annotation of a volume: bound by software, not by its author.
+pub(crate) const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+/// Annotation that overrides the class of a volume or claim.
+pub(crate) const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+/// Annotation of a CSINode: in-tree plugins that are migrated there.
+pub(crate) const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
+/// The provisioner of classes that cannot provision.
+pub(crate) const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+
+/// Labels of nodes and volumes that say where they are; `BETA` are the names used before Kubernetes 1.17.
+pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
+pub(crate) const REGION: &str = "topology.kubernetes.io/region";
+pub(crate) const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
+pub(crate) const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
+/// What separates several zones in one label value.
+pub(crate) const ZONE_DELIMITER: &str = "__";

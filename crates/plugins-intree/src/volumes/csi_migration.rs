@@ -1,0 +1,188 @@
+//! CSI migration: which CSI volume an in-tree volume is (`spec/plugins-storage.md` §2.6).
+//!
+//! Parity: handles of Azure files and vSphere volumes are never looked at by a scheduler and are left empty here; an
+//! inline vSphere volume with a storage policy, on which the reference crashes, is translated like any other.
+
+mod ebs;
+mod gce;
+
+use kube_scheduler_framework::api::VolumeSource;
+use serde_json::Value;
+
+use super::objects::text;
+use super::{CsiNode, PersistentVolume};
+
+/// An in-tree volume plugin that has a successor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InTreePlugin {
+    /// `awsElasticBlockStore`
+    AwsElasticBlockStore,
+    /// `gcePersistentDisk`
+    GcePersistentDisk,
+    /// `azureDisk`
+    AzureDisk,
+    /// `cinder`
+    Cinder,
+    /// `portworxVolume`
+    Portworx,
+    /// `azureFile`
+    AzureFile,
+    /// `vsphereVolume`
+    Vsphere,
+}
+
+/// A CSI volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CsiVolume {
+    /// Name of the driver.
+    pub(crate) driver: &'static str,
+    /// What the driver calls the volume.
+    pub(crate) handle: String,
+}
+
+impl InTreePlugin {
+    const ALL: [Self; 7] = [
+        Self::AwsElasticBlockStore,
+        Self::GcePersistentDisk,
+        Self::AzureDisk,
+        Self::Cinder,
+        Self::Portworx,
+        Self::AzureFile,
+        Self::Vsphere,
+    ];
+
+    /// Field of the source, in pods and in volumes.
+    fn field(self) -> &'static str {
+        match self {
+            Self::AwsElasticBlockStore => "awsElasticBlockStore",
+            Self::GcePersistentDisk => "gcePersistentDisk",
+            Self::AzureDisk => "azureDisk",
+            Self::Cinder => "cinder",
+            Self::Portworx => "portworxVolume",
+            Self::AzureFile => "azureFile",
+            Self::Vsphere => "vsphereVolume",
+        }
+    }
+
+    /// The plugin's name, as provisioner and in annotations.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::AwsElasticBlockStore => "kubernetes.io/aws-ebs",
+            Self::GcePersistentDisk => "kubernetes.io/gce-pd",
+            Self::AzureDisk => "kubernetes.io/azure-disk",
+            Self::Cinder => "kubernetes.io/cinder",
+            Self::Portworx => "kubernetes.io/portworx-volume",
+            Self::AzureFile => "kubernetes.io/azure-file",
+            Self::Vsphere => "kubernetes.io/vsphere-volume",
+        }
+    }
+
+    /// The CSI driver that took over.
+    pub(crate) fn driver(self) -> &'static str {
+        match self {
+            Self::AwsElasticBlockStore => "ebs.csi.aws.com",
+            Self::GcePersistentDisk => "pd.csi.storage.gke.io",
+            Self::AzureDisk => "disk.csi.azure.com",
+            Self::Cinder => "cinder.csi.openstack.org",
+            Self::Portworx => "pxd.portworx.com",
+            Self::AzureFile => "file.csi.azure.com",
+            Self::Vsphere => "csi.vsphere.vmware.com",
+        }
+    }
+
+    /// The label by which the driver says where a volume is; `None` when places are not translated.
+    pub(super) fn topology_key(self) -> Option<&'static str> {
+        match self {
+            Self::AwsElasticBlockStore => Some("topology.ebs.csi.aws.com/zone"),
+            Self::GcePersistentDisk => Some("topology.gke.io/zone"),
+            Self::Cinder => Some("topology.cinder.csi.openstack.org/zone"),
+            _ => None,
+        }
+    }
+
+    /// The plugin of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|plugin| plugin.name() == name)
+    }
+
+    /// The plugin behind a volume.
+    pub(crate) fn of_volume(volume: PersistentVolume<'_>) -> Option<Self> {
+        Self::ALL.into_iter().find(|plugin| !volume.spec()[plugin.field()].is_null())
+    }
+
+    /// The plugin behind an inline volume of a pod.
+    pub(crate) fn of_inline(source: &VolumeSource) -> Option<Self> {
+        match source {
+            VolumeSource::AwsElasticBlockStore { .. } => Some(Self::AwsElasticBlockStore),
+            VolumeSource::GcePersistentDisk { .. } => Some(Self::GcePersistentDisk),
+            VolumeSource::Other { kind, .. } => {
+                Self::ALL.into_iter().find(|plugin| plugin.field() == &**kind)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the scheduler treats the plugin's volumes as those of its successor at all.
+    pub(crate) fn is_migration_on(self) -> bool {
+        !matches!(self, Self::AzureFile | Self::Vsphere)
+    }
+
+    /// Whether the plugin is migrated and the node says so.
+    pub(crate) fn is_migrated_on(self, node: Option<CsiNode<'_>>) -> bool {
+        self.is_migration_on() && node.is_some_and(|node| node.is_migrated(self.name()))
+    }
+}
+
+/// The CSI volume that a persistent volume of an in-tree `plugin` is.
+pub(crate) fn translate_volume(
+    plugin: InTreePlugin,
+    volume: PersistentVolume<'_>,
+) -> Result<CsiVolume, String> {
+    let source = &volume.spec()[plugin.field()];
+    let handle = match plugin {
+        InTreePlugin::GcePersistentDisk => {
+            gce::handle_of_volume(field(source, "pdName"), &volume.object().labels)?
+        }
+        _ => handle(plugin, source)?,
+    };
+    Ok(CsiVolume { driver: plugin.driver(), handle })
+}
+
+/// The CSI volume that an inline volume of an in-tree `plugin` is.
+pub(crate) fn translate_inline(
+    plugin: InTreePlugin,
+    source: &VolumeSource,
+) -> Result<CsiVolume, String> {
+    let handle = match source {
+        VolumeSource::GcePersistentDisk { disk, .. } => gce::handle_of_inline(disk),
+        VolumeSource::AwsElasticBlockStore { volume_id } => ebs::handle(volume_id)?,
+        VolumeSource::Other { json, .. } => {
+            let source: Value = serde_json::from_str(json).unwrap_or_default();
+            handle(plugin, &source)?
+        }
+        _ => String::new(),
+    };
+    Ok(CsiVolume { driver: plugin.driver(), handle })
+}
+
+fn handle(plugin: InTreePlugin, source: &Value) -> Result<String, String> {
+    match plugin {
+        InTreePlugin::AwsElasticBlockStore => ebs::handle(field(source, "volumeID")),
+        InTreePlugin::GcePersistentDisk => Ok(gce::handle_of_inline(field(source, "pdName"))),
+        InTreePlugin::AzureDisk => match text(&source["kind"]) {
+            Some(kind) if !kind.eq_ignore_ascii_case("Managed") => {
+                Err(format!("kind({kind}) is not supported in csi migration"))
+            }
+            _ => Ok(field(source, "diskURI").to_owned()),
+        },
+        InTreePlugin::Cinder | InTreePlugin::Portworx => Ok(field(source, "volumeID").to_owned()),
+        InTreePlugin::AzureFile | InTreePlugin::Vsphere => Ok(String::new()),
+    }
+}
+
+fn field<'a>(source: &'a Value, name: &str) -> &'a str {
+    text(&source[name]).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! Finding objects of the storage kinds, and what is said when they are not there (`spec/plugins-storage.md` §1.3).
+
+use std::fmt;
+
+use kube_scheduler_framework::ClusterState;
+
+use super::{
+    BindingMode, CsiDriver, CsiNode, PersistentVolume, StorageClass, VolumeAttachment, VolumeClaim,
+};
+
+const STORAGE: &str = "storage.k8s.io";
+
+/// There is no object of that name. Prints what the reference's listers say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NotFound {
+    resource: &'static str,
+    name: String,
+}
+
+impl fmt::Display for NotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} \"{}\" not found", self.resource, self.name)
+    }
+}
+
+fn not_found(resource: &'static str, name: &str) -> NotFound {
+    NotFound { resource, name: name.to_owned() }
+}
+
+/// The claim `namespace/name`.
+pub(crate) fn claim<'a>(
+    cluster: &'a ClusterState,
+    namespace: &str,
+    name: &str,
+) -> Result<VolumeClaim<'a>, NotFound> {
+    let object = cluster.objects().get("", "PersistentVolumeClaim", namespace, name);
+    object.map(|object| VolumeClaim(object)).ok_or_else(|| not_found("persistentvolumeclaim", name))
+}
+
+/// The volume `name`.
+pub(crate) fn volume<'a>(
+    cluster: &'a ClusterState,
+    name: &str,
+) -> Result<PersistentVolume<'a>, NotFound> {
+    let object = cluster.objects().get("", "PersistentVolume", "", name);
+    object.map(|object| PersistentVolume(object)).ok_or_else(|| not_found("persistentvolume", name))
+}
+
+/// The storage class `name`.
+pub(crate) fn storage_class<'a>(
+    cluster: &'a ClusterState,
+    name: &str,
+) -> Result<StorageClass<'a>, NotFound> {
+    let object = cluster.objects().get(STORAGE, "StorageClass", "", name);
+    object
+        .map(|object| StorageClass(object))
+        .ok_or_else(|| not_found("storageclass.storage.k8s.io", name))
+}
+
+/// What the node `name` says about its drivers. That it says nothing is never an error to anybody.
+pub(crate) fn csi_node<'a>(cluster: &'a ClusterState, name: &str) -> Option<CsiNode<'a>> {
+    cluster.objects().get(STORAGE, "CSINode", "", name).map(|object| CsiNode(object))
+}
+
+/// The driver `name`. That there is none is never an error to anybody.
+pub(crate) fn csi_driver<'a>(cluster: &'a ClusterState, name: &str) -> Option<CsiDriver<'a>> {
+    cluster.objects().get(STORAGE, "CSIDriver", "", name).map(|object| CsiDriver(object))
+}
+
+/// All attachments of all nodes, by name.
+pub(crate) fn volume_attachments(
+    cluster: &ClusterState,
+) -> impl Iterator<Item = VolumeAttachment<'_>> {
+    cluster.objects().list(STORAGE, "VolumeAttachment").map(|object| VolumeAttachment(object))
+}
+
+/// Whether the volume of a claim is chosen together with the node: its class exists and says so. The error is that of
+/// a class that does not say.
+pub(crate) fn is_delay_binding(
+    cluster: &ClusterState,
+    claim: VolumeClaim<'_>,
+) -> Result<bool, String> {
+    let name = claim.class();
+    if name.is_empty() {
+        return Ok(false);
+    }
+    let Ok(class) = storage_class(cluster, name) else { return Ok(false) };
+    match class.binding_mode() {
+        None => Err(format!("VolumeBindingMode not set for StorageClass \"{name}\"")),
+        Some(mode) => Ok(mode == BindingMode::WaitForFirstConsumer),
+    }
+}

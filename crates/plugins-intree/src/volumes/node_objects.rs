@@ -1,0 +1,79 @@
+//! What nodes and drivers say about storage: CSINode, CSIDriver, VolumeAttachment.
+
+use kube_scheduler_framework::api::Object;
+
+use super::MIGRATED_PLUGINS;
+use super::objects::{annotation, text};
+
+/// What a node says about the drivers on it. Has the name of its node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CsiNode<'a>(pub(crate) &'a Object);
+
+impl<'a> CsiNode<'a> {
+    /// The migrated in-tree plugins as written; empty when there is no such annotation.
+    pub(crate) fn migrated_plugins(self) -> &'a str {
+        annotation(self.0, MIGRATED_PLUGINS).unwrap_or_default()
+    }
+
+    /// Whether an in-tree plugin is listed as migrated. Names are compared as they stand between the commas.
+    pub(crate) fn is_migrated(self, in_tree_name: &str) -> bool {
+        self.migrated_plugins().split(',').any(|name| name == in_tree_name)
+    }
+
+    /// The drivers, with how many volumes each can attach, in order.
+    pub(crate) fn drivers(self) -> impl Iterator<Item = (&'a str, Option<i64>)> {
+        self.0.json["spec"]["drivers"].as_array().into_iter().flatten().map(|driver| {
+            let name = text(&driver["name"]).unwrap_or_default();
+            (name, driver["allocatable"]["count"].as_i64())
+        })
+    }
+
+    /// How many volumes a driver can attach; of a name listed twice the last counts.
+    pub(crate) fn limit(self, driver: &str) -> Option<i64> {
+        let limits =
+            self.drivers().filter_map(|(name, count)| (name == driver).then_some(count)?);
+        limits.last()
+    }
+
+    /// Whether a driver is installed on the node.
+    pub(crate) fn has_driver(self, driver: &str) -> bool {
+        self.drivers().any(|(name, _)| name == driver)
+    }
+}
+
+/// What a driver wants of the cluster.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CsiDriver<'a>(pub(crate) &'a Object);
+
+impl CsiDriver<'_> {
+    /// `spec.storageCapacity`: the capacity it publishes is to be respected.
+    pub(crate) fn publishes_capacity(self) -> bool {
+        self.0.json["spec"]["storageCapacity"].as_bool().unwrap_or_default()
+    }
+
+    /// `spec.preventPodSchedulingIfMissing`: pods that need it must not go to nodes without it.
+    pub(crate) fn is_required_on_nodes(self) -> bool {
+        self.0.json["spec"]["preventPodSchedulingIfMissing"].as_bool().unwrap_or_default()
+    }
+}
+
+/// A volume that is attached to a node, or about to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VolumeAttachment<'a>(pub(crate) &'a Object);
+
+impl<'a> VolumeAttachment<'a> {
+    /// The driver that attaches.
+    pub(crate) fn attacher(self) -> &'a str {
+        text(&self.0.json["spec"]["attacher"]).unwrap_or_default()
+    }
+
+    /// The node.
+    pub(crate) fn node_name(self) -> &'a str {
+        text(&self.0.json["spec"]["nodeName"]).unwrap_or_default()
+    }
+
+    /// Name of the volume; `None` for inline volumes.
+    pub(crate) fn volume_name(self) -> Option<&'a str> {
+        text(&self.0.json["spec"]["source"]["persistentVolumeName"])
+    }
+}

@@ -1,0 +1,231 @@
+//! Claims, volumes and storage classes.
+//!
+//! Views borrow an object and read its JSON; nothing is copied or kept.
+
+use kube_scheduler_framework::api::{Object, Quantity};
+use serde_json::Value;
+
+use super::{BIND_COMPLETED, CLASS_ANNOTATION, SELECTED_NODE};
+
+/// A text field; absent and `null` are `None`, empty texts are kept.
+pub(super) fn text(value: &Value) -> Option<&str> {
+    value.as_str()
+}
+
+/// `metadata.annotations[key]`.
+pub(super) fn annotation<'a>(object: &'a Object, key: &str) -> Option<&'a str> {
+    text(&object.json["metadata"]["annotations"][key])
+}
+
+/// The class of a claim or volume: the annotation, even an empty one, else `spec.storageClassName`, else nothing.
+fn class(object: &Object) -> &str {
+    annotation(object, CLASS_ANNOTATION)
+        .or_else(|| text(&object.json["spec"]["storageClassName"]))
+        .unwrap_or_default()
+}
+
+fn texts(value: &Value) -> impl Iterator<Item = &str> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn amount(value: &Value) -> Option<Quantity> {
+    if value.is_null() { None } else { Quantity::from_json(value).ok() }
+}
+
+fn or_filesystem(mode: &Value) -> &str {
+    text(mode).unwrap_or("Filesystem")
+}
+
+/// A persistent volume claim.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VolumeClaim<'a>(pub(crate) &'a Object);
+
+impl<'a> VolumeClaim<'a> {
+    fn spec(self) -> &'a Value {
+        &self.0.json["spec"]
+    }
+
+    /// The object.
+    pub(crate) fn object(self) -> &'a Object {
+        self.0
+    }
+
+    /// Name of its class, empty for none.
+    pub(crate) fn class(self) -> &'a str {
+        class(self.0)
+    }
+
+    /// `spec.volumeName`, empty for none.
+    pub(crate) fn volume_name(self) -> &'a str {
+        text(&self.spec()["volumeName"]).unwrap_or_default()
+    }
+
+    /// Whether it has a volume and its binding is complete.
+    pub(crate) fn is_fully_bound(self) -> bool {
+        !self.volume_name().is_empty() && annotation(self.0, BIND_COMPLETED).is_some()
+    }
+
+    /// The node for which a volume is to be provisioned; an empty name is kept.
+    pub(crate) fn selected_node(self) -> Option<&'a str> {
+        annotation(self.0, SELECTED_NODE)
+    }
+
+    /// `status.phase`.
+    pub(crate) fn phase(self) -> &'a str {
+        text(&self.0.json["status"]["phase"]).unwrap_or_default()
+    }
+
+    /// Whether its deletion was asked for.
+    pub(crate) fn is_being_deleted(self) -> bool {
+        !self.0.json["metadata"]["deletionTimestamp"].is_null()
+    }
+
+    /// `spec.accessModes`, in order.
+    pub(crate) fn access_modes(self) -> impl Iterator<Item = &'a str> {
+        texts(&self.spec()["accessModes"])
+    }
+
+    /// How much storage it asks for; `None` when it does not say.
+    pub(crate) fn requested_storage(self) -> Option<Quantity> {
+        amount(&self.spec()["resources"]["requests"]["storage"])
+    }
+
+    /// `spec.volumeMode`.
+    pub(crate) fn volume_mode(self) -> &'a str {
+        or_filesystem(&self.spec()["volumeMode"])
+    }
+
+    /// `spec.volumeAttributesClassName`, empty for none.
+    pub(crate) fn attributes_class(self) -> &'a str {
+        text(&self.spec()["volumeAttributesClassName"]).unwrap_or_default()
+    }
+
+    /// `spec.selector` as written; `None` when there is none, which differs from an empty one.
+    pub(crate) fn selector(self) -> Option<&'a Value> {
+        Some(&self.spec()["selector"]).filter(|selector| !selector.is_null())
+    }
+
+    /// The UID of the owner that controls it: the first owner reference that says so.
+    pub(crate) fn controller_uid(self) -> Option<&'a str> {
+        let owners = self.0.json["metadata"]["ownerReferences"].as_array()?;
+        let controller = owners.iter().find(|owner| owner["controller"] == Value::Bool(true))?;
+        Some(text(&controller["uid"]).unwrap_or_default())
+    }
+}
+
+/// A persistent volume.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PersistentVolume<'a>(pub(crate) &'a Object);
+
+impl<'a> PersistentVolume<'a> {
+    /// `spec` as written.
+    pub(crate) fn spec(self) -> &'a Value {
+        &self.0.json["spec"]
+    }
+
+    /// The object.
+    pub(crate) fn object(self) -> &'a Object {
+        self.0
+    }
+
+    /// Name of its class, empty for none.
+    pub(crate) fn class(self) -> &'a str {
+        class(self.0)
+    }
+
+    /// An annotation.
+    pub(crate) fn annotation(self, key: &str) -> Option<&'a str> {
+        annotation(self.0, key)
+    }
+
+    /// `status.phase`.
+    pub(crate) fn phase(self) -> &'a str {
+        text(&self.0.json["status"]["phase"]).unwrap_or_default()
+    }
+
+    /// Whether its deletion was asked for.
+    pub(crate) fn is_being_deleted(self) -> bool {
+        !self.0.json["metadata"]["deletionTimestamp"].is_null()
+    }
+
+    /// `spec.accessModes`, in order.
+    pub(crate) fn access_modes(self) -> impl Iterator<Item = &'a str> {
+        texts(&self.spec()["accessModes"])
+    }
+
+    /// `spec.capacity.storage`.
+    pub(crate) fn capacity(self) -> Option<Quantity> {
+        amount(&self.spec()["capacity"]["storage"])
+    }
+
+    /// `spec.volumeMode`.
+    pub(crate) fn volume_mode(self) -> &'a str {
+        or_filesystem(&self.spec()["volumeMode"])
+    }
+
+    /// `spec.volumeAttributesClassName`, empty for none.
+    pub(crate) fn attributes_class(self) -> &'a str {
+        text(&self.spec()["volumeAttributesClassName"]).unwrap_or_default()
+    }
+
+    /// `spec.claimRef`, if there is one.
+    pub(crate) fn claim_ref(self) -> Option<&'a Value> {
+        Some(&self.spec()["claimRef"]).filter(|claim| !claim.is_null())
+    }
+
+    /// `spec.nodeAffinity.required` as written, if there is one.
+    pub(crate) fn required_node_affinity(self) -> Option<&'a Value> {
+        Some(&self.spec()["nodeAffinity"]["required"]).filter(|required| !required.is_null())
+    }
+
+    /// Driver and handle of a `csi` source.
+    pub(crate) fn csi_source(self) -> Option<(&'a str, &'a str)> {
+        let source = &self.spec()["csi"];
+        if source.is_null() {
+            return None;
+        }
+        let field = |name: &str| text(&source[name]).unwrap_or_default();
+        Some((field("driver"), field("volumeHandle")))
+    }
+}
+
+/// When the volume of a claim is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BindingMode {
+    /// At once, or in any other way that is not the scheduler's business.
+    Immediate,
+    /// By the scheduler, together with the node of the first pod that uses the claim.
+    WaitForFirstConsumer,
+}
+
+/// A storage class.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StorageClass<'a>(pub(crate) &'a Object);
+
+impl<'a> StorageClass<'a> {
+    /// The name.
+    pub(crate) fn name(self) -> &'a str {
+        &self.0.name
+    }
+
+    /// Who provisions its volumes.
+    pub(crate) fn provisioner(self) -> &'a str {
+        text(&self.0.json["provisioner"]).unwrap_or_default()
+    }
+
+    /// `volumeBindingMode`; `None` when the object does not say.
+    pub(crate) fn binding_mode(self) -> Option<BindingMode> {
+        text(&self.0.json["volumeBindingMode"]).map(|mode| match mode {
+            "WaitForFirstConsumer" => BindingMode::WaitForFirstConsumer,
+            _ => BindingMode::Immediate,
+        })
+    }
+
+    /// `allowedTopologies` as written; `None` when there are none or the list is empty.
+    pub(crate) fn allowed_topologies(self) -> Option<&'a [Value]> {
+        self.0.json["allowedTopologies"]
+            .as_array()
+            .map(Vec::as_slice)
+            .filter(|terms| !terms.is_empty())
+    }
+}
