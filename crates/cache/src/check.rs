@@ -12,6 +12,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{HostPort, Node, NonZeroRequest, Pod, Resources, VolumeSource};
 
 use crate::node_table::NodeIdx;
+use crate::objects::storage_class_of;
 use crate::state::ClusterState;
 
 /// Something that is not what it should be.
@@ -74,6 +75,7 @@ pub fn check(cluster: &ClusterState) -> Vec<Difference> {
     check_labels(cluster, &mut report);
     check_images(cluster, &plain, &mut report);
     check_claims(cluster, &plain, &mut report);
+    check_objects(cluster, &mut report);
     report.0
 }
 
@@ -404,4 +406,21 @@ fn check_claims(
         let found = cluster.pvc_ref_count(&namespace, &name);
         report.compare(|| format!("users of claim {namespace}/{name}"), n, found);
     }
+}
+
+fn check_objects(cluster: &ClusterState, report: &mut Report) {
+    let objects = cluster.objects();
+    for copy in objects.assumed() {
+        let told = objects.get(&copy.group, &copy.kind, &copy.namespace, &copy.name);
+        report.compare(
+            || format!("revision of {} {} that is assumed", copy.kind, copy.key()),
+            told.map(|told| &told.resource_version),
+            Some(&copy.resource_version),
+        );
+    }
+    let mut by_class: BTreeMap<Arc<str>, BTreeSet<Arc<str>>> = BTreeMap::new();
+    for volume in objects.list("", "PersistentVolume") {
+        by_class.entry(storage_class_of(volume).into()).or_default().insert(volume.name.clone());
+    }
+    report.compare(|| "volumes by class".to_owned(), by_class, objects.volumes_by_class());
 }

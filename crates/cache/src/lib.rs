@@ -94,7 +94,7 @@ pub use label_index::{LabelColumn, ValueId};
 pub use node_group::NodeGroup;
 pub use node_set::NodeSet;
 pub use node_table::NodeIdx;
-pub use objects::ObjectStore;
+pub use objects::{AssumeObjectError, ObjectKey, ObjectStore, storage_class_of};
 pub use overlay::NodeOverlay;
 pub use ports::HostPorts;
 pub use state::ClusterState;

@@ -1,12 +1,22 @@
 //! All other kinds of objects, as plain JSON with an index: namespaces, claims, classes, budgets and so on.
 //!
-//! Invariants: iteration is by namespace, then name; a kind's sequence grows with every change of that kind and never
-//! otherwise. These changes are not in the change log of nodes.
+//! Invariants: iteration is by namespace, then name; a kind's sequence grows with every change of that kind, assumed ones
+//! included, and never otherwise. These changes are not in the change log of nodes. What is assumed of an object is seen
+//! only by those who ask for what is latest.
+
+mod assumed;
+mod volume_classes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Labels, Object};
+
+use self::assumed::Assumed;
+use self::volume_classes::{VOLUMES, VolumeClasses};
+
+pub use self::assumed::{AssumeObjectError, ObjectKey};
+pub use self::volume_classes::storage_class_of;
 
 type ByName = BTreeMap<Arc<str>, Arc<Object>>;
 
@@ -20,6 +30,7 @@ pub struct ObjectStore {
     /// Sorted by group and kind.
     kinds: Vec<KindStore>,
     sequence: u64,
+    volume_classes: VolumeClasses,
 }
 
 #[derive(Clone, Debug)]
@@ -29,6 +40,7 @@ struct KindStore {
     sequence: u64,
     n_objects: usize,
     by_namespace: BTreeMap<Arc<str>, Arc<ByName>>,
+    assumed: Assumed,
 }
 
 impl ObjectStore {
@@ -39,15 +51,22 @@ impl ObjectStore {
             Ok(at) => at,
             Err(at) => {
                 let by_namespace = BTreeMap::new();
-                self.kinds
-                    .insert(at, KindStore { group, kind, sequence: 0, n_objects: 0, by_namespace });
+                let assumed = Assumed::default();
+                let store =
+                    KindStore { group, kind, sequence: 0, n_objects: 0, by_namespace, assumed };
+                self.kinds.insert(at, store);
                 at
             }
         };
         let store = &mut self.kinds[at];
+        store.assumed.applied(&object);
+        let is_volume = (&*store.group, &*store.kind) == VOLUMES;
         let by_name =
             Arc::make_mut(store.by_namespace.entry(object.namespace.clone()).or_default());
-        let previous = by_name.insert(object.name.clone(), object);
+        let previous = by_name.insert(object.name.clone(), object.clone());
+        if is_volume {
+            self.volume_classes.applied(previous.as_deref(), &object);
+        }
         store.n_objects += usize::from(previous.is_none());
         store.sequence += 1;
         self.sequence += 1;
@@ -73,6 +92,12 @@ impl ObjectStore {
         store.n_objects -= 1;
         store.sequence += 1;
         self.sequence += 1;
+        if let Some(previous) = &previous {
+            store.assumed.removed(previous);
+            if (group, kind) == VOLUMES {
+                self.volume_classes.removed(previous);
+            }
+        }
         previous
     }
 
@@ -133,6 +158,11 @@ impl ObjectStore {
 
     fn kind(&self, group: &str, kind: &str) -> Option<&KindStore> {
         self.kinds.get(self.find(group, kind).ok()?)
+    }
+
+    fn kind_mut(&mut self, group: &str, kind: &str) -> Option<&mut KindStore> {
+        let at = self.find(group, kind).ok()?;
+        self.kinds.get_mut(at)
     }
 
     fn find(&self, group: &str, kind: &str) -> Result<usize, usize> {

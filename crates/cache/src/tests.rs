@@ -3,6 +3,7 @@
 mod fixtures;
 mod follower;
 mod model;
+mod objects;
 mod operations;
 mod overlays;
 mod semantics;

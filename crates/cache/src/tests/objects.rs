@@ -1,0 +1,245 @@
+//! Assumed objects and the index by class, against lists that are searched from end to end.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Object;
+use proptest::prelude::*;
+
+use crate::{AssumeObjectError, ClusterState, check};
+
+const KINDS: [&str; 2] = ["PersistentVolume", "PersistentVolumeClaim"];
+const CLASSES: [&str; 3] = ["", "a", "b"];
+
+fn object(kind: usize, which: u8, revision: u8, class: usize, note: u8) -> Arc<Object> {
+    let namespace = ["", "ns"][kind];
+    let class = CLASSES[class];
+    let (annotations, in_spec) = match note % 4 {
+        0 => (format!(r#"{{"volume.beta.kubernetes.io/storage-class":"{class}"}}"#), "other"),
+        _ => ("{}".to_owned(), class),
+    };
+    let json = format!(
+        r#"{{"apiVersion":"v1","kind":"{}","metadata":{{"name":"o{which}","namespace":"{namespace}",
+            "resourceVersion":"{revision}","labels":{{"note":"{note}"}},"annotations":{annotations}}},
+            "spec":{{"storageClassName":"{in_spec}"}}}}"#,
+        KINDS[kind]
+    );
+    Arc::new(Object::from_json(json).unwrap())
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Apply { kind: usize, which: u8, revision: u8, class: usize, note: u8 },
+    Remove { kind: usize, which: u8 },
+    Assume { kind: usize, which: u8, revision: u8, note: u8 },
+    Restore { kind: usize, which: u8, revision: u8 },
+    Fork,
+    Swap,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let (kind, which, revision) = (0_usize..2, 0_u8..4, 1_u8..4);
+    prop_oneof![
+        5 => (kind.clone(), which.clone(), revision.clone(), 0_usize..3, any::<u8>()).prop_map(
+            |(kind, which, revision, class, note)| Op::Apply { kind, which, revision, class, note }
+        ),
+        2 => (kind.clone(), which.clone()).prop_map(|(kind, which)| Op::Remove { kind, which }),
+        5 => (kind.clone(), which.clone(), revision.clone(), any::<u8>()).prop_map(
+            |(kind, which, revision, note)| Op::Assume { kind, which, revision, note }
+        ),
+        2 => (kind, which, revision)
+            .prop_map(|(kind, which, revision)| Op::Restore { kind, which, revision }),
+        1 => Just(Op::Fork),
+        1 => Just(Op::Swap),
+    ]
+}
+
+/// What was told and what was ever assumed, as plain lists. Visibility is worked out on reading.
+#[derive(Clone, Default)]
+struct Model {
+    told: Vec<(Arc<Object>, usize)>,
+    assumed: Vec<Arc<Object>>,
+}
+
+fn is(object: &Object, kind: usize, which: u8) -> bool {
+    *object.kind == *KINDS[kind] && *object.name == format!("o{which}")
+}
+
+impl Model {
+    fn told(&self, kind: usize, which: u8) -> Option<&Arc<Object>> {
+        self.told.iter().map(|(object, _)| object).find(|object| is(object, kind, which))
+    }
+
+    fn latest(&self, kind: usize, which: u8) -> Option<&Arc<Object>> {
+        let told = self.told(kind, which)?;
+        let assumed = self.assumed.iter().find(|object| is(object, kind, which));
+        Some(assumed.filter(|a| a.resource_version == told.resource_version).unwrap_or(told))
+    }
+
+    /// As a collector of garbage: whatever does not show is of no use any more.
+    fn collect(&mut self) {
+        let told = self.told.clone();
+        self.assumed.retain(|copy| {
+            told.iter().any(|(object, _)| {
+                object.kind == copy.kind
+                    && object.name == copy.name
+                    && object.resource_version == copy.resource_version
+            })
+        });
+    }
+}
+
+fn apply(cluster: &mut ClusterState, model: &mut Model, op: &Op) {
+    let objects = cluster.objects_mut();
+    let before = objects.sequence();
+    let mut is_change = true;
+    match *op {
+        Op::Apply { kind, which, revision, class, note } => {
+            let object = object(kind, which, revision, class, note);
+            objects.upsert(object.clone());
+            model.told.retain(|(told, _)| !is(told, kind, which));
+            model.told.push((object, class));
+        }
+        Op::Remove { kind, which } => {
+            let namespace = ["", "ns"][kind];
+            is_change = objects.remove("", KINDS[kind], namespace, &format!("o{which}")).is_some();
+            model.told.retain(|(told, _)| !is(told, kind, which));
+        }
+        Op::Assume { kind, which, revision, note } => {
+            let class = model
+                .told
+                .iter()
+                .find(|(told, _)| is(told, kind, which))
+                .map_or(0, |(_, class)| *class);
+            let copy = object(kind, which, revision, class, note);
+            let expected = match model.told(kind, which) {
+                None => {
+                    Err(AssumeObjectError::NotFound { kind: KINDS[kind].into(), key: copy.key() })
+                }
+                Some(told) if told.resource_version != copy.resource_version => {
+                    Err(AssumeObjectError::OutOfSync {
+                        key: copy.key(),
+                        stored: told.resource_version.clone(),
+                        assumed: copy.resource_version.clone(),
+                    })
+                }
+                Some(_) => Ok(()),
+            };
+            assert_eq!(objects.check_assumable(&copy), expected);
+            assert_eq!(objects.assume(copy.clone()), expected);
+            is_change = expected.is_ok();
+            if is_change {
+                model.assumed.retain(|copy| !is(copy, kind, which));
+                model.assumed.push(copy);
+            }
+        }
+        Op::Restore { kind, which, revision } => {
+            let given = object(kind, which, revision, 0, 0);
+            let n_before = model.assumed.len();
+            model.assumed.retain(|copy| {
+                !is(copy, kind, which) || copy.resource_version != given.resource_version
+            });
+            is_change = model.assumed.len() < n_before;
+            assert_eq!(objects.restore(&given), is_change);
+        }
+        Op::Fork | Op::Swap => is_change = false,
+    }
+    assert_eq!(objects.sequence() > before, is_change, "{op:?}");
+    model.collect();
+}
+
+fn assert_same(cluster: &ClusterState, model: &Model) {
+    assert_eq!(check(cluster), []);
+    let objects = cluster.objects();
+    assert_eq!(objects.n_assumed(), model.assumed.len());
+    for kind in 0..2 {
+        for which in 0..4 {
+            let (namespace, name) = (["", "ns"][kind], format!("o{which}"));
+            let found = objects.get("", KINDS[kind], namespace, &name);
+            assert_eq!(found, model.told(kind, which));
+            assert_eq!(
+                objects.latest("", KINDS[kind], namespace, &name),
+                model.latest(kind, which)
+            );
+        }
+    }
+    for (at, class) in CLASSES.iter().enumerate() {
+        let expected: Vec<&Arc<Object>> = (0..4)
+            .filter(|which| {
+                model.told.iter().any(|(told, class)| is(told, 0, *which) && *class == at)
+            })
+            .filter_map(|which| model.latest(0, which))
+            .collect();
+        assert_eq!(objects.latest_volumes_of_class(class).collect::<Vec<_>>(), expected);
+    }
+}
+
+proptest! {
+    #![proptest_config(crate::tests::cases(128))]
+
+    #[test]
+    fn assumed_objects_show_as_in_plain_lists(ops in prop::collection::vec(op(), 1..60)) {
+        let (mut world, mut other) =
+            <((ClusterState, Model), (ClusterState, Model))>::default();
+        for op in &ops {
+            match op {
+                Op::Fork => other = world.clone(),
+                Op::Swap => std::mem::swap(&mut world, &mut other),
+                _ => apply(&mut world.0, &mut world.1, op),
+            }
+            assert_same(&world.0, &world.1);
+            assert_same(&other.0, &other.1);
+        }
+    }
+}
+
+/// The table of the reference's assume cache (`spec/plugins-storage.md` §12).
+#[test]
+fn an_assumption_lives_as_long_as_the_revision_it_was_made_from() {
+    let mut cluster = ClusterState::new();
+    let objects = cluster.objects_mut();
+    let volume = |revision: &str, note: &str| {
+        let json = format!(
+            r#"{{"apiVersion":"v1","kind":"PersistentVolume","metadata":{{"name":"pv",
+                "resourceVersion":"{revision}","labels":{{"note":"{note}"}}}}}}"#
+        );
+        Arc::new(Object::from_json(json).unwrap())
+    };
+    let shown = |objects: &crate::ObjectStore| {
+        objects
+            .latest("", "PersistentVolume", "", "pv")
+            .map(|pv| pv.labels.get("note").unwrap().to_owned())
+    };
+    let text = |error: AssumeObjectError| error.to_string();
+
+    assert_eq!(
+        objects.assume(volume("5", "mine")).map_err(text),
+        Err("PersistentVolume \"pv\" not found".to_owned())
+    );
+    objects.upsert(volume("5", "told"));
+    for other in ["4", "6", "x", ""] {
+        assert_eq!(
+            objects.assume(volume(other, "mine")).map_err(text),
+            Err(format!("\"pv\" is out of sync (stored: 5, assume: {other})"))
+        );
+    }
+    assert!(!objects.restore(&volume("5", "")), "nothing to restore");
+    assert_eq!(objects.assume(volume("5", "mine")), Ok(()));
+    assert_eq!(shown(objects).as_deref(), Some("mine"));
+    objects.upsert(volume("5", "told again"));
+    assert_eq!(shown(objects).as_deref(), Some("mine"), "the same revision tells nothing new");
+    assert!(!objects.restore(&volume("4", "")), "somebody else's");
+    assert_eq!(shown(objects).as_deref(), Some("mine"));
+    objects.upsert(volume("6", "news"));
+    assert_eq!(shown(objects).as_deref(), Some("news"));
+    objects.upsert(volume("5", "old news"));
+    assert_eq!(shown(objects).as_deref(), Some("old news"), "what was dropped does not come back");
+    assert_eq!(objects.assume(volume("5", "mine")), Ok(()));
+    objects.remove("", "PersistentVolume", "", "pv");
+    assert_eq!(shown(objects), None);
+    objects.upsert(volume("5", "new"));
+    assert_eq!(shown(objects).as_deref(), Some("new"));
+    assert_eq!(objects.assume(volume("5", "mine")), Ok(()));
+    assert!(objects.restore(&volume("5", "")));
+    assert_eq!(shown(objects).as_deref(), Some("new"));
+    assert_eq!(objects.n_assumed(), 0);
+}
