@@ -8,21 +8,25 @@
 //! Invariant: every assumed pod has a binding until its result is known; a binding that ends without success has
 //! unreserved and forgotten its pod.
 
+mod expect;
 mod permit;
 mod steps;
 mod table;
+mod tasks;
 
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::{
-    ClusterEvent, Code, Commands, CycleState, EventObject, FitError, MAX_PERMIT_WAIT,
-    PermitDecision, PluginIdx, PluginName, Status,
+    ClusterEvent, Code, Commands, Context, CycleState, EventObject, FitError, MAX_PERMIT_WAIT,
+    NoPods, PermitDecision, PluginIdx, PluginName, Status,
 };
 use kube_scheduler_queue::QueuedPod;
 use smallvec::SmallVec;
 
+use self::expect::expect_at_once;
 use self::table::{Wait, Waits};
+use self::tasks::Running;
 use crate::attempt::Choice;
 use crate::effect::{Effect, EventKind, PodRef, Token};
 use crate::engine::Engine;
@@ -31,6 +35,7 @@ use crate::guard::guarded;
 use crate::policy::Entry;
 use crate::turn::AttemptResult;
 
+pub(crate) use self::expect::expect_objects;
 pub(crate) use self::table::Bindings;
 
 /// One pod on its way to its node.
@@ -56,8 +61,8 @@ pub(crate) struct Binding {
 enum Stage {
     /// Waits on Permit.
     Permit(Waits),
-    /// PreBind plugins from `next` on are still to be started; `running` are awaited.
-    PreBind { next: usize, running: SmallVec<[(Token, PluginName); 2]>, failure: Option<Status> },
+    /// PreBind plugins from `next` on are still to be started; `running` are under way.
+    PreBind { next: usize, running: SmallVec<[Running; 2]>, failure: Option<Status> },
     /// Bind plugins from `next` on are still to be asked; one is awaited.
     Bind { next: usize, awaited: Token, plugin: PluginName },
 }
@@ -139,26 +144,15 @@ impl Engine {
     }
 
     fn reserve_and_permit(
-        &self,
+        &mut self,
         binding: &mut Binding,
         commands: &mut Commands,
         now: Timestamp,
     ) -> Result<Waits, Status> {
+        self.reserve(binding, commands, now)?;
         let profile = &self.plans.profiles[binding.profile];
         let cx = self.context(now);
-        for (_, name, plugin) in profile.reserve() {
-            let status =
-                guarded(|| plugin.reserve(&cx, &mut binding.state, &binding.pod, &binding.node))
-                    .unwrap_or_else(|panic| panic);
-            if status.is_rejected() {
-                return Err(status.from_plugin(name));
-            }
-            if !status.is_success() {
-                return Err(status
-                    .wrapped(format!("running Reserve plugin \"{name}\""))
-                    .from_plugin(name));
-            }
-        }
+
         let mut waits = SmallVec::new();
         for (_, name, plugin) in profile.permit() {
             let decision = guarded(|| {
@@ -179,6 +173,41 @@ impl Engine {
             }
         }
         Ok(waits)
+    }
+
+    /// Reserve, plugin by plugin. Each sees what those before it asked for about objects.
+    fn reserve(
+        &mut self,
+        binding: &mut Binding,
+        commands: &mut Commands,
+        now: Timestamp,
+    ) -> Result<(), Status> {
+        let Self { plans, cluster, bindings, .. } = self;
+        let mut refused = Vec::new();
+        let mut result = Ok(());
+        for (_, name, plugin) in plans.profiles[binding.profile].reserve() {
+            let cx = Context { cluster, waiting: bindings, nominated: &NoPods, now };
+            let mut asked = Commands::default();
+            let Binding { state, pod, node, .. } = &mut *binding;
+            let answer = guarded(|| plugin.reserve(&cx, state, pod, node, &mut asked));
+            // Half of what a plugin wanted may be worse than nothing.
+            let status = answer.unwrap_or_else(|panic| {
+                asked = Commands::default();
+                panic
+            });
+            refused.extend(expect_at_once(cluster, asked, commands));
+            if status.is_rejected() {
+                result = Err(status.from_plugin(name));
+            } else if !status.is_success() {
+                let context = format!("running Reserve plugin \"{name}\"");
+                result = Err(status.wrapped(context).from_plugin(name));
+            }
+            if result.is_err() {
+                break;
+            }
+        }
+        refused.into_iter().for_each(|refused| self.note(refused));
+        result
     }
 
     fn bound(&mut self, uid: &str, now: Timestamp) {
@@ -233,18 +262,21 @@ impl Engine {
 
     /// Unreserves in reverse order and forgets the pod; says whether that worked.
     fn undo(&mut self, binding: &mut Binding, now: Timestamp) -> bool {
-        let mut panics = Vec::new();
-        {
-            let cx = self.context(now);
-            let reserve: Vec<_> = self.plans.profiles[binding.profile].reserve().collect();
-            for (_, name, plugin) in reserve.into_iter().rev() {
-                let Binding { state, pod, node, .. } = &mut *binding;
-                if let Err(status) = guarded(|| plugin.unreserve(&cx, state, pod, node)) {
-                    panics.push(format!("Unreserve of {name}: {}", status.message()));
-                }
+        let mut notes = Vec::new();
+        let mut later = Commands::default();
+        let Self { plans, cluster, bindings, .. } = &mut *self;
+        let reserve: Vec<_> = plans.profiles[binding.profile].reserve().collect();
+        for (_, name, plugin) in reserve.into_iter().rev() {
+            let cx = Context { cluster, waiting: bindings, nominated: &NoPods, now };
+            let mut asked = Commands::default();
+            let Binding { state, pod, node, .. } = &mut *binding;
+            if let Err(status) = guarded(|| plugin.unreserve(&cx, state, pod, node, &mut asked)) {
+                notes.push(format!("Unreserve of {name}: {}", status.message()));
             }
+            notes.extend(expect_at_once(cluster, asked, &mut later));
         }
-        panics.into_iter().for_each(|panic| self.note(panic));
+        notes.into_iter().for_each(|note| self.note(note));
+        self.carry_out(later, now);
         match self.cluster.forget_pod_as(&binding.pod) {
             Ok(_) => true,
             Err(error) => {

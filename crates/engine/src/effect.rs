@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, PodCondition};
+use kube_scheduler_api_types::{Object, Pod, PodCondition};
 use kube_scheduler_framework::{PluginName, StatusFuture};
 
 /// Ties the result of an effect to the binding that waits for it.
@@ -105,6 +105,16 @@ pub enum Effect {
         /// Which pod.
         pod: PodRef,
     },
+    /// Write an object in place of the revision that it carries; a newer one at the server must make this fail. The answer
+    /// comes back as [`Input::ObjectWritten`](crate::Input::ObjectWritten).
+    WriteObject {
+        /// Ties the answer to the binding.
+        token: Token,
+        /// Who asks for it.
+        plugin: PluginName,
+        /// What to write, complete.
+        object: Arc<Object>,
+    },
     /// Await a plugin's work. The result comes back as [`Input::WorkFinished`](crate::Input::WorkFinished).
     Await {
         /// Ties the result to the binding.
@@ -149,6 +159,11 @@ impl fmt::Display for Effect {
                 write!(f, "event {pod} {} {reason} {action} {note:?}", kind.as_str())
             }
             Self::DeletePod { pod } => write!(f, "delete {pod} uid={}", pod.uid),
+            Self::WriteObject { token, plugin, object } => {
+                let Object { kind, resource_version, .. } = &**object;
+                let (number, key) = (token.0, object.key());
+                write!(f, "write #{number} {plugin} {kind} {key} revision={resource_version}")
+            }
             Self::Await { token, plugin, .. } => write!(f, "await #{} {plugin}", token.0),
         }
     }

@@ -14,7 +14,7 @@ use kube_scheduler_framework::{
 use kube_scheduler_queue::{PendingCounts, QueuedPod};
 
 use crate::attempt::{Choice, NO_NODES, NoChoice, Search};
-use crate::binding::Bindings;
+use crate::binding::{Bindings, expect_objects};
 use crate::build::EngineOptions;
 use crate::class_cache::{ClassCache, Signatures};
 use crate::counts::{BoundPod, Counts, ProfileCounts};
@@ -105,12 +105,24 @@ impl Engine {
                 self.work_finished(token, status, now);
             }
             Input::WorkFinished { token, status } => self.work_finished(token, status, now),
+            Input::ObjectWritten { token, result } => self.object_written(token, result, now),
             Input::TimePassed => {}
         }
     }
 
     /// Decides about the next pod; `None` when none is ready.
     pub fn schedule_next(&mut self, now: Timestamp) -> Option<Turn> {
+        self.next_turn(None, now)
+    }
+
+    /// As [`schedule_next`](Self::schedule_next), but follows a recorded decision: a pod that fits anywhere is placed on
+    /// `node`, whatever the engine itself would have chosen; [`Turn::chosen`] tells that. Whether the pod fits there is
+    /// not checked. A node that does not exist is not followed.
+    pub fn schedule_next_onto(&mut self, node: &str, now: Timestamp) -> Option<Turn> {
+        self.next_turn(Some(node), now)
+    }
+
+    fn next_turn(&mut self, recorded: Option<&str>, now: Timestamp) -> Option<Turn> {
         self.let_time_pass(now);
         let queued = self.pop(now)?;
         let pod = queued.entry().0.clone();
@@ -122,6 +134,7 @@ impl Engine {
             first_attempt: queued.initial_attempt_timestamp(),
             n_feasible: 0,
             n_evaluated: 0,
+            chosen: None,
         };
         let Some(profile) = self.profile_of(&pod) else {
             self.note(format!(
@@ -143,7 +156,11 @@ impl Engine {
             Err(NoChoice::Broken(panic))
         });
         turn.result = match found {
-            Ok(choice) => {
+            Ok(mut choice) => {
+                turn.chosen = self.cluster.node_name(choice.node).cloned();
+                if let Some(node) = recorded.and_then(|name| self.cluster.node_idx(name)) {
+                    choice.node = node;
+                }
                 turn.n_feasible = choice.n_feasible;
                 turn.n_evaluated = choice.n_evaluated;
                 self.start_binding(queued, profile, choice, now)
@@ -316,6 +333,10 @@ impl Engine {
                 Command::Reject { uid, plugin, message } => {
                     self.reject_waiting(&uid, &plugin, message.into(), now);
                 }
+                Command::AssumeObject(_) | Command::RestoreObject(_) => {
+                    let refused = expect_objects(&mut self.cluster, [command]);
+                    refused.into_iter().for_each(|refused| self.note(refused));
+                }
                 Command::Activate(pods) => {
                     let entries: Vec<Entry> = pods.into_iter().map(Entry).collect();
                     self.with_queue(now, |queue, policy| queue.activate(&entries, now, policy));
@@ -334,6 +355,7 @@ impl Engine {
 
     fn let_time_pass(&mut self, now: Timestamp) {
         self.expire_waits(now);
+        self.wake_due_tasks(now);
         self.with_queue(now, |queue, policy| queue.flush_due(now, policy));
     }
 

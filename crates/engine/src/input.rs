@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Object, Pod};
-use kube_scheduler_framework::Status;
+use kube_scheduler_framework::{Status, WriteError};
 
 use crate::effect::Token;
 
@@ -37,6 +37,14 @@ pub enum Input {
         token: Token,
         /// The error text, if it failed.
         result: Result<(), String>,
+    },
+    /// The API server answered a [`WriteObject`](crate::Effect::WriteObject). What was written comes again as
+    /// [`ObjectApplied`](Self::ObjectApplied), as everything else that changes.
+    ObjectWritten {
+        /// Which.
+        token: Token,
+        /// The object as it is stored now, or why it was not taken.
+        result: Result<Arc<Object>, WriteError>,
     },
     /// A plugin's [`Await`](crate::Effect::Await) ended.
     WorkFinished {

@@ -24,6 +24,7 @@ impl Engine {
             // A pod re-created under the same name, with the deletion missed in between. What the old one held or was
             // assumed to hold would never be given back.
             self.pod_removed(&old, now);
+            self.wake_tasks_of(&old.uid, now);
             return self.pod_added(pod, now);
         }
         match (old.is_assigned(), pod.is_assigned()) {
@@ -48,6 +49,7 @@ impl Engine {
     pub(crate) fn pod_deleted(&mut self, namespace: &str, name: &str, now: Timestamp) {
         if let Some(pod) = self.pods.remove(namespace, name) {
             self.pod_removed(&pod, now);
+            self.wake_tasks_of(&pod.uid, now);
         }
     }
 
@@ -192,8 +194,9 @@ impl Engine {
         let old = self.cluster.objects_mut().upsert(object.clone());
         let action = if old.is_some() { ActionType::UPDATE } else { ActionType::ADD };
         let old = old.map(EventObject::Other);
-        let new = EventObject::Other(object);
+        let new = EventObject::Other(object.clone());
         self.move_all(&ClusterEvent::new(resource, action), old.as_ref(), Some(&new), now);
+        self.wake_tasks_for(&object, now);
     }
 
     pub(crate) fn object_deleted(&mut self, object: &Object, now: Timestamp) {
@@ -207,6 +210,7 @@ impl Engine {
         let resource = resource_of(&old);
         let old = EventObject::Other(old);
         self.move_all(&ClusterEvent::new(resource, ActionType::DELETE), Some(&old), None, now);
+        self.wake_tasks_for(object, now);
     }
 }
 

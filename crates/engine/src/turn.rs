@@ -36,4 +36,7 @@ pub struct Turn {
     pub n_feasible: usize,
     /// How many nodes were looked at.
     pub n_evaluated: usize,
+    /// The node that was chosen, if one was; the pod went there unless a recorded decision was followed, or a plugin
+    /// objected afterwards.
+    pub chosen: Option<Arc<str>>,
 }

@@ -150,6 +150,10 @@ pub enum Command {
     },
     /// Put pods into the active queue, backoff or not.
     Activate(Vec<Arc<Pod>>),
+    /// Count with an object as it will be.
+    AssumeObject(Arc<Object>),
+    /// Count with an object as it is, unless something else than this revision is assumed of it.
+    RestoreObject(Arc<Object>),
 }
 
 impl Commands {
@@ -170,6 +174,23 @@ impl Commands {
     /// Puts pods into the active queue.
     pub fn activate(&mut self, pods: Vec<Arc<Pod>>) {
         self.0.push(Command::Activate(pods));
+    }
+
+    /// Lets later decisions count with `object`, a changed copy of the object's present revision. Refused (and noted in
+    /// the log) if it is not; ask [`ObjectStore::check_assumable`](kube_scheduler_cache::ObjectStore::check_assumable)
+    /// before.
+    pub fn assume_object(&mut self, object: Arc<Object>) {
+        self.0.push(Command::AssumeObject(object));
+    }
+
+    /// Takes back what is assumed of an object, if that was made from the revision that `object` has.
+    pub fn restore_object(&mut self, object: Arc<Object>) {
+        self.0.push(Command::RestoreObject(object));
+    }
+
+    /// Adds one request at the end.
+    pub fn push(&mut self, command: Command) {
+        self.0.push(command);
     }
 
     /// Whether nothing was asked for.

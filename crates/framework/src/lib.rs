@@ -32,9 +32,9 @@ pub use points::{
     Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, Filter, FilterSink,
     HintFn, HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NodeStatuses, NominatingInfo,
     Normalization, Permit, PermitDecision, PostBind, PostFilter, PostFilterContext,
-    PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue, PreFilter, PreFilterExtensions,
-    PreFilterOutcome, PreScore, QueueSort, QueuedPodView, Reserve, Score, Sign, SignatureWriter,
-    StatusFuture,
+    PostFilterOutcome, PreBind, PreBindFlight, PreBindTask, PreEnqueue, PreFilter,
+    PreFilterExtensions, PreFilterOutcome, PreScore, QueueSort, QueuedPodView, Reserve, Score,
+    Sign, SignatureWriter, StatusFuture, TaskContext, TaskEvent, TaskStep, WriteError,
 };
 pub use profile::{
     ExtensionPoint, PluginEntry, PluginIdx, PluginSet, Profile, ProfileConfig, ProfileError,
@@ -50,6 +50,7 @@ pub use view::NodeView;
 // The vocabulary plugins share with the lower layers, so that one dependency is enough to write one.
 pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
-    ChangeKinds, ClusterState, Column, LabelColumn, NodeIdx, NodeOverlay, ValueId as LabelValueId,
+    AssumeObjectError, ChangeKinds, ClusterState, Column, LabelColumn, NodeIdx, NodeOverlay,
+    ObjectKey, ObjectStore, ValueId as LabelValueId, storage_class_of,
 };
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};

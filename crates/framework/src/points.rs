@@ -1,7 +1,7 @@
 //! The extension points, in the order in which a pod meets them.
 //!
 //! Points up to Permit are synchronous and must not block: they run on the thread that owns all state. PreBind and
-//! Bind may take their time and answer with a future.
+//! Bind may take their time and answer with a future, PreBind also with a task that the engine leads step by step.
 
 mod binding;
 mod filter;
@@ -10,7 +10,7 @@ mod score;
 
 pub use binding::{
     Bind, BindOutcome, Completion, Permit, PermitDecision, PostBind, PreBind, PreBindFlight,
-    Reserve, StatusFuture,
+    PreBindTask, Reserve, StatusFuture, TaskContext, TaskEvent, TaskStep, WriteError,
 };
 pub use filter::{
     Filter, FilterSink, HypotheticalFilter, NodeStatuses, NominatingInfo, PostFilter,

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_framework::{
-    BindOutcome, Code, Completion, PluginIdx, PluginName, PreBindFlight, Status,
+    BindOutcome, Code, Commands, Completion, PluginIdx, PluginName, PreBindFlight, Status,
+    TaskEvent,
 };
 
+use super::tasks::{Running, Work};
 use super::{Binding, Stage};
 use crate::effect::{Effect, PodRef, StatusPatch, Token};
 use crate::engine::Engine;
@@ -81,10 +83,12 @@ impl Engine {
     }
 
     /// Starts PreBind plugins until one has to be awaited, or all are through.
-    fn run_pre_bind(&mut self, uid: &Arc<str>, now: Timestamp) {
+    pub(super) fn run_pre_bind(&mut self, uid: &Arc<str>, now: Timestamp) {
         while let Some(mut binding) = self.bindings.remove(uid) {
-            let next = self.pre_bind_step(&mut binding, now);
+            let mut later = Commands::default();
+            let next = self.pre_bind_step(&mut binding, &mut later, now);
             self.bindings.insert(binding);
+            self.carry_out(later, now);
             match next {
                 Next::Plugin => {}
                 Next::Wait => return,
@@ -95,10 +99,19 @@ impl Engine {
     }
 
     /// Runs the next PreBind plugin, if its turn has come.
-    fn pre_bind_step(&mut self, binding: &mut Binding, now: Timestamp) -> Next {
+    fn pre_bind_step(
+        &mut self,
+        binding: &mut Binding,
+        later: &mut Commands,
+        now: Timestamp,
+    ) -> Next {
         let Stage::PreBind { next, running, failure } = &mut binding.stage else {
             return Next::Wait;
         };
+        if failure.is_some() {
+            // Nobody outside is at work on those, so there is nobody to wait for.
+            running.retain(|running| !running.sleeps());
+        }
         let profile = &self.plans.profiles[binding.profile];
         let step = profile.pre_bind().nth(*next);
         let is_parallel =
@@ -122,15 +135,28 @@ impl Engine {
         match completion.unwrap_or_else(Completion::Ready) {
             Completion::Ready(status) => {
                 *failure = pre_bind_failure(status, &name);
-                Next::Plugin
+                return Next::Plugin;
             }
             Completion::Pending(work) => {
                 let token = self.bindings.token(&binding.pod.uid);
-                running.push((token, name.clone()));
+                running.push(Running { plugin: name.clone(), work: Work::Outside(token) });
                 self.effects.push(Effect::Await { token, plugin: name, work });
-                if is_parallel { Next::Plugin } else { Next::Wait }
+            }
+            Completion::Task(task) => {
+                match self.step_task(binding, &name, task, TaskEvent::Started, later, now) {
+                    Ok(work) => {
+                        if let Stage::PreBind { running, .. } = &mut binding.stage {
+                            running.push(Running { plugin: name, work });
+                        }
+                    }
+                    Err(status) => {
+                        binding.pre_bind_ended(status, &name);
+                        return Next::Plugin;
+                    }
+                }
             }
         }
+        if is_parallel { Next::Plugin } else { Next::Wait }
     }
 
     /// Asks Bind plugins from `next` on, until one takes the pod.
@@ -189,34 +215,39 @@ impl Engine {
     /// Something that a binding waited for has ended.
     pub(crate) fn work_finished(&mut self, token: Token, status: Status, now: Timestamp) {
         let Some(uid) = self.bindings.redeem(token) else { return };
-        let Some(binding) = self.bindings.by_uid.get_mut(&uid) else { return };
-        match &mut binding.stage {
-            Stage::PreBind { running, failure, .. } => {
-                let Some(at) = running.iter().position(|(running, _)| *running == token) else {
-                    return;
-                };
-                let (_, name) = running.remove(at);
-                if failure.is_none() {
-                    *failure = pre_bind_failure(status, &name);
-                }
+        let Some(mut binding) = self.bindings.remove(&uid) else { return };
+        if let Stage::PreBind { running, .. } = &mut binding.stage {
+            let is_it =
+                |running: &Running| matches!(running.work, Work::Outside(other) if other == token);
+            let ended = running.iter().position(is_it).map(|at| running.remove(at));
+            if let Some(ended) = &ended {
+                binding.pre_bind_ended(status, &ended.plugin);
+            }
+            self.bindings.insert(binding);
+            if ended.is_some() {
                 self.run_pre_bind(&uid, now);
             }
+            return;
+        }
+        let waits_for = match &binding.stage {
             Stage::Bind { next, awaited, plugin } if *awaited == token => {
-                let (next, plugin) = (*next, plugin.clone());
-                if status.is_skip() {
-                    return self.run_bind(&uid, next, now);
-                }
-                match bind_result(status, &plugin) {
-                    Ok(()) => self.bound(&uid, now),
-                    Err(status) => self.binding_failed(&uid, status, now),
-                }
+                Some((*next, plugin.clone()))
             }
-            Stage::Bind { .. } | Stage::Permit(_) => {}
+            Stage::Bind { .. } | Stage::Permit(_) | Stage::PreBind { .. } => None,
+        };
+        self.bindings.insert(binding);
+        let Some((next, plugin)) = waits_for else { return };
+        if status.is_skip() {
+            return self.run_bind(&uid, next, now);
+        }
+        match bind_result(status, &plugin) {
+            Ok(()) => self.bound(&uid, now),
+            Err(status) => self.binding_failed(&uid, status, now),
         }
     }
 }
 
-fn pre_bind_failure(status: Status, name: &PluginName) -> Option<Status> {
+pub(super) fn pre_bind_failure(status: Status, name: &PluginName) -> Option<Status> {
     if status.is_success() {
         None
     } else if status.is_rejected() {

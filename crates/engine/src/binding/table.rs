@@ -1,14 +1,15 @@
-//! All pods on their way to their node, and who of them waits on Permit until when.
+//! All pods on their way to their node, and who of them waits until when or for what.
 //!
 //! Invariants: `waiting` holds exactly the pods in the Permit stage, by serial; `deadlines` holds the first deadline of
-//! each of them. Finding what is due costs no more than that, however many pods are on their way.
+//! each of them; `sleeping`, `alarms` and `watchers` do the same for pods with PreBind tasks that sleep. Finding what is
+//! due costs no more than that, however many pods are on their way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_api_types::Timestamp;
-use kube_scheduler_framework::{PluginName, WaitingPod, WaitingPods};
+use kube_scheduler_framework::{ObjectKey, PluginName, WaitingPod, WaitingPods};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -34,6 +35,9 @@ pub(crate) struct Bindings {
     by_token: FxHashMap<Token, Arc<str>>,
     waiting: BTreeMap<u64, Arc<str>>,
     deadlines: BTreeSet<(Timestamp, u64)>,
+    sleeping: BTreeMap<u64, Arc<str>>,
+    alarms: BTreeSet<(Timestamp, u64)>,
+    watchers: BTreeMap<ObjectKey, BTreeSet<u64>>,
     next_token: u64,
     next_serial: u64,
 }
@@ -70,6 +74,13 @@ impl Bindings {
             self.waiting.insert(binding.serial, uid.clone());
             self.deadlines.insert((deadline, binding.serial));
         }
+        for (until, objects) in binding.sleepers() {
+            self.sleeping.insert(binding.serial, uid.clone());
+            self.alarms.extend(until.map(|until| (until, binding.serial)));
+            for key in objects {
+                self.watchers.entry(key.clone()).or_default().insert(binding.serial);
+            }
+        }
         self.by_uid.insert(uid, binding);
     }
 
@@ -80,12 +91,46 @@ impl Bindings {
             self.waiting.remove(&binding.serial);
             self.deadlines.remove(&(deadline, binding.serial));
         }
+        for (until, objects) in binding.sleepers() {
+            self.sleeping.remove(&binding.serial);
+            if let Some(until) = until {
+                self.alarms.remove(&(until, binding.serial));
+            }
+            for key in objects {
+                let Some(serials) = self.watchers.get_mut(key) else { continue };
+                serials.remove(&binding.serial);
+                if serials.is_empty() {
+                    self.watchers.remove(key);
+                }
+            }
+        }
         Some(binding)
     }
 
-    /// The first time at which a wait on Permit ends.
+    /// The first time at which a wait on Permit ends or a task wakes up.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
+        let first = |times: &BTreeSet<(Timestamp, u64)>| times.first().map(|(time, _)| *time);
+        match (first(&self.deadlines), first(&self.alarms)) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// The pod with the task that should have woken up for longest at `now`.
+    pub(super) fn due(&self, now: Timestamp) -> Option<Arc<str>> {
+        let (_, serial) = self.alarms.first().filter(|(until, _)| *until <= now)?;
+        self.sleeping.get(serial).cloned()
+    }
+
+    /// Whether any task waits for an object.
+    pub(super) fn has_watchers(&self) -> bool {
+        !self.watchers.is_empty()
+    }
+
+    /// The pods with tasks that wait for this object, in the order in which they set off.
+    pub(super) fn watchers(&self, key: &ObjectKey) -> Vec<Arc<str>> {
+        let serials = self.watchers.get(key).into_iter().flatten();
+        serials.filter_map(|serial| self.sleeping.get(serial).cloned()).collect()
     }
 
     /// The wait that has been over for longest at `now`; of several that end together, that of the pod that set off first.

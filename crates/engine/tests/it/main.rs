@@ -12,6 +12,7 @@ mod profiles;
 mod races;
 mod random;
 mod searching;
+mod tasks;
 mod timing;
 mod toy;
 mod world;

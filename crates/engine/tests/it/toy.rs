@@ -38,6 +38,10 @@ pub(crate) struct Toy {
     permit: Answer<PermitDecision>,
     /// What Permit and PostBind ask for.
     ask: Ask,
+    /// What Reserve asks for.
+    expect: Ask,
+    /// What Unreserve asks for.
+    forget: Ask,
     flight: Answer<PreBindFlight>,
     pre_bind: Answer<Completion>,
     bind: Answer<BindOutcome>,
@@ -112,6 +116,17 @@ impl Toy {
         self
     }
 
+    /// A Reserve that asks for something, and an Unreserve that asks to take it back.
+    pub(crate) fn expects(
+        mut self,
+        expect: impl Fn(&Context<'_>, &Pod, &mut Commands) + Send + Sync + 'static,
+        forget: impl Fn(&Context<'_>, &Pod, &mut Commands) + Send + Sync + 'static,
+    ) -> Self {
+        self.expect = Some(Box::new(expect));
+        self.forget = Some(Box::new(forget));
+        self
+    }
+
     fn call<T>(&self, answer: &Answer<T>, point: &str, pod: &Pod, node: &str) -> Option<T> {
         self.log.lock().unwrap().push(format!("{}.{point}({})", self.name, pod.name));
         answer.as_ref().map(|answer| answer(pod, node))
@@ -148,7 +163,7 @@ impl Plugin for Toy {
         as_post_filter PostFilter: post_filter;
         as_pre_score PreScore: pre_score;
         as_score Score: score;
-        as_reserve Reserve: reserve | unreserve;
+        as_reserve Reserve: reserve | unreserve | expect;
         as_permit Permit: permit;
         as_pre_bind PreBind: flight | pre_bind;
         as_bind Bind: bind;
@@ -264,11 +279,31 @@ impl Score for Toy {
 }
 
 impl Reserve for Toy {
-    fn reserve(&self, _: &Context<'_>, _: &mut CycleState, pod: &Arc<Pod>, node: &str) -> Status {
+    fn reserve(
+        &self,
+        cx: &Context<'_>,
+        _: &mut CycleState,
+        pod: &Arc<Pod>,
+        node: &str,
+        commands: &mut Commands,
+    ) -> Status {
+        if let Some(expect) = &self.expect {
+            expect(cx, pod, commands);
+        }
         self.call(&self.reserve, "Reserve", pod, node).unwrap_or_default()
     }
 
-    fn unreserve(&self, _: &Context<'_>, _: &mut CycleState, pod: &Arc<Pod>, node: &str) {
+    fn unreserve(
+        &self,
+        cx: &Context<'_>,
+        _: &mut CycleState,
+        pod: &Arc<Pod>,
+        node: &str,
+        commands: &mut Commands,
+    ) {
+        if let Some(forget) = &self.forget {
+            forget(cx, pod, commands);
+        }
         self.call(&self.unreserve, "Unreserve", pod, node);
     }
 }

@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::Pod;
+use kube_scheduler_api_types::{Object, Pod, Timestamp};
+use kube_scheduler_cache::ObjectKey;
 
 use crate::context::{Commands, Context};
 use crate::cycle_state::CycleState;
@@ -16,6 +17,8 @@ use crate::status::Status;
 pub type StatusFuture = Pin<Box<dyn Future<Output = Status> + Send>>;
 
 /// Book-keeping once a node is chosen.
+///
+/// What is asked for about objects is done before the next plugin is called, everything else after the last one.
 pub trait Reserve: Send + Sync {
     /// Called once per attempt, after the pod was assumed on `node`. A failure undoes all reservations.
     fn reserve(
@@ -24,11 +27,19 @@ pub trait Reserve: Send + Sync {
         state: &mut CycleState,
         pod: &Arc<Pod>,
         node: &str,
+        commands: &mut Commands,
     ) -> Status;
 
     /// Undoes a reservation. Called for every Reserve plugin, in reverse order, whenever the pod does not make it to
     /// its node, even if its own `reserve` never ran; must be idempotent and cannot fail.
-    fn unreserve(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Arc<Pod>, node: &str);
+    fn unreserve(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Arc<Pod>,
+        node: &str,
+        commands: &mut Commands,
+    );
 }
 
 /// What Permit decided.
@@ -76,6 +87,9 @@ pub enum Completion {
     Ready(Status),
     /// Awaited outside the core; the pod's binding goes on when it ends.
     Pending(StatusFuture),
+    /// Done step by step inside the core, which writes objects for it and wakes it; the pod's binding goes on when it
+    /// ends.
+    Task(Box<dyn PreBindTask>),
 }
 
 impl fmt::Debug for Completion {
@@ -83,7 +97,89 @@ impl fmt::Debug for Completion {
         match self {
             Self::Ready(status) => f.debug_tuple("Ready").field(status).finish(),
             Self::Pending(_) => f.write_str("Pending"),
+            Self::Task(_) => f.write_str("Task"),
         }
+    }
+}
+
+/// Why the API server did not take an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteError {
+    /// The machine-readable reason, such as `Conflict` or `NotFound`; empty when the server did not say.
+    pub reason: Arc<str>,
+    /// The text for people.
+    pub message: Arc<str>,
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// Why a [`PreBindTask`] is asked to go on.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum TaskEvent {
+    /// It has just been handed over.
+    Started,
+    /// The API server answered the write that it asked for: with the object as it is stored now, or with a refusal.
+    Written(Result<Arc<Object>, WriteError>),
+    /// What it waited for may have come: its time, a change of one of its objects, or the end of its pod.
+    Woken,
+}
+
+/// What a [`PreBindTask`] needs next.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum TaskStep {
+    /// This object to be written in place of the revision that it carries; a newer one at the server is a conflict.
+    Write(Arc<Object>),
+    /// To be asked again at `until`, when any of `objects` has changed, or when the pod is gone, whatever comes first.
+    Wait {
+        /// When; none for no time of its own.
+        until: Option<Timestamp>,
+        /// Which objects; they need not exist.
+        objects: Vec<ObjectKey>,
+    },
+    /// Nothing.
+    Done(Status),
+}
+
+/// What a [`PreBindTask`] may look at and change in one step.
+pub struct TaskContext<'a> {
+    /// The usual context.
+    pub cx: Context<'a>,
+    /// What the plugin stored for this attempt.
+    pub state: &'a mut CycleState,
+    /// The pod, with its node filled in.
+    pub pod: &'a Arc<Pod>,
+    /// The node's name.
+    pub node: &'a str,
+    /// Whether the pod is still there; one that has ended is not.
+    pub pod_exists: bool,
+    /// What the plugin asks for; objects first, and before the step's own write.
+    pub commands: &'a mut Commands,
+}
+
+impl fmt::Debug for TaskContext<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskContext").field("pod", &self.pod.key()).finish_non_exhaustive()
+    }
+}
+
+/// Work before the binding that needs the API server or has to wait, as a state machine without IO.
+///
+/// The engine asks it for one step after the other. It is dropped without notice when the pod's binding ends in another
+/// way; undoing what it did is up to [`Reserve::unreserve`]. A panic ends it with an error.
+pub trait PreBindTask: Send + Sync {
+    /// Goes on as far as possible.
+    fn step(&mut self, cx: &mut TaskContext<'_>, event: TaskEvent) -> TaskStep;
+}
+
+impl fmt::Debug for dyn PreBindTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PreBindTask")
     }
 }
 

@@ -268,11 +268,26 @@ impl QueueSort for Toy {
 }
 
 impl Reserve for Toy {
-    fn reserve(&self, _: &Context<'_>, _: &mut CycleState, _: &Arc<Pod>, _: &str) -> Status {
+    fn reserve(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        _: &Arc<Pod>,
+        _: &str,
+        _: &mut Commands,
+    ) -> Status {
         Status::SUCCESS
     }
 
-    fn unreserve(&self, _: &Context<'_>, _: &mut CycleState, _: &Arc<Pod>, _: &str) {}
+    fn unreserve(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        _: &Arc<Pod>,
+        _: &str,
+        _: &mut Commands,
+    ) {
+    }
 }
 
 impl Permit for Toy {

@@ -1,0 +1,366 @@
+//! PreBind tasks: objects written, waits, and what ends them; and what Reserve expects of objects.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use kube_scheduler_engine::{Input, Token};
+use kube_scheduler_framework::api::{Object, Timestamp};
+use kube_scheduler_framework::{
+    Completion, ObjectKey, PreBindFlight, PreBindTask, Status, TaskContext, TaskEvent, TaskStep,
+    WriteError,
+};
+use kube_scheduler_queue::Place;
+use serde_json::json;
+
+use crate::toy::Toy;
+use crate::world::{START, World, node, pod, seconds};
+
+type Step = Box<dyn FnMut(&mut TaskContext<'_>) -> TaskStep + Send + Sync>;
+
+/// Does one step after the other, and writes down why.
+struct Script {
+    steps: VecDeque<Step>,
+    events: Arc<Mutex<Vec<String>>>,
+}
+
+impl PreBindTask for Script {
+    fn step(&mut self, cx: &mut TaskContext<'_>, event: TaskEvent) -> TaskStep {
+        let event = match event {
+            TaskEvent::Written(Ok(object)) => format!("written {}", object.resource_version),
+            TaskEvent::Written(Err(error)) => format!("refused {} {error}", error.reason),
+            other => format!("{other:?}").to_lowercase(),
+        };
+        let gone = if cx.pod_exists { "" } else { ", pod gone" };
+        self.events.lock().unwrap().push(format!("{event}{gone}"));
+        self.steps.pop_front().unwrap()(cx)
+    }
+}
+
+type Events = Arc<Mutex<Vec<String>>>;
+
+/// A plugin whose PreBind is a task with the steps that `steps` gives.
+fn scripted(
+    name: &'static str,
+    may_run_in_parallel: bool,
+    steps: impl Fn() -> Vec<Step> + Send + Sync + 'static,
+) -> (Toy, Events) {
+    let events = Events::default();
+    let theirs = events.clone();
+    let toy = Toy::new(name)
+        .flight(move |_, _| PreBindFlight { status: Status::SUCCESS, may_run_in_parallel })
+        .pre_bind(move |_, _| {
+            let (steps, events) = (steps().into(), theirs.clone());
+            Completion::Task(Box::new(Script { steps, events }))
+        });
+    (toy, events)
+}
+
+fn step(step: impl Fn(&mut TaskContext<'_>) -> TaskStep + Send + Sync + 'static) -> Step {
+    Box::new(step)
+}
+
+fn write(name: &'static str) -> Step {
+    step(move |_| TaskStep::Write(volume(name, "1", "changed")))
+}
+
+fn sleep(until: Option<Timestamp>, name: &'static str) -> Step {
+    step(move |_| TaskStep::Wait { until, objects: vec![ObjectKey::from(&*volume(name, "", ""))] })
+}
+
+fn done(status: Status) -> Step {
+    step(move |_| TaskStep::Done(status.clone()))
+}
+
+fn volume(name: &str, revision: &str, note: &str) -> Arc<Object> {
+    let json = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {"name": name, "resourceVersion": revision, "labels": {"note": note}},
+    });
+    Arc::new(Object::from_value(json).unwrap())
+}
+
+impl World {
+    fn answered(&mut self, token: u64, result: Result<Arc<Object>, WriteError>) {
+        self.input(Input::ObjectWritten { token: Token(token), result });
+    }
+
+    fn applied(&mut self, object: Arc<Object>) {
+        self.input(Input::ObjectApplied(object));
+    }
+
+    /// The note on the volume as decisions count with it.
+    fn latest(&self, name: &str) -> Option<String> {
+        let objects = self.engine.cluster().objects();
+        let volume = objects.latest("", "PersistentVolume", "", name)?;
+        volume.labels.get("note").map(str::to_owned)
+    }
+}
+
+fn conflict() -> WriteError {
+    WriteError { reason: "Conflict".into(), message: "the object has been modified".into() }
+}
+
+fn taken(events: &Events) -> Vec<String> {
+    std::mem::take(&mut events.lock().unwrap())
+}
+
+/// Tries a pod; drops the early nomination.
+fn started(toys: Vec<Toy>) -> World {
+    let mut world = World::new(toys);
+    assert_eq!(world.try_pod(&pod("p")), "assumed n1");
+    world
+}
+
+#[test]
+fn a_task_writes_waits_and_lets_the_binding_go_on() {
+    let (toy, events) = scripted("A", true, || {
+        let until = Some(START + seconds(5));
+        vec![write("a"), write("b"), sleep(until, "a"), sleep(until, "a"), done(Status::SUCCESS)]
+    });
+    let mut world = started(vec![toy]);
+    assert_eq!(
+        world.effects(),
+        ["patch ns/p uid=p-uid nominated=n1", "write #1 A PersistentVolume a revision=1",]
+    );
+    world.applied(volume("a", "1", ""));
+    world.answered(1, Ok(volume("a", "2", "")));
+    assert_eq!(world.effects(), ["write #2 A PersistentVolume b revision=1"]);
+    world.answered(1, Ok(volume("a", "2", "")));
+    assert_eq!(world.effects(), Vec::<String>::new(), "a token is good for one answer");
+    world.answered(2, Ok(volume("b", "7", "")));
+    assert_eq!(taken(&events), ["started", "written 2", "written 7"]);
+    assert_eq!(world.engine.next_deadline(), Some(START + seconds(5)));
+
+    world.applied(volume("b", "7", ""));
+    world.advance(seconds(4));
+    assert_eq!(taken(&events), Vec::<String>::new(), "nothing it waits for");
+    world.applied(volume("a", "2", ""));
+    assert_eq!(taken(&events), ["woken"]);
+    assert_eq!(world.effects(), Vec::<String>::new());
+    world.advance(seconds(1));
+    assert_eq!(taken(&events), ["woken"]);
+    assert_eq!(world.effects(), ["bind #3 ns/p uid=p-uid node=n1"]);
+    assert_eq!(world.engine.next_deadline(), None, "nobody sleeps any more");
+    world.written(3, Ok(()));
+    assert_eq!(world.engine.n_binding(), 0);
+}
+
+#[test]
+fn the_deletion_of_an_object_wakes_who_waits_for_it() {
+    let (toy, events) = scripted("A", false, || vec![sleep(None, "a"), sleep(None, "a")]);
+    let mut world = started(vec![toy]);
+    world.input(Input::ObjectDeleted(volume("a", "1", "")));
+    assert_eq!(taken(&events), ["started"], "there was nothing to delete");
+    world.applied(volume("b", "1", ""));
+    world.input(Input::ObjectDeleted(volume("b", "1", "")));
+    assert_eq!(taken(&events), Vec::<String>::new());
+    world.applied(volume("a", "1", ""));
+    assert_eq!(taken(&events), ["woken"]);
+}
+
+#[test]
+fn a_time_that_is_past_wakes_only_when_time_passes() {
+    let (toy, events) =
+        scripted("A", false, || vec![sleep(Some(START), "a"), done(Status::SUCCESS)]);
+    let mut world = started(vec![toy]);
+    assert_eq!(taken(&events), ["started"]);
+    world.input(Input::TimePassed);
+    assert_eq!(taken(&events), Vec::<String>::new());
+    world.advance(std::time::Duration::from_millis(1));
+    assert_eq!(taken(&events), ["woken"]);
+}
+
+#[test]
+fn a_refused_write_is_the_tasks_to_judge() {
+    let (toy, events) = scripted("A", false, || vec![write("a"), done(Status::error("modified"))]);
+    let mut world = started(vec![toy, Toy::new("R").unreserve(|_, _| ())]);
+    world.effects();
+    world.answered(1, Err(conflict()));
+    assert_eq!(taken(&events), ["started", "refused Conflict the object has been modified"]);
+    let message = "running PreBind plugin \\\"A\\\": modified";
+    assert_eq!(
+        world.effects(),
+        [
+            format!("event ns/p Warning FailedScheduling Scheduling \"{message}\""),
+            format!(
+                "patch ns/p uid=p-uid PodScheduled=False reason=SchedulerError message=\"{message}\""
+            ),
+        ]
+    );
+    assert_eq!(world.calls_at("Unreserve"), ["R.Unreserve(p)"]);
+    assert_eq!(world.place("p"), Some(Place::ErrorBackoff));
+    assert!(world.is_clean());
+}
+
+#[test]
+fn a_task_hears_that_its_pod_is_gone() {
+    let (toy, events) = scripted("A", false, || {
+        vec![
+            sleep(None, "a"),
+            step(|cx| {
+                assert!(!cx.pod_exists);
+                TaskStep::Done(Status::error("gone"))
+            }),
+        ]
+    });
+    let mut world = started(vec![toy]);
+    world.delete(&pod("p"));
+    assert_eq!(taken(&events), ["started", "woken, pod gone"]);
+    assert!(world.is_clean());
+    assert_eq!(world.place("p"), None);
+}
+
+#[test]
+fn a_task_that_writes_hears_of_the_end_of_its_pod_with_the_answer() {
+    let (toy, events) = scripted("A", false, || vec![write("a"), done(Status::error("gone"))]);
+    let mut world = started(vec![toy]);
+    world.delete(&pod("p"));
+    assert_eq!(taken(&events), ["started"]);
+    world.answered(1, Ok(volume("a", "2", "")));
+    assert_eq!(taken(&events), ["written 2, pod gone"]);
+    assert!(world.is_clean());
+}
+
+#[test]
+fn a_panic_ends_a_task_and_what_it_asked_for_in_that_step_is_not_done() {
+    let (toy, _) = scripted("A", false, || {
+        vec![
+            sleep(None, "a"),
+            step(|cx| {
+                cx.commands.assume_object(volume("a", "1", "mine"));
+                panic!("no")
+            }),
+        ]
+    });
+    let mut world = started(vec![toy]);
+    world.applied(volume("a", "1", "told"));
+    assert_eq!(world.latest("a").as_deref(), Some("told"));
+    assert!(world.is_clean());
+    assert!(world.effects().iter().any(|effect| effect.contains("plugin panicked: no")));
+}
+
+#[test]
+fn what_a_step_asks_for_is_done_at_once() {
+    let (toy, _) = scripted("A", false, || {
+        vec![
+            sleep(None, "a"),
+            step(|cx| {
+                cx.commands.assume_object(volume("a", "1", "mine"));
+                TaskStep::Write(volume("a", "1", "mine"))
+            }),
+            step(|cx| {
+                cx.commands.restore_object(volume("a", "1", ""));
+                TaskStep::Done(Status::SUCCESS)
+            }),
+        ]
+    });
+    let mut world = started(vec![toy]);
+    world.applied(volume("a", "1", "told"));
+    assert_eq!(world.latest("a").as_deref(), Some("mine"));
+    world.answered(1, Ok(volume("a", "2", "")));
+    assert_eq!(world.latest("a").as_deref(), Some("told"));
+}
+
+/// A fails while B sleeps, or while B writes.
+#[test]
+fn a_failed_neighbour_ends_those_that_sleep_and_waits_for_writes() {
+    for writes in [false, true] {
+        let (a, _) = scripted("A", true, || vec![write("a"), done(Status::error("boom"))]);
+        let (b, b_events) = scripted("B", true, move || {
+            let first = if writes { write("b") } else { sleep(Some(START + seconds(9)), "b") };
+            vec![first, write("c")]
+        });
+        let mut world = started(vec![a, b]);
+        world.effects();
+        world.answered(1, Err(conflict()));
+        if writes {
+            assert!(world.is_assumed(&pod("p")), "B's write is under way");
+            world.answered(2, Ok(volume("b", "2", "")));
+            assert_eq!(taken(&b_events), ["started", "written 2"]);
+        } else {
+            assert_eq!(taken(&b_events), ["started"]);
+        }
+        let effects = world.effects();
+        assert_eq!(effects.len(), 2, "no further write: {effects:?}");
+        assert!(effects[0].contains("running PreBind plugin \\\"A\\\": boom"));
+        assert!(world.is_clean());
+        world.advance(seconds(20));
+        assert_eq!(taken(&b_events), Vec::<String>::new(), "it is gone");
+    }
+}
+
+#[test]
+fn an_answer_that_comes_after_the_end_finds_nobody() {
+    let (a, _) = scripted("A", true, || vec![write("a"), done(Status::error("boom"))]);
+    let (b, events) = scripted("B", true, || vec![sleep(None, "b")]);
+    let mut world = started(vec![a, b]);
+    world.answered(1, Err(conflict()));
+    assert!(world.is_clean());
+    world.effects();
+    world.answered(1, Ok(volume("a", "2", "")));
+    world.applied(volume("b", "2", ""));
+    assert_eq!(taken(&events), ["started"]);
+    assert_eq!(world.effects(), Vec::<String>::new());
+}
+
+fn expecting() -> Toy {
+    Toy::new("E").expects(
+        |_, _, commands| commands.assume_object(volume("a", "1", "mine")),
+        |_, _, commands| commands.restore_object(volume("a", "1", "")),
+    )
+}
+
+#[test]
+fn what_reserve_expects_is_seen_by_the_next_plugin_and_undone_with_it() {
+    let seen = Events::default();
+    let theirs = seen.clone();
+    let looking = Toy::new("L")
+        .expects(
+            move |cx, _, _| {
+                let latest = cx.cluster.objects().latest("", "PersistentVolume", "", "a");
+                let note = latest.and_then(|volume| volume.labels.get("note")).unwrap_or("none");
+                theirs.lock().unwrap().push(note.to_owned());
+            },
+            |_, _, _| (),
+        )
+        .reserve(|_, _| Status::unschedulable("no"));
+    let mut world = World::new(vec![expecting(), looking]);
+    world.applied(volume("a", "1", "told"));
+    assert_eq!(world.try_pod(&pod("p")), "unschedulable 0/1 nodes are available: 1 no.");
+    assert_eq!(taken(&seen), ["mine"]);
+    assert_eq!(world.latest("a").as_deref(), Some("told"));
+    assert_eq!(world.engine.cluster().objects().n_assumed(), 0);
+}
+
+#[test]
+fn a_refused_expectation_is_noted_and_changes_nothing() {
+    let mut world = World::new(vec![expecting()]);
+    world.applied(volume("a", "2", "told"));
+    assert_eq!(world.try_pod(&pod("p")), "assumed n1");
+    assert_eq!(world.latest("a").as_deref(), Some("told"));
+    assert_eq!(
+        world.engine.drain_notes().collect::<Vec<_>>(),
+        ["assume: \"a\" is out of sync (stored: 2, assume: 1)"]
+    );
+}
+
+#[test]
+fn a_recorded_decision_is_followed_if_the_pod_fits_anywhere() {
+    let score = Toy::new("S").score(|_, node| if node == "n2" { 9 } else { 1 }).filter(|pod, _| {
+        if &*pod.name == "q" { Status::unschedulable("no") } else { Status::SUCCESS }
+    });
+    let mut world = World::new(vec![score, Toy::new("R").reserve(|_, _| Status::SUCCESS)]);
+    world.input(Input::NodeApplied(node("n2")));
+    world.apply(&pod("p"));
+    let turn = world.engine.schedule_next_onto("n1", START).unwrap();
+    assert_eq!(turn.chosen.as_deref(), Some("n2"));
+    assert_eq!(world.calls_at("Reserve"), ["R.Reserve(p)"]);
+    let placed = world.engine.cluster().pod("p-uid").unwrap().node_name.clone();
+    assert_eq!(placed.as_deref(), Some("n1"));
+    world.apply(&pod("q"));
+    let turn = world.engine.schedule_next_onto("n1", START).unwrap();
+    assert_eq!(turn.chosen, None);
+    world.apply(&pod("r"));
+    let turn = world.engine.schedule_next_onto("gone", START).unwrap();
+    assert_eq!(turn.result, kube_scheduler_engine::AttemptResult::Assumed("n2".into()));
+}
