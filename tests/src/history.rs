@@ -8,12 +8,14 @@ mod numbers;
 mod shapes;
 mod world;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_api_types::{Object, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input, Token};
+use kube_scheduler_framework::WriteError;
 use serde_json::json;
 
 pub use self::numbers::Numbers;
@@ -23,6 +25,7 @@ use self::world::{PodKey, World};
 #[derive(Clone, Debug)]
 enum Asked {
     Binding { token: Token, uid: String, node: String },
+    Write { token: Token, object: Arc<Object> },
 }
 
 /// One history under way.
@@ -103,7 +106,7 @@ impl History {
 
     fn step(&mut self) -> Result<()> {
         self.now = self.now + Duration::from_millis(self.numbers.below(400));
-        match self.numbers.below(20) {
+        match self.numbers.below(21) {
             0 => {
                 let name = self.node_name();
                 let node = shapes::node(&name, &mut self.numbers);
@@ -135,6 +138,11 @@ impl History {
             14 if self.numbers.one_in(3) => {
                 let input = self.world.delete_any_object(&mut self.numbers)?;
                 self.tell_some(input);
+            }
+            15 => {
+                for input in self.world.control_volumes()? {
+                    self.tell(input);
+                }
             }
             _ => {
                 if let Some(turn) = self.engine.schedule_next(self.now) {
@@ -215,6 +223,35 @@ impl History {
         let at = usize::try_from(self.numbers.below(n))?;
         match self.asked.swap_remove(at) {
             Asked::Binding { token, uid, node } => self.answer_binding(token, &uid, &node),
+            Asked::Write { token, object } => self.answer_write(token, &object),
+        }
+    }
+
+    fn answer_write(&mut self, token: Token, object: &Object) -> Result<()> {
+        let written = if self.numbers.one_in(6) {
+            Err("InternalError")
+        } else {
+            self.world.replace_object(object)?
+        };
+        let (seen, result) = match written {
+            Ok((seen, stored)) => (Some(seen), Ok(stored)),
+            Err(reason) => {
+                let message = format!("write refused: {reason}").into();
+                (None, Err(WriteError { reason: reason.into(), message }))
+            }
+        };
+        self.tell_in_any_order(seen, Input::ObjectWritten { token, result });
+        Ok(())
+    }
+
+    /// The watch may be faster than the answer.
+    fn tell_in_any_order(&mut self, seen: Option<Input>, answer: Input) {
+        if self.numbers.one_in(2) {
+            self.tell_some(seen);
+            self.tell(answer);
+        } else {
+            self.tell(answer);
+            self.tell_some(seen);
         }
     }
 
@@ -226,15 +263,7 @@ impl History {
             return Ok(());
         };
         let seen = self.world.change_pod(&key, |pod| pod["spec"]["nodeName"] = node.into())?;
-        let written = Input::BindingWritten { token, result: Ok(()) };
-        // The watch may be faster than the answer.
-        if self.numbers.one_in(2) {
-            self.tell_some(seen);
-            self.tell(written);
-        } else {
-            self.tell(written);
-            self.tell_some(seen);
-        }
+        self.tell_in_any_order(seen, Input::BindingWritten { token, result: Ok(()) });
         Ok(())
     }
 
@@ -256,6 +285,9 @@ impl History {
             Effect::WriteBinding { token, pod, node } => {
                 let (uid, node) = (pod.uid.to_string(), node.to_string());
                 self.asked.push(Asked::Binding { token, uid, node });
+            }
+            Effect::WriteObject { token, object, .. } => {
+                self.asked.push(Asked::Write { token, object });
             }
             Effect::DeletePod { pod } => {
                 let key = (pod.namespace.to_string(), pod.name.to_string());

@@ -84,6 +84,7 @@ proptest! {
         let differences = kube_scheduler_cache::check(cluster);
         prop_assert!(differences.is_empty(), "{differences:?}");
         prop_assert_eq!((cluster.n_nodes(), cluster.n_ghosts(), cluster.n_pods()), (0, 0, 0));
+        prop_assert_eq!((cluster.n_assumed(), cluster.objects().n_assumed()), (0, 0));
         prop_assert_eq!((engine.n_binding(), engine.n_known_pods()), (0, 0));
         let pending = engine.pending_counts();
         prop_assert_eq!(pending.active + pending.backoff + pending.unschedulable + pending.gated, 0);

@@ -204,6 +204,26 @@ fn volume(numbers: &mut Numbers) -> Value {
         "status": {"phase": "Available"}})
 }
 
+/// The volume that a provisioner makes for a claim near a node.
+pub(super) fn provisioned(name: &str, node: &str, claim: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {"name": name, "uid": format!("{name}-uid")},
+        "spec": {
+            "capacity": {"storage": "3Gi"},
+            "accessModes": claim["spec"]["accessModes"],
+            "storageClassName": claim["spec"]["storageClassName"],
+            "claimRef": {
+                "kind": "PersistentVolumeClaim", "namespace": claim["metadata"]["namespace"],
+                "name": claim["metadata"]["name"], "uid": claim["metadata"]["uid"],
+            },
+            "csi": {"driver": "csi.example.com", "volumeHandle": name},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{
+                "matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [node]}],
+            }]}},
+        },
+        "status": {"phase": "Available"}})
+}
+
 /// A claim of one of the six names; the name says what it is like.
 fn claim(namespace: &str, numbers: &mut Numbers) -> Value {
     let name = numbers.pick(&CLAIMS);

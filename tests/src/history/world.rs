@@ -58,6 +58,59 @@ impl World {
         Ok(input)
     }
 
+    /// Writes an object in place of the revision that it carries, as the API server would: the watch event and the stored
+    /// object, or the reason of a refusal.
+    pub(super) fn replace_object(
+        &mut self,
+        object: &Object,
+    ) -> Result<std::result::Result<(Input, Arc<Object>), &'static str>> {
+        let json = (*object.json).clone();
+        let key = object_key(&json);
+        let Some(before) = self.objects.get(&key) else { return Ok(Err("NotFound")) };
+        if before["metadata"]["resourceVersion"] != *object.resource_version {
+            return Ok(Err("Conflict"));
+        }
+        let input = self.put_object(json)?;
+        let stored = Object::from_value(self.objects[&key].clone())?;
+        Ok(Ok((input, Arc::new(stored))))
+    }
+
+    /// Does one thing that the volume controllers would do, if there is any: complete the binding of a claim whose volume
+    /// points to it, or make a volume for a claim whose node is chosen.
+    pub(super) fn control_volumes(&mut self) -> Result<Vec<Input>> {
+        let pending = |claim: &Value| claim["spec"]["volumeName"].is_null();
+        let claims: Vec<Value> = self
+            .objects
+            .iter()
+            .filter(|((kind, ..), claim)| kind == "PersistentVolumeClaim" && pending(claim))
+            .map(|(_, claim)| claim.clone())
+            .collect();
+        for mut claim in claims {
+            let uid = claim["metadata"]["uid"].clone();
+            let volume = self.objects.iter().find(|((kind, ..), volume)| {
+                kind == "PersistentVolume" && volume["spec"]["claimRef"]["uid"] == uid
+            });
+            let (mut volume, name) = match volume {
+                Some(((_, _, name), volume)) => (volume.clone(), name.clone()),
+                None => {
+                    let annotations = &claim["metadata"]["annotations"];
+                    let node = text(&annotations["volume.kubernetes.io/selected-node"]);
+                    if node.is_empty() {
+                        continue;
+                    }
+                    let name = format!("pv-of-{}", text(&uid));
+                    (super::shapes::provisioned(&name, &node, &claim), name)
+                }
+            };
+            volume["status"]["phase"] = "Bound".into();
+            claim["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"] = "yes".into();
+            claim["spec"]["volumeName"] = name.into();
+            claim["status"]["phase"] = "Bound".into();
+            return Ok(vec![self.put_object(volume)?, self.put_object(claim)?]);
+        }
+        Ok(Vec::new())
+    }
+
     /// Removes one object, whichever the numbers choose.
     pub(super) fn delete_any_object(&mut self, numbers: &mut Numbers) -> Result<Option<Input>> {
         let Some(key) = any_key(&self.objects, numbers) else { return Ok(None) };
