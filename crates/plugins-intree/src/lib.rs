@@ -5,7 +5,8 @@
 //! are written against `kube-scheduler-framework` alone and read the cluster through its views and columns.
 //!
 //! Complete: SchedulingGates, PrioritySort, NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts,
-//! NodeResourcesFit, NodeResourcesBalancedAllocation, ImageLocality, NodeDeclaredFeatures, DefaultBinder. Partial:
+//! NodeResourcesFit, VolumeRestrictions, NodeVolumeLimits, VolumeZone, NodeResourcesBalancedAllocation, ImageLocality,
+//! NodeDeclaredFeatures, DefaultBinder. Partial:
 //! DynamicResources (pods that need it are refused) and DefaultPreemption (finds out whom to evict and where; evicting
 //! is up to the engine). The rest of the default profile is in [`NOT_YET`].
 //!
@@ -32,6 +33,7 @@ mod node_declared_features;
 mod node_name;
 mod node_ports;
 mod node_unschedulable;
+mod node_volume_limits;
 mod plugin_args;
 mod preemption;
 mod priority_sort;
@@ -40,6 +42,8 @@ mod resources;
 mod scheduling_gates;
 mod signature;
 mod taint_toleration;
+mod volume_restrictions;
+mod volume_zone;
 // The vocabulary comes before the plugins that use all of it.
 #[allow(dead_code, unused_imports, reason = "parts wait for their plugins")]
 mod volumes;

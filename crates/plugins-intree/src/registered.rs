@@ -9,19 +9,12 @@ use kube_scheduler_framework::{Handle, Plugin, PluginArgs, Registry};
 
 use crate::{
     default_binder, dynamic_resources, image_locality, node_affinity, node_declared_features,
-    node_name, node_ports, node_unschedulable, preemption, priority_sort, resources,
-    scheduling_gates, taint_toleration,
+    node_name, node_ports, node_unschedulable, node_volume_limits, preemption, priority_sort,
+    resources, scheduling_gates, taint_toleration, volume_restrictions, volume_zone,
 };
 
 /// Plugins of the default profile that do not exist yet.
-pub const NOT_YET: &[&str] = &[
-    "VolumeRestrictions",
-    "NodeVolumeLimits",
-    "VolumeBinding",
-    "VolumeZone",
-    "PodTopologySpread",
-    "InterPodAffinity",
-];
+pub const NOT_YET: &[&str] = &["VolumeBinding", "PodTopologySpread", "InterPodAffinity"];
 
 /// Plugins that do not do all that their name promises yet, with what is missing.
 pub const PARTIAL: &[(&str, &str)] = &[
@@ -34,7 +27,7 @@ pub const PARTIAL: &[(&str, &str)] = &[
 
 type Factory = fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String>;
 
-const FACTORIES: [(&str, Factory); 14] = [
+const FACTORIES: [(&str, Factory); 17] = [
     (scheduling_gates::NAME, scheduling_gates::new),
     (priority_sort::NAME, priority_sort::new),
     (node_unschedulable::NAME, node_unschedulable::new),
@@ -43,6 +36,9 @@ const FACTORIES: [(&str, Factory); 14] = [
     (node_affinity::NAME, node_affinity::new),
     (node_ports::NAME, node_ports::new),
     (resources::fit::NAME, resources::fit::new),
+    (volume_restrictions::NAME, volume_restrictions::new),
+    (node_volume_limits::NAME, node_volume_limits::new),
+    (volume_zone::NAME, volume_zone::new),
     (dynamic_resources::NAME, dynamic_resources::new),
     (preemption::NAME, preemption::new),
     (resources::balanced::NAME, resources::balanced::new),

@@ -1,0 +1,204 @@
+//! NodeVolumeLimits: how many volumes of each CSI driver a node can attach.
+//!
+//! Answers to `plugins/nodevolumelimits/csi.go` of the reference; behaviour in `spec/plugins-storage.md` §6.
+//!
+//! Parity: the reference tells volumes that do not exist yet from others by a random prefix; here they are another
+//! kind of name ([`counted::Handle::Unbound`]), which no volume can have either.
+
+mod attachments;
+mod counted;
+mod hints;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{Pod, VolumeSource};
+use kube_scheduler_framework::{
+    ChangeKinds, Context, CycleState, Dependencies, EnqueueExtensions, EventRegistration, Filter,
+    Handle, NodeView, Plugin, PluginArgs, PreFilter, PreFilterOutcome, Sign, SignatureWriter,
+    Status,
+};
+
+use self::attachments::Attachments;
+use self::counted::{Collector, CountedVolume, Failure};
+use crate::volumes::{CsiNode, InTreePlugin, csi_driver, csi_node, write_volumes};
+
+pub(crate) const NAME: &str = "NodeVolumeLimits";
+
+const REASON: &str = "node(s) exceed max volume count";
+
+pub(crate) fn new(_: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
+    Ok(Arc::new(NodeVolumeLimits {
+        wants_drivers: handle.is_enabled("VolumeLimitScaling"),
+        rejection: Status::unschedulable(REASON).from_plugin(&NAME.into()),
+    }))
+}
+
+struct NodeVolumeLimits {
+    /// Whether nodes without a driver that asks for it are turned down.
+    wants_drivers: bool,
+    rejection: Status,
+}
+
+/// Whether a volume can count against a limit.
+fn can_count(source: &VolumeSource) -> bool {
+    matches!(source, VolumeSource::Claim { .. } | VolumeSource::Ephemeral { .. })
+        || InTreePlugin::of_inline(source).is_some()
+}
+
+fn has_countable(pod: &Pod) -> bool {
+    pod.spec.volumes.iter().any(|volume| can_count(&volume.source))
+}
+
+impl NodeVolumeLimits {
+    /// The first driver of the pod's volumes that wants to be on its nodes and is not on this one.
+    fn missing_driver<'v>(
+        &self,
+        cx: &Context<'_>,
+        new: &'v BTreeSet<CountedVolume<'_>>,
+        csi_node: Option<CsiNode<'_>>,
+    ) -> Option<&'v str> {
+        if !self.wants_drivers {
+            return None;
+        }
+        new.iter().map(|volume| &*volume.driver).find(|driver| {
+            csi_driver(cx.cluster, driver).is_some_and(|object| object.is_required_on_nodes())
+                && !csi_node.is_some_and(|node| node.has_driver(driver))
+        })
+    }
+
+    fn check(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Result<(), Status> {
+        let csi_node = csi_node(cx.cluster, node.name());
+        let collector = Collector { cluster: cx.cluster, has_csi_node: csi_node.is_some() };
+        let mut new = BTreeSet::new();
+        collector.collect_new(pod, &mut new).map_err(Failure::into_status)?;
+        if new.is_empty() {
+            return Ok(());
+        }
+        if let Some(driver) = self.missing_driver(cx, &new, csi_node) {
+            return Err(Status::unschedulable(format!(
+                "{driver} CSI driver is not installed on the node"
+            )));
+        }
+        let limits = csi_node.map(limits).unwrap_or_default();
+        if limits.is_empty() {
+            return Ok(());
+        }
+        let mut attached = BTreeSet::new();
+        for other in node.pods() {
+            collector.collect_existing(other, &mut attached).map_err(Status::error)?;
+        }
+        // The same volume twice on a node is attached once.
+        new.retain(|volume| !attached.contains(volume));
+        // Quirk: a volume that is still attached for a pod that is gone counts both as there and as new. Pinned by
+        // `an_own_volume_that_is_still_attached_counts_twice`.
+        let owned;
+        let attachments = match state.get::<Attachments>() {
+            Some(attachments) => attachments,
+            None => {
+                owned = Attachments::default();
+                &owned
+            }
+        };
+        attachments.collect(cx.cluster, node.name(), &mut attached);
+        let current = per_driver(&attached);
+        for (driver, n_new) in per_driver(&new) {
+            let n_current = current.get(driver).copied().unwrap_or(0);
+            if limits.get(driver).is_some_and(|limit| n_current + n_new > *limit) {
+                return Err(self.rejection.clone());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many volumes each driver of a node can attach; of a name listed twice the last counts.
+fn limits(node: CsiNode<'_>) -> BTreeMap<&str, i64> {
+    node.drivers().filter_map(|(driver, count)| Some((driver, count?))).collect()
+}
+
+fn per_driver<'v>(volumes: &'v BTreeSet<CountedVolume<'_>>) -> BTreeMap<&'v str, i64> {
+    let mut counts = BTreeMap::new();
+    for volume in volumes {
+        *counts.entry(&*volume.driver).or_default() += 1;
+    }
+    counts
+}
+
+impl Plugin for NodeVolumeLimits {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
+
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+
+    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
+        Some(self)
+    }
+
+    fn as_sign(&self) -> Option<&dyn Sign> {
+        Some(self)
+    }
+}
+
+impl PreFilter for NodeVolumeLimits {
+    fn pre_filter(&self, _: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
+        if !has_countable(pod) {
+            return PreFilterOutcome::skip();
+        }
+        state.insert(Attachments::default());
+        PreFilterOutcome::success()
+    }
+
+    fn pre_filter_depends_on(&self, _: &Pod) -> Dependencies {
+        // What it stores is filled by Filter, whose answers are dropped together with it.
+        Dependencies::POD_ONLY
+    }
+}
+
+impl Filter for NodeVolumeLimits {
+    fn filter(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        match self.check(cx, state, pod, node) {
+            Ok(()) => Status::SUCCESS,
+            Err(status) => status,
+        }
+    }
+
+    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
+        if has_countable(pod) {
+            Dependencies { objects: true, ..Dependencies::node(ChangeKinds::PODS) }
+        } else {
+            Dependencies::POD_ONLY
+        }
+    }
+}
+
+impl Sign for NodeVolumeLimits {
+    fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
+        write_volumes(pod, signature)
+    }
+}
+
+impl EnqueueExtensions for NodeVolumeLimits {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        hints::events()
+    }
+}

@@ -1,0 +1,189 @@
+//! Which volumes of a pod count against the limits of which driver (`spec/plugins-storage.md` §6.2).
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use kube_scheduler_framework::api::{Pod, Volume, VolumeSource};
+use kube_scheduler_framework::{ClusterState, Status};
+
+use crate::volumes::{
+    ClaimOfVolume, InTreePlugin, PersistentVolume, VolumeClaim, check_ownership, claim, claim_of,
+    storage_class, translate_inline, translate_volume, volume,
+};
+
+/// A volume that takes one of the places of a driver.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct CountedVolume<'a> {
+    pub(super) driver: Cow<'a, str>,
+    pub(super) handle: Handle<'a>,
+}
+
+/// What tells the volumes of a driver apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Handle<'a> {
+    /// A volume, by the name its driver has for it.
+    Volume(Cow<'a, str>),
+    /// The volume that a claim will get.
+    Unbound {
+        /// Namespace of the claim.
+        namespace: &'a str,
+        /// Name of the claim.
+        name: &'a str,
+    },
+}
+
+/// Why the volumes of a pod cannot be counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// Something is not there yet.
+    Missing(String),
+    /// Something is wrong.
+    Broken(String),
+}
+
+impl Failure {
+    pub(super) fn into_status(self) -> Status {
+        match self {
+            Self::Missing(text) => Status::unresolvable(text),
+            Self::Broken(text) => Status::error(text),
+        }
+    }
+
+    fn into_text(self) -> String {
+        match self {
+            Self::Missing(text) | Self::Broken(text) => text,
+        }
+    }
+}
+
+/// Counts the volumes of pods for one node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Collector<'c> {
+    pub(super) cluster: &'c ClusterState,
+    /// Whether the node has a CSINode: volumes of in-tree plugins count as those of their drivers only there.
+    pub(super) has_csi_node: bool,
+}
+
+impl<'c> Collector<'c> {
+    /// Adds the volumes of the pod to be scheduled.
+    pub(super) fn collect_new(
+        self,
+        pod: &Pod,
+        into: &mut BTreeSet<CountedVolume<'c>>,
+    ) -> Result<(), Failure> {
+        self.collect(pod, true, into)
+    }
+
+    /// Adds the volumes of a pod on the node. Claims that are gone do not count.
+    pub(super) fn collect_existing(
+        self,
+        pod: &Pod,
+        into: &mut BTreeSet<CountedVolume<'c>>,
+    ) -> Result<(), String> {
+        self.collect(pod, false, into).map_err(Failure::into_text)
+    }
+
+    fn collect(
+        self,
+        pod: &Pod,
+        is_new: bool,
+        into: &mut BTreeSet<CountedVolume<'c>>,
+    ) -> Result<(), Failure> {
+        for volume in pod.spec.volumes.iter() {
+            let counted = match claim_of(pod, volume) {
+                None => self.inline(volume).map_err(Failure::Broken)?,
+                Some(wanted) => match self.claim(pod, &wanted, is_new)? {
+                    Some(claim) => self.of_claim(claim),
+                    None => None,
+                },
+            };
+            into.extend(counted);
+        }
+        Ok(())
+    }
+
+    fn inline(self, volume: &Volume) -> Result<Option<CountedVolume<'c>>, String> {
+        let source: &VolumeSource = &volume.source;
+        let Some(plugin) = InTreePlugin::of_inline(source).filter(|plugin| self.migrates(*plugin))
+        else {
+            return Ok(None);
+        };
+        let translated = translate_inline(plugin, source).map_err(|error| {
+            format!("converting volume({}) from inline to csi: {error}", volume.name)
+        })?;
+        Ok(Some(CountedVolume {
+            driver: translated.driver.into(),
+            handle: Handle::Volume(translated.handle.into()),
+        }))
+    }
+
+    /// Parity: what the node's CSINode lists as migrated does not matter here, unlike in VolumeBinding.
+    fn migrates(self, plugin: InTreePlugin) -> bool {
+        self.has_csi_node && plugin.is_migration_on()
+    }
+
+    fn claim(
+        self,
+        pod: &Pod,
+        wanted: &ClaimOfVolume<'_>,
+        is_new: bool,
+    ) -> Result<Option<VolumeClaim<'c>>, Failure> {
+        if wanted.name.is_empty() {
+            return Err(Failure::Broken("PersistentVolumeClaim had no name".to_owned()));
+        }
+        let claim = match claim(self.cluster, &pod.namespace, &wanted.name) {
+            Ok(claim) => claim,
+            Err(missing) if is_new => {
+                let (namespace, name) = (&pod.namespace, &wanted.name);
+                return Err(Failure::Missing(format!(
+                    "looking up PVC {namespace}/{name}: {missing}"
+                )));
+            }
+            Err(_) => return Ok(None),
+        };
+        if wanted.is_ephemeral {
+            check_ownership(pod, claim).map_err(Failure::Broken)?;
+        }
+        Ok(Some(claim))
+    }
+
+    fn of_claim(self, claim: VolumeClaim<'c>) -> Option<CountedVolume<'c>> {
+        let bound = Some(claim.volume_name()).filter(|name| !name.is_empty());
+        let counted = match bound.and_then(|name| volume(self.cluster, name).ok()) {
+            Some(volume) => self.of_volume(volume)?,
+            None => self.of_class(claim)?,
+        };
+        let is_named = !matches!(&counted.handle, Handle::Volume(handle) if handle.is_empty());
+        (is_named && !counted.driver.is_empty()).then_some(counted)
+    }
+
+    fn of_volume(self, volume: PersistentVolume<'c>) -> Option<CountedVolume<'c>> {
+        if let Some((driver, handle)) = volume.csi_source() {
+            return Some(CountedVolume {
+                driver: driver.into(),
+                handle: Handle::Volume(handle.into()),
+            });
+        }
+        let plugin = InTreePlugin::of_volume(volume).filter(|plugin| self.migrates(*plugin))?;
+        let translated = translate_volume(plugin, volume).ok()?;
+        Some(CountedVolume {
+            driver: translated.driver.into(),
+            handle: Handle::Volume(translated.handle.into()),
+        })
+    }
+
+    /// The volume that a claim will get from its class.
+    fn of_class(self, claim: VolumeClaim<'c>) -> Option<CountedVolume<'c>> {
+        let name = Some(claim.class()).filter(|name| !name.is_empty())?;
+        let provisioner = storage_class(self.cluster, name).ok()?.provisioner();
+        let driver = match InTreePlugin::named(provisioner) {
+            None => provisioner,
+            Some(plugin) => self.migrates(plugin).then(|| plugin.driver())?,
+        };
+        let object = claim.object();
+        Some(CountedVolume {
+            driver: driver.into(),
+            handle: Handle::Unbound { namespace: &object.namespace, name: &object.name },
+        })
+    }
+}

@@ -1,0 +1,94 @@
+//! Which events can make room for a pod that NodeVolumeLimits turned down (`spec/plugins-storage.md` §6.4).
+//!
+//! Quirks: a driver that appears without a count wakes nobody, and an attachment that goes wakes no pod for its
+//! ephemeral volumes.
+
+use kube_scheduler_framework::api::{Object, Pod, VolumeSource};
+use kube_scheduler_framework::{
+    ActionType, ClusterEvent, EventRegistration, EventResource, QueueingHint,
+};
+
+use super::can_count;
+use crate::event_objects;
+use crate::volumes::{CsiNode, InTreePlugin, VolumeAttachment, claim_of, translate_inline};
+
+/// All events the plugin waits for.
+pub(super) fn events() -> Vec<EventRegistration> {
+    let event = ClusterEvent::new;
+    vec![
+        EventRegistration::always(event(EventResource::CsiNode, ActionType::ADD)),
+        EventRegistration::with_hint(
+            event(EventResource::CsiNode, ActionType::UPDATE),
+            |_, _, old, new| {
+                let (Some(old), Some(new)) = event_objects::others(old, new)? else {
+                    return Ok(QueueingHint::Queue);
+                };
+                Ok(hint(has_more_room(old, new)))
+            },
+        ),
+        EventRegistration::with_hint(
+            event(EventResource::Pod, ActionType::DELETE),
+            |_, _, old, new| {
+                let (Some(deleted), _) = event_objects::pods(old, new)? else {
+                    return Ok(QueueingHint::Queue);
+                };
+                Ok(hint(made_room(deleted)))
+            },
+        ),
+        EventRegistration::with_hint(
+            event(EventResource::PersistentVolumeClaim, ActionType::ADD),
+            |_, pod, old, new| {
+                let (_, Some(added)) = event_objects::others(old, new)? else {
+                    return Ok(QueueingHint::Queue);
+                };
+                let is_own = added.namespace == pod.namespace
+                    && pod.spec.volumes.iter().any(|volume| {
+                        claim_of(pod, volume).is_some_and(|claim| *claim.name == *added.name)
+                    });
+                Ok(hint(is_own))
+            },
+        ),
+        EventRegistration::with_hint(
+            event(EventResource::VolumeAttachment, ActionType::DELETE),
+            |_, pod, old, new| {
+                let (Some(deleted), _) = event_objects::others(old, new)? else {
+                    return Ok(QueueingHint::Queue);
+                };
+                Ok(hint(may_use(pod, VolumeAttachment(deleted).attacher())?))
+            },
+        ),
+    ]
+}
+
+fn hint(helps: bool) -> QueueingHint {
+    if helps { QueueingHint::Queue } else { QueueingHint::Skip }
+}
+
+/// Whether a node can attach more volumes of some driver than before.
+fn has_more_room(old: &Object, new: &Object) -> bool {
+    let old = CsiNode(old);
+    CsiNode(new)
+        .drivers()
+        .any(|(driver, count)| count.unwrap_or(0) > old.limit(driver).unwrap_or(0))
+}
+
+/// Whether a deleted pod had a volume that could count, and was on or about to be on a node.
+fn made_room(deleted: &Pod) -> bool {
+    (deleted.is_assigned() || deleted.nominated_node_name().is_some())
+        && deleted.spec.volumes.iter().any(|volume| can_count(&volume.source))
+}
+
+/// Whether the pod may have waited for one of a driver's places; an error is as good as yes.
+fn may_use(pod: &Pod, attacher: &str) -> Result<bool, String> {
+    for volume in pod.spec.volumes.iter() {
+        if matches!(volume.source, VolumeSource::Claim { .. }) {
+            return Ok(true);
+        }
+        if let Some(plugin) = InTreePlugin::of_inline(&volume.source)
+            && translate_inline(plugin, &volume.source)?.driver == attacher
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

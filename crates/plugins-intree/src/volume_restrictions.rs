@@ -1,0 +1,214 @@
+//! VolumeRestrictions: disks that cannot be used twice on one node, and claims that only one pod may use.
+//!
+//! Answers to `plugins/volumerestrictions/volume_restrictions.go` of the reference; behaviour in
+//! `spec/plugins-storage.md` §4.
+
+mod disks;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{Pod, VolumeSource};
+use kube_scheduler_framework::{
+    ActionType, ChangeKinds, ClusterEvent, Context, CycleState, Dependencies, EnqueueExtensions,
+    EventRegistration, EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PreFilter,
+    PreFilterExtensions, PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
+};
+
+use self::disks::{are_in_conflict, uses_disks};
+use crate::event_objects;
+use crate::volumes::{claim, write_volumes};
+
+pub(crate) const NAME: &str = "VolumeRestrictions";
+
+const REASON_DISK: &str = "node(s) had no available disk";
+const REASON_ONE_POD: &str = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already \
+     in-use by another pod";
+const NO_STATE: &str = "cannot read \"PreFilterVolumeRestrictions\" from cycleState";
+
+pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+    let name = NAME.into();
+    Ok(Arc::new(VolumeRestrictions {
+        disk_rejection: Status::unschedulable(REASON_DISK).from_plugin(&name),
+        one_pod_rejection: Status::unschedulable(REASON_ONE_POD).from_plugin(&name),
+    }))
+}
+
+struct VolumeRestrictions {
+    disk_rejection: Status,
+    one_pod_rejection: Status,
+}
+
+/// The pod's claims that only one pod may use, and how often others use them.
+///
+/// Quirk: at first every claim in use counts once, however often it is used; afterwards every volume of a pod that
+/// comes or goes counts, whatever its namespace. Pinned by `other_pods_are_counted_by_volume_in_any_namespace`.
+#[derive(Clone)]
+struct OnePodClaims {
+    names: Arc<BTreeSet<Arc<str>>>,
+    n_conflicts: i64,
+}
+
+impl OnePodClaims {
+    fn n_volumes_of(&self, pod: &Pod) -> i64 {
+        let n = plain_claims(pod).filter(|name| self.names.contains(*name)).count();
+        i64::try_from(n).unwrap_or(i64::MAX)
+    }
+}
+
+/// Claims named by the pod itself; those of ephemeral volumes are nobody else's anyway.
+fn plain_claims(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
+    pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
+        VolumeSource::Claim { claim, .. } => Some(claim),
+        _ => None,
+    })
+}
+
+impl Plugin for VolumeRestrictions {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
+
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+
+    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
+        Some(self)
+    }
+
+    fn as_sign(&self) -> Option<&dyn Sign> {
+        Some(self)
+    }
+}
+
+impl PreFilter for VolumeRestrictions {
+    fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
+        let mut names = BTreeSet::new();
+        for name in plain_claims(pod) {
+            match claim(cx.cluster, &pod.namespace, name) {
+                Err(missing) => return Status::unresolvable(missing.to_string()).into(),
+                Ok(claim) => {
+                    if claim.access_modes().any(|mode| mode == "ReadWriteOncePod") {
+                        names.insert(name.clone());
+                    }
+                }
+            }
+        }
+        let in_use = |name: &&Arc<str>| cx.cluster.pvc_ref_count(&pod.namespace, name) > 0;
+        let n_conflicts = i64::try_from(names.iter().filter(in_use).count()).unwrap_or(i64::MAX);
+        if n_conflicts == 0 && !uses_disks(pod) {
+            return PreFilterOutcome::skip();
+        }
+        state.insert(OnePodClaims { names: Arc::new(names), n_conflicts });
+        PreFilterOutcome::success()
+    }
+
+    fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
+        Some(self)
+    }
+
+    fn pre_filter_depends_on(&self, pod: &Pod) -> Dependencies {
+        match plain_claims(pod).next() {
+            None => Dependencies::POD_ONLY,
+            // The claims, and the pods of all nodes that may be using them.
+            Some(_) => Dependencies { objects: true, anything: true, ..Dependencies::POD_ONLY },
+        }
+    }
+}
+
+impl PreFilterExtensions for VolumeRestrictions {
+    fn add_pod(
+        &self,
+        _: &Context<'_>,
+        state: &mut CycleState,
+        _: &Pod,
+        added: &Pod,
+        _: &NodeView<'_>,
+    ) -> Status {
+        let Some(claims) = state.get_mut::<OnePodClaims>() else { return Status::error(NO_STATE) };
+        claims.n_conflicts += claims.n_volumes_of(added);
+        Status::SUCCESS
+    }
+
+    fn remove_pod(
+        &self,
+        _: &Context<'_>,
+        state: &mut CycleState,
+        _: &Pod,
+        removed: &Pod,
+        _: &NodeView<'_>,
+    ) -> Status {
+        let Some(claims) = state.get_mut::<OnePodClaims>() else { return Status::error(NO_STATE) };
+        claims.n_conflicts -= claims.n_volumes_of(removed);
+        Status::SUCCESS
+    }
+}
+
+impl Filter for VolumeRestrictions {
+    fn filter(
+        &self,
+        _: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        if uses_disks(pod) && node.pods().any(|other| are_in_conflict(pod, other)) {
+            return self.disk_rejection.clone();
+        }
+        match state.get::<OnePodClaims>() {
+            None => Status::error(NO_STATE),
+            Some(claims) if claims.n_conflicts > 0 => self.one_pod_rejection.clone(),
+            Some(_) => Status::SUCCESS,
+        }
+    }
+
+    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
+        if uses_disks(pod) { Dependencies::node(ChangeKinds::PODS) } else { Dependencies::POD_ONLY }
+    }
+}
+
+impl Sign for VolumeRestrictions {
+    fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
+        write_volumes(pod, signature)
+    }
+}
+
+fn hint(helps: bool) -> QueueingHint {
+    if helps { QueueingHint::Queue } else { QueueingHint::Skip }
+}
+
+impl EnqueueExtensions for VolumeRestrictions {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        let pod_event = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
+        let node_event = ClusterEvent::new(EventResource::Node, ActionType::ADD);
+        let claim_event = ClusterEvent::new(EventResource::PersistentVolumeClaim, ActionType::ADD);
+        vec![
+            EventRegistration::with_hint(pod_event, |_, pod, old, new| {
+                let (Some(deleted), _) = event_objects::pods(old, new)? else {
+                    return Ok(QueueingHint::Queue);
+                };
+                // Quirk: a disk held by a pod of another namespace is not waited for.
+                if deleted.namespace != pod.namespace {
+                    return Ok(QueueingHint::Skip);
+                }
+                let shares_claim =
+                    || plain_claims(pod).any(|own| plain_claims(deleted).any(|other| own == other));
+                Ok(hint(are_in_conflict(pod, deleted) || shares_claim()))
+            }),
+            EventRegistration::always(node_event),
+            EventRegistration::with_hint(claim_event, |_, pod, old, new| {
+                let (_, Some(added)) = event_objects::others(old, new)? else {
+                    return Ok(QueueingHint::Queue);
+                };
+                let is_own = added.namespace == pod.namespace
+                    && plain_claims(pod).any(|name| *name == added.name);
+                Ok(hint(is_own))
+            }),
+        ]
+    }
+}

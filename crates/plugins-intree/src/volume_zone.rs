@@ -1,0 +1,206 @@
+//! VolumeZone: volumes whose labels say where they are, and nodes elsewhere.
+//!
+//! Answers to `plugins/volumezone/volume_zone.go` of the reference; behaviour in `spec/plugins-storage.md` §5.
+
+mod places;
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{Labels, Object, Pod, VolumeSource};
+use kube_scheduler_framework::{
+    ActionType, ChangeKinds, ClusterEvent, Context, CycleState, Dependencies, EnqueueExtensions,
+    EventRegistration, EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PreFilter,
+    PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
+};
+
+use self::places::{Place, is_placed, places_of};
+use crate::event_objects;
+use crate::volumes::{BindingMode, StorageClass, claim, storage_class, volume, write_volumes};
+
+pub(crate) const NAME: &str = "VolumeZone";
+
+const REASON: &str = "node(s) had no available volume zone";
+
+pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+    let rejection = Status::unresolvable(REASON).from_plugin(&NAME.into());
+    Ok(Arc::new(VolumeZone { rejection }))
+}
+
+struct VolumeZone {
+    rejection: Status,
+}
+
+/// Where all volumes of the pod are.
+#[derive(Clone)]
+struct Places(Arc<[Place]>);
+
+impl Places {
+    fn allow(&self, node: &Labels) -> bool {
+        !is_placed(node) || self.0.iter().all(|place| place.includes(node))
+    }
+}
+
+/// The claims that count here: those of ephemeral volumes do not.
+fn plain_claims(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
+    pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
+        VolumeSource::Claim { claim, .. } => Some(claim),
+        _ => None,
+    })
+}
+
+/// Where the volumes of the pod's claims are, or why the pod fits nowhere.
+fn places_of_pod(cx: &Context<'_>, pod: &Pod) -> Result<Vec<Place>, Status> {
+    let missing = |missing: crate::volumes::NotFound| Status::unresolvable(missing.to_string());
+    let mut places = Vec::new();
+    for name in plain_claims(pod) {
+        if name.is_empty() {
+            return Err(Status::unresolvable("PersistentVolumeClaim had no name"));
+        }
+        let claim = claim(cx.cluster, &pod.namespace, name).map_err(missing)?;
+        if !claim.volume_name().is_empty() {
+            let volume = volume(cx.cluster, claim.volume_name()).map_err(missing)?;
+            places.extend(places_of(volume.object()));
+            continue;
+        }
+        let class = claim.class();
+        if class.is_empty() {
+            return Err(Status::unresolvable(
+                "PersistentVolumeClaim had no pv name and storageClass name",
+            ));
+        }
+        let class = storage_class(cx.cluster, class).map_err(missing)?;
+        match class.binding_mode() {
+            None => {
+                return Err(Status::unresolvable(format!(
+                    "VolumeBindingMode not set for StorageClass \"{}\"",
+                    class.name()
+                )));
+            }
+            Some(BindingMode::WaitForFirstConsumer) => {}
+            Some(BindingMode::Immediate) => {
+                return Err(Status::unresolvable("PersistentVolume had no name"));
+            }
+        }
+    }
+    Ok(places)
+}
+
+impl Plugin for VolumeZone {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
+
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+
+    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
+        Some(self)
+    }
+
+    fn as_sign(&self) -> Option<&dyn Sign> {
+        Some(self)
+    }
+}
+
+impl PreFilter for VolumeZone {
+    fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
+        match places_of_pod(cx, pod) {
+            Err(status) => status.into(),
+            Ok(places) if places.is_empty() => PreFilterOutcome::skip(),
+            Ok(places) => {
+                state.insert(Places(places.into()));
+                PreFilterOutcome::success()
+            }
+        }
+    }
+
+    fn pre_filter_depends_on(&self, pod: &Pod) -> Dependencies {
+        match plain_claims(pod).next() {
+            None => Dependencies::POD_ONLY,
+            Some(_) => Dependencies { objects: true, ..Dependencies::POD_ONLY },
+        }
+    }
+}
+
+impl Filter for VolumeZone {
+    fn filter(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        let is_allowed = match state.get::<Places>() {
+            Some(places) => places.allow(node.labels()),
+            None => match places_of_pod(cx, pod) {
+                Err(status) => return status,
+                Ok(places) => Places(places.into()).allow(node.labels()),
+            },
+        };
+        if is_allowed { Status::SUCCESS } else { self.rejection.clone() }
+    }
+
+    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
+        match plain_claims(pod).next() {
+            None => Dependencies::POD_ONLY,
+            Some(_) => Dependencies { objects: true, ..Dependencies::node(ChangeKinds::LABELS) },
+        }
+    }
+}
+
+impl Sign for VolumeZone {
+    fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
+        write_volumes(pod, signature)
+    }
+}
+
+fn hint(helps: bool) -> QueueingHint {
+    if helps { QueueingHint::Queue } else { QueueingHint::Skip }
+}
+
+fn is_bound_late(class: &Object) -> bool {
+    StorageClass(class).binding_mode() == Some(BindingMode::WaitForFirstConsumer)
+}
+
+impl EnqueueExtensions for VolumeZone {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        let class_event = ClusterEvent::new(EventResource::StorageClass, ActionType::ADD);
+        let node_event =
+            ClusterEvent::new(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL);
+        let claim_event = ClusterEvent::new(
+            EventResource::PersistentVolumeClaim,
+            ActionType::ADD | ActionType::UPDATE,
+        );
+        let volume_event = ClusterEvent::new(
+            EventResource::PersistentVolume,
+            ActionType::ADD | ActionType::UPDATE,
+        );
+        vec![
+            EventRegistration::with_hint(class_event, |_, _, old, new| {
+                let (_, added) = event_objects::others(old, new)?;
+                Ok(hint(added.is_none_or(|class| is_bound_late(class))))
+            }),
+            EventRegistration::always(node_event),
+            EventRegistration::with_hint(claim_event, |_, pod, old, new| {
+                let (_, Some(claim)) = event_objects::others(old, new)? else {
+                    return Ok(QueueingHint::Queue);
+                };
+                let is_own = claim.namespace == pod.namespace
+                    && plain_claims(pod).any(|name| *name == claim.name);
+                Ok(hint(is_own))
+            }),
+            // Quirk: whether the pod uses the volume does not matter.
+            EventRegistration::with_hint(volume_event, |_, _, old, new| {
+                let (Some(before), Some(after)) = event_objects::others(old, new)? else {
+                    return Ok(QueueingHint::Queue);
+                };
+                Ok(hint(before.name != after.name || places_of(before) != places_of(after)))
+            }),
+        ]
+    }
+}
