@@ -79,6 +79,7 @@ impl ClusterState {
         let not_found = || CacheError::PodNotFound { uid: uid.into() };
         let known = self.pods.idx(uid).ok_or_else(not_found)?;
         let (pod, node) = self.take(known).ok_or_else(not_found)?;
+        self.uncount_pod(&pod, node);
         self.record(node, ChangeKinds::PODS);
         self.drop_if_unused(node);
         Ok(pod)
@@ -125,7 +126,8 @@ impl ClusterState {
     }
 
     fn place(&mut self, pod: Arc<Pod>, is_assumed: bool) -> Result<NodeIdx, CacheError> {
-        let node = self.put(pod, is_assumed)?;
+        let node = self.put(pod.clone(), is_assumed)?;
+        self.count_pod(&pod, node);
         self.record(node, ChangeKinds::PODS);
         Ok(node)
     }
@@ -139,7 +141,8 @@ impl ClusterState {
             // The pod may come right back, to a ghost that mentions no resource any more.
             self.columns.requested.clear(old_node);
         }
-        let node = self.put(pod, false)?;
+        let node = self.put(pod.clone(), false)?;
+        self.recount_pod((&old, old_node), (&pod, node));
         if node == old_node {
             self.record(
                 node,

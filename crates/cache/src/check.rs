@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{HostPort, Node, NonZeroRequest, Pod, Resources, VolumeSource};
 
+use crate::domains::DomainCounts;
 use crate::node_table::NodeIdx;
 use crate::objects::storage_class_of;
 use crate::state::ClusterState;
@@ -76,6 +77,7 @@ pub fn check(cluster: &ClusterState) -> Vec<Difference> {
     check_images(cluster, &plain, &mut report);
     check_claims(cluster, &plain, &mut report);
     check_objects(cluster, &mut report);
+    check_counters(cluster, &mut report);
     report.0
 }
 
@@ -423,4 +425,20 @@ fn check_objects(cluster: &ClusterState, report: &mut Report) {
         by_class.entry(storage_class_of(volume).into()).or_default().insert(volume.name.clone());
     }
     report.compare(|| "volumes by class".to_owned(), by_class, objects.volumes_by_class());
+}
+
+fn check_counters(cluster: &ClusterState, report: &mut Report) {
+    let mut n_counters = 0;
+    for counts in cluster.counters.all() {
+        n_counters += 1;
+        let spec = counts.spec();
+        let expected = DomainCounts::count(cluster, spec).plain(cluster);
+        report.compare(|| format!("counter of {spec:?}"), expected, counts.plain(cluster));
+        let is_found = cluster.followed(spec).is_some_and(|found| Arc::ptr_eq(found, counts));
+        report.require(|| format!("the counter of {spec:?} is found"), is_found);
+        let has_column =
+            spec.topology_key.as_ref().is_none_or(|key| cluster.label_column(key).is_some());
+        report.require(|| format!("the counter of {spec:?} has its column"), has_column);
+    }
+    report.compare(|| "number of counters".to_owned(), n_counters, cluster.n_followed());
 }

@@ -22,6 +22,10 @@ impl ClusterState {
         let old = self.nodes.set_node(idx, node.clone());
         let kinds = old.as_ref().map_or(ChangeKinds::NODE, |old| differences(old, &node));
 
+        let counted_by = kinds & (ChangeKinds::LABELS | ChangeKinds::TAINTS);
+        if !counted_by.is_empty() {
+            self.uncount_node(idx, counted_by);
+        }
         if kinds.contains(ChangeKinds::LABELS) {
             self.labels.update(idx, &node.labels, sequence);
         }
@@ -37,6 +41,9 @@ impl ClusterState {
         }
         if kinds.contains(ChangeKinds::FEATURES) {
             self.columns.feature_bits.set(idx, node.feature_bits);
+        }
+        if !counted_by.is_empty() {
+            self.count_node(idx, &node, counted_by);
         }
         if old.is_none() {
             self.show_pods(idx);
@@ -73,6 +80,7 @@ impl ClusterState {
         let Some(old) = self.nodes.clear_node(idx) else { return Ok(()) };
 
         let nothing = Node::default();
+        self.uncount_node(idx, ChangeKinds::NODE);
         self.labels.update(idx, &nothing.labels, sequence);
         self.set_taints(idx, &nothing, sequence);
         self.columns.allocatable.clear(idx);

@@ -21,6 +21,11 @@ impl ValueId {
     /// The node does not have the label.
     pub const ABSENT: Self = Self(0);
 
+    /// The id with this number.
+    pub(crate) const fn from_index(index: usize) -> Self {
+        Self(index as u32)
+    }
+
     /// Its number, for tables by id.
     #[inline]
     pub const fn index(self) -> usize {
@@ -53,6 +58,19 @@ impl LabelColumn {
         let mut values = Column::new();
         values.push(None);
         Self { key, ids, values, by_value: CowMap::new(), free: Column::new(), renumbered_at: 0 }
+    }
+
+    /// The column of `key` over these nodes, of which nobody is told what changes.
+    pub(crate) fn of<'a>(
+        key: &Arc<str>,
+        capacity: usize,
+        nodes: impl Iterator<Item = (NodeIdx, &'a Node)>,
+    ) -> Self {
+        let mut column = Self::new(key.clone(), capacity);
+        for (idx, node) in nodes {
+            column.set(idx, node.labels.get_shared(key), 0);
+        }
+        column
     }
 
     /// The label key.

@@ -76,6 +76,8 @@ mod change_log;
 mod error;
 mod objects;
 
+mod domains;
+
 mod assume;
 mod check;
 mod delta;
@@ -87,6 +89,10 @@ pub use change_log::{Change, ChangeEntries, ChangeKinds, Changes};
 pub use check::{Difference, check};
 pub use claims::{ClaimKey, NodeClaims};
 pub use columns::ResourceColumns;
+pub use domains::{
+    CountedNodes, CountedPods, CounterSpec, Domain, DomainCounts, PodTerm, RequiredNodeAffinity,
+    Tolerated,
+};
 pub use error::{CacheError, PodRef};
 pub use fork::{Column, CowMap};
 pub use images::ImageState;

@@ -45,7 +45,7 @@ struct KindStore {
 
 impl ObjectStore {
     /// Adds or replaces an object and returns the one that was there.
-    pub fn upsert(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
+    pub(crate) fn upsert(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
         let (group, kind) = (object.group.clone(), object.kind.clone());
         let at = match self.find(&group, &kind) {
             Ok(at) => at,
@@ -74,7 +74,7 @@ impl ObjectStore {
     }
 
     /// Removes an object and returns it.
-    pub fn remove(
+    pub(crate) fn remove(
         &mut self,
         group: &str,
         kind: &str,

@@ -10,6 +10,7 @@ use kube_scheduler_api_types::{Node, Pod};
 use crate::change_log::{ChangeKinds, ChangeLog, Changes};
 use crate::claims::{ClaimTable, NodeClaims};
 use crate::columns::{NodeColumns, ResourceColumns};
+use crate::domains::CounterTable;
 use crate::fork::Column;
 use crate::images::{ImageState, ImageTable};
 use crate::label_index::{LabelColumn, LabelIndex};
@@ -45,6 +46,7 @@ pub struct ClusterState {
     pub(crate) membership_sequence: u64,
     pub(crate) image_sequence: u64,
     pub(crate) objects: ObjectStore,
+    pub(crate) counters: CounterTable,
 }
 
 /// # Nodes
@@ -185,9 +187,11 @@ impl ClusterState {
         labels.ensure(key, nodes.capacity(), log.sequence(), live);
     }
 
-    /// Drops the column of a label key that nobody needs any more.
+    /// Drops the column of a label key that nobody needs any more. It stays while a followed counter needs it.
     pub fn drop_label_column(&mut self, key: &str) {
-        self.labels.drop_column(key);
+        if !self.counters.needs_label(key) {
+            self.labels.drop_column(key);
+        }
     }
 
     /// Everything a node's pods ask for, defaults filled in for CPU and memory, as plain numbers.
@@ -310,12 +314,13 @@ impl ClusterState {
 
 /// # Other objects
 impl ClusterState {
-    /// All objects that are neither pods nor nodes.
+    /// All objects that are neither pods nor nodes. They count their changes themselves.
     pub fn objects(&self) -> &ObjectStore {
         &self.objects
     }
 
-    /// All objects that are neither pods nor nodes, to change them. They count their changes themselves.
+    /// The same, to expect changes of them. What the API server says comes in by
+    /// [`upsert_object`](Self::upsert_object) and [`remove_object`](Self::remove_object).
     pub fn objects_mut(&mut self) -> &mut ObjectStore {
         &mut self.objects
     }

@@ -151,7 +151,9 @@ impl Engine {
         self.cycle += 1;
         self.cluster.refresh_order();
         // A panic may leave an evaluation half done, but never the cluster: searching does not change it.
-        let found = guarded(|| self.search(&queued, profile, now)).unwrap_or_else(|panic| {
+        let found = self.follow_for(&pod, profile, now);
+        let found = found.and_then(|()| guarded(|| self.search(&queued, profile, now)));
+        let found = found.unwrap_or_else(|panic| {
             self.classes.clear();
             Err(NoChoice::Broken(panic))
         });
@@ -378,6 +380,19 @@ impl Engine {
             return true;
         }
         self.cluster.is_assumed(&pod.uid)
+    }
+
+    /// Has the cluster keep what the plugins will read about a pod. The error is a plugin's panic.
+    pub(crate) fn follow_for(
+        &mut self,
+        pod: &Pod,
+        profile: usize,
+        now: Timestamp,
+    ) -> Result<(), Status> {
+        let runner = Runner { profile: &self.plans.profiles[profile], cx: self.context(now) };
+        let following = guarded(|| runner.following(pod))?;
+        following.apply(&mut self.cluster);
+        Ok(())
     }
 
     fn search(

@@ -1,6 +1,6 @@
 //! Why a pod goes where it goes: every node's verdict and every plugin's score, as data.
 //!
-//! An explanation is computed from scratch on the state as it is and changes nothing. It says what the next attempt
+//! An explanation is computed from scratch on the state as it is and changes nothing that any answer depends on. It says what the next attempt
 //! would find; scores are given even when there is only one node to choose.
 
 use std::collections::BTreeSet;
@@ -83,6 +83,10 @@ impl Engine {
     pub fn explain(&mut self, pod: &Arc<Pod>, random: u64, now: Timestamp) -> Option<Explanation> {
         let profile = self.profile_of(pod)?;
         self.cluster.refresh_order();
+        let failed = |panic| Explanation { error: Some(panic), ..Explanation::nothing_yet(pod) };
+        if let Err(panic) = self.follow_for(pod, profile, now) {
+            return Some(failed(panic));
+        }
         let nominations = Nominations(&self.queue);
         let cx = Context {
             cluster: &self.cluster,
@@ -92,10 +96,7 @@ impl Engine {
         };
         let runner = Runner { profile: &self.plans.profiles[profile], cx };
         let explanation = guarded(|| explain(&runner, pod, random));
-        Some(explanation.unwrap_or_else(|panic| Explanation {
-            error: Some(panic),
-            ..Explanation::nothing_yet(pod)
-        }))
+        Some(explanation.unwrap_or_else(failed))
     }
 }
 

@@ -191,7 +191,7 @@ impl Engine {
 
     pub(crate) fn object_applied(&mut self, object: Arc<Object>, now: Timestamp) {
         let resource = resource_of(&object);
-        let old = self.cluster.objects_mut().upsert(object.clone());
+        let old = self.cluster.upsert_object(object.clone());
         let action = if old.is_some() { ActionType::UPDATE } else { ActionType::ADD };
         let old = old.map(EventObject::Other);
         let new = EventObject::Other(object.clone());
@@ -200,7 +200,7 @@ impl Engine {
     }
 
     pub(crate) fn object_deleted(&mut self, object: &Object, now: Timestamp) {
-        let removed = self.cluster.objects_mut().remove(
+        let removed = self.cluster.remove_object(
             &object.group,
             &object.kind,
             &object.namespace,

@@ -11,6 +11,7 @@ mod context;
 mod cycle_state;
 mod dependencies;
 mod diagnosis;
+mod following;
 mod plugin;
 mod points;
 mod profile;
@@ -27,6 +28,7 @@ pub use context::{
 pub use cycle_state::{CycleState, StateValue};
 pub use dependencies::Dependencies;
 pub use diagnosis::{Diagnosis, FitError};
+pub use following::Following;
 pub use plugin::Plugin;
 pub use points::{
     Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, Filter, FilterSink,
@@ -50,7 +52,8 @@ pub use view::NodeView;
 // The vocabulary plugins share with the lower layers, so that one dependency is enough to write one.
 pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
-    AssumeObjectError, ChangeKinds, ClusterState, Column, LabelColumn, NodeIdx, NodeOverlay,
-    ObjectKey, ObjectStore, ValueId as LabelValueId, storage_class_of,
+    AssumeObjectError, ChangeKinds, ClusterState, Column, CountedNodes, CountedPods, CounterSpec,
+    Domain, DomainCounts, LabelColumn, NodeIdx, NodeOverlay, NodeSet, ObjectKey, ObjectStore,
+    PodTerm, RequiredNodeAffinity, Tolerated, ValueId as LabelValueId, storage_class_of,
 };
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};

@@ -11,6 +11,7 @@ use kube_scheduler_cache::{NodeIdx, NodeOverlay};
 use crate::context::Context;
 use crate::cycle_state::CycleState;
 use crate::dependencies::Dependencies;
+use crate::following::Following;
 use crate::points::{
     FilterSink, HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NominatingInfo, Normalization,
     PostFilterContext, PostFilterOutcome, PreFilterExtensions,
@@ -67,6 +68,15 @@ fn go_list(names: &BTreeSet<PluginName>) -> String {
 }
 
 impl<'a> Runner<'a> {
+    /// What the plugins want followed before they are asked about a pod.
+    pub fn following(&self, pod: &Pod) -> Following {
+        let mut following = Following::new();
+        for (_, _, plugin) in self.profile.pre_filter() {
+            plugin.follows(&self.cx, pod, &mut following);
+        }
+        following
+    }
+
     /// PreFilter, plugin by plugin (`spec/core.md` §10.4).
     pub fn pre_filter(&self, state: &mut CycleState, pod: &Pod) -> PreFilterRun {
         let mut run = PreFilterRun::default();
@@ -398,13 +408,13 @@ impl<'a> Runner<'a> {
             all.once = all.once.union(plugin.pre_filter_depends_on(pod));
         }
         for (_, _, plugin) in self.profile.pre_score() {
-            all.once = all.once.union(plugin.pre_score_depends_on(pod));
+            all.once = all.once.union(plugin.pre_score_depends_on_in(&self.cx, pod));
         }
         for (_, _, plugin) in self.profile.filter() {
             all.per_node = all.per_node.union(plugin.filter_depends_on(pod));
         }
         for (_, _, plugin) in self.profile.score() {
-            all.per_node = all.per_node.union(plugin.score_depends_on(pod));
+            all.per_node = all.per_node.union(plugin.score_depends_on_in(&self.cx, pod));
         }
         all
     }

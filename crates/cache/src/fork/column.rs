@@ -84,10 +84,12 @@ impl<T: Clone + Default, const CHUNK: usize> Column<T, CHUNK> {
         std::mem::take(self.get_mut(idx))
     }
 
-    /// Grows to `len` with default values. Never shrinks.
+    /// Grows to `len` with default values. Never shrinks. New chunks share one allocation until they are written to.
     pub fn grow(&mut self, len: usize) {
-        while self.chunks.len() * CHUNK < len {
-            self.chunks.push((0..CHUNK).map(|_| T::default()).collect());
+        let n_missing = len.div_ceil(CHUNK).saturating_sub(self.chunks.len());
+        if n_missing > 0 {
+            let blank: Arc<[T]> = (0..CHUNK).map(|_| T::default()).collect();
+            self.chunks.extend(std::iter::repeat_n(blank, n_missing));
         }
         self.len = self.len.max(len);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Node, Pod};
+use kube_scheduler_api_types::{Node, Object, Pod};
 
 pub(super) const LABEL_KEYS: [&str; 3] =
     ["topology.kubernetes.io/zone", "disk", "kubernetes.io/hostname"];
@@ -89,11 +89,25 @@ pub(super) fn pod(which: u8, on: u8, shape: u32, status: u32) -> Arc<Pod> {
     let (cpu, namespace, app) =
         (100 * pick(8, 3), ["default", "other"][pick(10, 2) as usize], pick(11, 2));
     let (uid, node) = (pod_uid(which), node_name(on));
+    let deleted =
+        if pick(12, 4) == 1 { r#""deletionTimestamp":"2026-01-01T00:00:00Z","# } else { "" };
     let json = format!(
-        r#"{{"metadata":{{"name":"{uid}-name","namespace":"{namespace}","uid":"{uid}","labels":{{"app":"{app}"}}}},
+        r#"{{"metadata":{{"name":"{uid}-name","namespace":"{namespace}","uid":"{uid}",{deleted}"labels":{{"app":"{app}"}}}},
         "spec":{{"nodeName":"{node}","affinity":{{{affinity}}},"volumes":[{claims}],
             "containers":[{{"name":"c","ports":[{ports}],"resources":{{"requests":{{"cpu":"{cpu}m","memory":"1Mi"{gpu}}}}}}}]}},
         "status":{{"conditions":[{{"type":"Ready","status":"{status}"}}]}}}}"#
     );
     Arc::new(Pod::from_json(json).unwrap())
+}
+
+pub(super) const NAMESPACES: [&str; 2] = ["default", "other"];
+
+/// A namespace: one label or none.
+pub(super) fn namespace(which: usize, shape: u32) -> Arc<Object> {
+    let name = NAMESPACES[which % 2];
+    let labels = ["", r#""team":"red""#, r#""team":"blue""#][(shape % 3) as usize];
+    let json = format!(
+        r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{name}","labels":{{{labels}}}}}}}"#
+    );
+    Arc::new(Object::from_json(json).unwrap())
 }

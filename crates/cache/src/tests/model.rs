@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Node, Pod};
+use kube_scheduler_api_types::{Labels, Node, Pod};
 
 use crate::{ClusterState, NodeIdx};
 
@@ -11,7 +11,7 @@ type Port = (String, String, i32);
 
 #[derive(Clone, Default)]
 pub(super) struct ModelNode {
-    object: Option<Arc<Node>>,
+    pub(super) object: Option<Arc<Node>>,
     pub(super) pods: Vec<Arc<Pod>>,
     ports: BTreeSet<Port>,
     /// Scalar resources that pods mentioned since the entry came into being.
@@ -21,6 +21,7 @@ pub(super) struct ModelNode {
 #[derive(Clone, Default)]
 pub(super) struct Model {
     pub(super) nodes: BTreeMap<String, ModelNode>,
+    pub(super) namespaces: BTreeMap<String, Labels>,
     assumed: BTreeSet<String>,
     zones: Vec<(String, Vec<String>)>,
     listed: Vec<String>,

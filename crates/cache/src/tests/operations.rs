@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::fixtures::{LABEL_KEYS, node, node_name, pod, pod_uid};
+use super::counters::{N_SPECS, assert_counts, spec};
+use super::fixtures::{LABEL_KEYS, NAMESPACES, namespace, node, node_name, pod, pod_uid};
 use super::follower::Follower;
 use super::model::Model;
 use crate::{ClusterState, check};
@@ -21,6 +22,10 @@ pub(super) enum Op {
     RefreshOrder,
     EnsureLabel { which: usize },
     DropLabel { which: usize },
+    FollowLabel { which: usize },
+    Follow { which: usize },
+    Namespace { which: usize, shape: u32 },
+    RemoveNamespace { which: usize },
     CatchUp,
     Fork,
     SwapFork,
@@ -42,6 +47,10 @@ fn op() -> impl Strategy<Value = Op> {
         3 => Just(Op::RefreshOrder),
         1 => (0_usize..3).prop_map(|which| Op::EnsureLabel { which }),
         1 => (0_usize..9).prop_map(|which| Op::DropLabel { which }),
+        1 => (0_usize..3).prop_map(|which| Op::FollowLabel { which }),
+        6 => (0_usize..N_SPECS).prop_map(|which| Op::Follow { which }),
+        2 => (0_usize..2, shape).prop_map(|(which, shape)| Op::Namespace { which, shape }),
+        1 => (0_usize..2).prop_map(|which| Op::RemoveNamespace { which }),
         3 => Just(Op::CatchUp),
         1 => Just(Op::Fork),
         1 => Just(Op::SwapFork),
@@ -140,6 +149,26 @@ impl World {
                 }
                 (Ok(()), Ok(()))
             }
+            Op::FollowLabel { which } => {
+                cluster.follow_label(&LABEL_KEYS[which].into());
+                (Ok(()), Ok(()))
+            }
+            Op::Follow { which } => {
+                cluster.follow(&spec(which));
+                (Ok(()), Ok(()))
+            }
+            Op::Namespace { which, shape } => {
+                let namespace = namespace(which, shape);
+                model.namespaces.insert(namespace.name.to_string(), namespace.labels.clone());
+                cluster.upsert_object(namespace);
+                (Ok(()), Ok(()))
+            }
+            Op::RemoveNamespace { which } => {
+                let known = model.namespaces.remove(NAMESPACES[which]).is_some();
+                let removed = cluster.remove_object("", "Namespace", "", NAMESPACES[which]);
+                assert_eq!(removed.is_some(), known);
+                (Ok(()), Ok(()))
+            }
             Op::CatchUp => {
                 follower.catch_up(cluster);
                 (Ok(()), Ok(()))
@@ -155,6 +184,7 @@ impl World {
     pub(super) fn assert_sound(&mut self) {
         assert_eq!(check(&self.cluster), []);
         self.model.assert_shown_by(&self.cluster);
+        (0..N_SPECS).for_each(|which| assert_counts(&self.cluster, &self.model, which));
         let mut follower = self.follower.clone();
         follower.catch_up(&self.cluster);
         follower.assert_up_to_date(&self.cluster);

@@ -185,3 +185,13 @@ fn the_best_node_wins_and_one_candidate_is_not_scored() {
     assert_eq!(world.try_pod(&pod("p")), "assumed n3");
     assert_eq!(world.calls_at("Score"), Vec::<String>::new());
 }
+
+#[test]
+fn what_plugins_will_read_is_followed_before_they_are_asked() {
+    let mut world = World::new(vec![Toy::new("A").follows(|pod, _| pod.name.clone())]);
+    world.try_pod(&pod("p"));
+    assert!(world.engine.cluster().label_column("p").is_some());
+    assert!(world.engine.explain(&pod("q"), 0, world.now).is_some());
+    assert!(world.engine.cluster().label_column("q").is_some());
+    assert!(world.engine.cluster().label_column("r").is_none());
+}

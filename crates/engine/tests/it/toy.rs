@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Bind, BindOutcome, Commands, Completion, Context, CycleState, EnqueueExtensions,
-    EventRegistration, Filter, NodeIdx, NodeView, Normalization, Permit, PermitDecision, Plugin,
-    PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue,
-    PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, QueueSort, QueuedPodView, Reserve,
-    Score, Status,
+    EventRegistration, Filter, Following, NodeIdx, NodeView, Normalization, Permit, PermitDecision,
+    Plugin, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight,
+    PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, QueueSort,
+    QueuedPodView, Reserve, Score, Status,
 };
 
 /// Who was called, in order, as `Plugin.Point(pod)`.
@@ -26,6 +26,8 @@ pub(crate) struct Toy {
     sorts: bool,
     events: Vec<EventRegistration>,
     pre_enqueue: Answer<Status>,
+    /// The label key whose column is to be followed; part of PreFilter.
+    follows: Answer<Arc<str>>,
     pre_filter: Answer<PreFilterOutcome>,
     extensions: Answer<Status>,
     filter: Answer<Status>,
@@ -79,6 +81,7 @@ impl Toy {
 
     answers! {
         pre_enqueue: Status,
+        follows: Arc<str>,
         pre_filter: PreFilterOutcome,
         extensions: Status,
         filter: Status,
@@ -158,7 +161,7 @@ impl Plugin for Toy {
 
     accessors! {
         as_pre_enqueue PreEnqueue: pre_enqueue;
-        as_pre_filter PreFilter: pre_filter | extensions;
+        as_pre_filter PreFilter: pre_filter | follows | extensions;
         as_filter Filter: filter;
         as_post_filter PostFilter: post_filter;
         as_pre_score PreScore: pre_score;
@@ -196,6 +199,12 @@ impl PreEnqueue for Toy {
 impl PreFilter for Toy {
     fn pre_filter(&self, _: &Context<'_>, _: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
         self.call(&self.pre_filter, "PreFilter", pod, "").unwrap_or_default()
+    }
+
+    fn follows(&self, _: &Context<'_>, pod: &Pod, following: &mut Following) {
+        if let Some(key) = &self.follows {
+            following.label(&key(pod, ""));
+        }
     }
 
     fn extensions(&self) -> Option<&dyn PreFilterExtensions> {

@@ -9,6 +9,7 @@ use kube_scheduler_cache::{NodeIdx, NodeOverlay};
 use crate::context::{Commands, Context};
 use crate::cycle_state::CycleState;
 use crate::dependencies::Dependencies;
+use crate::following::Following;
 use crate::status::{Code, Status};
 use crate::verdicts::{VerdictId, Verdicts};
 use crate::view::NodeView;
@@ -53,6 +54,12 @@ pub trait PreFilter: Send + Sync {
     /// How to follow hypothetical pods; `None` when the state does not depend on other pods.
     fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
         None
+    }
+
+    /// What the plugin will read about the pod at any extension point up to Score that is worth being kept up to date.
+    /// Called before every search for a node; asking for the same again costs a look-up.
+    fn follows(&self, cx: &Context<'_>, pod: &Pod, following: &mut Following) {
+        let _ = (cx, pod, following);
     }
 
     /// What, beside the pod, the outcome depends on.

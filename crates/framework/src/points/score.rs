@@ -31,6 +31,13 @@ pub trait PreScore: Send + Sync {
         let _ = pod;
         Dependencies::EVERYTHING
     }
+
+    /// The same, narrower where the plugin can tell more from the cluster as it is. The answer must hold as long as
+    /// nothing changes that it names.
+    fn pre_score_depends_on_in(&self, cx: &Context<'_>, pod: &Pod) -> Dependencies {
+        let _ = cx;
+        self.pre_score_depends_on(pod)
+    }
 }
 
 /// How raw scores become scores between 0 and 100.
@@ -97,5 +104,12 @@ pub trait Score: Send + Sync {
     fn score_depends_on(&self, pod: &Pod) -> Dependencies {
         let _ = pod;
         Dependencies::EVERYTHING
+    }
+
+    /// The same, narrower where the plugin can tell more from the cluster as it is. The answer must hold as long as
+    /// nothing changes that it or [`PreScore::pre_score_depends_on_in`] names.
+    fn score_depends_on_in(&self, cx: &Context<'_>, pod: &Pod) -> Dependencies {
+        let _ = cx;
+        self.score_depends_on(pod)
     }
 }

@@ -143,7 +143,7 @@ impl World {
     }
 
     pub(crate) fn with_object(mut self, object: Value) -> Self {
-        self.cluster.objects_mut().upsert(Arc::new(Object::from_value(object).unwrap()));
+        self.cluster.upsert_object(Arc::new(Object::from_value(object).unwrap()));
         self
     }
 

@@ -1,0 +1,260 @@
+//! One counter: pods per node, and sums per domain.
+//!
+//! Invariants: `on_nodes` counts pods on ghosts too, everything else only eligible nodes; a domain without eligible
+//! nodes has sum 0; `by_sum` holds the sum of every domain with eligible nodes, as often as it occurs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Pod;
+
+use super::spec::CounterSpec;
+use crate::fork::Column;
+use crate::label_index::{LabelColumn, LabelIndex, ValueId};
+use crate::node_set::NodeSet;
+use crate::node_table::NodeIdx;
+use crate::state::ClusterState;
+
+/// What is known of one domain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Domain {
+    /// How many pods count on its nodes.
+    pub n_pods: i64,
+    /// How many of its nodes count.
+    pub n_nodes: u32,
+}
+
+/// How many pods count on each node and in each domain.
+#[derive(Clone, Debug)]
+pub struct DomainCounts {
+    spec: Arc<CounterSpec>,
+    on_nodes: Column<u32, 64>,
+    eligible: NodeSet,
+    domains: Column<Domain, 64>,
+    by_sum: BTreeMap<i64, u32>,
+    n_domains: usize,
+    n_pods: i64,
+    /// The labels of a topology key that the state has no column for.
+    own_column: Option<Arc<LabelColumn>>,
+}
+
+/// A counter by names and numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PlainCounts {
+    pub(crate) on_nodes: Vec<(usize, u32)>,
+    pub(crate) eligible: Vec<usize>,
+    pub(crate) domains: BTreeMap<Option<String>, (i64, u32)>,
+    pub(crate) n_domains: usize,
+    pub(crate) n_pods: i64,
+    pub(crate) by_sum: BTreeMap<i64, u32>,
+}
+
+/// # Reading
+impl DomainCounts {
+    /// What is counted.
+    pub fn spec(&self) -> &CounterSpec {
+        &self.spec
+    }
+
+    /// How many pods that count are on a node, whether or not the node counts.
+    #[inline]
+    pub fn on_node(&self, node: NodeIdx) -> i64 {
+        self.on_nodes.try_get(node).map_or(0, |n| i64::from(*n))
+    }
+
+    /// Whether a node counts.
+    #[inline]
+    pub fn is_eligible(&self, node: NodeIdx) -> bool {
+        self.eligible.contains(node)
+    }
+
+    /// The nodes that count.
+    pub fn eligible(&self) -> &NodeSet {
+        &self.eligible
+    }
+
+    /// The column that tells the domain of a node; `None` when there is no topology key.
+    pub fn column<'a>(&'a self, cluster: &'a ClusterState) -> Option<&'a LabelColumn> {
+        let key = self.spec.topology_key.as_ref()?;
+        self.own_column.as_deref().or_else(|| cluster.label_column(key))
+    }
+
+    /// A domain that has nodes that count, by the id of its value in [`column`](Self::column). Without a topology key
+    /// it is [`ValueId::ABSENT`].
+    #[inline]
+    pub fn domain(&self, value: ValueId) -> Option<Domain> {
+        self.domains.try_get(value.index()).copied().filter(|domain| domain.n_nodes > 0)
+    }
+
+    /// How many pods count in a domain; 0 when there is no such domain.
+    #[inline]
+    pub fn n_pods_in(&self, value: ValueId) -> i64 {
+        self.domains.try_get(value.index()).map_or(0, |domain| domain.n_pods)
+    }
+
+    /// All domains that have nodes that count, by id.
+    pub fn domains(&self) -> impl Iterator<Item = (ValueId, Domain)> {
+        let all = self.domains.iter().enumerate();
+        all.filter(|(_, domain)| domain.n_nodes > 0)
+            .map(|(at, domain)| (ValueId::from_index(at), *domain))
+    }
+
+    /// How many domains have nodes that count.
+    pub fn n_domains(&self) -> usize {
+        self.n_domains
+    }
+
+    /// How many pods count on all nodes that count.
+    pub fn n_pods(&self) -> i64 {
+        self.n_pods
+    }
+
+    /// The number of pods in the emptiest domain; `None` when there is no domain. O(log distinct numbers).
+    pub fn least(&self) -> Option<i64> {
+        self.by_sum.first_key_value().map(|(sum, _)| *sum)
+    }
+
+    /// The number of pods in the emptiest domain that is not one of `values`, which are distinct.
+    pub fn least_without(&self, values: &[ValueId]) -> Option<i64> {
+        let is_left_out = |value: &&ValueId, sum: i64| {
+            self.domain(**value).is_some_and(|domain| domain.n_pods == sum)
+        };
+        let mut sums = self.by_sum.iter();
+        let least = sums.find(|(sum, n)| {
+            let n_left_out = values.iter().filter(|value| is_left_out(value, **sum)).count();
+            **n as usize > n_left_out
+        });
+        least.map(|(sum, _)| *sum)
+    }
+
+    /// How many domains have exactly this many pods.
+    pub fn n_domains_with(&self, n_pods: i64) -> u32 {
+        self.by_sum.get(&n_pods).copied().unwrap_or(0)
+    }
+}
+
+/// # Counting
+impl DomainCounts {
+    /// Counts everything in one scan. O(nodes + pods).
+    pub fn count(cluster: &ClusterState, spec: &CounterSpec) -> Self {
+        let mut counts = Self {
+            spec: Arc::new(spec.clone()),
+            on_nodes: Column::new(),
+            eligible: NodeSet::new(),
+            domains: Column::new(),
+            by_sum: BTreeMap::new(),
+            n_domains: 0,
+            n_pods: 0,
+            own_column: None,
+        };
+        let nodes = || {
+            cluster
+                .live_nodes()
+                .iter()
+                .filter_map(|idx| cluster.node(idx).map(|node| (idx, &**node)))
+        };
+        let key = spec.topology_key.as_ref();
+        if let Some(key) = key.filter(|key| cluster.label_column(key).is_none()) {
+            let column = LabelColumn::of(key, cluster.capacity(), nodes());
+            counts.own_column = Some(Arc::new(column));
+        }
+        for (pod, node) in cluster.all_pods() {
+            if spec.pods.includes(pod, cluster.objects()) {
+                *counts.on_node_mut(node) += 1;
+            }
+        }
+        for (idx, node) in nodes() {
+            if spec.includes_node(node) {
+                let value = counts.column(cluster).map_or(ValueId::ABSENT, |column| column.id(idx));
+                counts.enter(idx, value);
+            }
+        }
+        counts
+    }
+
+    /// Everything by name, to compare counters that number their domains differently.
+    pub(crate) fn plain(&self, cluster: &ClusterState) -> PlainCounts {
+        let column = self.column(cluster);
+        let value = |id| column.and_then(|column| column.value(id)).map(|value| value.to_string());
+        let on_nodes = self.on_nodes.iter().enumerate().filter(|(_, n)| **n > 0);
+        PlainCounts {
+            on_nodes: on_nodes.map(|(at, n)| (at, *n)).collect(),
+            eligible: self.eligible.iter().map(NodeIdx::index).collect(),
+            domains: self
+                .domains()
+                .map(|(id, domain)| (value(id), (domain.n_pods, domain.n_nodes)))
+                .collect(),
+            n_domains: self.n_domains,
+            n_pods: self.n_pods,
+            by_sum: self.by_sum.clone(),
+        }
+    }
+
+    /// Whether a pod counts.
+    pub(super) fn includes(&self, pod: &Pod, objects: &crate::objects::ObjectStore) -> bool {
+        self.spec.pods.includes(pod, objects)
+    }
+
+    /// A pod that counts comes to a node or leaves it.
+    pub(super) fn shift(&mut self, node: NodeIdx, delta: i32, labels: &LabelIndex) {
+        let n = self.on_node_mut(node);
+        *n = n.saturating_add_signed(delta);
+        if self.eligible.contains(node) {
+            let value = self.value_of(node, labels);
+            self.shift_domain(value, i64::from(delta), 0);
+        }
+    }
+
+    /// A node does not count any more; its labels are still those it counted with.
+    pub(super) fn hide_node(&mut self, node: NodeIdx, labels: &LabelIndex) {
+        if self.eligible.remove(node) {
+            let value = self.value_of(node, labels);
+            self.shift_domain(value, -self.on_node(node), -1);
+        }
+    }
+
+    /// A node counts that did not count before.
+    pub(super) fn show_node(&mut self, node: NodeIdx, labels: &LabelIndex) {
+        let value = self.value_of(node, labels);
+        self.enter(node, value);
+    }
+
+    fn enter(&mut self, node: NodeIdx, value: ValueId) {
+        if self.eligible.insert(node) {
+            self.shift_domain(value, self.on_node(node), 1);
+        }
+    }
+
+    fn value_of(&self, node: NodeIdx, labels: &LabelIndex) -> ValueId {
+        let column = self.spec.topology_key.as_ref().and_then(|key| labels.column(key));
+        column.map_or(ValueId::ABSENT, |column| column.id(node))
+    }
+
+    fn shift_domain(&mut self, value: ValueId, n_pods: i64, n_nodes: i32) {
+        self.domains.grow(value.index() + 1);
+        let domain = self.domains.get_mut(value.index());
+        let old = *domain;
+        domain.n_pods += n_pods;
+        domain.n_nodes = domain.n_nodes.saturating_add_signed(n_nodes);
+        let new = *domain;
+        self.n_pods += n_pods;
+        if old.n_nodes > 0 {
+            self.n_domains -= 1;
+            if let Some(n) = self.by_sum.get_mut(&old.n_pods) {
+                *n -= 1;
+                if *n == 0 {
+                    self.by_sum.remove(&old.n_pods);
+                }
+            }
+        }
+        if new.n_nodes > 0 {
+            self.n_domains += 1;
+            *self.by_sum.entry(new.n_pods).or_default() += 1;
+        }
+    }
+
+    fn on_node_mut(&mut self, node: NodeIdx) -> &mut u32 {
+        self.on_nodes.grow(node.index() + 1);
+        self.on_nodes.get_mut(node)
+    }
+}

@@ -1,0 +1,286 @@
+//! All followed counters, and which of them a pod may concern.
+//!
+//! Invariants: every counter is found by its specification, and by every pod that counts in it: through one of the
+//! namespaces and one of the label values that its pods must have, as far as it names any; a pod finds a counter at
+//! most once.
+
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+
+use hashbrown::{Equivalent, HashMap};
+use kube_scheduler_api_types::{Node, Pod};
+use rustc_hash::FxBuildHasher;
+use smallvec::SmallVec;
+
+use super::counts::DomainCounts;
+use super::spec::CounterSpec;
+use crate::change_log::ChangeKinds;
+use crate::fork::Column;
+use crate::label_index::LabelIndex;
+use crate::node_table::NodeIdx;
+use crate::objects::ObjectStore;
+
+/// A counter takes about 16 bytes a node where every node is a domain: this many slots are 128 MiB at worst.
+const MAX_SLOTS: usize = 8 << 20;
+/// How many label columns are kept that no counter needs.
+const MAX_LABELS: usize = 32;
+
+type Slots = SmallVec<[u32; 2]>;
+
+/// What pods that count have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Common {
+    namespace: Option<Arc<str>>,
+    label: Option<(Arc<str>, Arc<str>)>,
+}
+
+/// Lets a pod look without allocating; field order and types hash like [`Common`].
+#[derive(Hash)]
+struct BorrowedCommon<'a> {
+    namespace: Option<&'a str>,
+    label: Option<(&'a str, &'a str)>,
+}
+
+impl Equivalent<Common> for BorrowedCommon<'_> {
+    fn equivalent(&self, key: &Common) -> bool {
+        self.namespace == key.namespace.as_deref()
+            && self.label == key.label.as_ref().map(|(key, value)| (&**key, &**value))
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Index {
+    by_spec: HashMap<u64, Slots, FxBuildHasher>,
+    by_common: HashMap<Common, Slots, FxBuildHasher>,
+}
+
+/// The followed counters.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CounterTable {
+    slots: Column<Option<Arc<DomainCounts>>, 64>,
+    free: Vec<u32>,
+    /// By slot: when it was last asked for, in calls.
+    last_used: Column<u64, 64>,
+    clock: u64,
+    n_counters: usize,
+    /// Behind an `Arc` because it changes with the set of counters alone.
+    index: Arc<Index>,
+    /// Label keys wanted by themselves, with their last use.
+    labels: Vec<(Arc<str>, u64)>,
+}
+
+impl CounterTable {
+    /// How many counters a cluster with this many node slots may have.
+    pub(crate) fn limit(capacity: usize) -> usize {
+        (MAX_SLOTS / capacity.max(1)).clamp(64, 4096)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.n_counters
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<DomainCounts>> {
+        self.slots.iter().flatten()
+    }
+
+    pub(crate) fn get(&self, spec: &CounterSpec) -> Option<&Arc<DomainCounts>> {
+        self.slots.try_get(self.find(spec)? as usize)?.as_ref()
+    }
+
+    /// Takes note that a counter is in use; whether there is one.
+    pub(crate) fn touch(&mut self, spec: &CounterSpec) -> bool {
+        let Some(slot) = self.find(spec) else { return false };
+        self.clock += 1;
+        self.last_used.set(slot as usize, self.clock);
+        true
+    }
+
+    /// Takes note that the column of a label key is in use; returns a key whose column is of no use any more.
+    pub(crate) fn touch_label(&mut self, key: &Arc<str>) -> Option<Arc<str>> {
+        self.clock += 1;
+        if let Some(known) = self.labels.iter_mut().find(|(known, _)| known == key) {
+            known.1 = self.clock;
+            return None;
+        }
+        self.labels.push((key.clone(), self.clock));
+        if self.labels.len() <= MAX_LABELS {
+            return None;
+        }
+        let oldest = (0..self.labels.len()).min_by_key(|at| self.labels[*at].1)?;
+        let (dropped, _) = self.labels.swap_remove(oldest);
+        (!self.needs_label(&dropped)).then_some(dropped)
+    }
+
+    /// Whether a counter, or somebody by [`touch_label`](Self::touch_label), wants the column of a label key.
+    pub(crate) fn needs_label(&self, key: &str) -> bool {
+        self.labels.iter().any(|(wanted, _)| **wanted == *key)
+            || self.all().any(|counts| counts.spec().topology_key.as_deref() == Some(key))
+    }
+
+    /// Adds a counter that is not there yet, and drops others while there are more than `limit`. Returns label keys
+    /// whose columns are of no use any more.
+    pub(crate) fn insert(&mut self, counts: DomainCounts, limit: usize) -> Vec<Arc<str>> {
+        let mut dropped = Vec::new();
+        while self.n_counters >= limit.max(1) {
+            let in_use = (0..self.slots.len()).filter(|at| self.slots[*at].is_some());
+            let Some(oldest) = in_use.min_by_key(|at| self.last_used[*at]) else { break };
+            dropped.extend(self.remove(oldest));
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.last_used.push(0);
+            (self.slots.len() - 1) as u32
+        });
+        self.clock += 1;
+        self.last_used.set(slot as usize, self.clock);
+        self.n_counters += 1;
+        let index = Arc::make_mut(&mut self.index);
+        index.by_spec.entry(hash_of(counts.spec())).or_default().push(slot);
+        for common in commons(counts.spec()) {
+            index.by_common.entry(common).or_default().push(slot);
+        }
+        self.slots.set(slot as usize, Some(Arc::new(counts)));
+        dropped.retain(|key| !self.needs_label(key));
+        dropped
+    }
+
+    /// Puts a counter in the place of the one with the same specification.
+    pub(crate) fn replace(&mut self, counts: DomainCounts) {
+        if let Some(slot) = self.find(counts.spec()) {
+            self.slots.set(slot as usize, Some(Arc::new(counts)));
+        }
+    }
+
+    /// A pod comes to a node or leaves it. O(labels of the pod + counters that it may concern).
+    pub(crate) fn shift(
+        &mut self,
+        pod: &Pod,
+        node: NodeIdx,
+        delta: i32,
+        labels: &LabelIndex,
+        objects: &ObjectStore,
+    ) {
+        if self.n_counters == 0 {
+            return;
+        }
+        let pairs = pod.labels.iter().map(Some).chain([None]);
+        for label in pairs {
+            for namespace in [Some(&*pod.namespace), None] {
+                let common = BorrowedCommon { namespace, label };
+                for slot in self.index.by_common.get(&common).into_iter().flatten() {
+                    let slot = *slot as usize;
+                    let counts = self.slots.try_get(slot).and_then(Option::as_ref);
+                    if counts.is_some_and(|counts| counts.includes(pod, objects))
+                        && let Some(counts) = self.slots.get_mut(slot)
+                    {
+                        Arc::make_mut(counts).shift(node, delta, labels);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A node is about to change in `kinds`, or to go.
+    pub(crate) fn hide_node(&mut self, node: NodeIdx, kinds: ChangeKinds, labels: &LabelIndex) {
+        for slot in 0..self.slots.len() {
+            let counts = self.slots[slot].as_ref();
+            if counts.is_some_and(|counts| {
+                is_concerned(counts.spec(), kinds) && counts.is_eligible(node)
+            }) && let Some(counts) = self.slots.get_mut(slot)
+            {
+                Arc::make_mut(counts).hide_node(node, labels);
+            }
+        }
+    }
+
+    /// A node has changed in `kinds`, or has come.
+    pub(crate) fn show_node(
+        &mut self,
+        idx: NodeIdx,
+        node: &Node,
+        kinds: ChangeKinds,
+        labels: &LabelIndex,
+    ) {
+        for slot in 0..self.slots.len() {
+            let counts = self.slots[slot].as_ref();
+            if counts.is_some_and(|counts| {
+                is_concerned(counts.spec(), kinds) && counts.spec().includes_node(node)
+            }) && let Some(counts) = self.slots.get_mut(slot)
+            {
+                Arc::make_mut(counts).show_node(idx, labels);
+            }
+        }
+    }
+
+    fn find(&self, spec: &CounterSpec) -> Option<u32> {
+        let candidates = self.index.by_spec.get(&hash_of(spec))?;
+        let is_wanted = |slot: &&u32| {
+            let counts = self.slots.try_get(**slot as usize).and_then(Option::as_ref);
+            counts.is_some_and(|counts| counts.spec() == spec)
+        };
+        candidates.iter().find(is_wanted).copied()
+    }
+
+    /// Drops a counter and returns its topology key.
+    fn remove(&mut self, slot: usize) -> Option<Arc<str>> {
+        let counts = self.slots.take(slot)?;
+        let number = slot as u32;
+        self.n_counters -= 1;
+        self.free.push(number);
+        let index = Arc::make_mut(&mut self.index);
+        let hash = hash_of(counts.spec());
+        if let Some(slots) = index.by_spec.get_mut(&hash) {
+            slots.retain(|slot| *slot != number);
+            if slots.is_empty() {
+                index.by_spec.remove(&hash);
+            }
+        }
+        for common in commons(counts.spec()) {
+            if let Some(slots) = index.by_common.get_mut(&common) {
+                slots.retain(|slot| *slot != number);
+                if slots.is_empty() {
+                    index.by_common.remove(&common);
+                }
+            }
+        }
+        counts.spec().topology_key.clone()
+    }
+}
+
+/// Whether a change of a node in `kinds` can matter to a counter.
+fn is_concerned(spec: &CounterSpec, kinds: ChangeKinds) -> bool {
+    kinds.intersects(ChangeKinds::LABELS)
+        || kinds.intersects(ChangeKinds::TAINTS) && spec.nodes.tolerated.is_some()
+}
+
+fn hash_of(spec: &CounterSpec) -> u64 {
+    FxBuildHasher.hash_one(spec)
+}
+
+/// What to file a counter under: each combination is met by a pod at most once, since a pod has one namespace and one
+/// value of a label.
+fn commons(spec: &CounterSpec) -> Vec<Common> {
+    if spec.pods.terms.is_empty() {
+        return Vec::new();
+    }
+    let mut namespaces: Vec<Option<Arc<str>>> = match spec.pods.only_namespaces() {
+        Some(names) => names.iter().cloned().map(Some).collect(),
+        None => vec![None],
+    };
+    namespaces.sort_unstable();
+    namespaces.dedup();
+    let labels: Vec<Option<(Arc<str>, Arc<str>)>> = match spec.pods.only_values() {
+        Some((key, values)) => {
+            values.iter().map(|value| Some((key.clone(), value.clone()))).collect()
+        }
+        None => vec![None],
+    };
+    let of_namespace = |namespace: &Option<Arc<str>>| {
+        let namespace = namespace.clone();
+        labels
+            .iter()
+            .map(move |label| Common { namespace: namespace.clone(), label: label.clone() })
+            .collect::<Vec<_>>()
+    };
+    namespaces.iter().flat_map(of_namespace).collect()
+}

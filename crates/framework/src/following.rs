@@ -1,0 +1,43 @@
+//! What plugins want kept up to date for a pod before they are asked about it.
+
+use std::sync::Arc;
+
+use kube_scheduler_cache::{ClusterState, CounterSpec};
+
+/// Counters and label columns that a plugin will read.
+///
+/// They are kept from then on, as long as pods ask for them now and then. They are a matter of speed alone: a plugin
+/// must give the same answers when they are missing, as in a cluster that is only looked at.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Following {
+    counters: Vec<CounterSpec>,
+    labels: Vec<Arc<str>>,
+}
+
+impl Following {
+    /// Nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks for a counter and the label column of its topology key.
+    pub fn counter(&mut self, spec: CounterSpec) {
+        self.counters.push(spec);
+    }
+
+    /// Asks for the column of a label key.
+    pub fn label(&mut self, key: &Arc<str>) {
+        self.labels.push(key.clone());
+    }
+
+    /// Whether nothing was asked for.
+    pub fn is_empty(&self) -> bool {
+        self.counters.is_empty() && self.labels.is_empty()
+    }
+
+    /// Has `cluster` keep everything that was asked for.
+    pub fn apply(&self, cluster: &mut ClusterState) {
+        self.counters.iter().for_each(|spec| cluster.follow(spec));
+        self.labels.iter().for_each(|key| cluster.follow_label(key));
+    }
+}
