@@ -14,7 +14,7 @@ const PACKAGE: &str = "kube-scheduler-tests";
 const BINARY: &str = "conformance";
 
 /// The families that must conform with every case: what `ci` asks for. It only ever grows.
-const REQUIRED: [&str; 8] = [
+const REQUIRED: [&str; 10] = [
     "quantities",
     "queue",
     "resources",
@@ -23,6 +23,8 @@ const REQUIRED: [&str; 8] = [
     "taints",
     "ports-gates-names",
     "images",
+    "topologyspread",
+    "spread-defaults",
 ];
 
 /// What to compare.

@@ -1,0 +1,327 @@
+//! PodTopologySpread: pods of one kind spread evenly over zones, hosts and other domains.
+//!
+//! Answers to `plugins/podtopologyspread` of the reference; behaviour in `spec/plugins-topology.md` §2 to §4. Pods are
+//! counted by counters that the cluster state follows; where one is not followed it is counted in one scan.
+
+mod args;
+mod constraints;
+mod default_selector;
+mod filtering;
+mod hints;
+mod scoring;
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
+use kube_scheduler_framework::{
+    Context, CycleState, Dependencies, EnqueueExtensions, EventRegistration, Filter, FilterSink,
+    Following, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PreFilter,
+    PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status,
+};
+
+use self::args::Defaults;
+use self::filtering::HardState;
+use self::scoring::SoftState;
+
+pub(crate) const NAME: &str = "PodTopologySpread";
+
+const REASON: &str = "node(s) didn't match pod topology spread constraints";
+const REASON_LABEL: &str =
+    "node(s) didn't match pod topology spread constraints (missing required label)";
+const NO_HARD_STATE: &str = "reading \"PreFilterPodTopologySpread\" from cycleState: not found";
+const NO_SOFT_STATE: &str =
+    "error reading \"PreScorePodTopologySpread\" from cycleState: not found";
+
+pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
+    let name = NAME.into();
+    Ok(Arc::new(PodTopologySpread {
+        defaults: Arc::new(Defaults::from_args(args)?),
+        compares_numbers: handle.is_enabled("TaintTolerationComparisonOperators"),
+        rejection: Status::unschedulable(REASON).from_plugin(&name),
+        rejection_label: Status::unresolvable(REASON_LABEL).from_plugin(&name),
+    }))
+}
+
+struct PodTopologySpread {
+    defaults: Arc<Defaults>,
+    /// Whether `Lt` and `Gt` tolerations count.
+    compares_numbers: bool,
+    rejection: Status,
+    rejection_label: Status,
+}
+
+impl PodTopologySpread {
+    /// Whether the pod may have constraints of this kind: it does, or it gets those that the profile has for pods
+    /// without.
+    fn may_have(&self, pod: &Pod, action: WhenUnsatisfiable) -> bool {
+        let own = &pod.spec.topology_spread_constraints;
+        let given = if own.is_empty() { &self.defaults.constraints } else { own };
+        given.iter().any(|constraint| constraint.when_unsatisfiable == action)
+    }
+
+    /// What depends on all pods and nodes if the pod has constraints, and on the objects that default constraints come
+    /// from if it has none.
+    fn depends_on(&self, cx: &Context<'_>, pod: &Pod, action: WhenUnsatisfiable) -> Dependencies {
+        if !self.may_have(pod, action) {
+            return Dependencies::POD_ONLY;
+        }
+        match self.defaults.constraints_of(cx.cluster, pod, action) {
+            Ok(constraints) if constraints.is_empty() => {
+                Dependencies { objects: true, ..Dependencies::POD_ONLY }
+            }
+            _ => Dependencies::EVERYTHING,
+        }
+    }
+}
+
+impl Plugin for PodTopologySpread {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
+
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+
+    fn as_pre_score(&self) -> Option<&dyn PreScore> {
+        Some(self)
+    }
+
+    fn as_score(&self) -> Option<&dyn Score> {
+        Some(self)
+    }
+
+    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
+        Some(self)
+    }
+
+    fn as_sign(&self) -> Option<&dyn Sign> {
+        Some(self)
+    }
+}
+
+impl PreFilter for PodTopologySpread {
+    fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
+        match self.defaults.constraints_of(cx.cluster, pod, WhenUnsatisfiable::DoNotSchedule) {
+            Err(error) => Status::error(format!("get constraints from pod: {error}")).into(),
+            Ok(constraints) if constraints.is_empty() => PreFilterOutcome::skip(),
+            Ok(constraints) => {
+                let specs = filtering::specs(&constraints, pod, self.compares_numbers);
+                state.insert(HardState::new(cx.cluster, pod, constraints, &specs));
+                PreFilterOutcome::success()
+            }
+        }
+    }
+
+    fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
+        Some(self)
+    }
+
+    fn follows(&self, cx: &Context<'_>, pod: &Pod, following: &mut Following) {
+        let constraints_of = |action| self.defaults.constraints_of(cx.cluster, pod, action);
+        if self.may_have(pod, WhenUnsatisfiable::DoNotSchedule)
+            && let Ok(hard) = constraints_of(WhenUnsatisfiable::DoNotSchedule)
+        {
+            let specs = filtering::specs(&hard, pod, self.compares_numbers);
+            specs.into_iter().for_each(|spec| following.counter(spec));
+        }
+        if self.may_have(pod, WhenUnsatisfiable::ScheduleAnyway)
+            && let Ok(soft) = constraints_of(WhenUnsatisfiable::ScheduleAnyway)
+        {
+            let requires_all = self.defaults.requires_all_keys(pod);
+            let specs = scoring::specs(&soft, pod, requires_all, self.compares_numbers);
+            specs.into_iter().for_each(|spec| following.counter(spec));
+            // Scores of hosts come from counts per node, but candidates have to have the label.
+            soft.iter().for_each(|constraint| following.label(&constraint.key));
+        }
+    }
+
+    fn pre_filter_depends_on(&self, pod: &Pod) -> Dependencies {
+        if self.may_have(pod, WhenUnsatisfiable::DoNotSchedule) {
+            Dependencies::EVERYTHING
+        } else {
+            Dependencies::POD_ONLY
+        }
+    }
+}
+
+impl PreFilterExtensions for PodTopologySpread {
+    fn add_pod(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        added: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        shift(cx, state, pod, added, node, 1)
+    }
+
+    fn remove_pod(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        removed: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        shift(cx, state, pod, removed, node, -1)
+    }
+}
+
+fn shift(
+    cx: &Context<'_>,
+    state: &mut CycleState,
+    pod: &Pod,
+    other: &Pod,
+    node: &NodeView<'_>,
+    delta: i64,
+) -> Status {
+    let Some(hard) = state.get_mut::<HardState>() else { return Status::error(NO_HARD_STATE) };
+    hard.shift(cx.cluster, pod, other, node.idx(), delta);
+    Status::SUCCESS
+}
+
+impl Filter for PodTopologySpread {
+    fn filter(&self, cx: &Context<'_>, state: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+        let Some(hard) = state.get::<HardState>() else { return Status::error(NO_HARD_STATE) };
+        match hard.judge(cx.cluster, node.idx()) {
+            filtering::Verdict::Fits => Status::SUCCESS,
+            filtering::Verdict::LacksLabel => self.rejection_label.clone(),
+            filtering::Verdict::IsSkewed => self.rejection.clone(),
+        }
+    }
+
+    fn filter_all(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        _: &Pod,
+        nodes: &[NodeIdx],
+        sink: &mut FilterSink<'_>,
+    ) -> Result<(), Status> {
+        let Some(hard) = state.get::<HardState>() else {
+            return if nodes.iter().any(|idx| sink.is_open(*idx)) {
+                Err(Status::error(NO_HARD_STATE))
+            } else {
+                Ok(())
+            };
+        };
+        hard.judge_all(cx.cluster, nodes, sink, &self.rejection, &self.rejection_label);
+        Ok(())
+    }
+
+    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
+        self.pre_filter_depends_on(pod)
+    }
+}
+
+impl PreScore for PodTopologySpread {
+    fn pre_score(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+    ) -> Status {
+        if cx.cluster.n_nodes() == 0 {
+            return Status::skip();
+        }
+        match self.defaults.constraints_of(cx.cluster, pod, WhenUnsatisfiable::ScheduleAnyway) {
+            Err(error) => Status::error(format!("calculating preScoreState: {error}")),
+            Ok(constraints) if constraints.is_empty() => Status::skip(),
+            Ok(constraints) => {
+                let requires_all = self.defaults.requires_all_keys(pod);
+                let specs = scoring::specs(&constraints, pod, requires_all, self.compares_numbers);
+                let soft = SoftState::new(cx.cluster, &constraints, &specs, requires_all, nodes);
+                state.insert(soft);
+                Status::SUCCESS
+            }
+        }
+    }
+
+    fn pre_score_depends_on(&self, pod: &Pod) -> Dependencies {
+        self.score_depends_on(pod)
+    }
+
+    fn pre_score_depends_on_in(&self, cx: &Context<'_>, pod: &Pod) -> Dependencies {
+        self.depends_on(cx, pod, WhenUnsatisfiable::ScheduleAnyway)
+    }
+}
+
+impl Score for PodTopologySpread {
+    fn score(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        _: &Pod,
+        node: &NodeView<'_>,
+    ) -> Result<i64, Status> {
+        let soft = state.get::<SoftState>().ok_or_else(|| Status::error(NO_SOFT_STATE))?;
+        Ok(soft.score(cx.cluster, node.idx()))
+    }
+
+    fn score_all(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        _: &Pod,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let soft = state.get::<SoftState>().ok_or_else(|| Status::error(NO_SOFT_STATE))?;
+        soft.score_all(cx.cluster, nodes, scores);
+        Ok(())
+    }
+
+    fn normalization(&self) -> Normalization {
+        Normalization::Custom
+    }
+
+    fn normalize(
+        &self,
+        _: &Context<'_>,
+        state: &CycleState,
+        _: &Pod,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Status {
+        let Some(soft) = state.get::<SoftState>() else { return Status::error(NO_SOFT_STATE) };
+        soft.normalize(nodes, scores);
+        Status::SUCCESS
+    }
+
+    fn score_depends_on(&self, pod: &Pod) -> Dependencies {
+        if self.may_have(pod, WhenUnsatisfiable::ScheduleAnyway) {
+            Dependencies::EVERYTHING
+        } else {
+            Dependencies::POD_ONLY
+        }
+    }
+
+    fn score_depends_on_in(&self, cx: &Context<'_>, pod: &Pod) -> Dependencies {
+        self.depends_on(cx, pod, WhenUnsatisfiable::ScheduleAnyway)
+    }
+}
+
+impl Sign for PodTopologySpread {
+    /// Parity: the reference refuses to sign pods that have constraints or may get default ones. Here everything that
+    /// the answers depend on is written, and [`Dependencies`] say how long they are good.
+    fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
+        constraints::sign(&self.defaults, pod, signature);
+        true
+    }
+}
+
+impl EnqueueExtensions for PodTopologySpread {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        hints::events(&self.defaults)
+    }
+}

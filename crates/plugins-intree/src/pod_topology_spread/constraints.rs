@@ -1,0 +1,168 @@
+//! Which constraints a pod has, its own or the profile's (`spec/plugins-topology.md` §2.2 and §2.3).
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{
+    LabelSelector, Labels, NodeInclusionPolicy, Pod, TopologySpreadConstraint, WhenUnsatisfiable,
+};
+use kube_scheduler_framework::{
+    ClusterState, CountedNodes, CountedPods, PodTerm, RequiredNodeAffinity, SignatureWriter,
+    Tolerated,
+};
+
+use super::args::Defaults;
+use super::default_selector::default_selector;
+use crate::signature::{write_node_selector, write_tolerations};
+
+pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
+pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// One constraint that applies to a pod.
+#[derive(Clone, Debug)]
+pub(super) struct Constraint {
+    pub(super) max_skew: i64,
+    pub(super) key: Arc<str>,
+    /// `None` matches nothing.
+    selector: Option<LabelSelector>,
+    pub(super) min_domains: i64,
+    honors_affinity: bool,
+    pub(super) honors_taints: bool,
+}
+
+impl Constraint {
+    fn new(given: &TopologySpreadConstraint, selector: Option<LabelSelector>) -> Self {
+        Self {
+            max_skew: given.max_skew.into(),
+            key: given.topology_key.clone(),
+            selector,
+            min_domains: given.min_domains.unwrap_or(1).into(),
+            honors_affinity: given.node_affinity_policy == NodeInclusionPolicy::Honor,
+            honors_taints: given.node_taints_policy == NodeInclusionPolicy::Honor,
+        }
+    }
+
+    /// Whether a single pod with these labels is meant. Here the selector without requirements means every pod.
+    pub(super) fn matches(&self, labels: &Labels) -> bool {
+        self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
+    }
+
+    /// The pods that are counted in bulk.
+    ///
+    /// Quirk: the selector without requirements counts none, although it matches every pod. Pinned by
+    /// `an_empty_selector_counts_nothing_but_matches`.
+    pub(super) fn counted_pods(&self, namespace: &Arc<str>) -> CountedPods {
+        let selector = self.selector.as_ref().filter(|selector| !selector.is_empty());
+        let term = selector.map(|selector| PodTerm {
+            namespaces: Arc::from([namespace.clone()]),
+            namespace_selector: None,
+            selector: selector.clone(),
+        });
+        CountedPods { terms: term.into_iter().collect(), counts_terminating: false }
+    }
+
+    /// The nodes that are counted for `pod`, if they have all of `required_keys`.
+    pub(super) fn counted_nodes(
+        &self,
+        pod: &Pod,
+        required_keys: &Arc<[Arc<str>]>,
+        compares_numbers: bool,
+    ) -> CountedNodes {
+        let affinity = self.honors_affinity.then(|| RequiredNodeAffinity::of(pod)).flatten();
+        let tolerated = self
+            .honors_taints
+            .then(|| Tolerated { tolerations: pod.spec.tolerations.clone(), compares_numbers });
+        let required_keys = required_keys.clone();
+        CountedNodes { required_keys, affinity, tolerated, counts_unlabelled: false }
+    }
+}
+
+/// The topology keys of several constraints, none twice.
+pub(super) fn keys(constraints: &[Constraint]) -> Arc<[Arc<str>]> {
+    let mut keys: Vec<Arc<str>> =
+        constraints.iter().map(|constraint| constraint.key.clone()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    // A counter asks for its own key anyway, and so has the same specification however many constraints share it.
+    if keys.len() == 1 { Arc::from([]) } else { keys.into() }
+}
+
+impl Defaults {
+    /// The constraints of `pod` with this action, in order. The error tells which of them cannot be read.
+    pub(super) fn constraints_of(
+        &self,
+        cluster: &ClusterState,
+        pod: &Pod,
+        action: WhenUnsatisfiable,
+    ) -> Result<Vec<Constraint>, String> {
+        let own = &pod.spec.topology_spread_constraints;
+        if own.is_empty() {
+            return Ok(self.default_constraints(cluster, pod, action));
+        }
+        let of_action = own.iter().filter(|given| given.when_unsatisfiable == action);
+        let compiled = of_action.map(|given| match &given.selector_error {
+            Some(error) => {
+                let kind = match action {
+                    WhenUnsatisfiable::DoNotSchedule => "hard",
+                    _ => "soft",
+                };
+                Err(format!("obtaining pod's {kind} topology spread constraints: {error}"))
+            }
+            None => Ok(Constraint::new(given, given.selector.clone())),
+        });
+        compiled.collect()
+    }
+
+    fn default_constraints(
+        &self,
+        cluster: &ClusterState,
+        pod: &Pod,
+        action: WhenUnsatisfiable,
+    ) -> Vec<Constraint> {
+        let mut of_action =
+            self.constraints.iter().filter(|given| given.when_unsatisfiable == action).peekable();
+        if of_action.peek().is_none() {
+            return Vec::new();
+        }
+        let selector = default_selector(cluster, pod);
+        if selector.is_empty() {
+            return Vec::new();
+        }
+        of_action.map(|given| Constraint::new(given, Some(selector.clone()))).collect()
+    }
+}
+
+/// Writes everything of a pod that any answer of the plugin depends on.
+pub(super) fn sign(defaults: &Defaults, pod: &Pod, signature: &mut SignatureWriter) {
+    let own = &pod.spec.topology_spread_constraints;
+    signature.len(own.len());
+    if own.is_empty() && defaults.constraints.is_empty() {
+        return;
+    }
+    signature.text(&pod.namespace);
+    signature.len(pod.labels.len());
+    for (key, value) in pod.labels.iter() {
+        signature.text(key);
+        signature.text(value);
+    }
+    if own.is_empty() {
+        signature.present(pod.controller.is_some());
+        if let Some(controller) = &pod.controller {
+            signature.text(&controller.api_version);
+            signature.text(&controller.kind);
+            signature.text(&controller.name);
+        }
+    }
+    own.iter().for_each(|constraint| signature.debug(constraint));
+    write_tolerations(&pod.spec.tolerations, signature);
+    let pairs = pod.spec.node_selector.iter().flat_map(Labels::iter);
+    signature.len(pod.spec.node_selector.as_ref().map_or(0, Labels::len));
+    for (key, value) in pairs {
+        signature.text(key);
+        signature.text(value);
+    }
+    let required = pod.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
+    signature.present(required.is_some());
+    if let Some(required) = required {
+        write_node_selector(required, signature);
+    }
+}

@@ -1,0 +1,112 @@
+//! Which events can make a pod fit that PodTopologySpread turned down (`spec/plugins-topology.md` §4.1 to §4.3).
+//!
+//! Quirk: the services and owners that default constraints come from are not among them.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{Node, Pod, WhenUnsatisfiable};
+use kube_scheduler_framework::{
+    ActionType, ClusterEvent, ClusterState, EventRegistration, EventResource, QueueingHint,
+};
+
+use super::args::Defaults;
+use super::constraints::Constraint;
+use crate::event_objects;
+
+/// All events the plugin waits for.
+pub(super) fn events(defaults: &Arc<Defaults>) -> Vec<EventRegistration> {
+    let pod_event = ClusterEvent::new(
+        EventResource::Pod,
+        ActionType::ADD
+            | ActionType::UPDATE_POD_LABEL
+            | ActionType::UPDATE_POD_TOLERATION
+            | ActionType::DELETE,
+    );
+    let node_event = ClusterEvent::new(
+        EventResource::Node,
+        ActionType::ADD
+            | ActionType::DELETE
+            | ActionType::UPDATE_NODE_LABEL
+            | ActionType::UPDATE_NODE_TAINT,
+    );
+    let for_pods = defaults.clone();
+    let for_nodes = defaults.clone();
+    vec![
+        EventRegistration::with_hint(pod_event, move |cx, pod, old, new| {
+            let (old, new) = event_objects::pods(old, new)?;
+            if [old, new].into_iter().flatten().any(|other| !is_involved(pod, other)) {
+                return Ok(QueueingHint::Skip);
+            }
+            let constraints = hard(&for_pods, cx.cluster, pod)?;
+            Ok(hint(is_helped_by_pod(pod, &constraints, old, new)))
+        }),
+        EventRegistration::with_hint(node_event, move |cx, pod, old, new| {
+            let (old, new) = event_objects::nodes(old, new)?;
+            let constraints = hard(&for_nodes, cx.cluster, pod)?;
+            Ok(hint(is_helped_by_node(&constraints, old, new)))
+        }),
+    ]
+}
+
+fn hint(helps: bool) -> QueueingHint {
+    if helps { QueueingHint::Queue } else { QueueingHint::Skip }
+}
+
+fn hard(defaults: &Defaults, cluster: &ClusterState, pod: &Pod) -> Result<Vec<Constraint>, String> {
+    defaults.constraints_of(cluster, pod, WhenUnsatisfiable::DoNotSchedule)
+}
+
+/// Whether another pod can matter: the waiting pod itself, or one of its namespace that has a node or expects one.
+fn is_involved(pod: &Pod, other: &Pod) -> bool {
+    other.uid == pod.uid
+        || (other.is_assigned() || other.nominated_node_name().is_some())
+            && other.namespace == pod.namespace
+}
+
+fn is_helped_by_pod(
+    pod: &Pod,
+    constraints: &[Constraint],
+    old: Option<&Arc<Pod>>,
+    new: Option<&Arc<Pod>>,
+) -> bool {
+    let matches_any =
+        |other: &Pod| constraints.iter().any(|constraint| constraint.matches(&other.labels));
+    match (old, new) {
+        (Some(old), Some(new)) => {
+            if new.uid == pod.uid
+                && old.spec.tolerations != new.spec.tolerations
+                && constraints.iter().any(|constraint| constraint.honors_taints)
+            {
+                return true;
+            }
+            constraints.iter().any(|constraint| {
+                constraint.matches(&old.labels) != constraint.matches(&new.labels)
+            })
+        }
+        (Some(only), None) | (None, Some(only)) => matches_any(only),
+        (None, None) => true,
+    }
+}
+
+fn is_helped_by_node(
+    constraints: &[Constraint],
+    old: Option<&Arc<Node>>,
+    new: Option<&Arc<Node>>,
+) -> bool {
+    let has_keys = |node: &Node| {
+        constraints.iter().all(|constraint| node.labels.contains_key(&constraint.key))
+    };
+    match (old, new) {
+        (Some(old), Some(new)) => {
+            let value_differs = |constraint: &Constraint| {
+                old.labels.get(&constraint.key) != new.labels.get(&constraint.key)
+            };
+            if has_keys(old) != has_keys(new) {
+                return true;
+            }
+            has_keys(new) && (constraints.iter().any(value_differs) || old.taints != new.taints)
+        }
+        (Some(only), None) | (None, Some(only)) => has_keys(only),
+        (None, None) => true,
+    }
+}
