@@ -28,6 +28,7 @@ use crate::selectors::Selection;
 use crate::server::{Server, ServerOptions};
 use crate::status::ApiError;
 use crate::store::{Listing, Store, StoreOptions};
+use crate::volumes::{self, VolumeOptions, Volumes};
 use crate::watch::Watcher;
 
 /// Why a cluster does not start or stop cleanly.
@@ -68,6 +69,7 @@ pub struct DevClusterBuilder {
     watch_timeout: Duration,
     hollow: Option<HollowOptions>,
     disruption_controller: bool,
+    volumes: Option<VolumeOptions>,
     persist: Option<(PathBuf, Duration)>,
 }
 
@@ -84,6 +86,7 @@ impl Default for DevClusterBuilder {
             watch_timeout: Duration::from_secs(1800),
             hollow: Some(HollowOptions::default()),
             disruption_controller: true,
+            volumes: Some(VolumeOptions::default()),
             persist: None,
         }
     }
@@ -145,6 +148,12 @@ impl DevClusterBuilder {
         self
     }
 
+    /// How volumes are bound and made, or `None` to leave claims and volumes alone.
+    pub fn volumes(mut self, options: Option<VolumeOptions>) -> Self {
+        self.volumes = options;
+        self
+    }
+
     /// Keeps the state in a file: read at the start, written at every `interval` with changes and at shutdown.
     pub fn persist(mut self, path: impl Into<PathBuf>, interval: Duration) -> Self {
         self.persist = Some((path.into(), interval));
@@ -185,6 +194,11 @@ impl DevClusterBuilder {
         if self.disruption_controller {
             tasks.push(tokio::spawn(controller::run(store.clone(), shutdown.clone())));
         }
+        let volumes = self.volumes.map(|options| {
+            let (volumes, task) = volumes::controllers(store.clone(), options, shutdown.clone());
+            tasks.push(tokio::spawn(task));
+            volumes
+        });
         let state_file = self.persist.as_ref().map(|(path, _)| path.clone());
         if let Some((path, interval)) = self.persist {
             tasks.push(tokio::spawn(save_periodically(
@@ -196,7 +210,17 @@ impl DevClusterBuilder {
         }
         info!(%address, "devcluster serves");
         let hollow = Hollow::new(store.clone());
-        Ok(DevCluster { address, store, faults, server, hollow, shutdown, tasks, state_file })
+        Ok(DevCluster {
+            address,
+            store,
+            faults,
+            server,
+            hollow,
+            volumes,
+            shutdown,
+            tasks,
+            state_file,
+        })
     }
 }
 
@@ -207,6 +231,7 @@ pub struct DevCluster {
     faults: Arc<Faults>,
     server: Arc<Server>,
     hollow: Hollow,
+    volumes: Option<Volumes>,
     shutdown: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
     state_file: Option<PathBuf>,
@@ -253,6 +278,11 @@ impl DevCluster {
     /// The hollow nodes.
     pub fn hollow(&self) -> &Hollow {
         &self.hollow
+    }
+
+    /// The volume controllers; `None` when claims and volumes are left alone.
+    pub fn volumes(&self) -> Option<&Volumes> {
+        self.volumes.as_ref()
     }
 
     /// Adds `count` hollow nodes.

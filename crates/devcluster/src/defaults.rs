@@ -6,8 +6,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::clock::to_rfc3339;
-use crate::kinds::{DISRUPTION_BUDGETS, EVENTS, KindId, NAMESPACES, NODES, PODS, PRIORITY_CLASSES};
-use crate::object::{child_mut, list_at, list_mut, map_mut, text_at};
+use crate::kinds::{
+    DISRUPTION_BUDGETS, EVENTS, KindId, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, STORAGE_CLASSES,
+};
+use crate::object::{at, child_mut, list_at, list_mut, map_mut, text_at};
 use crate::status::ApiError;
 use crate::store::State;
 use crate::validation::{has_pod_template, parse_amount};
@@ -124,20 +126,38 @@ pub(crate) fn admit(
         DISRUPTION_BUDGETS => {}
         _ => match entry.kind {
             "PersistentVolumeClaim" => {
+                choose_class(state, value);
                 child_mut(value, "status").entry("phase").or_insert(json!("Pending"));
             }
             "PersistentVolume" => {
-                let phase = if text_at(value, &["spec", "claimRef", "name"]).is_empty() {
-                    "Available"
-                } else {
-                    "Bound"
-                };
-                child_mut(value, "status").entry("phase").or_insert(json!(phase));
+                child_mut(value, "status").entry("phase").or_insert(json!("Available"));
             }
             _ => {}
         },
     }
     Ok(())
+}
+
+/// A claim that names no class gets the default one, if there is any; of several the newest, then the first by name.
+fn choose_class(state: &State, claim: &mut Value) {
+    const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
+    const OLD_NAME: &str = "volume.beta.kubernetes.io/storage-class";
+    if at(claim, &["spec", "storageClassName"]).is_some()
+        || at(claim, &["metadata", "annotations", OLD_NAME]).is_some()
+    {
+        return;
+    }
+    let classes = state.objects(STORAGE_CLASSES).map(|class| class.value());
+    let defaults =
+        classes.filter(|class| text_at(class, &["metadata", "annotations", DEFAULT]) == "true");
+    let created = |class: &Value| text_at(class, &["metadata", "creationTimestamp"]).to_owned();
+    // Classes come by name, and of equals the last one wins.
+    let mut defaults: Vec<Value> = defaults.collect();
+    defaults.reverse();
+    if let Some(class) = defaults.iter().max_by_key(|class| created(class)) {
+        let name = text_at(class, &["metadata", "name"]);
+        child_mut(claim, "spec").insert("storageClassName".into(), name.into());
+    }
 }
 
 /// The priority classes that every cluster has.

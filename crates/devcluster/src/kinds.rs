@@ -199,6 +199,14 @@ pub const DISRUPTION_BUDGETS: KindId = KindId(6);
 pub const LEASES: KindId = KindId(7);
 /// Bindings: only posted, never stored.
 pub const BINDINGS: KindId = KindId(8);
+/// Persistent volumes.
+pub const PERSISTENT_VOLUMES: KindId = KindId(9);
+/// Persistent volume claims.
+pub const PERSISTENT_VOLUME_CLAIMS: KindId = KindId(10);
+/// Storage classes.
+pub const STORAGE_CLASSES: KindId = KindId(11);
+/// CSI nodes.
+pub const CSI_NODES: KindId = KindId(12);
 
 const SCALED: &[&str] = &["status", "scale"];
 
@@ -265,14 +273,16 @@ pub static KINDS: &[Kind] = &[
         .generation(),
     Kind::new("coordination.k8s.io", "v1", "Lease", "leases", true),
     Kind::new("", "v1", "Binding", "bindings", true).review(),
-    Kind::new("", "v1", "Service", "services", true).short(&["svc"]).in_all().status(),
-    Kind::new("", "v1", "ConfigMap", "configmaps", true).short(&["cm"]),
-    Kind::new("", "v1", "Secret", "secrets", true).fields(&[("type", &["type"])]),
-    Kind::new("", "v1", "ServiceAccount", "serviceaccounts", true).short(&["sa"]),
     Kind::new("", "v1", "PersistentVolume", "persistentvolumes", false).short(&["pv"]).status(),
     Kind::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", true)
         .short(&["pvc"])
         .status(),
+    Kind::new("storage.k8s.io", "v1", "StorageClass", "storageclasses", false).short(&["sc"]),
+    Kind::new("storage.k8s.io", "v1", "CSINode", "csinodes", false),
+    Kind::new("", "v1", "Service", "services", true).short(&["svc"]).in_all().status(),
+    Kind::new("", "v1", "ConfigMap", "configmaps", true).short(&["cm"]),
+    Kind::new("", "v1", "Secret", "secrets", true).fields(&[("type", &["type"])]),
+    Kind::new("", "v1", "ServiceAccount", "serviceaccounts", true).short(&["sa"]),
     Kind::new("", "v1", "ReplicationController", "replicationcontrollers", true)
         .short(&["rc"])
         .in_all()
@@ -319,8 +329,6 @@ pub static KINDS: &[Kind] = &[
         .in_all()
         .status()
         .generation(),
-    Kind::new("storage.k8s.io", "v1", "StorageClass", "storageclasses", false).short(&["sc"]),
-    Kind::new("storage.k8s.io", "v1", "CSINode", "csinodes", false),
     Kind::new("storage.k8s.io", "v1", "CSIDriver", "csidrivers", false),
     Kind::new("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", true),
     Kind::new("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", false).status(),
@@ -406,6 +414,10 @@ mod tests {
             (DISRUPTION_BUDGETS, "policy", "poddisruptionbudgets"),
             (LEASES, "coordination.k8s.io", "leases"),
             (BINDINGS, "", "bindings"),
+            (PERSISTENT_VOLUMES, "", "persistentvolumes"),
+            (PERSISTENT_VOLUME_CLAIMS, "", "persistentvolumeclaims"),
+            (STORAGE_CLASSES, "storage.k8s.io", "storageclasses"),
+            (CSI_NODES, "storage.k8s.io", "csinodes"),
         ];
         for (id, group, plural) in expected {
             assert_eq!((id.get().group, id.get().plural), (group, plural));

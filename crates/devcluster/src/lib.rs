@@ -2,7 +2,7 @@
 //!
 //! It is there so that a scheduler, or any other client, can be run, tested and shown without a cluster: over real HTTP
 //! on loopback, with lists, watches, patches, bindings, evictions, events and tables as kubectl and client libraries
-//! expect them. Hollow nodes run what is bound to them. Faults (latency, refusals, lost connections and watches, lost
+//! expect them. Hollow nodes run what is bound to them; volume controllers bind claims and make volumes. Faults (latency, refusals, lost connections and watches, lost
 //! history, restarts) come when they are asked for, the same ones for the same seed.
 //!
 //! ```
@@ -35,12 +35,13 @@
 //! ```
 //!
 //! What it deliberately is not: it has no TLS, no authentication and no authorization (tokens are accepted and ignored,
-//! and it listens on loopback only); no controllers but the one for disruption budgets, so deployments make no pods and
-//! owners take no dependents along; no custom resources, no admission webhooks, no conversion between API versions
+//! and it listens on loopback only); no controllers but those for disruption budgets and for volumes, so deployments make no
+//! pods and owners take no dependents along; no custom resources, no admission webhooks, no conversion between API versions
 //! except for events; no protobuf but for the few bodies that kubectl writes in it (namespaces, reviews); validation covers metadata, pods and nodes, not every field of every kind.
 //!
 //! Reading order: [`kinds`](Kind) is the table everything is driven by; `store`, `history` and `watch` hold the state;
-//! `api` has the verbs; `routes` and `server` put them on HTTP; `hollow` and `controller` are the cluster's inhabitants.
+//! `api` has the verbs; `routes` and `server` put them on HTTP; `hollow`, `controller` and `volumes` are the
+//! cluster's inhabitants.
 
 mod kinds;
 
@@ -69,6 +70,7 @@ mod table;
 mod controller;
 mod hollow;
 mod persist;
+mod volumes;
 
 mod clock;
 mod cluster;
@@ -80,12 +82,14 @@ pub use faults::{Effect, FaultError, FaultRule, Faults};
 pub use history::ChangeType;
 pub use hollow::{END_PHASE, HOLLOW, Hollow, HollowOptions, NodeTemplate, RUN_SECONDS};
 pub use kinds::{
-    BINDINGS, DISRUPTION_BUDGETS, EVENTS, EVENTS_V1, KINDS, Kind, KindId, LEASES, NAMESPACES,
-    NODES, PODS, PRIORITY_CLASSES,
+    BINDINGS, CSI_NODES, DISRUPTION_BUDGETS, EVENTS, EVENTS_V1, KINDS, Kind, KindId, LEASES,
+    NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, PRIORITY_CLASSES,
+    STORAGE_CLASSES,
 };
 pub use object::Object;
 pub use persist::PersistError;
 pub use selectors::{FieldSelector, LabelSelector, Selection};
 pub use status::{ApiError, FieldError};
 pub use store::{Listing, Store};
+pub use volumes::{ProvisionFault, VolumeOptions, Volumes};
 pub use watch::{WatchEvent, Watcher};

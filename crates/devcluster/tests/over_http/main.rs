@@ -6,5 +6,6 @@ mod forms;
 mod lists;
 mod patches;
 mod pods;
+mod volumes;
 mod watches;
 mod world;

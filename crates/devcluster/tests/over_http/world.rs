@@ -16,9 +16,9 @@ pub(crate) struct World {
     pub(crate) client: Client,
 }
 
-/// A cluster without hollow nodes, where nothing happens but what the test does.
+/// A cluster without hollow nodes and controllers, where nothing happens but what the test does.
 pub(crate) async fn still() -> World {
-    with(DevCluster::builder().hollow(None).disruption_controller(false)).await
+    with(DevCluster::builder().hollow(None).disruption_controller(false).volumes(None)).await
 }
 
 pub(crate) async fn with(builder: DevClusterBuilder) -> World {
