@@ -47,6 +47,9 @@ fn plugins() -> Vec<Arc<dyn Plugin>> {
         "ImageLocality",
         "NodeDeclaredFeatures",
         "DynamicResources",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeZone",
     ]
     .into_iter()
     .map(plugin)
@@ -291,7 +294,7 @@ proptest! {
         for plugin in plugins() {
             let (filter, score) = depends_on(&*plugin, &pod);
             let is_touched =
-                |depends: Dependencies| depends.node.intersects(kinds) || depends.images && images_changed;
+                |depends: Dependencies| depends.anything || depends.node.intersects(kinds) || depends.images && images_changed;
             let (old, new) = (answers(&world, &*plugin, &pod), answers(&after, &*plugin, &pod));
             if !is_touched(filter) {
                 prop_assert_eq!(old.filters, new.filters, "{} after {:?}", plugin.name(), kinds);

@@ -8,5 +8,6 @@ mod hints;
 mod preemption;
 mod queueing;
 mod scores;
+mod storage;
 mod strategies;
 mod support;

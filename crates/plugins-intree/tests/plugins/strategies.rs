@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::support::{World, node_json, pod_json};
 
-const KEYS: [&str; 3] = ["zone", "disk", "gen"];
+const KEYS: [&str; 4] = ["zone", "disk", "gen", "topology.kubernetes.io/zone"];
 const VALUES: [&str; 5] = ["a", "b", "1", "7", ""];
 const IMAGES: [&str; 4] = ["img:latest", "big:1", "other:2", "reg:5000/x:latest"];
 
@@ -162,6 +162,72 @@ fn containers(max: usize) -> impl Strategy<Value = Value> {
     })
 }
 
+/// Volumes, of which some are known to [`storage`]. None of them is for one pod only: what that means depends on other
+/// nodes too.
+fn volumes(max: usize) -> impl Strategy<Value = Value> {
+    let claimed = |name: &str| json!({"persistentVolumeClaim": {"claimName": name}});
+    let sources = vec![
+        claimed("attached"),
+        claimed("migrated"),
+        claimed("pending"),
+        claimed("placed"),
+        claimed("gone"),
+        json!({"gcePersistentDisk": {"pdName": "disk"}}),
+        json!({"gcePersistentDisk": {"pdName": "disk", "readOnly": true}}),
+        json!({"awsElasticBlockStore": {"volumeID": "vol-1"}}),
+        json!({"iscsi": {"iqn": "target"}}),
+        json!({"hostPath": {"path": "/"}}),
+        json!({"configMap": {"name": "settings"}}),
+    ];
+    prop::collection::vec(select(sources), 0..=max).prop_map(|sources| {
+        let named = sources.into_iter().enumerate().map(|(i, mut source)| {
+            source["name"] = json!(format!("v{i}"));
+            source
+        });
+        named.collect::<Value>()
+    })
+}
+
+/// Claims, volumes and a class, and limits for every node.
+fn storage(limits: &[(i64, i64)]) -> Vec<Value> {
+    let claim = |name: &str, spec: Value| {
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": "default"}, "spec": spec})
+    };
+    let volume = |name: &str, labels: Value, spec: Value| {
+        json!({"apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {"name": name, "labels": labels}, "spec": spec})
+    };
+    let mut objects = vec![
+        claim("attached", json!({"volumeName": "csi"})),
+        volume(
+            "csi",
+            json!({}),
+            json!({"csi": {"driver": "csi.example.com", "volumeHandle": "h"}}),
+        ),
+        claim("migrated", json!({"volumeName": "ebs"})),
+        volume("ebs", json!({}), json!({"awsElasticBlockStore": {"volumeID": "vol-1"}})),
+        claim("pending", json!({"storageClassName": "late"})),
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
+            "provisioner": "csi.example.com", "volumeBindingMode": "WaitForFirstConsumer"}),
+        claim("placed", json!({"volumeName": "zonal"})),
+        volume(
+            "zonal",
+            json!({"topology.kubernetes.io/zone": "a__b"}),
+            json!({"hostPath": {"path": "/"}}),
+        ),
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "attachment"},
+            "spec": {"attacher": "csi.example.com", "nodeName": "n1", "source": {"persistentVolumeName": "csi"}}}),
+    ];
+    objects.extend(limits.iter().enumerate().map(|(i, (csi, ebs))| {
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": format!("n{i}")},
+            "spec": {"drivers": [
+                {"name": "csi.example.com", "allocatable": {"count": csi}},
+                {"name": "ebs.csi.aws.com", "allocatable": {"count": ebs}}]}})
+    }));
+    objects
+}
+
 pub(crate) fn pod(name: String) -> impl Strategy<Value = Value> {
     (
         containers(2),
@@ -171,6 +237,7 @@ pub(crate) fn pod(name: String) -> impl Strategy<Value = Value> {
         select(&["", "", "", "n0", "gone"][..]),
         any::<(bool, bool)>(),
         maybe(requests()),
+        volumes(2),
     )
         .prop_map(
             move |(
@@ -181,6 +248,7 @@ pub(crate) fn pod(name: String) -> impl Strategy<Value = Value> {
                 node_name,
                 (host_network, host_users),
                 level,
+                volumes,
             )| {
                 let mut pod = pod_json(
                     &name,
@@ -191,6 +259,7 @@ pub(crate) fn pod(name: String) -> impl Strategy<Value = Value> {
                         "hostNetwork": host_network,
                         "hostUsers": host_users,
                         "resources": {"requests": level},
+                        "volumes": volumes,
                     }}),
                 );
                 pod["spec"]["containers"] = containers;
@@ -206,17 +275,22 @@ pub(crate) fn pod(name: String) -> impl Strategy<Value = Value> {
 pub(crate) fn world() -> impl Strategy<Value = World> {
     let nodes =
         (1_usize..6).prop_flat_map(|n| (0..n).map(|i| node(format!("n{i}"))).collect::<Vec<_>>());
-    let pods = prop::collection::vec((0_usize..6, containers(1)), 0..8);
+    let pods = prop::collection::vec((0_usize..6, containers(1), volumes(2)), 0..8);
+    let limits = prop::collection::vec((0_i64..3, 0_i64..3), 0..6);
     let columns = prop::sample::subsequence(KEYS.to_vec(), 0..=3);
-    (nodes, pods, columns, any::<bool>(), any::<bool>()).prop_map(|(nodes, pods, columns, has_ghost, has_class)| {
+    (nodes, pods, columns, any::<bool>(), any::<bool>(), limits).prop_map(|(nodes, pods, columns, has_ghost, has_class, limits)| {
         let nodes: Vec<Arc<Node>> = nodes.iter().map(|node| Arc::new(Node::from_value(node).unwrap())).collect();
         let n = nodes.len();
-        let pods = pods.into_iter().enumerate().map(|(i, (at, containers))| {
-            let mut pod = pod_json(&format!("run{i}"), json!({"spec": {"nodeName": format!("n{}", at % n)}}));
+        let pods = pods.into_iter().enumerate().map(|(i, (at, containers, volumes))| {
+            let spec = json!({"nodeName": format!("n{}", at % n), "volumes": volumes});
+            let mut pod = pod_json(&format!("run{i}"), json!({"spec": spec}));
             pod["spec"]["containers"] = containers;
             Arc::new(Pod::from_value(&pod).unwrap())
         });
         let mut world = World::new(nodes, pods);
+        for object in storage(&limits) {
+            world = world.with_object(object);
+        }
         for key in columns {
             world.cluster.ensure_label_column(key);
         }
