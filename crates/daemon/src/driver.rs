@@ -52,6 +52,8 @@ pub(crate) struct Driver {
 pub(crate) struct Outstanding {
     writes: usize,
     works: usize,
+    /// Writes for pods that make room, and for those they make room for.
+    evictions: usize,
 }
 
 /// What a round leaves to do.
@@ -137,6 +139,9 @@ impl Driver {
                     Input::WorkFinished { .. } => {
                         self.outstanding.works = self.outstanding.works.saturating_sub(1)
                     }
+                    Input::PodEvicted { .. } | Input::NominationCleared { .. } => {
+                        self.outstanding.evictions = self.outstanding.evictions.saturating_sub(1)
+                    }
                     _ => {}
                 }
                 self.engine.handle(input, now);
@@ -220,6 +225,9 @@ impl Driver {
             match &effect {
                 Effect::WriteBinding { .. } => self.outstanding.writes += 1,
                 Effect::Await { .. } => self.outstanding.works += 1,
+                Effect::EvictPod { .. } | Effect::ClearNomination { .. } => {
+                    self.outstanding.evictions += 1
+                }
                 _ => {}
             }
             if self.effects.send(effect).is_err() {
@@ -241,6 +249,7 @@ impl Driver {
             .collect();
         let bound: Vec<_> = self.engine.drain_bound().collect();
         let name_of = |profile: usize| names.get(profile).map(String::as_str).unwrap_or_default();
+        self.metrics.observe_preemptions(self.engine.drain_preemption_counts());
         self.metrics.observe_bound(bound.into_iter().map(|pod| (name_of(pod.profile), pod)));
 
         let engine = &self.engine;

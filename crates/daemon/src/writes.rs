@@ -1,7 +1,7 @@
 //! From effects to API calls: many at once, a pod's in order, bindings before conditions before events.
 //!
-//! Invariants: every binding ends in exactly one [`Input::BindingWritten`], every awaited work in one
-//! [`Input::WorkFinished`]; conditions and events never hold up bindings, and are not starved by them either: each class
+//! Invariants: every binding ends in exactly one [`Input::BindingWritten`], every eviction in one
+//! [`Input::PodEvicted`], every awaited work in one [`Input::WorkFinished`]; conditions and events never hold up bindings, and are not starved by them either: each class
 //! always has one request under way if it has any to send; memory is bounded by the bindings the core allows, one patch
 //! per pod, and a fixed number of events.
 
@@ -10,12 +10,13 @@ mod lanes;
 mod pace;
 mod pods;
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use kube_scheduler_engine::{Effect, EventKind, Input};
+use kube_scheduler_engine::{Effect, EventKind, Evicted, Input, StatusPatch, Token};
 use kube_scheduler_framework::Status;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, JoinSet};
@@ -51,7 +52,7 @@ pub(crate) struct WriteLimits {
 enum Finished {
     Pod(PodWrite, Written),
     Event(EventWrite, bool),
-    Work,
+    Work(Token),
 }
 
 /// Carries out effects.
@@ -65,6 +66,8 @@ pub(crate) struct Writer {
     lanes: Lanes,
     events: EventQueue,
     under_way: JoinSet<Finished>,
+    /// Plugins' work under way. Looked up only, never walked through.
+    works: HashMap<Token, AbortHandle>,
     /// Requests under way: urgent ones, patches, events.
     n_under_way: [usize; 3],
     width: Width,
@@ -98,6 +101,7 @@ impl Writer {
             lanes: Lanes::default(),
             events: EventQueue::new(hostname().into()),
             under_way: JoinSet::new(),
+            works: HashMap::new(),
             n_under_way: [0; 3],
             width: Width::new(limits.width),
             pod_bucket: Bucket::new(limits.rate, now),
@@ -139,7 +143,17 @@ impl Writer {
             Effect::WriteBinding { token, pod, node } => {
                 self.lanes.push(PodWrite::Bind { token, pod, node })
             }
-            Effect::DeletePod { pod } => self.lanes.push(PodWrite::Delete { pod }),
+            Effect::EvictPod { token, pod, patch } => {
+                self.lanes.push(PodWrite::Evict { token, pod, patch })
+            }
+            Effect::ClearNomination { token, pod } => {
+                self.lanes.push(PodWrite::ClearNomination { token, pod })
+            }
+            Effect::CancelWork { token } => {
+                if let Some(work) = self.works.get(&token) {
+                    work.abort();
+                }
+            }
             Effect::PatchStatus { pod, patch } => self.lanes.push(PodWrite::Patch { pod, patch }),
             Effect::RecordEvent { pod, kind, reason, action, note, reporting } => {
                 let is_warning = kind == EventKind::Warning;
@@ -150,14 +164,19 @@ impl Writer {
             Effect::Await { token, plugin, work } => {
                 let inbox = self.inbox.clone();
                 let work = tokio::spawn(work);
+                self.works.insert(token, work.abort_handle());
                 self.under_way.spawn(async move {
                     let _abort = AbortOnDrop(work.abort_handle());
-                    let status = work.await.unwrap_or_else(|_| {
-                        Status::error(format!("the work of plugin {plugin} broke down"))
+                    let status = work.await.unwrap_or_else(|error| {
+                        Status::error(if error.is_cancelled() {
+                            "context canceled".to_owned()
+                        } else {
+                            format!("the work of plugin {plugin} broke down")
+                        })
                     });
                     // A core that has ended needs no answers.
                     let _ = inbox.tell(Message::Done(Input::WorkFinished { token, status }));
-                    Finished::Work
+                    Finished::Work(token)
                 });
             }
             // Effects are added together with their shell.
@@ -204,7 +223,12 @@ impl Writer {
             let work = async {
                 match &write {
                     PodWrite::Bind { pod, node, .. } => pods::bind(&api, pod, node, timeout).await,
-                    PodWrite::Delete { pod } => pods::delete(&api, pod, timeout).await,
+                    PodWrite::Evict { pod, patch, .. } => {
+                        pods::evict(&api, pod, patch.as_ref(), timeout).await
+                    }
+                    PodWrite::ClearNomination { pod, .. } => {
+                        pods::patch(&api, pod, &StatusPatch::NO_NOMINATION, timeout).await
+                    }
                     PodWrite::Patch { pod, patch } => pods::patch(&api, pod, patch, timeout).await,
                 }
             };
@@ -246,7 +270,7 @@ impl Writer {
                     self.events.retry(write, Instant::now());
                 }
             }
-            Ok(Finished::Work) => {}
+            Ok(Finished::Work(token)) => drop(self.works.remove(&token)),
             // Panics are caught inside, so only a runtime that shuts down gets here.
             Err(error) => tracing::error!(%error, "A write broke down"),
         }
@@ -264,7 +288,7 @@ impl Writer {
         } else {
             self.width.widen();
         }
-        let Written { result, .. } = written;
+        let Written { result, is_gone, .. } = written;
         match write {
             PodWrite::Bind { token, pod, node } => {
                 match &result {
@@ -275,10 +299,22 @@ impl Writer {
                 // A core that has ended needs no answers.
                 let _ = self.inbox.tell(Message::Done(Input::BindingWritten { token, result }));
             }
-            PodWrite::Delete { pod } => {
-                if let Err(error) = result {
-                    tracing::error!(%pod, err = %error, "Error deleting pod");
+            PodWrite::Evict { token, pod, .. } => {
+                if let Err(error) = &result {
+                    tracing::error!(%pod, err = %error, "Error evicting pod");
                 }
+                let evicted = if is_gone { Evicted::AlreadyGone } else { Evicted::Deleted };
+                let result = result.map(|()| evicted).map_err(|error| error.to_string());
+                // A core that has ended needs no answers.
+                let _ = self.inbox.tell(Message::Done(Input::PodEvicted { token, result }));
+            }
+            PodWrite::ClearNomination { token, pod } => {
+                if let Err(error) = &result {
+                    tracing::error!(%pod, err = %error, "Error clearing nomination of pod");
+                }
+                let result = result.map_err(|error| error.to_string());
+                // A core that has ended needs no answers.
+                let _ = self.inbox.tell(Message::Done(Input::NominationCleared { token, result }));
             }
             PodWrite::Patch { pod, .. } => match result {
                 // The pod is gone, and its condition with it.

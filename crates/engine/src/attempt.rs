@@ -9,8 +9,8 @@ use std::sync::Arc;
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
     Commands, CycleState, Diagnosis, FitError, HypotheticalRunner, NodeIdx, NodeOverlay,
-    NodeStatuses, NominatingInfo, PostFilterContext, PostFilterOutcome, PreFilterRun, Runner,
-    SkipSet, Status, Verdicts,
+    NodeStatuses, NominatingInfo, PluginName, PostFilterContext, PostFilterOutcome, PreFilterRun,
+    Runner, SkipSet, Status, Verdicts,
 };
 
 use crate::class_cache::ClassCache;
@@ -36,16 +36,22 @@ pub(crate) enum NoChoice {
     /// There are no nodes at all.
     NoNodes,
     /// The pod fits nowhere.
-    Unfit {
-        error: Box<FitError>,
-        /// What PostFilter wants of the nomination; `None` leaves it alone.
-        nominating: Option<NominatingInfo>,
-        /// What PostFilter wants evicted.
-        victims: Vec<Arc<Pod>>,
-        commands: Commands,
-    },
+    Unfit(Box<Unfit>),
     /// Something broke.
     Broken(Status),
+}
+
+/// Why a pod fits nowhere, and what PostFilter can do about it.
+#[derive(Debug)]
+pub(crate) struct Unfit {
+    pub(crate) error: Box<FitError>,
+    /// What PostFilter wants of the nomination; `None` leaves it alone.
+    pub(crate) nominating: Option<NominatingInfo>,
+    /// Whom PostFilter wants evicted.
+    pub(crate) victims: Vec<Arc<Pod>>,
+    /// The plugin that wants it.
+    pub(crate) found_by: Option<PluginName>,
+    pub(crate) commands: Commands,
 }
 
 /// What a search has learned before it looks at all nodes.
@@ -278,11 +284,12 @@ impl Search<'_> {
             outcome = self.runner.post_filter(&mut cx, state, self.pod);
             diagnosis.post_filter_message = outcome.status.message();
         }
-        NoChoice::Unfit {
+        NoChoice::Unfit(Box::new(Unfit {
             error: Box::new(FitError { n_nodes, diagnosis }),
             nominating: outcome.nominating,
             victims: outcome.victims,
+            found_by: outcome.found_by,
             commands,
-        }
+        }))
     }
 }

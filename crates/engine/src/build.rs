@@ -32,7 +32,8 @@ pub struct EngineOptions {
     pub max_in_unschedulable: Duration,
     /// Whether pods of one class share evaluations. Off, every pod is evaluated from scratch, with the same outcome.
     pub uses_class_cache: bool,
-    /// Whether bound pods are kept for [`Engine::drain_bound`].
+    /// Whether bound pods and preemptions are kept for [`Engine::drain_bound`] and
+    /// [`Engine::drain_preemption_counts`].
     pub keeps_bound: bool,
     /// Default plugins that the registry does not have: left out with a warning, unless named by the user.
     pub missing_plugins: Vec<String>,

@@ -29,11 +29,32 @@ pub struct BoundPod {
     pub since_first_attempt: Option<std::time::Duration>,
 }
 
+/// A preemption in the background that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedPreemption {
+    /// Whether a write failed.
+    pub is_error: bool,
+    /// How long it took.
+    pub length: std::time::Duration,
+}
+
+/// Preemptions, as their metrics need them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PreemptionCounts {
+    /// How often preemption was tried, whatever came of it.
+    pub n_attempts: u64,
+    /// The number of victims of each that was carried out.
+    pub victims: Vec<usize>,
+    /// Those in the background that are over.
+    pub ended: Vec<EndedPreemption>,
+}
+
 /// Everything counted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) profiles: Vec<ProfileCounts>,
     pub(crate) bound: Vec<BoundPod>,
+    pub(crate) preemptions: PreemptionCounts,
     pub(crate) keeps_bound: bool,
 }
 
@@ -57,6 +78,20 @@ impl Counts {
                     .initial_attempt_timestamp()
                     .map(|first| now.saturating_since(first)),
             });
+        }
+    }
+
+    /// A preemption with so many victims is carried out.
+    pub(crate) fn preemption_begun(&mut self, n_victims: usize) {
+        if self.keeps_bound {
+            self.preemptions.victims.push(n_victims);
+        }
+    }
+
+    /// A preemption in the background is over.
+    pub(crate) fn preemption_ended(&mut self, is_error: bool, length: std::time::Duration) {
+        if self.keeps_bound {
+            self.preemptions.ended.push(EndedPreemption { is_error, length });
         }
     }
 

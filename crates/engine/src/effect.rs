@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Object, Pod, PodCondition};
 use kube_scheduler_framework::{PluginName, StatusFuture};
 
-/// Ties the result of an effect to the binding that waits for it.
+/// Ties the result of an effect to the binding or preemption that waits for it. Unique among effects of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
@@ -66,6 +66,24 @@ pub struct StatusPatch {
     pub has_conditions: bool,
 }
 
+impl StatusPatch {
+    /// Takes the nomination away.
+    pub const NO_NOMINATION: Self =
+        Self { condition: None, nominated_node_name: Some(None), has_conditions: false };
+}
+
+impl fmt::Display for StatusPatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.nominated_node_name {
+            Some(Some(node)) => write!(f, " nominated={node}")?,
+            Some(None) => write!(f, " nominated-cleared")?,
+            None => {}
+        }
+        let Some(c) = &self.condition else { return Ok(()) };
+        write!(f, " {}={} reason={} message={:?}", c.kind, c.status, c.reason, c.message)
+    }
+}
+
 /// Something the shell must do.
 #[non_exhaustive]
 pub enum Effect {
@@ -100,10 +118,28 @@ pub enum Effect {
         /// The profile that speaks.
         reporting: Arc<str>,
     },
-    /// Delete a pod that makes room for another one.
-    DeletePod {
+    /// Mark a victim of preemption, then delete it with its own grace period. The result comes back as
+    /// [`Input::PodEvicted`](crate::Input::PodEvicted); a pod that is not found by either call is gone already.
+    EvictPod {
+        /// Ties the result to the preemption.
+        token: Token,
         /// Which pod.
         pod: PodRef,
+        /// How to mark it; `None` when it is marked already.
+        patch: Option<StatusPatch>,
+    },
+    /// Take away a pod's nomination for a more important pod's sake. The result comes back as
+    /// [`Input::NominationCleared`](crate::Input::NominationCleared).
+    ClearNomination {
+        /// Ties the result to the preemption.
+        token: Token,
+        /// Which pod.
+        pod: PodRef,
+    },
+    /// Give up an [`Await`](Self::Await) that nobody needs any more. Its result still comes back.
+    CancelWork {
+        /// Which work.
+        token: Token,
     },
     /// Write an object in place of the revision that it carries; a newer one at the server must make this fail. The answer
     /// comes back as [`Input::ObjectWritten`](crate::Input::ObjectWritten).
@@ -140,30 +176,24 @@ impl fmt::Display for Effect {
                 write!(f, "bind #{} {pod} uid={} node={node}", token.0, pod.uid)
             }
             Self::PatchStatus { pod, patch } => {
-                write!(f, "patch {pod} uid={}", pod.uid)?;
-                match &patch.nominated_node_name {
-                    Some(Some(node)) => write!(f, " nominated={node}")?,
-                    Some(None) => write!(f, " nominated-cleared")?,
-                    None => {}
-                }
-                if let Some(c) = &patch.condition {
-                    write!(
-                        f,
-                        " {}={} reason={} message={:?}",
-                        c.kind, c.status, c.reason, c.message
-                    )?;
-                }
-                Ok(())
+                write!(f, "patch {pod} uid={}{patch}", pod.uid)
             }
             Self::RecordEvent { pod, kind, reason, action, note, .. } => {
                 write!(f, "event {pod} {} {reason} {action} {note:?}", kind.as_str())
             }
-            Self::DeletePod { pod } => write!(f, "delete {pod} uid={}", pod.uid),
             Self::WriteObject { token, plugin, object } => {
                 let Object { kind, resource_version, .. } = &**object;
                 let (number, key) = (token.0, object.key());
                 write!(f, "write #{number} {plugin} {kind} {key} revision={resource_version}")
             }
+            Self::EvictPod { token, pod, patch } => {
+                write!(f, "evict #{} {pod} uid={}", token.0, pod.uid)?;
+                patch.as_ref().map_or(Ok(()), |patch| patch.fmt(f))
+            }
+            Self::ClearNomination { token, pod } => {
+                write!(f, "clear-nomination #{} {pod} uid={}", token.0, pod.uid)
+            }
+            Self::CancelWork { token } => write!(f, "cancel #{}", token.0),
             Self::Await { token, plugin, .. } => write!(f, "await #{} {plugin}", token.0),
         }
     }

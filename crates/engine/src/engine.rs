@@ -6,25 +6,26 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, PodCondition, Timestamp};
+use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_config::Gate;
 use kube_scheduler_framework::{
     ClusterEvent, ClusterState, Command, Commands, Context, EventObject, Profile, Runner, Status,
 };
 use kube_scheduler_queue::{PendingCounts, QueuedPod};
 
-use crate::attempt::{Choice, NO_NODES, NoChoice, Search};
+use crate::attempt::{Choice, NO_NODES, NoChoice, Search, Unfit};
 use crate::binding::{Bindings, expect_objects};
 use crate::build::EngineOptions;
 use crate::class_cache::{ClassCache, Signatures};
-use crate::counts::{BoundPod, Counts, ProfileCounts};
-use crate::effect::{Effect, EventKind, PodRef, StatusPatch};
+use crate::counts::{BoundPod, Counts, PreemptionCounts, ProfileCounts};
+use crate::effect::{Effect, EventKind, PodRef};
 use crate::failure::{Failure, Nominating};
 use crate::guard::guarded;
 use crate::input::Input;
 use crate::pods::PodIndex;
-use crate::policy::{Entry, Nominations, Plans, Policy, Queue};
+use crate::policy::{Entry, NominatingQueue, Plans, Policy, Queue};
 use crate::pool::Pool;
+use crate::preemption::{HeldAttempt, Plan, Preemptions};
 use crate::turn::{AttemptResult, Turn};
 
 /// How many notes are kept when nobody fetches them.
@@ -34,10 +35,11 @@ const MAX_NOTES: usize = 256;
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) plans: Plans,
-    pub(crate) queue: Queue,
+    pub(crate) queue: NominatingQueue,
     pub(crate) cluster: ClusterState,
     pub(crate) pods: PodIndex,
     pub(crate) bindings: Bindings,
+    pub(crate) preemptions: Preemptions,
     pub(crate) effects: Vec<Effect>,
     pub(crate) counts: Counts,
     pub(crate) pool: Pool,
@@ -48,6 +50,8 @@ pub struct Engine {
     keeps_state: Vec<bool>,
     /// Whether pods are nominated to their node early.
     pub(crate) announces: bool,
+    /// Whether victims are evicted in the background.
+    preempts_in_background: bool,
     percentage: Option<i32>,
     next_start: usize,
     seed: u64,
@@ -69,10 +73,11 @@ impl Engine {
         let keeps_state = plans.profiles.iter().map(reads_state_after_score).collect();
         Self {
             plans,
-            queue,
+            queue: NominatingQueue(queue),
             cluster,
             pods: PodIndex::default(),
             bindings: Bindings::default(),
+            preemptions: Preemptions::default(),
             effects: Vec::new(),
             counts,
             pool: options.pool,
@@ -81,6 +86,7 @@ impl Engine {
             uses_class_cache: options.uses_class_cache,
             keeps_state,
             announces: options.gates.is_enabled(Gate::NominatedNodeNameForExpectation),
+            preempts_in_background: options.gates.is_enabled(Gate::SchedulerAsyncPreemption),
             percentage,
             next_start: 0,
             seed: options.seed,
@@ -106,11 +112,15 @@ impl Engine {
             }
             Input::WorkFinished { token, status } => self.work_finished(token, status, now),
             Input::ObjectWritten { token, result } => self.object_written(token, result, now),
+            Input::PodEvicted { token, result } => self.pod_evicted(token, result, now),
+            Input::NominationCleared { token, result } => {
+                self.nomination_cleared(token, result, now)
+            }
             Input::TimePassed => {}
         }
     }
 
-    /// Decides about the next pod; `None` when none is ready.
+    /// Decides about the next pod; `None` when none is ready, or when the last attempt still waits for its victims.
     pub fn schedule_next(&mut self, now: Timestamp) -> Option<Turn> {
         self.next_turn(None, now)
     }
@@ -124,6 +134,9 @@ impl Engine {
 
     fn next_turn(&mut self, recorded: Option<&str>, now: Timestamp) -> Option<Turn> {
         self.let_time_pass(now);
+        if self.preemptions.holds_an_attempt() {
+            return None;
+        }
         let queued = self.pop(now)?;
         let pod = queued.entry().0.clone();
         let mut turn = Turn {
@@ -173,22 +186,50 @@ impl Engine {
             Err(NoChoice::Broken(status)) => {
                 self.fail(queued, None, profile, Failure::Error(status.message()), now)
             }
-            Err(NoChoice::Unfit { error, nominating, victims, commands }) => {
-                turn.n_evaluated = error.n_nodes;
-                let nominating = Nominating::from(nominating);
-                self.evict(&victims, &pod, &nominating, now);
-                let result =
-                    self.fail(queued, None, profile, Failure::Unfit(error, nominating), now);
-                self.carry_out(commands, now);
-                result
+            Err(NoChoice::Unfit(unfit)) => {
+                turn.n_evaluated = unfit.error.n_nodes;
+                self.unfit(queued, profile, *unfit, now)
             }
         };
         Some(turn)
     }
 
+    /// The pod fits nowhere: back it goes to the queue, and its victims, if there are any, out of its way.
+    fn unfit(
+        &mut self,
+        queued: QueuedPod<Entry>,
+        profile: usize,
+        unfit: Unfit,
+        now: Timestamp,
+    ) -> AttemptResult {
+        let Unfit { error, nominating, victims, found_by, commands } = unfit;
+        let pod = queued.entry().0.clone();
+        let nominating = Nominating::from(nominating);
+        let plan = Plan::new(&nominating, victims, found_by);
+        match plan {
+            Some(plan) if !self.preempts_in_background => {
+                let result = AttemptResult::Unschedulable(error.to_string());
+                let held = HeldAttempt { queued, profile, error, commands };
+                let id = self.begin_preemption(pod, plan, Some(held), now);
+                self.advance_preemption(id, now);
+                result
+            }
+            plan => {
+                let begun = plan.map(|plan| self.begin_preemption(pod, plan, None, now));
+                let failure = Failure::Unfit(error, nominating);
+                let result = self.fail(queued, None, profile, failure, now);
+                self.carry_out(commands, now);
+                if let Some(id) = begun {
+                    self.advance_preemption(id, now);
+                }
+                result
+            }
+        }
+    }
+
     /// Whether a pod is ready to be tried.
     pub fn has_ready(&self) -> bool {
-        self.queue.has_ready()
+        !self.preemptions.holds_an_attempt() && self.queue.has_ready()
     }
 
     /// When something will happen by itself; hand in [`Input::TimePassed`] then.
@@ -239,6 +280,11 @@ impl Engine {
         self.bindings.len()
     }
 
+    /// How many preemptions are being carried out.
+    pub fn n_preempting(&self) -> usize {
+        self.preemptions.len()
+    }
+
     /// How many pods the engine knows, pending and assigned.
     pub fn n_known_pods(&self) -> usize {
         self.pods.len()
@@ -252,6 +298,16 @@ impl Engine {
     /// Pods bound since the last call, if the engine keeps them.
     pub fn drain_bound(&mut self) -> impl Iterator<Item = BoundPod> + '_ {
         self.counts.bound.drain(..)
+    }
+
+    /// Attempts at preemption so far, and the preemptions since the last call, if the engine keeps them.
+    pub fn drain_preemption_counts(&mut self) -> PreemptionCounts {
+        let preemptions = &mut self.counts.preemptions;
+        PreemptionCounts {
+            n_attempts: preemptions.n_attempts,
+            victims: std::mem::take(&mut preemptions.victims),
+            ended: std::mem::take(&mut preemptions.ended),
+        }
     }
 
     /// How often an evaluation was brought up to date, and how often one was made from scratch.
@@ -272,7 +328,8 @@ impl Engine {
         Context {
             cluster: &self.cluster,
             waiting: &self.bindings,
-            nominated: &kube_scheduler_framework::NoPods,
+            nominated: &self.queue,
+            preemptions: &self.preemptions,
             now,
         }
     }
@@ -288,6 +345,7 @@ impl Engine {
             cluster: &self.cluster,
             pods: &self.pods,
             waiting: &self.bindings,
+            preemptions: &self.preemptions,
             signatures: &mut self.signatures,
             now,
         };
@@ -343,6 +401,7 @@ impl Engine {
                     let entries: Vec<Entry> = pods.into_iter().map(Entry).collect();
                     self.with_queue(now, |queue, policy| queue.activate(&entries, now, policy));
                 }
+                Command::CountPreemptionAttempt => self.counts.preemptions.n_attempts += 1,
                 other => self.note(format!("command not understood: {other:?}")),
             }
         }
@@ -401,11 +460,11 @@ impl Engine {
         profile: usize,
         now: Timestamp,
     ) -> Result<Choice, NoChoice> {
-        let nominations = Nominations(&self.queue);
         let cx = Context {
             cluster: &self.cluster,
             waiting: &self.bindings,
-            nominated: &nominations,
+            nominated: &self.queue,
+            preemptions: &self.preemptions,
             now,
         };
         let plan = &self.plans.profiles[profile];
@@ -425,52 +484,6 @@ impl Engine {
             random: mixed(self.seed, self.cycle),
         };
         search.run()
-    }
-
-    /// Makes room for a pod: its victims are told, and deleted.
-    fn evict(
-        &mut self,
-        victims: &[Arc<Pod>],
-        preemptor: &Arc<Pod>,
-        nominating: &Nominating,
-        now: Timestamp,
-    ) {
-        let Nominating::To(node) = nominating else { return };
-        let scheduler = preemptor.spec.scheduler_name.clone();
-        for victim in victims.iter().filter(|victim| victim.deletion_requested.is_none()) {
-            let mut note = format!("Preempted by pod {} on node {node}", preemptor.uid);
-            if self.preempt_waiting(&victim.uid, now) {
-                note.push_str(" (in kube-scheduler memory).");
-            } else {
-                let condition = PodCondition {
-                    kind: "DisruptionTarget".into(),
-                    status: "True".into(),
-                    reason: "PreemptionByScheduler".into(),
-                    message: format!(
-                        "{scheduler}: preempting to accommodate a higher priority pod"
-                    )
-                    .into(),
-                    last_probe: None,
-                    last_transition: Some(now),
-                    observed_generation: victim.generation,
-                };
-                let patch = StatusPatch {
-                    condition: Some(condition),
-                    nominated_node_name: None,
-                    has_conditions: !victim.status.conditions.is_empty(),
-                };
-                self.effects.push(Effect::PatchStatus { pod: PodRef::from(&**victim), patch });
-                self.effects.push(Effect::DeletePod { pod: PodRef::from(&**victim) });
-            }
-            self.effects.push(Effect::RecordEvent {
-                pod: PodRef::from(&**victim),
-                kind: EventKind::Normal,
-                reason: "Preempted",
-                action: "Preempting",
-                note,
-                reporting: scheduler.clone(),
-            });
-        }
     }
 }
 

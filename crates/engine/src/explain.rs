@@ -16,7 +16,6 @@ use crate::effect::PodRef;
 use crate::engine::Engine;
 use crate::evaluation::{Evaluation, EvaluationFailure};
 use crate::guard::guarded;
-use crate::policy::Nominations;
 use crate::pool::Pool;
 
 /// One feasible node's scores.
@@ -87,11 +86,11 @@ impl Engine {
         if let Err(panic) = self.follow_for(pod, profile, now) {
             return Some(failed(panic));
         }
-        let nominations = Nominations(&self.queue);
         let cx = Context {
             cluster: &self.cluster,
             waiting: &self.bindings,
-            nominated: &nominations,
+            nominated: &self.queue,
+            preemptions: &self.preemptions,
             now,
         };
         let runner = Runner { profile: &self.plans.profiles[profile], cx };

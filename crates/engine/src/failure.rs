@@ -4,10 +4,11 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, PodCondition, Timestamp};
+use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::{FitError, NominatingInfo, Status};
 use kube_scheduler_queue::{Nomination, QueuedPod};
 
+use crate::condition::{Condition, changed_condition};
 use crate::effect::{Effect, EventKind, PodRef, StatusPatch};
 use crate::engine::Engine;
 use crate::policy::Entry;
@@ -174,25 +175,8 @@ fn status_patch(
         Nominating::To(node) if pod.nominated_node_name() != Some(node) => Some(Some(node.clone())),
         _ => None,
     };
-    let before = pod.status.conditions.iter().find(|condition| *condition.kind == *POD_SCHEDULED);
-    let condition = PodCondition {
-        kind: POD_SCHEDULED.into(),
-        status: "False".into(),
-        reason: reason.into(),
-        message: message.into(),
-        last_probe: None,
-        last_transition: before
-            .filter(|before| *before.status == *"False")
-            .map_or(Some(now), |before| before.last_transition),
-        observed_generation: pod.generation,
-    };
-    let is_news = before.is_none_or(|before| {
-        before.status != condition.status
-            || before.reason != condition.reason
-            || before.message != condition.message
-            || before.last_probe != condition.last_probe
-    });
-    let condition = is_news.then_some(condition);
+    let condition = Condition { kind: POD_SCHEDULED, status: "False", reason, message };
+    let condition = changed_condition(pod, &condition, now);
     if condition.is_none() && nominated_node_name.is_none() {
         return None;
     }

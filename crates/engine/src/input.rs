@@ -7,6 +7,15 @@ use kube_scheduler_framework::{Status, WriteError};
 
 use crate::effect::Token;
 
+/// How an eviction ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evicted {
+    /// The pod was deleted, or is on its way out.
+    Deleted,
+    /// There was no such pod any more.
+    AlreadyGone,
+}
+
 /// Something that happened outside.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -52,6 +61,20 @@ pub enum Input {
         token: Token,
         /// How.
         status: Status,
+    },
+    /// A victim of preemption was [evicted](crate::Effect::EvictPod), or not.
+    PodEvicted {
+        /// Which.
+        token: Token,
+        /// How it ended; the error text, if it failed.
+        result: Result<Evicted, String>,
+    },
+    /// The API server answered a [`ClearNomination`](crate::Effect::ClearNomination).
+    NominationCleared {
+        /// Which.
+        token: Token,
+        /// The error text, if it failed.
+        result: Result<(), String>,
     },
     /// Nothing but time has passed.
     TimePassed,

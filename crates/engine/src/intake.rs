@@ -17,6 +17,9 @@ use crate::policy::Entry;
 impl Engine {
     pub(crate) fn pod_applied(&mut self, pod: Arc<Pod>, now: Timestamp) {
         let old = self.pods.insert(pod.clone());
+        if pod.deletion_requested.is_some() {
+            self.preemptions.pod_goes(&pod.uid);
+        }
         let Some(old) = old else {
             return self.pod_added(pod, now);
         };
@@ -66,6 +69,7 @@ impl Engine {
     }
 
     fn pod_removed(&mut self, pod: &Arc<Pod>, now: Timestamp) {
+        self.preemptions.pod_goes(&pod.uid);
         if pod.is_assigned() {
             return self.assigned_pod_removed(pod, now);
         }

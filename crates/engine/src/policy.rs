@@ -1,12 +1,13 @@
 //! The engine's answers to the queue's questions: order, gates, hints, signatures.
 
 use std::cmp::Ordering;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, PodRequests, PodSpec, PodStatus, Timestamp};
 use kube_scheduler_framework::{
     ClusterState, Context, EventObject, HintFn, NoPods, NominatedPods, Profile, QueuedPodView,
-    QueueingHint, WaitingPods,
+    QueueingHint, RunningPreemptions, WaitingPods,
 };
 use kube_scheduler_queue::{
     HintId, PluginId, PreEnqueueVerdict, ProfileId, QueueEntry, QueuePolicy, QueuedPod,
@@ -91,6 +92,7 @@ pub(crate) struct Policy<'a> {
     pub(crate) cluster: &'a ClusterState,
     pub(crate) pods: &'a PodIndex,
     pub(crate) waiting: &'a dyn WaitingPods,
+    pub(crate) preemptions: &'a dyn RunningPreemptions,
     pub(crate) signatures: &'a mut Signatures,
     pub(crate) now: Timestamp,
 }
@@ -98,7 +100,13 @@ pub(crate) struct Policy<'a> {
 impl Policy<'_> {
     /// Nominations are not at hand while the queue works.
     fn context(&self) -> Context<'_> {
-        Context { cluster: self.cluster, waiting: self.waiting, nominated: &NoPods, now: self.now }
+        Context {
+            cluster: self.cluster,
+            waiting: self.waiting,
+            nominated: &NoPods,
+            preemptions: self.preemptions,
+            now: self.now,
+        }
     }
 }
 
@@ -169,10 +177,25 @@ fn view(pod: &QueuedPod<Entry>) -> QueuedPodView<'_> {
     QueuedPodView { pod: &pod.entry().0, queued: pod.timestamp(), attempts: pod.attempts() }
 }
 
-/// The queue's nominations as plugins see them.
-pub(crate) struct Nominations<'a>(pub(crate) &'a Queue);
+/// The queue, whose nominations plugins may look at.
+#[derive(Debug)]
+pub(crate) struct NominatingQueue(pub(crate) Queue);
 
-impl NominatedPods for Nominations<'_> {
+impl Deref for NominatingQueue {
+    type Target = Queue;
+
+    fn deref(&self) -> &Queue {
+        &self.0
+    }
+}
+
+impl DerefMut for NominatingQueue {
+    fn deref_mut(&mut self) -> &mut Queue {
+        &mut self.0
+    }
+}
+
+impl NominatedPods for NominatingQueue {
     fn nominated_pods(&self, node: &str) -> Vec<Arc<Pod>> {
         self.0
             .nominated_pods_for_node(node)

@@ -20,6 +20,8 @@ pub struct Context<'a> {
     pub waiting: &'a dyn WaitingPods,
     /// Pods that are nominated to nodes.
     pub nominated: &'a dyn NominatedPods,
+    /// Preemptions that are being carried out.
+    pub preemptions: &'a dyn RunningPreemptions,
     /// The time of the attempt. The only clock a plugin may read.
     pub now: Timestamp,
 }
@@ -58,7 +60,14 @@ pub trait NominatedPods: Sync {
     fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>>;
 }
 
-/// Nothing waits, nothing is nominated. For tests and one-off evaluations.
+/// Read access to the preemptions that are being carried out.
+pub trait RunningPreemptions: Sync {
+    /// Whether the scheduler is still busy evicting the victims of the pod with this UID (`spec/preemption.md` §7.3).
+    /// No longer so once the last victim is seen to go, even if the answer to its deletion is still out.
+    fn is_preempting(&self, uid: &str) -> bool;
+}
+
+/// Nothing waits, nothing is nominated, nobody preempts. For tests and one-off evaluations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPods;
 
@@ -83,6 +92,12 @@ impl NominatedPods for NoPods {
 
     fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>> {
         Vec::new()
+    }
+}
+
+impl RunningPreemptions for NoPods {
+    fn is_preempting(&self, _uid: &str) -> bool {
+        false
     }
 }
 
@@ -154,6 +169,8 @@ pub enum Command {
     AssumeObject(Arc<Object>),
     /// Count with an object as it is, unless something else than this revision is assumed of it.
     RestoreObject(Arc<Object>),
+    /// Count an attempt at preemption.
+    CountPreemptionAttempt,
 }
 
 impl Commands {
@@ -191,6 +208,11 @@ impl Commands {
     /// Adds one request at the end.
     pub fn push(&mut self, command: Command) {
         self.0.push(command);
+    }
+
+    /// Counts an attempt at preemption, whatever comes of it.
+    pub fn count_preemption_attempt(&mut self) {
+        self.0.push(Command::CountPreemptionAttempt);
     }
 
     /// Whether nothing was asked for.

@@ -22,8 +22,8 @@ mod verdicts;
 mod view;
 
 pub use context::{
-    Command, Commands, Context, EventObject, MAX_PERMIT_WAIT, NoPods, NominatedPods, WaitingPod,
-    WaitingPods,
+    Command, Commands, Context, EventObject, MAX_PERMIT_WAIT, NoPods, NominatedPods,
+    RunningPreemptions, WaitingPod, WaitingPods,
 };
 pub use cycle_state::{CycleState, StateValue};
 pub use dependencies::Dependencies;

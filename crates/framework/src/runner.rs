@@ -285,7 +285,9 @@ impl<'a> Runner<'a> {
         for (_, name, plugin) in self.profile.post_filter() {
             let outcome = plugin.post_filter(cx, state, pod);
             match outcome.status.code() {
-                Code::Success => return outcome,
+                Code::Success => {
+                    return PostFilterOutcome { found_by: Some(name.clone()), ..outcome };
+                }
                 Code::UnschedulableAndUnresolvable => {
                     return PostFilterOutcome {
                         status: outcome.status.from_plugin(name),

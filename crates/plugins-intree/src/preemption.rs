@@ -2,7 +2,7 @@
 //!
 //! All of the analysis is here: eligibility, candidate nodes, the dry run with nominated pods and disruption budgets, the
 //! chain of tie-breaks. **Not here**: evicting. The outcome names the node and the victims, and the engine carries it
-//! out; until it does so in the background, no pod has to be held back in PreEnqueue. Extenders are not asked.
+//! out; while it does so in the background, PreEnqueue holds the pod back. Extenders are not asked.
 //!
 //! Answers to `plugins/defaultpreemption/default_preemption.go` and `framework/preemption/preemption.go` of the
 //! reference; behaviour in `spec/preemption.md` §2 to §6.
@@ -17,8 +17,9 @@ use std::sync::Arc;
 use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    Code, CycleState, Diagnosis, FitError, Handle, NominatingInfo, Plugin, PluginArgs, PostFilter,
-    PostFilterContext, PostFilterOutcome, Status,
+    ActionType, ClusterEvent, Code, Context, CycleState, Diagnosis, EnqueueExtensions,
+    EventRegistration, EventResource, FitError, Handle, NominatingInfo, Plugin, PluginArgs,
+    PostFilter, PostFilterContext, PostFilterOutcome, PreEnqueue, QueueingHint, Status,
 };
 
 use self::candidates::Search;
@@ -28,6 +29,7 @@ pub(crate) const NAME: &str = "DefaultPreemption";
 
 const NEVER: &str = "not eligible due to preemptionPolicy=Never.";
 const TERMINATING: &str = "not eligible due to a terminating pod on the nominated node.";
+const STILL_PREEMPTING: &str = "waiting for the preemption for this pod to be finished";
 const NO_GROUP: &str = "pod group for pod not found";
 const PLACED_GROUP: &str = "not eligible due to placement-based pod group scheduling limitation";
 const WORKLOAD_AWARE: &str = "not eligible due to workload aware preemption enabled";
@@ -42,6 +44,7 @@ pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>,
         ),
         places_groups: handle.is_enabled("TopologyAwareWorkloadScheduling"),
         preempts_for_groups: handle.is_enabled("WorkloadAwarePreemption"),
+        is_in_background: handle.is_enabled("SchedulerAsyncPreemption"),
     }))
 }
 
@@ -49,6 +52,8 @@ struct DefaultPreemption {
     search: Search,
     places_groups: bool,
     preempts_for_groups: bool,
+    /// Whether victims are evicted after the attempt has ended.
+    is_in_background: bool,
 }
 
 impl Plugin for DefaultPreemption {
@@ -56,8 +61,37 @@ impl Plugin for DefaultPreemption {
         NAME
     }
 
+    fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
+        Some(self)
+    }
+
+    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
+        Some(self)
+    }
+
     fn as_post_filter(&self) -> Option<&dyn PostFilter> {
         Some(self)
+    }
+}
+
+impl PreEnqueue for DefaultPreemption {
+    fn pre_enqueue(&self, cx: &Context<'_>, pod: &Pod) -> Status {
+        if self.is_in_background && cx.preemptions.is_preempting(&pod.uid) {
+            return Status::unresolvable(STILL_PREEMPTING);
+        }
+        Status::SUCCESS
+    }
+}
+
+impl EnqueueExtensions for DefaultPreemption {
+    /// No pod is tried because of what this plugin hears. Without the registration, though, a pod that it holds back
+    /// would not be looked at again when a victim goes.
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        if !self.is_in_background {
+            return Vec::new();
+        }
+        let pod_deleted = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
+        vec![EventRegistration::with_hint(pod_deleted, |_, _, _, _| Ok(QueueingHint::Skip))]
     }
 }
 
@@ -68,6 +102,7 @@ impl PostFilter for DefaultPreemption {
         state: &CycleState,
         pod: &Arc<Pod>,
     ) -> PostFilterOutcome {
+        cx.commands.count_preemption_attempt();
         let outcome = match self.group_limitation(cx, pod).or_else(|| ineligibility(cx, pod)) {
             Some(reason) => PostFilterOutcome::without_nomination(Status::unschedulable(reason)),
             None => self.preempt(cx, state, pod),
@@ -129,7 +164,7 @@ impl DefaultPreemption {
         PostFilterOutcome {
             nominating: Some(NominatingInfo::Override(Some(node.name.clone()))),
             victims: chosen.victims.clone(),
-            status: Status::SUCCESS,
+            ..PostFilterOutcome::without_nomination(Status::SUCCESS)
         }
     }
 }

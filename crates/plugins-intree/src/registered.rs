@@ -22,7 +22,7 @@ pub const PARTIAL: &[(&str, &str)] = &[
         dynamic_resources::NAME,
         "pods with resource claims or resources of device classes are refused",
     ),
-    (preemption::NAME, "extenders are not asked, and evictions are left to the engine"),
+    (preemption::NAME, "extenders are not asked"),
 ];
 
 type Factory = fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String>;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::{Pod, PodStatus, Timestamp};
 use kube_scheduler_engine::{
-    AttemptResult, Effect, Engine, Explanation, Input, PodRef, StatusPatch,
+    AttemptResult, Effect, Engine, Evicted, Explanation, Input, PodRef, StatusPatch,
 };
 use kube_scheduler_framework::{Status, StatusFuture};
 
@@ -271,7 +271,18 @@ impl<'a> Driver<'a> {
                 }
             }
             Effect::PatchStatus { pod, patch } => self.patch(&pod, &patch),
-            Effect::DeletePod { pod } => self.evict(&pod),
+            Effect::EvictPod { token, pod, patch } => {
+                if let Some(patch) = &patch {
+                    self.patch(&pod, patch);
+                }
+                let evicted =
+                    if self.evict(&pod) { Evicted::Deleted } else { Evicted::AlreadyGone };
+                self.engine.handle(Input::PodEvicted { token, result: Ok(evicted) }, self.now);
+            }
+            Effect::ClearNomination { token, pod } => {
+                self.patch(&pod, &StatusPatch::NO_NOMINATION);
+                self.engine.handle(Input::NominationCleared { token, result: Ok(()) }, self.now);
+            }
             Effect::Await { token, plugin, work } => {
                 let status = outcome(work).unwrap_or_else(|| {
                     Status::error(format!(
@@ -325,9 +336,10 @@ impl<'a> Driver<'a> {
         self.announce(pod);
     }
 
-    fn evict(&mut self, pod: &PodRef) {
+    /// Deletes a pod. False if it was gone already.
+    fn evict(&mut self, pod: &PodRef) -> bool {
         let Some(at) = self.ledger.position(&pod.uid).filter(|at| !self.is_gone(*at)) else {
-            return;
+            return false;
         };
         let by = self.current.clone();
         let account = self.ledger.account_mut(at);
@@ -336,6 +348,7 @@ impl<'a> Driver<'a> {
         self.achieve();
         let PodRef { namespace, name, .. } = pod.clone();
         self.engine.handle(Input::PodDeleted { namespace, name }, self.now);
+        true
     }
 
     fn is_gone(&self, at: usize) -> bool {

@@ -66,6 +66,7 @@ fn difference(engine: &Engine, case: &Value) -> Result<Option<String>> {
         cluster: engine.cluster(),
         waiting: &NoPods,
         nominated: &NoPods,
+        preemptions: &NoPods,
         now: Timestamp::EPOCH,
     };
     let mut said: BTreeMap<&str, String> = BTreeMap::new();

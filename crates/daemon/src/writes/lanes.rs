@@ -1,7 +1,7 @@
 //! What waits to be written about pods: one pod's writes in order, different pods' by urgency.
 //!
 //! Invariants: a pod has at most one write under way; its writes start in the order in which they came in; patches of one
-//! pod's status that wait are one per kind of condition; among pods whose turn it is, bindings and deletions go before
+//! pod's status that wait are one per kind of condition; among pods whose turn it is, bindings and evictions go before
 //! status patches, and each class is first come, first served.
 
 use std::collections::{HashMap, VecDeque};
@@ -12,21 +12,41 @@ use kube_scheduler_engine::{PodRef, StatusPatch, Token};
 /// A write to a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum PodWrite {
-    Bind { token: Token, pod: PodRef, node: Arc<str> },
-    Delete { pod: PodRef },
-    Patch { pod: PodRef, patch: StatusPatch },
+    Bind {
+        token: Token,
+        pod: PodRef,
+        node: Arc<str>,
+    },
+    /// Mark a victim of preemption, then delete it.
+    Evict {
+        token: Token,
+        pod: PodRef,
+        patch: Option<StatusPatch>,
+    },
+    /// Take a nomination away.
+    ClearNomination {
+        token: Token,
+        pod: PodRef,
+    },
+    Patch {
+        pod: PodRef,
+        patch: StatusPatch,
+    },
 }
 
 impl PodWrite {
     pub(crate) const fn pod(&self) -> &PodRef {
         match self {
-            Self::Bind { pod, .. } | Self::Delete { pod } | Self::Patch { pod, .. } => pod,
+            Self::Bind { pod, .. }
+            | Self::Evict { pod, .. }
+            | Self::ClearNomination { pod, .. }
+            | Self::Patch { pod, .. } => pod,
         }
     }
 
     pub(crate) const fn urgency(&self) -> Urgency {
         match self {
-            Self::Bind { .. } | Self::Delete { .. } => Urgency::Now,
+            Self::Bind { .. } | Self::Evict { .. } | Self::ClearNomination { .. } => Urgency::Now,
             Self::Patch { .. } => Urgency::Soon,
         }
     }

@@ -1,4 +1,4 @@
-//! Bindings, status patches and deletions: each as the API calls it takes.
+//! Bindings, status patches and evictions: each as the API calls it takes.
 //!
 //! Invariants: a binding is reported as failed only if the server said no, or if the pod was seen without it afterwards;
 //! a pod's uid goes with every binding and deletion, so that they never hit another pod of the same name.
@@ -22,15 +22,25 @@ const PATCH_JITTER: f64 = 0.1;
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) result: Result<(), ApiError>,
+    /// Whether the pod was gone, so that there was nothing to do.
+    pub(crate) is_gone: bool,
     /// How often the server asked for patience.
     pub(crate) n_asked: u32,
 }
 
 impl Written {
+    const fn new(result: Result<(), ApiError>, n_asked: u32) -> Self {
+        Self { result, is_gone: false, n_asked }
+    }
+
+    const fn gone(n_asked: u32) -> Self {
+        Self { result: Ok(()), is_gone: true, n_asked }
+    }
+
     /// Of a request that ended in a panic.
     pub(crate) fn broken() -> Self {
         let text = "the request broke down".to_owned();
-        Self { result: Err(ApiError::Transport { text, is_refused: false }), n_asked: 0 }
+        Self::new(Err(ApiError::Transport { text, is_refused: false }), 0)
     }
 }
 
@@ -60,7 +70,7 @@ pub(crate) async fn bind(api: &Api, pod: &PodRef, node: &str, timeout: Duration)
         }
         Err(error) => Err(error),
     };
-    Written { result, n_asked }
+    Written::new(result, n_asked)
 }
 
 /// Where a pod runs according to the server; `None` for nowhere, or when it is another pod by now.
@@ -93,7 +103,7 @@ pub(crate) async fn patch(
     patch: &StatusPatch,
     timeout: Duration,
 ) -> Written {
-    let Some(body) = patch_body(patch) else { return Written { result: Ok(()), n_asked: 0 } };
+    let Some(body) = patch_body(patch) else { return Written::new(Ok(()), 0) };
     let call = Call::patch(format!("{}/status", pod_path(pod)), body.to_string().into_bytes())
         .timeout(timeout);
     let mut jitter = Jitter::seeded_at_random();
@@ -104,12 +114,12 @@ pub(crate) async fn patch(
         n_asked_in_all += n_asked;
         match answer {
             Err(error) if tries < PATCH_TRIES && is_worth_retrying(&error) => {}
-            answer => return Written { result: answer.map(drop), n_asked: n_asked_in_all },
+            answer => return Written::new(answer.map(drop), n_asked_in_all),
         }
         tokio::time::sleep(jitter.stretch(pause, PATCH_JITTER)).await;
         pause *= PATCH_PAUSE_FACTOR;
     }
-    Written { result: Ok(()), n_asked: n_asked_in_all }
+    Written::new(Ok(()), n_asked_in_all)
 }
 
 fn is_worth_retrying(error: &ApiError) -> bool {
@@ -146,21 +156,35 @@ fn patch_body(patch: &StatusPatch) -> Option<Value> {
     (!status.is_empty()).then(|| json!({"status": status}))
 }
 
-/// Deletes a pod. One that is gone already is as good.
-pub(crate) async fn delete(api: &Api, pod: &PodRef, timeout: Duration) -> Written {
+/// Marks a victim of preemption, then deletes it with its own grace period. One that is gone already is as good.
+pub(crate) async fn evict(
+    api: &Api,
+    pod: &PodRef,
+    patch: Option<&StatusPatch>,
+    timeout: Duration,
+) -> Written {
+    let mut n_asked = 0;
+    if let Some(patch) = patch {
+        let marked = self::patch(api, pod, patch, timeout).await;
+        n_asked = marked.n_asked;
+        match marked.result {
+            Err(error) if error.code() == Some(404) => return Written::gone(n_asked),
+            Err(error) => return Written::new(Err(error), n_asked),
+            Ok(()) => {}
+        }
+    }
     let body = json!({
         "apiVersion": "v1",
         "kind": "DeleteOptions",
         "preconditions": {"uid": &*pod.uid},
     });
     let call = Call::delete(pod_path(pod), body.to_string().into_bytes()).timeout(timeout);
-    let (answer, n_asked) = api.call_patiently(&call).await;
-    let result = match answer {
+    let (answer, asked) = api.call_patiently(&call).await;
+    match answer {
         // 409: another pod has the name by now.
-        Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(()),
-        answer => answer.map(drop),
-    };
-    Written { result, n_asked }
+        Err(error) if matches!(error.code(), Some(404 | 409)) => Written::gone(n_asked + asked),
+        answer => Written::new(answer.map(drop), n_asked + asked),
+    }
 }
 
 #[cfg(test)]

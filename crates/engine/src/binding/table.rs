@@ -148,6 +148,15 @@ impl Bindings {
     }
 }
 
+impl Bindings {
+    /// Whether the pod can still be stopped without the API server: it waits on Permit, or for work in PreBind.
+    pub(crate) fn is_evictable_in_memory(&self, uid: &str) -> bool {
+        self.by_uid.get(uid).is_some_and(|binding| {
+            matches!(binding.stage, Stage::Permit(_) | Stage::PreBind { .. })
+        })
+    }
+}
+
 fn first_deadline(binding: &Binding) -> Option<Timestamp> {
     let Stage::Permit(waits) = &binding.stage else { return None };
     waits.iter().map(|wait| wait.deadline).min()

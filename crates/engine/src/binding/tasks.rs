@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Object, Timestamp};
 use kube_scheduler_framework::{
-    Commands, Context, NoPods, ObjectKey, PluginName, PreBindTask, Status, TaskContext, TaskEvent,
+    Commands, Context, ObjectKey, PluginName, PreBindTask, Status, TaskContext, TaskEvent,
     TaskStep, WriteError,
 };
 use smallvec::SmallVec;
@@ -89,14 +89,14 @@ impl Engine {
         later: &mut Commands,
         now: Timestamp,
     ) -> Result<Work, Status> {
-        let Self { cluster, bindings, pods, .. } = &mut *self;
+        let Self { cluster, bindings, queue, preemptions, pods, .. } = &mut *self;
         let Binding { state, pod, node, .. } = binding;
         let known = pods.get(&pod.namespace, &pod.name);
         let mut asked = Commands::default();
         let step = guarded(|| {
             task.step(
                 &mut TaskContext {
-                    cx: Context { cluster, waiting: bindings, nominated: &NoPods, now },
+                    cx: Context { cluster, waiting: bindings, nominated: queue, preemptions, now },
                     state,
                     pod,
                     node,
@@ -127,6 +127,29 @@ impl Engine {
             }
             other => Err(Status::error(format!("step not understood: {other:?}"))),
         }
+    }
+
+    /// Stops a pod in PreBind whose place somebody more important needs. False if it is not there
+    /// (`spec/core.md` §11). The binding fails as soon as nobody outside is at work for it any more.
+    pub(crate) fn cancel_pre_bind(&mut self, uid: &str, by: &PluginName, now: Timestamp) -> bool {
+        let is_in_pre_bind = |binding: &Binding| matches!(binding.stage, Stage::PreBind { .. });
+        if !self.bindings.by_uid.get(uid).is_some_and(is_in_pre_bind) {
+            return false;
+        }
+        let Some(mut binding) = self.bindings.remove(uid) else { return false };
+        let uid = binding.pod.uid.clone();
+        if let Stage::PreBind { running, failure: failure @ None, .. } = &mut binding.stage {
+            let plugin = running.first().map(|running| running.plugin.clone()).unwrap_or_default();
+            *failure = pre_bind_failure(Status::error(format!("preempted by {by}")), &plugin);
+            let outside = running.iter().filter_map(|running| match running.work {
+                Work::Outside(token) => Some(Effect::CancelWork { token }),
+                Work::Write(..) | Work::Sleep { .. } => None,
+            });
+            self.effects.extend(outside);
+        }
+        self.bindings.insert(binding);
+        self.run_pre_bind(&uid, now);
+        true
     }
 
     /// The API server has answered a task's write.

@@ -23,6 +23,7 @@ fn nominating(nominating: Option<NominatingInfo>) -> Toy {
     Toy::new("P").post_filter(move |_, _| PostFilterOutcome {
         nominating: nominating.clone(),
         victims: Vec::new(),
+        found_by: None,
         status: Status::unschedulable("tried."),
     })
 }

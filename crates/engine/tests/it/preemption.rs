@@ -18,6 +18,7 @@ fn evicting(victims: Vec<Arc<Pod>>) -> Vec<Toy> {
     let evict = Toy::new("P").post_filter(move |_, _| PostFilterOutcome {
         nominating: Some(NominatingInfo::Override(Some("n1".into()))),
         victims: victims.clone(),
+        found_by: None,
         status: Status::SUCCESS,
     });
     vec![filter, evict]

@@ -10,7 +10,7 @@ use crate::context::{Commands, Context};
 use crate::cycle_state::CycleState;
 use crate::dependencies::Dependencies;
 use crate::following::Following;
-use crate::status::{Code, Status};
+use crate::status::{Code, PluginName, Status};
 use crate::verdicts::{VerdictId, Verdicts};
 use crate::view::NodeView;
 
@@ -142,12 +142,12 @@ pub trait Filter: Send + Sync {
 #[derive(Debug)]
 pub struct FilterSink<'a> {
     verdicts: &'a mut Verdicts,
-    plugin: &'a crate::status::PluginName,
+    plugin: &'a PluginName,
 }
 
 impl<'a> FilterSink<'a> {
     /// A sink that attributes everything to `plugin`.
-    pub fn new(verdicts: &'a mut Verdicts, plugin: &'a crate::status::PluginName) -> Self {
+    pub fn new(verdicts: &'a mut Verdicts, plugin: &'a PluginName) -> Self {
         Self { verdicts, plugin }
     }
 
@@ -189,6 +189,8 @@ pub struct PostFilterOutcome {
     pub nominating: Option<NominatingInfo>,
     /// Pods to evict so that the nominated node has room, most important first.
     pub victims: Vec<Arc<Pod>>,
+    /// The plugin that found the way out. Filled in by whoever runs the plugins.
+    pub found_by: Option<PluginName>,
     /// Success when the pod can be expected to fit soon, a rejection otherwise.
     pub status: Status,
 }
@@ -196,7 +198,7 @@ pub struct PostFilterOutcome {
 impl PostFilterOutcome {
     /// An answer that leaves the nomination alone and evicts nobody.
     pub fn without_nomination(status: Status) -> Self {
-        Self { nominating: None, victims: Vec::new(), status }
+        Self { nominating: None, victims: Vec::new(), found_by: None, status }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::toy::{Log, Toy, World, calls, pod, profile, text};
 
 fn nominating(status: Status, node: &str) -> PostFilterOutcome {
     let nominating = Some(NominatingInfo::Override(Some(node.into())));
-    PostFilterOutcome { nominating, victims: Vec::new(), status }
+    PostFilterOutcome { nominating, victims: Vec::new(), found_by: None, status }
 }
 
 fn plain(status: Status) -> PostFilterOutcome {

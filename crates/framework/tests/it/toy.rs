@@ -433,6 +433,7 @@ impl World {
             cluster: &self.cluster,
             waiting: &NoPods,
             nominated: self,
+            preemptions: &NoPods,
             now: Timestamp::from_nanos(0),
         };
         Runner { profile, cx }

@@ -71,6 +71,7 @@ fn preempt_with(
         cluster: &world.cluster,
         waiting: &NoPods,
         nominated,
+        preemptions: &NoPods,
         now: Timestamp::from_nanos(i64::MAX),
     };
     let runner = Runner { profile: &profile, cx };

@@ -152,6 +152,7 @@ impl World {
             cluster: &self.cluster,
             waiting: &NoPods,
             nominated: &NoPods,
+            preemptions: &NoPods,
             now: Timestamp::from_nanos(1),
         }
     }

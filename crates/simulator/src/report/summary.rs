@@ -120,7 +120,13 @@ fn obstacle(engine: &Engine, account: &Account) -> (PendingReason, String) {
     }
     if engine.queue().get(&pod.namespace, &pod.name).is_some_and(|queued| queued.is_gated()) {
         let now = kube_scheduler_api_types::Timestamp::EPOCH;
-        let cx = Context { cluster: engine.cluster(), waiting: &NoPods, nominated: &NoPods, now };
+        let cx = Context {
+            cluster: engine.cluster(),
+            waiting: &NoPods,
+            nominated: &NoPods,
+            preemptions: &NoPods,
+            now,
+        };
         let mut gates = profile.pre_enqueue().map(|(_, _, plugin)| plugin.pre_enqueue(&cx, pod));
         let status = gates.find(|status| !status.is_success());
         let message = status.map_or_else(|| "held back".to_owned(), |status| status.message());

@@ -1,0 +1,40 @@
+//! Conditions of pods: whether setting one would change anything, and what it becomes.
+
+use kube_scheduler_api_types::{Pod, PodCondition, Timestamp};
+
+/// A condition to set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Condition<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) status: &'a str,
+    pub(crate) reason: &'a str,
+    pub(crate) message: &'a str,
+}
+
+/// The complete condition to write; `None` when the pod has it already. The time of the last transition only changes
+/// with the status, and a new generation alone is no news (`spec/core.md` §8).
+pub(crate) fn changed_condition(
+    pod: &Pod,
+    condition: &Condition<'_>,
+    now: Timestamp,
+) -> Option<PodCondition> {
+    let before = pod.status.conditions.iter().find(|before| *before.kind == *condition.kind);
+    let changed = PodCondition {
+        kind: condition.kind.into(),
+        status: condition.status.into(),
+        reason: condition.reason.into(),
+        message: condition.message.into(),
+        last_probe: None,
+        last_transition: before
+            .filter(|before| *before.status == *condition.status)
+            .map_or(Some(now), |before| before.last_transition),
+        observed_generation: pod.generation,
+    };
+    let is_news = before.is_none_or(|before| {
+        before.status != changed.status
+            || before.reason != changed.reason
+            || before.message != changed.message
+            || before.last_probe != changed.last_probe
+    });
+    is_news.then_some(changed)
+}
