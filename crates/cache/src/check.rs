@@ -166,6 +166,8 @@ fn check_pods(
         usize::try_from(cluster.pod_count().get(idx)),
     );
 
+    check_levels(cluster, idx, plain, of, report);
+
     let uids = |pods: &mut dyn Iterator<Item = &Arc<Pod>>| -> Vec<Arc<str>> {
         let mut uids: Vec<_> = pods.map(|pod| pod.uid.clone()).collect();
         uids.sort();
@@ -205,6 +207,49 @@ fn check_pods(
         .map(|(key, n)| ((key.namespace.clone(), key.name.clone()), n))
         .collect();
     report.compare(|| of("claims"), claims_of(plain.pods.values()), found);
+}
+
+/// What could be freed by priority: for the lowest pods, for all but the highest, and so on.
+fn check_levels(
+    cluster: &ClusterState,
+    idx: NodeIdx,
+    plain: &PlainNode,
+    of: &dyn Fn(&str) -> String,
+    report: &mut Report,
+) {
+    let mut levels: BTreeMap<i32, PlainNode> = BTreeMap::new();
+    for pod in plain.pods.values() {
+        let level = levels.entry(pod.priority()).or_default();
+        level.pods.insert(pod.uid.clone(), pod.clone());
+    }
+    report.compare(
+        || of("lowest priority"),
+        levels.first_key_value().map(|(priority, _)| *priority),
+        cluster.lowest_priority_on(idx),
+    );
+    let without_zeros = |requested: &Resources| {
+        let mut requested = requested.clone();
+        requested.scalars.retain(|(_, amount)| *amount != 0);
+        requested
+    };
+    let expected: Vec<_> = levels
+        .iter()
+        .map(|(priority, level)| {
+            let (requested, non_zero) = totals(level);
+            let n_pods = i64::try_from(level.pods.len()).unwrap_or(i64::MAX);
+            (*priority, n_pods, without_zeros(&requested), non_zero)
+        })
+        .collect();
+    let found: Vec<_> = cluster
+        .pods
+        .on_node(idx)
+        .into_iter()
+        .flat_map(|pods| pods.levels.all())
+        .map(|level| {
+            (level.priority, level.n_pods, without_zeros(&level.requested), level.non_zero)
+        })
+        .collect();
+    report.compare(|| of("sums by priority"), expected, found);
 }
 
 fn totals(plain: &PlainNode) -> (Resources, NonZeroRequest) {

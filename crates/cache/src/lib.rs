@@ -68,6 +68,7 @@ mod node_tree;
 mod taint_sets;
 
 mod claims;
+mod freeable;
 mod images;
 mod pod_table;
 mod ports;

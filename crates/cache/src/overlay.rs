@@ -51,6 +51,22 @@ impl NodeOverlay {
         }
     }
 
+    /// The node as far as sums go if all pods of less than `priority` were gone: what is requested, and how many pods
+    /// there are. **The list of pods and the host ports stay those of the node as it is.** O(priorities on the node),
+    /// where removing every such pod would look at each.
+    pub fn sums_without_pods_below(cluster: &ClusterState, node: NodeIdx, priority: i32) -> Self {
+        let mut overlay = Self::new(node);
+        let levels = cluster.pods.on_node(node).map(|pods| pods.levels.below(priority));
+        for level in levels.unwrap_or_default() {
+            overlay.requested.subtract(&level.requested);
+            let non_zero = &mut overlay.non_zero;
+            non_zero.milli_cpu = non_zero.milli_cpu.wrapping_sub(level.non_zero.milli_cpu);
+            non_zero.memory = non_zero.memory.wrapping_sub(level.non_zero.memory);
+            overlay.n_pods -= level.n_pods;
+        }
+        overlay
+    }
+
     /// Which node.
     pub fn node(&self) -> NodeIdx {
         self.node

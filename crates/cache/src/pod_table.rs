@@ -11,6 +11,7 @@ use kube_scheduler_api_types::Pod;
 
 use crate::claims::{NodeClaims, claims_of};
 use crate::fork::{Column, CowMap};
+use crate::freeable::Levels;
 use crate::node_table::NodeIdx;
 use crate::ports::HostPorts;
 
@@ -51,6 +52,7 @@ pub(crate) struct NodePods {
     lists: [Vec<PodIdx>; N_LISTS],
     pub(crate) ports: HostPorts,
     pub(crate) claims: NodeClaims,
+    pub(crate) levels: Levels,
 }
 
 /// Pods and the lists of every node.
@@ -158,6 +160,7 @@ impl PodTable {
         for port in record.pod.spec.host_ports.iter() {
             on_node.ports.insert(port);
         }
+        on_node.levels.add(&record.pod);
         for claim in claims_of(&record.pod) {
             on_node.claims.insert(claim);
         }
@@ -185,6 +188,7 @@ impl PodTable {
         for port in record.pod.spec.host_ports.iter() {
             on_node.ports.remove(port);
         }
+        on_node.levels.remove(&record.pod);
         for claim in claims_of(&record.pod) {
             on_node.claims.remove(&claim);
         }

@@ -230,6 +230,11 @@ impl ClusterState {
         self.pods.lowest_priority()
     }
 
+    /// The lowest priority of any pod on a node. O(1).
+    pub fn lowest_priority_on(&self, node: NodeIdx) -> Option<i32> {
+        self.pods.on_node(node)?.levels.all().first().map(|level| level.priority)
+    }
+
     /// Number of assumed pods.
     pub fn n_assumed(&self) -> usize {
         self.pods.n_assumed()

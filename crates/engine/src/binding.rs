@@ -182,11 +182,11 @@ impl Engine {
         commands: &mut Commands,
         now: Timestamp,
     ) -> Result<(), Status> {
-        let Self { plans, cluster, bindings, .. } = self;
+        let Self { plans, cluster, bindings, queue, preemptions, .. } = self;
         let mut refused = Vec::new();
         let mut result = Ok(());
         for (_, name, plugin) in plans.profiles[binding.profile].reserve() {
-            let cx = Context { cluster, waiting: bindings, nominated: &NoPods, now };
+            let cx = Context { cluster, waiting: bindings, nominated: queue, preemptions, now };
             let mut asked = Commands::default();
             let Binding { state, pod, node, .. } = &mut *binding;
             let answer = guarded(|| plugin.reserve(&cx, state, pod, node, &mut asked));
@@ -264,10 +264,10 @@ impl Engine {
     fn undo(&mut self, binding: &mut Binding, now: Timestamp) -> bool {
         let mut notes = Vec::new();
         let mut later = Commands::default();
-        let Self { plans, cluster, bindings, .. } = &mut *self;
+        let Self { plans, cluster, bindings, queue, preemptions, .. } = &mut *self;
         let reserve: Vec<_> = plans.profiles[binding.profile].reserve().collect();
         for (_, name, plugin) in reserve.into_iter().rev() {
-            let cx = Context { cluster, waiting: bindings, nominated: &NoPods, now };
+            let cx = Context { cluster, waiting: bindings, nominated: queue, preemptions, now };
             let mut asked = Commands::default();
             let Binding { state, pod, node, .. } = &mut *binding;
             if let Err(status) = guarded(|| plugin.unreserve(&cx, state, pod, node, &mut asked)) {

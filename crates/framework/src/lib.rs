@@ -33,7 +33,7 @@ pub use plugin::Plugin;
 pub use points::{
     Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, Filter, FilterSink,
     HintFn, HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NodeStatuses, NominatingInfo,
-    Normalization, Permit, PermitDecision, PostBind, PostFilter, PostFilterContext,
+    Normalization, Permit, PermitDecision, PodsRead, PostBind, PostFilter, PostFilterContext,
     PostFilterOutcome, PreBind, PreBindFlight, PreBindTask, PreEnqueue, PreFilter,
     PreFilterExtensions, PreFilterOutcome, PreScore, QueueSort, QueuedPodView, Reserve, Score,
     Sign, SignatureWriter, StatusFuture, TaskContext, TaskEvent, TaskStep, WriteError,

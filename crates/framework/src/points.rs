@@ -13,7 +13,7 @@ pub use binding::{
     PreBindTask, Reserve, StatusFuture, TaskContext, TaskEvent, TaskStep, WriteError,
 };
 pub use filter::{
-    Filter, FilterSink, HypotheticalFilter, NodeStatuses, NominatingInfo, PostFilter,
+    Filter, FilterSink, HypotheticalFilter, NodeStatuses, NominatingInfo, PodsRead, PostFilter,
     PostFilterContext, PostFilterOutcome, PreFilter, PreFilterExtensions, PreFilterOutcome,
 };
 pub use queueing::{

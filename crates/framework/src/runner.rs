@@ -14,7 +14,7 @@ use crate::dependencies::Dependencies;
 use crate::following::Following;
 use crate::points::{
     FilterSink, HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NominatingInfo, Normalization,
-    PostFilterContext, PostFilterOutcome, PreFilterExtensions,
+    PodsRead, PostFilterContext, PostFilterOutcome, PreFilterExtensions,
 };
 use crate::profile::{PluginIdx, Profile};
 use crate::status::{Code, PluginName, Reason, Status};
@@ -217,6 +217,40 @@ impl<'a> Runner<'a> {
             }
         }
         self.filter(state, pod, &plain, skip)
+    }
+
+    /// The answer of the filters for `node` without its pods of less than `priority`, if sums are enough to see that it
+    /// would be a rejection.
+    pub fn rejection_without_pods_below(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: NodeIdx,
+        priority: i32,
+        skip: &SkipSet,
+    ) -> Option<Status> {
+        let overlay = NodeOverlay::sums_without_pods_below(self.cx.cluster, node, priority);
+        let view = NodeView::hypothetical(self.cx.cluster, &overlay)?;
+        // A plugin that fails when it is told of a pod decides instead of the filters.
+        let may_fail = self.profile.pre_filter().any(|(idx, _, plugin)| {
+            !skip.contains(idx) && plugin.extensions().is_some_and(PreFilterExtensions::may_fail)
+        });
+        if may_fail || !self.nominated_that_count(pod, view.name()).is_empty() {
+            return None;
+        }
+        for (idx, name, plugin) in self.profile.filter() {
+            if skip.contains(idx) {
+                continue;
+            }
+            if plugin.reads_of_pods(pod) == PodsRead::Everything {
+                return None;
+            }
+            let status = plugin.filter(&self.cx, state, pod, &view);
+            if !status.is_success() {
+                return Some(filter_failure(status, name));
+            }
+        }
+        None
     }
 
     /// Tells the plugins that keep pod-dependent state about a hypothetical pod.
@@ -486,6 +520,18 @@ impl HypotheticalFilter for HypotheticalRunner<'_> {
     ) -> Status {
         Runner { profile: self.profile, cx: *cx }
             .filter_with_nominated_pods(state, pod, overlay, self.skip)
+    }
+
+    fn rejection_without_pods_below(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: NodeIdx,
+        priority: i32,
+    ) -> Option<Status> {
+        Runner { profile: self.profile, cx: *cx }
+            .rejection_without_pods_below(state, pod, node, priority, self.skip)
     }
 
     fn add_pod(

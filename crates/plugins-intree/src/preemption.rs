@@ -151,7 +151,7 @@ impl DefaultPreemption {
             chosen.and_then(|chosen| Some((chosen, cluster.node(chosen.node)?)))
         else {
             let diagnosis = Diagnosis {
-                rejections: found.rejections.into_iter().map(|status| (status, 1)).collect(),
+                rejections: found.rejections,
                 absent: candidates::not_helpful(),
                 ..Diagnosis::default()
             };

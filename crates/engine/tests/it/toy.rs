@@ -24,6 +24,8 @@ pub(crate) struct Toy {
     pub(crate) name: &'static str,
     pub(crate) log: Log,
     sorts: bool,
+    /// Whether PreEnqueue holds pods back that are preempting.
+    holds: bool,
     events: Vec<EventRegistration>,
     pre_enqueue: Answer<Status>,
     /// The label key whose column is to be followed; part of PreFilter.
@@ -106,6 +108,12 @@ impl Toy {
         self
     }
 
+    /// PreEnqueue holds pods back as long as they are preempting.
+    pub(crate) fn holds(mut self) -> Self {
+        self.holds = true;
+        self
+    }
+
     pub(crate) fn wants(mut self, registration: EventRegistration) -> Self {
         self.events.push(registration);
         self
@@ -159,8 +167,11 @@ impl Plugin for Toy {
         Some(self)
     }
 
+    fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
+        (self.holds || self.pre_enqueue.is_some()).then_some(self)
+    }
+
     accessors! {
-        as_pre_enqueue PreEnqueue: pre_enqueue;
         as_pre_filter PreFilter: pre_filter | follows | extensions;
         as_filter Filter: filter;
         as_post_filter PostFilter: post_filter;
@@ -191,7 +202,10 @@ impl EnqueueExtensions for Toy {
 }
 
 impl PreEnqueue for Toy {
-    fn pre_enqueue(&self, _: &Context<'_>, pod: &Pod) -> Status {
+    fn pre_enqueue(&self, cx: &Context<'_>, pod: &Pod) -> Status {
+        if self.holds && cx.preemptions.is_preempting(&pod.uid) {
+            return Status::unresolvable("busy");
+        }
         self.call(&self.pre_enqueue, "PreEnqueue", pod, "").unwrap_or_default()
     }
 }

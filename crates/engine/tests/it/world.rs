@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use kube_scheduler_config::{Configuration, Plugin as ConfigPlugin, Plugins, Profile};
 use kube_scheduler_engine::{
-    AttemptResult, BuildError, Effect, Engine, EngineOptions, Input, StatusPatch, Token, Turn,
+    AttemptResult, BuildError, Effect, Engine, EngineOptions, Evicted, Input, StatusPatch, Token,
+    Turn,
 };
 use kube_scheduler_framework::api::{Node, Pod, Timestamp};
 use kube_scheduler_framework::{Plugin, Registry, Status};
@@ -100,6 +101,16 @@ impl World {
     pub(crate) fn written(&mut self, token: u64, result: Result<(), &str>) {
         let result = result.map_err(str::to_owned);
         self.input(Input::BindingWritten { token: Token(token), result });
+    }
+
+    pub(crate) fn evicted(&mut self, token: u64, result: Result<Evicted, &str>) {
+        let result = result.map_err(str::to_owned);
+        self.input(Input::PodEvicted { token: Token(token), result });
+    }
+
+    pub(crate) fn cleared(&mut self, token: u64, result: Result<(), &str>) {
+        let result = result.map_err(str::to_owned);
+        self.input(Input::NominationCleared { token: Token(token), result });
     }
 
     pub(crate) fn finished(&mut self, token: u64, status: Status) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::{NodeIdx, NodeOverlay};
+use kube_scheduler_cache::{ChangeKinds, NodeIdx, NodeOverlay};
 
 use crate::context::{Commands, Context};
 use crate::cycle_state::CycleState;
@@ -69,8 +69,24 @@ pub trait PreFilter: Send + Sync {
     }
 }
 
+/// What [`Filter::filter`] reads of the pods on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodsRead {
+    /// Nothing: other pods on the node cannot change the answer.
+    Nothing,
+    /// What they request in sum, and how many they are.
+    Sums,
+    /// Whatever there is.
+    Everything,
+}
+
 /// Keeps PreFilter's state right while pods are added and removed hypothetically.
 pub trait PreFilterExtensions: Send + Sync {
+    /// Whether one of the others may answer with anything but success.
+    fn may_fail(&self) -> bool {
+        true
+    }
+
     /// `added` now runs on `node`, which already shows it.
     fn add_pod(
         &self,
@@ -135,6 +151,19 @@ pub trait Filter: Send + Sync {
     fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
         let _ = pod;
         Dependencies::EVERYTHING
+    }
+
+    /// What the answer for a node reads of the pods there. With this, preemption can tell without trying that a node would
+    /// not do even if all less important pods were gone. Saying too little gives wrong answers.
+    ///
+    /// The default follows from [`filter_depends_on`](Self::filter_depends_on).
+    fn reads_of_pods(&self, pod: &Pod) -> PodsRead {
+        let depends = self.filter_depends_on(pod);
+        if depends.anything || depends.node.intersects(ChangeKinds::PODS) {
+            PodsRead::Everything
+        } else {
+            PodsRead::Nothing
+        }
     }
 }
 
@@ -234,6 +263,22 @@ pub trait HypotheticalFilter: Sync {
         pod: &Pod,
         overlay: &NodeOverlay,
     ) -> Status;
+    /// What [`filter_with_nominated_pods`](Self::filter_with_nominated_pods) would say about `node` if every pod of less
+    /// than `priority` were gone, as far as that can be told from sums alone. `None` when it cannot, or when the pod
+    /// would fit: then it has to be tried. O(plugins).
+    ///
+    /// The default can never tell.
+    fn rejection_without_pods_below(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: NodeIdx,
+        priority: i32,
+    ) -> Option<Status> {
+        let _ = (cx, state, pod, node, priority);
+        None
+    }
     /// Tells every plugin that `added` is now on the node behind `overlay`.
     fn add_pod(
         &self,

@@ -38,8 +38,18 @@ pub(super) struct Candidate {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) candidates: Vec<Candidate>,
-    /// One for each node that was tried in vain.
-    pub(super) rejections: Vec<Status>,
+    /// What the nodes said that were tried in vain, and how many said it.
+    pub(super) rejections: Vec<(Status, u32)>,
+}
+
+impl Found {
+    /// Nodes give few different answers.
+    fn reject(&mut self, status: Status) {
+        match self.rejections.iter_mut().find(|(known, _)| *known == status) {
+            Some((_, n)) => *n += 1,
+            None => self.rejections.push((status, 1)),
+        }
+    }
 }
 
 /// How far to search.
@@ -109,7 +119,7 @@ impl Search {
                     if status.code() == Code::Error {
                         errors.push(status.error_text().unwrap_or_default());
                     }
-                    found.rejections.push(status);
+                    found.reject(status);
                 }
             }
         }

@@ -23,15 +23,18 @@ pub(super) fn select(
     budgets: &Budgets,
 ) -> Result<Candidate, Status> {
     let cluster = cx.cx.cluster;
-    // Most pods that fit nowhere have nobody below them anywhere.
-    if cluster.lowest_priority().is_none_or(|lowest| lowest >= pod.priority()) {
+    let priority = pod.priority();
+    if cluster.lowest_priority_on(node).is_none_or(|lowest| lowest >= priority) {
         return Err(Status::unresolvable(NO_VICTIMS));
+    }
+    // What the trial below would end with, from columns.
+    if let Some(status) =
+        cx.filters.rejection_without_pods_below(&cx.cx, state, pod, node, priority)
+    {
+        return Err(status);
     }
     let mut potential: Vec<Arc<Pod>> =
-        cluster.pods_on(node).filter(|other| other.priority() < pod.priority()).cloned().collect();
-    if potential.is_empty() {
-        return Err(Status::unresolvable(NO_VICTIMS));
-    }
+        cluster.pods_on(node).filter(|other| other.priority() < priority).cloned().collect();
     let mut trial = Trial { cx, pod, state: state.clone(), overlay: NodeOverlay::new(node) };
     for victim in &potential {
         trial.remove(victim)?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ChangeKinds, ClusterState, Column, Context, CycleState, Dependencies, EnqueueExtensions,
-    EventRegistration, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs,
+    EventRegistration, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PodsRead,
     PreFilter, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VerdictId,
 };
 use smallvec::SmallVec;
@@ -170,6 +170,10 @@ impl Filter for Fit {
     fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
         let node = Dependencies::node(ChangeKinds::ALLOCATABLE | ChangeKinds::PODS);
         Dependencies { objects: self.delegates && device_classes::may_serve(pod), ..node }
+    }
+
+    fn reads_of_pods(&self, _: &Pod) -> PodsRead {
+        PodsRead::Sums
     }
 }
 
