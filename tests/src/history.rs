@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use kube_scheduler_api_types::{Object, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input, Token};
+use kube_scheduler_engine::{Effect, Engine, EngineOptions, Evicted, Input, Token};
 use kube_scheduler_framework::WriteError;
 use serde_json::json;
 
@@ -26,6 +26,8 @@ use self::world::{PodKey, World};
 enum Asked {
     Binding { token: Token, uid: String, node: String },
     Write { token: Token, object: Arc<Object> },
+    Eviction { token: Token, uid: String },
+    Nomination { token: Token, uid: String },
 }
 
 /// One history under way.
@@ -223,6 +225,8 @@ impl History {
         let at = usize::try_from(self.numbers.below(n))?;
         match self.asked.swap_remove(at) {
             Asked::Binding { token, uid, node } => self.answer_binding(token, &uid, &node),
+            Asked::Eviction { token, uid } => self.answer_eviction(token, &uid),
+            Asked::Nomination { token, uid } => self.answer_nomination(token, &uid),
             Asked::Write { token, object } => self.answer_write(token, &object),
         }
     }
@@ -253,6 +257,41 @@ impl History {
             self.tell(answer);
             self.tell_some(seen);
         }
+    }
+
+    fn answer_eviction(&mut self, token: Token, uid: &str) -> Result<()> {
+        let Some(key) = self.world.pod_of(uid) else {
+            self.tell(Input::PodEvicted { token, result: Ok(Evicted::AlreadyGone) });
+            return Ok(());
+        };
+        if self.numbers.one_in(5) {
+            self.tell(Input::PodEvicted { token, result: Err("boom".to_owned()) });
+            return Ok(());
+        }
+        // Some pods take their time; somebody may delete them later.
+        let seen = if self.numbers.one_in(3) {
+            self.world.change_pod(&key, |pod| {
+                pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+            })?
+        } else {
+            self.world.delete_pod(&key)
+        };
+        self.tell_in_any_order(seen, Input::PodEvicted { token, result: Ok(Evicted::Deleted) });
+        Ok(())
+    }
+
+    fn answer_nomination(&mut self, token: Token, uid: &str) -> Result<()> {
+        let key = self.world.pod_of(uid).filter(|_| !self.numbers.one_in(5));
+        let Some(key) = key else {
+            let result = Err("pods \"x\" not found".to_owned());
+            self.tell(Input::NominationCleared { token, result });
+            return Ok(());
+        };
+        let seen = self.world.change_pod(&key, |pod| {
+            pod["status"]["nominatedNodeName"] = json!(null);
+        })?;
+        self.tell_in_any_order(seen, Input::NominationCleared { token, result: Ok(()) });
+        Ok(())
     }
 
     fn answer_binding(&mut self, token: Token, uid: &str, node: &str) -> Result<()> {
@@ -289,11 +328,11 @@ impl History {
             Effect::WriteObject { token, object, .. } => {
                 self.asked.push(Asked::Write { token, object });
             }
-            Effect::DeletePod { pod } => {
-                let key = (pod.namespace.to_string(), pod.name.to_string());
-                if let Some(input) = self.world.delete_pod(&key) {
-                    self.engine.handle(input, self.now);
-                }
+            Effect::EvictPod { token, pod, .. } => {
+                self.asked.push(Asked::Eviction { token, uid: pod.uid.to_string() });
+            }
+            Effect::ClearNomination { token, pod } => {
+                self.asked.push(Asked::Nomination { token, uid: pod.uid.to_string() });
             }
             _ => {}
         }

@@ -29,7 +29,11 @@ fn a_history_is_not_empty() {
     let log = log(1, 0, options(true, Pool::none()));
     let bindings = log.iter().filter(|line| line.starts_with("bind ")).count();
     let refusals = log.iter().filter(|line| line.contains("FailedScheduling")).count();
-    assert!(bindings > 10 && refusals > 3, "{bindings} bindings, {refusals} refusals");
+    let evictions = log.iter().filter(|line| line.starts_with("evict ")).count();
+    assert!(
+        bindings > 10 && refusals > 3 && evictions > 0,
+        "{bindings} bindings, {refusals} refusals, {evictions} evictions"
+    );
 }
 
 /// Otherwise comparing them with fresh ones would prove nothing.
@@ -85,7 +89,8 @@ proptest! {
         prop_assert!(differences.is_empty(), "{differences:?}");
         prop_assert_eq!((cluster.n_nodes(), cluster.n_ghosts(), cluster.n_pods()), (0, 0, 0));
         prop_assert_eq!((cluster.n_assumed(), cluster.objects().n_assumed()), (0, 0));
-        prop_assert_eq!((engine.n_binding(), engine.n_known_pods()), (0, 0));
+        let under_way = (engine.n_binding(), engine.n_preempting());
+        prop_assert_eq!((under_way, engine.n_known_pods()), ((0, 0), 0));
         let pending = engine.pending_counts();
         prop_assert_eq!(pending.active + pending.backoff + pending.unschedulable + pending.gated, 0);
     }

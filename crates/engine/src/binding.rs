@@ -19,7 +19,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::{
     ClusterEvent, Code, Commands, Context, CycleState, EventObject, FitError, MAX_PERMIT_WAIT,
-    NoPods, PermitDecision, PluginIdx, PluginName, Status,
+    PermitDecision, PluginIdx, PluginName, Status,
 };
 use kube_scheduler_queue::QueuedPod;
 use smallvec::SmallVec;
