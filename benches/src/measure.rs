@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
-use kube_scheduler_engine::{AttemptResult, Effect, Engine, EngineOptions, Input};
+use kube_scheduler_engine::{AttemptResult, Effect, Engine, EngineOptions, Evicted, Input, PodRef};
 use serde::Serialize;
 
 use crate::workload::Workload;
@@ -35,7 +35,13 @@ pub struct Figures {
     pub p99_micros: f64,
 }
 
-/// The default profile with every node scored; PostFilter is left out, as in the reference's figures.
+/// The default profile with every node scored.
+const PREEMPTING: &str = "\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+";
+
+/// The same without PostFilter, as in the reference's figures.
 const CONFIG: &str = "\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -49,7 +55,8 @@ profiles:
 
 /// Runs `workload` on `n_nodes` nodes.
 pub fn run(workload: &Workload, n_nodes: usize, uses_class_cache: bool) -> Result<Figures> {
-    let config = load(CONFIG, &FeatureGates::default())?;
+    let source = if workload.preempts() { PREEMPTING } else { CONFIG };
+    let config = load(source, &FeatureGates::default())?;
     let missing_plugins =
         kube_scheduler_plugins_intree::NOT_YET.iter().map(|name| (*name).to_owned()).collect();
     let options = EngineOptions { uses_class_cache, missing_plugins, ..EngineOptions::default() };
@@ -58,7 +65,7 @@ pub fn run(workload: &Workload, n_nodes: usize, uses_class_cache: bool) -> Resul
     for node in workload.nodes(n_nodes)? {
         engine.handle(Input::NodeApplied(node), now);
     }
-    for pod in workload.init_pods()? {
+    for pod in workload.init_pods(n_nodes)? {
         engine.handle(Input::PodApplied(pod), now);
     }
     while engine.schedule_next(now).is_some() {
@@ -82,6 +89,14 @@ pub fn run(workload: &Workload, n_nodes: usize, uses_class_cache: bool) -> Resul
         bound += usize::from(matches!(turn.result, AttemptResult::Assumed(_)));
         confirm(&mut engine, now);
     }
+    if workload.preempts() {
+        // Long enough for every backoff.
+        now = now + Duration::from_secs(60);
+        while let Some(turn) = engine.schedule_next(now) {
+            bound += usize::from(matches!(turn.result, AttemptResult::Assumed(_)));
+            confirm(&mut engine, now);
+        }
+    }
     let measured = usize::try_from(times.len())?;
     Ok(Figures {
         workload: workload.name.to_owned(),
@@ -94,13 +109,25 @@ pub fn run(workload: &Workload, n_nodes: usize, uses_class_cache: bool) -> Resul
     })
 }
 
-/// Reports every binding as written.
+/// Reports every binding as written, and every victim as gone.
 fn confirm(engine: &mut Engine, now: Timestamp) {
-    let effects: Vec<Effect> = engine.drain_effects().collect();
-    for effect in effects {
-        if let Effect::WriteBinding { token, .. } = effect {
-            engine.handle(Input::BindingWritten { token, result: Ok(()) }, now);
+    loop {
+        let effects: Vec<Effect> = engine.drain_effects().collect();
+        if effects.is_empty() {
+            return;
+        }
+        for effect in effects {
+            match effect {
+                Effect::WriteBinding { token, .. } => {
+                    engine.handle(Input::BindingWritten { token, result: Ok(()) }, now);
+                }
+                Effect::EvictPod { token, pod, .. } => {
+                    engine.handle(Input::PodEvicted { token, result: Ok(Evicted::Deleted) }, now);
+                    let PodRef { namespace, name, .. } = pod;
+                    engine.handle(Input::PodDeleted { namespace, name }, now);
+                }
+                _ => {}
+            }
         }
     }
-    engine.drain_effects().for_each(drop);
 }

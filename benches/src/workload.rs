@@ -28,10 +28,11 @@ enum Shape {
     NodeAffinity,
     Unschedulable,
     EveryPodDifferent,
+    Preempting,
 }
 
 /// All workloads that the plugins so far allow.
-pub const WORKLOADS: [Workload; 4] = [
+pub const WORKLOADS: [Workload; 5] = [
     Workload {
         name: "SchedulingBasic",
         question: "how fast are plain pods placed?",
@@ -64,6 +65,14 @@ pub const WORKLOADS: [Workload; 4] = [
         is_schedulable: true,
         shape: Shape::EveryPodDifferent,
     },
+    Workload {
+        name: "PreemptionBasic",
+        question: "how long does it take to find out whom to evict for a pod?",
+        n_init: 20_000,
+        n_measured: 1_000,
+        is_schedulable: true,
+        shape: Shape::Preempting,
+    },
 ];
 
 impl Workload {
@@ -88,8 +97,25 @@ impl Workload {
             .collect()
     }
 
-    /// The pods that are placed first.
-    pub fn init_pods(&self) -> Result<Vec<Arc<Pod>>> {
+    /// Whether the measured pods have to evict others first. The time measured is that of the attempts that find their
+    /// victims.
+    pub const fn preempts(&self) -> bool {
+        matches!(self.shape, Shape::Preempting)
+    }
+
+    /// The pods that are placed first, or run already on `n_nodes` nodes.
+    pub fn init_pods(&self, n_nodes: usize) -> Result<Vec<Arc<Pod>>> {
+        if self.preempts() {
+            let running = |at: usize| {
+                let mut spec = spec("900m", "500Mi");
+                spec["nodeName"] = format!("node-{:06}", at % n_nodes).into();
+                // Every node has pods of several priorities, and not the same ones as its neighbour.
+                spec["priority"] = (at * 7 % 5).into();
+                pod("init", at, spec)
+            };
+            // Four to a node: a fifth one does not fit.
+            return (0..self.n_init.min(n_nodes * 4)).map(running).collect();
+        }
         (0..self.n_init).map(|at| pod("init", at, spec("100m", "500Mi"))).collect()
     }
 
@@ -100,11 +126,15 @@ impl Workload {
                 let mut spec = match self.shape {
                     Shape::Plain | Shape::NodeAffinity => spec("100m", "500Mi"),
                     Shape::Unschedulable => spec("9", "500Mi"),
+                    Shape::Preempting => spec("3", "500Mi"),
                     // Odd multipliers keep neighbours apart without a random generator.
                     Shape::EveryPodDifferent => {
                         spec(&format!("{}m", 50 + at * 7 % 100), &format!("{}Ki", 100_000 + at * 37 % 400_000))
                     }
                 };
+                if self.preempts() {
+                    spec["priority"] = 10.into();
+                }
                 if matches!(self.shape, Shape::NodeAffinity) {
                     spec["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
                         "nodeSelectorTerms": [{"matchExpressions": [{

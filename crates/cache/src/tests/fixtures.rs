@@ -88,12 +88,13 @@ pub(super) fn pod(which: u8, on: u8, shape: u32, status: u32) -> Arc<Pod> {
     ][pick(6, 4) as usize];
     let (cpu, namespace, app) =
         (100 * pick(8, 3), ["default", "other"][pick(10, 2) as usize], pick(11, 2));
+    let priority = [-5, 0, 7][pick(12, 3) as usize];
     let (uid, node) = (pod_uid(which), node_name(on));
     let deleted =
         if pick(12, 4) == 1 { r#""deletionTimestamp":"2026-01-01T00:00:00Z","# } else { "" };
     let json = format!(
         r#"{{"metadata":{{"name":"{uid}-name","namespace":"{namespace}","uid":"{uid}",{deleted}"labels":{{"app":"{app}"}}}},
-        "spec":{{"nodeName":"{node}","affinity":{{{affinity}}},"volumes":[{claims}],
+        "spec":{{"nodeName":"{node}","priority":{priority},"affinity":{{{affinity}}},"volumes":[{claims}],
             "containers":[{{"name":"c","ports":[{ports}],"resources":{{"requests":{{"cpu":"{cpu}m","memory":"1Mi"{gpu}}}}}}}]}},
         "status":{{"conditions":[{{"type":"Ready","status":"{status}"}}]}}}}"#
     );

@@ -6,4 +6,5 @@ mod cluster;
 mod crash;
 mod endpoints;
 mod faults;
+mod preemption;
 mod scheduling;

@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, Timestamp};
 use kube_scheduler_framework::{
-    Commands, Context, CycleState, HypotheticalRunner, NoPods, NodeStatuses, NominatedPods,
-    NominatingInfo, PluginSet, PostFilterContext, Profile, ProfileConfig, Runner, Verdicts,
+    ClusterEvent, Commands, Context, CycleState, HypotheticalFilter, HypotheticalRunner, NoPods,
+    NodeOverlay, NodeStatuses, NominatedPods, NominatingInfo, PluginSet, PostFilterContext,
+    Profile, ProfileConfig, Runner, RunningPreemptions, Status, Verdicts,
 };
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
-use crate::support::{World, asking, handle, node, pod, text};
+use crate::support::{World, asking, handle, node, pod, text, try_plugin};
 
 fn profile(preemption_args: Value) -> Profile {
     let names = [
@@ -66,6 +69,54 @@ fn preempt_with(
     random: u64,
     nominated: &dyn NominatedPods,
 ) -> Outcome {
+    preempt_by(world, pod, args, random, nominated, true)
+}
+
+/// Tries out every node for real.
+struct Trying<'a>(HypotheticalRunner<'a>);
+
+impl HypotheticalFilter for Trying<'_> {
+    fn filter_with_nominated_pods(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        overlay: &NodeOverlay,
+    ) -> Status {
+        self.0.filter_with_nominated_pods(cx, state, pod, overlay)
+    }
+
+    fn add_pod(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        added: &Pod,
+        overlay: &NodeOverlay,
+    ) -> Status {
+        self.0.add_pod(cx, state, pod, added, overlay)
+    }
+
+    fn remove_pod(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        removed: &Pod,
+        overlay: &NodeOverlay,
+    ) -> Status {
+        self.0.remove_pod(cx, state, pod, removed, overlay)
+    }
+}
+
+fn preempt_by(
+    world: &World,
+    pod: &Arc<Pod>,
+    args: Value,
+    random: u64,
+    nominated: &dyn NominatedPods,
+    prunes: bool,
+) -> Outcome {
     let profile = profile(args);
     let cx = Context {
         cluster: &world.cluster,
@@ -83,11 +134,12 @@ fn preempt_with(
         runner.filter_all(&state, pod, world.cluster.order(), &run.skip, &mut verdicts).unwrap();
         absent = Runner::left_out_status(&BTreeSet::new());
     }
-    let filters = HypotheticalRunner { profile: &profile, skip: &run.skip };
+    let pruning = HypotheticalRunner { profile: &profile, skip: &run.skip };
+    let trying = Trying(HypotheticalRunner { profile: &profile, skip: &run.skip });
+    let filters: &dyn HypotheticalFilter = if prunes { &pruning } else { &trying };
     let mut commands = Commands::default();
     let statuses = NodeStatuses { verdicts: &verdicts, absent: &absent };
-    let mut cx =
-        PostFilterContext { cx, statuses, filters: &filters, random, commands: &mut commands };
+    let mut cx = PostFilterContext { cx, statuses, filters, random, commands: &mut commands };
     let outcome = runner.post_filter(&mut cx, &state, pod);
     Outcome {
         text: text(&outcome.status),
@@ -324,4 +376,92 @@ fn nominated_pods_of_at_least_the_same_priority_keep_their_room() {
 fn an_empty_cluster_is_an_error() {
     let outcome = preempt(&World::new([], []), &asking(json!({})));
     assert_eq!(outcome.text, "Error: preemption: no nodes available");
+}
+
+struct Preempting(&'static str);
+
+impl RunningPreemptions for Preempting {
+    fn is_preempting(&self, uid: &str) -> bool {
+        uid == self.0
+    }
+}
+
+#[test]
+fn a_pod_is_held_back_while_it_preempts_in_the_background() {
+    let world = World::new([], []);
+    let uid = "hungry-uid";
+    let busy = important(json!({"metadata": {"uid": uid}}));
+    let other = important(json!({"metadata": {"uid": "other"}}));
+    let running = Preempting(uid);
+    let cx = Context { preemptions: &running, ..world.cx() };
+    for (is_on, expected) in [
+        (
+            true,
+            "UnschedulableAndUnresolvable: waiting for the preemption for this pod to be finished",
+        ),
+        (false, "ok"),
+    ] {
+        let gates = [("SchedulerAsyncPreemption", is_on)];
+        let plugin = try_plugin("DefaultPreemption", Value::Null, &gates).unwrap();
+        let gate = plugin.as_pre_enqueue().unwrap();
+        assert_eq!(text(&gate.pre_enqueue(&cx, &busy)), expected);
+        assert_eq!(text(&gate.pre_enqueue(&cx, &other)), "ok");
+        let deleted = ClusterEvent::ASSIGNED_POD_DELETE;
+        let hint = world.hint(&*plugin, deleted, &busy, None, None);
+        assert_eq!(hint, if is_on { "skip" } else { "not registered" });
+    }
+}
+
+prop_compose! {
+    /// What a container asks for, in steps that make near misses likely.
+    fn asks(max_cpu: i32)(cpu in 0..=max_cpu, memory in 0..4_i32, gpu in 0..3_i32, port in 0..12_i32) -> Value {
+        let mut container = json!({"name": "c", "resources": {"requests": {
+            "cpu": cpu.to_string(), "memory": format!("{memory}Gi"), "example.com/gpu": gpu.to_string(),
+        }}});
+        if port == 0 {
+            container["ports"] = json!([{"containerPort": 80, "hostPort": 80}]);
+        }
+        json!([container])
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 256,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(7),
+        ..ProptestConfig::default()
+    })]
+
+    /// Nodes that are not tried out say what they would have said.
+    #[test]
+    fn leaving_nodes_out_changes_no_answer(
+        nodes in prop::collection::vec((1..5_i32, 1..5_i32, 0..3_i32, 1..6_i32, any::<bool>()), 1..5),
+        running in prop::collection::vec((0_usize..4, 0..4_i32, asks(2)), 0..14),
+        nominees in prop::collection::vec((0_usize..4, 0..4_i32, asks(1)), 0..3),
+        containers in asks(4),
+        priority in 0..4_i32,
+        random: u64,
+    ) {
+        let n = nodes.len();
+        let nodes = nodes.into_iter().enumerate().map(|(i, (cpu, memory, gpu, pods, is_shut))| {
+            let allocatable = json!({"cpu": cpu.to_string(), "memory": format!("{memory}Gi"),
+                "example.com/gpu": gpu.to_string(), "pods": pods.to_string()});
+            node(&format!("n{i}"), json!({"spec": {"unschedulable": is_shut && i > 0}, "status": {"allocatable": allocatable}}))
+        });
+        let running = running.into_iter().enumerate().map(|(i, (at, priority, containers))| {
+            let extra = json!({"spec": {"priority": priority, "containers": containers}});
+            crate::support::running(&format!("run{i}"), &format!("n{}", at % n), extra)
+        });
+        let world = World::new(nodes, running);
+        let names = ["n0", "n1", "n2", "n3"];
+        let nominees = nominees.into_iter().enumerate().map(|(i, (at, priority, containers))| {
+            let extra = json!({"spec": {"priority": priority, "containers": containers}});
+            (names[at % n], pod(&format!("nominee{i}"), extra))
+        });
+        let nominated = Nominated(nominees.collect());
+        let hungry = pod("hungry", json!({"spec": {"priority": priority, "containers": containers}}));
+        let outcome = |prunes| preempt_by(&world, &hungry, Value::Null, random, &nominated, prunes);
+        prop_assert_eq!(outcome(true), outcome(false));
+    }
 }
