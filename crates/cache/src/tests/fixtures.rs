@@ -88,7 +88,7 @@ pub(super) fn pod(which: u8, on: u8, shape: u32, status: u32) -> Arc<Pod> {
     ][pick(6, 4) as usize];
     let (cpu, namespace, app) =
         (100 * pick(8, 3), ["default", "other"][pick(10, 2) as usize], pick(11, 2));
-    let priority = [-5, 0, 7][pick(12, 3) as usize];
+    let priority = [-5, 0, 7][pick(14, 3) as usize];
     let (uid, node) = (pod_uid(which), node_name(on));
     let deleted =
         if pick(12, 4) == 1 { r#""deletionTimestamp":"2026-01-01T00:00:00Z","# } else { "" };

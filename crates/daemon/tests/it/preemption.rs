@@ -49,8 +49,9 @@ fn told(cluster: &DevCluster) -> Vec<(String, Value)> {
         .iter()
         .filter(|event| event.value()["reason"] == "Preempted")
         .map(|event| {
-            let name = event.value()["involvedObject"]["name"].as_str().unwrap_or_default();
-            (name.to_owned(), event.value().clone())
+            let event = event.value().clone();
+            let name = event["involvedObject"]["name"].as_str().unwrap_or_default().to_owned();
+            (name, event)
         })
         .collect();
     told.sort_by(|(a, _), (b, _)| a.cmp(b));
