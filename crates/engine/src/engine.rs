@@ -205,7 +205,7 @@ impl Engine {
         let Unfit { error, nominating, victims, found_by, commands } = unfit;
         let pod = queued.entry().0.clone();
         let nominating = Nominating::from(nominating);
-        let plan = Plan::new(&nominating, victims, found_by);
+        let plan = Plan::new(&nominating, victims, found_by, self.preempts_in_background);
         match plan {
             Some(plan) if !self.preempts_in_background => {
                 let result = AttemptResult::Unschedulable(error.to_string());

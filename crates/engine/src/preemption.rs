@@ -41,18 +41,20 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// `None` when nobody has to be evicted.
+    /// `None` when there is nothing to do: no victims, or in the background none that is not going already.
     pub(crate) fn new(
         nominating: &Nominating,
         victims: Vec<Arc<Pod>>,
         plugin: Option<PluginName>,
+        is_in_background: bool,
     ) -> Option<Self> {
         let Nominating::To(node) = nominating else { return None };
         let n_victims = victims.len();
         let victims: Vec<_> =
             victims.into_iter().filter(|victim| victim.deletion_requested.is_none()).collect();
         let plugin = plugin.unwrap_or_default();
-        (!victims.is_empty()).then(|| Self { node: node.clone(), victims, n_victims, plugin })
+        let n_to_do = if is_in_background { victims.len() } else { n_victims };
+        (n_to_do > 0).then(|| Self { node: node.clone(), victims, n_victims, plugin })
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::{NodeIdx, NodeOverlay};
+use smallvec::SmallVec;
 
 use crate::context::Context;
 use crate::cycle_state::CycleState;
@@ -232,9 +233,13 @@ impl<'a> Runner<'a> {
         let overlay = NodeOverlay::sums_without_pods_below(self.cx.cluster, node, priority);
         let view = NodeView::hypothetical(self.cx.cluster, &overlay)?;
         // A plugin that fails when it is told of a pod decides instead of the filters.
-        let may_fail = self.profile.pre_filter().any(|(idx, _, plugin)| {
-            !skip.contains(idx) && plugin.extensions().is_some_and(PreFilterExtensions::may_fail)
-        });
+        let extensions: SmallVec<[(PluginIdx, &dyn PreFilterExtensions); 4]> = self
+            .profile
+            .pre_filter()
+            .filter(|(idx, ..)| !skip.contains(*idx))
+            .filter_map(|(idx, _, plugin)| Some((idx, plugin.extensions()?)))
+            .collect();
+        let may_fail = extensions.iter().any(|(_, extensions)| extensions.may_fail(state));
         if may_fail || !self.nominated_that_count(pod, view.name()).is_empty() {
             return None;
         }
@@ -242,7 +247,8 @@ impl<'a> Runner<'a> {
             if skip.contains(idx) {
                 continue;
             }
-            if plugin.reads_of_pods(pod) == PodsRead::Everything {
+            let follows_pods = extensions.iter().any(|(other, _)| *other == idx);
+            if follows_pods || plugin.reads_of_pods(pod) == PodsRead::Everything {
                 return None;
             }
             let status = plugin.filter(&self.cx, state, pod, &view);

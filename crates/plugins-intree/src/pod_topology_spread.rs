@@ -150,6 +150,10 @@ impl PreFilter for PodTopologySpread {
 }
 
 impl PreFilterExtensions for PodTopologySpread {
+    fn may_fail(&self, state: &CycleState) -> bool {
+        state.get::<HardState>().is_none()
+    }
+
     fn add_pod(
         &self,
         cx: &Context<'_>,

@@ -146,6 +146,7 @@ impl DefaultPreemption {
             Err(status) => return PostFilterOutcome::without_nomination(status),
         };
         let cluster = cx.cx.cluster;
+        // Extenders would have their say here (`spec/preemption.md` §6.1): they may drop candidates and change victims.
         let chosen = choose::best(&found.candidates, cx.cx.now);
         let Some((chosen, node)) =
             chosen.and_then(|chosen| Some((chosen, cluster.node(chosen.node)?)))

@@ -122,6 +122,10 @@ impl PreFilter for VolumeRestrictions {
 }
 
 impl PreFilterExtensions for VolumeRestrictions {
+    fn may_fail(&self, state: &CycleState) -> bool {
+        state.get::<OnePodClaims>().is_none()
+    }
+
     fn add_pod(
         &self,
         _: &Context<'_>,

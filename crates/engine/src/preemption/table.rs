@@ -37,7 +37,7 @@ pub(super) struct Task {
     /// The plugin that wants it.
     pub(super) plugin: PluginName,
     pub(super) node: Arc<str>,
-    /// Never empty.
+    /// Those that are not going already; none only when an attempt waits.
     pub(super) victims: Vec<Arc<Pod>>,
     pub(super) step: Step,
     /// How many answers are out.

@@ -82,8 +82,10 @@ pub enum PodsRead {
 
 /// Keeps PreFilter's state right while pods are added and removed hypothetically.
 pub trait PreFilterExtensions: Send + Sync {
-    /// Whether one of the others may answer with anything but success.
-    fn may_fail(&self) -> bool {
+    /// Whether one of the others may answer with anything but success, given what PreFilter left behind. With `false`,
+    /// preemption need not try out nodes that would not do anyway.
+    fn may_fail(&self, state: &CycleState) -> bool {
+        let _ = state;
         true
     }
 
@@ -154,7 +156,8 @@ pub trait Filter: Send + Sync {
     }
 
     /// What the answer for a node reads of the pods there. With this, preemption can tell without trying that a node would
-    /// not do even if all less important pods were gone. Saying too little gives wrong answers.
+    /// not do even if all less important pods were gone. Saying too little gives wrong answers. Not asked of plugins with
+    /// [`PreFilterExtensions`], whose state follows the pods.
     ///
     /// The default follows from [`filter_depends_on`](Self::filter_depends_on).
     fn reads_of_pods(&self, pod: &Pod) -> PodsRead {
