@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::labels::Labels;
+use crate::pod::Pod;
 use crate::selector::{LabelSelector, NodeSelector, NodeSelectorTerm, SelectorError};
 
 /// `affinity.nodeAffinity`.
@@ -44,7 +46,7 @@ pub struct PodAffinity {
 }
 
 /// One pod affinity term.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodAffinityTerm {
     /// Which pods; `None` matches nothing. The API server has merged `matchLabelKeys` and `mismatchLabelKeys` into it
     /// when the pod was created; the scheduler must not do so again (`spec/plugins-topology.md` §5.11).
@@ -56,6 +58,15 @@ pub struct PodAffinityTerm {
     pub namespace_selector: Option<LabelSelector>,
     /// Node label whose values are the domains.
     pub topology_key: Arc<str>,
+}
+
+impl PodAffinityTerm {
+    /// Whether the term means `pod`, whose namespace has these labels (`spec/plugins-topology.md` §1.4).
+    pub fn matches(&self, pod: &Pod, namespace_labels: &Labels) -> bool {
+        let is_in_scope = self.namespaces.binary_search(&pod.namespace).is_ok()
+            || self.namespace_selector.as_ref().is_some_and(|s| s.matches(namespace_labels));
+        is_in_scope && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
+    }
 }
 
 /// A pod affinity term with its weight.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 
+use crate::affinity_terms::{has_same_terms, terms_of};
 use crate::change_log::ChangeKinds;
 use crate::claims::claims_of;
 use crate::error::{CacheError, PodRef};
@@ -80,6 +81,7 @@ impl ClusterState {
         let known = self.pods.idx(uid).ok_or_else(not_found)?;
         let (pod, node) = self.take(known).ok_or_else(not_found)?;
         self.uncount_pod(&pod, node);
+        self.drop_terms(&pod, node);
         self.record(node, ChangeKinds::PODS);
         self.drop_if_unused(node);
         Ok(pod)
@@ -128,6 +130,7 @@ impl ClusterState {
     fn place(&mut self, pod: Arc<Pod>, is_assumed: bool) -> Result<NodeIdx, CacheError> {
         let node = self.put(pod.clone(), is_assumed)?;
         self.count_pod(&pod, node);
+        self.carry_terms(&pod, node);
         self.record(node, ChangeKinds::PODS);
         Ok(node)
     }
@@ -143,6 +146,10 @@ impl ClusterState {
         }
         let node = self.put(pod.clone(), false)?;
         self.recount_pod((&old, old_node), (&pod, node));
+        if node != old_node || !has_same_terms(&old, &pod) {
+            self.drop_terms(&old, old_node);
+            self.carry_terms(&pod, node);
+        }
         if node == old_node {
             self.record(
                 node,
@@ -186,6 +193,21 @@ impl ClusterState {
             self.note_affinity(node);
         }
         Ok(node)
+    }
+
+    /// The terms of a pod that has come to a node begin to count.
+    fn carry_terms(&mut self, pod: &Pod, node: NodeIdx) {
+        for term in terms_of(pod) {
+            self.ensure_label_column(&term.term.topology_key);
+        }
+        let sequence = self.next_sequence();
+        self.affinity_terms.add(pod, node, &self.labels, sequence);
+    }
+
+    /// The terms of a pod that has left a node cease to count.
+    fn drop_terms(&mut self, pod: &Pod, node: NodeIdx) {
+        let sequence = self.next_sequence();
+        self.affinity_terms.remove(pod, node, &self.labels, sequence);
     }
 
     /// Takes a pod out. Its slot stays even if it is an unused ghost now, until the caller drops it.

@@ -5,6 +5,8 @@
 //! What depends on history is compared as far as the present tells: host ports in use are a subset of those that pods
 //! name (see [`HostPorts`](crate::HostPorts)), scalar resources in use a superset.
 
+mod affinity_terms;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -78,6 +80,7 @@ pub fn check(cluster: &ClusterState) -> Vec<Difference> {
     check_claims(cluster, &plain, &mut report);
     check_objects(cluster, &mut report);
     check_counters(cluster, &mut report);
+    affinity_terms::check(cluster, &plain, &mut report);
     report.0
 }
 

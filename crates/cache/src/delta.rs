@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Node;
+use kube_scheduler_api_types::{Labels, Node};
 
 use crate::change_log::ChangeKinds;
 use crate::error::CacheError;
@@ -27,7 +27,7 @@ impl ClusterState {
             self.uncount_node(idx, counted_by);
         }
         if kinds.contains(ChangeKinds::LABELS) {
-            self.labels.update(idx, &node.labels, sequence);
+            self.update_labels(idx, &node.labels, sequence);
         }
         if kinds.contains(ChangeKinds::TAINTS) {
             self.set_taints(idx, &node, sequence);
@@ -81,7 +81,7 @@ impl ClusterState {
 
         let nothing = Node::default();
         self.uncount_node(idx, ChangeKinds::NODE);
-        self.labels.update(idx, &nothing.labels, sequence);
+        self.update_labels(idx, &nothing.labels, sequence);
         self.set_taints(idx, &nothing, sequence);
         self.columns.allocatable.clear(idx);
         self.columns.allowed_pods.set(idx, 0);
@@ -107,6 +107,7 @@ impl ClusterState {
             self.taint_ids.grow(capacity);
             self.labels.grow(capacity);
             self.pods.grow(capacity);
+            self.affinity_terms.grow(capacity);
         }
         idx
     }
@@ -150,6 +151,13 @@ impl ClusterState {
         for (claim, n) in pods.on_node(idx).into_iter().flat_map(|pods| pods.claims.iter()) {
             claims.subtract(claim, n);
         }
+    }
+
+    /// Columns and what is counted by their values follow the labels of a node.
+    fn update_labels(&mut self, idx: NodeIdx, labels: &Labels, sequence: u64) {
+        self.affinity_terms.leave_domains(idx, &self.labels);
+        self.labels.update(idx, labels, sequence);
+        self.affinity_terms.enter_domains(idx, &self.labels, sequence);
     }
 
     fn set_taints(&mut self, idx: NodeIdx, node: &Node, sequence: u64) {

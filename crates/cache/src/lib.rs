@@ -67,6 +67,7 @@ mod node_table;
 mod node_tree;
 mod taint_sets;
 
+mod affinity_terms;
 mod claims;
 mod freeable;
 mod images;
@@ -85,6 +86,9 @@ mod delta;
 mod overlay;
 mod state;
 
+pub use affinity_terms::{
+    AffinityTerms, AffinityTermsVersion, CarriedTerm, DomainCounts, TermKind,
+};
 pub use assume::{AddedPod, UpdatedPod};
 pub use change_log::{Change, ChangeEntries, ChangeKinds, Changes};
 pub use check::{Difference, check};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Pod};
 
+use crate::affinity_terms::{AffinityTerms, AffinityTermsVersion};
 use crate::change_log::{ChangeKinds, ChangeLog, Changes};
 use crate::claims::{ClaimTable, NodeClaims};
 use crate::columns::{NodeColumns, ResourceColumns};
@@ -42,6 +43,7 @@ pub struct ClusterState {
     pub(crate) claims: ClaimTable,
     pub(crate) with_affinity: NodeSet,
     pub(crate) with_required_anti_affinity: NodeSet,
+    pub(crate) affinity_terms: AffinityTerms,
     pub(crate) log: ChangeLog,
     pub(crate) membership_sequence: u64,
     pub(crate) image_sequence: u64,
@@ -187,9 +189,10 @@ impl ClusterState {
         labels.ensure(key, nodes.capacity(), log.sequence(), live);
     }
 
-    /// Drops the column of a label key that nobody needs any more. It stays while a followed counter needs it.
+    /// Drops the column of a label key that nobody needs any more. It stays while a followed counter or an affinity term of
+    /// a pod counts by it.
     pub fn drop_label_column(&mut self, key: &str) {
-        if !self.counters.needs_label(key) {
+        if !self.counters.needs_label(key) && !self.affinity_terms.counts_by(key) {
             self.labels.drop_column(key);
         }
     }
@@ -281,6 +284,17 @@ impl ClusterState {
     /// The live nodes that have [pods with required anti-affinity](Self::pods_with_required_anti_affinity_on).
     pub fn nodes_with_required_anti_affinity_pods(&self) -> &NodeSet {
         &self.with_required_anti_affinity
+    }
+
+    /// The distinct affinity terms that the pods on nodes carry, and where.
+    pub fn affinity_terms(&self) -> &AffinityTerms {
+        &self.affinity_terms
+    }
+
+    /// Changes whenever the answer to "which terms of pods on nodes mean this pod, and where are they" may change, for
+    /// any pod: with the terms, with their places, and with namespaces as long as a term selects some by their labels.
+    pub fn affinity_terms_version(&self) -> AffinityTermsVersion {
+        self.affinity_terms.version(self.objects.kind_sequence("", "Namespace"))
     }
 
     /// The host ports in use on a node.

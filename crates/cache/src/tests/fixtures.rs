@@ -71,15 +71,7 @@ pub(super) fn pod(which: u8, on: u8, shape: u32, status: u32) -> Arc<Pod> {
         r#"{"containerPort":80,"hostPort":80,"hostIP":"10.0.0.1"},{"containerPort":81,"hostPort":81,"protocol":"UDP"}"#,
         r#"{"containerPort":80,"hostPort":80,"hostIP":"10.0.0.1"}"#,
     ][pick(2, 4) as usize];
-    let term = r#"{"topologyKey":"z","labelSelector":{"matchLabels":{"app":"a"}}}"#;
-    let affinity = match pick(4, 4) {
-        0 => String::new(),
-        1 => r#""podAffinity":{}"#.to_owned(),
-        2 => r#""podAntiAffinity":{}"#.to_owned(),
-        _ => format!(
-            r#""podAntiAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":[{term}]}}"#
-        ),
-    };
+    let affinity = affinity(shape);
     let claims = [
         "",
         r#"{"name":"v","persistentVolumeClaim":{"claimName":"c1"}}"#,
@@ -111,4 +103,33 @@ pub(super) fn namespace(which: usize, shape: u32) -> Arc<Object> {
         r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{name}","labels":{{{labels}}}}}}}"#
     );
     Arc::new(Object::from_json(json).unwrap())
+}
+
+/// Terms of all kinds, by bits 4 to 6 and 12 to 20: none, empty, one, the same twice, with a namespace selector, broken.
+fn affinity(shape: u32) -> String {
+    let pick = |shift: u32, n: u32| (shape >> shift) % n;
+    let key = ["z", LABEL_KEYS[0], LABEL_KEYS[1], LABEL_KEYS[2]][pick(12, 4) as usize];
+    let namespaces =
+        ["", r#","namespaceSelector":{"matchLabels":{"team":"a"}}"#][pick(14, 2) as usize];
+    let operator = ["In", "Sideways"][usize::from(pick(15, 8) == 7)];
+    let term = format!(
+        r#"{{"topologyKey":"{key}"{namespaces},
+            "labelSelector":{{"matchExpressions":[{{"key":"app","operator":"{operator}","values":["1"]}}]}}}}"#
+    );
+    let terms = [term.clone(), format!("{term},{term}")][pick(18, 2) as usize].clone();
+    let required = format!(r#""requiredDuringSchedulingIgnoredDuringExecution":[{terms}]"#);
+    let weight = 1 + pick(19, 2);
+    let preferred = format!(
+        r#""preferredDuringSchedulingIgnoredDuringExecution":[{{"weight":{weight},"podAffinityTerm":{term}}}]"#
+    );
+    match pick(4, 8) {
+        0 => String::new(),
+        1 => r#""podAffinity":{}"#.to_owned(),
+        2 => r#""podAntiAffinity":{}"#.to_owned(),
+        3 => format!(r#""podAntiAffinity":{{{required}}}"#),
+        4 => format!(r#""podAffinity":{{{required},{preferred}}}"#),
+        _ => {
+            format!(r#""podAntiAffinity":{{{required},{preferred}}},"podAffinity":{{{preferred}}}"#)
+        }
+    }
 }

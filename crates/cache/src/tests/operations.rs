@@ -6,7 +6,7 @@ use super::counters::{N_SPECS, assert_counts, spec};
 use super::fixtures::{LABEL_KEYS, NAMESPACES, namespace, node, node_name, pod, pod_uid};
 use super::follower::Follower;
 use super::model::Model;
-use crate::{ClusterState, check};
+use crate::{AffinityTerms, ClusterState, check};
 
 #[derive(Clone, Debug)]
 pub(super) enum Op {
@@ -75,6 +75,8 @@ impl World {
         let Self { cluster, model, follower } = self;
         let text = |error: crate::CacheError| error.to_string();
         let before = cluster.sequence();
+        let (terms_before, version_before) =
+            (cluster.affinity_terms().clone(), cluster.affinity_terms_version());
         let (found, expected) = match *op {
             Op::Node { which, shape } => {
                 let node = node(which, shape);
@@ -179,6 +181,12 @@ impl World {
         if found.is_err() {
             assert_eq!(cluster.sequence(), before, "a refused operation changes nothing");
         }
+        let has_version = cluster.affinity_terms_version() == version_before;
+        assert!(
+            !has_version || shown_terms(cluster.affinity_terms()) == shown_terms(&terms_before),
+            "{op:?} changes terms and keeps their version"
+        );
+        assert!(has_version || found.is_ok(), "a refused operation keeps the version");
     }
 
     pub(super) fn assert_sound(&mut self) {
@@ -189,6 +197,11 @@ impl World {
         follower.catch_up(&self.cluster);
         follower.assert_up_to_date(&self.cluster);
     }
+}
+
+/// The terms with their domains, numbers of values as they are.
+fn shown_terms(terms: &AffinityTerms) -> Vec<String> {
+    terms.iter().map(|carried| format!("{carried:?}")).collect()
 }
 
 proptest! {

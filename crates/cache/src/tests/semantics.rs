@@ -135,6 +135,52 @@ fn claims_of_pods_on_ghosts_do_not_count() {
 }
 
 #[test]
+fn terms_have_a_version_that_moves_with_them_alone() {
+    let anti_affinity_by_hostname = 3 << 4 | 3 << 12;
+    let with_namespace_selector = anti_affinity_by_hostname | 1 << 14;
+    let mut cluster = ClusterState::new();
+    cluster.add_node(node(0, 0));
+    cluster.add_node(node(1, 0));
+    let mut version = cluster.affinity_terms_version();
+    let mut moves = |cluster: &ClusterState, what: &str, expected: bool| {
+        let now = cluster.affinity_terms_version();
+        assert_eq!(now != version, expected, "{what}");
+        version = now;
+        assert_eq!(check(cluster), [], "{what}");
+    };
+    let namespace = |team: &str| {
+        let json = format!(
+            r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"default","labels":{{"team":"{team}"}}}}}}"#
+        );
+        Arc::new(Object::from_json(json).unwrap())
+    };
+    cluster.assume_pod(pod(1, 0, 0, 0)).unwrap();
+    moves(&cluster, "a plain pod", false);
+    cluster.assume_pod(pod(2, 0, anti_affinity_by_hostname, 0)).unwrap();
+    moves(&cluster, "a pod with a term", true);
+    cluster.add_pod(pod(2, 0, anti_affinity_by_hostname, 1)).unwrap();
+    moves(&cluster, "its confirmation", false);
+    cluster.update_node(node(0, 1 << 10));
+    moves(&cluster, "a cordon", false);
+    cluster.update_node(node(1, 1));
+    moves(&cluster, "labels of a node without terms", false);
+    cluster.update_node(node(0, 1));
+    moves(&cluster, "labels of a node with terms", true);
+    cluster.objects_mut().upsert(namespace("b"));
+    moves(&cluster, "a namespace that no term selects", false);
+    cluster.add_pod(pod(3, 1, with_namespace_selector, 0)).unwrap();
+    moves(&cluster, "a term with a namespace selector", true);
+    cluster.objects_mut().upsert(namespace("a"));
+    moves(&cluster, "a namespace", true);
+    cluster.remove_node("n1").unwrap();
+    moves(&cluster, "a node that becomes a ghost", true);
+    cluster.remove_pod("u3").unwrap();
+    moves(&cluster, "the last pod with a term", true);
+    cluster.remove_pod("u1").unwrap();
+    moves(&cluster, "a plain pod that goes", false);
+}
+
+#[test]
 fn pods_without_identity_or_node_are_refused() {
     let mut cluster = ClusterState::new();
     let anonymous = Arc::new(Pod { uid: "".into(), ..(*pod(1, 0, 0, 0)).clone() });

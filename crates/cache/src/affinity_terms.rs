@@ -1,0 +1,299 @@
+//! The distinct affinity terms that pods on nodes carry, and how many of each are where.
+//!
+//! Deployments stamp out equal pods, so a hundred thousand pods carry a handful of distinct terms. Whoever wants to know
+//! which existing pods mind a new one asks each distinct term once, instead of each pod.
+//!
+//! Only terms that somebody else than their pod looks at are here: required anti-affinity, required affinity (which
+//! scores with `hardPodAffinityWeight`), preferred affinity and anti-affinity (`spec/plugins-topology.md` §5.2, §5.5).
+//! A list that does not compile contributes nothing.
+//!
+//! Invariants: a term is here exactly while a pod that has a node carries it, ghosts included; domains are counted by
+//! nodes that have an object, since a ghost has no labels; the column of a term's topology key exists as long as the
+//! term; the version changes with every change of terms or places. `check` recomputes all of it.
+
+mod domain_counts;
+
+use std::sync::Arc;
+
+use hashbrown::Equivalent;
+use kube_scheduler_api_types::{Pod, PodAffinity, PodAffinityTerm};
+use smallvec::SmallVec;
+
+pub use self::domain_counts::DomainCounts;
+use crate::fork::{Column, CowMap};
+use crate::label_index::{LabelIndex, ValueId};
+use crate::node_table::NodeIdx;
+
+/// What a pod's term is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TermKind {
+    /// Keeps pods that it means out of the pod's domain.
+    RequiredAntiAffinity,
+    /// Was needed by the pod itself; draws pods that it means by `hardPodAffinityWeight`.
+    RequiredAffinity,
+    /// Draws pods that it means by its weight.
+    PreferredAffinity,
+    /// Drives pods that it means away by its weight.
+    PreferredAntiAffinity,
+}
+
+const N_KINDS: usize = 4;
+
+/// A distinct term with everything that makes it one, and where the pods are that carry it.
+#[derive(Clone, Debug)]
+pub struct CarriedTerm {
+    key: TermKey,
+    /// How many times pods carry it, on ghosts too.
+    n_carried: u32,
+    domains: DomainCounts,
+}
+
+impl CarriedTerm {
+    /// What it is for.
+    pub fn kind(&self) -> TermKind {
+        self.key.kind
+    }
+
+    /// The weight of a preferred term; 0 for required ones.
+    pub fn weight(&self) -> i32 {
+        self.key.weight
+    }
+
+    /// Which pods it means, and by which node label.
+    pub fn term(&self) -> &PodAffinityTerm {
+        &self.key.term
+    }
+
+    /// How often pods carry it, by value of the topology key's [`LabelColumn`](crate::LabelColumn), which exists. Pods on
+    /// nodes without the label are in no domain.
+    pub fn domains(&self) -> &DomainCounts {
+        &self.domains
+    }
+}
+
+/// Which state of the terms an answer belongs to; for comparing only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AffinityTermsVersion {
+    placement: u64,
+    namespaces: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct TermKey {
+    kind: TermKind,
+    weight: i32,
+    term: PodAffinityTerm,
+}
+
+/// A term as its pod holds it; hashes like [`TermKey`].
+#[derive(Clone, Copy, Debug, PartialEq, Hash)]
+pub(crate) struct PodTerm<'a> {
+    kind: TermKind,
+    weight: i32,
+    pub(crate) term: &'a PodAffinityTerm,
+}
+
+impl Equivalent<TermKey> for PodTerm<'_> {
+    fn equivalent(&self, key: &TermKey) -> bool {
+        self.kind == key.kind && self.weight == key.weight && *self.term == key.term
+    }
+}
+
+/// The terms of a pod that matter to others, one for each time it carries them.
+pub(crate) fn terms_of(pod: &Pod) -> impl Iterator<Item = PodTerm<'_>> {
+    let affinity = pod.spec.pod_affinity.as_deref();
+    let anti_affinity = pod.spec.pod_anti_affinity.as_deref();
+    required(anti_affinity, TermKind::RequiredAntiAffinity)
+        .chain(required(affinity, TermKind::RequiredAffinity))
+        .chain(preferred(affinity, TermKind::PreferredAffinity))
+        .chain(preferred(anti_affinity, TermKind::PreferredAntiAffinity))
+}
+
+fn required(affinity: Option<&PodAffinity>, kind: TermKind) -> impl Iterator<Item = PodTerm<'_>> {
+    let terms = affinity.into_iter().flat_map(|affinity| affinity.required.iter());
+    terms.map(move |term| PodTerm { kind, weight: 0, term })
+}
+
+fn preferred(affinity: Option<&PodAffinity>, kind: TermKind) -> impl Iterator<Item = PodTerm<'_>> {
+    let terms = affinity.into_iter().flat_map(|affinity| affinity.preferred.iter());
+    terms.map(move |weighted| PodTerm { kind, weight: weighted.weight, term: &weighted.term })
+}
+
+/// Whether two versions of a pod carry the same terms in the same order.
+pub(crate) fn has_same_terms(old: &Pod, new: &Pod) -> bool {
+    Arc::ptr_eq(&old.spec, &new.spec) || terms_of(old).eq(terms_of(new))
+}
+
+/// A term, by number, as long as it is carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct TermId(u32);
+
+/// The terms that the pods of one node carry, sorted, with how often.
+type NodeTerms = SmallVec<[(TermId, u32); 2]>;
+
+/// All distinct terms that pods on nodes carry.
+#[derive(Clone, Debug, Default)]
+pub struct AffinityTerms {
+    terms: Column<Option<Arc<CarriedTerm>>, 64>,
+    by_term: CowMap<TermKey, TermId>,
+    free: Column<TermId, 64>,
+    nodes: Column<NodeTerms, 128>,
+    /// How many distinct terms there are, by kind.
+    n_terms: [usize; N_KINDS],
+    n_with_namespace_selector: usize,
+    sequence: u64,
+}
+
+impl AffinityTerms {
+    /// All distinct terms in an order that depends on the history of the state alone.
+    pub fn iter(&self) -> impl Iterator<Item = &CarriedTerm> {
+        self.terms.iter().flatten().map(|term| &**term)
+    }
+
+    /// How many distinct terms of a kind there are.
+    pub fn n_terms(&self, kind: TermKind) -> usize {
+        self.n_terms[kind as usize]
+    }
+
+    /// Whether no pod carries any term.
+    pub fn is_empty(&self) -> bool {
+        self.n_terms == [0; N_KINDS]
+    }
+
+    pub(crate) fn version(&self, namespaces: u64) -> AffinityTermsVersion {
+        let depends_on_namespaces = self.n_with_namespace_selector > 0;
+        AffinityTermsVersion {
+            placement: self.sequence,
+            namespaces: if depends_on_namespaces { namespaces } else { 0 },
+        }
+    }
+
+    /// Whether a term has this topology key.
+    pub(crate) fn counts_by(&self, key: &str) -> bool {
+        self.iter().any(|carried| *carried.term().topology_key == *key)
+    }
+
+    /// How often the pods of a node carry each term.
+    pub(crate) fn on_node(&self, node: NodeIdx) -> impl Iterator<Item = (&CarriedTerm, u32)> {
+        let terms = self.nodes.try_get(node).into_iter().flatten();
+        terms.filter_map(|(id, n)| Some((self.carried(*id)?, *n)))
+    }
+
+    pub(crate) fn grow(&mut self, capacity: usize) {
+        self.nodes.grow(capacity);
+    }
+
+    /// A pod has come to `node`. The columns of its topology keys have to exist. O(its terms).
+    pub(crate) fn add(&mut self, pod: &Pod, node: NodeIdx, labels: &LabelIndex, sequence: u64) {
+        for term in terms_of(pod) {
+            self.sequence = sequence;
+            let id = self.by_term.get(&term).copied().unwrap_or_else(|| self.intern(term));
+            let domain = domain_of(term.term, node, labels);
+            if let Some(carried) = self.carried_mut(id) {
+                carried.n_carried += 1;
+                if let Some(domain) = domain {
+                    carried.domains.add(domain, 1);
+                }
+            }
+            let on_node = self.nodes.get_mut(node);
+            match on_node.binary_search_by_key(&id, |(id, _)| *id) {
+                Ok(at) => on_node[at].1 += 1,
+                Err(at) => on_node.insert(at, (id, 1)),
+            }
+        }
+    }
+
+    /// A pod has left `node`.
+    pub(crate) fn remove(&mut self, pod: &Pod, node: NodeIdx, labels: &LabelIndex, sequence: u64) {
+        for term in terms_of(pod) {
+            self.sequence = sequence;
+            let Some(id) = self.by_term.get(&term).copied() else { continue };
+            let on_node = self.nodes.get_mut(node);
+            if let Ok(at) = on_node.binary_search_by_key(&id, |(id, _)| *id) {
+                on_node[at].1 -= 1;
+                if on_node[at].1 == 0 {
+                    on_node.remove(at);
+                }
+            }
+            let domain = domain_of(term.term, node, labels);
+            let Some(carried) = self.carried_mut(id) else { continue };
+            carried.n_carried -= 1;
+            if let Some(domain) = domain {
+                carried.domains.subtract(domain, 1);
+            }
+            if carried.n_carried == 0 {
+                self.release(id);
+            }
+        }
+    }
+
+    /// The labels of `node` are about to change.
+    pub(crate) fn leave_domains(&mut self, node: NodeIdx, labels: &LabelIndex) {
+        self.move_domains(node, labels, DomainCounts::subtract);
+    }
+
+    /// The labels of `node` have changed.
+    pub(crate) fn enter_domains(&mut self, node: NodeIdx, labels: &LabelIndex, sequence: u64) {
+        if self.move_domains(node, labels, DomainCounts::add) {
+            self.sequence = sequence;
+        }
+    }
+
+    /// Applies `change` to the domain of `node` for every term carried there; whether there are any.
+    fn move_domains(
+        &mut self,
+        node: NodeIdx,
+        labels: &LabelIndex,
+        change: fn(&mut DomainCounts, ValueId, u32),
+    ) -> bool {
+        let Some(on_node) = self.nodes.try_get(node).filter(|terms| !terms.is_empty()).cloned()
+        else {
+            return false;
+        };
+        for (id, n) in on_node {
+            let domain =
+                self.carried(id).and_then(|carried| domain_of(carried.term(), node, labels));
+            if let (Some(domain), Some(carried)) = (domain, self.carried_mut(id)) {
+                change(&mut carried.domains, domain, n);
+            }
+        }
+        true
+    }
+
+    fn carried(&self, id: TermId) -> Option<&CarriedTerm> {
+        self.terms.try_get(id.0 as usize)?.as_deref()
+    }
+
+    fn carried_mut(&mut self, id: TermId) -> Option<&mut CarriedTerm> {
+        self.terms.get_mut(id.0 as usize).as_mut().map(Arc::make_mut)
+    }
+
+    fn intern(&mut self, term: PodTerm<'_>) -> TermId {
+        let PodTerm { kind, weight, term } = term;
+        let key = TermKey { kind, weight, term: term.clone() };
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.terms.push(None);
+            TermId((self.terms.len() - 1) as u32)
+        });
+        self.by_term.insert(key.clone(), id);
+        self.n_terms[kind as usize] += 1;
+        self.n_with_namespace_selector += usize::from(term.namespace_selector.is_some());
+        let carried = CarriedTerm { key, n_carried: 0, domains: DomainCounts::new() };
+        self.terms.set(id.0 as usize, Some(Arc::new(carried)));
+        id
+    }
+
+    fn release(&mut self, id: TermId) {
+        let Some(gone) = self.terms.take(id.0 as usize) else { return };
+        self.by_term.remove(&gone.key);
+        self.n_terms[gone.kind() as usize] -= 1;
+        self.n_with_namespace_selector -= usize::from(gone.term().namespace_selector.is_some());
+        self.free.push(id);
+    }
+}
+
+/// The domain that `node` is in; `None` when it lacks the label.
+fn domain_of(term: &PodAffinityTerm, node: NodeIdx, labels: &LabelIndex) -> Option<ValueId> {
+    let id = labels.column(&term.topology_key)?.id(node);
+    (id != ValueId::ABSENT).then_some(id)
+}

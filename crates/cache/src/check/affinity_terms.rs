@@ -1,0 +1,102 @@
+//! The terms that pods carry, pod by pod.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::PodAffinityTerm;
+
+use super::{PlainNode, Report};
+use crate::affinity_terms::TermKind;
+use crate::node_table::NodeIdx;
+use crate::state::ClusterState;
+
+/// How often a term is carried, by node and by domain.
+#[derive(Debug, Default, PartialEq)]
+struct Places {
+    by_node: BTreeMap<NodeIdx, u32>,
+    by_domain: BTreeMap<Arc<str>, u32>,
+}
+
+/// By the debug form of the term, which shows every field.
+type Terms = BTreeMap<(TermKind, i32, String), Places>;
+
+pub(super) fn check(
+    cluster: &ClusterState,
+    plain: &BTreeMap<Arc<str>, PlainNode>,
+    report: &mut Report,
+) {
+    let expected = recomputed(plain);
+    let found = shown(cluster);
+    report.compare(|| "affinity terms of pods".to_owned(), &expected, &found);
+    for kind in [
+        TermKind::RequiredAntiAffinity,
+        TermKind::RequiredAffinity,
+        TermKind::PreferredAffinity,
+        TermKind::PreferredAntiAffinity,
+    ] {
+        let n = expected.keys().filter(|key| key.0 == kind).count();
+        report.compare(|| format!("number of {kind:?}"), n, cluster.affinity_terms().n_terms(kind));
+    }
+    report.compare(
+        || "whether there are affinity terms".to_owned(),
+        expected.is_empty(),
+        cluster.affinity_terms().is_empty(),
+    );
+}
+
+fn recomputed(plain: &BTreeMap<Arc<str>, PlainNode>) -> Terms {
+    let mut terms = Terms::new();
+    for node in plain.values() {
+        let Some(idx) = node.idx else { continue };
+        let mut count = |kind, weight, term: &PodAffinityTerm| {
+            let places = terms.entry((kind, weight, shown_term(term))).or_default();
+            *places.by_node.entry(idx).or_default() += 1;
+            let value =
+                node.node.as_ref().and_then(|node| node.labels.get_shared(&term.topology_key));
+            if let Some(value) = value {
+                *places.by_domain.entry(value.clone()).or_default() += 1;
+            }
+        };
+        for pod in node.pods.values() {
+            if let Some(affinity) = &pod.spec.pod_affinity {
+                affinity.required.iter().for_each(|t| count(TermKind::RequiredAffinity, 0, t));
+                for preferred in affinity.preferred.iter() {
+                    count(TermKind::PreferredAffinity, preferred.weight, &preferred.term);
+                }
+            }
+            if let Some(affinity) = &pod.spec.pod_anti_affinity {
+                affinity.required.iter().for_each(|t| count(TermKind::RequiredAntiAffinity, 0, t));
+                for preferred in affinity.preferred.iter() {
+                    count(TermKind::PreferredAntiAffinity, preferred.weight, &preferred.term);
+                }
+            }
+        }
+    }
+    terms
+}
+
+fn shown(cluster: &ClusterState) -> Terms {
+    let mut terms = Terms::new();
+    for carried in cluster.affinity_terms().iter() {
+        let key = (carried.kind(), carried.weight(), shown_term(carried.term()));
+        let places = terms.entry(key).or_default();
+        let column = cluster.label_column(&carried.term().topology_key);
+        for (domain, n) in carried.domains().iter() {
+            let value = column.and_then(|column| column.value(domain)).cloned();
+            let value = value.unwrap_or_else(|| format!("no value {domain:?}").into());
+            *places.by_domain.entry(value).or_default() += n;
+        }
+    }
+    for idx in (0..cluster.capacity()).map(NodeIdx::from_index) {
+        for (carried, n) in cluster.affinity_terms.on_node(idx) {
+            let key = (carried.kind(), carried.weight(), shown_term(carried.term()));
+            terms.entry(key).or_default().by_node.insert(idx, n);
+        }
+    }
+    terms
+}
+
+fn shown_term(term: &impl Debug) -> String {
+    format!("{term:?}")
+}
