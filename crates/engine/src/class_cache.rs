@@ -6,8 +6,10 @@
 //! Invariant: an entry is used only if everything that its answers depend on, beside single nodes, is unchanged.
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::Changes;
-use kube_scheduler_framework::{ClusterState, Dependencies, NodeIdx, Runner, SignatureWriter};
+use kube_scheduler_cache::{AffinityTermsVersion, Changes};
+use kube_scheduler_framework::{
+    ChangeKinds, ClusterState, Dependencies, NodeIdx, RunDependencies, Runner, SignatureWriter,
+};
 use rustc_hash::FxHashMap;
 
 use crate::evaluation::Evaluation;
@@ -82,10 +84,42 @@ impl SignPlan {
 struct Entry {
     evaluation: Evaluation,
     seen_to: u64,
+    versions: Versions,
+    last_used: u64,
+}
+
+/// Where those parts of the cluster stood that are not single nodes.
+#[derive(Clone, Copy, Debug)]
+struct Versions {
     membership: u64,
     images: u64,
     objects: u64,
-    last_used: u64,
+    affinity_terms: AffinityTermsVersion,
+}
+
+impl Versions {
+    fn of(cluster: &ClusterState) -> Self {
+        Self {
+            membership: cluster.membership_sequence(),
+            images: cluster.image_sequence(),
+            objects: cluster.objects().sequence(),
+            affinity_terms: cluster.affinity_terms_version(),
+        }
+    }
+
+    /// Whether nothing that matters to an answer differs.
+    fn agree(&self, now: &Self, depends: Dependencies) -> bool {
+        (!depends.membership || self.membership == now.membership)
+            && (!depends.images || self.images == now.images)
+            && (!depends.objects || self.objects == now.objects)
+            && (!depends.affinity_terms || self.affinity_terms == now.affinity_terms)
+    }
+}
+
+/// Whether what was computed once stays good as long as the versions agree, and the rest can be looked at node by node.
+fn can_be_kept(dependencies: RunDependencies) -> bool {
+    let RunDependencies { once, per_node } = dependencies;
+    once.node == ChangeKinds::NONE && !once.anything && !per_node.anything
 }
 
 /// Evaluations by signature number.
@@ -110,11 +144,8 @@ impl ClassCache {
     ) -> Option<Evaluation> {
         let entry = self.entries.remove(&class)?;
         let cluster = runner.cx.cluster;
-        let per_node = entry.evaluation.dependencies.per_node;
-        if per_node.membership && entry.membership != cluster.membership_sequence()
-            || per_node.images && entry.images != cluster.image_sequence()
-            || per_node.objects && entry.objects != cluster.objects().sequence()
-        {
+        let RunDependencies { once, per_node } = entry.evaluation.dependencies;
+        if !entry.versions.agree(&Versions::of(cluster), once.union(per_node)) {
             return None;
         }
         let mut evaluation = entry.evaluation;
@@ -124,11 +155,10 @@ impl ClassCache {
                 Changes::Entries(changes) => {
                     let limit = cluster.capacity() / CATCH_UP_SHARE + 16;
                     for change in changes {
-                        if change.kinds.intersects(
-                            per_node.node
-                                | kube_scheduler_framework::ChangeKinds::ADDED
-                                | kube_scheduler_framework::ChangeKinds::REMOVED,
-                        ) {
+                        if change
+                            .kinds
+                            .intersects(per_node.node | ChangeKinds::ADDED | ChangeKinds::REMOVED)
+                        {
                             self.changed.push(change.node);
                         }
                     }
@@ -149,11 +179,7 @@ impl ClassCache {
 
     /// Keeps an evaluation that is up to date with `runner`'s cluster, if it can be kept at all.
     pub(crate) fn put(&mut self, class: u64, runner: &Runner<'_>, evaluation: Evaluation) {
-        let dependencies = evaluation.dependencies;
-        if dependencies.once != Dependencies::POD_ONLY
-            || dependencies.per_node.anything
-            || !evaluation.is_incremental()
-        {
+        if !can_be_kept(evaluation.dependencies) || !evaluation.is_incremental() {
             return;
         }
         let cluster: &ClusterState = runner.cx.cluster;
@@ -167,9 +193,7 @@ impl ClassCache {
         let entry = Entry {
             evaluation,
             seen_to: cluster.sequence(),
-            membership: cluster.membership_sequence(),
-            images: cluster.image_sequence(),
-            objects: cluster.objects().sequence(),
+            versions: Versions::of(cluster),
             last_used: self.clock,
         };
         self.entries.insert(class, entry);

@@ -3,8 +3,8 @@
 //! An evaluation is made from scratch once, and then kept up to date by looking only at nodes that changed. The two ways
 //! give the same answers; `tests` compares them over random histories.
 //!
-//! Invariants: a slot has a score in the tree exactly when its node passes and is in the list; `highest` of a
-//! proportional plugin is the highest raw score among passing nodes.
+//! Invariants: a slot has a score in the tree exactly when its node passes and is in the list; the `scale` of
+//! a plugin whose scores are scaled spans the raw scores of passing nodes.
 
 mod scoring;
 

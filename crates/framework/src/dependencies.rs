@@ -16,6 +16,8 @@ pub struct Dependencies {
     pub images: bool,
     /// Objects that are neither pods nor nodes, as counted by the sequence of the object store.
     pub objects: bool,
+    /// The affinity terms that pods on nodes carry, where, and which pods they mean.
+    pub affinity_terms: bool,
     /// Anything else: other nodes, other pods.
     pub anything: bool,
 }
@@ -27,6 +29,7 @@ impl Dependencies {
         membership: false,
         images: false,
         objects: false,
+        affinity_terms: false,
         anything: false,
     };
     /// Anything at all; nothing is reused.
@@ -35,12 +38,13 @@ impl Dependencies {
         membership: true,
         images: true,
         objects: true,
+        affinity_terms: true,
         anything: true,
     };
 
     /// The pod and these aspects of the node in question.
     pub const fn node(kinds: ChangeKinds) -> Self {
-        Self { node: kinds, membership: false, images: false, objects: false, anything: false }
+        Self { node: kinds, ..Self::POD_ONLY }
     }
 
     /// What either depends on.
@@ -50,6 +54,7 @@ impl Dependencies {
             membership: self.membership | other.membership,
             images: self.images | other.images,
             objects: self.objects | other.objects,
+            affinity_terms: self.affinity_terms | other.affinity_terms,
             anything: self.anything | other.anything,
         }
     }

@@ -43,7 +43,8 @@ pub use profile::{
 };
 pub use registry::{Handle, PluginArgs, PluginFactory, Registry, RegistryError};
 pub use runner::{
-    HypotheticalRunner, PreFilterRun, RunDependencies, Runner, SkipSet, check_score, proportional,
+    HypotheticalRunner, PreFilterRun, RunDependencies, Runner, SkipSet, check_score, min_max,
+    proportional,
 };
 pub use status::{Code, PluginName, Reason, Status};
 pub use verdicts::{VerdictId, Verdicts};
@@ -52,8 +53,9 @@ pub use view::NodeView;
 // The vocabulary plugins share with the lower layers, so that one dependency is enough to write one.
 pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
-    AssumeObjectError, ChangeKinds, ClusterState, Column, CountedNodes, CountedPods, CounterSpec,
-    Domain, DomainCounts, LabelColumn, NodeIdx, NodeOverlay, NodeSet, ObjectKey, ObjectStore,
-    PodTerm, RequiredNodeAffinity, Tolerated, ValueId as LabelValueId, storage_class_of,
+    AffinityTerms, AssumeObjectError, CarriedCounts, CarriedTerm, ChangeKinds, ClusterState,
+    Column, CountedNodes, CountedPods, CounterSpec, Domain, DomainCounts, LabelColumn, NodeIdx,
+    NodeOverlay, NodeSet, ObjectKey, ObjectStore, PodTerm, RequiredNodeAffinity, TermKind,
+    Tolerated, ValueId as LabelValueId, storage_class_of,
 };
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};

@@ -6,7 +6,7 @@
 //!
 //! Complete: SchedulingGates, PrioritySort, NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts,
 //! NodeResourcesFit, VolumeRestrictions, NodeVolumeLimits, VolumeZone, PodTopologySpread, NodeResourcesBalancedAllocation,
-//! ImageLocality, NodeDeclaredFeatures, DefaultBinder. Partial:
+//! ImageLocality, InterPodAffinity, NodeDeclaredFeatures, DefaultBinder. Partial:
 //! DynamicResources (pods that need it are refused) and DefaultPreemption (finds out whom to evict and where; evicting
 //! is up to the engine). The rest of the default profile is in [`NOT_YET`].
 //!
@@ -28,6 +28,7 @@ mod default_binder;
 mod dynamic_resources;
 mod event_objects;
 mod image_locality;
+mod inter_pod_affinity;
 mod node_affinity;
 mod node_declared_features;
 mod node_name;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use kube_scheduler_framework::{Handle, Plugin, PluginArgs, Registry};
 
 use crate::{
-    default_binder, dynamic_resources, image_locality, node_affinity, node_declared_features,
+    default_binder, dynamic_resources, image_locality, inter_pod_affinity, node_affinity, node_declared_features,
     node_name, node_ports, node_unschedulable, node_volume_limits, pod_topology_spread, preemption,
     priority_sort, resources, scheduling_gates, taint_toleration, volume_restrictions, volume_zone,
 };
 
 /// Plugins of the default profile that do not exist yet.
-pub const NOT_YET: &[&str] = &["VolumeBinding", "InterPodAffinity"];
+pub const NOT_YET: &[&str] = &["VolumeBinding"];
 
 /// Plugins that do not do all that their name promises yet, with what is missing.
 pub const PARTIAL: &[(&str, &str)] = &[
@@ -27,7 +27,7 @@ pub const PARTIAL: &[(&str, &str)] = &[
 
 type Factory = fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String>;
 
-const FACTORIES: [(&str, Factory); 18] = [
+const FACTORIES: [(&str, Factory); 19] = [
     (scheduling_gates::NAME, scheduling_gates::new),
     (priority_sort::NAME, priority_sort::new),
     (node_unschedulable::NAME, node_unschedulable::new),
@@ -44,6 +44,7 @@ const FACTORIES: [(&str, Factory); 18] = [
     (preemption::NAME, preemption::new),
     (resources::balanced::NAME, resources::balanced::new),
     (image_locality::NAME, image_locality::new),
+    (inter_pod_affinity::NAME, inter_pod_affinity::new),
     (default_binder::NAME, default_binder::new),
     (node_declared_features::NAME, node_declared_features::new),
 ];

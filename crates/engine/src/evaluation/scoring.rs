@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
     ClusterState, CycleState, NodeIdx, Normalization, PluginIdx, PluginName, Runner, SkipSet,
-    Status, Verdicts, check_score, proportional,
+    Status, Verdicts, check_score, min_max, proportional,
 };
 
 use crate::score_tree::{NO_SCORE, ScoreTree};
@@ -19,32 +19,47 @@ struct PluginScores {
     normalization: Normalization,
     /// Raw scores by slot; for [`Normalization::Custom`] the weighted normalised ones. Of meaning for passing nodes only.
     raw: Vec<i64>,
-    /// How many passing nodes have which raw score; kept for proportional plugins only.
+    /// How many passing nodes have which raw score; kept for plugins whose scores are scaled.
     counts: BTreeMap<i64, u32>,
-    /// The highest raw score that the totals were computed with.
+    /// The raw scores that the totals were scaled by.
+    scale: Scale,
+}
+
+/// What raw scores are scaled by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Scale {
+    lowest: i64,
     highest: i64,
 }
 
 impl PluginScores {
-    fn is_proportional(&self) -> bool {
+    fn is_scaled(&self) -> bool {
         matches!(
             self.normalization,
-            Normalization::Proportional | Normalization::ReversedProportional
+            Normalization::Proportional
+                | Normalization::ReversedProportional
+                | Normalization::MinMax
         )
     }
 
-    fn highest_now(&self) -> i64 {
-        self.counts.last_key_value().map_or(0, |(score, _)| (*score).max(0))
+    fn scale_now(&self) -> Scale {
+        let lowest = self.counts.first_key_value().map_or(0, |(score, _)| *score);
+        let highest = self.counts.last_key_value().map_or(0, |(score, _)| *score);
+        if self.normalization == Normalization::MinMax {
+            Scale { lowest, highest }
+        } else {
+            Scale { lowest: 0, highest: highest.max(0) }
+        }
     }
 
     fn count(&mut self, idx: NodeIdx) {
-        if self.is_proportional() {
+        if self.is_scaled() {
             *self.counts.entry(self.raw[idx.index()]).or_default() += 1;
         }
     }
 
     fn uncount(&mut self, idx: NodeIdx) {
-        if !self.is_proportional() {
+        if !self.is_scaled() {
             return;
         }
         let score = self.raw[idx.index()];
@@ -59,10 +74,12 @@ impl PluginScores {
     /// The weighted score of a passing node.
     fn weighted(&self, idx: NodeIdx) -> Result<i64, Status> {
         let raw = self.raw.get(idx.index()).copied().unwrap_or(0);
+        let Scale { lowest, highest } = self.scale;
         let score = match self.normalization {
             Normalization::None => raw,
-            Normalization::Proportional => proportional(raw, self.highest, false),
-            Normalization::ReversedProportional => proportional(raw, self.highest, true),
+            Normalization::Proportional => proportional(raw, highest, false),
+            Normalization::ReversedProportional => proportional(raw, highest, true),
+            Normalization::MinMax => min_max(raw, lowest, highest),
             Normalization::Custom => return Ok(raw),
         };
         check_score(&self.name, score)?;
@@ -103,7 +120,7 @@ impl Scoring {
                 normalization: score.normalization(),
                 raw: vec![0; cluster.capacity()],
                 counts: BTreeMap::new(),
-                highest: 0,
+                scale: Scale::default(),
             });
         }
         let mut column = vec![0; feasible.len()];
@@ -117,7 +134,7 @@ impl Scoring {
                 plugin.raw[idx.index()] = *score;
                 plugin.count(*idx);
             }
-            plugin.highest = plugin.highest_now();
+            plugin.scale = plugin.scale_now();
         }
         let mut scoring =
             Self { plugins, tree: ScoreTree::default(), order_sequence: 0, stale: Vec::new() };
@@ -178,17 +195,17 @@ impl Scoring {
         Ok(())
     }
 
-    /// Brings totals up to date after updates: of the changed nodes only, unless a highest score or the list changed.
+    /// Brings totals up to date after updates: of the changed nodes only, unless a scale or the list changed.
     pub(crate) fn settle(
         &mut self,
         cluster: &ClusterState,
         verdicts: &Verdicts,
     ) -> Result<(), Status> {
         let mut is_rescaled = false;
-        for plugin in self.plugins.iter_mut().filter(|plugin| plugin.is_proportional()) {
-            let highest = plugin.highest_now();
-            is_rescaled |= highest != plugin.highest;
-            plugin.highest = highest;
+        for plugin in self.plugins.iter_mut().filter(|plugin| plugin.is_scaled()) {
+            let scale = plugin.scale_now();
+            is_rescaled |= scale != plugin.scale;
+            plugin.scale = scale;
         }
         if is_rescaled || self.order_sequence != cluster.membership_sequence() {
             self.stale.clear();

@@ -49,6 +49,9 @@ pub enum Normalization {
     Proportional,
     /// In proportion to the highest one, then reversed; the highest becomes 0, and all become 100 when it is 0.
     ReversedProportional,
+    /// In proportion to the way from the lowest one to the highest; the lowest becomes 0 and the highest 100, and all
+    /// become 0 when they are equal.
+    MinMax,
     /// The plugin does it, in [`Score::normalize`].
     Custom,
 }

@@ -178,6 +178,28 @@ fn scores_are_normalised_then_weighed() {
 }
 
 #[test]
+fn min_max_truncates_the_float() {
+    let scaled =
+        |raw: &[i64]| scored(1, raw, |toy| toy.normalization(Normalization::MinMax)).unwrap();
+    assert_eq!(scaled(&[7, 7, 7]), [0, 0, 0]);
+    assert_eq!(scaled(&[-5, 0, 5]), [0, 50, 100]);
+    // All shares of up to 200 that come out one lower than exact arithmetic has them.
+    for (part, whole, expected) in [
+        (29, 50, 57),
+        (58, 100, 57),
+        (29, 100, 28),
+        (57, 100, 56),
+        (87, 150, 57),
+        (58, 200, 28),
+        (114, 200, 56),
+        (116, 200, 57),
+    ] {
+        assert_eq!(scaled(&[0, part, whole]), [0, expected, 100], "{part} of {whole}");
+    }
+    assert_eq!(scaled(&[0, 1, 3]), [0, 33, 100]);
+}
+
+#[test]
 fn scores_out_of_range_after_normalising_are_an_error() {
     for score in [-1, 101] {
         let error = format!(

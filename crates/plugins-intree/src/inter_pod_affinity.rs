@@ -1,0 +1,322 @@
+//! InterPodAffinity: pods that want to be near certain pods, or away from them, and the wishes of the pods that are there
+//! already.
+//!
+//! What existing pods ask for comes from the cluster's index of [carried
+//! terms](kube_scheduler_framework::AffinityTerms); what the pod itself asks for is counted over the pods on nodes.
+//!
+//! Answers to `plugins/interpodaffinity` of the reference; behaviour in `spec/plugins-topology.md` §5.
+
+mod attraction;
+mod hints;
+mod neighbours;
+mod own_terms;
+mod tally;
+
+use std::sync::Arc;
+
+use kube_scheduler_config::PluginArgs as ConfigArgs;
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::{
+    ChangeKinds, Context, CycleState, Dependencies, EnqueueExtensions, EventRegistration, Filter,
+    FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PreFilter,
+    PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status,
+    VerdictId,
+};
+
+use self::attraction::Attraction;
+use self::neighbours::{Neighbours, Refusal};
+use self::own_terms::{compile_error, has_preferred, has_required};
+use crate::plugin_args::{self, WRONG_ARGS};
+
+pub(crate) const NAME: &str = "InterPodAffinity";
+
+const REASON_AFFINITY: &str = "node(s) didn't match pod affinity rules";
+const REASON_ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
+const REASON_EXISTING: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
+const NO_FILTER_STATE: &str =
+    "error reading \"PreFilterInterPodAffinity\" from cycleState: not found";
+const NO_SCORE_STATE: &str =
+    "failed to read \"PreScoreInterPodAffinity\" from cycleState: not found";
+
+pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+    let checked = plugin_args::checked(args, ConfigArgs::InterPodAffinity)?;
+    let ConfigArgs::InterPodAffinity(args) = checked else { return Err(WRONG_ARGS.into()) };
+    let name = NAME.into();
+    Ok(Arc::new(InterPodAffinity {
+        hard_pod_affinity_weight: args.hard_pod_affinity_weight.unwrap_or_default(),
+        ignores_preferences_of_others: args.ignore_preferred_terms_of_existing_pods,
+        rejections: [
+            Status::unresolvable(REASON_AFFINITY).from_plugin(&name),
+            Status::unschedulable(REASON_ANTI_AFFINITY).from_plugin(&name),
+            Status::unschedulable(REASON_EXISTING).from_plugin(&name),
+        ],
+    }))
+}
+
+struct InterPodAffinity {
+    hard_pod_affinity_weight: i32,
+    /// As long as the pod itself has none.
+    ignores_preferences_of_others: bool,
+    /// In the order of [`Refusal`].
+    rejections: [Status; 3],
+}
+
+impl InterPodAffinity {
+    fn rejection(&self, refusal: Refusal) -> &Status {
+        &self.rejections[refusal as usize]
+    }
+}
+
+/// Only the terms of others and the labels of a node, as opposed to other pods.
+fn on_carried_terms(node: ChangeKinds) -> Dependencies {
+    Dependencies { affinity_terms: true, ..Dependencies::node(node) }
+}
+
+impl Plugin for InterPodAffinity {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
+
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+
+    fn as_pre_score(&self) -> Option<&dyn PreScore> {
+        Some(self)
+    }
+
+    fn as_score(&self) -> Option<&dyn Score> {
+        Some(self)
+    }
+
+    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
+        Some(self)
+    }
+
+    fn as_sign(&self) -> Option<&dyn Sign> {
+        Some(self)
+    }
+}
+
+impl PreFilter for InterPodAffinity {
+    fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
+        if let Some(error) = compile_error(pod) {
+            return Status::unresolvable(format!("parsing pod: {error}")).into();
+        }
+        // Quirk: after a skip nobody looks at the anti-affinity of nominated pods either. The reference does the same.
+        let Some(neighbours) = Neighbours::count(cx.cluster, pod) else {
+            return PreFilterOutcome::skip();
+        };
+        state.insert(neighbours);
+        PreFilterOutcome::success()
+    }
+
+    fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
+        Some(self)
+    }
+
+    fn pre_filter_depends_on(&self, pod: &Pod) -> Dependencies {
+        if has_required(pod) {
+            Dependencies::EVERYTHING
+        } else {
+            on_carried_terms(ChangeKinds::NONE)
+        }
+    }
+}
+
+impl PreFilterExtensions for InterPodAffinity {
+    fn add_pod(
+        &self,
+        _: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        added: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        change(state, pod, added, node, 1)
+    }
+
+    fn remove_pod(
+        &self,
+        _: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        removed: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        change(state, pod, removed, node, -1)
+    }
+}
+
+fn change(
+    state: &mut CycleState,
+    pod: &Pod,
+    other: &Pod,
+    node: &NodeView<'_>,
+    sign: i64,
+) -> Status {
+    let Some(neighbours) = state.get_mut::<Neighbours>() else {
+        return Status::error(NO_FILTER_STATE);
+    };
+    neighbours.change(pod, other, node, sign);
+    Status::SUCCESS
+}
+
+impl Filter for InterPodAffinity {
+    fn filter(&self, _: &Context<'_>, state: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+        let Some(neighbours) = state.get::<Neighbours>() else {
+            return Status::error(NO_FILTER_STATE);
+        };
+        let refusal = neighbours.refusal(node);
+        refusal.map_or(Status::SUCCESS, |refusal| self.rejection(refusal).clone())
+    }
+
+    fn filter_all(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        _: &Pod,
+        nodes: &[NodeIdx],
+        sink: &mut FilterSink<'_>,
+    ) -> Result<(), Status> {
+        let is_asked = |sink: &FilterSink<'_>, idx: NodeIdx| {
+            sink.is_open(idx) && cx.cluster.live_nodes().contains(idx)
+        };
+        let Some(neighbours) = state.get::<Neighbours>() else {
+            let is_any = nodes.iter().any(|idx| is_asked(sink, *idx));
+            return if is_any { Err(Status::error(NO_FILTER_STATE)) } else { Ok(()) };
+        };
+        let scan = neighbours.scan(cx.cluster);
+        let mut ids: [Option<VerdictId>; 3] = [None; 3];
+        for &idx in nodes {
+            if !is_asked(sink, idx) {
+                continue;
+            }
+            let refusal = match &scan {
+                Some(scan) => scan.refusal(idx),
+                None => NodeView::new(cx.cluster, idx).and_then(|node| neighbours.refusal(&node)),
+            };
+            if let Some(refusal) = refusal {
+                let id = &mut ids[refusal as usize];
+                let id = *id.get_or_insert_with(|| sink.code_for(self.rejection(refusal).clone()));
+                sink.reject_with(idx, id);
+            }
+        }
+        Ok(())
+    }
+
+    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
+        if has_required(pod) {
+            Dependencies::EVERYTHING
+        } else {
+            on_carried_terms(ChangeKinds::LABELS)
+        }
+    }
+}
+
+impl PreScore for InterPodAffinity {
+    fn pre_score(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        _: &[NodeIdx],
+    ) -> Status {
+        // Quirk: the weight of required affinity is left out along with the preferences. The reference does the same.
+        if self.ignores_preferences_of_others && !has_preferred(pod) {
+            return Status::skip();
+        }
+        if let Some(error) = compile_error(pod) {
+            return Status::error(format!("failed to parse pod: {error}"));
+        }
+        match Attraction::sum(cx.cluster, pod, self.hard_pod_affinity_weight) {
+            Some(attraction) => {
+                state.insert(attraction);
+                Status::SUCCESS
+            }
+            None => Status::skip(),
+        }
+    }
+
+    fn pre_score_depends_on(&self, pod: &Pod) -> Dependencies {
+        if has_preferred(pod) {
+            Dependencies::EVERYTHING
+        } else if self.ignores_preferences_of_others {
+            Dependencies::POD_ONLY
+        } else {
+            on_carried_terms(ChangeKinds::NONE)
+        }
+    }
+}
+
+impl Score for InterPodAffinity {
+    fn score(
+        &self,
+        _: &Context<'_>,
+        state: &CycleState,
+        _: &Pod,
+        node: &NodeView<'_>,
+    ) -> Result<i64, Status> {
+        let attraction = state.get::<Attraction>();
+        let attraction = attraction.ok_or_else(|| Status::error(NO_SCORE_STATE))?;
+        Ok(attraction.of_node(node))
+    }
+
+    fn score_all(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        _: &Pod,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let attraction = state.get::<Attraction>();
+        let attraction = attraction.ok_or_else(|| Status::error(NO_SCORE_STATE))?;
+        attraction.of_nodes(cx.cluster, nodes, scores);
+        Ok(())
+    }
+
+    fn normalization(&self) -> Normalization {
+        Normalization::MinMax
+    }
+
+    fn score_depends_on(&self, pod: &Pod) -> Dependencies {
+        if has_preferred(pod) {
+            Dependencies::EVERYTHING
+        } else if self.ignores_preferences_of_others {
+            Dependencies::POD_ONLY
+        } else {
+            on_carried_terms(ChangeKinds::LABELS)
+        }
+    }
+}
+
+impl Sign for InterPodAffinity {
+    /// Parity: the namespace is written as well, since terms of other pods look at it, and both whatever the arguments
+    /// are: required anti-affinity of others counts in any case. The reference writes the labels alone, or nothing.
+    fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
+        if pod.spec.pod_affinity.is_some() || pod.spec.pod_anti_affinity.is_some() {
+            return false;
+        }
+        signature.text(&pod.namespace);
+        signature.len(pod.labels.len());
+        for (key, value) in pod.labels.iter() {
+            signature.text(key);
+            signature.text(value);
+        }
+        true
+    }
+}
+
+impl EnqueueExtensions for InterPodAffinity {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        hints::events()
+    }
+}

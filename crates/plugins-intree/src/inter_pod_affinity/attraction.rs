@@ -1,0 +1,94 @@
+//! How much a pod is drawn to the domains of the cluster: by its own preferences and by those of the pods there.
+//!
+//! Behaviour in `spec/plugins-topology.md` §5.5 and §5.6.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::{ClusterState, NodeIdx, NodeView, TermKind};
+use smallvec::SmallVec;
+
+use super::own_terms::preferred_of;
+use super::tally::{BoundTally, Tally};
+
+/// PreScore's state.
+#[derive(Clone, Debug)]
+pub(super) struct Attraction(Arc<Tally>);
+
+impl Attraction {
+    /// Adds up all preferences about `pod`; `None` when none of them says anything, as opposed to cancelling out.
+    pub(super) fn sum(
+        cluster: &ClusterState,
+        pod: &Pod,
+        hard_pod_affinity_weight: i32,
+    ) -> Option<Self> {
+        let mut tally = Tally::default();
+        let is_drawn = count_others(cluster, pod, hard_pod_affinity_weight, &mut tally);
+        let draws = count_own(cluster, pod, &mut tally);
+        (is_drawn || draws).then(|| Self(Arc::new(tally)))
+    }
+
+    /// The sum over all topology keys of a node.
+    pub(super) fn of_node(&self, node: &NodeView<'_>) -> i64 {
+        let number =
+            |key: &super::tally::KeyTally| key.of_node(node.cluster(), node.idx(), node.labels());
+        self.0.keys().iter().filter_map(number).sum()
+    }
+
+    /// The same for many nodes.
+    pub(super) fn of_nodes(&self, cluster: &ClusterState, nodes: &[NodeIdx], scores: &mut [i64]) {
+        let keys: SmallVec<[BoundTally<'_>; 2]> =
+            self.0.keys().iter().map(|key| key.bind(cluster)).collect();
+        for (&idx, score) in nodes.iter().zip(scores) {
+            *score = keys.iter().filter_map(|key| key.of_node(cluster, idx)).sum();
+        }
+    }
+}
+
+/// What the terms of pods on nodes say about `pod`; whether they say anything.
+fn count_others(
+    cluster: &ClusterState,
+    pod: &Pod,
+    hard_pod_affinity_weight: i32,
+    tally: &mut Tally,
+) -> bool {
+    let nothing = Default::default();
+    let namespace_labels = cluster.objects().namespace_labels(&pod.namespace).unwrap_or(&nothing);
+    let mut says_anything = false;
+    for carried in cluster.affinity_terms().iter() {
+        let weight = match carried.kind() {
+            TermKind::RequiredAntiAffinity => continue,
+            TermKind::RequiredAffinity if hard_pod_affinity_weight <= 0 => continue,
+            TermKind::RequiredAffinity => i64::from(hard_pod_affinity_weight),
+            TermKind::PreferredAffinity => i64::from(carried.weight()),
+            TermKind::PreferredAntiAffinity => -i64::from(carried.weight()),
+        };
+        let (term, domains) = (carried.term(), carried.domains());
+        if !domains.is_empty() && term.matches(pod, namespace_labels) {
+            tally.add_counts(cluster, &term.topology_key, domains, weight);
+            says_anything = true;
+        }
+    }
+    says_anything
+}
+
+/// What `pod` says about the pods on nodes, looking at every one of them; whether it says anything.
+fn count_own(cluster: &ClusterState, pod: &Pod, tally: &mut Tally) -> bool {
+    let own = preferred_of(cluster, pod);
+    if own.is_empty() {
+        return false;
+    }
+    let places: SmallVec<[usize; 4]> =
+        own.iter().map(|(_, term)| tally.position(cluster, &term.topology_key)).collect();
+    let mut says_anything = false;
+    for node in cluster.live_nodes().iter() {
+        for other in cluster.pods_on(node) {
+            for ((weight, term), at) in own.iter().zip(&places) {
+                if term.matches(other) {
+                    says_anything |= tally.add_on(cluster, *at, node, *weight);
+                }
+            }
+        }
+    }
+    says_anything
+}

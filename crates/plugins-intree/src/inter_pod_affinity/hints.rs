@@ -1,0 +1,112 @@
+//! Which events are worth another try of a pod that this plugin turned down.
+//!
+//! Behaviour in `spec/plugins-topology.md` §5.7 to §5.9.
+//!
+//! Quirks: terms are taken as the pod has them, namespaces unresolved and without labels; of several anti-affinity
+//! terms all have to match here, although any of them keeps the pod out. Pinned by `a_second_anti_affinity_term_*` and
+//! the recorded hints.
+
+use kube_scheduler_framework::api::{Labels, Node, Pod, PodAffinityTerm};
+use kube_scheduler_framework::{
+    ActionType, ClusterEvent, EventObject, EventRegistration, EventResource, QueueingHint,
+};
+
+use super::own_terms::required;
+use crate::event_objects;
+
+pub(super) fn events() -> Vec<EventRegistration> {
+    let pod_event = ClusterEvent::new(
+        EventResource::Pod,
+        ActionType::ADD | ActionType::UPDATE_POD_LABEL | ActionType::DELETE,
+    );
+    let node_event =
+        ClusterEvent::new(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL);
+    vec![
+        EventRegistration::with_hint(pod_event, |_, pod, old, new| after_pod_change(pod, old, new)),
+        EventRegistration::with_hint(node_event, |_, pod, old, new| {
+            after_node_change(pod, old, new)
+        }),
+    ]
+}
+
+fn hint(is_worth_it: bool) -> Result<QueueingHint, String> {
+    Ok(if is_worth_it { QueueingHint::Queue } else { QueueingHint::Skip })
+}
+
+/// Whether there are terms and `other` matches every one.
+fn all_match(terms: &[PodAffinityTerm], other: &Pod) -> bool {
+    let nothing = Labels::default();
+    !terms.is_empty() && terms.iter().all(|term| term.matches(other, &nothing))
+}
+
+fn is_on_its_way(pod: &Pod) -> bool {
+    pod.is_assigned() || pod.nominated_node_name().is_some()
+}
+
+/// Whether a required term of the pod does not compile.
+fn is_broken(pod: &Pod) -> bool {
+    let affinities = [&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity];
+    affinities.into_iter().flatten().any(|affinity| affinity.required_error.is_some())
+}
+
+fn after_pod_change(
+    pod: &Pod,
+    old: Option<&EventObject>,
+    new: Option<&EventObject>,
+) -> Result<QueueingHint, String> {
+    let (old, new) = event_objects::pods(old, new)?;
+    if let (Some(_), Some(new)) = (old, new)
+        && new.uid == pod.uid
+    {
+        return hint(true);
+    }
+    if new.or(old).is_some_and(|changed| !is_on_its_way(changed)) {
+        return hint(false);
+    }
+    if is_broken(pod) {
+        return hint(true);
+    }
+    let wanted = required(&pod.spec.pod_affinity);
+    let unwanted = required(&pod.spec.pod_anti_affinity);
+    match (old, new) {
+        (Some(old), Some(new)) => hint(
+            !all_match(wanted, old) && all_match(wanted, new)
+                || all_match(unwanted, old) && !all_match(unwanted, new),
+        ),
+        (None, Some(new)) => hint(all_match(wanted, new)),
+        (Some(old), None) => hint(
+            all_match(unwanted, old)
+                || is_broken(old)
+                || all_match(required(&old.spec.pod_anti_affinity), pod),
+        ),
+        (None, None) => hint(false),
+    }
+}
+
+fn after_node_change(
+    pod: &Pod,
+    old: Option<&EventObject>,
+    new: Option<&EventObject>,
+) -> Result<QueueingHint, String> {
+    let (old, new) = event_objects::nodes(old, new)?;
+    let Some(new) = new else { return hint(true) };
+    if is_broken(pod) {
+        return hint(true);
+    }
+    let value =
+        |node: &Node, term: &PodAffinityTerm| node.labels.get_shared(&term.topology_key).cloned();
+    let helps_affinity = |term: &PodAffinityTerm| {
+        let now = value(new, term);
+        now.is_some() && old.is_none_or(|old| value(old, term) != now)
+    };
+    let helps_anti_affinity = |term: &PodAffinityTerm| {
+        old.is_none_or(|old| {
+            let before = value(old, term);
+            before.is_some() && before != value(new, term)
+        })
+    };
+    hint(
+        required(&pod.spec.pod_affinity).iter().any(helps_affinity)
+            || required(&pod.spec.pod_anti_affinity).iter().any(helps_anti_affinity),
+    )
+}

@@ -1,0 +1,280 @@
+//! Who is around, domain by domain, as far as a pod's required affinity and everybody's anti-affinity care.
+//!
+//! Counted once per attempt in PreFilter; hypothetical pods are laid over as differences, so that a copy for a dry run
+//! costs a pointer and a few numbers.
+//!
+//! Invariants: adding a pod and removing it again leaves what was before; `n_wanted` is the number of domains in which
+//! the count of wanted pods is not 0, which the rule for the first pod of a group looks at.
+//!
+//! Behaviour in `spec/plugins-topology.md` §5.2 to §5.4.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{Labels, Pod};
+use kube_scheduler_framework::{ClusterState, NodeIdx, NodeView, TermKind};
+use smallvec::SmallVec;
+
+use super::own_terms::{Required, required};
+use super::tally::{BoundTally, Tally};
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counted {
+    /// Pods that match all of the pod's required affinity terms.
+    Wanted,
+    /// Pods that match one of the pod's required anti-affinity terms, once for each.
+    Unwanted,
+    /// Required anti-affinity terms of others that match the pod.
+    Minding,
+}
+
+/// Why a node will not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The pod's required affinity is not met.
+    Affinity,
+    /// The pod's required anti-affinity is violated.
+    AntiAffinity,
+    /// The required anti-affinity of a pod that is there already is violated.
+    ExistingAntiAffinity,
+}
+
+/// PreFilter's state.
+#[derive(Clone, Debug)]
+pub(super) struct Neighbours {
+    counted: Arc<Census>,
+    /// What hypothetical pods change, none of it 0.
+    differences: SmallVec<[Difference; 2]>,
+    n_wanted: usize,
+}
+
+#[derive(Debug)]
+struct Census {
+    own: Required,
+    matches_itself: bool,
+    namespace_labels: Labels,
+    wanted: Tally,
+    unwanted: Tally,
+    minding: Tally,
+}
+
+#[derive(Clone, Debug)]
+struct Difference {
+    counted: Counted,
+    key: Arc<str>,
+    value: Arc<str>,
+    amount: i64,
+}
+
+impl Neighbours {
+    /// Counts for `pod`; `None` when nobody minds it and it requires nothing.
+    pub(super) fn count(cluster: &ClusterState, pod: &Pod) -> Option<Self> {
+        let own = Required::of(cluster, pod);
+        let namespace_labels =
+            cluster.objects().namespace_labels(&pod.namespace).cloned().unwrap_or_default();
+        let minding = minding(cluster, pod, &namespace_labels);
+        let requires_nothing = own.affinity.is_empty() && own.anti_affinity.is_empty();
+        if requires_nothing && minding.keys().is_empty() {
+            return None;
+        }
+        let (mut wanted, mut unwanted) = (Tally::default(), Tally::default());
+        if !requires_nothing {
+            count_own(cluster, &own, &mut wanted, &mut unwanted);
+        }
+        Some(Self {
+            n_wanted: wanted.n_domains(),
+            differences: SmallVec::new(),
+            counted: Arc::new(Census {
+                matches_itself: own.is_wanted(pod),
+                own,
+                namespace_labels,
+                wanted,
+                unwanted,
+                minding,
+            }),
+        })
+    }
+
+    /// Takes note that `other` comes to `node` (`sign` 1) or leaves it (-1). `pod` is the one that is to be placed.
+    pub(super) fn change(&mut self, pod: &Pod, other: &Pod, node: &NodeView<'_>, sign: i64) {
+        let census = self.counted.clone();
+        for term in required(&other.spec.pod_anti_affinity) {
+            if term.matches(pod, &census.namespace_labels) {
+                self.shift(Counted::Minding, &term.topology_key, node, sign);
+            }
+        }
+        if census.own.is_wanted(other) {
+            for tally in census.wanted.keys() {
+                self.shift(Counted::Wanted, &tally.key, node, sign);
+            }
+        }
+        for term in &census.own.anti_affinity {
+            if term.matches(other) {
+                self.shift(Counted::Unwanted, &term.topology_key, node, sign);
+            }
+        }
+    }
+
+    fn shift(&mut self, counted: Counted, key: &Arc<str>, node: &NodeView<'_>, amount: i64) {
+        let Some(value) = node.labels().get_shared(key) else { return };
+        let before = self.number(counted, key, node);
+        let known = self
+            .differences
+            .iter()
+            .position(|d| d.counted == counted && d.key == *key && d.value == *value);
+        match known {
+            Some(at) => {
+                self.differences[at].amount += amount;
+                if self.differences[at].amount == 0 {
+                    self.differences.remove(at);
+                }
+            }
+            None => {
+                let (key, value) = (key.clone(), value.clone());
+                self.differences.push(Difference { counted, key, value, amount });
+            }
+        }
+        if counted == Counted::Wanted {
+            self.n_wanted += usize::from(before == 0);
+            self.n_wanted -= usize::from(before + amount == 0);
+        }
+    }
+
+    fn tally(&self, counted: Counted) -> &Tally {
+        match counted {
+            Counted::Wanted => &self.counted.wanted,
+            Counted::Unwanted => &self.counted.unwanted,
+            Counted::Minding => &self.counted.minding,
+        }
+    }
+
+    /// The number in the domain of `node`, 0 when the node lacks the label.
+    fn number(&self, counted: Counted, key: &str, node: &NodeView<'_>) -> i64 {
+        let tally = self.tally(counted).key(key);
+        let base = tally.and_then(|t| t.of_node(node.cluster(), node.idx(), node.labels()));
+        let is_about = |difference: &&Difference| {
+            difference.counted == counted
+                && *difference.key == *key
+                && node.labels().get(key) == Some(&*difference.value)
+        };
+        let differences = self.differences.iter().filter(is_about);
+        base.unwrap_or(0) + differences.map(|difference| difference.amount).sum::<i64>()
+    }
+
+    /// Why `node` will not do, if it will not.
+    pub(super) fn refusal(&self, node: &NodeView<'_>) -> Option<Refusal> {
+        let is_any = |counted, key: &str| self.number(counted, key, node) > 0;
+        let mut is_missing = false;
+        for tally in self.counted.wanted.keys() {
+            if !node.labels().contains_key(&tally.key) {
+                return Some(Refusal::Affinity);
+            }
+            is_missing |= !is_any(Counted::Wanted, &tally.key);
+        }
+        if is_missing && !self.may_be_first() {
+            return Some(Refusal::Affinity);
+        }
+        if self.counted.unwanted.keys().iter().any(|tally| is_any(Counted::Unwanted, &tally.key)) {
+            return Some(Refusal::AntiAffinity);
+        }
+        let counted = self.counted.minding.keys().iter().map(|tally| &tally.key);
+        let added = self.differences.iter().map(|difference| &difference.key);
+        counted
+            .chain(added)
+            .any(|key| is_any(Counted::Minding, key))
+            .then_some(Refusal::ExistingAntiAffinity)
+    }
+
+    /// Whether the pod may open a domain: nobody it wants is anywhere yet, and it is one of the kind it wants.
+    fn may_be_first(&self) -> bool {
+        self.n_wanted == 0 && self.counted.matches_itself
+    }
+
+    /// The same as [`refusal`](Self::refusal), for many nodes; `None` when hypothetical pods are involved.
+    pub(super) fn scan<'a>(&'a self, cluster: &'a ClusterState) -> Option<Scan<'a>> {
+        let bind = |tally: &'a Tally| tally.keys().iter().map(|key| key.bind(cluster)).collect();
+        self.differences.is_empty().then(|| Scan {
+            cluster,
+            wanted: bind(&self.counted.wanted),
+            unwanted: bind(&self.counted.unwanted),
+            minding: bind(&self.counted.minding),
+            may_be_first: self.may_be_first(),
+        })
+    }
+}
+
+type BoundTallies<'a> = SmallVec<[BoundTally<'a>; 2]>;
+
+/// Numbers made ready for a look at many nodes.
+pub(super) struct Scan<'a> {
+    cluster: &'a ClusterState,
+    wanted: BoundTallies<'a>,
+    unwanted: BoundTallies<'a>,
+    minding: BoundTallies<'a>,
+    may_be_first: bool,
+}
+
+impl Scan<'_> {
+    /// Why `node` will not do, if it will not.
+    #[inline]
+    pub(super) fn refusal(&self, node: NodeIdx) -> Option<Refusal> {
+        for tally in &self.wanted {
+            match tally.of_node(self.cluster, node) {
+                Some(number) if number > 0 || self.may_be_first => {}
+                _ => return Some(Refusal::Affinity),
+            }
+        }
+        let is_any = |tally: &BoundTally<'_>| {
+            tally.of_node(self.cluster, node).is_some_and(|number| number > 0)
+        };
+        if self.unwanted.iter().any(is_any) {
+            return Some(Refusal::AntiAffinity);
+        }
+        self.minding.iter().any(is_any).then_some(Refusal::ExistingAntiAffinity)
+    }
+}
+
+/// Which pods on nodes would mind `pod`, by domain. Keys without any are left out.
+fn minding(cluster: &ClusterState, pod: &Pod, namespace_labels: &Labels) -> Tally {
+    let mut tally = Tally::default();
+    let terms = cluster.affinity_terms();
+    if terms.n_terms(TermKind::RequiredAntiAffinity) == 0 {
+        return tally;
+    }
+    for carried in terms.iter() {
+        let (term, domains) = (carried.term(), carried.domains());
+        if carried.kind() == TermKind::RequiredAntiAffinity
+            && !domains.is_empty()
+            && term.matches(pod, namespace_labels)
+        {
+            tally.add_counts(cluster, &term.topology_key, domains, 1);
+        }
+    }
+    tally
+}
+
+/// Looks at every pod on every node. All keys of the terms are in the tallies afterwards, counted or not.
+fn count_own(cluster: &ClusterState, own: &Required, wanted: &mut Tally, unwanted: &mut Tally) {
+    for term in &own.affinity {
+        wanted.position(cluster, &term.topology_key);
+    }
+    let places: SmallVec<[usize; 4]> = own
+        .anti_affinity
+        .iter()
+        .map(|term| unwanted.position(cluster, &term.topology_key))
+        .collect();
+    for node in cluster.live_nodes().iter() {
+        for other in cluster.pods_on(node) {
+            if own.is_wanted(other) {
+                for at in 0..wanted.keys().len() {
+                    wanted.add_on(cluster, at, node, 1);
+                }
+            }
+            for (term, at) in own.anti_affinity.iter().zip(&places) {
+                if term.matches(other) {
+                    unwanted.add_on(cluster, *at, node, 1);
+                }
+            }
+        }
+    }
+}
