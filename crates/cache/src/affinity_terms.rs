@@ -11,7 +11,7 @@
 //! nodes that have an object, since a ghost has no labels; the column of a term's topology key exists as long as the
 //! term; the version changes with every change of terms or places. `check` recomputes all of it.
 
-mod domain_counts;
+mod carried_counts;
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use hashbrown::Equivalent;
 use kube_scheduler_api_types::{Pod, PodAffinity, PodAffinityTerm};
 use smallvec::SmallVec;
 
-pub use self::domain_counts::DomainCounts;
+pub use self::carried_counts::CarriedCounts;
 use crate::fork::{Column, CowMap};
 use crate::label_index::{LabelIndex, ValueId};
 use crate::node_table::NodeIdx;
@@ -45,7 +45,7 @@ pub struct CarriedTerm {
     key: TermKey,
     /// How many times pods carry it, on ghosts too.
     n_carried: u32,
-    domains: DomainCounts,
+    domains: CarriedCounts,
 }
 
 impl CarriedTerm {
@@ -66,7 +66,7 @@ impl CarriedTerm {
 
     /// How often pods carry it, by value of the topology key's [`LabelColumn`](crate::LabelColumn), which exists. Pods on
     /// nodes without the label are in no domain.
-    pub fn domains(&self) -> &DomainCounts {
+    pub fn domains(&self) -> &CarriedCounts {
         &self.domains
     }
 }
@@ -87,20 +87,20 @@ struct TermKey {
 
 /// A term as its pod holds it; hashes like [`TermKey`].
 #[derive(Clone, Copy, Debug, PartialEq, Hash)]
-pub(crate) struct PodTerm<'a> {
+pub(crate) struct TermOfPod<'a> {
     kind: TermKind,
     weight: i32,
     pub(crate) term: &'a PodAffinityTerm,
 }
 
-impl Equivalent<TermKey> for PodTerm<'_> {
+impl Equivalent<TermKey> for TermOfPod<'_> {
     fn equivalent(&self, key: &TermKey) -> bool {
         self.kind == key.kind && self.weight == key.weight && *self.term == key.term
     }
 }
 
 /// The terms of a pod that matter to others, one for each time it carries them.
-pub(crate) fn terms_of(pod: &Pod) -> impl Iterator<Item = PodTerm<'_>> {
+pub(crate) fn terms_of(pod: &Pod) -> impl Iterator<Item = TermOfPod<'_>> {
     let affinity = pod.spec.pod_affinity.as_deref();
     let anti_affinity = pod.spec.pod_anti_affinity.as_deref();
     required(anti_affinity, TermKind::RequiredAntiAffinity)
@@ -109,14 +109,17 @@ pub(crate) fn terms_of(pod: &Pod) -> impl Iterator<Item = PodTerm<'_>> {
         .chain(preferred(anti_affinity, TermKind::PreferredAntiAffinity))
 }
 
-fn required(affinity: Option<&PodAffinity>, kind: TermKind) -> impl Iterator<Item = PodTerm<'_>> {
+fn required(affinity: Option<&PodAffinity>, kind: TermKind) -> impl Iterator<Item = TermOfPod<'_>> {
     let terms = affinity.into_iter().flat_map(|affinity| affinity.required.iter());
-    terms.map(move |term| PodTerm { kind, weight: 0, term })
+    terms.map(move |term| TermOfPod { kind, weight: 0, term })
 }
 
-fn preferred(affinity: Option<&PodAffinity>, kind: TermKind) -> impl Iterator<Item = PodTerm<'_>> {
+fn preferred(
+    affinity: Option<&PodAffinity>,
+    kind: TermKind,
+) -> impl Iterator<Item = TermOfPod<'_>> {
     let terms = affinity.into_iter().flat_map(|affinity| affinity.preferred.iter());
-    terms.map(move |weighted| PodTerm { kind, weight: weighted.weight, term: &weighted.term })
+    terms.map(move |weighted| TermOfPod { kind, weight: weighted.weight, term: &weighted.term })
 }
 
 /// Whether two versions of a pod carry the same terms in the same order.
@@ -229,12 +232,12 @@ impl AffinityTerms {
 
     /// The labels of `node` are about to change.
     pub(crate) fn leave_domains(&mut self, node: NodeIdx, labels: &LabelIndex) {
-        self.move_domains(node, labels, DomainCounts::subtract);
+        self.move_domains(node, labels, CarriedCounts::subtract);
     }
 
     /// The labels of `node` have changed.
     pub(crate) fn enter_domains(&mut self, node: NodeIdx, labels: &LabelIndex, sequence: u64) {
-        if self.move_domains(node, labels, DomainCounts::add) {
+        if self.move_domains(node, labels, CarriedCounts::add) {
             self.sequence = sequence;
         }
     }
@@ -244,7 +247,7 @@ impl AffinityTerms {
         &mut self,
         node: NodeIdx,
         labels: &LabelIndex,
-        change: fn(&mut DomainCounts, ValueId, u32),
+        change: fn(&mut CarriedCounts, ValueId, u32),
     ) -> bool {
         let Some(on_node) = self.nodes.try_get(node).filter(|terms| !terms.is_empty()).cloned()
         else {
@@ -268,8 +271,8 @@ impl AffinityTerms {
         self.terms.get_mut(id.0 as usize).as_mut().map(Arc::make_mut)
     }
 
-    fn intern(&mut self, term: PodTerm<'_>) -> TermId {
-        let PodTerm { kind, weight, term } = term;
+    fn intern(&mut self, term: TermOfPod<'_>) -> TermId {
+        let TermOfPod { kind, weight, term } = term;
         let key = TermKey { kind, weight, term: term.clone() };
         let id = self.free.pop().unwrap_or_else(|| {
             self.terms.push(None);
@@ -278,7 +281,7 @@ impl AffinityTerms {
         self.by_term.insert(key.clone(), id);
         self.n_terms[kind as usize] += 1;
         self.n_with_namespace_selector += usize::from(term.namespace_selector.is_some());
-        let carried = CarriedTerm { key, n_carried: 0, domains: DomainCounts::new() };
+        let carried = CarriedTerm { key, n_carried: 0, domains: CarriedCounts::new() };
         self.terms.set(id.0 as usize, Some(Arc::new(carried)));
         id
     }

@@ -87,7 +87,7 @@ mod overlay;
 mod state;
 
 pub use affinity_terms::{
-    AffinityTerms, AffinityTermsVersion, CarriedTerm, DomainCounts, TermKind,
+    AffinityTerms, AffinityTermsVersion, CarriedCounts, CarriedTerm, TermKind,
 };
 pub use assume::{AddedPod, UpdatedPod};
 pub use change_log::{Change, ChangeEntries, ChangeKinds, Changes};

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Labels;
-use kube_scheduler_framework::{ClusterState, CarriedCounts, LabelColumn, LabelValueId, NodeIdx};
+use kube_scheduler_framework::{CarriedCounts, ClusterState, LabelColumn, LabelValueId, NodeIdx};
 
 use smallvec::SmallVec;
 

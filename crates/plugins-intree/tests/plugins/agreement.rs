@@ -45,6 +45,7 @@ fn plugins() -> Vec<Arc<dyn Plugin>> {
         "NodeResourcesFit",
         "NodeResourcesBalancedAllocation",
         "ImageLocality",
+        "InterPodAffinity",
         "NodeDeclaredFeatures",
         "DynamicResources",
         "VolumeRestrictions",

@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a fixture that does not compile is a failed test")]
 
+mod affinity_model;
 mod agreement;
 mod filters;
 mod hints;
+mod inter_pod_affinity;
 mod preemption;
 mod queueing;
 mod scores;

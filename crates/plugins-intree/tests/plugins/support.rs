@@ -245,7 +245,7 @@ impl World {
         let is_reversed = match plugin.as_score().unwrap().normalization() {
             Normalization::Proportional => false,
             Normalization::ReversedProportional => true,
-            Normalization::None | Normalization::Custom => return scores,
+            Normalization::None | Normalization::MinMax | Normalization::Custom => return scores,
         };
         let highest = scores.iter().copied().fold(0, i64::max);
         scores.into_iter().map(|score| proportional(score, highest, is_reversed)).collect()

@@ -13,7 +13,7 @@ const FEW: usize = 64;
 
 /// Counts by domain, the domains being the values of one label key, by number.
 #[derive(Clone, Debug)]
-pub struct DomainCounts {
+pub struct CarriedCounts {
     counts: Counts,
     n_domains: usize,
 }
@@ -26,7 +26,7 @@ enum Counts {
     Many(Column<u32, 256>),
 }
 
-impl DomainCounts {
+impl CarriedCounts {
     pub(crate) const fn new() -> Self {
         Self { counts: Counts::Few(Vec::new()), n_domains: 0 }
     }
@@ -123,7 +123,7 @@ impl DomainCounts {
     }
 }
 
-impl PartialEq for DomainCounts {
+impl PartialEq for CarriedCounts {
     fn eq(&self, other: &Self) -> bool {
         self.n_domains == other.n_domains && self.iter().eq(other.iter())
     }
@@ -142,7 +142,7 @@ mod tests {
 
         #[test]
         fn behaves_like_a_map_without_zeroes(ops in prop::collection::vec((0_u8..5, 1_usize..300, 1_u32..4), 0..600)) {
-            let mut counts = DomainCounts::new();
+            let mut counts = CarriedCounts::new();
             let mut model: BTreeMap<usize, u32> = BTreeMap::new();
             for (at, (op, domain, n)) in ops.into_iter().enumerate() {
                 let id = ValueId::from_index(domain);
