@@ -31,10 +31,6 @@ impl ValueId {
     pub const fn index(self) -> usize {
         self.0 as usize
     }
-
-    pub(crate) const fn from_index(index: usize) -> Self {
-        Self(index as u32)
-    }
 }
 
 /// One label key over all nodes.

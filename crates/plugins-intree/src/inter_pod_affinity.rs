@@ -2,7 +2,7 @@
 //! already.
 //!
 //! What existing pods ask for comes from the cluster's index of [carried
-//! terms](kube_scheduler_framework::AffinityTerms); what the pod itself asks for is counted over the pods on nodes.
+//! terms](kube_scheduler_framework::AffinityTerms); what the pod itself asks for from counters that the cluster follows.
 //!
 //! Answers to `plugins/interpodaffinity` of the reference; behaviour in `spec/plugins-topology.md` §5.
 
@@ -18,14 +18,14 @@ use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ChangeKinds, Context, CycleState, Dependencies, EnqueueExtensions, EventRegistration, Filter,
-    FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PreFilter,
+    FilterSink, Following, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PreFilter,
     PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status,
     VerdictId,
 };
 
 use self::attraction::Attraction;
 use self::neighbours::{Neighbours, Refusal};
-use self::own_terms::{compile_error, has_preferred, has_required};
+use self::own_terms::{Required, compile_error, has_preferred, has_required, preferred_of};
 use crate::plugin_args::{self, WRONG_ARGS};
 
 pub(crate) const NAME: &str = "InterPodAffinity";
@@ -117,6 +117,15 @@ impl PreFilter for InterPodAffinity {
 
     fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
         Some(self)
+    }
+
+    fn follows(&self, _: &Context<'_>, pod: &Pod, following: &mut Following) {
+        if compile_error(pod).is_some() {
+            return;
+        }
+        let Required { wanted, unwanted } = Required::of(pod);
+        wanted.into_iter().chain(unwanted).for_each(|spec| following.counter(spec));
+        preferred_of(pod).for_each(|(_, spec)| following.counter(spec));
     }
 
     fn pre_filter_depends_on(&self, pod: &Pod) -> Dependencies {

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use kube_scheduler_framework::{Handle, Plugin, PluginArgs, Registry};
 
 use crate::{
-    default_binder, dynamic_resources, image_locality, inter_pod_affinity, node_affinity, node_declared_features,
-    node_name, node_ports, node_unschedulable, node_volume_limits, pod_topology_spread, preemption,
-    priority_sort, resources, scheduling_gates, taint_toleration, volume_restrictions, volume_zone,
+    default_binder, dynamic_resources, image_locality, inter_pod_affinity, node_affinity,
+    node_declared_features, node_name, node_ports, node_unschedulable, node_volume_limits,
+    pod_topology_spread, preemption, priority_sort, resources, scheduling_gates, taint_toleration,
+    volume_restrictions, volume_zone,
 };
 
 /// Plugins of the default profile that do not exist yet.

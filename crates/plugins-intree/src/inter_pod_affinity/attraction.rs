@@ -9,7 +9,7 @@ use kube_scheduler_framework::{ClusterState, NodeIdx, NodeView, TermKind};
 use smallvec::SmallVec;
 
 use super::own_terms::preferred_of;
-use super::tally::{BoundTally, Tally};
+use super::tally::{BoundTally, KeyTally, Tally};
 
 /// PreScore's state.
 #[derive(Clone, Debug)]
@@ -30,8 +30,7 @@ impl Attraction {
 
     /// The sum over all topology keys of a node.
     pub(super) fn of_node(&self, node: &NodeView<'_>) -> i64 {
-        let number =
-            |key: &super::tally::KeyTally| key.of_node(node.cluster(), node.idx(), node.labels());
+        let number = |key: &KeyTally| key.of_node(node.cluster(), node.idx(), node.labels());
         self.0.keys().iter().filter_map(number).sum()
     }
 
@@ -65,29 +64,21 @@ fn count_others(
         };
         let (term, domains) = (carried.term(), carried.domains());
         if !domains.is_empty() && term.matches(pod, namespace_labels) {
-            tally.add_counts(cluster, &term.topology_key, domains, weight);
+            tally.add_carried(cluster, &term.topology_key, domains, weight);
             says_anything = true;
         }
     }
     says_anything
 }
 
-/// What `pod` says about the pods on nodes, looking at every one of them; whether it says anything.
+/// What `pod` says about the pods on nodes; whether it says anything.
 fn count_own(cluster: &ClusterState, pod: &Pod, tally: &mut Tally) -> bool {
-    let own = preferred_of(cluster, pod);
-    if own.is_empty() {
-        return false;
-    }
-    let places: SmallVec<[usize; 4]> =
-        own.iter().map(|(_, term)| tally.position(cluster, &term.topology_key)).collect();
     let mut says_anything = false;
-    for node in cluster.live_nodes().iter() {
-        for other in cluster.pods_on(node) {
-            for ((weight, term), at) in own.iter().zip(&places) {
-                if term.matches(other) {
-                    says_anything |= tally.add_on(cluster, *at, node, *weight);
-                }
-            }
+    for (weight, spec) in preferred_of(pod) {
+        let counts = cluster.counted(&spec);
+        if counts.n_pods() > 0 {
+            tally.add_counter(cluster, &counts, weight);
+            says_anything = true;
         }
     }
     says_anything

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Labels, Pod};
-use kube_scheduler_framework::{ClusterState, NodeIdx, NodeView, TermKind};
+use kube_scheduler_framework::{ClusterState, CounterSpec, NodeIdx, NodeView, TermKind};
 use smallvec::SmallVec;
 
 use super::own_terms::{Required, required};
@@ -69,23 +69,27 @@ struct Difference {
 impl Neighbours {
     /// Counts for `pod`; `None` when nobody minds it and it requires nothing.
     pub(super) fn count(cluster: &ClusterState, pod: &Pod) -> Option<Self> {
-        let own = Required::of(cluster, pod);
+        let own = Required::of(pod);
         let namespace_labels =
             cluster.objects().namespace_labels(&pod.namespace).cloned().unwrap_or_default();
         let minding = minding(cluster, pod, &namespace_labels);
-        let requires_nothing = own.affinity.is_empty() && own.anti_affinity.is_empty();
-        if requires_nothing && minding.keys().is_empty() {
+        if own.is_empty() && minding.keys().is_empty() {
             return None;
         }
-        let (mut wanted, mut unwanted) = (Tally::default(), Tally::default());
-        if !requires_nothing {
-            count_own(cluster, &own, &mut wanted, &mut unwanted);
-        }
+        let count = |specs: &[CounterSpec]| {
+            let counters: SmallVec<[_; 2]> =
+                specs.iter().map(|spec| cluster.counted(spec)).collect();
+            Tally::of_counters(cluster, &counters)
+        };
+        let (wanted, unwanted) = (count(&own.wanted), count(&own.unwanted));
         Some(Self {
             n_wanted: wanted.n_domains(),
             differences: SmallVec::new(),
             counted: Arc::new(Census {
-                matches_itself: own.is_wanted(pod),
+                matches_itself: own
+                    .wanted
+                    .first()
+                    .is_some_and(|spec| spec.pods.includes(pod, cluster.objects())),
                 own,
                 namespace_labels,
                 wanted,
@@ -103,14 +107,14 @@ impl Neighbours {
                 self.shift(Counted::Minding, &term.topology_key, node, sign);
             }
         }
-        if census.own.is_wanted(other) {
-            for tally in census.wanted.keys() {
-                self.shift(Counted::Wanted, &tally.key, node, sign);
-            }
-        }
-        for term in &census.own.anti_affinity {
-            if term.matches(other) {
-                self.shift(Counted::Unwanted, &term.topology_key, node, sign);
+        let objects = node.cluster().objects();
+        let specs = census.own.wanted.iter().map(|spec| (Counted::Wanted, spec));
+        let specs = specs.chain(census.own.unwanted.iter().map(|spec| (Counted::Unwanted, spec)));
+        for (counted, spec) in specs {
+            if let Some(key) = &spec.topology_key
+                && spec.pods.includes(other, objects)
+            {
+                self.shift(counted, key, node, sign);
             }
         }
     }
@@ -247,34 +251,8 @@ fn minding(cluster: &ClusterState, pod: &Pod, namespace_labels: &Labels) -> Tall
             && !domains.is_empty()
             && term.matches(pod, namespace_labels)
         {
-            tally.add_counts(cluster, &term.topology_key, domains, 1);
+            tally.add_carried(cluster, &term.topology_key, domains, 1);
         }
     }
     tally
-}
-
-/// Looks at every pod on every node. All keys of the terms are in the tallies afterwards, counted or not.
-fn count_own(cluster: &ClusterState, own: &Required, wanted: &mut Tally, unwanted: &mut Tally) {
-    for term in &own.affinity {
-        wanted.position(cluster, &term.topology_key);
-    }
-    let places: SmallVec<[usize; 4]> = own
-        .anti_affinity
-        .iter()
-        .map(|term| unwanted.position(cluster, &term.topology_key))
-        .collect();
-    for node in cluster.live_nodes().iter() {
-        for other in cluster.pods_on(node) {
-            if own.is_wanted(other) {
-                for at in 0..wanted.keys().len() {
-                    wanted.add_on(cluster, at, node, 1);
-                }
-            }
-            for (term, at) in own.anti_affinity.iter().zip(&places) {
-                if term.matches(other) {
-                    unwanted.add_on(cluster, *at, node, 1);
-                }
-            }
-        }
-    }
 }

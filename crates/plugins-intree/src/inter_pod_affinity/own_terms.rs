@@ -1,99 +1,84 @@
-//! The affinity terms of the pod that is to be placed, with their namespaces resolved.
+//! What the pod that is to be placed asks of the pods around it, as counters of the cluster.
 //!
 //! Behaviour in `spec/plugins-topology.md` §1.4 and §5.1.
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::ClusterState;
 use kube_scheduler_framework::api::validation::aggregate;
 use kube_scheduler_framework::api::{
     LabelSelector, Labels, Pod, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm,
 };
+use kube_scheduler_framework::{CountedNodes, CountedPods, CounterSpec, PodTerm};
 
-/// A term of the pod that is to be placed.
-#[derive(Debug)]
-pub(super) struct OwnTerm {
-    scope: Scope,
-    /// `None` means no pod.
-    selector: Option<LabelSelector>,
-    pub(super) topology_key: Arc<str>,
-}
-
-/// The namespaces that a term is about.
-#[derive(Debug)]
-enum Scope {
-    All,
-    /// Sorted.
-    Names(Arc<[Arc<str>]>),
-}
-
-impl OwnTerm {
-    /// Resolves the namespaces of `term` as they are now.
-    ///
-    /// Quirk: the reference adds the namespaces that the selector chooses to the list but goes on asking the selector as
-    /// well, with no labels at all. A selector that only excludes (`NotIn`, `DoesNotExist`) thus means every namespace.
-    /// Pinned by `a_namespace_selector_that_only_excludes_means_all`.
-    pub(super) fn resolve(cluster: &ClusterState, term: &PodAffinityTerm) -> Self {
-        let scope = match &term.namespace_selector {
-            Some(selector) if selector.matches(&Labels::default()) => Scope::All,
-            Some(selector) => {
-                let chosen = cluster.objects().namespaces();
-                let chosen = chosen.filter(|(_, labels)| selector.matches(labels));
-                let mut names: Vec<Arc<str>> =
-                    term.namespaces.iter().chain(chosen.map(|(name, _)| name)).cloned().collect();
-                names.sort_unstable();
-                names.dedup();
-                Scope::Names(names.into())
-            }
-            None => Scope::Names(term.namespaces.clone()),
-        };
-        let (selector, topology_key) = (term.selector.clone(), term.topology_key.clone());
-        Self { scope, selector, topology_key }
-    }
-
-    /// Whether the term means `other`.
-    pub(super) fn matches(&self, other: &Pod) -> bool {
-        let is_in_scope = match &self.scope {
-            Scope::All => true,
-            Scope::Names(names) => names.binary_search(&other.namespace).is_ok(),
-        };
-        is_in_scope && self.selector.as_ref().is_some_and(|s| s.matches(&other.labels))
-    }
-}
-
-/// What the pod requires of the pods around it.
+/// What the pod requires.
 #[derive(Debug, Default)]
 pub(super) struct Required {
-    pub(super) affinity: Vec<OwnTerm>,
-    pub(super) anti_affinity: Vec<OwnTerm>,
+    /// Pods that match all affinity terms at once, by each topology key of the terms.
+    pub(super) wanted: Vec<CounterSpec>,
+    /// Pods that match an anti-affinity term, term by term.
+    pub(super) unwanted: Vec<CounterSpec>,
 }
 
 impl Required {
-    pub(super) fn of(cluster: &ClusterState, pod: &Pod) -> Self {
-        let resolve = |affinity: &Option<Arc<PodAffinity>>| {
-            required(affinity).iter().map(|term| OwnTerm::resolve(cluster, term)).collect()
-        };
+    pub(super) fn of(pod: &Pod) -> Self {
+        let terms = required(&pod.spec.pod_affinity);
+        let mut keys: Vec<&Arc<str>> = terms.iter().map(|term| &term.topology_key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let anti_terms = required(&pod.spec.pod_anti_affinity);
         Self {
-            affinity: resolve(&pod.spec.pod_affinity),
-            anti_affinity: resolve(&pod.spec.pod_anti_affinity),
+            wanted: keys.into_iter().map(|key| counter(terms, key)).collect(),
+            unwanted: anti_terms.iter().map(counter_of).collect(),
         }
     }
 
-    /// Whether `other` is what the required affinity asks for: all terms at once. Without terms nobody is.
-    pub(super) fn is_wanted(&self, other: &Pod) -> bool {
-        !self.affinity.is_empty() && self.affinity.iter().all(|term| term.matches(other))
+    pub(super) fn is_empty(&self) -> bool {
+        self.wanted.is_empty() && self.unwanted.is_empty()
     }
 }
 
 /// What the pod would like to have around it, with the weight: negative for what it would rather not.
-pub(super) fn preferred_of(cluster: &ClusterState, pod: &Pod) -> Vec<(i64, OwnTerm)> {
-    let resolve = |sign: i64| {
+pub(super) fn preferred_of(pod: &Pod) -> impl Iterator<Item = (i64, CounterSpec)> {
+    let weighted = |sign: i64| {
         move |weighted: &WeightedPodAffinityTerm| {
-            (sign * i64::from(weighted.weight), OwnTerm::resolve(cluster, &weighted.term))
+            (sign * i64::from(weighted.weight), counter_of(&weighted.term))
         }
     };
-    let liked = preferred(&pod.spec.pod_affinity).iter().map(resolve(1));
-    liked.chain(preferred(&pod.spec.pod_anti_affinity).iter().map(resolve(-1))).collect()
+    let liked = preferred(&pod.spec.pod_affinity).iter().map(weighted(1));
+    liked.chain(preferred(&pod.spec.pod_anti_affinity).iter().map(weighted(-1)))
+}
+
+fn counter_of(term: &PodAffinityTerm) -> CounterSpec {
+    counter(std::slice::from_ref(term), &term.topology_key)
+}
+
+/// Pods that match all of `terms`, those included that are being deleted.
+fn counter(terms: &[PodAffinityTerm], key: &Arc<str>) -> CounterSpec {
+    // A term without selector means nobody, and so does a counter without terms.
+    let terms: Option<Arc<[PodTerm]>> = terms.iter().map(pod_term).collect();
+    CounterSpec {
+        pods: CountedPods { terms: terms.unwrap_or_default(), counts_terminating: true },
+        nodes: CountedNodes::default(),
+        topology_key: Some(key.clone()),
+    }
+}
+
+/// Whom a term of the pod means.
+///
+/// Quirk: the reference adds the namespaces that the selector chooses to those named but goes on asking the selector as
+/// well, with no labels at all. A selector that only excludes (`NotIn`, `DoesNotExist`) thus means every namespace.
+/// Pinned by `a_namespace_selector_that_only_excludes_means_all`.
+fn pod_term(term: &PodAffinityTerm) -> Option<PodTerm> {
+    let means_all = term.namespace_selector.as_ref().is_some_and(|s| s.matches(&Labels::default()));
+    Some(PodTerm {
+        namespaces: term.namespaces.clone(),
+        namespace_selector: if means_all {
+            Some(LabelSelector::default())
+        } else {
+            term.namespace_selector.clone()
+        },
+        selector: term.selector.clone()?,
+    })
 }
 
 /// The required terms of an affinity.

@@ -330,9 +330,17 @@ proptest! {
         });
         let plugin = plugin_with("InterPodAffinity", args);
         let pod = pod("p", parts);
-        for has_columns in [false, true] {
-            if has_columns {
-                ["zone", "host", "rack"].iter().for_each(|key| world.cluster.ensure_label_column(key));
+        for kept in ["nothing", "columns", "counters"] {
+            match kept {
+                "columns" => {
+                    ["zone", "host", "rack"].iter().for_each(|key| world.cluster.ensure_label_column(key));
+                }
+                "counters" => {
+                    let mut following = Following::new();
+                    plugin.as_pre_filter().unwrap().follows(&world.cx(), &pod, &mut following);
+                    following.apply(&mut world.cluster);
+                }
+                _ => {}
             }
             let model = Model { cluster: &world.cluster, pod: &pod };
             prop_assert_eq!(filter(&world, &*plugin, &pod), model.filter());
