@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Labels, Pod, PodAffinity, PodAffinityTerm};
 use kube_scheduler_framework::{
-    ClusterState, CycleState, NodeOverlay, NodeView, Normalization, Plugin,
+    ClusterState, CycleState, Following, NodeOverlay, NodeView, Normalization, Plugin,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
