@@ -14,7 +14,7 @@ const PACKAGE: &str = "kube-scheduler-tests";
 const BINARY: &str = "conformance";
 
 /// The families that must conform with every case: what `ci` asks for. It only ever grows.
-const REQUIRED: [&str; 10] = [
+const REQUIRED: [&str; 11] = [
     "quantities",
     "queue",
     "resources",
@@ -25,6 +25,7 @@ const REQUIRED: [&str; 10] = [
     "images",
     "topologyspread",
     "spread-defaults",
+    "interpodaffinity",
 ];
 
 /// What to compare.
