@@ -272,6 +272,8 @@ impl DaemonBuilder {
 fn followed_kinds(engine: &Engine) -> Vec<WatchedKind> {
     let mut names = BTreeSet::new();
     for entry in engine.profiles().iter().flat_map(|profile| profile.plugins()) {
+        let reads = entry.plugin.reads_objects();
+        names.extend(reads.iter().map(|resource| resource.as_str().to_owned()));
         let Some(extensions) = entry.plugin.as_enqueue_extensions() else { continue };
         names.extend(
             extensions

@@ -33,8 +33,8 @@ pub(crate) struct WatchedKind {
     pub(crate) is_optional: bool,
 }
 
-/// Resources that plugins register for: the name in registrations, group, version, plural, kind.
-const KNOWN: [(&str, &str, &str, &str, &str); 11] = [
+/// Resources that plugins register for or read: the name in registrations, group, version, plural, kind.
+const KNOWN: [(&str, &str, &str, &str, &str); 16] = [
     ("PersistentVolume", "", "v1", "persistentvolumes", "PersistentVolume"),
     ("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
     ("storage.k8s.io/CSINode", "storage.k8s.io", "v1", "csinodes", "CSINode"),
@@ -58,6 +58,17 @@ const KNOWN: [(&str, &str, &str, &str, &str); 11] = [
     ("resource.k8s.io/ResourceSlice", "resource.k8s.io", "v1", "resourceslices", "ResourceSlice"),
     ("resource.k8s.io/DeviceClass", "resource.k8s.io", "v1", "deviceclasses", "DeviceClass"),
     ("scheduling.k8s.io/PodGroup", "scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup"),
+    ("services.v1.", "", "v1", "services", "Service"),
+    ("replicationcontrollers.v1.", "", "v1", "replicationcontrollers", "ReplicationController"),
+    ("replicasets.v1.apps", "apps", "v1", "replicasets", "ReplicaSet"),
+    ("statefulsets.v1.apps", "apps", "v1", "statefulsets", "StatefulSet"),
+    (
+        "poddisruptionbudgets.v1.policy",
+        "policy",
+        "v1",
+        "poddisruptionbudgets",
+        "PodDisruptionBudget",
+    ),
 ];
 
 impl WatchedKind {
@@ -141,6 +152,8 @@ mod tests {
             "foos.v1.example.com",
             "Node",
             "nonsense",
+            "services.v1.",
+            "replicasets.v1.apps",
         ]);
         let paths: Vec<&str> = kinds.iter().map(|kind| kind.path.as_str()).collect();
         assert_eq!(
@@ -150,7 +163,9 @@ mod tests {
                 "/api/v1/nodes",
                 "/api/v1/namespaces",
                 "/apis/storage.k8s.io/v1/csinodes",
-                "/apis/example.com/v1/foos"
+                "/apis/example.com/v1/foos",
+                "/api/v1/services",
+                "/apis/apps/v1/replicasets"
             ]
         );
     }

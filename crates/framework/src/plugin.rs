@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use kube_scheduler_queue::EventResource;
+
 use crate::points::{
     Bind, EnqueueExtensions, Filter, Permit, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
     PreScore, QueueSort, Reserve, Score, Sign,
@@ -17,6 +19,12 @@ use crate::points::{
 pub trait Plugin: Send + Sync + 'static {
     /// The name, as configuration and messages write it. Constant for the life of the plugin.
     fn name(&self) -> &str;
+
+    /// Kinds of objects that the plugin reads from the cluster state without waiting for their events: whoever watches
+    /// for the engine watches them too, like those in [`EnqueueExtensions::events_to_register`].
+    fn reads_objects(&self) -> Vec<EventResource> {
+        Vec::new()
+    }
 
     /// May a pod enter the active queue?
     fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::{
-    Context, CycleState, Dependencies, EnqueueExtensions, EventRegistration, Filter, FilterSink,
-    Following, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PreFilter,
+    Context, CycleState, Dependencies, EnqueueExtensions, EventRegistration, EventResource, Filter,
+    FilterSink, Following, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PreFilter,
     PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status,
 };
 
@@ -77,6 +77,20 @@ impl PodTopologySpread {
 impl Plugin for PodTopologySpread {
     fn name(&self) -> &str {
         NAME
+    }
+
+    /// Default constraints go by what selects and owns a pod.
+    fn reads_objects(&self) -> Vec<EventResource> {
+        if self.defaults.constraints.is_empty() {
+            return Vec::new();
+        }
+        let names = [
+            "services.v1.",
+            "replicationcontrollers.v1.",
+            "replicasets.v1.apps",
+            "statefulsets.v1.apps",
+        ];
+        names.into_iter().map(|name| EventResource::Custom(name.into())).collect()
     }
 
     fn as_pre_filter(&self) -> Option<&dyn PreFilter> {

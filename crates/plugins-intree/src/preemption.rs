@@ -61,6 +61,10 @@ impl Plugin for DefaultPreemption {
         NAME
     }
 
+    fn reads_objects(&self) -> Vec<EventResource> {
+        vec![EventResource::Custom("poddisruptionbudgets.v1.policy".into())]
+    }
+
     fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
         Some(self)
     }

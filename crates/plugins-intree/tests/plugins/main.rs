@@ -10,6 +10,7 @@ mod inter_pod_affinity;
 mod preemption;
 mod queueing;
 mod scores;
+mod spread;
 mod storage;
 mod strategies;
 mod support;
