@@ -61,9 +61,17 @@ pub(super) fn select(
     Ok(Candidate { node, victims, n_violations })
 }
 
-/// Higher priority first, then the one that started earlier.
+/// Higher priority first, then the one that started earlier, then the ones that have not started, in reverse.
+///
+/// Quirk: two pods of equal priority that have not started are each "earlier" than the other for the reference, because it
+/// looks at the clock for every comparison; its sort turns their order round, every time it runs. Any order would be
+/// legal, but whoever compares decisions sees this one.
 fn sort_by_importance(pods: &mut [Arc<Pod>], now: Timestamp) {
     pods.sort_by_key(|pod| (Reverse(pod.priority()), started(pod, now)));
+    let is_unstarted = |pod: &Arc<Pod>| pod.status.started.is_none();
+    let runs = pods
+        .chunk_by_mut(|a, b| a.priority() == b.priority() && is_unstarted(a) && is_unstarted(b));
+    runs.for_each(<[_]>::reverse);
 }
 
 /// The node with some of its pods gone, and the plugins' view of that.
@@ -111,4 +119,36 @@ impl Trial<'_, '_> {
 
 fn ok(status: Status) -> Result<(), Status> {
     if status.is_success() { Ok(()) } else { Err(status) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_that_have_not_started_change_places_with_every_sort() {
+        let pod = |name: &str, priority: i32, start: Option<&str>| {
+            let pod = serde_json::json!({
+                "metadata": {"name": name, "uid": name},
+                "spec": {"priority": priority},
+                "status": {"startTime": start},
+            });
+            Arc::new(Pod::from_value(&pod).unwrap())
+        };
+        let mut pods = vec![
+            pod("a", 1, None),
+            pod("b", 1, None),
+            pod("c", 1, Some("2026-01-01T00:00:02Z")),
+            pod("d", 2, Some("2026-01-01T00:00:03Z")),
+            pod("e", 1, Some("2026-01-01T00:00:02Z")),
+            pod("f", 1, None),
+        ];
+        let now = Timestamp::parse("2026-01-01T01:00:00Z").unwrap();
+        let names =
+            |pods: &[Arc<Pod>]| pods.iter().map(|pod| pod.name.to_string()).collect::<String>();
+        sort_by_importance(&mut pods, now);
+        assert_eq!(names(&pods), "dcefba");
+        sort_by_importance(&mut pods, now);
+        assert_eq!(names(&pods), "dceabf");
+    }
 }
