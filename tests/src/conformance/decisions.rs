@@ -10,7 +10,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, decode, default, named_plugins};
-use kube_scheduler_engine::{AttemptResult, Effect, Engine, EngineOptions, Explanation, Input};
+use kube_scheduler_engine::{
+    AttemptResult, Effect, Engine, EngineOptions, Evicted, Explanation, Input,
+};
 use kube_scheduler_framework::{NominatingInfo, PostFilterOutcome, Status};
 use serde_json::{Map, Value, json};
 
@@ -143,7 +145,7 @@ impl Replay {
     fn schedule(&mut self, pod: &Arc<Pod>, expect: &Value) -> Result<Option<String>> {
         self.engine.handle(Input::PodApplied(pod.clone()), self.now);
         let turn = self.engine.schedule_next(self.now);
-        let effects: Vec<Effect> = self.engine.drain_effects().collect();
+        self.answer_effects();
         let outcome = text(&expect["outcome"]);
         let Some(turn) = turn else {
             return Ok((outcome != "Gated")
@@ -168,13 +170,33 @@ impl Replay {
             }
             (result, outcome) => Some(format!("the engine says {result:?}, recorded is {outcome}")),
         };
-        // The binding is written, so that nothing is left on its way.
-        for effect in effects {
-            if let Effect::WriteBinding { token, .. } = effect {
-                self.engine.handle(Input::BindingWritten { token, result: Ok(()) }, self.now);
+        Ok(difference)
+    }
+
+    /// Bindings are written and preemptions come to their end, so that nothing is left on its way. Victims go later, and
+    /// only those that were recorded.
+    fn answer_effects(&mut self) {
+        loop {
+            let effects: Vec<Effect> = self.engine.drain_effects().collect();
+            if effects.is_empty() {
+                return;
+            }
+            for effect in effects {
+                let answer = match effect {
+                    Effect::WriteBinding { token, .. } => {
+                        Input::BindingWritten { token, result: Ok(()) }
+                    }
+                    Effect::EvictPod { token, .. } => {
+                        Input::PodEvicted { token, result: Ok(Evicted::AlreadyGone) }
+                    }
+                    Effect::ClearNomination { token, .. } => {
+                        Input::NominationCleared { token, result: Ok(()) }
+                    }
+                    _ => continue,
+                };
+                self.engine.handle(answer, self.now);
             }
         }
-        Ok(difference)
     }
 
     /// Puts the pod where the recording put it, and takes its victims away.
