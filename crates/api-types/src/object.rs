@@ -73,6 +73,19 @@ impl Object {
         Self::from_value(value)
     }
 
+    /// Sets one field of the JSON, making the maps on the way to it. What was read of the object besides (identity,
+    /// revision, labels) stays as it is.
+    pub fn set_field(&mut self, path: &[&str], value: Value) {
+        let mut place = Arc::make_mut(&mut self.json);
+        for field in path {
+            if !place.is_object() {
+                *place = Value::Object(serde_json::Map::new());
+            }
+            place = &mut place[*field];
+        }
+        *place = value;
+    }
+
     /// `group/version`, or the version alone for the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {

@@ -136,7 +136,7 @@ impl Driver {
                     Input::BindingWritten { .. } => {
                         self.outstanding.writes = self.outstanding.writes.saturating_sub(1)
                     }
-                    Input::WorkFinished { .. } => {
+                    Input::WorkFinished { .. } | Input::ObjectWritten { .. } => {
                         self.outstanding.works = self.outstanding.works.saturating_sub(1)
                     }
                     Input::PodEvicted { .. } | Input::NominationCleared { .. } => {
@@ -224,7 +224,7 @@ impl Driver {
         for effect in self.engine.drain_effects() {
             match &effect {
                 Effect::WriteBinding { .. } => self.outstanding.writes += 1,
-                Effect::Await { .. } => self.outstanding.works += 1,
+                Effect::Await { .. } | Effect::WriteObject { .. } => self.outstanding.works += 1,
                 Effect::EvictPod { .. } | Effect::ClearNomination { .. } => {
                     self.outstanding.evictions += 1
                 }

@@ -3,6 +3,8 @@
 //! Invariant: pods, nodes and namespaces are always among them, in this order; pods that have ended are left out by the
 //! server, so that the end of a pod arrives as a deletion.
 
+use kube_scheduler_api_types::Object;
+
 /// How objects of a kind are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -70,6 +72,21 @@ const KNOWN: [(&str, &str, &str, &str, &str); 16] = [
         "PodDisruptionBudget",
     ),
 ];
+
+/// Where one object of a known kind is served; `None` for other kinds.
+pub(crate) fn path_of(object: &Object) -> Option<String> {
+    let known = KNOWN
+        .iter()
+        .find(|(_, group, _, _, kind)| *group == &*object.group && *kind == &*object.kind);
+    let (_, _, _, plural, _) = known?;
+    let root = if object.group.is_empty() { "/api" } else { "/apis" };
+    let (api_version, name) = (object.api_version(), &object.name);
+    Some(if object.namespace.is_empty() {
+        format!("{root}/{api_version}/{plural}/{name}")
+    } else {
+        format!("{root}/{api_version}/namespaces/{}/{plural}/{name}", object.namespace)
+    })
+}
 
 impl WatchedKind {
     /// Pods that have not ended.

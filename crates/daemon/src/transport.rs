@@ -216,6 +216,10 @@ impl Call {
         Self { body, ..Self::new(Method::POST, path) }
     }
 
+    pub(crate) fn put(path: impl Into<String>, body: Vec<u8>) -> Self {
+        Self { body, ..Self::new(Method::PUT, path) }
+    }
+
     pub(crate) fn delete(path: impl Into<String>, body: Vec<u8>) -> Self {
         Self { body, ..Self::new(Method::DELETE, path) }
     }

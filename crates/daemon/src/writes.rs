@@ -1,12 +1,14 @@
 //! From effects to API calls: many at once, a pod's in order, bindings before conditions before events.
 //!
 //! Invariants: every binding ends in exactly one [`Input::BindingWritten`], every eviction in one
-//! [`Input::PodEvicted`], every awaited work in one [`Input::WorkFinished`]; conditions and events never hold up bindings, and are not starved by them either: each class
+//! [`Input::PodEvicted`], every object to write in one [`Input::ObjectWritten`], every awaited work in one
+//! [`Input::WorkFinished`]; conditions and events never hold up bindings, and are not starved by them either: each class
 //! always has one request under way if it has any to send; memory is bounded by the bindings the core allows, one patch
 //! per pod, and a fixed number of events.
 
 mod events;
 mod lanes;
+mod objects;
 mod pace;
 mod pods;
 
@@ -50,7 +52,7 @@ pub(crate) struct WriteLimits {
 
 /// A write that has ended.
 enum Finished {
-    Pod(PodWrite, Written),
+    Pod(Box<PodWrite>, Written),
     Event(EventWrite, bool),
     Work(Token),
 }
@@ -154,6 +156,9 @@ impl Writer {
                     work.abort();
                 }
             }
+            Effect::WriteObject { token, pod, object, .. } => {
+                self.lanes.push(PodWrite::Object { token, pod, object })
+            }
             Effect::PatchStatus { pod, patch } => self.lanes.push(PodWrite::Patch { pod, patch }),
             Effect::RecordEvent { pod, kind, reason, action, note, reporting } => {
                 let is_warning = kind == EventKind::Warning;
@@ -230,12 +235,15 @@ impl Writer {
                         pods::patch(&api, pod, &StatusPatch::NO_NOMINATION, timeout).await
                     }
                     PodWrite::Patch { pod, patch } => pods::patch(&api, pod, patch, timeout).await,
+                    PodWrite::Object { object, .. } => {
+                        objects::replace(&api, object, timeout).await
+                    }
                 }
             };
             // A pod whose write broke down without a word would wait for ever.
             let written =
                 AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| Written::broken());
-            Finished::Pod(write, written)
+            Finished::Pod(Box::new(write), written)
         });
         true
     }
@@ -263,7 +271,7 @@ impl Writer {
 
     fn take_end(&mut self, ended: Result<Finished, tokio::task::JoinError>) {
         match ended {
-            Ok(Finished::Pod(write, written)) => self.take_written(write, written),
+            Ok(Finished::Pod(write, written)) => self.take_written(*write, written),
             Ok(Finished::Event(write, is_done)) => {
                 self.n_under_way[EVENTS] -= 1;
                 if !is_done {
@@ -288,8 +296,25 @@ impl Writer {
         } else {
             self.width.widen();
         }
-        let Written { result, is_gone, .. } = written;
+        let Written { result, is_gone, object: stored, .. } = written;
         match write {
+            PodWrite::Object { token, pod, object } => {
+                let key = object.key();
+                let result = match (result, stored) {
+                    (Ok(()), Some(stored)) => {
+                        tracing::debug!(%pod, kind = %object.kind, object = key, "Updated object for pod");
+                        Ok(stored)
+                    }
+                    (Ok(()), None) => Ok(object),
+                    (Err(error), _) => {
+                        let kind = &object.kind;
+                        tracing::warn!(%pod, %kind, object = key, err = %error, "Failed to update object for pod");
+                        Err(objects::write_error(&error))
+                    }
+                };
+                // A core that has ended needs no answers.
+                let _ = self.inbox.tell(Message::Done(Input::ObjectWritten { token, result }));
+            }
             PodWrite::Bind { token, pod, node } => {
                 match &result {
                     Ok(()) => tracing::debug!(%pod, %node, "Successfully bound pod to node"),

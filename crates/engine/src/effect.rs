@@ -146,6 +146,8 @@ pub enum Effect {
     WriteObject {
         /// Ties the answer to the binding.
         token: Token,
+        /// For the sake of which pod; its other writes come before and after, not beside.
+        pod: PodRef,
         /// Who asks for it.
         plugin: PluginName,
         /// What to write, complete.
@@ -181,7 +183,7 @@ impl fmt::Display for Effect {
             Self::RecordEvent { pod, kind, reason, action, note, .. } => {
                 write!(f, "event {pod} {} {reason} {action} {note:?}", kind.as_str())
             }
-            Self::WriteObject { token, plugin, object } => {
+            Self::WriteObject { token, plugin, object, .. } => {
                 let Object { kind, resource_version, .. } = &**object;
                 let (number, key) = (token.0, object.key());
                 write!(f, "write #{number} {plugin} {kind} {key} revision={resource_version}")

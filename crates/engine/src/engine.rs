@@ -46,7 +46,7 @@ pub struct Engine {
     signatures: Signatures,
     classes: ClassCache,
     uses_class_cache: bool,
-    /// Whether plugins after Score read the cycle state, by profile.
+    /// Whether plugins after Score read the cycle state of every pod, by profile.
     keeps_state: Vec<bool>,
     /// Whether pods are nominated to their node early.
     pub(crate) announces: bool,
@@ -480,18 +480,22 @@ impl Engine {
                 .or(self.percentage)
                 .filter(|share| *share > 0),
             next_start: &mut self.next_start,
-            keeps_state: self.keeps_state[profile],
+            keeps_state: self.keeps_state[profile] || reads_state_of(plan, &queued.entry().0),
             random: mixed(self.seed, self.cycle),
         };
         search.run()
     }
 }
 
-/// Whether anything after Score reads what was stored before.
+/// Whether Reserve or PreBind read for this pod what was stored before.
+fn reads_state_of(profile: &Profile, pod: &Pod) -> bool {
+    profile.reserve().any(|(_, _, plugin)| plugin.reads_cycle_state(pod))
+        || profile.pre_bind().any(|(_, _, plugin)| plugin.reads_cycle_state(pod))
+}
+
+/// Whether anything else after Score reads what was stored before, whatever the pod.
 fn reads_state_after_score(profile: &Profile) -> bool {
-    profile.reserve().next().is_some()
-        || profile.permit().next().is_some()
-        || profile.pre_bind().next().is_some()
+    profile.permit().next().is_some()
         || profile.post_bind().next().is_some()
         || profile.bind().any(|(_, _, plugin)| plugin.reads_cycle_state())
 }

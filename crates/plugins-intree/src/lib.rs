@@ -44,6 +44,7 @@ mod resources;
 mod scheduling_gates;
 mod signature;
 mod taint_toleration;
+mod volume_binding;
 mod volume_restrictions;
 mod volume_zone;
 // The vocabulary comes before the plugins that use all of it.

@@ -26,9 +26,17 @@ pub(crate) fn checked<T: DeserializeOwned + Default>(
     args: &PluginArgs,
     wrap: fn(T) -> ConfigArgs,
 ) -> Result<ConfigArgs, String> {
-    let gates = FeatureGates::default();
+    checked_with(args, wrap, &FeatureGates::default())
+}
+
+/// The same for arguments to which it makes a difference which gates are on.
+pub(crate) fn checked_with<T: DeserializeOwned + Default>(
+    args: &PluginArgs,
+    wrap: fn(T) -> ConfigArgs,
+    gates: &FeatureGates,
+) -> Result<ConfigArgs, String> {
     let mut typed = wrap(read(args)?);
-    default_args(&mut typed, &gates);
-    let errors = validate_args(&typed, &FieldPath::root(), &gates);
+    default_args(&mut typed, gates);
+    let errors = validate_args(&typed, &FieldPath::root(), gates);
     if errors.is_empty() { Ok(typed) } else { Err(aggregate(&errors)) }
 }

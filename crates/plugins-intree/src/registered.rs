@@ -11,11 +11,11 @@ use crate::{
     default_binder, dynamic_resources, image_locality, inter_pod_affinity, node_affinity,
     node_declared_features, node_name, node_ports, node_unschedulable, node_volume_limits,
     pod_topology_spread, preemption, priority_sort, resources, scheduling_gates, taint_toleration,
-    volume_restrictions, volume_zone,
+    volume_binding, volume_restrictions, volume_zone,
 };
 
 /// Plugins of the default profile that do not exist yet.
-pub const NOT_YET: &[&str] = &["VolumeBinding"];
+pub const NOT_YET: &[&str] = &[];
 
 /// Plugins that do not do all that their name promises yet, with what is missing.
 pub const PARTIAL: &[(&str, &str)] = &[
@@ -28,7 +28,7 @@ pub const PARTIAL: &[(&str, &str)] = &[
 
 type Factory = fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String>;
 
-const FACTORIES: [(&str, Factory); 19] = [
+const FACTORIES: [(&str, Factory); 20] = [
     (scheduling_gates::NAME, scheduling_gates::new),
     (priority_sort::NAME, priority_sort::new),
     (node_unschedulable::NAME, node_unschedulable::new),
@@ -39,6 +39,7 @@ const FACTORIES: [(&str, Factory); 19] = [
     (resources::fit::NAME, resources::fit::new),
     (volume_restrictions::NAME, volume_restrictions::new),
     (node_volume_limits::NAME, node_volume_limits::new),
+    (volume_binding::NAME, volume_binding::new),
     (volume_zone::NAME, volume_zone::new),
     (pod_topology_spread::NAME, pod_topology_spread::new),
     (dynamic_resources::NAME, dynamic_resources::new),

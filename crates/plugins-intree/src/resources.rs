@@ -12,5 +12,5 @@ pub(crate) mod fit;
 mod fit_args;
 mod fit_hints;
 mod scored;
-mod shape;
+pub(crate) mod shape;
 mod strategy;

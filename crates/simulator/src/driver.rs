@@ -23,6 +23,7 @@ use crate::import::ClusterObjects;
 use crate::ledger::{Fate, LastFailure, Ledger};
 use crate::pod_name::PodName;
 use crate::simulation::Progress;
+use crate::volumes;
 
 /// Longer than any wait that the engine knows: 15 minutes on Permit, 5 minutes without an event, 10 s of backoff, unless
 /// configuration makes the backoff longer; then waiting longer would not help either.
@@ -282,6 +283,13 @@ impl<'a> Driver<'a> {
             Effect::ClearNomination { token, pod } => {
                 self.patch(&pod, &StatusPatch::NO_NOMINATION);
                 self.engine.handle(Input::NominationCleared { token, result: Ok(()) }, self.now);
+            }
+            Effect::WriteObject { token, object, .. } => {
+                let (result, told) = volumes::written(self.engine.cluster().objects(), &object);
+                self.engine.handle(Input::ObjectWritten { token, result }, self.now);
+                for object in told {
+                    self.engine.handle(Input::ObjectApplied(object), self.now);
+                }
             }
             Effect::Await { token, plugin, work } => {
                 let status = outcome(work).unwrap_or_else(|| {

@@ -42,6 +42,7 @@ mod ledger;
 mod pod_name;
 mod report;
 mod simulation;
+mod volumes;
 
 pub use explanation::{NodeVerdict, PodExplanation};
 pub use import::{ClusterInput, ClusterObjects, ImportError, Place};

@@ -141,10 +141,13 @@ impl Replay {
         Ok(stranger.map(|outcome| format!("PostFilter gives {outcome}, recorded is {recorded:?}")))
     }
 
-    /// Lets the engine schedule the pod as it would in a cluster.
+    /// Lets the engine schedule the pod as it would in a cluster, and place it where the recording has placed it.
     fn schedule(&mut self, pod: &Arc<Pod>, expect: &Value) -> Result<Option<String>> {
         self.engine.handle(Input::PodApplied(pod.clone()), self.now);
-        let turn = self.engine.schedule_next(self.now);
+        let turn = match text(&expect["node"]) {
+            "" => self.engine.schedule_next(self.now),
+            node => self.engine.schedule_next_onto(node, self.now),
+        };
         self.answer_effects();
         let outcome = text(&expect["outcome"]);
         let Some(turn) = turn else {
@@ -153,11 +156,12 @@ impl Replay {
         };
         let message = text(&expect["message"]);
         let difference = match (&turn.result, outcome) {
-            (AttemptResult::Assumed(node), "Scheduled") => {
+            (AttemptResult::Assumed(_), "Scheduled") => {
+                let node = turn.chosen.clone().unwrap_or_default();
                 let best: Vec<&str> =
                     expect["best"].as_array().into_iter().flatten().map(text).collect();
-                let is_nominated = pod.nominated_node_name() == Some(&**node);
-                (!best.contains(&&**node) && !is_nominated)
+                let is_nominated = pod.nominated_node_name() == Some(&*node);
+                (!best.contains(&&*node) && !is_nominated)
                     .then(|| format!("the engine chose {node}, best are {best:?}"))
             }
             (AttemptResult::Unschedulable(is), "Unschedulable") => {
@@ -174,7 +178,8 @@ impl Replay {
     }
 
     /// Bindings are written and preemptions come to their end, so that nothing is left on its way. Victims go later, and
-    /// only those that were recorded.
+    /// only those that were recorded. Objects are not written, as the recording stops before PreBind: what Reserve expects
+    /// of them stays an expectation.
     fn answer_effects(&mut self) {
         loop {
             let effects: Vec<Effect> = self.engine.drain_effects().collect();

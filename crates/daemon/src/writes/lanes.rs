@@ -7,6 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use kube_scheduler_api_types::Object;
 use kube_scheduler_engine::{PodRef, StatusPatch, Token};
 
 /// A write to a pod.
@@ -32,6 +33,12 @@ pub(crate) enum PodWrite {
         pod: PodRef,
         patch: StatusPatch,
     },
+    /// Something else that the pod's binding waits for.
+    Object {
+        token: Token,
+        pod: PodRef,
+        object: Arc<Object>,
+    },
 }
 
 impl PodWrite {
@@ -40,13 +47,17 @@ impl PodWrite {
             Self::Bind { pod, .. }
             | Self::Evict { pod, .. }
             | Self::ClearNomination { pod, .. }
-            | Self::Patch { pod, .. } => pod,
+            | Self::Patch { pod, .. }
+            | Self::Object { pod, .. } => pod,
         }
     }
 
     pub(crate) const fn urgency(&self) -> Urgency {
         match self {
-            Self::Bind { .. } | Self::Evict { .. } | Self::ClearNomination { .. } => Urgency::Now,
+            Self::Bind { .. }
+            | Self::Evict { .. }
+            | Self::ClearNomination { .. }
+            | Self::Object { .. } => Urgency::Now,
             Self::Patch { .. } => Urgency::Soon,
         }
     }

@@ -3,8 +3,10 @@
 //! Invariants: a binding is reported as failed only if the server said no, or if the pod was seen without it afterwards;
 //! a pod's uid goes with every binding and deletion, so that they never hit another pod of the same name.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use kube_scheduler_api_types::Object;
 use kube_scheduler_engine::{PodRef, StatusPatch};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -26,15 +28,17 @@ pub(crate) struct Written {
     pub(crate) is_gone: bool,
     /// How often the server asked for patience.
     pub(crate) n_asked: u32,
+    /// What is stored now, of a write of an object that was taken.
+    pub(crate) object: Option<Arc<Object>>,
 }
 
 impl Written {
-    const fn new(result: Result<(), ApiError>, n_asked: u32) -> Self {
-        Self { result, is_gone: false, n_asked }
+    pub(crate) const fn new(result: Result<(), ApiError>, n_asked: u32) -> Self {
+        Self { result, is_gone: false, n_asked, object: None }
     }
 
     const fn gone(n_asked: u32) -> Self {
-        Self { result: Ok(()), is_gone: true, n_asked }
+        Self { result: Ok(()), is_gone: true, n_asked, object: None }
     }
 
     /// Of a request that ended in a panic.

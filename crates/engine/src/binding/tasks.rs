@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::expect::expect_at_once;
 use super::steps::pre_bind_failure;
 use super::{Binding, Stage};
-use crate::effect::{Effect, Token};
+use crate::effect::{Effect, PodRef, Token};
 use crate::engine::Engine;
 use crate::guard::guarded;
 
@@ -117,7 +117,8 @@ impl Engine {
             _ if binding.has_failed() => Err(Status::SUCCESS),
             TaskStep::Write(object) => {
                 let token = self.bindings.token(&binding.pod.uid);
-                self.effects.push(Effect::WriteObject { token, plugin: plugin.clone(), object });
+                let (pod, plugin) = (PodRef::from(&*binding.pod), plugin.clone());
+                self.effects.push(Effect::WriteObject { token, pod, plugin, object });
                 Ok(Work::Write(token, task))
             }
             TaskStep::Wait { until, objects } => {

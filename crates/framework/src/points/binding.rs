@@ -40,6 +40,12 @@ pub trait Reserve: Send + Sync {
         node: &str,
         commands: &mut Commands,
     );
+
+    /// Whether this plugin reads for this pod what earlier extension points stored. Saying no saves keeping it.
+    fn reads_cycle_state(&self, pod: &Pod) -> bool {
+        let _ = pod;
+        true
+    }
 }
 
 /// What Permit decided.
@@ -210,6 +216,12 @@ pub trait PreBind: Send + Sync {
         pod: &Arc<Pod>,
         node: &str,
     ) -> Completion;
+
+    /// Whether this plugin reads for this pod what earlier extension points stored. Saying no saves keeping it.
+    fn reads_cycle_state(&self, pod: &Pod) -> bool {
+        let _ = pod;
+        true
+    }
 }
 
 /// What Bind did.

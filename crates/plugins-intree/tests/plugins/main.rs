@@ -14,3 +14,6 @@ mod spread;
 mod storage;
 mod strategies;
 mod support;
+mod volume_binding;
+mod volume_objects;
+mod volume_writes;

@@ -12,7 +12,7 @@ use kube_scheduler_framework::{
 use serde_json::{Value, json};
 
 /// Adds `extra` to `base`, map by map.
-fn merge(base: &mut Value, extra: Value) {
+pub(crate) fn merge(base: &mut Value, extra: Value) {
     match (base, extra) {
         (Value::Object(base), Value::Object(extra)) => {
             for (key, value) in extra {

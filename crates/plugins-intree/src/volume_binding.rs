@@ -1,0 +1,288 @@
+//! VolumeBinding: nodes where a pod's claims are, or can be, bound to volumes, and the binding itself.
+//!
+//! Answers to `plugins/volumebinding` of the reference; behaviour in `spec/plugins-storage.md` §2.2 to §2.5 and §3.
+//!
+//! Filter leaves nothing behind: the state of the cluster does not change within an attempt, so what it found for the
+//! chosen node is found again by Reserve.
+
+mod affinity;
+mod args;
+mod bind;
+mod check;
+mod claims;
+mod find;
+mod hints;
+mod matching;
+mod provisioning;
+mod reservation;
+mod score;
+mod state;
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::{
+    Commands, Completion, Context, CycleState, Dependencies, EnqueueExtensions, EventRegistration,
+    Filter, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PreBind, PreBindFlight, PreFilter,
+    PreFilterOutcome, PreScore, Reserve, Score, Sign, SignatureWriter, Status,
+};
+
+use self::args::BindingArgs;
+use self::bind::BindVolumes;
+use self::claims::{PodClaims, all_bound};
+use self::find::Obstacles;
+use self::reservation::Reservation;
+use self::state::PodVolumes;
+use crate::volumes::{has_claims, write_volumes};
+
+pub(crate) const NAME: &str = "VolumeBinding";
+
+const NO_STATE: &str = "not found";
+
+pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
+    Ok(Arc::new(VolumeBinding { args: BindingArgs::new(args, handle)? }))
+}
+
+struct VolumeBinding {
+    args: BindingArgs,
+}
+
+fn no_state() -> Status {
+    Status::error(NO_STATE)
+}
+
+fn rejection(obstacles: Obstacles) -> Status {
+    let code = kube_scheduler_framework::Code::UnschedulableAndUnresolvable;
+    Status::new(code, obstacles.texts().map(Into::into))
+}
+
+/// What answers depend on: with claims, more than the engine can follow.
+fn dependencies(pod: &Pod) -> Dependencies {
+    if has_claims(pod) { Dependencies::EVERYTHING } else { Dependencies::POD_ONLY }
+}
+
+impl Plugin for VolumeBinding {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
+
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+
+    fn as_pre_score(&self) -> Option<&dyn PreScore> {
+        Some(self)
+    }
+
+    fn as_score(&self) -> Option<&dyn Score> {
+        Some(self)
+    }
+
+    fn as_reserve(&self) -> Option<&dyn Reserve> {
+        Some(self)
+    }
+
+    fn as_pre_bind(&self) -> Option<&dyn PreBind> {
+        Some(self)
+    }
+
+    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
+        Some(self)
+    }
+
+    fn as_sign(&self) -> Option<&dyn Sign> {
+        Some(self)
+    }
+}
+
+impl PreFilter for VolumeBinding {
+    fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
+        if !has_claims(pod) {
+            state.insert(PodVolumes::default());
+            return PreFilterOutcome::skip();
+        }
+        match PodClaims::new(cx.cluster, pod) {
+            Ok(claims) => {
+                state.insert(PodVolumes::new(claims));
+                PreFilterOutcome::success()
+            }
+            Err(status) => status.into(),
+        }
+    }
+
+    fn pre_filter_depends_on(&self, pod: &Pod) -> Dependencies {
+        dependencies(pod)
+    }
+}
+
+impl Filter for VolumeBinding {
+    fn filter(&self, cx: &Context<'_>, state: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+        let Some(volumes) = state.get::<PodVolumes>() else { return no_state() };
+        match volumes.claims.find(cx.cluster, node.name(), node.labels()) {
+            Err(error) => Status::error(error),
+            Ok(found) if found.obstacles.is_clear() => Status::SUCCESS,
+            Ok(found) => rejection(found.obstacles),
+        }
+    }
+
+    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
+        dependencies(pod)
+    }
+}
+
+impl PreScore for VolumeBinding {
+    fn pre_score(&self, _: &Context<'_>, state: &mut CycleState, _: &Pod, _: &[NodeIdx]) -> Status {
+        if self.args.shape.is_none() {
+            Status::skip()
+        } else if state.get::<PodVolumes>().is_none() {
+            no_state()
+        } else {
+            Status::SUCCESS
+        }
+    }
+
+    fn pre_score_depends_on(&self, _: &Pod) -> Dependencies {
+        Dependencies::POD_ONLY
+    }
+}
+
+impl Score for VolumeBinding {
+    fn score(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        _: &Pod,
+        node: &NodeView<'_>,
+    ) -> Result<i64, Status> {
+        let Some(shape) = &self.args.shape else { return Ok(0) };
+        let volumes = state.get::<PodVolumes>().ok_or_else(no_state)?;
+        let found = volumes.claims.find(cx.cluster, node.name(), node.labels());
+        // A node that Filter has not accepted has no volumes to score.
+        let found = found.ok().filter(|found| found.obstacles.is_clear());
+        Ok(found.map_or(0, |found| score::score(&found, shape)))
+    }
+
+    fn score_depends_on(&self, pod: &Pod) -> Dependencies {
+        dependencies(pod)
+    }
+}
+
+impl Reserve for VolumeBinding {
+    fn reserve(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Arc<Pod>,
+        node: &str,
+        commands: &mut Commands,
+    ) -> Status {
+        if !has_claims(pod) {
+            return Status::SUCCESS;
+        }
+        let Some(volumes) = state.get_mut::<PodVolumes>() else { return no_state() };
+        let claims = volumes.claims.clone();
+        let labels = cx.cluster.node_idx(node).and_then(|idx| cx.cluster.node(idx));
+        let found = labels.and_then(|node| claims.find(cx.cluster, &node.name, &node.labels).ok());
+        let found = found.filter(|found| found.obstacles.is_clear());
+        // Where Filter has found nothing, there is nothing to bind.
+        let Some(found) = found.filter(|_| !all_bound(cx.cluster, pod)) else {
+            volumes.is_all_bound = true;
+            return Status::SUCCESS;
+        };
+        match Reservation::new(cx.cluster.objects(), &found, node, commands) {
+            Ok(reservation) => {
+                volumes.reserve(node, reservation);
+                Status::SUCCESS
+            }
+            Err(error) => Status::error(error),
+        }
+    }
+
+    fn unreserve(
+        &self,
+        _: &Context<'_>,
+        state: &mut CycleState,
+        _: &Arc<Pod>,
+        node: &str,
+        commands: &mut Commands,
+    ) {
+        let reservation = state.get::<PodVolumes>().and_then(|volumes| volumes.reserved_on(node));
+        if let Some(reservation) = reservation {
+            reservation.give_back(commands);
+        }
+    }
+
+    fn reads_cycle_state(&self, pod: &Pod) -> bool {
+        has_claims(pod)
+    }
+}
+
+impl PreBind for VolumeBinding {
+    fn pre_bind_pre_flight(
+        &self,
+        _: &Context<'_>,
+        state: &CycleState,
+        pod: &Arc<Pod>,
+        node: &str,
+    ) -> PreBindFlight {
+        let status = if !has_claims(pod) {
+            Status::skip()
+        } else {
+            match state.get::<PodVolumes>() {
+                None => no_state(),
+                Some(volumes) if volumes.is_all_bound => Status::skip(),
+                Some(volumes) if volumes.reserved_on(node).is_none() => not_reserved(node),
+                Some(_) => Status::SUCCESS,
+            }
+        };
+        PreBindFlight { status, may_run_in_parallel: true }
+    }
+
+    fn pre_bind(
+        &self,
+        _: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Arc<Pod>,
+        node: &str,
+    ) -> Completion {
+        if !has_claims(pod) {
+            return Completion::Ready(Status::SUCCESS);
+        }
+        let Some(volumes) = state.get::<PodVolumes>() else {
+            return Completion::Ready(no_state());
+        };
+        if volumes.is_all_bound {
+            return Completion::Ready(Status::SUCCESS);
+        }
+        match volumes.reserved_on(node) {
+            None => Completion::Ready(not_reserved(node)),
+            Some(reservation) => {
+                Completion::Task(Box::new(BindVolumes::new(self.args.timeout, reservation)))
+            }
+        }
+    }
+
+    fn reads_cycle_state(&self, pod: &Pod) -> bool {
+        has_claims(pod)
+    }
+}
+
+fn not_reserved(node: &str) -> Status {
+    Status::error(format!("no pod volume found for node \"{node}\""))
+}
+
+impl Sign for VolumeBinding {
+    fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
+        write_volumes(pod, signature)
+    }
+}
+
+impl EnqueueExtensions for VolumeBinding {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        hints::registrations()
+    }
+}

@@ -1,0 +1,88 @@
+//! Where a volume can be reached from: its node affinity, checked against labels alone (`spec/plugins-storage.md` §2.2).
+//!
+//! Quirk: terms on fields match every node, as the reference checks a node without a name. Pinned by
+//! `terms_on_fields_match_every_node`.
+
+use kube_scheduler_framework::api::wire;
+use kube_scheduler_framework::api::{Labels, NodeSelector, Operator, Requirement};
+use serde::Deserialize;
+
+use crate::volumes::{
+    CsiNode, InTreePlugin, PersistentVolume, translate_volume, translated_node_affinity,
+};
+
+/// What the reference says when no term matches.
+const NO_MATCH: &str = "no matching NodeSelectorTerms";
+
+/// The compiled node affinity of a volume.
+#[derive(Clone, Debug)]
+pub(super) struct VolumeAffinity(Option<NodeSelector>);
+
+impl VolumeAffinity {
+    /// Of the volume as it is written.
+    pub(super) fn new(volume: PersistentVolume<'_>) -> Self {
+        let required = volume.required_node_affinity();
+        let required = required.map(wire::NodeSelector::deserialize);
+        Self(required.map(|required| NodeSelector::from_wire(&required.unwrap_or_default())))
+    }
+
+    /// Whether nodes with these labels can reach the volume.
+    pub(super) fn matches(&self, labels: &Labels) -> bool {
+        self.0.as_ref().is_none_or(|selector| selector.matches(labels, ""))
+    }
+
+    /// The same, with the reason why not.
+    pub(super) fn check(&self, labels: &Labels) -> Result<(), String> {
+        let Some(selector) = &self.0 else { return Ok(()) };
+        match selector.matches_or_error(labels, "") {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(NO_MATCH.to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// A requirement that nodes must fulfil to match, by which many volumes can be told apart at once: one label with
+    /// one value.
+    pub(super) fn pin(&self) -> Option<&Requirement> {
+        let [Ok(term)] = self.0.as_ref()?.terms() else { return None };
+        let is_pin = |requirement: &&Requirement| {
+            requirement.operator == Operator::In && requirement.values.len() == 1
+        };
+        term.expressions.iter().find(is_pin)
+    }
+}
+
+/// The node affinity of a bound volume, which depends on whether the node has its plugin migrated to CSI.
+#[derive(Clone, Debug)]
+pub(super) struct BoundAffinity {
+    plain: VolumeAffinity,
+    migrated: Option<(InTreePlugin, Result<VolumeAffinity, String>)>,
+}
+
+impl BoundAffinity {
+    pub(super) fn new(volume: PersistentVolume<'_>) -> Self {
+        let plugin = InTreePlugin::of_volume(volume).filter(|plugin| plugin.is_migration_on());
+        let migrated = plugin.map(|plugin| {
+            let translated = translate_volume(plugin, volume).map(|_| {
+                let affinity = translated_node_affinity(plugin, volume);
+                VolumeAffinity(affinity.map(|affinity| NodeSelector::from_wire(&affinity)))
+            });
+            (plugin, translated)
+        });
+        Self { plain: VolumeAffinity::new(volume), migrated }
+    }
+
+    /// The affinity that counts on a node; `csi_node` is only asked for if it matters. The error is that of a volume that
+    /// cannot be translated.
+    pub(super) fn on<'a>(
+        &self,
+        csi_node: impl FnOnce() -> Option<CsiNode<'a>>,
+    ) -> Result<&VolumeAffinity, String> {
+        match &self.migrated {
+            Some((plugin, translated)) if plugin.is_migrated_on(csi_node()) => {
+                translated.as_ref().map_err(|error| format!("could not translate pv: {error}"))
+            }
+            _ => Ok(&self.plain),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! PreBind: volumes and claims are written, then their binding is waited for (`spec/plugins-storage.md` §3.11).
+//!
+//! Parity: the reference looks once a second, for the first time after a second. Here the binding is looked at as soon as
+//! the writes are done and whenever one of the objects changes, and every second for all else; the answers are the same,
+//! but sooner.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_scheduler_framework::api::{Object, Timestamp};
+use kube_scheduler_framework::{
+    Commands, ObjectKey, PreBindTask, Status, TaskContext, TaskEvent, TaskStep,
+};
+
+use super::check::{Progress, Watched};
+use super::reservation::Reservation;
+use super::state::PodVolumes;
+
+const TICK: Duration = Duration::from_secs(1);
+const NO_BINDINGS: &str = "the volumes of the pod are not reserved";
+
+#[derive(Debug)]
+enum Stage {
+    /// The `at`th object is being written: bindings first, then provisions.
+    Write { at: usize },
+    /// Everything is written.
+    Wait { deadline: Timestamp },
+}
+
+/// See the head of the module.
+#[derive(Debug)]
+pub(super) struct BindVolumes {
+    timeout: Duration,
+    stage: Stage,
+    /// The claims to provision as the API server has them. What is reserved keeps the revision that was changed.
+    claims: Vec<Arc<Object>>,
+}
+
+impl BindVolumes {
+    pub(super) fn new(timeout: Duration, reservation: &Reservation) -> Self {
+        let claims = reservation.provisions.clone();
+        Self { timeout, stage: Stage::Write { at: 0 }, claims }
+    }
+
+    /// Goes on with the object after the ones that are written.
+    fn write(&mut self, cx: &mut TaskContext<'_>, at: usize) -> TaskStep {
+        let Some(reservation) = reservation(cx) else { return failed(NO_BINDINGS) };
+        let n_bound = reservation.bindings.len();
+        let next = match reservation.bindings.get(at) {
+            Some(binding) => Some(&binding.volume),
+            None => reservation.provisions.get(at - n_bound),
+        };
+        if let Some(object) = next {
+            let object = object.clone();
+            self.stage = Stage::Write { at };
+            return TaskStep::Write(object);
+        }
+        let deadline = cx.cx.now + self.timeout;
+        self.stage = Stage::Wait { deadline };
+        // Quirk: without any time to wait, nothing is ever bound in time.
+        if self.timeout.is_zero() { out_of_time() } else { self.check(cx, deadline) }
+    }
+
+    /// Remembers what the API server has stored.
+    fn written(&mut self, cx: &mut TaskContext<'_>, at: usize, object: Arc<Object>) {
+        let Some(reservation) = reservation(cx) else { return };
+        let n_bound = reservation.bindings.len();
+        if let Some(binding) = reservation.bindings.get_mut(at) {
+            binding.volume = object;
+        } else if let Some(claim) = self.claims.get_mut(at - n_bound) {
+            *claim = object;
+        }
+    }
+
+    /// What is not written will not be.
+    fn give_up(cx: &mut TaskContext<'_>, at: usize) {
+        let mut commands = Commands::default();
+        if let Some(reservation) = reservation(cx) {
+            let n_bound = reservation.bindings.len();
+            reservation.give_back_from(at, at.saturating_sub(n_bound), &mut commands);
+        }
+        commands.into_vec().into_iter().for_each(|command| cx.commands.push(command));
+    }
+
+    fn check(&self, cx: &TaskContext<'_>, deadline: Timestamp) -> TaskStep {
+        let Some(volumes) = cx.state.get::<PodVolumes>() else { return failed(NO_BINDINGS) };
+        let Some(reservation) = volumes.reserved_on(cx.node) else { return failed(NO_BINDINGS) };
+        let watched = Watched {
+            cluster: cx.cx.cluster,
+            node: cx.node,
+            bindings: &reservation.bindings,
+            claims: &self.claims,
+        };
+        let progress = if cx.pod_exists {
+            watched.check()
+        } else {
+            Err(format!("pod does not exist any more: pod \"{}\" not found", cx.pod.name))
+        };
+        match progress {
+            Err(error) => failed(&format!("binding volumes: {error}")),
+            Ok(Progress::Done) => TaskStep::Done(Status::SUCCESS),
+            Ok(Progress::NotYet) if cx.cx.now >= deadline => out_of_time(),
+            Ok(Progress::NotYet) => {
+                let objects: Vec<ObjectKey> = watched.keys();
+                TaskStep::Wait { until: Some(deadline.min(cx.cx.now + TICK)), objects }
+            }
+        }
+    }
+}
+
+impl PreBindTask for BindVolumes {
+    fn step(&mut self, cx: &mut TaskContext<'_>, event: TaskEvent) -> TaskStep {
+        match (&self.stage, event) {
+            (Stage::Write { at }, TaskEvent::Written(Ok(object))) => {
+                let at = *at;
+                self.written(cx, at, object);
+                self.write(cx, at + 1)
+            }
+            (Stage::Write { at }, TaskEvent::Written(Err(error))) => {
+                Self::give_up(cx, *at);
+                failed(&error.message)
+            }
+            (Stage::Write { at }, _) => {
+                let at = *at;
+                self.write(cx, at)
+            }
+            (Stage::Wait { deadline }, _) => self.check(cx, *deadline),
+        }
+    }
+}
+
+fn reservation<'a>(cx: &'a mut TaskContext<'_>) -> Option<&'a mut Reservation> {
+    cx.state.get_mut::<PodVolumes>()?.reserved_on_mut(cx.node)
+}
+
+fn failed(text: &str) -> TaskStep {
+    TaskStep::Done(Status::error(text))
+}
+
+fn out_of_time() -> TaskStep {
+    failed("binding volumes: context deadline exceeded")
+}

@@ -1,0 +1,135 @@
+//! The claims of a pod: what PreFilter finds out about them, and what turns the pod down at once
+//! (`spec/plugins-storage.md` §3.3).
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{Object, Pod};
+use kube_scheduler_framework::{ClusterState, Status};
+
+use super::affinity::BoundAffinity;
+use super::matching::Candidates;
+use super::provisioning::Provisioning;
+use crate::volumes::{
+    self, PersistentVolume, VolumeClaim, check_ownership, claim_of, is_delay_binding,
+};
+
+const CLAIM: &str = "PersistentVolumeClaim";
+const VOLUME: &str = "PersistentVolume";
+const UNBOUND_IMMEDIATE: &str = "pod has unbound immediate PersistentVolumeClaims";
+
+/// A claim as it is expected to be.
+pub(super) fn latest_claim<'a>(
+    cluster: &'a ClusterState,
+    namespace: &str,
+    name: &str,
+) -> Option<&'a Arc<Object>> {
+    cluster.objects().latest("", CLAIM, namespace, name)
+}
+
+/// A claim as the API server told, or what the reference's cache says when it is not there.
+pub(super) fn told_claim<'a>(
+    cluster: &'a ClusterState,
+    namespace: &str,
+    name: &str,
+) -> Result<&'a Arc<Object>, String> {
+    let told = cluster.objects().get("", CLAIM, namespace, name);
+    told.ok_or_else(|| format!("persistentvolumeclaims \"{namespace}/{name}\" not found"))
+}
+
+/// A volume as the API server told, or what the reference's cache says when it is not there.
+pub(super) fn told_volume<'a>(
+    cluster: &'a ClusterState,
+    name: &str,
+) -> Result<&'a Arc<Object>, String> {
+    let told = cluster.objects().get("", VOLUME, "", name);
+    told.ok_or_else(|| format!("persistentvolumes \"{name}\" not found"))
+}
+
+/// A claim whose volume is chosen together with the node.
+#[derive(Clone, Debug)]
+pub(super) struct DelayedClaim {
+    pub(super) object: Arc<Object>,
+    /// The node that was chosen before, even if its name is empty.
+    pub(super) selected_node: Option<Arc<str>>,
+    /// The volumes it could have, or why that cannot be said.
+    pub(super) candidates: Result<Candidates, String>,
+    pub(super) provisioning: Provisioning,
+}
+
+/// What PreFilter knows of a pod's claims.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PodClaims {
+    /// The volumes of bound claims, in the order of the pod's volumes; `None` for those that do not exist.
+    pub(super) bound: Vec<Option<BoundAffinity>>,
+    /// All other claims, in the order of the pod's volumes.
+    pub(super) delayed: Vec<DelayedClaim>,
+}
+
+impl PodClaims {
+    /// Looks at the claims of a pod; the status is that of PreFilter if it ends here. A pod without claims has none.
+    pub(super) fn new(cluster: &ClusterState, pod: &Pod) -> Result<Self, Status> {
+        let mut claims = Vec::new();
+        for volume in pod.spec.volumes.iter() {
+            let Some(claim) = claim_of(pod, volume) else { continue };
+            let unusable = |text: String| Status::unresolvable(text);
+            let name = &*claim.name;
+            let told = match volumes::claim(cluster, &pod.namespace, name) {
+                Ok(told) => told,
+                Err(_) if claim.is_ephemeral => {
+                    return Err(unusable(format!(
+                        "waiting for ephemeral volume controller to create the persistentvolumeclaim \"{name}\""
+                    )));
+                }
+                Err(not_found) => return Err(unusable(not_found.to_string())),
+            };
+            if told.phase() == "Lost" {
+                return Err(unusable(format!(
+                    "persistentvolumeclaim \"{name}\" bound to non-existent persistentvolume \"{}\"",
+                    told.volume_name()
+                )));
+            }
+            if told.is_being_deleted() {
+                return Err(unusable(format!("persistentvolumeclaim \"{name}\" is being deleted")));
+            }
+            if claim.is_ephemeral {
+                check_ownership(pod, told).map_err(unusable)?;
+            }
+            claims.push(claim);
+        }
+        let mut sorted = Self::default();
+        let mut has_immediate = false;
+        for claim in claims {
+            // What exists also has a latest form, so there is no other error to report.
+            let Some(object) = latest_claim(cluster, &pod.namespace, &claim.name) else { continue };
+            let claim = VolumeClaim(object);
+            if claim.is_fully_bound() {
+                let volume = cluster.objects().latest("", VOLUME, "", claim.volume_name());
+                sorted
+                    .bound
+                    .push(volume.map(|volume| BoundAffinity::new(PersistentVolume(volume))));
+            } else if is_delay_binding(cluster, claim).map_err(Status::error)?
+                && claim.volume_name().is_empty()
+            {
+                sorted.delayed.push(DelayedClaim {
+                    object: object.clone(),
+                    selected_node: claim.selected_node().map(Arc::from),
+                    candidates: Candidates::new(cluster, claim),
+                    provisioning: Provisioning::new(cluster, claim),
+                });
+            } else {
+                has_immediate = true;
+            }
+        }
+        if has_immediate { Err(Status::unresolvable(UNBOUND_IMMEDIATE)) } else { Ok(sorted) }
+    }
+}
+
+/// Whether every claim of the pod is bound, as far as is known; an unusable claim is not.
+pub(super) fn all_bound(cluster: &ClusterState, pod: &Pod) -> bool {
+    pod.spec.volumes.iter().filter_map(|volume| claim_of(pod, volume)).all(|claim| {
+        latest_claim(cluster, &pod.namespace, &claim.name).is_some_and(|object| {
+            let bound = VolumeClaim(object);
+            bound.is_fully_bound() && (!claim.is_ephemeral || check_ownership(pod, bound).is_ok())
+        })
+    })
+}

@@ -1,0 +1,161 @@
+//! What becomes of a pod's claims on one node: the verdict of Filter, and what Reserve does about it
+//! (`spec/plugins-storage.md` §3.4 to §3.7).
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::ClusterState;
+use kube_scheduler_framework::api::{Labels, Object};
+
+use super::claims::{DelayedClaim, PodClaims};
+use super::provisioning::{Capacity, Place};
+use crate::volumes::{VolumeClaim, csi_node};
+
+/// An unbound claim and the existing volume that it gets.
+#[derive(Clone, Debug)]
+pub(super) struct StaticBinding {
+    pub(super) claim: Arc<Object>,
+    pub(super) volume: Arc<Object>,
+}
+
+/// A claim for which a volume is made.
+#[derive(Clone, Debug)]
+pub(super) struct Provision<'a> {
+    pub(super) claim: &'a Arc<Object>,
+    pub(super) capacity: Option<&'a Capacity>,
+}
+
+/// Why a node will not do: any of four reasons.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Obstacles(u8);
+
+impl Obstacles {
+    /// A bound volume cannot be reached from there.
+    pub(super) const NODE_CONFLICT: Self = Self(1);
+    /// There is no volume for an unbound claim.
+    pub(super) const BIND_CONFLICT: Self = Self(2);
+    /// There is no room for a new volume.
+    pub(super) const NOT_ENOUGH_SPACE: Self = Self(4);
+    /// A bound volume does not exist.
+    pub(super) const VOLUME_MISSING: Self = Self(8);
+    /// All that can be in the way, in the order in which it is told, with its words.
+    pub(super) const TEXTS: [(Self, &'static str); 4] = [
+        (Self::NODE_CONFLICT, "node(s) didn't match PersistentVolume's node affinity"),
+        (Self::BIND_CONFLICT, "node(s) didn't find available persistent volumes to bind"),
+        (Self::NOT_ENOUGH_SPACE, "node(s) did not have enough free storage"),
+        (
+            Self::VOLUME_MISSING,
+            "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+        ),
+    ];
+
+    /// Whether there are none.
+    pub(super) fn is_clear(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The words for all of them.
+    pub(super) fn texts(self) -> impl Iterator<Item = &'static str> {
+        Self::TEXTS.into_iter().filter(move |(one, _)| self.0 & one.0 != 0).map(|(_, text)| text)
+    }
+
+    fn add(&mut self, one: Self) {
+        self.0 |= one.0;
+    }
+}
+
+/// What becomes of the claims. The lists are complete only when nothing is in the way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found<'a> {
+    pub(super) bindings: Vec<StaticBinding>,
+    pub(super) provisions: Vec<Provision<'a>>,
+    pub(super) obstacles: Obstacles,
+}
+
+impl PodClaims {
+    /// Looks at one node. An error ends the whole attempt.
+    pub(super) fn find(
+        &self,
+        cluster: &ClusterState,
+        node: &str,
+        labels: &Labels,
+    ) -> Result<Found<'_>, String> {
+        let mut found = Found::default();
+        self.check_bound(cluster, node, labels, &mut found.obstacles)?;
+        if !self.delayed.is_empty() {
+            self.serve_delayed(node, labels, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn check_bound(
+        &self,
+        cluster: &ClusterState,
+        node: &str,
+        labels: &Labels,
+        obstacles: &mut Obstacles,
+    ) -> Result<(), String> {
+        for volume in &self.bound {
+            let Some(volume) = volume else {
+                obstacles.add(Obstacles::VOLUME_MISSING);
+                break;
+            };
+            if !volume.on(|| csi_node(cluster, node))?.matches(labels) {
+                obstacles.add(Obstacles::NODE_CONFLICT);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn serve_delayed<'a>(
+        &'a self,
+        node: &str,
+        labels: &Labels,
+        found: &mut Found<'a>,
+    ) -> Result<(), String> {
+        let mut to_match: Vec<&DelayedClaim> = Vec::new();
+        let mut to_provision: Vec<&DelayedClaim> = Vec::new();
+        for claim in &self.delayed {
+            match &claim.selected_node {
+                Some(selected) if **selected == *node => to_provision.push(claim),
+                Some(_) => {
+                    found.obstacles.add(Obstacles::BIND_CONFLICT);
+                    return Ok(());
+                }
+                None => to_match.push(claim),
+            }
+        }
+        let size = |claim: &&DelayedClaim| {
+            VolumeClaim(&claim.object).requested_storage().unwrap_or_default()
+        };
+        to_match.sort_by_cached_key(size);
+        let mut taken = Vec::new();
+        for claim in to_match {
+            let candidates = claim.candidates.as_ref().map_err(Clone::clone)?;
+            match candidates.choose(labels, &taken) {
+                Some(volume) => {
+                    taken.push(volume.clone());
+                    let (claim, volume) = (claim.object.clone(), volume.clone());
+                    found.bindings.push(StaticBinding { claim, volume });
+                }
+                None => to_provision.push(claim),
+            }
+        }
+        for claim in to_provision {
+            match claim.provisioning.on(labels)? {
+                Place::Fits(capacity) => {
+                    found.provisions.push(Provision { claim: &claim.object, capacity });
+                }
+                Place::Unavailable => {
+                    found.obstacles.add(Obstacles::BIND_CONFLICT);
+                    break;
+                }
+                Place::Full => {
+                    found.obstacles.add(Obstacles::NOT_ENOUGH_SPACE);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

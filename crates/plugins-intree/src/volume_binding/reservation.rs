@@ -1,0 +1,83 @@
+//! What a pod holds of volumes and claims once its node is chosen (`spec/plugins-storage.md` §3.9).
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::Object;
+use kube_scheduler_framework::{Commands, ObjectStore};
+
+use super::find::{Found, StaticBinding};
+use super::matching::{bound_to_claim, with_selected_node};
+
+/// The objects that are to be written, as they are expected to become.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reservation {
+    /// Claims with the volumes that will be theirs.
+    pub(super) bindings: Vec<StaticBinding>,
+    /// Claims with the node for which their volume is to be made.
+    pub(super) provisions: Vec<Arc<Object>>,
+}
+
+impl Reservation {
+    /// Counts on what was found for a node. On an error nothing is counted on any more.
+    pub(super) fn new(
+        objects: &ObjectStore,
+        found: &Found<'_>,
+        node: &str,
+        commands: &mut Commands,
+    ) -> Result<Self, String> {
+        let mut reservation = Self::default();
+        let result = reservation.fill(objects, found, node, commands);
+        match result {
+            Ok(()) => Ok(reservation),
+            Err(error) => {
+                reservation.give_back(commands);
+                Err(error)
+            }
+        }
+    }
+
+    fn fill(
+        &mut self,
+        objects: &ObjectStore,
+        found: &Found<'_>,
+        node: &str,
+        commands: &mut Commands,
+    ) -> Result<(), String> {
+        for StaticBinding { claim, volume } in &found.bindings {
+            let volume = match bound_to_claim(volume, claim) {
+                // One that is the claim's already is written all the same, but nothing changes until then.
+                None => volume.clone(),
+                Some(changed) => {
+                    objects.check_assumable(&changed).map_err(|error| error.to_string())?;
+                    commands.assume_object(changed.clone());
+                    changed
+                }
+            };
+            self.bindings.push(StaticBinding { claim: claim.clone(), volume });
+        }
+        for provision in &found.provisions {
+            let changed = with_selected_node(provision.claim, node);
+            objects.check_assumable(&changed).map_err(|error| error.to_string())?;
+            commands.assume_object(changed.clone());
+            self.provisions.push(changed);
+        }
+        Ok(())
+    }
+
+    /// Takes back what is counted on of the objects whose revision is still the one that was changed.
+    pub(super) fn give_back(&self, commands: &mut Commands) {
+        self.give_back_from(0, 0, commands);
+    }
+
+    /// The same for bindings from the `n_bound`th and provisions from the `n_provisioned`th on.
+    pub(super) fn give_back_from(
+        &self,
+        n_bound: usize,
+        n_provisioned: usize,
+        commands: &mut Commands,
+    ) {
+        let volumes = self.bindings.iter().skip(n_bound).map(|binding| &binding.volume);
+        let claims = self.provisions.iter().skip(n_provisioned);
+        volumes.chain(claims).for_each(|object| commands.restore_object(object.clone()));
+    }
+}

@@ -1,0 +1,40 @@
+//! What VolumeBinding hands to itself from one extension point to the next.
+
+use std::sync::Arc;
+
+use super::claims::PodClaims;
+use super::reservation::Reservation;
+
+/// One pod's claims and what became of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PodVolumes {
+    /// From PreFilter.
+    pub(super) claims: Arc<PodClaims>,
+    /// From Reserve: there is nothing to bind.
+    pub(super) is_all_bound: bool,
+    reserved: Option<(Arc<str>, Reservation)>,
+}
+
+impl PodVolumes {
+    pub(super) fn new(claims: PodClaims) -> Self {
+        Self { claims: Arc::new(claims), is_all_bound: false, reserved: None }
+    }
+
+    /// Keeps what is reserved on a node.
+    pub(super) fn reserve(&mut self, node: &str, reservation: Reservation) {
+        self.is_all_bound = false;
+        self.reserved = Some((node.into(), reservation));
+    }
+
+    /// What is reserved on a node.
+    pub(super) fn reserved_on(&self, node: &str) -> Option<&Reservation> {
+        let (on, reservation) = self.reserved.as_ref()?;
+        (**on == *node).then_some(reservation)
+    }
+
+    /// The same, to change it.
+    pub(super) fn reserved_on_mut(&mut self, node: &str) -> Option<&mut Reservation> {
+        let (on, reservation) = self.reserved.as_mut()?;
+        (**on == *node).then_some(reservation)
+    }
+}
