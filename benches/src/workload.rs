@@ -29,10 +29,20 @@ enum Shape {
     Unschedulable,
     EveryPodDifferent,
     Preempting,
+    /// Labelled with a colour, and with this list of terms about pods of that colour by this topology key.
+    Coloured {
+        colour: &'static str,
+        affinity: &'static str,
+        list: &'static str,
+        key: &'static str,
+    },
 }
 
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+
 /// All workloads that the plugins so far allow.
-pub const WORKLOADS: [Workload; 5] = [
+pub const WORKLOADS: [Workload; 8] = [
     Workload {
         name: "SchedulingBasic",
         question: "how fast are plain pods placed?",
@@ -72,6 +82,45 @@ pub const WORKLOADS: [Workload; 5] = [
         n_measured: 1_000,
         is_schedulable: true,
         shape: Shape::Preempting,
+    },
+    Workload {
+        name: "SchedulingPodAntiAffinity",
+        question: "what does it cost that no two pods of a kind may share a node?",
+        n_init: 1_000,
+        n_measured: 2_000,
+        is_schedulable: true,
+        shape: Shape::Coloured {
+            colour: "green",
+            affinity: "podAntiAffinity",
+            list: REQUIRED,
+            key: "kubernetes.io/hostname",
+        },
+    },
+    Workload {
+        name: "SchedulingPodAffinity",
+        question: "what does it cost that all pods of a kind must share a zone?",
+        n_init: 5_000,
+        n_measured: 5_000,
+        is_schedulable: true,
+        shape: Shape::Coloured {
+            colour: "blue",
+            affinity: "podAffinity",
+            list: REQUIRED,
+            key: "topology.kubernetes.io/zone",
+        },
+    },
+    Workload {
+        name: "SchedulingPreferredPodAffinity",
+        question: "what does it cost that pods of a kind would like to share a node?",
+        n_init: 5_000,
+        n_measured: 5_000,
+        is_schedulable: true,
+        shape: Shape::Coloured {
+            colour: "red",
+            affinity: "podAffinity",
+            list: PREFERRED,
+            key: "kubernetes.io/hostname",
+        },
     },
 ];
 
@@ -116,6 +165,9 @@ impl Workload {
             // Four to a node: a fifth one does not fit.
             return (0..self.n_init.min(n_nodes * 4)).map(running).collect();
         }
+        if let Shape::Coloured { .. } = self.shape {
+            return (0..self.n_init).map(|at| self.coloured_pod("init", "sched-0", at)).collect();
+        }
         (0..self.n_init).map(|at| pod("init", at, spec("100m", "500Mi"))).collect()
     }
 
@@ -124,6 +176,7 @@ impl Workload {
         (0..self.n_measured)
             .map(|at| {
                 let mut spec = match self.shape {
+                    Shape::Coloured { .. } => return self.coloured_pod("measured", "sched-1", at),
                     Shape::Plain | Shape::NodeAffinity => spec("100m", "500Mi"),
                     Shape::Unschedulable => spec("9", "500Mi"),
                     Shape::Preempting => spec("3", "500Mi"),
@@ -148,6 +201,29 @@ impl Workload {
     }
 }
 
+impl Workload {
+    /// A pod with the terms of its colour; the two namespaces of the workload see each other.
+    fn coloured_pod(&self, group: &str, namespace: &str, at: usize) -> Result<Arc<Pod>> {
+        let Shape::Coloured { colour, affinity, list, key } = self.shape else {
+            return pod(group, at, spec("100m", "500Mi"));
+        };
+        let mut term = json!({
+            "labelSelector": {"matchLabels": {"color": colour}},
+            "topologyKey": key,
+            "namespaces": ["sched-1", "sched-0"],
+        });
+        if list == PREFERRED {
+            term = json!({"weight": 1, "podAffinityTerm": term});
+        }
+        let mut spec = spec("100m", "500Mi");
+        spec["affinity"] = json!({affinity: {list: [term]}});
+        let mut pod = pod_json(group, at, spec);
+        pod["metadata"]["namespace"] = namespace.into();
+        pod["metadata"]["labels"] = json!({"color": colour});
+        Pod::from_value(&pod).map(Arc::new).context("pod")
+    }
+}
+
 fn spec(cpu: &str, memory: &str) -> Value {
     json!({
         "schedulerName": "default-scheduler",
@@ -160,7 +236,11 @@ fn spec(cpu: &str, memory: &str) -> Value {
 }
 
 fn pod(group: &str, at: usize, spec: Value) -> Result<Arc<Pod>> {
-    let pod = json!({
+    Pod::from_value(&pod_json(group, at, spec)).map(Arc::new).context("pod")
+}
+
+fn pod_json(group: &str, at: usize, spec: Value) -> Value {
+    json!({
         "metadata": {
             "name": format!("{group}-{at}"),
             "namespace": "default",
@@ -169,6 +249,5 @@ fn pod(group: &str, at: usize, spec: Value) -> Result<Arc<Pod>> {
         },
         "spec": spec,
         "status": {"phase": "Pending"},
-    });
-    Pod::from_value(&pod).map(Arc::new).context("pod")
+    })
 }
