@@ -14,7 +14,7 @@ const PACKAGE: &str = "kube-scheduler-tests";
 const BINARY: &str = "conformance";
 
 /// The families that must conform with every case: what `ci` asks for. It only ever grows.
-const REQUIRED: [&str; 11] = [
+const REQUIRED: [&str; 13] = [
     "quantities",
     "queue",
     "resources",
@@ -26,6 +26,8 @@ const REQUIRED: [&str; 11] = [
     "topologyspread",
     "spread-defaults",
     "interpodaffinity",
+    "preemption",
+    "profiles",
 ];
 
 /// What to compare.
