@@ -8,3 +8,4 @@ mod endpoints;
 mod faults;
 mod preemption;
 mod scheduling;
+mod volumes;
