@@ -47,8 +47,6 @@ mod taint_toleration;
 mod volume_binding;
 mod volume_restrictions;
 mod volume_zone;
-// The vocabulary comes before the plugins that use all of it.
-#[allow(dead_code, unused_imports, reason = "parts wait for their plugins")]
 mod volumes;
 
 pub use registered::{NOT_YET, PARTIAL, registry};

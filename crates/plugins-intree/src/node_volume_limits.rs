@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, VolumeSource};
 use kube_scheduler_framework::{
-    ChangeKinds, Context, CycleState, Dependencies, EnqueueExtensions, EventRegistration, Filter,
-    Handle, NodeView, Plugin, PluginArgs, PreFilter, PreFilterOutcome, Sign, SignatureWriter,
-    Status,
+    ChangeKinds, Context, CycleState, Dependencies, EnqueueExtensions, EventRegistration,
+    EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PreFilter, PreFilterOutcome, Sign,
+    SignatureWriter, Status,
 };
 
 use self::attachments::Attachments;
@@ -134,6 +134,10 @@ fn per_driver<'v>(volumes: &'v BTreeSet<CountedVolume<'_>>) -> BTreeMap<&'v str,
 impl Plugin for NodeVolumeLimits {
     fn name(&self) -> &str {
         NAME
+    }
+
+    fn reads_objects(&self) -> Vec<EventResource> {
+        vec![EventResource::PersistentVolume, EventResource::StorageClass, EventResource::CsiDriver]
     }
 
     fn as_pre_filter(&self) -> Option<&dyn PreFilter> {

@@ -15,7 +15,7 @@ mod objects;
 mod pod_claims;
 mod signature;
 
-pub(crate) use csi_migration::{CsiVolume, InTreePlugin, translate_inline, translate_volume};
+pub(crate) use csi_migration::{InTreePlugin, translate_inline, translate_volume};
 pub(crate) use csi_topology::translated_node_affinity;
 pub(crate) use lookup::{
     NotFound, claim, csi_driver, csi_node, is_delay_binding, storage_class, volume,

@@ -17,7 +17,7 @@ pub(super) fn annotation<'a>(object: &'a Object, key: &str) -> Option<&'a str> {
     text(&object.json["metadata"]["annotations"][key])
 }
 
-/// The class of a claim or volume: the annotation, even an empty one, else `spec.storageClassName`, else nothing.
+/// The class of a claim: the annotation, even an empty one, else `spec.storageClassName`, else nothing.
 fn class(object: &Object) -> &str {
     annotation(object, CLASS_ANNOTATION)
         .or_else(|| text(&object.json["spec"]["storageClassName"]))
@@ -126,11 +126,6 @@ impl<'a> PersistentVolume<'a> {
     /// The object.
     pub(crate) fn object(self) -> &'a Object {
         self.0
-    }
-
-    /// Name of its class, empty for none.
-    pub(crate) fn class(self) -> &'a str {
-        class(self.0)
     }
 
     /// An annotation.

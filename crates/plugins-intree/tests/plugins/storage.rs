@@ -723,6 +723,37 @@ fn pods_without_volumes_that_matter_are_like_any_other() {
 }
 
 #[test]
+fn everything_that_is_read_is_watched_whatever_other_plugins_there_are() {
+    use EventResource::{
+        CsiDriver, CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment,
+    };
+    let cases: [(&str, &[EventResource]); 3] = [
+        ("VolumeRestrictions", &[PersistentVolumeClaim]),
+        ("VolumeZone", &[PersistentVolumeClaim, PersistentVolume, StorageClass]),
+        (
+            "NodeVolumeLimits",
+            &[
+                PersistentVolumeClaim,
+                PersistentVolume,
+                StorageClass,
+                CsiNode,
+                CsiDriver,
+                VolumeAttachment,
+            ],
+        ),
+    ];
+    for (name, read) in cases {
+        let plugin = plugin(name);
+        let mut watched = plugin.reads_objects();
+        let registered = plugin.as_enqueue_extensions().unwrap().events_to_register();
+        watched.extend(registered.iter().map(|registration| registration.event.resource().clone()));
+        for resource in read {
+            assert!(watched.contains(resource), "{name} reads {}", resource.as_str());
+        }
+    }
+}
+
+#[test]
 fn signatures_tell_volumes_apart() {
     let sources = [
         claimed("a"),
