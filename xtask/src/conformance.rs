@@ -14,7 +14,7 @@ const PACKAGE: &str = "kube-scheduler-tests";
 const BINARY: &str = "conformance";
 
 /// The families that must conform with every case: what `ci` asks for. It only ever grows.
-const REQUIRED: [&str; 13] = [
+const REQUIRED: [&str; 15] = [
     "quantities",
     "queue",
     "resources",
@@ -28,6 +28,8 @@ const REQUIRED: [&str; 13] = [
     "interpodaffinity",
     "preemption",
     "profiles",
+    "volumes",
+    "hints",
 ];
 
 /// What to compare.
