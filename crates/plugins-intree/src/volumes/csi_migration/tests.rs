@@ -1,3 +1,5 @@
+//! Handles of every in-tree plugin, in volumes and inline, and what is said of those that have none.
+
 use kube_scheduler_framework::api::{Object, Pod};
 use serde_json::json;
 
