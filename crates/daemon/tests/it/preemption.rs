@@ -60,7 +60,7 @@ fn told(cluster: &DevCluster) -> Vec<(String, Value)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn victims_are_marked_told_and_waited_for() {
-    let cluster = reluctant(1, Duration::from_millis(700)).await;
+    let cluster = reluctant(1, Duration::from_secs(2)).await;
     cluster.bulk_create([sized("v1", "2", 0), sized("v2", "2", 1)]).unwrap();
     let scheduler = Running::start(daemon(&cluster)).await;
     until_bound(&cluster, 2).await;
@@ -165,9 +165,9 @@ async fn a_restart_in_the_middle_evicts_nobody_else() {
     let nomination = || value(&cluster, "big")["status"]["nominatedNodeName"].clone();
     until("one is going", || is_going(&cluster, "a") || is_going(&cluster, "b")).await;
     until("nominated", || nomination().is_string()).await;
+    let nominated = nomination();
     first.kill().await;
     let second = Running::start(daemon(&cluster).seed(1)).await;
-    let nominated = nomination();
     until("bound", || node_of(&cluster, "big").is_some()).await;
     assert_eq!(node_of(&cluster, "big").map(Value::from), Some(nominated));
     assert_eq!(n_bound(&cluster), 2, "the other one stays");
