@@ -5,8 +5,8 @@
 //! are written against `kube-scheduler-framework` alone and read the cluster through its views and columns.
 //!
 //! Complete: SchedulingGates, PrioritySort, NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts,
-//! NodeResourcesFit, VolumeRestrictions, NodeVolumeLimits, VolumeZone, PodTopologySpread, NodeResourcesBalancedAllocation,
-//! ImageLocality, InterPodAffinity, NodeDeclaredFeatures, DefaultBinder. Partial:
+//! NodeResourcesFit, VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone, PodTopologySpread,
+//! NodeResourcesBalancedAllocation, ImageLocality, InterPodAffinity, NodeDeclaredFeatures, DefaultBinder. Partial:
 //! DynamicResources (pods that need it are refused) and DefaultPreemption (finds out whom to evict and where; evicting
 //! is up to the engine). The rest of the default profile is in [`NOT_YET`].
 //!
