@@ -29,6 +29,10 @@ enum Shape {
     Unschedulable,
     EveryPodDifferent,
     Preempting,
+    /// Every measured pod has one constraint over three zones, with this action.
+    Spreading {
+        when_unsatisfiable: &'static str,
+    },
     /// Labelled with a colour, and with this list of terms about pods of that colour by this topology key.
     Coloured {
         colour: &'static str,
@@ -42,7 +46,7 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 /// All workloads that the plugins so far allow.
-pub const WORKLOADS: [Workload; 8] = [
+pub const WORKLOADS: [Workload; 10] = [
     Workload {
         name: "SchedulingBasic",
         question: "how fast are plain pods placed?",
@@ -58,6 +62,22 @@ pub const WORKLOADS: [Workload; 8] = [
         n_measured: 5_000,
         is_schedulable: true,
         shape: Shape::NodeAffinity,
+    },
+    Workload {
+        name: "TopologySpreading",
+        question: "what does it cost to keep pods spread over zones?",
+        n_init: 5_000,
+        n_measured: 5_000,
+        is_schedulable: true,
+        shape: Shape::Spreading { when_unsatisfiable: "DoNotSchedule" },
+    },
+    Workload {
+        name: "PreferredTopologySpreading",
+        question: "what does it cost to prefer zones with fewer pods?",
+        n_init: 5_000,
+        n_measured: 5_000,
+        is_schedulable: true,
+        shape: Shape::Spreading { when_unsatisfiable: "ScheduleAnyway" },
     },
     Workload {
         name: "Unschedulable",
@@ -125,18 +145,22 @@ pub const WORKLOADS: [Workload; 8] = [
 ];
 
 impl Workload {
-    /// The nodes: 4 CPU, 32 GiB, 110 pods each, all in one zone.
+    /// The nodes: 4 CPU, 32 GiB, 110 pods each, all in one zone unless pods are spread over zones.
     pub fn nodes(&self, n: usize) -> Result<Vec<Arc<Node>>> {
         (0..n)
             .map(|at| {
                 let resources = json!({"cpu": "4", "memory": "32Gi", "pods": "110"});
+                let zone = match self.shape {
+                    Shape::Spreading { .. } => ["moon-1", "moon-2", "moon-3"][at % 3],
+                    _ => "zone1",
+                };
                 let node = json!({
                     "metadata": {
                         "name": format!("node-{at:06}"),
                         "uid": format!("node-uid-{at}"),
                         "labels": {
                             "kubernetes.io/hostname": format!("node-{at:06}"),
-                            "topology.kubernetes.io/zone": "zone1",
+                            "topology.kubernetes.io/zone": zone,
                         },
                     },
                     "status": {"capacity": resources, "allocatable": resources},
@@ -177,7 +201,9 @@ impl Workload {
             .map(|at| {
                 let mut spec = match self.shape {
                     Shape::Coloured { .. } => return self.coloured_pod("measured", "sched-1", at),
-                    Shape::Plain | Shape::NodeAffinity => spec("100m", "500Mi"),
+                    Shape::Plain | Shape::NodeAffinity | Shape::Spreading { .. } => {
+                        spec("100m", "500Mi")
+                    }
                     Shape::Unschedulable => spec("9", "500Mi"),
                     Shape::Preempting => spec("3", "500Mi"),
                     // Odd multipliers keep neighbours apart without a random generator.
@@ -195,7 +221,18 @@ impl Workload {
                         }]}],
                     }}});
                 }
-                pod("measured", at, spec)
+                let mut pod = pod_json("measured", at, spec);
+                if let Shape::Spreading { when_unsatisfiable } = self.shape {
+                    let labels = json!({"color": "blue"});
+                    pod["spec"]["topologySpreadConstraints"] = json!([{
+                        "maxSkew": 5,
+                        "topologyKey": "topology.kubernetes.io/zone",
+                        "whenUnsatisfiable": when_unsatisfiable,
+                        "labelSelector": {"matchLabels": labels},
+                    }]);
+                    pod["metadata"]["labels"] = labels;
+                }
+                Pod::from_value(&pod).map(Arc::new).context("pod")
             })
             .collect()
     }
