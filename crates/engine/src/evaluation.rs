@@ -13,7 +13,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
     ClusterState, CycleState, Diagnosis, NodeIdx, NodeView, PreFilterRun, RunDependencies, Runner,
-    Status, Verdicts,
+    SkipSet, Status, Verdicts,
 };
 
 pub(crate) use scoring::{Scoring, totals_of_sample};
@@ -84,8 +84,12 @@ impl Evaluation {
         };
         let nodes = nodes_in_scope(cluster, &pre_filter);
         let mut verdicts = Verdicts::absent(cluster.capacity());
-        pool.filter(runner, &state, pod, &nodes, &pre_filter.skip, &mut verdicts)
-            .map_err(EvaluationFailure::Error)?;
+        pool.filter(runner, &state, pod, &nodes, &pre_filter.skip, &mut verdicts).map_err(
+            |status| {
+                let answers = AnswersInOrder::new(runner, &state, pod, &nodes, &pre_filter.skip);
+                EvaluationFailure::Error(answers.error.unwrap_or(status))
+            },
+        )?;
         let n_feasible = nodes.iter().filter(|idx| verdicts.passes(**idx)).count();
         let dependencies = runner.dependencies(pod);
         Ok(Self { state, pre_filter, verdicts, absent, dependencies, n_feasible, scoring: None })
@@ -209,6 +213,40 @@ impl Evaluation {
         diagnosis.unschedulable_plugins.clone_from(&self.pre_filter.restricting);
         diagnosis.absorb(&self.verdicts);
         diagnosis
+    }
+}
+
+/// What nodes answer one after the other until one answers with an error.
+///
+/// A scan of the whole cluster meets errors plugin by plugin. The reference goes node by node, so where several nodes err
+/// it reports another one's error, and it knows the answers of the nodes before.
+#[derive(Clone, Debug)]
+pub(crate) struct AnswersInOrder {
+    /// The answers before the error.
+    pub(crate) answers: Vec<(NodeIdx, Status)>,
+    /// The first error.
+    pub(crate) error: Option<Status>,
+}
+
+impl AnswersInOrder {
+    /// Asks `nodes` in this order.
+    pub(crate) fn new(
+        runner: &Runner<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        skip: &SkipSet,
+    ) -> Self {
+        let mut answers = Vec::new();
+        for &idx in nodes {
+            let Some(view) = NodeView::new(runner.cx.cluster, idx) else { continue };
+            let status = runner.filter(state, pod, &view, skip);
+            if !status.is_success() && !status.is_rejected() {
+                return Self { answers, error: Some(status) };
+            }
+            answers.push((idx, status));
+        }
+        Self { answers, error: None }
     }
 }
 

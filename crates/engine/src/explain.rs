@@ -14,7 +14,7 @@ use kube_scheduler_framework::{
 
 use crate::effect::PodRef;
 use crate::engine::Engine;
-use crate::evaluation::{Evaluation, EvaluationFailure};
+use crate::evaluation::{AnswersInOrder, Evaluation, EvaluationFailure, nodes_in_scope};
 use crate::guard::guarded;
 use crate::pool::Pool;
 
@@ -51,7 +51,8 @@ pub struct Explanation {
     pub pre_filter: Status,
     /// The only nodes that PreFilter left, if it narrowed them.
     pub node_names: Option<BTreeSet<Arc<str>>>,
-    /// All nodes, in list order. Empty when PreFilter turned the pod down.
+    /// All nodes, in list order. Empty when PreFilter turned the pod down; only those before the first error when a
+    /// filter failed.
     pub nodes: Vec<NodeExplanation>,
     /// An error that ended the evaluation.
     pub error: Option<Status>,
@@ -106,6 +107,7 @@ fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, random: u64) -> Explanation {
         Ok(evaluation) => evaluation,
         Err(EvaluationFailure::Error(status)) => {
             explanation.error = Some(status);
+            add_answers_before_error(runner, pod, &mut explanation);
             return explanation;
         }
         Err(EvaluationFailure::Rejected(rejected)) => {
@@ -162,6 +164,23 @@ fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, random: u64) -> Explanation {
         });
     }
     explanation
+}
+
+/// Adds what the nodes before the first error answered, if it was a filter's.
+fn add_answers_before_error(runner: &Runner<'_>, pod: &Pod, explanation: &mut Explanation) {
+    let mut state = CycleState::new();
+    let run = runner.pre_filter(&mut state, pod);
+    if !run.status.is_success() {
+        return;
+    }
+    let cluster = runner.cx.cluster;
+    let nodes = nodes_in_scope(cluster, &run);
+    let in_order = AnswersInOrder::new(runner, &state, pod, &nodes, &run.skip);
+    explanation.nodes.extend(in_order.answers.into_iter().filter_map(|(idx, status)| {
+        let name = cluster.node(idx)?.name.clone();
+        Some(NodeExplanation { name, status, is_explicit: true, scores: None })
+    }));
+    explanation.node_names = run.node_names;
 }
 
 fn gating_status(runner: &Runner<'_>, pod: &Pod) -> Option<Status> {

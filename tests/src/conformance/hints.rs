@@ -107,6 +107,13 @@ fn resource(name: &str) -> Result<EventResource> {
         "AssignedPod" => EventResource::AssignedPod,
         "UnschedulablePod" => EventResource::UnschedulablePod,
         "Node" => EventResource::Node,
+        "PersistentVolume" => EventResource::PersistentVolume,
+        "PersistentVolumeClaim" => EventResource::PersistentVolumeClaim,
+        "storage.k8s.io/StorageClass" => EventResource::StorageClass,
+        "storage.k8s.io/CSINode" => EventResource::CsiNode,
+        "storage.k8s.io/CSIDriver" => EventResource::CsiDriver,
+        "storage.k8s.io/CSIStorageCapacity" => EventResource::CsiStorageCapacity,
+        "storage.k8s.io/VolumeAttachment" => EventResource::VolumeAttachment,
         other => return Err(anyhow!("unknown resource {other:?}")),
     })
 }
@@ -132,6 +139,20 @@ fn object(resource: &EventResource, value: &Value) -> Result<Option<EventObject>
     }
     Ok(Some(match resource {
         EventResource::Node => EventObject::Node(Arc::new(Node::from_value(value)?)),
-        _ => EventObject::Pod(Arc::new(Pod::from_value(value)?)),
+        EventResource::AssignedPod | EventResource::UnschedulablePod => {
+            EventObject::Pod(Arc::new(Pod::from_value(value)?))
+        }
+        EventResource::PersistentVolume => other("persistentVolumes", value)?,
+        EventResource::PersistentVolumeClaim => other("persistentVolumeClaims", value)?,
+        EventResource::StorageClass => other("storageClasses", value)?,
+        EventResource::CsiNode => other("csiNodes", value)?,
+        EventResource::CsiDriver => other("csiDrivers", value)?,
+        EventResource::CsiStorageCapacity => other("csiStorageCapacities", value)?,
+        EventResource::VolumeAttachment => other("volumeAttachments", value)?,
+        _ => return Err(anyhow!("no objects of {resource:?} are recorded")),
     }))
+}
+
+fn other(list: &str, value: &Value) -> Result<EventObject> {
+    Ok(EventObject::Other(Arc::new(Object::from_value(with_type(list, value)?)?)))
 }

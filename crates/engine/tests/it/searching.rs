@@ -195,3 +195,24 @@ fn what_plugins_will_read_is_followed_before_they_are_asked() {
     assert!(world.engine.cluster().label_column("q").is_some());
     assert!(world.engine.cluster().label_column("r").is_none());
 }
+
+#[test]
+fn of_several_errors_the_first_nodes_counts_whichever_plugin_it_comes_from() {
+    let early = Toy::new("A").filter(|_, node| match node {
+        "n0" => Status::unschedulable("full"),
+        "n3" => Status::error("late"),
+        _ => Status::SUCCESS,
+    });
+    let late = Toy::new("B").filter(|_, node| match node {
+        "n0" | "n2" => Status::error("early"),
+        _ => Status::SUCCESS,
+    });
+    let mut world = with_nodes(vec![early, late], 5);
+    let explanation = world.engine.explain(&pod("p"), 0, world.now).unwrap();
+    let known: Vec<_> =
+        explanation.nodes.iter().map(|node| (&*node.name, node.status.is_success())).collect();
+    assert_eq!(known, [("n0", false), ("n1", true)]);
+    let message = "running \"B\" filter plugin: early";
+    assert_eq!(explanation.error.unwrap().message(), message);
+    assert_eq!(world.try_pod(&pod("p")), format!("error {message}"));
+}
