@@ -57,9 +57,7 @@ profiles:
 pub fn run(workload: &Workload, n_nodes: usize, uses_class_cache: bool) -> Result<Figures> {
     let source = if workload.preempts() { PREEMPTING } else { CONFIG };
     let config = load(source, &FeatureGates::default())?;
-    let missing_plugins =
-        kube_scheduler_plugins_intree::NOT_YET.iter().map(|name| (*name).to_owned()).collect();
-    let options = EngineOptions { uses_class_cache, missing_plugins, ..EngineOptions::default() };
+    let options = EngineOptions { uses_class_cache, ..EngineOptions::default() };
     let mut engine = Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options)?;
     let mut now = Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?;
     for node in workload.nodes(n_nodes)? {

@@ -60,9 +60,6 @@ impl History {
             "percentageOfNodesToScore": percentage,
         });
         let config = load(&config.to_string(), &FeatureGates::default())?;
-        let missing_plugins =
-            kube_scheduler_plugins_intree::NOT_YET.iter().map(|name| (*name).to_owned()).collect();
-        let options = EngineOptions { missing_plugins, ..options };
         Ok(Self {
             engine: Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options)?,
             seed,

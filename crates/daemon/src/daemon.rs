@@ -67,8 +67,6 @@ pub struct DaemonBuilder {
     gates: FeatureGates,
     seed: u64,
     threads: usize,
-    missing_plugins: Vec<String>,
-    named_by_user: BTreeSet<String>,
     serve_on: Option<SocketAddr>,
     rate: Option<RateLimit>,
     max_in_unschedulable: Option<Duration>,
@@ -101,18 +99,6 @@ impl DaemonBuilder {
     /// Threads that large scans are split over; 1, the default, leaves everything to the core thread.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
-        self
-    }
-
-    /// Default plugins that the registry lacks: the default profile runs without them, with a warning. One that is
-    /// `named_by_user` is refused instead.
-    pub fn missing_plugins(
-        mut self,
-        missing: Vec<String>,
-        named_by_user: BTreeSet<String>,
-    ) -> Self {
-        self.missing_plugins = missing;
-        self.named_by_user = named_by_user;
         self
     }
 
@@ -181,7 +167,6 @@ impl DaemonBuilder {
         };
         let api = self.endpoint.connect(self.connect_patience).await?;
 
-        let warnings = engine.warnings().to_vec();
         let metrics = Arc::new(Metrics::new(clock.started_at().as_nanos() as f64 / 1e9));
         let (inbox, messages) = Inbox::open();
         let (effects, effects_out) = mpsc::unbounded_channel();
@@ -230,7 +215,6 @@ impl DaemonBuilder {
         }
         Ok(Daemon {
             handle: DaemonHandle { metrics, progress: progress_out, address },
-            warnings,
             inbox: QuitOnDrop(inbox),
             core_end,
             writer: AbortOnDrop(tokio::spawn(writer.run())),
@@ -257,8 +241,6 @@ impl DaemonBuilder {
             pool,
             gates: self.gates.clone(),
             keeps_bound: true,
-            missing_plugins: self.missing_plugins.clone(),
-            named_by_user: self.named_by_user.clone(),
             ..EngineOptions::default()
         };
         if let Some(limit) = self.max_in_unschedulable {
@@ -289,7 +271,6 @@ fn followed_kinds(engine: &Engine) -> Vec<WatchedKind> {
 #[derive(Debug)]
 pub struct Daemon {
     handle: DaemonHandle,
-    warnings: Vec<String>,
     inbox: QuitOnDrop,
     core_end: oneshot::Receiver<Result<(), String>>,
     writer: AbortOnDrop,
@@ -310,8 +291,6 @@ impl Daemon {
             gates: FeatureGates::default(),
             seed: 0,
             threads: 1,
-            missing_plugins: Vec::new(),
-            named_by_user: BTreeSet::new(),
             serve_on: None,
             rate: None,
             max_in_unschedulable: None,
@@ -326,11 +305,6 @@ impl Daemon {
     /// To look at it from elsewhere.
     pub fn handle(&self) -> DaemonHandle {
         self.handle.clone()
-    }
-
-    /// What the user should know from the start.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
     }
 
     /// Schedules until `shutdown`, then ends in order: no more decisions, then writes under way within the grace period.

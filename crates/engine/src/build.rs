@@ -2,7 +2,6 @@
 //!
 //! Behaviour: `spec/core.md` §1 and §10.1, `spec/queue.md` §9.1.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,10 +34,6 @@ pub struct EngineOptions {
     /// Whether bound pods and preemptions are kept for [`Engine::drain_bound`] and
     /// [`Engine::drain_preemption_counts`].
     pub keeps_bound: bool,
-    /// Default plugins that the registry does not have: left out with a warning, unless named by the user.
-    pub missing_plugins: Vec<String>,
-    /// Plugins that the user's configuration names, before defaults were filled in.
-    pub named_by_user: BTreeSet<String>,
 }
 
 impl Default for EngineOptions {
@@ -50,8 +45,6 @@ impl Default for EngineOptions {
             max_in_unschedulable: QueueSettings::default().max_in_unschedulable,
             uses_class_cache: true,
             keeps_bound: false,
-            missing_plugins: Vec::new(),
-            named_by_user: BTreeSet::new(),
         }
     }
 }
@@ -92,11 +85,6 @@ pub enum BuildError {
         /// Why.
         source: ProfileError,
     },
-    /// The user names a plugin that this version does not have.
-    #[error(
-        "plugin {0} is part of the default profile of kube-scheduler but does not exist in this version yet; remove it from the configuration to run without it"
-    )]
-    MissingPlugin(String),
     /// The user configures extenders.
     #[error(
         "extenders[0]: HTTP extenders do not exist in this version yet; remove them from the configuration to run without them"
@@ -117,13 +105,7 @@ impl Engine {
         if !config.extenders.is_empty() {
             return Err(BuildError::Extenders);
         }
-        if let Some(name) =
-            options.missing_plugins.iter().find(|name| options.named_by_user.contains(*name))
-        {
-            return Err(BuildError::MissingPlugin(name.clone()));
-        }
         let profiles = build_profiles(config, registry, &options)?;
-        let warnings = missing_warning(&profiles, config, &options.missing_plugins);
         let mut hints: Vec<HintFn> = Vec::new();
         let specs = profiles.iter().map(|profile| queue_profile(profile, &mut hints)).collect();
         let settings = QueueSettings {
@@ -158,36 +140,12 @@ impl Engine {
             profiles,
         };
         let percentage = config.percentage_of_nodes_to_score.filter(|percentage| *percentage > 0);
-        Ok(Self::assemble(plans, queue, ClusterState::new(), counts, percentage, warnings, options))
+        Ok(Self::assemble(plans, queue, ClusterState::new(), counts, percentage, options))
     }
 }
 
 fn seconds(n: i64) -> Duration {
     Duration::from_secs(u64::try_from(n).unwrap_or(0))
-}
-
-fn missing_warning(
-    profiles: &[Profile],
-    config: &Configuration,
-    missing: &[String],
-) -> Vec<String> {
-    let wanted: Vec<&str> = missing
-        .iter()
-        .filter(|name| {
-            config.profiles.iter().any(|profile| {
-                profile.plugins.iter().any(|plugins| {
-                    plugins
-                        .sets()
-                        .any(|(_, set)| set.enabled.iter().any(|plugin| plugin.name == **name))
-                })
-            })
-        })
-        .map(String::as_str)
-        .collect();
-    if wanted.is_empty() || profiles.is_empty() {
-        return Vec::new();
-    }
-    vec![format!("the default profile runs without {}: not in this version yet", wanted.join(", "))]
 }
 
 fn build_profiles(
@@ -204,7 +162,7 @@ fn build_profiles(
     let mut profiles: Vec<Profile> = Vec::new();
     let mut sort_args: Option<(Arc<str>, serde_json::Value)> = None;
     for profile in &config.profiles {
-        let spec = profile_config(profile, &options.missing_plugins);
+        let spec = profile_config(profile);
         let name = spec.scheduler_name.clone();
         let handle = Handle::new(name.clone(), features.iter().cloned());
         let built = Profile::build(&spec, registry, &handle)
@@ -238,8 +196,8 @@ fn build_profiles(
     if profiles.is_empty() { Err(BuildError::NoProfiles) } else { Ok(profiles) }
 }
 
-/// A configured profile in the framework's terms, without plugins that do not exist.
-fn profile_config(profile: &kube_scheduler_config::Profile, missing: &[String]) -> ProfileConfig {
+/// A configured profile in the framework's terms.
+fn profile_config(profile: &kube_scheduler_config::Profile) -> ProfileConfig {
     let set_of = |point: ConfigPoint| -> PluginSet {
         let Some(set) = profile.plugins.as_ref().map(|plugins| plugins.set(point)) else {
             return PluginSet::default();
@@ -248,7 +206,6 @@ fn profile_config(profile: &kube_scheduler_config::Profile, missing: &[String]) 
             enabled: set
                 .enabled
                 .iter()
-                .filter(|plugin| !missing.contains(&plugin.name))
                 .map(|plugin| (Arc::from(&*plugin.name), plugin.weight))
                 .collect(),
             disabled: set.disabled.iter().map(|plugin| Arc::from(&*plugin.name)).collect(),
@@ -265,7 +222,6 @@ fn profile_config(profile: &kube_scheduler_config::Profile, missing: &[String]) 
         plugin_config: profile
             .plugin_config
             .iter()
-            .filter(|config| !missing.contains(&config.name))
             .map(|config| {
                 let args = serde_json::to_value(&config.args).unwrap_or_default();
                 (Arc::from(&*config.name), args)

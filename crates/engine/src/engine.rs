@@ -57,7 +57,6 @@ pub struct Engine {
     seed: u64,
     cycle: u64,
     notes: Vec<String>,
-    warnings: Vec<String>,
 }
 
 impl Engine {
@@ -67,7 +66,6 @@ impl Engine {
         cluster: ClusterState,
         counts: Counts,
         percentage: Option<i32>,
-        warnings: Vec<String>,
         options: EngineOptions,
     ) -> Self {
         let keeps_state = plans.profiles.iter().map(reads_state_after_score).collect();
@@ -92,7 +90,6 @@ impl Engine {
             seed: options.seed,
             cycle: 0,
             notes: Vec::new(),
-            warnings,
         }
     }
 
@@ -248,11 +245,6 @@ impl Engine {
     /// Oddities worth a line in a log, oldest first.
     pub fn drain_notes(&mut self) -> impl Iterator<Item = String> + '_ {
         self.notes.drain(..)
-    }
-
-    /// What to tell the user at start.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
     }
 
     /// The cluster as the engine knows it.

@@ -4,11 +4,8 @@
 //! defaults of `KubeSchedulerConfiguration` v1. The plugins themselves know nothing of the engine that runs them; they
 //! are written against `kube-scheduler-framework` alone and read the cluster through its views and columns.
 //!
-//! Complete: SchedulingGates, PrioritySort, NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts,
-//! NodeResourcesFit, VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone, PodTopologySpread,
-//! NodeResourcesBalancedAllocation, ImageLocality, InterPodAffinity, NodeDeclaredFeatures, DefaultBinder. Partial:
-//! DynamicResources (pods that need it are refused) and DefaultPreemption (finds out whom to evict and where; evicting
-//! is up to the engine). The rest of the default profile is in [`NOT_YET`].
+//! All plugins of the default profile are here. [`PARTIAL`] names what some of them still lack: DynamicResources refuses
+//! pods that need it, and DefaultPreemption does not ask extenders.
 //!
 //! ```
 //! use kube_scheduler_framework::{Handle, PluginArgs};
@@ -49,4 +46,4 @@ mod volume_restrictions;
 mod volume_zone;
 mod volumes;
 
-pub use registered::{NOT_YET, PARTIAL, registry};
+pub use registered::{PARTIAL, registry};

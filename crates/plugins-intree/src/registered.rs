@@ -1,7 +1,6 @@
-//! The list of plugins, and of those that are still missing.
+//! The list of plugins, and of what some of them still lack.
 //!
-//! Invariant: every plugin of the default profile is either in the registry or in [`NOT_YET`]; those of [`PARTIAL`] are
-//! in the registry.
+//! Invariant: every plugin of the default profile is in the registry.
 
 use std::sync::Arc;
 
@@ -13,9 +12,6 @@ use crate::{
     pod_topology_spread, preemption, priority_sort, resources, scheduling_gates, taint_toleration,
     volume_binding, volume_restrictions, volume_zone,
 };
-
-/// Plugins of the default profile that do not exist yet.
-pub const NOT_YET: &[&str] = &[];
 
 /// Plugins that do not do all that their name promises yet, with what is missing.
 pub const PARTIAL: &[(&str, &str)] = &[
@@ -80,7 +76,7 @@ mod tests {
         let gates = kube_scheduler_config::FeatureGates::default();
         for plugin in kube_scheduler_config::default_plugins(&gates).multi_point.enabled {
             let name = plugin.name.as_str();
-            assert_ne!(registry.get(name).is_some(), NOT_YET.contains(&name), "{name}");
+            assert!(registry.get(name).is_some(), "{name}");
         }
         assert!(PARTIAL.iter().all(|(name, _)| registry.get(name).is_some()));
     }

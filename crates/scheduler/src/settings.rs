@@ -5,19 +5,16 @@
 //!
 //! Invariant: nothing is contacted or written here; a mistake is reported with the file, or the flag, and the field.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use kube_scheduler_config::{
-    Configuration, FeatureGates, Invalid, decode, default, named_plugins, parse_feature_gates,
-    validate,
+    Configuration, FeatureGates, Invalid, decode, default, parse_feature_gates, validate,
 };
 use kube_scheduler_daemon::RateLimit;
-use kube_scheduler_plugins_intree::NOT_YET;
 
 use crate::failure::UsageError;
 use crate::flags::Flags;
@@ -34,7 +31,6 @@ pub(crate) struct Settings {
     pub(crate) serve_on: Option<SocketAddr>,
     pub(crate) rate: Option<RateLimit>,
     pub(crate) max_in_unschedulable: Duration,
-    pub(crate) named_by_user: BTreeSet<String>,
     /// What the user should know.
     pub(crate) warnings: Vec<String>,
 }
@@ -52,9 +48,6 @@ impl Settings {
             Some(path) => path.display().to_string(),
             None => "default configuration".to_owned(),
         };
-        refuse_missing_plugins(&config).with_context(|| source.clone())?;
-        let named_by_user =
-            named_plugins(&config).into_iter().map(|named| named.name.to_owned()).collect();
         // Defaults hide whether a rate was asked for.
         let has_rate = config.client_connection.qps != 0.0 || config.client_connection.burst != 0;
         if let Some(elects) = flags.leader_elect {
@@ -94,21 +87,8 @@ impl Settings {
             source,
             kubeconfig,
             rate,
-            named_by_user,
             warnings,
         })
-    }
-}
-
-/// Whether the user names a plugin that upstream has and this version lacks.
-fn refuse_missing_plugins(config: &Configuration) -> Result<()> {
-    match named_plugins(config).into_iter().find(|named| NOT_YET.contains(&named.name)) {
-        Some(named) => bail!(
-            "{}: plugin {} of kube-scheduler does not exist in this version yet; take it out to run without it",
-            named.path,
-            named.name
-        ),
-        None => Ok(()),
     }
 }
 

@@ -1,12 +1,9 @@
 //! What others use: objects in, a report out, as often as one likes.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
-use kube_scheduler_config::{
-    Configuration, FeatureGates, LoadError, decode, default, named_plugins, validate,
-};
+use kube_scheduler_config::{Configuration, FeatureGates, LoadError, decode, default, validate};
 use kube_scheduler_engine::{BuildError, Engine, EngineOptions, Pool};
 use kube_scheduler_framework::Registry;
 
@@ -22,14 +19,10 @@ use crate::report::{Report, compose};
 pub struct SimulationOptions {
     /// The scheduler's configuration, with defaults filled in.
     pub config: Configuration,
-    /// Plugins that the user's configuration names, before defaults were filled in.
-    pub named_by_user: BTreeSet<String>,
     /// Feature gates.
     pub gates: FeatureGates,
     /// All plugins that profiles can use. The default is the in-tree ones.
     pub registry: Registry,
-    /// Default plugins that the registry does not have: left out with a warning, refused if the user names them.
-    pub missing_plugins: Vec<String>,
     /// Decides everything that is random.
     pub seed: u64,
     /// Threads for scans; the outcome does not depend on them.
@@ -45,13 +38,8 @@ impl Default for SimulationOptions {
         default(&mut config, &gates);
         Self {
             config,
-            named_by_user: BTreeSet::new(),
             gates,
             registry: kube_scheduler_plugins_intree::registry(),
-            missing_plugins: kube_scheduler_plugins_intree::NOT_YET
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
             seed: 0,
             pool: Pool::none(),
             explain: Vec::new(),
@@ -66,8 +54,6 @@ impl SimulationOptions {
     /// If the text is no valid configuration.
     pub fn with_config_text(mut self, text: &str) -> Result<Self, LoadError> {
         let mut config = decode(text)?;
-        self.named_by_user =
-            named_plugins(&config).into_iter().map(|plugin| plugin.name.to_owned()).collect();
         default(&mut config, &self.gates);
         let errors = validate(&config, &self.gates);
         if !errors.is_empty() {
@@ -170,8 +156,7 @@ impl Simulation {
         let driven = driver.finish();
         let mut report = compose(&engine, &ledger, driven.n_decisions);
         report.pods.finished = self.input.n_finished;
-        report.warnings = engine.warnings().to_vec();
-        report.warnings.extend(self.input.warnings.iter().cloned());
+        report.warnings.clone_from(&self.input.warnings);
         report.warnings.extend(driven.warnings);
         report.explanations = self.explain(&ledger, &report)?;
         Ok(report)
@@ -222,8 +207,6 @@ fn engine(options: &SimulationOptions) -> Result<Engine, BuildError> {
         seed: options.seed,
         pool: options.pool.clone(),
         gates: options.gates.clone(),
-        missing_plugins: options.missing_plugins.clone(),
-        named_by_user: options.named_by_user.clone(),
         ..EngineOptions::default()
     };
     Engine::new(&options.config, &options.registry, engine_options)

@@ -63,9 +63,7 @@ fn start_difference(
     config: &kube_scheduler_config::Configuration,
     recorded: Option<&str>,
 ) -> Option<String> {
-    let missing_plugins =
-        kube_scheduler_plugins_intree::NOT_YET.iter().map(|name| (*name).to_owned()).collect();
-    let options = EngineOptions { missing_plugins, ..EngineOptions::default() };
+    let options = EngineOptions::default();
     let started = Engine::new(config, &kube_scheduler_plugins_intree::registry(), options);
     match (started, recorded.map(|text| text.trim_start_matches("new scheduler: "))) {
         (Ok(_), None) => None,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
-use kube_scheduler_config::{FeatureGates, decode, default, named_plugins};
+use kube_scheduler_config::{FeatureGates, decode, default};
 use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, EngineOptions, Evicted, Explanation, Input,
 };
@@ -60,16 +60,10 @@ impl Replay {
             _ => json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}).to_string(),
         };
         let mut config = decode(&source).context("decode the configuration")?;
-        let named_by_user: BTreeSet<String> =
-            named_plugins(&config).into_iter().map(|named| named.name.to_owned()).collect();
         default(&mut config, &gates);
         let registry = kube_scheduler_plugins_intree::registry();
-        let missing_plugins =
-            kube_scheduler_plugins_intree::NOT_YET.iter().map(|name| (*name).to_owned()).collect();
         let engine_options = EngineOptions {
             uses_class_cache: options.uses_class_cache,
-            missing_plugins,
-            named_by_user,
             ..EngineOptions::default()
         };
         let engine = Engine::new(&config, &registry, engine_options).context("build the engine")?;

@@ -39,9 +39,7 @@ fn engine(cluster: &Value) -> Result<Engine> {
     let gates = FeatureGates::default();
     let source = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
     let config = load(&source.to_string(), &gates)?;
-    let missing_plugins =
-        kube_scheduler_plugins_intree::NOT_YET.iter().map(|name| (*name).to_owned()).collect();
-    let options = EngineOptions { missing_plugins, ..EngineOptions::default() };
+    let options = EngineOptions::default();
     let mut engine = Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options)?;
     for (list, objects) in cluster.as_object().into_iter().flatten() {
         for object in objects.as_array().into_iter().flatten() {

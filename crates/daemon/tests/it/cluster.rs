@@ -8,7 +8,7 @@ use kube_scheduler_daemon::{Daemon, DaemonBuilder, DaemonHandle, Endpoint};
 use kube_scheduler_devcluster::{
     ChangeType, DevCluster, DevClusterBuilder, NodeTemplate, Object, PODS, Selection, Watcher,
 };
-use kube_scheduler_plugins_intree::{NOT_YET, registry};
+use kube_scheduler_plugins_intree::registry;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -42,9 +42,7 @@ pub(crate) fn pods(prefix: &str, n: usize) -> impl Iterator<Item = Value> {
 
 /// Options of a scheduler with the in-tree plugins.
 pub(crate) fn daemon(cluster: &DevCluster) -> DaemonBuilder {
-    let missing = NOT_YET.iter().map(|name| (*name).to_owned()).collect();
     Daemon::builder(Endpoint::from_url(&cluster.url()).unwrap(), registry())
-        .missing_plugins(missing, Default::default())
 }
 
 /// A scheduler that runs in the background.

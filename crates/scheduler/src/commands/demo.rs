@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use kube_scheduler_daemon::{Daemon, DaemonHandle, Endpoint, resident_memory_bytes};
 use kube_scheduler_devcluster::{ApiError, DevCluster, NODES, PODS, Selection};
-use kube_scheduler_plugins_intree::{NOT_YET, registry};
+use kube_scheduler_plugins_intree::registry;
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
@@ -136,15 +136,10 @@ impl Demo {
         workload.build_cluster(&cluster).map_err(refused).context("cluster")?;
         screen.step(&format!("API server at {}, {n_nodes} hollow nodes", cluster.url()));
 
-        let missing = NOT_YET.iter().map(|name| (*name).to_owned()).collect();
         let daemon = Daemon::builder(Endpoint::from_url(&cluster.url())?, registry())
             .seed(args.seed)
-            .missing_plugins(missing, Default::default())
             .start()
             .await?;
-        for warning in daemon.warnings() {
-            screen.step(&format!("note: {warning}"));
-        }
         let scheduler = daemon.handle();
         let (stop, stop_asked) = oneshot::channel();
         let stopped =

@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use kube_scheduler_config::to_yaml;
 use kube_scheduler_daemon::{Daemon, DaemonBuilder, Endpoint, StartError};
 use kube_scheduler_framework::Registry;
-use kube_scheduler_plugins_intree::NOT_YET;
 
 use super::{print, runtime, version};
 use crate::flags::Flags;
@@ -42,9 +41,6 @@ pub(crate) fn run(flags: Flags, ignored: &[&str], registry: Registry) -> Result<
             daemon = builder.start() => daemon.map_err(|error| located(error, &settings.source))?,
             () = &mut shutdown => return Ok(ExitCode::SUCCESS),
         };
-        for warning in daemon.warnings() {
-            tracing::warn!("{warning}");
-        }
         tracing::info!(
             version = concat!("v", env!("CARGO_PKG_VERSION")),
             kubernetes = version::KUBERNETES,
@@ -60,12 +56,10 @@ pub(crate) fn run(flags: Flags, ignored: &[&str], registry: Registry) -> Result<
 fn builder(endpoint: Endpoint, registry: Registry, settings: &Settings) -> DaemonBuilder {
     let n_cores = std::thread::available_parallelism().map_or(1, usize::from);
     let parallelism = usize::try_from(settings.config.parallelism()).unwrap_or(1);
-    let missing = NOT_YET.iter().map(|name| (*name).to_owned()).collect();
     Daemon::builder(endpoint, registry)
         .config(settings.config.clone())
         .gates(settings.gates.clone())
         .threads(n_cores.min(parallelism))
-        .missing_plugins(missing, settings.named_by_user.clone())
         .serve_on(settings.serve_on)
         .rate_limit(settings.rate)
         .max_in_unschedulable(settings.max_in_unschedulable)
