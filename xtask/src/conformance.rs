@@ -14,7 +14,7 @@ const PACKAGE: &str = "kube-scheduler-tests";
 const BINARY: &str = "conformance";
 
 /// The families that must conform with every case: what `ci` asks for. It only ever grows.
-const REQUIRED: [&str; 15] = [
+const REQUIRED: [&str; 17] = [
     "quantities",
     "queue",
     "resources",
@@ -30,6 +30,8 @@ const REQUIRED: [&str; 15] = [
     "profiles",
     "volumes",
     "hints",
+    "mixed",
+    "config",
 ];
 
 /// What to compare.
