@@ -11,18 +11,44 @@ use crate::cluster::{
     Running, cluster, cluster_of, daemon, n_bound, placements, pod, until, until_bound,
 };
 
+/// The priorities in use; a pod gets one through its class.
+const PRIORITIES: [i32; 3] = [1, 5, 100];
+
 /// A cluster whose pods take `length` to go.
 async fn reluctant(n_nodes: usize, length: Duration) -> DevCluster {
     let mut hollow = HollowOptions::default();
     hollow.stop_latency = length;
-    cluster_of(DevCluster::builder().hollow(Some(hollow)), n_nodes).await
+    let cluster = cluster_of(DevCluster::builder().hollow(Some(hollow)), n_nodes).await;
+    with_classes(cluster)
+}
+
+async fn prompt(n_nodes: usize) -> DevCluster {
+    with_classes(cluster(n_nodes).await)
+}
+
+fn with_classes(cluster: DevCluster) -> DevCluster {
+    for priority in PRIORITIES {
+        cluster
+            .create(json!({
+                "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                "metadata": {"name": class_of(priority)}, "value": priority,
+            }))
+            .unwrap();
+    }
+    cluster
+}
+
+fn class_of(priority: i32) -> String {
+    format!("priority-{priority}")
 }
 
 fn sized(name: &str, cpu: &str, priority: i32) -> Value {
     let mut pod = pod(name);
     pod["metadata"]["labels"] = json!({"app": name});
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpu);
-    pod["spec"]["priority"] = json!(priority);
+    if priority != 0 {
+        pod["spec"]["priorityClassName"] = json!(class_of(priority));
+    }
     pod
 }
 
@@ -96,7 +122,7 @@ async fn victims_are_marked_told_and_waited_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_budget_is_violated_only_when_there_is_no_other_way() {
-    let cluster = cluster(2).await;
+    let cluster = prompt(2).await;
     cluster.bulk_create([sized("kept", "4", 0), sized("free", "4", 5)]).unwrap();
     cluster
         .create(json!({
@@ -139,7 +165,7 @@ async fn preemptors_do_not_count_on_the_same_room() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_eviction_that_fails_is_tried_again() {
-    let cluster = cluster(1).await;
+    let cluster = prompt(1).await;
     cluster.create(sized("victim", "4", 0)).unwrap();
     let refused = FaultRule::new(Effect::Error { code: 403, retry_after_seconds: None })
         .verb("delete")
