@@ -41,4 +41,13 @@ families! {
     taints_conform: "taints";
     ports_gates_and_names_conform: "ports-gates-names";
     images_conform: "images";
+    topology_spread_conforms: "topologyspread";
+    default_spread_conforms: "spread-defaults";
+    inter_pod_affinity_conforms: "interpodaffinity";
+    volumes_conform: "volumes";
+    preemption_conforms: "preemption";
+    profiles_conform: "profiles";
+    mixed_clusters_conform: "mixed";
+    hints_conform: "hints";
+    configurations_conform: "config";
 }
