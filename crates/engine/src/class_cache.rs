@@ -199,6 +199,11 @@ impl ClassCache {
         self.entries.insert(class, entry);
     }
 
+    /// Whether there is an evaluation of a class, up to date or not.
+    pub(crate) fn contains(&self, class: u64) -> bool {
+        self.entries.contains_key(&class)
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();

@@ -161,7 +161,11 @@ impl Engine {
         self.cycle += 1;
         self.cluster.refresh_order();
         // A panic may leave an evaluation half done, but never the cluster: searching does not change it.
-        let found = self.follow_for(&pod, profile, now);
+        // A kept evaluation reads nothing that would have to be followed; if it turns out to be stale, what is not followed is
+        // counted by a scan, with the same result.
+        let is_kept = self.uses_class_cache
+            && queued.signature().is_some_and(|class| self.classes.contains(class));
+        let found = if is_kept { Ok(()) } else { self.follow_for(&pod, profile, now) };
         let found = found.and_then(|()| guarded(|| self.search(&queued, profile, now)));
         let found = found.unwrap_or_else(|panic| {
             self.classes.clear();
