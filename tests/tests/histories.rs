@@ -98,6 +98,7 @@ proptest! {
         prop_assert_eq!((cluster.n_assumed(), cluster.objects().n_assumed()), (0, 0));
         let under_way = (engine.n_binding(), engine.n_preempting());
         prop_assert_eq!((under_way, engine.n_known_pods()), ((0, 0), 0));
+        prop_assert_eq!(engine.queue().nominated_nodes().count(), 0);
         let pending = engine.pending_counts();
         prop_assert_eq!(pending.active + pending.backoff + pending.unschedulable + pending.gated, 0);
     }
