@@ -5,7 +5,6 @@
 //! memory is bounded by a page of a list or one frame of a watch, beside a few words per object.
 
 mod decode;
-mod known;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use kube::client::Body;
-use kube_scheduler_engine::Input;
+use kube_scheduler_engine::{Followed, FollowedKey as Key, Input, Known};
 
 use crate::backoff::{Backoff, Jitter};
 use crate::inbox::{CoreEnded, Inbox, Message};
@@ -21,8 +20,7 @@ use crate::kinds::WatchedKind;
 use crate::metrics::Metrics;
 use crate::transport::{Api, ApiError, Call};
 pub(crate) use decode::{Decode, Json};
-use decode::{Followed, Frame, Key, Malformed};
-use known::Known;
+use decode::{Frame, Malformed};
 
 /// Objects per page of a list, as the reference asks for.
 const PAGE: usize = 500;
@@ -131,7 +129,7 @@ impl Reflector {
     ) -> Self {
         Self {
             number,
-            known: Known::new(kind.form),
+            known: Known::default(),
             kind,
             api,
             decode: Arc::new(Json),

@@ -5,57 +5,11 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Object, Pod};
-use kube_scheduler_engine::Input;
+use kube_scheduler_engine::{Followed, FollowedKey as Key};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::kinds::{Form, WatchedKind};
-
-/// Namespace and name; the namespace is empty for cluster-wide kinds.
-pub(crate) type Key = (Arc<str>, Arc<str>);
-
-/// An object of a kind that is followed.
-#[derive(Clone, Debug)]
-pub(crate) enum Followed {
-    Pod(Arc<Pod>),
-    Node(Arc<Node>),
-    Other(Arc<Object>),
-}
-
-impl Followed {
-    pub(crate) fn key(&self) -> Key {
-        match self {
-            Self::Pod(pod) => (pod.namespace.clone(), pod.name.clone()),
-            Self::Node(node) => (Arc::default(), node.name.clone()),
-            Self::Other(object) => (object.namespace.clone(), object.name.clone()),
-        }
-    }
-
-    pub(crate) fn uid(&self) -> &Arc<str> {
-        match self {
-            Self::Pod(pod) => &pod.uid,
-            Self::Node(node) => &node.uid,
-            Self::Other(object) => &object.uid,
-        }
-    }
-
-    pub(crate) fn resource_version(&self) -> &Arc<str> {
-        match self {
-            Self::Pod(pod) => &pod.resource_version,
-            Self::Node(node) => &node.resource_version,
-            Self::Other(object) => &object.resource_version,
-        }
-    }
-
-    /// What the engine is told when the object exists in this state.
-    pub(crate) fn into_applied(self) -> Input {
-        match self {
-            Self::Pod(pod) => Input::PodApplied(pod),
-            Self::Node(node) => Input::NodeApplied(node),
-            Self::Other(object) => Input::ObjectApplied(object),
-        }
-    }
-}
 
 /// Bytes that are no object, or not the expected one.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
