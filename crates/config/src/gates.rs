@@ -158,8 +158,7 @@ pub enum GateError {
     },
     /// A gate that did not exist yet at the emulated version.
     #[error(
-        "cannot set feature gate {gate} to {value}, feature is PreAlpha at emulated version 1.{minor}, min compatibility version 1.{}",
-        minor - 1
+        "cannot set feature gate {gate} to {value}, feature is PreAlpha at emulated version 1.{minor}, min compatibility version 1.{compatibility}"
     )]
     PreAlpha {
         /// The gate.
@@ -168,6 +167,8 @@ pub enum GateError {
         value: bool,
         /// The emulated minor version.
         minor: u16,
+        /// The oldest minor version to be compatible with.
+        compatibility: u16,
     },
     /// A gate is on and one it needs is off.
     #[error("{gate} is enabled, but depends on features that are disabled: [{}]", .missing.join(" "))]
@@ -185,12 +186,23 @@ pub enum GateError {
     /// A version that cannot be emulated.
     #[error("emulation version {0} is not between [1.{OLDEST_MINOR}, 1.{CURRENT_MINOR}.0]")]
     VersionOutOfRange(String),
+    /// A version that the emulated one cannot be compatible with.
+    #[error(
+        "minCompatibilityVersion version {version} is not between [1.{OLDEST_MINOR}, {emulated}]"
+    )]
+    CompatibilityOutOfRange {
+        /// What was asked for.
+        version: String,
+        /// The emulated version.
+        emulated: String,
+    },
 }
 
 /// The value of every gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeatureGates {
     minor: u16,
+    compatibility: u16,
     /// In the order of the table.
     values: Vec<bool>,
 }
@@ -217,9 +229,24 @@ impl FeatureGates {
         }
     }
 
+    /// The same gates, compatible with components as old as `1.<minor>`. Unless told, that is one version before the
+    /// emulated one. No gate of the table depends on it so far.
+    ///
+    /// # Errors
+    /// If the version is older than any that can be emulated, or newer than the emulated one.
+    pub fn compatible_with(mut self, minor: u16) -> Result<Self, GateError> {
+        if !(OLDEST_MINOR..=self.minor).contains(&minor) {
+            let (version, emulated) = (format!("1.{minor}"), format!("1.{}", self.minor));
+            return Err(GateError::CompatibilityOutOfRange { version, emulated });
+        }
+        self.compatibility = minor;
+        Ok(self)
+    }
+
     fn at_minor(minor: u16) -> Self {
         Self {
             minor,
+            compatibility: (minor - 1).max(OLDEST_MINOR),
             values: TABLE.iter().map(|(_, stages)| spec_at(stages, minor).default).collect(),
         }
     }
@@ -266,7 +293,13 @@ impl FeatureGates {
                 return Err(GateError::Locked { gate, value, default });
             }
             if spec.stage == Stage::PreAlpha {
-                return Err(GateError::PreAlpha { gate: name.clone(), value, minor: self.minor });
+                let (minor, compatibility) = (self.minor, self.compatibility);
+                return Err(GateError::PreAlpha {
+                    gate: name.clone(),
+                    value,
+                    minor,
+                    compatibility,
+                });
             }
             if matches!(spec.stage, Stage::Ga | Stage::Deprecated) {
                 warnings.push(GateWarning { gate: name.clone(), value, stage: spec.stage });
@@ -313,6 +346,12 @@ impl FeatureGates {
     #[must_use]
     pub fn minor(&self) -> u16 {
         self.minor
+    }
+
+    /// The oldest minor version to be compatible with.
+    #[must_use]
+    pub fn compatibility_minor(&self) -> u16 {
+        self.compatibility
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::{Handle, Plugin, PluginArgs, Registry, RegistryError};
 
-use crate::cli::{self, Command};
+use crate::cli::{self, Command, Request};
 use crate::{commands, failure};
 
 /// A scheduler program with the in-tree plugins and, if wanted, others.
@@ -47,20 +47,24 @@ impl SchedulerBuilder {
 
     /// Does what `args` ask for; the first is the program's name.
     pub fn run_with(self, args: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
-        let (cli, ignored) = match cli::parse(args) {
-            Ok(parsed) => parsed,
+        let request = match cli::parse(args) {
+            Ok(request) => request,
             Err(error) => return failure::usage(&error),
         };
         if let Some(error) = self.error {
             return failure::report(&error.into());
         }
-        let result = match cli.command {
-            None => commands::schedule::run(cli.flags, &ignored, self.registry),
-            Some(Command::Demo(args)) => commands::demo::run(args),
-            Some(Command::Devcluster(args)) => commands::devcluster::run(args),
-            Some(Command::Simulate(args)) => commands::simulate::run(args),
-            Some(Command::Completions(args)) => commands::completions::run(args),
-            Some(Command::Version) => commands::version::run(),
+        let command = match request {
+            Request::Schedule(flags) => return commands::schedule::run(*flags, self.registry),
+            Request::Help => return commands::help::run(),
+            Request::Command(command) => *command,
+        };
+        let result = match command {
+            Command::Demo(args) => commands::demo::run(args),
+            Command::Devcluster(args) => commands::devcluster::run(args),
+            Command::Simulate(args) => commands::simulate::run(args),
+            Command::Completions(args) => commands::completions::run(args),
+            Command::Version => commands::version::run(),
         };
         result.unwrap_or_else(|error| failure::report(&error))
     }

@@ -1,29 +1,24 @@
-//! The command line: the scheduler's flags when there is no subcommand, and the subcommands.
+//! The command line: a subcommand, or the scheduler's own flags.
+//!
+//! Invariants: the flags of the scheduler are read as kube-scheduler reads them and subcommands as clap does; a
+//! subcommand comes first or is none.
 
 use std::ffi::OsString;
 
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands;
-use crate::flags::{Flags, ignored_args, ignored_given};
+use crate::flags::{self, CommandLineError, Flags, Parsed};
 
 /// Assigns pods to nodes: a drop-in for kube-scheduler v1.36.
 ///
 /// Without a subcommand it runs as a scheduler against the API server that --kubeconfig, --master, the configuration
 /// file or the surrounding cluster names. The subcommands need no cluster.
 #[derive(Debug, Parser)]
-#[command(
-    name = "kube-scheduler-rs",
-    args_conflicts_with_subcommands = true,
-    disable_version_flag = true,
-    max_term_width = 120
-)]
-pub(crate) struct Cli {
-    #[command(flatten)]
-    pub(crate) flags: Flags,
-
+#[command(name = "kube-scheduler-rs", disable_version_flag = true, max_term_width = 120)]
+struct Program {
     #[command(subcommand)]
-    pub(crate) command: Option<Command>,
+    command: Command,
 }
 
 #[derive(Debug, Subcommand)]
@@ -36,32 +31,58 @@ pub(crate) enum Command {
     Version,
 }
 
-/// The whole command line as clap knows it.
-pub(crate) fn command() -> clap::Command {
-    Cli::command().args(ignored_args())
+/// What a command line asks for.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// To schedule.
+    Schedule(Box<Flags>),
+    /// Something else.
+    Command(Box<Command>),
+    /// How to call the program.
+    Help,
 }
 
-/// Reads a command line. Returns beside it the names of flags that were given and have no effect yet.
+/// Why a command line cannot be understood.
+#[derive(Debug)]
+pub(crate) enum ParseError {
+    /// One with a subcommand.
+    Command(clap::Error),
+    /// One of the scheduler.
+    Flags(CommandLineError),
+}
+
+/// The whole command line as clap describes it to shells and in the manual: subcommands and flags.
+pub(crate) fn described() -> clap::Command {
+    Program::command().subcommand_required(false).args(flags::clap_args())
+}
+
+/// The names of the subcommands.
+pub(crate) fn commands() -> Vec<String> {
+    Program::command().get_subcommands().map(|command| command.get_name().to_owned()).collect()
+}
+
+/// Reads a command line; the first argument is the program's name.
 pub(crate) fn parse(
     args: impl IntoIterator<Item = impl Into<OsString>>,
-) -> Result<(Cli, Vec<&'static str>), clap::Error> {
-    let mut command = command();
-    let matches: ArgMatches =
-        command.try_get_matches_from_mut(args.into_iter().map(|arg| hyphenated(arg.into())))?;
-    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-    let ignored = ignored_given(&matches);
-    Ok((cli, ignored))
-}
-
-/// Upstream accepts underscores for hyphens in the names of flags.
-fn hyphenated(arg: OsString) -> OsString {
-    let Some(text) = arg.to_str().filter(|text| text.starts_with("--")) else { return arg };
-    match text.split_once('=') {
-        Some((name, value)) if name.contains('_') => {
-            format!("{}={value}", name.replace('_', "-")).into()
-        }
-        None if text.contains('_') => text.replace('_', "-").into(),
-        _ => arg,
+) -> Result<Request, ParseError> {
+    let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+    let first = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
+    if first == "help" || commands().iter().any(|name| name == first) {
+        let mut command = Program::command();
+        let parsed = command
+            .try_get_matches_from_mut(args)
+            .and_then(|matches| Program::from_arg_matches(&matches));
+        return match parsed {
+            Ok(program) => Ok(Request::Command(Box::new(program.command))),
+            Err(error) => Err(ParseError::Command(error.format(&mut command))),
+        };
+    }
+    let args: Vec<String> =
+        args.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
+    match Flags::parse(&args) {
+        Ok(Parsed::Flags(flags)) => Ok(Request::Schedule(flags)),
+        Ok(Parsed::Help) => Ok(Request::Help),
+        Err(error) => Err(ParseError::Flags(error)),
     }
 }
 
@@ -69,46 +90,25 @@ fn hyphenated(arg: OsString) -> OsString {
 mod tests {
     use super::*;
 
-    fn parsed(args: &str) -> Result<(Cli, Vec<&'static str>), clap::Error> {
+    fn parsed(args: &str) -> Result<Request, ParseError> {
         parse(std::iter::once("kube-scheduler").chain(args.split_whitespace()))
     }
 
     #[test]
     fn the_definition_is_sound() {
-        command().debug_assert();
+        Program::command().debug_assert();
+        described().debug_assert();
     }
 
     #[test]
-    fn upstream_command_lines_are_understood() {
-        let kubeadm = "--authentication-kubeconfig=/etc/kubernetes/scheduler.conf \
-                       --authorization-kubeconfig=/etc/kubernetes/scheduler.conf --bind-address=127.0.0.1 \
-                       --kubeconfig=/etc/kubernetes/scheduler.conf --leader-elect=true";
-        let (cli, ignored) = parsed(kubeadm).unwrap();
-        assert_eq!(cli.flags.kubeconfig.unwrap().to_str(), Some("/etc/kubernetes/scheduler.conf"));
-        assert_eq!(cli.flags.leader_elect, Some(true));
-        assert_eq!(ignored, ["authentication-kubeconfig", "authorization-kubeconfig"]);
-    }
-
-    #[test]
-    fn names_may_have_underscores_and_values_keep_theirs() {
-        let (cli, _) = parsed("--secure_port=0 --master=http://a_b -v 3 --leader_elect").unwrap();
-        assert_eq!((cli.flags.secure_port, cli.flags.verbosity), (0, 3));
-        assert_eq!(
-            (cli.flags.master.as_deref(), cli.flags.leader_elect),
-            (Some("http://a_b"), Some(true))
-        );
-    }
-
-    #[test]
-    fn wrong_usage_is_refused() {
-        for wrong in [
-            "--nonsense",
-            "somewhere",
-            "--secure-port=70000",
-            "--leader-elect=maybe",
-            "demo --kubeconfig x",
-        ] {
-            assert_eq!(parsed(wrong).unwrap_err().exit_code(), 2, "{wrong}");
+    fn a_subcommand_comes_first_or_is_none() {
+        assert!(matches!(parsed("demo --nodes 3"), Ok(Request::Command(_))));
+        assert!(matches!(parsed("--seed 3"), Ok(Request::Schedule(_))));
+        assert!(matches!(parsed(""), Ok(Request::Schedule(_))));
+        assert!(matches!(parsed("--help"), Ok(Request::Help)));
+        assert!(matches!(parsed("demo --kubeconfig x"), Err(ParseError::Command(_))));
+        for wrong in ["somewhere", "--seed 3 demo", "--nonsense"] {
+            assert!(matches!(parsed(wrong), Err(ParseError::Flags(_))), "{wrong}");
         }
     }
 }

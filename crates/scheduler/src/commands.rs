@@ -3,6 +3,7 @@
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod devcluster;
+pub(crate) mod help;
 pub(crate) mod schedule;
 pub(crate) mod simulate;
 pub(crate) mod version;

@@ -1,31 +1,39 @@
 //! How a command that failed says so: one line, and an exit code.
 
-use std::fmt;
 use std::process::ExitCode;
 
-/// A mistake in how the program was called, found after the flags were parsed.
-#[derive(Debug)]
-pub(crate) struct UsageError(pub(crate) String);
+use crate::cli::{self, ParseError};
+use crate::commands::help;
+use crate::flags::{self, CommandLineError};
 
-impl fmt::Display for UsageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+/// Prints why the command line cannot be understood, or the help it asked for.
+pub(crate) fn usage(error: &ParseError) -> ExitCode {
+    match error {
+        ParseError::Command(error) => {
+            // Whoever closed the stream does not want to know.
+            let _ = error.print();
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+        }
+        ParseError::Flags(error) => {
+            if let CommandLineError::Flag(_) = error {
+                eprintln!("{}", flags::usage(&cli::commands(), help::columns()));
+            }
+            eprintln!("Error: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 
-impl std::error::Error for UsageError {}
-
-/// Prints why the command line cannot be understood, or the help it asked for.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    // Whoever closed the stream does not want to know.
-    let _ = error.print();
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+/// Logs why the scheduler ended, with all causes.
+pub(crate) fn command_failed(error: &anyhow::Error) -> ExitCode {
+    tracing::error!(error = chain(error), "command failed");
+    ExitCode::FAILURE
 }
 
 /// Prints `error: …` with all causes, and tells the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     eprintln!("error: {}", chain(error));
-    if error.is::<UsageError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+    ExitCode::FAILURE
 }
 
 /// The error and its causes, each once: some errors repeat the text of their cause.

@@ -1,161 +1,202 @@
-//! The flags of the scheduler itself: upstream's names, meanings and defaults.
+//! The flags of the scheduler: those of kube-scheduler v1.36 with its names, types, defaults and help, by section.
 //!
-//! Invariant: every flag of kube-scheduler v1.36 is accepted. Those without an effect so far stand in one table, so that
-//! a start can name the ones it was given.
+//! [`Flags::parse`] reads a command line into [`Flags`], one struct per section with typed fields that hold the default
+//! or what was given; [`Flags::is_given`] tells which. [`Flags::validate`] is the reference's validation of them, all
+//! errors at once. Nothing here acts on a flag: [`Settings`](crate::settings::Settings) does, and whoever adds a feature
+//! takes the fields of its section from there.
+//!
+//! To add a flag: a line in its section. Reading, help, `/flagz`, completions and the man page follow from it.
+//!
+//! Invariants: the grammar and the texts of errors are those of Go's pflag; every flag of the reference is there; a name
+//! stands in one section only.
 
-use std::net::IpAddr;
-use std::path::PathBuf;
+pub(crate) mod authentication;
+pub(crate) mod authorization;
+pub(crate) mod deprecated;
+pub(crate) mod feature_gates;
+pub(crate) mod leader_election;
+pub(crate) mod logs;
+pub(crate) mod metrics;
+pub(crate) mod serving;
+pub(crate) mod value;
 
-use clap::{Arg, ArgAction, ArgMatches, Args};
+mod clap_form;
+mod command_line;
+mod general;
+mod go;
+mod usage;
 
-use crate::logging::Format;
+pub(crate) use self::clap_form::args as clap_args;
+pub(crate) use self::command_line::{CommandLineError, Parsed};
+pub(crate) use self::general::{Misc, Ours};
+pub(crate) use self::go::quoted;
+pub(crate) use self::usage::{help, usage};
 
-const SERVING: &str = "Serving";
-const DEPRECATED: &str = "Deprecated in favour of the configuration file";
-const LOGS: &str = "Logs";
-const IGNORED: &str = "Accepted, without effect yet";
+use std::collections::BTreeSet;
 
-/// Flags of the scheduler.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Flags {
-    /// The configuration file: a KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1, in YAML or JSON
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+use self::authentication::Authentication;
+use self::authorization::Authorization;
+use self::deprecated::Deprecated;
+use self::feature_gates::FeatureGateFlags;
+use self::general::Global;
+use self::leader_election::LeaderElectionFlags;
+use self::logs::Logs;
+use self::metrics::MetricsFlags;
+use self::serving::SecureServing;
+use self::value::FlagValue;
 
-    /// The address of the API server; overrides the one in a kubeconfig
-    #[arg(long, value_name = "URL")]
-    pub(crate) master: Option<String>,
-
-    /// Write the configuration with all defaults to this file, and exit
-    #[arg(long, value_name = "FILE")]
-    pub(crate) write_config_to: Option<PathBuf>,
-
-    /// Feature gates, as Name=true,Name=false; may be repeated
-    #[arg(long, value_name = "GATES")]
-    pub(crate) feature_gates: Vec<String>,
-
-    /// The Kubernetes version whose feature gate defaults apply
-    #[arg(long, value_name = "VERSION")]
-    pub(crate) emulated_version: Option<String>,
-
-    /// Whether to wait for a lease before scheduling. Not there yet: every instance schedules, so run one
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
-    pub(crate) leader_elect: Option<bool>,
-
-    /// How long a pod may stay unschedulable before it is tried again without any reason
-    #[arg(long, value_name = "DURATION", default_value = "5m0s")]
-    pub(crate) pod_max_in_unschedulable_pods_duration: String,
-
-    /// Decides what is random, such as the choice among equally good nodes
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) seed: u64,
-
-    /// Print the version of Kubernetes this replaces, and exit
-    #[arg(long)]
-    pub(crate) version: bool,
-
-    /// The address to serve health, metrics and configuration on
-    #[arg(long, value_name = "IP", default_value = "0.0.0.0", help_heading = SERVING)]
-    pub(crate) bind_address: IpAddr,
-
-    /// The port to serve health, metrics and configuration on; 0 serves nothing. This version serves plain HTTP to
-    /// whoever reaches the port: no TLS, no authentication yet
-    #[arg(long, value_name = "PORT", default_value_t = 10259, help_heading = SERVING)]
-    pub(crate) secure_port: u16,
-
-    /// The kubeconfig file that says where the API server is and who we are
-    #[arg(long, value_name = "FILE", help_heading = DEPRECATED)]
-    pub(crate) kubeconfig: Option<PathBuf>,
-
-    /// Requests to the API server per second; not limited unless given here or in the configuration file
-    #[arg(long, value_name = "N", help_heading = DEPRECATED)]
-    pub(crate) kube_api_qps: Option<f32>,
-
-    /// Requests to the API server at once after a pause
-    #[arg(long, value_name = "N", help_heading = DEPRECATED)]
-    pub(crate) kube_api_burst: Option<i32>,
-
-    /// How much to log: 2 tells of every decision, 5 of everything
-    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0, help_heading = LOGS)]
-    pub(crate) verbosity: u8,
-
-    /// How to write the log
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text, help_heading = LOGS)]
-    pub(crate) logging_format: Format,
+/// One flag, while somebody looks at it.
+pub(crate) struct Flag<'a> {
+    /// Its name, with hyphens.
+    pub(crate) name: &'static str,
+    /// The letter it goes by as well.
+    pub(crate) short: Option<char>,
+    /// What the help says.
+    pub(crate) usage: String,
+    /// What it holds.
+    pub(crate) value: &'a mut dyn FlagValue,
 }
 
-/// Flags that are understood and do nothing yet, and whether they go without a value.
-const IGNORED_FLAGS: [(&str, bool); 46] = [
-    ("allow-metric-labels", false),
-    ("allow-metric-labels-manifest", false),
-    ("authentication-kubeconfig", false),
-    ("authentication-skip-lookup", true),
-    ("authentication-token-webhook-cache-ttl", false),
-    ("authentication-tolerate-lookup-failure", true),
-    ("authorization-always-allow-paths", false),
-    ("authorization-kubeconfig", false),
-    ("authorization-webhook-cache-authorized-ttl", false),
-    ("authorization-webhook-cache-unauthorized-ttl", false),
-    ("cert-dir", false),
-    ("client-ca-file", false),
-    ("contention-profiling", true),
-    ("disable-http2-serving", true),
-    ("disabled-metrics", false),
-    ("http2-max-streams-per-connection", false),
-    ("kube-api-content-type", false),
-    ("leader-elect-lease-duration", false),
-    ("leader-elect-renew-deadline", false),
-    ("leader-elect-resource-lock", false),
-    ("leader-elect-resource-name", false),
-    ("leader-elect-resource-namespace", false),
-    ("leader-elect-retry-period", false),
-    ("log-flush-frequency", false),
-    ("log-json-info-buffer-size", false),
-    ("log-json-split-stream", true),
-    ("log-text-info-buffer-size", false),
-    ("log-text-split-stream", true),
-    ("min-compatibility-version", false),
-    ("permit-address-sharing", true),
-    ("permit-port-sharing", true),
-    ("profiling", true),
-    ("requestheader-allowed-names", false),
-    ("requestheader-client-ca-file", false),
-    ("requestheader-extra-headers-prefix", false),
-    ("requestheader-group-headers", false),
-    ("requestheader-uid-headers", false),
-    ("requestheader-username-headers", false),
-    ("show-hidden-metrics-for-version", false),
-    ("tls-cert-file", false),
-    ("tls-cipher-suites", false),
-    ("tls-curve-preferences", false),
-    ("tls-min-version", false),
-    ("tls-private-key-file", false),
-    ("tls-sni-cert-key", false),
-    ("vmodule", false),
-];
+/// Flags that belong together.
+pub(crate) trait Section {
+    /// Shows each flag to `look`.
+    fn visit(&mut self, look: &mut dyn FnMut(Flag<'_>));
+}
 
-/// The flags without effect, for clap.
-pub(crate) fn ignored_args() -> impl Iterator<Item = Arg> {
-    IGNORED_FLAGS.iter().map(|&(name, is_switch)| {
-        let arg = Arg::new(name)
-            .long(name)
-            .help_heading(IGNORED)
-            .action(ArgAction::Append)
-            .value_name("VALUE");
-        // Only in the long help: there are many of them.
-        let arg = arg.hide_short_help(true);
-        if is_switch {
-            arg.num_args(0..=1).require_equals(true).default_missing_value("true")
-        } else {
-            arg
+/// Declares the struct of a section: per flag a field, its type, its default, its name and its help.
+macro_rules! section {
+    (
+        $(#[$doc:meta])*
+        $section:ident {
+            $(
+                $(#[$field_doc:meta])*
+                $field:ident: $type:ty = $default:expr, $name:literal $(or $short:literal)?, $usage:expr;
+            )*
         }
-    })
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone)]
+        pub(crate) struct $section {
+            $($(#[$field_doc])* pub(crate) $field: $type,)*
+        }
+
+        impl Default for $section {
+            fn default() -> Self {
+                Self { $($field: $default,)* }
+            }
+        }
+
+        impl $crate::flags::Section for $section {
+            fn visit(&mut self, look: &mut dyn FnMut($crate::flags::Flag<'_>)) {
+                $(
+                    #[allow(unused_mut, unused_assignments, reason = "most flags have no letter")]
+                    let mut short = None;
+                    $(short = Some($short);)?
+                    look($crate::flags::Flag {
+                        name: $name,
+                        short,
+                        usage: $usage.into(),
+                        value: &mut self.$field,
+                    });
+                )*
+            }
+        }
+    };
+}
+use section;
+
+/// Every flag, and which of them were given.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Flags {
+    pub(crate) misc: Misc,
+    pub(crate) serving: SecureServing,
+    pub(crate) authentication: Authentication,
+    pub(crate) authorization: Authorization,
+    pub(crate) deprecated: Deprecated,
+    pub(crate) leader_election: LeaderElectionFlags,
+    pub(crate) feature_gates: FeatureGateFlags,
+    pub(crate) metrics: MetricsFlags,
+    pub(crate) logs: Logs,
+    pub(crate) ours: Ours,
+    pub(crate) global: Global,
+    given: BTreeSet<&'static str>,
 }
 
-/// The names of those that were given.
-pub(crate) fn ignored_given(matches: &ArgMatches) -> Vec<&'static str> {
-    let given = |name: &&'static str| {
-        matches.value_source(name) == Some(clap::parser::ValueSource::CommandLine)
-    };
-    IGNORED_FLAGS.iter().map(|(name, _)| *name).filter(given).collect()
+impl Flags {
+    /// Reads what follows the program's name.
+    ///
+    /// # Errors
+    /// At the first argument that pflag would refuse.
+    pub(crate) fn parse(args: &[String]) -> Result<Parsed, CommandLineError> {
+        command_line::parse(args)
+    }
+
+    /// Whether a flag was given on the command line, be it with its default.
+    pub(crate) fn is_given(&self, name: &str) -> bool {
+        self.given.contains(name)
+    }
+
+    /// The names of the flags that were given, sorted.
+    pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.given.iter().copied()
+    }
+
+    /// The names and printed values of all flags, sorted by name.
+    pub(crate) fn values(&self) -> Vec<(&'static str, String)> {
+        let mut values = Vec::new();
+        // Looking needs a place to look at.
+        self.clone().visit(&mut |flag| values.push((flag.name, flag.value.text())));
+        values.sort_unstable();
+        values
+    }
+
+    /// What the reference's options find wrong with their flags, beyond what parsing refuses. `gates` are the ones that
+    /// the flags set.
+    pub(crate) fn validate(&self, gates: &kube_scheduler_config::FeatureGates) -> Vec<String> {
+        let mut errors = self.serving.validate();
+        errors.extend(self.authentication.validate(gates));
+        errors.extend(self.metrics.validate());
+        errors
+    }
+
+    /// The sections with their titles, in the order of the help.
+    fn sections(&mut self) -> [(&'static str, &mut dyn Section); 11] {
+        [
+            ("misc", &mut self.misc),
+            ("secure serving", &mut self.serving),
+            ("authentication", &mut self.authentication),
+            ("authorization", &mut self.authorization),
+            ("deprecated", &mut self.deprecated),
+            ("leader election", &mut self.leader_election),
+            ("feature gate", &mut self.feature_gates),
+            ("metrics", &mut self.metrics),
+            ("logs", &mut self.logs),
+            ("kube-scheduler-rs", &mut self.ours),
+            ("global", &mut self.global),
+        ]
+    }
+
+    fn visit(&mut self, look: &mut dyn FnMut(Flag<'_>)) {
+        for (_, section) in self.sections() {
+            section.visit(look);
+        }
+    }
 }
+
+/// Several errors as one, each told once; nothing if there are none. The reference prints its lists of errors so.
+pub(crate) fn aggregate(errors: &[String]) -> Option<String> {
+    let mut told: Vec<&str> = Vec::new();
+    for error in errors {
+        if !told.contains(&error.as_str()) {
+            told.push(error);
+        }
+    }
+    match told.as_slice() {
+        [] => None,
+        [one] => Some((*one).to_owned()),
+        many => Some(format!("[{}]", many.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -17,31 +17,45 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::flags::logs::Logs;
+use crate::flags::value::Verbosity;
+use crate::flags::{Flags, quoted};
+
 /// How lines look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
-    /// klog's text form
-    #[default]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// klog's text form.
     Text,
-    /// JSON, an object per line
+    /// JSON, an object per line.
     Json,
 }
 
 /// Starts logging. A process that logs already goes on as it does.
-pub(crate) fn start(format: Format, verbosity: u8) {
+pub(crate) fn start(logs: &Logs) {
+    let verbosity = logs.v.0;
     let level = match verbosity {
         0 | 1 => LevelFilter::INFO,
         2..=4 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
+    let format = if logs.logging_format == "json" { Format::Json } else { Format::Text };
     start_at(format, level, verbosity >= 8);
 }
 
-/// As [`start`], but only what someone should look at.
+/// Starts logging, but only what someone should look at, unless a `verbosity` is given.
 pub(crate) fn start_quietly(verbosity: u8) {
     match verbosity {
         0 => start_at(Format::Text, LevelFilter::ERROR, false),
-        louder => start(Format::Text, louder - 1),
+        louder => start(&Logs { v: Verbosity(u32::from(louder) - 1), ..Logs::default() }),
+    }
+}
+
+/// Logs every flag with its value, as kube-scheduler does from verbosity 1 on.
+pub(crate) fn log_flags(flags: &Flags) {
+    if flags.logs.v.0 >= 1 {
+        for (name, value) in flags.values() {
+            tracing::info!("FLAG: --{name}={}", quoted(&value));
+        }
     }
 }
 

@@ -1,33 +1,88 @@
 //! From flags and files to what a scheduler is started with.
 //!
-//! Precedence is upstream's: with `--config` the file decides and the deprecated flags do nothing; without, they fill in
-//! for it; leader election and the address of the API server can always be given as flags.
+//! Precedence is the reference's: with `--config` the file decides and the deprecated flags do nothing; without, they
+//! fill in for it; leader election and the address of the API server can always be given as flags.
+//!
+//! Who adds a feature takes its options from [`Settings::flags`] (typed, one struct per section), or from
+//! [`Settings::config`], into which the deprecated and the leader election flags have gone already, and removes the
+//! feature's flags from [`WITHOUT_EFFECT`].
 //!
 //! Invariant: nothing is contacted or written here; a mistake is reported with the file, or the flag, and the field.
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use kube_scheduler_config::{
-    Configuration, FeatureGates, Invalid, decode, default, parse_feature_gates, validate,
-};
+use anyhow::{Context, Result, anyhow};
+use kube_scheduler_config::{Configuration, FeatureGates, Invalid, decode, default, validate};
 use kube_scheduler_daemon::RateLimit;
 
-use crate::failure::UsageError;
-use crate::flags::Flags;
+use crate::flags::feature_gates::Gates;
+use crate::flags::{Flags, aggregate, deprecated, leader_election};
+
+/// Flags that are understood and whose feature is not there yet. A start that is given one says so.
+const WITHOUT_EFFECT: &[&str] = &[
+    "allow-metric-labels",
+    "allow-metric-labels-manifest",
+    "authentication-kubeconfig",
+    "authentication-skip-lookup",
+    "authentication-token-webhook-cache-ttl",
+    "authentication-tolerate-lookup-failure",
+    "authorization-always-allow-paths",
+    "authorization-kubeconfig",
+    "authorization-webhook-cache-authorized-ttl",
+    "authorization-webhook-cache-unauthorized-ttl",
+    "cert-dir",
+    "client-ca-file",
+    "contention-profiling",
+    "disable-http2-serving",
+    "disabled-metrics",
+    "http2-max-streams-per-connection",
+    "kube-api-content-type",
+    "leader-elect-lease-duration",
+    "leader-elect-renew-deadline",
+    "leader-elect-resource-lock",
+    "leader-elect-resource-name",
+    "leader-elect-resource-namespace",
+    "leader-elect-retry-period",
+    "log-flush-frequency",
+    "log-json-info-buffer-size",
+    "log-json-split-stream",
+    "log-text-info-buffer-size",
+    "log-text-split-stream",
+    "permit-address-sharing",
+    "permit-port-sharing",
+    "profiling",
+    "requestheader-allowed-names",
+    "requestheader-client-ca-file",
+    "requestheader-extra-headers-prefix",
+    "requestheader-group-headers",
+    "requestheader-uid-headers",
+    "requestheader-username-headers",
+    "show-hidden-metrics-for-version",
+    "tls-cert-file",
+    "tls-cipher-suites",
+    "tls-curve-preferences",
+    "tls-min-version",
+    "tls-private-key-file",
+    "tls-sni-cert-key",
+    "vmodule",
+];
 
 /// Everything a scheduler is started with.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// Defaults filled in.
+    /// Defaults filled in, and the flags that go before or instead of a file.
     pub(crate) config: Configuration,
     pub(crate) gates: FeatureGates,
+    /// All flags, for the features that have no place in the configuration.
+    pub(crate) flags: Flags,
     /// Where the configuration comes from, for messages.
     pub(crate) source: String,
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// The address of the API server, over the one in the kubeconfig.
+    pub(crate) master: Option<String>,
     pub(crate) serve_on: Option<SocketAddr>,
     pub(crate) rate: Option<RateLimit>,
     pub(crate) max_in_unschedulable: Duration,
@@ -37,76 +92,109 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Reads what the flags name.
-    pub(crate) fn load(flags: &Flags, ignored: &[&str]) -> Result<Self> {
-        let mut warnings = Vec::new();
-        let gates = gates(flags, &mut warnings)?;
-        let mut config = match &flags.config {
-            Some(path) => read(path)?,
-            None => from_flags(flags),
-        };
-        let source = match &flags.config {
-            Some(path) => path.display().to_string(),
-            None => "default configuration".to_owned(),
+    ///
+    /// # Errors
+    /// The reference's, in its order: all that is wrong with flags at once, then the file.
+    pub(crate) fn load(flags: Flags, gates: Gates) -> Result<Self> {
+        let Gates { gates, warnings: _, mut errors } = gates;
+        errors.extend(flags.validate(&gates));
+        if let Some(errors) = aggregate(&errors) {
+            return Err(anyhow!(errors));
+        }
+        let mut warnings = flags.authentication.warnings();
+        let has_file = !flags.misc.config.is_empty();
+        let mut config = Configuration::default();
+        let source = if has_file {
+            config = read(&flags.misc.config)?;
+            flags.misc.config.clone()
+        } else {
+            "default configuration".to_owned()
         };
         // Defaults hide whether a rate was asked for.
-        let has_rate = config.client_connection.qps != 0.0 || config.client_connection.burst != 0;
-        if let Some(elects) = flags.leader_elect {
-            config.leader_election.leader_elect = Some(elects);
-        }
+        let mut has_rate =
+            config.client_connection.qps != 0.0 || config.client_connection.burst != 0;
         default(&mut config, &gates);
-        let errors = validate(&config, &gates);
-        if !errors.is_empty() {
-            return Err(Invalid(errors)).with_context(|| source.clone());
+        if !has_file {
+            has_rate = flags.is_given("kube-api-qps") || flags.is_given("kube-api-burst");
+            deprecated::apply(&flags, &mut config);
         }
-        let connection = &config.client_connection;
-        let rate = (has_rate && connection.qps > 0.0).then(|| RateLimit {
-            qps: f64::from(connection.qps),
-            burst: u32::try_from(connection.burst).unwrap_or(1),
-        });
-        let kubeconfig = kubeconfig(flags, &config, &mut warnings);
-        if config.leader_election.leader_elect == Some(true) {
-            warnings.push(
-                "leader election is not in this version yet: run a single instance, or set --leader-elect=false to \
-                 say that you do"
-                    .to_owned(),
-            );
+        leader_election::apply(&flags, &mut config);
+        if has_file {
+            let errors = validate(&config, &gates);
+            if !errors.is_empty() {
+                return Err(Invalid(errors)).with_context(|| source.clone());
+            }
+            warn_overruled(&flags, &mut warnings);
         }
-        if !ignored.is_empty() {
-            let names: Vec<String> = ignored.iter().map(|name| format!("--{name}")).collect();
-            warnings.push(format!(
-                "these flags have no effect in this version yet: {}",
-                names.join(", ")
-            ));
-        }
+        leader_election::check(&config.leader_election).map_err(|error| anyhow!(error))?;
+        let kubeconfig = kubeconfig(&flags, &config, &mut warnings);
+        warn_without_effect(&flags, &config, &mut warnings);
+        let max_in_unschedulable = flags.deprecated.pod_max_in_unschedulable_pods_duration;
         Ok(Self {
-            serve_on: (flags.secure_port != 0)
-                .then(|| SocketAddr::new(flags.bind_address, flags.secure_port)),
-            max_in_unschedulable: duration(&flags.pod_max_in_unschedulable_pods_duration)?,
+            rate: rate(&config, has_rate)?,
+            serve_on: flags.serving.address(),
+            // A negative time has passed as soon as the pod is parked.
+            max_in_unschedulable: max_in_unschedulable.to_std().unwrap_or_default(),
+            master: Some(flags.misc.master.clone()).filter(|master| !master.is_empty()),
             config,
             gates,
             source,
             kubeconfig,
-            rate,
             warnings,
+            flags,
         })
     }
 }
 
-fn read(path: &Path) -> Result<Configuration> {
-    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    decode(&text).with_context(|| path.display().to_string())
+fn read(path: &str) -> Result<Configuration> {
+    let text = fs::read_to_string(path).with_context(|| path.to_owned())?;
+    decode(&text).with_context(|| path.to_owned())
 }
 
-/// The deprecated flags stand in for a file.
-fn from_flags(flags: &Flags) -> Configuration {
-    let mut config = Configuration::default();
-    let connection = &mut config.client_connection;
-    if let Some(path) = &flags.kubeconfig {
-        connection.kubeconfig = path.display().to_string();
+/// The rate that was asked for, if any.
+fn rate(config: &Configuration, has_rate: bool) -> Result<Option<RateLimit>> {
+    let connection = &config.client_connection;
+    if !has_rate || connection.qps <= 0.0 {
+        return Ok(None);
     }
-    connection.qps = flags.kube_api_qps.unwrap_or_default();
-    connection.burst = flags.kube_api_burst.unwrap_or_default();
-    config
+    match u32::try_from(connection.burst) {
+        Ok(burst) if burst > 0 => Ok(Some(RateLimit { qps: f64::from(connection.qps), burst })),
+        _ => Err(anyhow!(
+            "burst is required to be greater than 0 when RateLimiter is not set and QPS is set to greater than 0"
+        )),
+    }
+}
+
+/// The reference passes over these in silence.
+fn warn_overruled(flags: &Flags, warnings: &mut Vec<String>) {
+    let overruled: Vec<_> =
+        deprecated::overruled(flags).into_iter().filter(|name| *name != "kubeconfig").collect();
+    if !overruled.is_empty() {
+        warnings.push(format!(
+            "these flags have no effect because --config is given: {}",
+            listed(&overruled)
+        ));
+    }
+}
+
+fn warn_without_effect(flags: &Flags, config: &Configuration, warnings: &mut Vec<String>) {
+    if config.leader_election.leader_elect == Some(true) {
+        warnings.push(
+            "leader election is not in this version yet: run a single instance, or set --leader-elect=false to say that \
+             you do"
+                .to_owned(),
+        );
+    }
+    let given: Vec<_> = flags.given().filter(|name| WITHOUT_EFFECT.contains(name)).collect();
+    if !given.is_empty() {
+        warnings
+            .push(format!("these flags have no effect in this version yet: {}", listed(&given)));
+    }
+}
+
+fn listed(names: &[&str]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("--{name}")).collect();
+    names.join(", ")
 }
 
 fn kubeconfig(
@@ -114,18 +202,22 @@ fn kubeconfig(
     config: &Configuration,
     warnings: &mut Vec<String>,
 ) -> Option<PathBuf> {
+    let has_file = !flags.misc.config.is_empty();
+    let flag = &flags.deprecated.kubeconfig;
     let from_config = &config.client_connection.kubeconfig;
     if !from_config.is_empty() {
-        if flags.config.is_some() && flags.kubeconfig.is_some() {
+        if has_file && !flag.is_empty() {
             warnings.push(
                 "--kubeconfig is not used: clientConnection.kubeconfig of --config is".to_owned(),
             );
         }
         return Some(from_config.into());
     }
+    if flag.is_empty() {
+        return None;
+    }
     // Parity: with --config upstream passes over --kubeconfig in silence and then looks for the surrounding cluster. Where
     // there is none it would fail, so the flag is taken for what was meant.
-    let flag = flags.kubeconfig.clone()?;
     if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
         warnings.push(
             "--kubeconfig is not used because --config is given: set clientConnection.kubeconfig"
@@ -133,32 +225,5 @@ fn kubeconfig(
         );
         return None;
     }
-    Some(flag)
-}
-
-fn gates(flags: &Flags, warnings: &mut Vec<String>) -> Result<FeatureGates> {
-    let wrong =
-        |flag: &str, error: &dyn std::fmt::Display| UsageError(format!("--{flag}: {error}"));
-    let mut gates = match &flags.emulated_version {
-        Some(version) => {
-            FeatureGates::emulating(version).map_err(|error| wrong("emulated-version", &error))?
-        }
-        None => FeatureGates::default(),
-    };
-    let wanted = parse_feature_gates(flags.feature_gates.iter().map(String::as_str))
-        .map_err(|error| wrong("feature-gates", &error))?;
-    let told = gates.set(&wanted).map_err(|error| wrong("feature-gates", &error))?;
-    warnings.extend(told.iter().map(|warning| warning.message()));
-    match gates.validate().into_iter().next() {
-        Some(error) => Err(wrong("feature-gates", &error).into()),
-        None => Ok(gates),
-    }
-}
-
-fn duration(text: &str) -> Result<Duration> {
-    let flag = "--pod-max-in-unschedulable-pods-duration";
-    let wrong = |reason: String| UsageError(format!("{flag}: {reason}"));
-    let parsed =
-        kube_scheduler_config::Duration::parse(text).map_err(|error| wrong(error.to_string()))?;
-    parsed.to_std().ok_or_else(|| wrong(format!("{text:?} is negative")).into())
+    Some(flag.into())
 }

@@ -19,7 +19,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(
         args.shell,
-        &mut crate::cli::command(),
+        &mut crate::cli::described(),
         "kube-scheduler-rs",
         &mut script,
     );

@@ -3,33 +3,57 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use kube_scheduler_config::to_yaml;
 use kube_scheduler_daemon::{Daemon, DaemonBuilder, Endpoint, StartError};
 use kube_scheduler_framework::Registry;
 
-use super::{print, runtime, version};
-use crate::flags::Flags;
-use crate::logging;
+use super::{runtime, version};
+use crate::flags::feature_gates::Gates;
+use crate::flags::logs::Logs;
+use crate::flags::{Flags, aggregate};
 use crate::settings::Settings;
 use crate::signals::Signals;
+use crate::{failure, logging};
 
-/// Runs the scheduler. `ignored` are flags that were given and have no effect.
-pub(crate) fn run(flags: Flags, ignored: &[&str], registry: Registry) -> Result<ExitCode> {
-    if flags.version {
-        print(&format!("Kubernetes {}\n", version::KUBERNETES))?;
-        return Ok(ExitCode::SUCCESS);
+/// Runs the scheduler; what goes wrong is logged, as the reference does.
+pub(crate) fn run(flags: Flags, registry: Registry) -> ExitCode {
+    let logs = flags.logs.clone();
+    let gates = match flags.feature_gates.apply() {
+        Ok(gates) => gates,
+        Err(error) => {
+            logging::start(&Logs::default());
+            return failure::command_failed(&anyhow!(error));
+        }
+    };
+    match version::asked_for(&flags) {
+        Ok(true) => return ExitCode::SUCCESS,
+        Ok(false) => {}
+        Err(error) => return failure::report(&error),
     }
-    logging::start(flags.logging_format, flags.verbosity);
-    let settings = Settings::load(&flags, ignored)?;
+    if let Some(errors) = aggregate(&logs.validate(&gates.gates)) {
+        eprintln!("{errors}");
+        return ExitCode::FAILURE;
+    }
+    logging::start(&logs);
+    for warning in &gates.warnings {
+        tracing::info!(featureGate = warning.gate, value = warning.value, "{}", warning.message());
+    }
+    logging::log_flags(&flags);
+    schedule(flags, gates, registry).unwrap_or_else(|error| failure::command_failed(&error))
+}
+
+fn schedule(flags: Flags, gates: Gates, registry: Registry) -> Result<ExitCode> {
+    let settings = Settings::load(flags, gates)?;
     runtime()?.block_on(async {
         let signals = Signals::listen().context("cannot listen for signals")?;
         let endpoint =
-            Endpoint::resolve(settings.kubeconfig.as_deref(), flags.master.as_deref()).await?;
-        let builder = builder(endpoint, registry, &settings).seed(flags.seed);
-        if let Some(path) = &flags.write_config_to {
+            Endpoint::resolve(settings.kubeconfig.as_deref(), settings.master.as_deref()).await?;
+        let builder = builder(endpoint, registry, &settings);
+        let write_config_to = &settings.flags.misc.write_config_to;
+        if !write_config_to.is_empty() {
             builder.check().map_err(|error| located(error, &settings.source))?;
-            return write_config(&settings, path);
+            return write_config(&settings, write_config_to.as_ref());
         }
         // In the order in which a user wants to read them: before anything that waits.
         for warning in &settings.warnings {
@@ -43,7 +67,7 @@ pub(crate) fn run(flags: Flags, ignored: &[&str], registry: Registry) -> Result<
         };
         tracing::info!(
             version = concat!("v", env!("CARGO_PKG_VERSION")),
-            kubernetes = version::KUBERNETES,
+            kubernetes = settings.flags.reported_version().unwrap_or(version::KUBERNETES),
             address = daemon.handle().address().map(tracing::field::display),
             "Starting Kubernetes Scheduler"
         );
@@ -63,6 +87,7 @@ fn builder(endpoint: Endpoint, registry: Registry, settings: &Settings) -> Daemo
         .serve_on(settings.serve_on)
         .rate_limit(settings.rate)
         .max_in_unschedulable(settings.max_in_unschedulable)
+        .seed(settings.flags.ours.seed)
 }
 
 /// Mistakes in a configuration are reported with the file they are in.

@@ -5,9 +5,38 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::print;
+use crate::flags::Flags;
+use crate::flags::value::VersionRequest;
 
 /// The version of kube-scheduler whose behaviour this is.
 pub(crate) const KUBERNETES: &str = "v1.36.0";
+
+/// Prints the version if the flags ask for it, and tells whether they did.
+pub(crate) fn asked_for(flags: &Flags) -> Result<bool> {
+    match &flags.global.version {
+        VersionRequest::Print => print(&format!("Kubernetes {KUBERNETES}\n"))?,
+        VersionRequest::PrintAll => print(&format!("{}\n", in_full()))?,
+        VersionRequest::No | VersionRequest::Report(_) => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// As Go prints the structure: whoever parses it finds the fields. There is no Go here, so those are empty.
+fn in_full() -> String {
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let mut numbers = KUBERNETES.trim_start_matches('v').split('.');
+    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    format!(
+        "version.Info{{Major:\"{major}\", Minor:\"{minor}\", EmulationMajor:\"\", EmulationMinor:\"\", \
+         MinCompatibilityMajor:\"\", MinCompatibilityMinor:\"\", GitVersion:\"{KUBERNETES}\", GitCommit:\"\", \
+         GitTreeState:\"\", BuildDate:\"\", GoVersion:\"\", Compiler:\"rustc\", Platform:\"{}/{architecture}\"}}",
+        std::env::consts::OS
+    )
+}
 
 /// Runs the command.
 pub(crate) fn run() -> Result<ExitCode> {

@@ -1,4 +1,4 @@
-//! Bad input: exactly one line that begins with `error:`, naming what is wrong where.
+//! Bad input: exactly one line that says what is wrong where, in the form that the command has for that.
 
 use std::net::TcpListener;
 
@@ -14,6 +14,21 @@ fn refused(args: &[&str], code: i32, needed: &[&str]) {
     assert_eq!(errors.len(), 1, "{args:?}: {said}");
     for text in needed {
         assert!(said.contains(text), "{args:?} does not say {text:?}: {said}");
+    }
+}
+
+/// The scheduler must end with code 1 and log that it failed, once, with all of `needed`.
+fn failed(args: &[&str], needed: &[&str]) {
+    let output = run(args);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+    assert!(output.stdout.is_empty(), "{args:?} printed something before it failed");
+    let errors: Vec<&str> = said.lines().filter(|line| line.starts_with('E')).collect();
+    let &[error] = errors.as_slice() else { panic!("{args:?}: {said}") };
+    assert!(error.contains("] \"command failed\" err=\""), "{args:?}: {said}");
+    for text in needed {
+        let text = text.replace('"', "\\\"");
+        assert!(error.contains(&text), "{args:?} does not say {text:?}: {said}");
     }
 }
 
@@ -35,7 +50,16 @@ fn config(point: &str, plugin: &str) -> String {
 
 #[test]
 fn unknown_options_are_usage_errors() {
-    refused(&["--bogus"], 2, &["--bogus"]);
+    let output = run(&["--bogus"]);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        said.starts_with("Usage:\n") && said.ends_with("\nError: unknown flag: --bogus\n"),
+        "{said}"
+    );
+    let output = run(&["bogus"]);
+    let text = "Error: \"kube-scheduler\" does not take any arguments, got [\"bogus\"]\n";
+    assert_eq!((output.status.code(), &*stderr(&output)), (Some(1), text));
     refused(&["simulate", "-o", "xml"], 2, &["xml"]);
     refused(&["demo", "--nodes", "many"], 2, &["many"]);
 }
@@ -65,18 +89,16 @@ fn impossible_quantities_name_object_and_field() {
 fn configurations_name_field_and_plugin() {
     let files = Files::new();
     let unknown = files.write("unknown.yaml", &config("filter", "Nope"));
-    refused(
+    failed(
         &["--config", &unknown, "--master", "http://127.0.0.1:1"],
-        1,
         &["FilterPlugin \"Nope\" does not exist"],
     );
     let strict = files.write("strict.yaml", &config("filtre", "Nope"));
-    refused(
+    failed(
         &["--config", &strict, "--master", "http://127.0.0.1:1"],
-        1,
         &["profiles[0].plugins.filtre"],
     );
-    refused(&["--config", "/no/such/config.yaml"], 1, &["/no/such/config.yaml"]);
+    failed(&["--config", "/no/such/config.yaml"], &["/no/such/config.yaml"]);
 }
 
 #[test]
@@ -87,22 +109,54 @@ fn ports_in_use_are_named() {
     let kubeconfig = files.write("kubeconfig", KUBECONFIG);
     let args =
         ["--kubeconfig", &*kubeconfig, "--bind-address", "127.0.0.1", "--secure-port", &*port];
-    refused(&args, 1, &[&*port, "in use"]);
+    failed(&args, &[&*port, "in use"]);
     refused(&["devcluster", "--port", &port], 1, &[&*port, "in use"]);
 }
 
 #[test]
 fn kubeconfigs_that_lead_nowhere_are_named() {
-    refused(
+    failed(
         &["--kubeconfig", "/no/such/kubeconfig", "--secure-port", "0"],
-        1,
         &["/no/such/kubeconfig"],
     );
     let files = Files::new();
     let kubeconfig = files.write("kubeconfig", KUBECONFIG);
-    refused(
+    failed(
         &["--kubeconfig", &kubeconfig, "--secure-port", "0"],
-        1,
         &["http://127.0.0.1:1", "refused"],
     );
+}
+
+#[test]
+fn all_that_is_wrong_with_flags_is_told_at_once() {
+    failed(
+        &["--secure-port=70000", "--disabled-metrics=1x", "--emulated-version=1.28"],
+        &[
+            "[emulation version 1.28 is not between [1.33, 1.36.0], --secure-port 70000 must be between 0 and 65535, \
+             inclusive. 0 for turning off secure port, metrics.disabledMetrics: Invalid value: ",
+        ],
+    );
+    failed(&["--feature-gates=NoSuch=true"], &["unrecognized feature gate: NoSuch"]);
+    failed(
+        &["--leader-elect-resource-lock=foo", "--master=http://127.0.0.1:1"],
+        &["couldn't create resource lock: Invalid lock-type foo"],
+    );
+    let output = run(&["--logging-format=yaml"]);
+    let text = "format: Invalid value: \"yaml\": Unsupported log format\n";
+    assert_eq!((output.status.code(), &*stderr(&output)), (Some(1), text));
+}
+
+#[test]
+fn versions_and_help_go_to_standard_output() {
+    for (args, start) in [
+        (&["--version"], "Kubernetes v1.36"),
+        (&["--version=raw"], "version.Info{Major:\"1\", Minor:\"36\", "),
+        (&["-h"], "Assigns pods to nodes"),
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.starts_with(start), "{args:?}: {said}");
+        assert!(output.stderr.is_empty(), "{args:?}");
+    }
 }
