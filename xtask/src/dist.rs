@@ -1,7 +1,16 @@
 //! `dist`: what a release consists of, made from the tree as it is.
 //!
-//! `dist/NAME-VERSION-TARGET/` holds the stripped binary, completions and texts; beside it lie the tarball of that
-//! directory and SHA256SUMS.
+//! `dist/NAME-VERSION-TARGET/` holds the stripped binary, completions, manual pages, manifests, the Helm chart, the texts
+//! and the licences of everything linked in; beside it lie the tarball of that directory, the packed chart, and
+//! SHA256SUMS of both.
+//!
+//! Invariants: the binary is for musl, and so depends on no other file, where the toolchain has that target, else for the
+//! host's C library; a licence without a text is named; licences, sources and duplicates are checked by cargo-deny where
+//! it is installed, and a release that it refuses is not made.
+
+mod licences;
+#[cfg(test)]
+mod packaging;
 
 use std::fs;
 use std::path::Path;
@@ -15,11 +24,14 @@ use crate::process::{self, Ended};
 
 const PACKAGE: &str = "kube-scheduler-rs";
 const TEXTS: [&str; 3] = ["README.md", "LICENSE", "CHANGELOG.md"];
-const SHELLS: [(&str, &str); 3] = [
+const SHELLS: [(&str, &str); 4] = [
     ("bash", "kube-scheduler-rs.bash"),
     ("zsh", "_kube-scheduler-rs"),
     ("fish", "kube-scheduler-rs.fish"),
+    ("powershell", "_kube-scheduler-rs.ps1"),
 ];
+const MANIFESTS: &str = "packaging/manifests";
+const CHART: &str = "packaging/helm/kube-scheduler-rs";
 
 /// Builds and packs.
 pub(crate) fn run() -> Result<Ended> {
@@ -29,57 +41,103 @@ pub(crate) fn run() -> Result<Ended> {
             bail!("{text} is missing at the top of the repository; a release contains it");
         }
     }
+    if let Ended::Badly(code) = deny(&root)? {
+        return Ok(Ended::Badly(code));
+    }
     let metadata = Metadata::load()?;
-    let version =
-        metadata.members().get(PACKAGE).context("no package kube-scheduler-rs")?.version.clone();
-    let name = format!("{PACKAGE}-{version}-{}", host()?);
+    let package = *metadata.members().get(PACKAGE).context("no package kube-scheduler-rs")?;
+    let version = package.version.clone();
+    let host = host()?;
+    let target = target(&host);
+    let name = format!("{PACKAGE}-{version}-{target}");
+    println!("dist: building for {target}");
 
-    let mut build = process::cargo("build");
-    build.args([
-        "--release",
-        "--locked",
-        "--package",
-        PACKAGE,
-        "--message-format",
-        "json-render-diagnostics",
-    ]);
-    let messages = process::output(build.current_dir(&root))?;
-    let built =
-        artifact::executable(&messages, PACKAGE).context("cargo built no kube-scheduler-rs")?;
-
+    let built = build(&root, (target != host).then_some(&*target))?;
     let dist = root.join("dist");
     let stage = dist.join(&name);
     if stage.exists() {
         fs::remove_dir_all(&stage).with_context(|| format!("cannot empty {}", stage.display()))?;
     }
-    let completions = stage.join("completions");
-    fs::create_dir_all(&completions)
-        .with_context(|| format!("cannot create {}", stage.display()))?;
+    fs::create_dir_all(&stage).with_context(|| format!("cannot create {}", stage.display()))?;
 
     let binary = stage.join(PACKAGE);
     copy(&built, &binary)?;
     if !process::succeeds(Command::new("strip").arg(&binary)) {
         println!("dist: no working `strip`: the binary keeps its symbols");
     }
+    tell_libraries(&binary);
     for text in TEXTS {
         copy(&root.join(text), &stage.join(text))?;
     }
-    write_completions(&binary, &completions)?;
+    write_completions(&binary, &stage.join("completions"))?;
+    process::output(Command::new(&binary).arg("man").arg("--out").arg(stage.join("man")))?;
+    copy_all(&root.join(MANIFESTS), &stage.join("manifests"))?;
+    copy_all(&root.join(CHART), &stage.join("helm").join(PACKAGE))?;
+    let report = licences::report(&metadata, package);
+    fs::write(stage.join("THIRD-PARTY-LICENSES"), report).context("cannot write the licences")?;
 
     let tarball = format!("{name}.tar.gz");
     process::output(Command::new("tar").current_dir(&dist).args(["-czf", &tarball, &name]))?;
-    let sums = process::output(Command::new("sha256sum").current_dir(&dist).arg(&tarball))?;
+    let chart = format!("{PACKAGE}-{version}.tgz");
+    let mut pack = Command::new("tar");
+    pack.current_dir(stage.join("helm")).arg("-czf").arg(dist.join(&chart)).arg(PACKAGE);
+    process::output(&mut pack)?;
+    let mut sums = Command::new("sha256sum");
+    let sums = process::output(sums.current_dir(&dist).args([&tarball, &chart]))?;
     fs::write(dist.join("SHA256SUMS"), &sums).context("cannot write dist/SHA256SUMS")?;
-    println!("dist/{tarball}\ndist/SHA256SUMS");
+    println!("dist/{tarball}\ndist/{chart}\ndist/SHA256SUMS");
     Ok(Ended::Well)
 }
 
-fn write_completions(binary: &Path, directory: &Path) -> Result<()> {
-    if !process::succeeds(Command::new(binary).args(["completions", "--help"])) {
-        println!("dist: the binary has no command `completions`: none are packed");
-        return fs::remove_dir(directory)
-            .context("cannot remove the empty directory of completions");
+/// Checks licences, sources and duplicates with the rules of deny.toml. Advisories need the network; CI of whoever has
+/// one runs `cargo deny check`.
+fn deny(root: &Path) -> Result<Ended> {
+    if !process::succeeds(process::cargo("deny").arg("--version")) {
+        println!(
+            "dist: cargo-deny is not installed: licences are checked by `cargo xtask tidy` only"
+        );
+        return Ok(Ended::Well);
     }
+    let mut deny = process::cargo("deny");
+    process::run(deny.args(["check", "licenses", "bans", "sources"]).current_dir(root))
+}
+
+/// Builds the binary and tells where it is.
+fn build(root: &Path, target: Option<&str>) -> Result<std::path::PathBuf> {
+    let mut build = process::cargo("build");
+    build.args(["--release", "--locked", "--package", PACKAGE]);
+    build.args(["--message-format", "json-render-diagnostics"]);
+    if let Some(target) = target {
+        build.args(["--target", target]);
+    }
+    let messages = process::output(build.current_dir(root))?;
+    artifact::executable(&messages, PACKAGE).context("cargo built no kube-scheduler-rs")
+}
+
+/// Which libraries must be where it runs.
+fn tell_libraries(binary: &Path) {
+    let listed = Command::new("ldd").arg(binary).output();
+    let listed = listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let names: Vec<String> = listed.map_or_else(|_| Vec::new(), |listed| libraries(&listed));
+    if names.is_empty() {
+        println!("dist: the binary needs no shared library");
+    } else {
+        println!("dist: the binary needs {}", names.join(", "));
+    }
+}
+
+/// The names in what `ldd` prints.
+fn libraries(listed: &str) -> Vec<String> {
+    let lines = listed.lines().filter_map(|line| line.split_whitespace().next());
+    lines
+        .filter(|name| name.contains(".so") && !name.contains("vdso"))
+        .map(|name| name.rsplit('/').next().unwrap_or(name).to_owned())
+        .collect()
+}
+
+fn write_completions(binary: &Path, directory: &Path) -> Result<()> {
+    fs::create_dir_all(directory)
+        .with_context(|| format!("cannot create {}", directory.display()))?;
     for (shell, file) in SHELLS {
         let script = process::output(Command::new(binary).args(["completions", shell]))?;
         fs::write(directory.join(file), script).with_context(|| format!("cannot write {file}"))?;
@@ -91,6 +149,40 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to)
         .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
     Ok(())
+}
+
+/// Copies a directory with all that is in it.
+fn copy_all(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("cannot create {}", to.display()))?;
+    let entries = fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))?;
+    for entry in entries {
+        let entry = entry.with_context(|| format!("cannot read {}", from.display()))?;
+        let (path, to) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            copy_all(&path, &to)?;
+        } else {
+            copy(&path, &to)?;
+        }
+    }
+    Ok(())
+}
+
+/// The platform to build for: the host's with musl in the place of its C library, if the compiler can.
+fn target(host: &str) -> String {
+    let musl = host.replace("-gnu", "-musl");
+    if musl == host || !has_target(&musl) {
+        return host.to_owned();
+    }
+    musl
+}
+
+fn has_target(target: &str) -> bool {
+    let mut ask = Command::new("rustc");
+    let answer = ask.args(["--print", "target-libdir", "--target", target]).output();
+    answer.is_ok_and(|output| {
+        output.status.success()
+            && Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir()
+    })
 }
 
 /// The platform that the compiler builds for by default.
@@ -113,5 +205,19 @@ mod tests {
             "rustc 1.95.0\nbinary: rustc\nhost: x86_64-unknown-linux-gnu\nrelease: 1.95.0\n";
         assert_eq!(host_of(answer).as_deref(), Some("x86_64-unknown-linux-gnu"));
         assert_eq!(host_of("rustc 1.95.0"), None);
+    }
+
+    #[test]
+    fn libraries_are_read_from_ldd() {
+        let listed = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibgcc_s.so.1 => /lib/libgcc_s.so.1 (0x00007f)\n\
+                      \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
+        assert_eq!(libraries(listed), ["libgcc_s.so.1", "ld-linux-x86-64.so.2"]);
+        assert!(libraries("\tstatically linked\n").is_empty());
+    }
+
+    #[test]
+    fn a_target_that_is_not_installed_is_not_chosen() {
+        assert!(!has_target("no-such-target"));
+        assert_eq!(target("riscv64-nowhere-none-elf"), "riscv64-nowhere-none-elf");
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::{Handle, Plugin, PluginArgs, Registry, RegistryError};
 
 use crate::cli::{self, Command, Request};
-use crate::{commands, failure};
+use crate::{commands, failure, logging};
 
 /// A scheduler program with the in-tree plugins and, if wanted, others.
 #[derive(Debug)]
@@ -42,7 +42,9 @@ impl SchedulerBuilder {
 
     /// Does what the command line of this process asks for.
     pub fn run(self) -> ExitCode {
-        self.run_with(std::env::args_os())
+        let code = self.run_with(std::env::args_os());
+        logging::flush();
+        code
     }
 
     /// Does what `args` ask for; the first is the program's name.
@@ -63,6 +65,8 @@ impl SchedulerBuilder {
             Command::Demo(args) => commands::demo::run(args),
             Command::Devcluster(args) => commands::devcluster::run(args),
             Command::Simulate(args) => commands::simulate::run(args),
+            Command::Config(args) => commands::config::run(args, &self.registry),
+            Command::Man(args) => commands::man::run(args),
             Command::Completions(args) => commands::completions::run(args),
             Command::Version => commands::version::run(),
         };

@@ -26,7 +26,9 @@ pub(crate) enum Command {
     Demo(commands::demo::Args),
     Devcluster(commands::devcluster::Args),
     Simulate(commands::simulate::Args),
+    Config(commands::config::Args),
     Completions(commands::completions::Args),
+    Man(commands::man::Args),
     /// Print versions
     Version,
 }
@@ -102,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_subcommand_comes_first_or_is_none() {
-        assert!(matches!(parsed("demo --nodes 3"), Ok(Request::Command(_))));
+        assert!(matches!(parsed("demo --nodes 30"), Ok(Request::Command(_))));
         assert!(matches!(parsed("--seed 3"), Ok(Request::Schedule(_))));
         assert!(matches!(parsed(""), Ok(Request::Schedule(_))));
         assert!(matches!(parsed("--help"), Ok(Request::Help)));

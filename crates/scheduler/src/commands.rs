@@ -1,9 +1,11 @@
 //! What the program can do, one module per subcommand; `schedule` is what it does without one.
 
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod devcluster;
 pub(crate) mod help;
+pub(crate) mod man;
 pub(crate) mod schedule;
 pub(crate) mod simulate;
 pub(crate) mod version;

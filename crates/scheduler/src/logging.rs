@@ -1,139 +1,127 @@
-//! The log: klog's text form, or JSON lines, on standard error.
+//! The log: klog's text form, or JSON lines, on standard error unless the streams are split.
 //!
-//! Invariants: one event is one line; the text form is the one that tools for kube-scheduler logs read; what libraries
-//! log appears from level 8 on, but for warnings.
+//! Verbosity is klog's: a number, higher is louder, that can change while the program runs. Of an event it is known from
+//! what is fixed where the event is written, so that a line that is off costs one atomic load:
+//!
+//! - target `"V3"` is verbosity 3, whatever the level: `tracing::debug!(target: "V3", %pod, "Attempting to bind pod")`.
+//!   `"V1f"` is verbosity 1 and says that the message is printed as it is, not in quotes, as klog's `Infof` does.
+//!   Only such a message may have several lines.
+//! - Else errors and warnings always show; info is 0, debug is 2 and trace is 5.
+//! - What libraries for connections log is 2 for errors and warnings, 4 for info, 8 for debug and 11 for trace.
+//!
+//! `tracing::enabled!(target: "V10", tracing::Level::TRACE)` tells whether it is worth to prepare such a line. Keys are
+//! klog's: camel case, an error is `error` or `err` and comes first. Text matches `--vmodule` patterns against the names
+//! of source files without `.rs`.
+//!
+//! Invariants: an event is written at once or not at all, so that lines of different threads do not mix; no value can
+//! begin a line of its own at the left edge, or bring a control character into the log; what is logged never fails the
+//! one who logs it.
 
-use std::fmt::{self, Write as _};
+mod fields;
+mod json;
+mod streams;
+mod text;
+mod verbosity;
+
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kube_scheduler_api_types::Timestamp;
-use serde_json::{Map, Value};
-use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing::Event;
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use self::json::JsonLines;
+use self::streams::{Routing, Streams};
+use self::text::Klog;
+use self::verbosity::{Filter, Verbosities};
 use crate::flags::logs::Logs;
 use crate::flags::value::Verbosity;
 use crate::flags::{Flags, quoted};
 
-/// How lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    /// klog's text form.
-    Text,
-    /// JSON, an object per line.
-    Json,
-}
+/// What this process logs with.
+static CURRENT: OnceLock<(Arc<Verbosities>, Streams)> = OnceLock::new();
 
 /// Starts logging. A process that logs already goes on as it does.
 pub(crate) fn start(logs: &Logs) {
-    let verbosity = logs.v.0;
-    let level = match verbosity {
-        0 | 1 => LevelFilter::INFO,
-        2..=4 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    };
-    let format = if logs.logging_format == "json" { Format::Json } else { Format::Text };
-    start_at(format, level, verbosity >= 8);
+    let loudest = i32::try_from(logs.v.0).unwrap_or(i32::MAX);
+    start_at(logs, Verbosities::new(loudest, logs.vmodule.clone()));
 }
 
 /// Starts logging, but only what someone should look at, unless a `verbosity` is given.
 pub(crate) fn start_quietly(verbosity: u8) {
     match verbosity {
-        0 => start_at(Format::Text, LevelFilter::ERROR, false),
-        louder => start(&Logs { v: Verbosity(u32::from(louder) - 1), ..Logs::default() }),
-    }
-}
-
-/// Logs every flag with its value, as kube-scheduler does from verbosity 1 on.
-pub(crate) fn log_flags(flags: &Flags) {
-    if flags.logs.v.0 >= 1 {
-        for (name, value) in flags.values() {
-            tracing::info!("FLAG: --{name}={}", quoted(&value));
+        0 => start_at(&Logs::default(), Verbosities::only_errors()),
+        louder => {
+            start(&Logs { v: Verbosity(u32::from(louder) - 1), ..Logs::default() });
         }
     }
 }
 
-fn start_at(format: Format, level: LevelFilter, with_libraries: bool) {
-    let others = if with_libraries { level } else { level.min(LevelFilter::WARN) };
-    let targets = Targets::new().with_default(others).with_target("kube_scheduler", level);
-    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
-    let registry = tracing_subscriber::registry().with(targets);
-    // Fails only if somebody else has started a log, which then is the right one.
-    let _ = match format {
-        Format::Text => registry.with(layer.event_format(Klog)).try_init(),
-        Format::Json => registry.with(layer.event_format(JsonLines)).try_init(),
+fn start_at(logs: &Logs, verbosities: Verbosities) {
+    let is_json = logs.logging_format == "json";
+    let (is_split, buffer) = if is_json {
+        (logs.log_json_split_stream, &logs.log_json_info_buffer_size)
+    } else {
+        (logs.log_text_split_stream, &logs.log_text_info_buffer_size)
     };
-}
-
-/// `I0102 15:04:05.123456   12345 file.rs:12] "Message" key="value"`.
-struct Klog;
-
-impl<S, N> FormatEvent<S, N> for Klog
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(
-        &self,
-        _: &FmtContext<'_, S, N>,
-        mut out: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        let severity = match *event.metadata().level() {
-            Level::ERROR => 'E',
-            Level::WARN => 'W',
-            _ => 'I',
-        };
-        let (date, time) = date_and_time(now());
-        write!(out, "{severity}{date} {time} {:>7} {}] ", std::process::id(), caller(event))?;
-        let fields = Fields::of(event);
-        write!(out, "{:?}", fields.message)?;
-        for (name, value) in &fields.others {
-            match value {
-                Value::String(text) => write!(out, " {name}={text:?}")?,
-                other => write!(out, " {name}={other}")?,
-            }
+    let verbosities = Arc::new(verbosities);
+    let streams = if is_split {
+        let routing = if is_json { Routing::ErrorsApart } else { Routing::WarningsApart };
+        Streams::split(routing, buffer.value())
+    } else {
+        Streams::single()
+    };
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(streams.clone())
+        .with_ansi(false)
+        .log_internal_errors(false);
+    let registry = tracing_subscriber::registry().with(Filter::new(verbosities.clone()));
+    let started = if is_json {
+        registry.with(layer.event_format(JsonLines)).try_init()
+    } else {
+        registry.with(layer.event_format(Klog)).try_init()
+    };
+    // Fails only if somebody else has started a log, which then is the right one.
+    if started.is_ok() {
+        if is_split && let Some(every) = logs.log_flush_frequency.to_std() {
+            streams.flush_every(every);
         }
-        writeln!(out)
+        let _ = CURRENT.set((verbosities, streams));
     }
 }
 
-/// `{"ts":…,"caller":…,"msg":…,"v":0,…}`.
-struct JsonLines;
+/// Changes how much is logged from now on, for the whole process.
+///
+/// # Errors
+/// If this process does not log, or the verbosity is beyond what klog knows.
+#[allow(
+    dead_code,
+    reason = "for the endpoint that changes it, see `VerbositySetter` of the daemon"
+)]
+pub(crate) fn set_verbosity(verbosity: u32) -> Result<(), String> {
+    let Some((verbosities, _)) = CURRENT.get() else {
+        return Err("this process does not log".to_owned());
+    };
+    let verbosity = i32::try_from(verbosity)
+        .map_err(|_| format!("verbosity {verbosity} is beyond {}", i32::MAX))?;
+    verbosities.set(verbosity);
+    Ok(())
+}
 
-impl<S, N> FormatEvent<S, N> for JsonLines
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(
-        &self,
-        _: &FmtContext<'_, S, N>,
-        mut out: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        let fields = Fields::of(event);
-        let mut line = Map::new();
-        line.insert("ts".into(), (now().as_nanos() as f64 / 1e6).into());
-        line.insert("caller".into(), caller(event).into());
-        line.insert("msg".into(), fields.message.into());
-        match *event.metadata().level() {
-            // What upstream logs as an error has no verbosity.
-            Level::ERROR => {}
-            Level::WARN | Level::INFO => drop(line.insert("v".into(), 0.into())),
-            Level::DEBUG => drop(line.insert("v".into(), 2.into())),
-            Level::TRACE => drop(line.insert("v".into(), 5.into())),
+/// Writes out what waits in buffers.
+pub(crate) fn flush() {
+    if let Some((_, streams)) = CURRENT.get() {
+        streams.flush();
+    }
+}
+
+/// Logs every flag with its value.
+pub(crate) fn log_flags(flags: &Flags) {
+    if tracing::enabled!(target: "V1f", tracing::Level::DEBUG) {
+        for (name, value) in flags.values() {
+            tracing::debug!(target: "V1f", "FLAG: --{name}={}", quoted(&value));
         }
-        for (name, value) in fields.others {
-            line.insert(name.to_owned(), value);
-        }
-        writeln!(out, "{}", Value::Object(line))
     }
 }
 
@@ -141,138 +129,13 @@ fn now() -> Timestamp {
     Timestamp::EPOCH + SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// `MMDD` and `hh:mm:ss.uuuuuu`, in UTC.
-fn date_and_time(at: Timestamp) -> (String, String) {
-    let text = at.floor_to_second().to_string();
-    let part = |range: std::ops::Range<usize>| text.get(range).unwrap_or_default();
-    let micros = at.as_nanos().rem_euclid(1_000_000_000) / 1_000;
-    (format!("{}{}", part(5..7), part(8..10)), format!("{}.{micros:06}", part(11..19)))
-}
-
-fn caller(event: &Event<'_>) -> String {
+/// The file that an event is written in, with so many of its folders, and the line.
+fn caller(event: &Event<'_>, n_folders: usize) -> String {
     let metadata = event.metadata();
-    let file = metadata.file().unwrap_or_else(|| metadata.target());
-    let file = file.rsplit('/').next().unwrap_or(file);
-    format!("{file}:{}", metadata.line().unwrap_or(0))
-}
-
-/// The parts of an event; an error comes first among the keys, as klog has it.
-#[derive(Default)]
-struct Fields {
-    message: String,
-    others: Vec<(&'static str, Value)>,
-}
-
-impl Fields {
-    fn of(event: &Event<'_>) -> Self {
-        let mut fields = Self::default();
-        event.record(&mut fields);
-        fields.others.sort_by_key(|(name, _)| *name != "err");
-        fields
-    }
-
-    fn add(&mut self, field: &Field, value: Value) {
-        match field.name() {
-            "message" => {
-                self.message = value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-            }
-            "error" => self.others.push(("err", value)),
-            name => self.others.push((name, value)),
-        }
-    }
-}
-
-impl Visit for Fields {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let mut text = String::new();
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{value:?}");
-        self.add(field, text.into());
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.add(field, value.into());
-    }
-
-    fn record_i64(&mut self, field: &Field, value: i64) {
-        self.add(field, value.into());
-    }
-
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.add(field, value.into());
-    }
-
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.add(field, value.into());
-    }
-
-    fn record_f64(&mut self, field: &Field, value: f64) {
-        self.add(field, value.into());
-    }
+    let path = metadata.file().unwrap_or_else(|| metadata.target());
+    let start = path.rmatch_indices(['/', '\\']).nth(n_folders).map_or(0, |(slash, _)| slash + 1);
+    format!("{}:{}", &path[start..], metadata.line().unwrap_or(0))
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io;
-    use std::sync::{Arc, Mutex};
-
-    use super::*;
-
-    #[derive(Clone, Default)]
-    struct Page(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Page {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    fn logged(
-        format: impl FormatEvent<
-            tracing_subscriber::Registry,
-            tracing_subscriber::fmt::format::DefaultFields,
-        > + Send
-        + Sync
-        + 'static,
-    ) -> String {
-        let page = Page::default();
-        let writer = page.clone();
-        let layer =
-            tracing_subscriber::fmt::layer().with_writer(move || writer.clone()).with_ansi(false);
-        let subscriber = tracing_subscriber::registry().with(layer.event_format(format));
-        tracing::subscriber::with_default(subscriber, || {
-            tracing::warn!(pod = "x/p", n = 3, error = "no \"room\"", "Failed to bind pod");
-        });
-        String::from_utf8(page.0.lock().unwrap().clone()).unwrap()
-    }
-
-    #[test]
-    fn text_is_klogs() {
-        let line = logged(Klog);
-        assert!(line.starts_with('W'), "{line}");
-        let (head, rest) = line.split_once("] ").unwrap();
-        assert_eq!(head.split_whitespace().count(), 4, "{head}");
-        assert_eq!(rest, "\"Failed to bind pod\" err=\"no \\\"room\\\"\" pod=\"x/p\" n=3\n");
-    }
-
-    #[test]
-    fn json_is_one_object_per_line() {
-        let line: Value = serde_json::from_str(&logged(JsonLines)).unwrap();
-        assert_eq!(
-            (&line["msg"], &line["v"], &line["pod"]),
-            (&"Failed to bind pod".into(), &0.into(), &"x/p".into())
-        );
-        assert!(line["ts"].as_f64().unwrap() > 1e12);
-    }
-
-    #[test]
-    fn times_are_utc_with_microseconds() {
-        let at = Timestamp::parse("2026-11-21T10:00:00.25Z").unwrap();
-        assert_eq!(date_and_time(at), ("1121".to_owned(), "10:00:00.250000".to_owned()));
-    }
-}
+mod tests;

@@ -46,11 +46,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "leader-elect-resource-name",
     "leader-elect-resource-namespace",
     "leader-elect-retry-period",
-    "log-flush-frequency",
-    "log-json-info-buffer-size",
-    "log-json-split-stream",
-    "log-text-info-buffer-size",
-    "log-text-split-stream",
     "permit-address-sharing",
     "permit-port-sharing",
     "profiling",
@@ -67,7 +62,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "tls-min-version",
     "tls-private-key-file",
     "tls-sni-cert-key",
-    "vmodule",
 ];
 
 /// Everything a scheduler is started with.

@@ -24,6 +24,7 @@ impl Signals {
         self.next().await;
         tokio::spawn(async move {
             self.next().await;
+            crate::logging::flush();
             std::process::exit(1);
         });
     }

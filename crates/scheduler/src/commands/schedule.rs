@@ -50,6 +50,7 @@ fn schedule(flags: Flags, gates: Gates, registry: Registry) -> Result<ExitCode> 
         let endpoint =
             Endpoint::resolve(settings.kubeconfig.as_deref(), settings.master.as_deref()).await?;
         let builder = builder(endpoint, registry, &settings);
+        log_config(&settings)?;
         let write_config_to = &settings.flags.misc.write_config_to;
         if !write_config_to.is_empty() {
             builder.check().map_err(|error| located(error, &settings.source))?;
@@ -66,8 +67,8 @@ fn schedule(flags: Flags, gates: Gates, registry: Registry) -> Result<ExitCode> 
             () = &mut shutdown => return Ok(ExitCode::SUCCESS),
         };
         tracing::info!(
-            version = concat!("v", env!("CARGO_PKG_VERSION")),
-            kubernetes = settings.flags.reported_version().unwrap_or(version::KUBERNETES),
+            version = settings.flags.reported_version().unwrap_or(version::KUBERNETES),
+            implementation = concat!("kube-scheduler-rs v", env!("CARGO_PKG_VERSION")),
             address = daemon.handle().address().map(tracing::field::display),
             "Starting Kubernetes Scheduler"
         );
@@ -96,6 +97,15 @@ fn located(error: StartError, source: &str) -> anyhow::Error {
         StartError::Build(error) => anyhow::Error::new(error).context(source.to_owned()),
         other => other.into(),
     }
+}
+
+/// The configuration as it counts, for whoever asks for more than the usual.
+fn log_config(settings: &Settings) -> Result<()> {
+    if tracing::enabled!(target: "V2", tracing::Level::DEBUG) {
+        let config = to_yaml(&settings.config)?;
+        tracing::debug!(target: "V2", config, "Using component config");
+    }
+    Ok(())
 }
 
 fn write_config(settings: &Settings, path: &Path) -> Result<ExitCode> {

@@ -322,7 +322,7 @@ fn the_help_is_laid_out_as_pflag_does() {
     );
     assert!(text.contains("(default [/healthz,/readyz,/livez])"), "{text}");
     assert!(text.contains("kube:GangScheduling=true|false (ALPHA - default=false)"), "{text}");
-    for line in help(&[], 100).lines() {
+    for line in usage(&[], 100).lines() {
         // Names of gates and ciphers have no place to break at.
         assert!(
             line.chars().count() <= 105

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
+mod configuring;
 mod demonstrating;
+mod logging;
 mod processes;
 mod refusals;
 mod simulating;

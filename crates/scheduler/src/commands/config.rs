@@ -1,0 +1,147 @@
+//! `config`: configuration files, looked at without a cluster.
+
+mod check;
+mod diff;
+mod lint;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow};
+use clap::{Subcommand, ValueEnum};
+use kube_scheduler_config::{Configuration, FeatureGates, default, to_json_value, to_yaml};
+use kube_scheduler_engine::{Engine, EngineOptions};
+use kube_scheduler_framework::Registry;
+use serde::Serialize;
+
+use super::print;
+use crate::flags::feature_gates::FeatureGateFlags;
+use crate::flags::value::FlagValue as _;
+
+/// Check, compare and print configurations of the scheduler. None of it needs a cluster.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Command {
+    Check(check::Args),
+    PrintDefaults(DefaultsArgs),
+    Diff(diff::Args),
+}
+
+/// Which features a configuration is looked at with.
+#[derive(Clone, Debug, clap::Args)]
+struct GateArgs {
+    /// Feature gates, as Name=true,Name=false; may be repeated
+    #[arg(long, value_name = "GATES")]
+    feature_gates: Vec<String>,
+
+    /// The Kubernetes version whose defaults apply
+    #[arg(long, value_name = "VERSION")]
+    emulated_version: Option<String>,
+}
+
+impl GateArgs {
+    fn gates(&self) -> Result<FeatureGates> {
+        let mut flags = FeatureGateFlags {
+            emulated_version: self.emulated_version.iter().cloned().collect(),
+            ..FeatureGateFlags::default()
+        };
+        for gates in &self.feature_gates {
+            flags.feature_gates.set(gates, false).map_err(|error| anyhow!(error))?;
+        }
+        let applied = flags.apply().map_err(|error| anyhow!(error))?;
+        match crate::flags::aggregate(&applied.errors) {
+            Some(errors) => Err(anyhow!(errors)),
+            None => Ok(applied.gates),
+        }
+    }
+}
+
+/// How to print an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// For people
+    Text,
+    /// One JSON object
+    Json,
+    /// The same in YAML
+    Yaml,
+}
+
+/// Print the configuration that an empty file, or none, stands for.
+#[derive(Clone, Debug, clap::Args)]
+struct DefaultsArgs {
+    #[command(flatten)]
+    gates: GateArgs,
+
+    /// The form
+    #[arg(short, long, value_enum, default_value_t = DefaultsForm::Yaml)]
+    output: DefaultsForm,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DefaultsForm {
+    /// As a configuration file is usually written
+    Yaml,
+    /// One JSON object
+    Json,
+}
+
+/// Runs the command with the plugins of this program.
+pub(crate) fn run(args: Args, registry: &Registry) -> Result<ExitCode> {
+    match args.command {
+        Command::Check(args) => check::run(args, registry),
+        Command::PrintDefaults(args) => print_defaults(&args),
+        Command::Diff(args) => diff::run(args, registry),
+    }
+}
+
+fn print_defaults(args: &DefaultsArgs) -> Result<ExitCode> {
+    let mut config = Configuration::default();
+    default(&mut config, &args.gates.gates()?);
+    let text = match args.output {
+        DefaultsForm::Yaml => to_yaml(&config)?,
+        DefaultsForm::Json => {
+            format!("{}\n", serde_json::to_string_pretty(&to_json_value(&config)?)?)
+        }
+    };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| path.display().to_string())
+}
+
+/// A file, or standard input for `-`.
+fn read_or_stdin(path: &PathBuf) -> Result<String> {
+    if path.as_os_str() == "-" {
+        return std::io::read_to_string(std::io::stdin()).context("standard input");
+    }
+    read(path)
+}
+
+/// Builds the profiles of a configuration with defaults filled in, as the scheduler would.
+fn build(
+    config: &Configuration,
+    registry: &Registry,
+    gates: &FeatureGates,
+) -> Result<Engine, String> {
+    // Extenders are addresses: there is nothing to build of them before they are called.
+    let config = Configuration { extenders: Vec::new(), ..config.clone() };
+    let options = EngineOptions { gates: gates.clone(), ..EngineOptions::default() };
+    Engine::new(&config, registry, options)
+        .map_err(|error| crate::failure::chain(&anyhow::Error::new(error)))
+}
+
+/// Prints an answer as a tree.
+fn print_tree(form: Form, answer: &impl Serialize) -> Result<()> {
+    match form {
+        Form::Yaml => print(&serde_saphyr::to_string(answer)?),
+        Form::Text | Form::Json => print(&format!("{}\n", serde_json::to_string_pretty(answer)?)),
+    }
+}

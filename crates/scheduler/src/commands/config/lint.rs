@@ -1,0 +1,375 @@
+//! What a configuration says without saying what its writer meant: beyond the rules that kube-scheduler checks.
+//!
+//! Invariants: an error is something the scheduler would not start with; a warning is something in the file that does
+//! nothing or surely not what was meant; a note is worth knowing and may be meant; each names its place in the file.
+
+use std::collections::BTreeSet;
+
+use kube_scheduler_config::{
+    ALL_PLUGINS, Configuration, DEFAULT_SCHEDULER_NAME, Extender, ExtensionPoint, FeatureGates,
+    Profile as ProfileConfig, default_plugins, named_plugins, overridden_defaults,
+};
+use kube_scheduler_framework::{ExtensionPoint as Point, Profile, Registry};
+use serde::Serialize;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Severity {
+    Note,
+    Warning,
+    Error,
+}
+
+impl Severity {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// Something to say about a place in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    pub(super) severity: Severity,
+    /// Where; empty when the message says it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) path: String,
+    pub(super) message: String,
+}
+
+impl Finding {
+    pub(super) fn error(path: &str, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Error, path: path.to_owned(), message: message.into() }
+    }
+
+    fn warning(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, path: path.into(), message: message.into() }
+    }
+
+    fn note(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Note, path: path.into(), message: message.into() }
+    }
+}
+
+/// Plugins that do not exist, with the nearest that does.
+pub(super) fn unknown_plugins(read: &Configuration, registry: &Registry) -> Vec<Finding> {
+    let unknown =
+        named_plugins(read).into_iter().filter(|named| registry.get(named.name).is_none());
+    unknown
+        .map(|named| {
+            let near = registry
+                .names()
+                .map(|name| (distance(name, named.name), name))
+                .min()
+                .filter(|(distance, _)| *distance <= named.name.len() / 3);
+            let hint = near.map_or_else(String::new, |(_, name)| format!("; do you mean {name}?"));
+            Finding::error(
+                &named.path.to_string(),
+                format!("no plugin is called {:?}{hint}", named.name),
+            )
+        })
+        .collect()
+}
+
+/// How many letters must change, go or come to make one of the other, whatever their case.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b) = (a.to_lowercase(), b.to_lowercase());
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, a) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (slot, b) in row.iter_mut().skip(1).zip(b.chars()) {
+            let best = (diagonal + usize::from(a != b)).min(*slot + 1).min(left + 1);
+            diagonal = std::mem::replace(slot, best);
+            left = best;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+/// What the file says about plugins that changes nothing. `config` is `read` with defaults, `built` its profiles.
+pub(super) fn without_effect(
+    read: &Configuration,
+    config: &Configuration,
+    gates: &FeatureGates,
+    built: &[Profile],
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, profile) in read.profiles.iter().enumerate() {
+        let path = format!("profiles[{index}]");
+        let name = config.profiles.get(index).and_then(|profile| profile.scheduler_name.as_deref());
+        let name = name.unwrap_or(DEFAULT_SCHEDULER_NAME);
+        let Some(built) = built.iter().find(|built| &*built.scheduler_name == name) else {
+            continue;
+        };
+        weights(&path, profile, built, &mut findings);
+        disabled(&path, profile, gates, &mut findings);
+        for (number, plugin_config) in profile.plugin_config.iter().enumerate() {
+            if !runs(built, &plugin_config.name) {
+                findings.push(Finding::warning(
+                    format!("{path}.pluginConfig[{number}]"),
+                    format!("{} is not enabled at any extension point of this profile: its args have no effect", plugin_config.name),
+                ));
+            }
+        }
+        if let Some(plugins) = &profile.plugins {
+            for (point, plugin) in overridden_defaults(&default_plugins(gates), plugins) {
+                findings.push(Finding::note(
+                    format!("{path}.plugins.{}.enabled", point.as_str()),
+                    format!("{plugin} is enabled by default: it keeps its place, and its weight is the one given here"),
+                ));
+            }
+        }
+        if built.at(Point::Score).is_empty() {
+            findings.push(Finding::note(
+                format!("{path}.plugins"),
+                "no plugin scores: every node that fits is as good as any other",
+            ));
+        }
+    }
+    same_profiles(config, &mut findings);
+    findings
+}
+
+fn runs(built: &Profile, name: &str) -> bool {
+    Point::ALL.iter().any(|&point| {
+        built
+            .at(point)
+            .iter()
+            .any(|&idx| built.plugins().get(idx).is_some_and(|entry| &*entry.name == name))
+    })
+}
+
+/// Weights where nothing is weighed.
+fn weights(path: &str, profile: &ProfileConfig, built: &Profile, findings: &mut Vec<Finding>) {
+    let scores = |name: &str| {
+        built
+            .at(Point::Score)
+            .iter()
+            .any(|&idx| built.plugins().get(idx).is_some_and(|entry| &*entry.name == name))
+    };
+    for (point, set) in profile.plugins.iter().flat_map(|plugins| plugins.sets()) {
+        let point_path = format!("{path}.plugins.{}", point.as_str());
+        for (number, plugin) in
+            set.enabled.iter().enumerate().filter(|(_, plugin)| plugin.weight != 0)
+        {
+            let place = format!("{point_path}.enabled[{number}].weight");
+            if !matches!(point, ExtensionPoint::Score | ExtensionPoint::MultiPoint) {
+                let message = format!(
+                    "weights count at score and multiPoint only, not at {}",
+                    point.as_str()
+                );
+                findings.push(Finding::warning(place, message));
+            } else if !scores(&plugin.name) {
+                let message = format!(
+                    "{} does not score in this profile: its weight has no effect",
+                    plugin.name
+                );
+                findings.push(Finding::warning(place, message));
+            } else if point == ExtensionPoint::MultiPoint
+                && profile.plugins.as_ref().is_some_and(|plugins| {
+                    plugins
+                        .set(ExtensionPoint::Score)
+                        .enabled
+                        .iter()
+                        .any(|other| other.name == plugin.name)
+                })
+            {
+                let message =
+                    format!("the weight of {} at score goes before this one", plugin.name);
+                findings.push(Finding::warning(place, message));
+            }
+        }
+        for (number, plugin) in
+            set.disabled.iter().enumerate().filter(|(_, plugin)| plugin.weight != 0)
+        {
+            findings.push(Finding::warning(
+                format!("{point_path}.disabled[{number}].weight"),
+                format!("a disabled plugin has no weight ({})", plugin.name),
+            ));
+        }
+    }
+}
+
+/// Plugins that are taken away where they are not.
+fn disabled(
+    path: &str,
+    profile: &ProfileConfig,
+    gates: &FeatureGates,
+    findings: &mut Vec<Finding>,
+) {
+    let Some(plugins) = &profile.plugins else { return };
+    let defaults = default_plugins(gates);
+    let by_default: BTreeSet<&str> = defaults
+        .sets()
+        .flat_map(|(_, set)| &set.enabled)
+        .map(|plugin| plugin.name.as_str())
+        .collect();
+    let in_multi_point: BTreeSet<&str> = plugins
+        .set(ExtensionPoint::MultiPoint)
+        .enabled
+        .iter()
+        .map(|plugin| plugin.name.as_str())
+        .collect();
+    for (point, set) in plugins.sets() {
+        for (number, plugin) in set.disabled.iter().enumerate() {
+            let name = plugin.name.as_str();
+            if name == ALL_PLUGINS || by_default.contains(name) || in_multi_point.contains(name) {
+                continue;
+            }
+            findings.push(Finding::warning(
+                format!("{path}.plugins.{}.disabled[{number}]", point.as_str()),
+                format!("{name} is not enabled by default: disabling it has no effect"),
+            ));
+        }
+    }
+}
+
+/// Profiles that differ in their names only.
+fn same_profiles(config: &Configuration, findings: &mut Vec<Finding>) {
+    let name = |profile: &ProfileConfig| profile.scheduler_name.clone().unwrap_or_default();
+    for (index, profile) in config.profiles.iter().enumerate() {
+        let same = |other: &&ProfileConfig| {
+            ProfileConfig { scheduler_name: None, ..(*other).clone() }
+                == ProfileConfig { scheduler_name: None, ..profile.clone() }
+        };
+        if let Some(other) = config.profiles.iter().take(index).find(same) {
+            findings.push(Finding::note(
+                format!("profiles[{index}]"),
+                format!("{} is the same as {} but for its name", name(profile), name(other)),
+            ));
+        }
+    }
+}
+
+/// What holds whether or not the profiles can be built.
+pub(super) fn worth_knowing(read: &Configuration, config: &Configuration) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let names: Vec<&str> =
+        config.profiles.iter().filter_map(|profile| profile.scheduler_name.as_deref()).collect();
+    if !names.contains(&DEFAULT_SCHEDULER_NAME) {
+        findings.push(Finding::note(
+            "profiles",
+            format!(
+                "no profile is called {DEFAULT_SCHEDULER_NAME}: pods that do not set spec.schedulerName to one of {} are \
+                 left to other schedulers",
+                names.join(", ")
+            ),
+        ));
+    }
+    for (index, name) in names.iter().enumerate().filter(|(_, name)| name.trim() != **name) {
+        findings.push(Finding::warning(
+            format!("profiles[{index}].schedulerName"),
+            format!("{name:?} has blanks around it, which no spec.schedulerName may have: the profile is unreachable"),
+        ));
+    }
+    let election = &read.leader_election;
+    if config.leader_election.leader_elect == Some(false) {
+        let is_set = !election.lease_duration.is_zero()
+            || !election.renew_deadline.is_zero()
+            || !election.retry_period.is_zero()
+            || !election.resource_name.is_empty()
+            || !election.resource_namespace.is_empty();
+        if is_set {
+            let message = "leaderElect is false: nothing else here has an effect";
+            findings.push(Finding::warning("leaderElection", message));
+        }
+        if read.delay_cache_until_active {
+            let message = "has no effect without leader election";
+            findings.push(Finding::warning("delayCacheUntilActive", message));
+        }
+    }
+    if config.enable_contention_profiling == Some(true) && config.enable_profiling == Some(false) {
+        let message = "has no effect while enableProfiling is false";
+        findings.push(Finding::warning("enableContentionProfiling", message));
+    }
+    let kubeconfig = &read.client_connection.kubeconfig;
+    if !kubeconfig.is_empty() && !std::path::Path::new(kubeconfig).exists() {
+        let message = format!("{kubeconfig} does not exist on this machine");
+        findings.push(Finding::note("clientConnection.kubeconfig", message));
+    }
+    percentages(read, &mut findings);
+    for (index, extender) in config.extenders.iter().enumerate() {
+        check_extender(&format!("extenders[{index}]"), extender, &mut findings);
+    }
+    findings
+}
+
+fn percentages(read: &Configuration, findings: &mut Vec<Finding>) {
+    let is_sampling = |percentage: Option<i32>| {
+        percentage.is_some_and(|percentage| (1..100).contains(&percentage))
+    };
+    if is_sampling(read.percentage_of_nodes_to_score) {
+        findings.push(Finding::note(
+            "percentageOfNodesToScore",
+            "only so many nodes are scored, exactly as kube-scheduler does; without it this scheduler scores all nodes, \
+             which places better and costs less here",
+        ));
+    }
+    for (index, profile) in read.profiles.iter().enumerate() {
+        if profile.percentage_of_nodes_to_score.is_some()
+            && read.percentage_of_nodes_to_score.is_some()
+        {
+            findings.push(Finding::note(
+                format!("profiles[{index}].percentageOfNodesToScore"),
+                "goes before the one for all profiles",
+            ));
+        }
+    }
+}
+
+fn check_extender(path: &str, extender: &Extender, findings: &mut Vec<Finding>) {
+    let verbs = [
+        &extender.filter_verb,
+        &extender.preempt_verb,
+        &extender.prioritize_verb,
+        &extender.bind_verb,
+    ];
+    if verbs.iter().all(|verb| verb.is_empty()) {
+        let message = if extender
+            .managed_resources
+            .iter()
+            .any(|resource| resource.ignored_by_scheduler)
+        {
+            "has no verb: it is never called, and only keeps its managed resources from being counted"
+        } else {
+            "manages nothing: it has none of filterVerb, preemptVerb, prioritizeVerb and bindVerb, and is never called"
+        };
+        findings.push(Finding::warning(path, message));
+    }
+    // 1 is what an extender without a weight gets.
+    if extender.prioritize_verb.is_empty() && extender.weight > 1 {
+        let message = "has no effect without prioritizeVerb";
+        findings.push(Finding::warning(format!("{path}.weight"), message));
+    }
+    if extender.ignorable
+        && extender.filter_verb.is_empty()
+        && extender.preempt_verb.is_empty()
+        && extender.bind_verb.is_empty()
+    {
+        let message = "has no effect: errors of prioritizing are passed over anyway";
+        findings.push(Finding::warning(format!("{path}.ignorable"), message));
+    }
+    let is_https = extender.url_prefix.starts_with("https://");
+    if !is_https && !extender.url_prefix.starts_with("http://") {
+        let message = format!("{:?} is no http:// or https:// address", extender.url_prefix);
+        findings.push(Finding::warning(format!("{path}.urlPrefix"), message));
+    } else if !is_https && extender.enable_https {
+        let message = "does not turn on TLS: the scheme of urlPrefix decides, and that is http";
+        findings.push(Finding::warning(format!("{path}.enableHTTPS"), message));
+    } else if !is_https && extender.tls_config.is_some() {
+        let message = "has no effect: urlPrefix is http";
+        findings.push(Finding::warning(format!("{path}.tlsConfig"), message));
+    }
+    if !extender.bind_verb.is_empty() && extender.managed_resources.is_empty() {
+        let message = "binds every pod, because managedResources is empty";
+        findings.push(Finding::note(format!("{path}.bindVerb"), message));
+    }
+}

@@ -1,0 +1,77 @@
+//! The parts of an event: its message, and keys with values.
+//!
+//! Invariants: an error comes first among the keys; a text longer than [`LONGEST`] is cut, and says so.
+
+use std::fmt::{self, Write as _};
+
+use serde_json::Value;
+use tracing::Event;
+use tracing::field::{Field, Visit};
+
+/// How many bytes of a text are printed. A whole configuration is less; an object that somebody blew up is not.
+const LONGEST: usize = 256 * 1024;
+
+/// What an event says.
+#[derive(Default)]
+pub(super) struct Fields {
+    pub(super) message: String,
+    pub(super) others: Vec<(&'static str, Value)>,
+}
+
+impl Fields {
+    pub(super) fn of(event: &Event<'_>) -> Self {
+        let mut fields = Self::default();
+        event.record(&mut fields);
+        fields.others.sort_by_key(|(name, _)| *name != "err");
+        fields
+    }
+
+    fn add_text(&mut self, field: &Field, text: &str) {
+        let text = match text.len() {
+            0..=LONGEST => text.to_owned(),
+            n_bytes => {
+                let end = (0..=LONGEST).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+                format!("{}... ({n_bytes} bytes in all)", &text[..end])
+            }
+        };
+        if field.name() == "message" {
+            self.message = text;
+        } else {
+            self.add(field, text.into());
+        }
+    }
+
+    fn add(&mut self, field: &Field, value: Value) {
+        let name = field.name();
+        self.others.push((if name == "error" { "err" } else { name }, value));
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let mut text = String::new();
+        // Writing to a string cannot fail, and a value that refuses to print is left as far as it got.
+        let _ = write!(text, "{value:?}");
+        self.add_text(field, &text);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add_text(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.add(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.add(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.add(field, value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.add(field, value.into());
+    }
+}

@@ -1,0 +1,141 @@
+//! Where lines go: to standard error, or by severity to two streams, of which the one for info may be buffered.
+//!
+//! Invariants: a line is written with one call, whole; a line for standard error comes after all info lines before it;
+//! what cannot be written is dropped.
+
+use std::io::{self, BufWriter, Stderr, Stdout, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tracing::{Level, Metadata};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// The most that may wait in memory, as in the reference.
+const MAX_BUFFER: i64 = 2 * 1024 * 1024 * 1024;
+
+/// What stays on standard error when streams are split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Routing {
+    /// Errors and warnings.
+    WarningsApart,
+    /// Errors only.
+    ErrorsApart,
+}
+
+/// The streams of a log.
+#[derive(Clone, Debug)]
+pub(super) struct Streams {
+    /// Where info goes, if not to standard error.
+    info: Option<(Routing, Arc<Mutex<Info>>)>,
+}
+
+/// Standard output, as it is or behind a buffer.
+#[derive(Debug)]
+pub(super) enum Info {
+    Direct(Stdout),
+    Buffered(BufWriter<Stdout>),
+}
+
+impl Streams {
+    /// Everything to standard error.
+    pub(super) fn single() -> Self {
+        Self { info: None }
+    }
+
+    /// Info to standard output, through a buffer of so many bytes.
+    pub(super) fn split(routing: Routing, buffer_size: i64) -> Self {
+        let size = usize::try_from(buffer_size.clamp(0, MAX_BUFFER)).unwrap_or_default();
+        let info = match size {
+            0 => Info::Direct(io::stdout()),
+            size => Info::Buffered(BufWriter::with_capacity(size, io::stdout())),
+        };
+        Self { info: Some((routing, Arc::new(Mutex::new(info)))) }
+    }
+
+    /// Writes out what waits.
+    pub(super) fn flush(&self) {
+        if let Some((_, info)) = &self.info {
+            // A stream that is closed has no readers to tell.
+            let _ = flushed(info);
+        }
+    }
+
+    /// Writes out what waits, so often, until the process ends.
+    pub(super) fn flush_every(&self, every: Duration) {
+        let streams = self.clone();
+        let flusher = std::thread::Builder::new().name("log-flush".to_owned());
+        let spawned = flusher.spawn(move || {
+            loop {
+                std::thread::sleep(every);
+                streams.flush();
+            }
+        });
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "Cannot flush the log regularly");
+        }
+    }
+}
+
+fn flushed(info: &Mutex<Info>) -> io::Result<()> {
+    match &mut *info.lock().unwrap_or_else(PoisonError::into_inner) {
+        Info::Direct(stdout) => stdout.flush(),
+        Info::Buffered(buffer) => buffer.flush(),
+    }
+}
+
+/// Where one line goes.
+pub(super) enum LineWriter {
+    /// To standard error, after what waits for standard output.
+    Error(Stderr, Option<Arc<Mutex<Info>>>),
+    /// To standard output, or into its buffer.
+    Info(Arc<Mutex<Info>>),
+}
+
+impl Write for LineWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.write_all(line).map(|()| line.len())
+    }
+
+    fn write_all(&mut self, line: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Error(stderr, info) => {
+                if let Some(info) = info {
+                    let _ = flushed(info);
+                }
+                stderr.write_all(line)
+            }
+            Self::Info(info) => match &mut *info.lock().unwrap_or_else(PoisonError::into_inner) {
+                Info::Direct(stdout) => {
+                    let mut stdout = stdout.lock();
+                    stdout.write_all(line)?;
+                    stdout.flush()
+                }
+                Info::Buffered(buffer) => buffer.write_all(line),
+            },
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Streams {
+    type Writer = LineWriter;
+
+    fn make_writer(&'a self) -> LineWriter {
+        LineWriter::Error(io::stderr(), self.info.as_ref().map(|(_, info)| info.clone()))
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> LineWriter {
+        let is_apart = |routing: &Routing| match *metadata.level() {
+            Level::ERROR => true,
+            Level::WARN => *routing == Routing::WarningsApart,
+            _ => false,
+        };
+        match &self.info {
+            Some((routing, info)) if !is_apart(routing) => LineWriter::Info(info.clone()),
+            _ => self.make_writer(),
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! `config`: files checked, completed and compared.
+
+use serde_json::Value;
+
+use crate::{Files, run, stderr, stdout};
+
+const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+
+/// Checks a file and gives the exit code and the findings, one per line.
+fn check(body: &str, more: &[&str]) -> (Option<i32>, Vec<String>) {
+    let files = Files::new();
+    let path = files.write("config.yaml", &format!("{HEAD}{body}"));
+    let mut args = vec!["config", "check", &path, "-o", "json"];
+    args.extend(more);
+    let output = run(&args);
+    let answer: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let text = |finding: &Value, key: &str| finding[key].as_str().unwrap_or_default().to_owned();
+    let findings = answer["findings"].as_array().unwrap().iter().map(|finding| {
+        format!(
+            "{} {}: {}",
+            text(finding, "severity"),
+            text(finding, "path"),
+            text(finding, "message")
+        )
+    });
+    (output.status.code(), findings.collect())
+}
+
+#[test]
+fn defaults_are_valid_and_the_same_as_an_empty_file() {
+    let files = Files::new();
+    let defaults = run(&["config", "print-defaults"]);
+    assert_eq!(defaults.status.code(), Some(0));
+    let a = files.write("a.yaml", &stdout(&defaults));
+    let b = files.write("b.yaml", HEAD);
+    let output = run(&["config", "check", &a]);
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    assert!(
+        stdout(&output).contains("a.yaml: valid; errors: 0, warnings: 0"),
+        "{}",
+        stdout(&output)
+    );
+    let output = run(&["config", "diff", &a, &b]);
+    assert_eq!((output.status.code(), &*stdout(&output)), (Some(0), "the same\n"));
+    let json = run(&["config", "print-defaults", "-o", "json", "--emulated-version", "1.34"]);
+    let json: Value = serde_json::from_str(&stdout(&json)).unwrap();
+    assert_eq!(json["parallelism"], 16);
+    assert!(!json.to_string().contains("NodeDeclaredFeatures"), "1.34 has no such plugin");
+}
+
+#[test]
+fn what_the_scheduler_would_refuse_is_an_error() {
+    for (body, needed) in [
+        (
+            "parallelism: -1\n",
+            "parallelism: Invalid value: -1: should be an integer value greater than zero",
+        ),
+        ("paralelism: 1\n", "paralelism"),
+        (
+            "profiles:\n- plugins:\n    filter:\n      enabled:\n      - name: NodeAfinity\n",
+            "profiles[0].plugins.filter.enabled[0]: no plugin is called \"NodeAfinity\"; do you mean NodeAffinity?",
+        ),
+        (
+            "profiles:\n- plugins:\n    bind:\n      disabled:\n      - name: '*'\n",
+            "at least one bind plugin is needed",
+        ),
+        (
+            "leaderElection:\n  retryPeriod: 9s\n",
+            "renewDeadline must be greater than retryPeriod*JitterFactor",
+        ),
+    ] {
+        let (code, findings) = check(body, &[]);
+        assert_eq!(code, Some(1), "{body}: {findings:?}");
+        let is_told = |finding: &String| finding.starts_with("error ") && finding.contains(needed);
+        assert!(findings.iter().any(is_told), "{needed:?} is not in {findings:?}");
+    }
+    let output = run(&["config", "check", "/no/such/file"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("/no/such/file"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_has_no_effect_is_a_warning() {
+    let profile =
+        |plugins: &str| format!("profiles:\n- schedulerName: default-scheduler\n{plugins}");
+    let extender = |fields: &str| format!("extenders:\n- urlPrefix: http://x\n{fields}");
+    for (body, place, needed) in [
+        (
+            profile(
+                "  plugins:\n    filter:\n      enabled:\n      - {name: NodeName, weight: 3}\n",
+            ),
+            "profiles[0].plugins.filter.enabled[0].weight",
+            "at score and multiPoint only",
+        ),
+        (
+            profile(
+                "  plugins:\n    multiPoint:\n      enabled:\n      - {name: NodeName, weight: 3}\n",
+            ),
+            "profiles[0].plugins.multiPoint.enabled[0].weight",
+            "NodeName does not score",
+        ),
+        (
+            profile(
+                "  plugins:\n    multiPoint:\n      disabled:\n      - name: NodeAffinity\n  pluginConfig:\n  - name: \
+                 NodeAffinity\n",
+            ),
+            "profiles[0].pluginConfig[0]",
+            "its args have no effect",
+        ),
+        (
+            profile("  plugins:\n    score:\n      disabled:\n      - name: Coscheduling\n"),
+            "profiles[0].plugins.score.disabled[0]",
+            "disabling it has no effect",
+        ),
+        (extender(""), "extenders[0]", "manages nothing"),
+        (
+            extender("  filterVerb: f\n  weight: 5\n"),
+            "extenders[0].weight",
+            "without prioritizeVerb",
+        ),
+        (
+            extender("  filterVerb: f\n  enableHTTPS: true\n"),
+            "extenders[0].enableHTTPS",
+            "does not turn on TLS",
+        ),
+        (
+            extender("  filterVerb: f\n  tlsConfig: {insecure: true}\n"),
+            "extenders[0].tlsConfig",
+            "no effect",
+        ),
+        (
+            "leaderElection: {leaderElect: false, leaseDuration: 20s}\n".to_owned(),
+            "leaderElection",
+            "nothing else here has an effect",
+        ),
+        (
+            "leaderElection: {leaderElect: false}\ndelayCacheUntilActive: true\n".to_owned(),
+            "delayCacheUntilActive",
+            "without leader election",
+        ),
+        (
+            "profiles:\n- schedulerName: default-scheduler\n- schedulerName: ' a'\n".to_owned(),
+            "profiles[1].schedulerName",
+            "unreachable",
+        ),
+    ] {
+        let (code, findings) = check(&body, &[]);
+        let start = format!("warning {place}: ");
+        let is_told = |finding: &String| finding.starts_with(&start) && finding.contains(needed);
+        assert!(findings.iter().any(is_told), "{needed:?} is not in {findings:?}");
+        assert_eq!(code, Some(0), "{body}");
+        assert_eq!(check(&body, &["--strict"]).0, Some(1), "{body}");
+    }
+    let (code, findings) = check("profiles:\n- schedulerName: mine\n", &["--strict"]);
+    assert_eq!(code, Some(0), "notes are no reason: {findings:?}");
+    assert!(
+        findings[0].starts_with("note profiles: no profile is called default-scheduler"),
+        "{findings:?}"
+    );
+}
+
+#[test]
+fn files_are_compared_by_meaning() {
+    let files = Files::new();
+    let a = files.write("a.yaml", HEAD);
+    let b = files.write(
+        "b.yaml",
+        &format!(
+            "{HEAD}clientConnection: {{qps: 10}}\nprofiles:\n- schedulerName: default-scheduler\n  plugins:\n    \
+             multiPoint:\n      disabled:\n      - name: ImageLocality\n      enabled:\n      - {{name: TaintToleration, \
+             weight: 7}}\n  pluginConfig:\n  - name: InterPodAffinity\n    args: {{hardPodAffinityWeight: 5}}\n- \
+             schedulerName: other\n"
+        ),
+    );
+    let output = run(&["config", "diff", &a, &b]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    for line in [
+        "~ clientConnection.qps: 50 -> 10\n",
+        "~ profiles[default-scheduler].Score[TaintToleration].weight: 3 -> 7\n",
+        "- profiles[default-scheduler].Score[ImageLocality]: enabled, weight 1\n",
+        "~ profiles[default-scheduler].pluginConfig[InterPodAffinity].hardPodAffinityWeight: 1 -> 5\n",
+        "+ profiles[other]: present\n",
+    ] {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
+    assert_eq!(text.lines().count(), 5, "{text}");
+    // The other way round it says the opposite.
+    let back = stdout(&run(&["config", "diff", &b, &a]));
+    assert!(
+        back.contains("+ profiles[default-scheduler].Score[ImageLocality]: enabled, weight 1\n"),
+        "{back}"
+    );
+    let json = stdout(&run(&["config", "diff", &a, &b, "-o", "json"]));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["same"], json["differences"].as_array().unwrap().len()), (&false.into(), 5));
+    let broken = files.write("c.yaml", "kind: Other\n");
+    assert_eq!(run(&["config", "diff", &a, &broken]).status.code(), Some(2));
+}
+
+#[test]
+fn an_order_that_changed_is_told() {
+    let files = Files::new();
+    let a = files.write("a.yaml", HEAD);
+    let plugins = "  plugins:\n    filter:\n      disabled: [{name: '*'}]\n      enabled: [{name: NodeName}, {name: NodeUnschedulable}]\n";
+    let b = files.write(
+        "b.yaml",
+        &format!("{HEAD}profiles:\n- schedulerName: default-scheduler\n{plugins}"),
+    );
+    let text = stdout(&run(&["config", "diff", &a, &b]));
+    assert!(text.contains("~ profiles[default-scheduler].Filter (order): NodeUnschedulable, NodeName -> NodeName, NodeUnschedulable\n"), "{text}");
+}
+
+#[test]
+fn manuals_and_completions_know_the_flags() {
+    let files = Files::new();
+    let page = stdout(&run(&["man"]));
+    assert!(page.contains("\\-\\-leader\\-elect\\-lease\\-duration"), "the flags are missing");
+    let directory = files.path("man");
+    assert_eq!(run(&["man", "--out", &directory]).status.code(), Some(0));
+    for page in
+        ["kube-scheduler-rs.1", "kube-scheduler-rs-simulate.1", "kube-scheduler-rs-config-check.1"]
+    {
+        assert!(std::fs::metadata(format!("{directory}/{page}")).is_ok(), "{page}");
+    }
+    for shell in ["bash", "zsh", "fish", "powershell"] {
+        let script = stdout(&run(&["completions", shell]));
+        assert!(script.contains("leader-elect-lease-duration"), "{shell}");
+        assert!(script.contains("print-defaults"), "{shell}");
+    }
+}

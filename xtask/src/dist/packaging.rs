@@ -1,0 +1,317 @@
+//! Tests of packaging/: that the manifests are what they say they are, and that the chart is sound.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::{CHART, MANIFESTS};
+use crate::process;
+
+fn path(relative: &str) -> PathBuf {
+    process::root().unwrap().join(relative)
+}
+
+fn text(relative: &str) -> String {
+    fs::read_to_string(path(relative)).unwrap_or_else(|error| panic!("{relative}: {error}"))
+}
+
+fn documents(yaml: &str) -> Vec<Value> {
+    let parts =
+        yaml.split("\n---\n").filter(|part| part.lines().any(|line| !line.starts_with('#')));
+    parts
+        .map(|part| serde_saphyr::from_str(part).unwrap_or_else(|error| panic!("{error}: {part}")))
+        .collect()
+}
+
+fn manifest(file: &str) -> Vec<Value> {
+    documents(&text(&format!("{MANIFESTS}/{file}")))
+}
+
+fn named<'a>(documents: &'a [Value], kind: &str, name: &str) -> &'a Value {
+    let is_it =
+        |document: &&Value| document["kind"] == kind && document["metadata"]["name"] == name;
+    documents.iter().find(is_it).unwrap_or_else(|| panic!("no {kind} {name}"))
+}
+
+/// One right: group, resource, name or `*`, verb.
+type Right = (String, String, String, String);
+
+/// What rules allow, taken apart.
+fn rights(rules: &Value) -> BTreeSet<Right> {
+    let texts = |value: &Value| -> Vec<String> {
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|text| text.as_str().unwrap().to_owned())
+            .collect()
+    };
+    let mut rights = BTreeSet::new();
+    for rule in rules.as_array().unwrap() {
+        let names = Some(texts(&rule["resourceNames"])).filter(|names| !names.is_empty());
+        for group in texts(&rule["apiGroups"]) {
+            for resource in texts(&rule["resources"]) {
+                for name in names.clone().unwrap_or_else(|| vec!["*".to_owned()]) {
+                    for verb in texts(&rule["verbs"]) {
+                        rights.insert((group.clone(), resource.clone(), name.clone(), verb));
+                    }
+                }
+            }
+        }
+    }
+    rights
+}
+
+/// The rules that kube-scheduler v1.36 has in every cluster: groups, resources, names, verbs. `,` separates; the core
+/// group is `core`; `LEASE` is the name of the lease.
+const SYSTEM_KUBE_SCHEDULER: &str = "\
+core,events.k8s.io events * create,patch,update
+coordination.k8s.io leases * create
+coordination.k8s.io leases LEASE get,list,update,watch
+coordination.k8s.io leasecandidates * create,delete,deletecollection,get,list,patch,update,watch
+core nodes * get,list,watch
+core pods * delete,get,list,watch
+core bindings,pods/binding * create
+core pods/status * patch,update
+core replicationcontrollers,services * get,list,watch
+apps,extensions replicasets * get,list,watch
+apps statefulsets * get,list,watch
+policy poddisruptionbudgets * get,list,watch
+core persistentvolumeclaims,persistentvolumes * get,list,watch
+authentication.k8s.io tokenreviews * create
+authorization.k8s.io subjectaccessreviews * create
+storage.k8s.io csinodes,volumeattachments,csidrivers,csistoragecapacities * get,list,watch
+core namespaces * get,list,watch
+resource.k8s.io deviceclasses,resourceslices * get,list,watch
+resource.k8s.io resourceclaims,resourceclaims/status * get,list,patch,update,watch
+core pods/finalizers * update
+resource.k8s.io resourceclaims * create,delete
+resource.k8s.io devicetaintrules * get,list,watch
+resource.k8s.io resourceclaims/binding * patch,update
+scheduling.k8s.io podgroups * get,list,watch
+scheduling.k8s.io podgroups/status * patch,update";
+
+const SYSTEM_VOLUME_SCHEDULER: &str = "\
+core persistentvolumes,persistentvolumeclaims * get,list,patch,update,watch
+storage.k8s.io storageclasses * get,list,watch";
+
+fn table(lines: &str) -> BTreeSet<Right> {
+    let mut rights = BTreeSet::new();
+    for line in lines.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let &[groups, resources, name, verbs] = words.as_slice() else { panic!("{line}") };
+        let name = if name == "LEASE" { "kube-scheduler-rs" } else { name };
+        for group in groups.split(',').map(|group| if group == "core" { "" } else { group }) {
+            for resource in resources.split(',') {
+                for verb in verbs.split(',') {
+                    rights.insert((group.into(), resource.into(), name.into(), verb.into()));
+                }
+            }
+        }
+    }
+    rights
+}
+
+#[test]
+fn roles_are_those_of_kube_scheduler() {
+    let rbac = manifest("rbac.yaml");
+    let rules = |name| rights(&named(&rbac, "ClusterRole", name)["rules"]);
+    assert_eq!(rules("kube-scheduler-rs"), table(SYSTEM_KUBE_SCHEDULER));
+    assert_eq!(rules("kube-scheduler-rs-volumes"), table(SYSTEM_VOLUME_SCHEDULER));
+    // Less than the reference's, which may touch every lease of the namespace.
+    let leasing = rights(&named(&rbac, "Role", "kube-scheduler-rs-leader-election")["rules"]);
+    assert!(leasing.iter().all(|(group, ..)| group == "coordination.k8s.io"));
+    let reader = named(&rbac, "RoleBinding", "kube-scheduler-rs-authentication-reader");
+    assert_eq!(reader["roleRef"]["name"], "extension-apiserver-authentication-reader");
+    assert_eq!(reader["metadata"]["namespace"], "kube-system");
+    for binding in rbac.iter().filter(|document| document["roleRef"].is_object()) {
+        let subject = &binding["subjects"][0];
+        assert_eq!(
+            (&subject["kind"], &subject["name"]),
+            (&"ServiceAccount".into(), &"kube-scheduler-rs".into())
+        );
+        let (kind, name) = (
+            binding["roleRef"]["kind"].as_str().unwrap(),
+            binding["roleRef"]["name"].as_str().unwrap(),
+        );
+        if name != "extension-apiserver-authentication-reader" {
+            named(&rbac, kind, name);
+        }
+    }
+}
+
+/// What kubeadm v1.36 writes, with its own image and command.
+const KUBEADM: &str = include_str!("kubeadm.yaml");
+
+#[test]
+fn the_static_pod_is_kubeadms_but_for_image_and_command() {
+    let mut theirs = documents(KUBEADM).remove(0);
+    let ours = manifest("static-pod.yaml").remove(0);
+    let container = |pod: &Value| pod["spec"]["containers"][0].clone();
+    assert_eq!(container(&theirs)["command"][0], "kube-scheduler");
+    assert_eq!(container(&ours)["command"][0], "kube-scheduler-rs");
+    assert_ne!(container(&theirs)["image"], container(&ours)["image"]);
+    theirs["spec"]["containers"][0]["image"] = container(&ours)["image"].clone();
+    theirs["spec"]["containers"][0]["command"][0] = "kube-scheduler-rs".into();
+    assert_eq!(theirs, ours);
+}
+
+#[test]
+fn two_instances_keep_apart_and_survive_a_drain() {
+    let all = manifest("second-scheduler.yaml");
+    let deployment = &named(&all, "Deployment", "kube-scheduler-rs")["spec"];
+    let pod = &deployment["template"]["spec"];
+    assert_eq!(deployment["replicas"], 2);
+    assert_eq!(
+        deployment["selector"]["matchLabels"],
+        named(&all, "PodDisruptionBudget", "kube-scheduler-rs")["spec"]["selector"]["matchLabels"]
+    );
+    let required =
+        &pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0];
+    assert_eq!(required["topologyKey"], "kubernetes.io/hostname");
+    assert_eq!(
+        (&pod["securityContext"]["runAsNonRoot"], &pod["schedulerName"]),
+        (&true.into(), &"default-scheduler".into())
+    );
+    let config =
+        named(&all, "ConfigMap", "kube-scheduler-rs")["data"]["config.yaml"].as_str().unwrap();
+    let config: Value = serde_saphyr::from_str(config).unwrap();
+    assert_eq!(config["leaderElection"]["resourceName"], "kube-scheduler-rs");
+    // The name that the roles allow.
+    let rbac = manifest("rbac.yaml");
+    let account = pod["serviceAccountName"].as_str().unwrap();
+    named(&rbac, "ServiceAccount", account);
+}
+
+/// The templates of the chart by file name.
+fn templates() -> BTreeMap<String, String> {
+    let entries = fs::read_dir(path(CHART).join("templates")).unwrap();
+    let read = |entry: std::io::Result<fs::DirEntry>| {
+        let entry = entry.unwrap();
+        (entry.file_name().into_string().unwrap(), fs::read_to_string(entry.path()).unwrap())
+    };
+    entries.map(read).collect()
+}
+
+/// What stands between `{{` and `}}`, without trim marks.
+fn actions(template: &str) -> Vec<String> {
+    let mut parts = template.split("{{");
+    parts.next();
+    let inner = |part: &str| {
+        let (action, _) =
+            part.split_once("}}").unwrap_or_else(|| panic!("unclosed action: {part:.80}"));
+        action.trim_matches(|c: char| c == '-' || c.is_whitespace()).to_owned()
+    };
+    parts.map(inner).collect()
+}
+
+#[test]
+fn templates_close_what_they_open_and_name_what_exists() {
+    let values: Value = serde_saphyr::from_str(&text(&format!("{CHART}/values.yaml"))).unwrap();
+    let all = templates();
+    let defined: BTreeSet<String> = all
+        .values()
+        .flat_map(|template| actions(template))
+        .filter_map(|action| Some(action.strip_prefix("define ")?.trim_matches('"').to_owned()))
+        .collect();
+    for (file, template) in &all {
+        let mut depth = 0_i32;
+        for action in actions(template) {
+            let word = action.split_whitespace().next().unwrap_or_default();
+            depth += match word {
+                "if" | "with" | "range" | "define" => 1,
+                "end" => -1,
+                _ => 0,
+            };
+            assert!(depth >= 0, "{file}: `end` without a beginning");
+            for piece in action.split(|c: char| c.is_whitespace() || "()|".contains(c)) {
+                let Some(key) = piece.strip_prefix(".Values.") else { continue };
+                let found = key.split('.').try_fold(&values, |value, part| value.get(part));
+                assert!(found.is_some(), "{file}: {piece} is not in values.yaml");
+            }
+            let mut rest = action.as_str();
+            while let Some((_, after)) = rest.split_once("include \"") {
+                let (name, after) = after.split_once('"').unwrap();
+                assert!(defined.contains(name), "{file}: {name} is not defined");
+                rest = after;
+            }
+        }
+        assert_eq!(depth, 0, "{file}: something is not closed");
+    }
+}
+
+#[test]
+fn the_schema_knows_the_values() {
+    let values: Value = serde_saphyr::from_str(&text(&format!("{CHART}/values.yaml"))).unwrap();
+    let schema: Value =
+        serde_json::from_str(&text(&format!("{CHART}/values.schema.json"))).unwrap();
+    fn check(path: &str, value: &Value, schema: &Value) {
+        let types: Vec<&str> = match &schema["type"] {
+            Value::String(one) => vec![one.as_str()],
+            Value::Array(many) => many.iter().filter_map(Value::as_str).collect(),
+            _ => Vec::new(),
+        };
+        let actual = match value {
+            Value::Object(_) => "object",
+            Value::Array(_) => "array",
+            Value::String(_) => "string",
+            Value::Bool(_) => "boolean",
+            Value::Number(_) => "integer",
+            Value::Null => "null",
+        };
+        assert!(types.is_empty() || types.contains(&actual), "{path} is {actual}, not {types:?}");
+        let is_closed = schema["additionalProperties"] == false;
+        for (key, value) in value.as_object().into_iter().flatten() {
+            match schema["properties"].get(key) {
+                Some(schema) => check(&format!("{path}.{key}"), value, schema),
+                None => assert!(!is_closed, "{path}.{key} is not in the schema"),
+            }
+        }
+        let known = schema["properties"].as_object().into_iter().flatten();
+        for (key, _) in
+            known.filter(|(key, schema)| is_closed && *schema != false && *key != "global")
+        {
+            assert!(value.get(key).is_some(), "{path}.{key} is in the schema only");
+        }
+    }
+    check("values", &values, &schema);
+}
+
+#[test]
+fn the_chart_gives_the_rights_of_the_manifests() {
+    let lines = |text: &str, from: &str| -> Vec<String> {
+        let part = text.split_once(from).unwrap().1.split("\n---\n").next().unwrap();
+        let lease = "{{ include \"scheduler.lease\" . | quote }}";
+        part.lines()
+            .map(|line| line.replace(lease, "kube-scheduler-rs"))
+            .filter(|line| !line.is_empty())
+            .collect()
+    };
+    let (ours, chart) =
+        (text(&format!("{MANIFESTS}/rbac.yaml")), text(&format!("{CHART}/templates/rbac.yaml")));
+    for role in 0..3 {
+        let from = |text: &str| {
+            let at = text.match_indices("\nrules:\n").nth(role).unwrap().0;
+            lines(&text[at..], "rules:\n")
+        };
+        assert_eq!(from(&chart), from(&ours), "role {role}");
+    }
+}
+
+#[test]
+fn versions_are_one() {
+    let metadata = crate::metadata::Metadata::load().unwrap();
+    let version = &metadata.members()[super::PACKAGE].version;
+    let chart: Value = serde_saphyr::from_str(&text(&format!("{CHART}/Chart.yaml"))).unwrap();
+    assert_eq!(
+        (&chart["version"], &chart["appVersion"]),
+        (&version.as_str().into(), &version.as_str().into())
+    );
+    let image = format!("kube-scheduler-rs:{version}");
+    assert!(
+        text(&format!("{MANIFESTS}/second-scheduler.yaml")).contains(&image),
+        "no image {image}"
+    );
+}
