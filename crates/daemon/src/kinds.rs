@@ -3,6 +3,9 @@
 //! Invariant: pods, nodes and namespaces are always among them, in this order; pods that have ended are left out by the
 //! server, so that the end of a pod arrives as a deletion.
 
+#[cfg(test)]
+mod rights;
+
 use kube_scheduler_api_types::Object;
 
 /// How objects of a kind are read.

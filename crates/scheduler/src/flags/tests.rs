@@ -322,14 +322,8 @@ fn the_help_is_laid_out_as_pflag_does() {
     );
     assert!(text.contains("(default [/healthz,/readyz,/livez])"), "{text}");
     assert!(text.contains("kube:GangScheduling=true|false (ALPHA - default=false)"), "{text}");
-    for line in usage(&[], 100).lines() {
-        // Names of gates and ciphers have no place to break at.
-        assert!(
-            line.chars().count() <= 105
-                || !line.trim().contains(' ')
-                || line.contains("=true|false"),
-            "{line}"
-        );
+    for line in usage(&[], 160).lines() {
+        assert!(line.chars().count() <= 165, "{line}");
     }
 }
 

@@ -104,6 +104,8 @@ fn wrapped(indent: usize, columns: usize, text: &str) -> String {
 }
 
 /// The part of `text` for one line of `room` bytes, and the rest.
+///
+/// Quirk: as in pflag, a first word that is longer than the line leaves the whole rest unbroken.
 fn first_line(room: usize, slop: usize, text: &str) -> (&str, &str) {
     if room + slop > text.len() {
         return (text, "");
