@@ -4,7 +4,7 @@ mod check;
 mod diff;
 mod lint;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
@@ -118,7 +118,7 @@ fn read(path: &Path) -> Result<String> {
 }
 
 /// A file, or standard input for `-`.
-fn read_or_stdin(path: &PathBuf) -> Result<String> {
+fn read_or_stdin(path: &Path) -> Result<String> {
     if path.as_os_str() == "-" {
         return std::io::read_to_string(std::io::stdin()).context("standard input");
     }

@@ -4,7 +4,7 @@
 //! and plugins by extension point; what is told for one order of the files is told the other way round for the other.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
@@ -85,17 +85,20 @@ pub(super) struct Meaning {
     profiles: Vec<ProfileMeaning>,
 }
 
+/// A plugin that runs at a point, and its weight where there are weights.
+type Enabled = (String, Option<i64>);
+
 struct ProfileMeaning {
     name: String,
     rest: Value,
     /// Per extension point the plugins in order, with weights where they are weighed.
-    points: Vec<(&'static str, Vec<(String, Option<i64>)>)>,
+    points: Vec<(&'static str, Vec<Enabled>)>,
     /// Args by plugin, of the plugins that run.
     args: Vec<(String, Value)>,
 }
 
 impl Meaning {
-    fn of(path: &PathBuf, registry: &Registry, gates: &FeatureGates) -> Result<Self> {
+    fn of(path: &Path, registry: &Registry, gates: &FeatureGates) -> Result<Self> {
         let text = read_or_stdin(path)?;
         Self::read(&text, registry, gates).with_context(|| path.display().to_string())
     }
@@ -210,13 +213,8 @@ fn compare_profiles(
 }
 
 /// Plugins that came, went, moved or weigh something else.
-fn compare_plugins(
-    path: &str,
-    a: &[(String, Option<i64>)],
-    b: &[(String, Option<i64>)],
-    found: &mut Vec<Difference>,
-) {
-    let names = |list: &[(String, Option<i64>)], other: &[(String, Option<i64>)]| -> Vec<String> {
+fn compare_plugins(path: &str, a: &[Enabled], b: &[Enabled], found: &mut Vec<Difference>) {
+    let names = |list: &[Enabled], other: &[Enabled]| -> Vec<String> {
         let is_shared = |name: &String| other.iter().any(|(plugin, _)| plugin == name);
         list.iter().map(|(name, _)| name.clone()).filter(is_shared).collect()
     };
