@@ -1,3 +1,5 @@
+//! Command lines understood and refused, help, validation: against what kube-scheduler v1.36 does.
+
 use kube_scheduler_config::FeatureGates;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Lines as they come out, by form and by verbosity.
+
 use std::io;
 use std::sync::{Mutex, MutexGuard};
 
