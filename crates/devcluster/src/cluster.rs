@@ -1,16 +1,22 @@
 //! The cluster as one value: store, server, hollow nodes and faults, started and stopped together.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
+use crate::access::{
+    Access, Authority, CertificateError, Denial, Tls, User, authentication_config, standing_policy,
+};
 use crate::api::WriteOptions;
 use crate::api::create::{create, create_in};
 use crate::api::delete::{DeleteOptions, delete};
@@ -46,6 +52,9 @@ pub enum ClusterError {
     /// The state file.
     #[error(transparent)]
     Persist(#[from] PersistError),
+    /// The certificates.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
     /// A file to be written for others.
     #[error("cannot write {path}")]
     Write {
@@ -71,6 +80,9 @@ pub struct DevClusterBuilder {
     disruption_controller: bool,
     volumes: Option<VolumeOptions>,
     persist: Option<(PathBuf, Duration)>,
+    tls: bool,
+    rbac: bool,
+    tokens: BTreeMap<String, User>,
 }
 
 impl Default for DevClusterBuilder {
@@ -88,6 +100,9 @@ impl Default for DevClusterBuilder {
             disruption_controller: true,
             volumes: Some(VolumeOptions::default()),
             persist: None,
+            tls: false,
+            rbac: false,
+            tokens: BTreeMap::new(),
         }
     }
 }
@@ -160,6 +175,26 @@ impl DevClusterBuilder {
         self
     }
 
+    /// Serves TLS, with a certificate of an authority that stands in the kubeconfig, and knows users by certificates of
+    /// the same authority; off by default. Whoever shows neither certificate nor token is anonymous then.
+    pub fn tls(mut self, on: bool) -> Self {
+        self.tls = on;
+        self
+    }
+
+    /// Refuses what no role allows; off by default. The roles and bindings are objects as any others, and those of the
+    /// control plane's scheduler are there from the start. [`DevCluster::kubeconfig`] is the administrator's.
+    pub fn rbac(mut self, on: bool) -> Self {
+        self.rbac = on;
+        self
+    }
+
+    /// Gives a user a bearer token. Tokens that nobody was given are refused from then on.
+    pub fn token(mut self, token: impl Into<String>, user: User) -> Self {
+        self.tokens.insert(token.into(), user);
+        self
+    }
+
     /// Starts the cluster on the current tokio runtime.
     pub async fn start(self) -> Result<DevCluster, ClusterError> {
         let store = Arc::new(Store::new(StoreOptions {
@@ -173,6 +208,12 @@ impl DevClusterBuilder {
             persist::load(&store, path)?;
         }
         add_standing_objects(&store);
+        let tls = if self.tls { Some(tls(&store)?) } else { None };
+        add_access_objects(&store, tls.as_ref(), self.rbac);
+        let authenticates = self.tls || !self.tokens.is_empty();
+        let mut tokens = self.tokens;
+        tokens.entry(ADMINISTRATORS_TOKEN.to_owned()).or_insert_with(User::administrator);
+        let access = Access::new(tokens, authenticates, self.rbac);
 
         let wanted = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.port);
         let refused = |source| ClusterError::Listen { address: wanted, source };
@@ -185,7 +226,7 @@ impl DevClusterBuilder {
             bookmark_interval: self.bookmark_interval,
             watch_timeout: self.watch_timeout,
         };
-        let server = Arc::new(Server::new(store.clone(), faults.clone(), options));
+        let server = Arc::new(Server::new(store.clone(), faults.clone(), access, tls, options));
         let shutdown = CancellationToken::new();
         let mut tasks = vec![tokio::spawn(server.clone().serve(listener, shutdown.clone()))];
         if let Some(options) = self.hollow {
@@ -243,19 +284,70 @@ impl DevCluster {
         DevClusterBuilder::default()
     }
 
-    /// Base address, such as `http://127.0.0.1:41234`.
+    /// Base address, such as `http://127.0.0.1:41234`; `https://` with TLS.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        let scheme = if self.server.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
     }
 
-    /// A kubeconfig for this cluster, as YAML.
+    /// The administrator's kubeconfig for this cluster, as YAML.
     pub fn kubeconfig(&self) -> String {
+        self.kubeconfig_with(&format!("    token: {ADMINISTRATORS_TOKEN}\n"))
+    }
+
+    /// A kubeconfig with a certificate of `user`, or with a new token of his where there is no TLS.
+    ///
+    /// # Errors
+    /// If the user is in more groups than a certificate can name.
+    pub fn kubeconfig_for(&self, user: &User) -> Result<String, ClusterError> {
+        let Some(tls) = &self.server.tls else {
+            let token = self.store.write(|state| Ok(state.rng.uuid())).unwrap_or_default();
+            self.add_token(&token, user.clone());
+            return Ok(self.kubeconfig_with(&format!("    token: {token}\n")));
+        };
+        let identity = tls.authority.client(user)?;
+        Ok(self.kubeconfig_with(&format!(
+            "    client-certificate-data: {}\n    client-key-data: {}\n",
+            BASE64.encode(identity.certificate),
+            BASE64.encode(identity.key),
+        )))
+    }
+
+    fn kubeconfig_with(&self, credentials: &str) -> String {
+        let authority = match self.authority() {
+            Some(authority) => {
+                format!("    certificate-authority-data: {}\n", BASE64.encode(authority.pem()))
+            }
+            None => String::new(),
+        };
         format!(
-            "apiVersion: v1\nkind: Config\nclusters:\n- name: devcluster\n  cluster:\n    server: {}\n\
+            "apiVersion: v1\nkind: Config\nclusters:\n- name: devcluster\n  cluster:\n    server: {}\n{authority}\
              contexts:\n- name: devcluster\n  context:\n    cluster: devcluster\n    user: devcluster\n\
-             current-context: devcluster\nusers:\n- name: devcluster\n  user:\n    token: devcluster\n",
+             current-context: devcluster\nusers:\n- name: devcluster\n  user:\n{credentials}",
             self.url()
         )
+    }
+
+    /// The authority behind the server's certificate and those of users; `None` without TLS.
+    pub fn authority(&self) -> Option<&Authority> {
+        self.server.tls.as_ref().map(|tls| &tls.authority)
+    }
+
+    /// The authority of proxies that tell in headers whom they speak for; `None` without TLS. The API server itself
+    /// believes no such proxy: this is for servers that take their configuration from it.
+    pub fn front_proxy(&self) -> Option<&Authority> {
+        self.server.tls.as_ref().map(|tls| &tls.front_proxy)
+    }
+
+    /// Gives a user a bearer token, from now on. Without TLS, RBAC or tokens of the builder it changes nothing, since
+    /// everyone is the administrator then.
+    pub fn add_token(&self, token: &str, user: User) {
+        self.server.access.add_token(token.to_owned(), user);
+    }
+
+    /// The requests that were refused for want of a right, the oldest first; the last 10,000 are kept.
+    pub fn denied(&self) -> Vec<Denial> {
+        self.server.access.denied()
     }
 
     /// Writes [`DevCluster::kubeconfig`] to a file.
@@ -432,6 +524,47 @@ fn add_standing_objects(store: &Store) {
         // Refused only when it exists.
         let _ = create(store, kind, "", object, &WriteOptions::default());
     }
+}
+
+/// The token of the kubeconfig.
+const ADMINISTRATORS_TOKEN: &str = "devcluster";
+
+/// The policy and what delegated authentication reads.
+fn add_access_objects(store: &Store, tls: Option<&Tls>, rbac: bool) {
+    let config =
+        authentication_config(tls.map(|tls| &tls.authority), tls.map(|tls| &tls.front_proxy));
+    let policy = if rbac { standing_policy() } else { Vec::new() };
+    for object in policy.into_iter().chain([config]) {
+        let Ok((kind, namespace, object)) = placed(object) else { continue };
+        // Refused only when it exists.
+        let _ = create(store, kind, &namespace, object, &WriteOptions::default());
+    }
+}
+
+/// TLS with authorities whose keys are kept in the cluster, so that they survive with it.
+fn tls(store: &Store) -> Result<Tls, CertificateError> {
+    let clients = kept_authority(store, "devcluster-ca")?;
+    Tls::new(clients, kept_authority(store, "devcluster-front-proxy-ca")?)
+}
+
+fn kept_authority(store: &Store, name: &str) -> Result<Authority, CertificateError> {
+    const KEY: &str = "ca.key";
+    let secrets = KindId::by_plural("", "v1", "secrets");
+    let kept = secrets.and_then(|secrets| store.get(secrets, "kube-system", name));
+    if let Some(secret) = kept
+        && let Ok(key) = BASE64.decode(text_at(&secret.value(), &["data", KEY]))
+        && let Ok(key) = String::from_utf8(key)
+    {
+        return Authority::from_key(name, &key);
+    }
+    let authority = Authority::generate(name)?;
+    if let Some(secrets) = secrets {
+        let data = json!({KEY: BASE64.encode(authority.key())});
+        let secret = json!({"metadata": {"name": name}, "type": "Opaque", "data": data});
+        // Refused only when one exists that holds no key; then the new one is not kept.
+        let _ = create(store, secrets, "kube-system", secret, &WriteOptions::default());
+    }
+    Ok(authority)
 }
 
 async fn save_periodically(

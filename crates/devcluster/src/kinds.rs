@@ -340,6 +340,8 @@ pub static KINDS: &[Kind] = &[
     Kind::new("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", false).generation(),
     Kind::new("resource.k8s.io", "v1alpha3", "DeviceTaintRule", "devicetaintrules", false)
         .generation(),
+    Kind::new("coordination.k8s.io", "v1beta1", "LeaseCandidate", "leasecandidates", true)
+        .fields(&[("spec.leaseName", &["spec", "leaseName"])]),
     Kind::new("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", true)
         .short(&["hpa"])
         .in_all()

@@ -34,8 +34,12 @@
 //! curl -X PUT $URL/devcluster/faults -d '{"restart": {"downtimeMillis": 500}}'
 //! ```
 //!
-//! What it deliberately is not: it has no TLS, no authentication and no authorization (tokens are accepted and ignored,
-//! and it listens on loopback only); no controllers but those for disruption budgets and for volumes, so deployments make no
+//! As a rule everyone is the administrator and there is no TLS. Both are to be had, as a control plane has them
+//! ([`DevClusterBuilder::tls`], [`DevClusterBuilder::rbac`]): certificates and tokens make users, roles and bindings say
+//! what they may do, and what was refused can be read ([`DevCluster::denied`]).
+//!
+//! What it deliberately is not: it listens on loopback only; no impersonation, no service account tokens, no aggregated
+//! cluster roles, no check that nobody grants more than he has; no controllers but those for disruption budgets and for volumes, so deployments make no
 //! pods and owners take no dependents along; no custom resources, no admission webhooks, no conversion between API versions
 //! except for events; no protobuf but for the few bodies that kubectl writes in it (namespaces, reviews); validation covers metadata, pods and nodes, not every field of every kind.
 //!
@@ -51,6 +55,7 @@ mod selectors;
 mod store;
 mod watch;
 
+mod access;
 mod api;
 mod defaults;
 mod events;
@@ -76,6 +81,7 @@ mod clock;
 mod cluster;
 mod rng;
 
+pub use access::{Authority, CertificateError, Denial, Identity, User};
 pub use clock::{Clock, FixedClock, SystemClock};
 pub use cluster::{ClusterError, DevCluster, DevClusterBuilder};
 pub use faults::{Effect, FaultError, FaultRule, Faults};

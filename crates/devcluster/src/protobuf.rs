@@ -1,7 +1,7 @@
 //! Request bodies in protobuf, as far as kubectl insists on them: namespaces and reviews.
 //!
-//! kubectl writes these few kinds in protobuf whatever the server offers. Only type and metadata are read, which is all
-//! that matters of them here. Invariant: malformed input is an error, never a panic.
+//! kubectl and client-go write these few kinds in protobuf whatever the server offers. Read are type, metadata, and what
+//! reviews ask. Invariant: malformed input is an error, never a panic.
 
 use serde_json::{Map, Value, json};
 
@@ -30,8 +30,15 @@ pub(crate) fn simple_object(body: &[u8]) -> Option<Value> {
     if kind != "Namespace" && !kind.ends_with("Review") {
         return None;
     }
+    let kind = kind.to_owned();
     let mut meta = Map::new();
-    for (_, content) in fields(raw)?.into_iter().filter(|(number, _)| *number == 1) {
+    for (number, content) in fields(raw)? {
+        if number == 2 && kind.ends_with("Review") {
+            map_mut(&mut object).insert("spec".into(), review_spec(&kind, content)?);
+        }
+        if number != 1 {
+            continue;
+        }
         for (number, content) in fields(content)? {
             let text = || std::str::from_utf8(content).ok().map(Value::from);
             match number {
@@ -48,6 +55,50 @@ pub(crate) fn simple_object(body: &[u8]) -> Option<Value> {
     meta.retain(|_, value| value != "");
     map_mut(&mut object).insert("metadata".into(), Value::Object(meta));
     Some(object)
+}
+
+/// What a review asks.
+fn review_spec(kind: &str, spec: &[u8]) -> Option<Value> {
+    let mut asked = json!({});
+    for (number, content) in fields(spec)? {
+        let text = || std::str::from_utf8(content).ok().map(Value::from);
+        let (key, value, is_list) = match (kind, number) {
+            ("TokenReview", 1) => ("token", text()?, false),
+            ("TokenReview", 2) => ("audiences", text()?, true),
+            ("SelfSubjectRulesReview", 1) => ("namespace", text()?, false),
+            ("TokenReview" | "SelfSubjectRulesReview" | "SelfSubjectReview", _) => continue,
+            (_, 1) => ("resourceAttributes", attributes(content, &RESOURCE)?, false),
+            (_, 2) => ("nonResourceAttributes", attributes(content, &["path", "verb"])?, false),
+            ("SelfSubjectAccessReview", _) => continue,
+            (_, 3) => ("user", text()?, false),
+            (_, 4) => ("groups", text()?, true),
+            (_, 6) => ("uid", text()?, false),
+            _ => continue,
+        };
+        let members = map_mut(&mut asked);
+        if !is_list {
+            members.insert(key.into(), value);
+        } else if let Some(list) = members.entry(key).or_insert_with(|| json!([])).as_array_mut() {
+            list.push(value);
+        }
+    }
+    Some(asked)
+}
+
+/// The attributes of a resource in the order of their field numbers.
+const RESOURCE: [&str; 7] =
+    ["namespace", "verb", "group", "version", "resource", "subresource", "name"];
+
+fn attributes(message: &[u8], names: &[&str]) -> Option<Value> {
+    let mut attributes = json!({});
+    for (number, content) in fields(message)? {
+        let position = usize::try_from(number).ok()?.checked_sub(1)?;
+        if let Some(name) = names.get(position) {
+            let text = std::str::from_utf8(content).ok()?;
+            map_mut(&mut attributes).insert((*name).to_owned(), text.into());
+        }
+    }
+    Some(attributes)
 }
 
 fn insert_pair(meta: &mut Map<String, Value>, map: &str, entry: &[u8]) -> Option<()> {
@@ -118,6 +169,23 @@ mod tests {
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "foo", "labels": {"team": "a"}},
         });
         assert_eq!(simple_object(&namespace()), Some(expected));
+    }
+
+    #[test]
+    fn a_review_keeps_its_question() {
+        let of_pods = field(1, &[field(2, b"list"), field(5, b"pods"), field(8, b"x")].concat());
+        let spec = [of_pods, field(3, b"joe"), field(4, b"a"), field(4, b"b")].concat();
+        let types = field(
+            1,
+            &[field(1, b"authorization.k8s.io/v1"), field(2, b"SubjectAccessReview")].concat(),
+        );
+        let raw = field(2, &[field(1, b""), field(2, &spec)].concat());
+        let review = simple_object(&[MAGIC, &types, &raw].concat()).expect("a review");
+        assert_eq!(
+            review["spec"],
+            json!({"resourceAttributes": {"verb": "list", "resource": "pods"}, "user": "joe",
+                "groups": ["a", "b"]})
+        );
     }
 
     #[test]

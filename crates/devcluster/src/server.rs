@@ -1,4 +1,4 @@
-//! The listener: HTTP/1.1 over plain TCP on loopback.
+//! The listener: HTTP/1.1 on loopback, over TLS if that is wanted.
 //!
 //! Invariants: a restart closes every connection and, for its downtime, the port; what is stored survives it; the port
 //! stays the same for the life of the server.
@@ -10,10 +10,12 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use crate::access::{Access, Tls, User};
 use crate::faults::Faults;
 use crate::routes;
 use crate::store::Store;
@@ -29,6 +31,8 @@ pub(crate) struct ServerOptions {
 pub(crate) struct Server {
     pub(crate) store: Arc<Store>,
     pub(crate) faults: Arc<Faults>,
+    pub(crate) access: Access,
+    pub(crate) tls: Option<Tls>,
     pub(crate) options: ServerOptions,
     epoch: Mutex<Epoch>,
 }
@@ -41,9 +45,15 @@ struct Epoch {
 }
 
 impl Server {
-    pub(crate) fn new(store: Arc<Store>, faults: Arc<Faults>, options: ServerOptions) -> Self {
+    pub(crate) fn new(
+        store: Arc<Store>,
+        faults: Arc<Faults>,
+        access: Access,
+        tls: Option<Tls>,
+        options: ServerOptions,
+    ) -> Self {
         let epoch = Mutex::new(Epoch { over: CancellationToken::new(), downtime: Duration::ZERO });
-        Self { store, faults, options, epoch }
+        Self { store, faults, access, tls, options, epoch }
     }
 
     /// Closes all connections and stays unreachable for `downtime`.
@@ -114,20 +124,38 @@ impl Server {
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%error, "no TCP_NODELAY");
         }
-        let service = service_fn(move |request| routes::handle(self.clone(), request));
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(None)
-            .serve_connection(TokioIo::new(stream), service);
+        let served = async {
+            match &self.tls {
+                None => self.clone().exchange(stream, None).await,
+                Some(tls) => match tls.accept(stream).await {
+                    Ok((stream, user)) => self.clone().exchange(stream, user).await,
+                    Err(error) => debug!(%error, "no TLS handshake"),
+                },
+            }
+        };
         tokio::select! {
             biased;
             () = over.cancelled() => {}
             () = shutdown.cancelled() => {}
-            result = connection => {
-                if let Err(error) = result {
-                    debug!(%error, "connection ended");
-                }
-            }
+            () = served => {}
+        }
+    }
+
+    /// Answers the requests of one connection, whose certificate was for `user`.
+    async fn exchange(
+        self: Arc<Self>,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        user: Option<User>,
+    ) {
+        let user = user.map(Arc::new);
+        let service =
+            service_fn(move |request| routes::handle(self.clone(), user.clone(), request));
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(None)
+            .serve_connection(TokioIo::new(stream), service);
+        if let Err(error) = connection.await {
+            debug!(%error, "connection ended");
         }
     }
 

@@ -163,6 +163,20 @@ impl ApiError {
             .about(kind, name)
     }
 
+    /// 403 by authorization.
+    pub(crate) fn access_denied(group: &str, resource: &str, name: &str, why: &str) -> Self {
+        let qualified =
+            if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
+        let subject = if name.is_empty() { qualified } else { format!("{qualified} {name:?}") };
+        let mut error = Self::with_code(403, format!("{subject} is forbidden: {why}"));
+        for (key, value) in [("name", name), ("group", group), ("kind", resource)] {
+            if !value.is_empty() {
+                error.details.insert(key.into(), value.into());
+            }
+        }
+        error
+    }
+
     /// 410: the version asked for is no longer in the history.
     pub fn too_old(asked: u64, oldest: u64) -> Self {
         Self::with_code(410, format!("too old resource version: {asked} ({oldest})"))

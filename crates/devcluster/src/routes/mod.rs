@@ -1,6 +1,6 @@
 //! From HTTP to verbs and back.
 //!
-//! Invariants: every refusal of an API path is a `Status` object; faults are decided once per API request, before
+//! Invariants: whoever sends a request is known, and may send it, before anything else is looked at; every refusal of an API path is a `Status` object; faults are decided once per API request, before
 //! anything is looked at; nothing here keeps state.
 
 pub(crate) mod control;
@@ -18,6 +18,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde_json::Value;
 
+use crate::access::{Action, User};
 use crate::body::{Body, Dropped};
 use crate::discovery;
 use crate::faults::{Asked, Effect};
@@ -32,11 +33,28 @@ const MAX_BODY: usize = 8 * 1024 * 1024;
 /// Answers one request, or drops the connection because a fault says so.
 pub(crate) async fn handle(
     server: Arc<Server>,
+    certified: Option<Arc<User>>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Dropped> {
     let (parts, incoming) = request.into_parts();
     let path = parts.uri.path();
-    let parsed = match ApiRequest::parse(&parts) {
+    let user = match server.access.authenticate(&parts.headers, certified.as_deref()) {
+        Ok(user) => user,
+        Err(error) => return Ok(refused(&error)),
+    };
+    let parsed = ApiRequest::parse(&parts);
+    let action = match &parsed {
+        Some(Ok(request)) => request.action(),
+        _ => Action {
+            verb: parts.method.as_str().to_ascii_lowercase(),
+            path: path.to_owned(),
+            ..Action::default()
+        },
+    };
+    if let Err(error) = server.access.authorize(&server.store, &user, &action) {
+        return Ok(refused(&error));
+    }
+    let parsed = match parsed {
         None if path.starts_with("/devcluster/") => {
             return Ok(match read_body(incoming).await {
                 Ok(body) => control::handle(&server, &parts.method, path, &body),
@@ -78,7 +96,7 @@ pub(crate) async fn handle(
             Err(error) => return Ok(refused(&error)),
         },
     };
-    let response = objects::answer(&server, request, &body, verdict.effect.as_ref());
+    let response = objects::answer(&server, &user, request, &body, verdict.effect.as_ref());
     if verdict.effect == Some(Effect::ResetAfter) {
         return Err(Dropped);
     }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::encode::Encoding;
 use super::request::{ApiRequest, Verb};
 use super::{json as json_response, parse_body, review, watch, with_body};
+use crate::access::User;
 use crate::api::binding::bind;
 use crate::api::create::{create, create_in};
 use crate::api::delete::{DeleteOptions, Deletion, delete, delete_collection};
@@ -30,6 +31,7 @@ use crate::table::IncludeObject;
 /// Carries out `request`.
 pub(crate) fn answer(
     server: &Arc<Server>,
+    user: &User,
     request: ApiRequest,
     body: &[u8],
     fault: Option<&Effect>,
@@ -50,6 +52,10 @@ pub(crate) fn answer(
         }
         Verb::List => list(server, &request, encoding),
         Verb::Get => get(server, &request, encoding),
+        Verb::Create if request.kind.get().review && request.kind != BINDINGS => {
+            let review = parse_body(body, &request.content_type)?;
+            Ok(json_response(201, &review::answer(server, user, &request, review)))
+        }
         Verb::Create => post(server, &request, body, encoding),
         Verb::Update => put(server, &request, body, encoding),
         Verb::Patch => patch(server, &request, body, encoding),
@@ -159,9 +165,6 @@ fn post(
         (PODS, "eviction") => {
             evict(store, &request.namespace, &request.name, &value, dry_run)?;
             Ok(json_response(201, &success(201, None)))
-        }
-        (kind, "") if kind.get().review => {
-            Ok(json_response(201, &review::answer(kind.get(), value)))
         }
         (kind, "") => {
             let value = inward(request, value);

@@ -5,8 +5,9 @@
 use http::request::Parts;
 use http::{HeaderMap, Method, header};
 
+use crate::access::Action;
 use crate::api::update::Part;
-use crate::kinds::KindId;
+use crate::kinds::{KindId, NAMESPACES};
 use crate::selectors::Selection;
 use crate::status::ApiError;
 
@@ -80,6 +81,28 @@ impl ApiRequest {
         }
         // A watch of a single object is a watch of the collection by name.
         selection.fields(self.kind, &format!("metadata.name={},{fields}", self.name))
+    }
+
+    /// The request in the words of rules. A list or watch of one name counts as asking for that name.
+    pub(crate) fn action(&self) -> Action {
+        let kind = self.kind.get();
+        let mut name = self.name.clone();
+        if name.is_empty() && matches!(self.verb, Verb::List | Verb::Watch | Verb::DeleteCollection)
+        {
+            let fields = self.query.get("fieldSelector").unwrap_or_default();
+            let named = fields.split(',').find_map(|field| field.strip_prefix("metadata.name="));
+            name = named.map(|name| name.trim_start_matches('=').to_owned()).unwrap_or_default();
+        }
+        Action {
+            verb: self.verb.as_str().to_owned(),
+            path: String::new(),
+            group: kind.group.to_owned(),
+            resource: kind.plural.to_owned(),
+            subresource: self.subresource.clone(),
+            // A namespace is asked for inside itself.
+            namespace: if self.kind == NAMESPACES { name.clone() } else { self.namespace.clone() },
+            name,
+        }
     }
 
     pub(crate) fn part(&self) -> Result<Part, ApiError> {

@@ -1,22 +1,30 @@
-//! Reviews of authentication and authorization. Everyone is the administrator here and may do everything.
+//! Reviews of authentication and authorization: who somebody is, and what he may do.
 
 use serde_json::{Value, json};
 
-use crate::kinds::Kind;
-use crate::object::map_mut;
+use super::request::ApiRequest;
+use crate::access::{Action, User};
+use crate::object::{list_at, map_mut, text_at};
+use crate::server::Server;
 
 /// The review with its verdict.
-pub(crate) fn answer(kind: &Kind, mut review: Value) -> Value {
-    let user = json!({"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]});
+pub(crate) fn answer(
+    server: &Server,
+    requester: &User,
+    request: &ApiRequest,
+    mut review: Value,
+) -> Value {
+    let kind = request.kind.get();
     let status = match kind.kind {
-        "TokenReview" => json!({"authenticated": true, "user": user}),
-        "SelfSubjectReview" => json!({"userInfo": user}),
-        "SelfSubjectRulesReview" => json!({
-            "incomplete": false,
-            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-        }),
-        _ => json!({"allowed": true, "reason": "everything is allowed here"}),
+        "TokenReview" => token(server, &review),
+        "SelfSubjectReview" => json!({"userInfo": shown(requester)}),
+        "SelfSubjectRulesReview" => {
+            let namespace = text_at(&review, &["spec", "namespace"]);
+            let (resources, paths) = server.access.rules(&server.store, requester, namespace);
+            json!({"incomplete": false, "resourceRules": resources, "nonResourceRules": paths})
+        }
+        "SelfSubjectAccessReview" => access(server, requester, &review),
+        _ => access(server, &subject(&review), &review),
     };
     let members = map_mut(&mut review);
     members.insert("kind".into(), kind.kind.into());
@@ -24,4 +32,52 @@ pub(crate) fn answer(kind: &Kind, mut review: Value) -> Value {
     members.entry("metadata").or_insert_with(|| json!({}));
     members.insert("status".into(), status);
     review
+}
+
+fn token(server: &Server, review: &Value) -> Value {
+    let Some(user) = server.access.owner_of(text_at(review, &["spec", "token"])) else {
+        return json!({"user": {}, "error": "[invalid bearer token]"});
+    };
+    let mut status = json!({"authenticated": true, "user": shown(&user)});
+    let audiences = list_at(review, &["spec", "audiences"]);
+    if !audiences.is_empty() {
+        status["audiences"] = json!(audiences);
+    }
+    status
+}
+
+fn access(server: &Server, user: &User, review: &Value) -> Value {
+    let decision = server.access.decide(&server.store, user, &action(review));
+    let mut status = json!({"allowed": decision.is_allowed});
+    if !decision.reason.is_empty() {
+        status["reason"] = decision.reason.into();
+    }
+    status
+}
+
+/// Whom a review is about, with exactly the groups it names.
+fn subject(review: &Value) -> User {
+    let groups = list_at(review, &["spec", "groups"]).iter().filter_map(Value::as_str);
+    groups.fold(User::new(text_at(review, &["spec", "user"])), User::group)
+}
+
+fn action(review: &Value) -> Action {
+    let path = |key| text_at(review, &["spec", "nonResourceAttributes", key]).to_owned();
+    if review.pointer("/spec/nonResourceAttributes").is_some_and(Value::is_object) {
+        return Action { verb: path("verb"), path: path("path"), ..Action::default() };
+    }
+    let resource = |key| text_at(review, &["spec", "resourceAttributes", key]).to_owned();
+    Action {
+        verb: resource("verb"),
+        path: String::new(),
+        group: resource("group"),
+        resource: resource("resource"),
+        subresource: resource("subresource"),
+        namespace: resource("namespace"),
+        name: resource("name"),
+    }
+}
+
+fn shown(user: &User) -> Value {
+    json!({"username": user.name, "groups": user.groups})
 }

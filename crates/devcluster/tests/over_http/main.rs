@@ -1,5 +1,6 @@
 //! The server seen through a real client over loopback.
 
+mod access;
 mod errors;
 mod faults;
 mod forms;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use kube_scheduler_devcluster::{DevCluster, NODES, NodeTemplate, Selection};
+use kube_scheduler_devcluster::{DevCluster, NODES, NodeTemplate, Selection, User};
 
 use super::{print, runtime};
 use crate::logging;
@@ -18,7 +18,7 @@ const SAVE_EVERY: Duration = Duration::from_secs(5);
 ///
 /// kubectl and client libraries work against it; pods that are bound to its nodes are reported as running. There is no
 /// scheduler in it: run kube-scheduler-rs with the kubeconfig that it prints. It listens on loopback only, without TLS
-/// or authentication, and ends with Ctrl-C or SIGTERM.
+/// and with everyone as administrator unless --tls and --rbac say otherwise, and ends with Ctrl-C or SIGTERM.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The port on 127.0.0.1; 0 takes any that is free
@@ -49,6 +49,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
 
+    /// Serve TLS and know users by client certificates; the kubeconfigs hold the authority's certificate
+    #[arg(long)]
+    tls: bool,
+
+    /// Refuse what no role allows: roles, bindings and reviews work as in a control plane
+    #[arg(long)]
+    rbac: bool,
+
+    /// Where to write a kubeconfig for the user system:kube-scheduler; with --rbac it may do what a scheduler may
+    #[arg(long, value_name = "FILE")]
+    scheduler_kubeconfig_out: Option<PathBuf>,
+
     /// How much to log
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
     verbosity: u8,
@@ -59,7 +71,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     logging::start_quietly(args.verbosity);
     runtime()?.block_on(async {
         let signals = Signals::listen().context("cannot listen for signals")?;
-        let mut builder = DevCluster::builder().port(args.port);
+        let mut builder = DevCluster::builder().port(args.port).tls(args.tls).rbac(args.rbac);
         if let Some(path) = &args.persist {
             builder = builder.persist(path, SAVE_EVERY);
         }
@@ -76,6 +88,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 
         let kubeconfig = args.kubeconfig_out.clone().unwrap_or_else(|| temporary_kubeconfig(&cluster));
         cluster.write_kubeconfig(&kubeconfig)?;
+        if let Some(path) = &args.scheduler_kubeconfig_out {
+            let text = cluster.kubeconfig_for(&User::kube_scheduler())?;
+            std::fs::write(path, text).with_context(|| path.display().to_string())?;
+        }
         let path = kubeconfig.display();
         print(&format!(
             "devcluster: {} nodes at {}\nkubeconfig: {path}\n\n  kubectl --kubeconfig {path} get nodes\n  \

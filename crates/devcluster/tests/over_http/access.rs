@@ -1,0 +1,194 @@
+//! TLS, users and what they may do.
+
+use http::Request;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{Api, ListParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use kube_scheduler_devcluster::{DevCluster, DevClusterBuilder, KindId, User};
+use serde_json::{Value, json};
+
+use crate::world::{pod, refusal};
+
+fn still() -> DevClusterBuilder {
+    DevCluster::builder().hollow(None).disruption_controller(false).volumes(None)
+}
+
+async fn client_of(kubeconfig: &str) -> Client {
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).expect("a kubeconfig");
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .expect("a configuration");
+    config.default_retry = false;
+    Client::try_from(config).expect("a client")
+}
+
+async fn client_for(cluster: &DevCluster, user: &User) -> Client {
+    client_of(&cluster.kubeconfig_for(user).expect("credentials")).await
+}
+
+/// Posts a review and tells its status.
+async fn reviewed(client: &Client, group: &str, plural: &str, spec: Value) -> Value {
+    let request = Request::post(format!("/apis/{group}/v1/{plural}"))
+        .header("Content-Type", "application/json")
+        .body(serde_json::to_vec(&json!({"spec": spec})).expect("json"))
+        .expect("a request");
+    let review: Value = client.request(request).await.expect("reviewed");
+    review["status"].clone()
+}
+
+async fn who_am_i(client: &Client) -> Value {
+    reviewed(client, "authentication.k8s.io", "selfsubjectreviews", json!({})).await["userInfo"]
+        .clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn users_are_told_by_certificates_and_tokens() {
+    for builder in [still().tls(true), still().rbac(true), still().tls(true).rbac(true)] {
+        let cluster = builder.start().await.expect("starts");
+        let admin = client_of(&cluster.kubeconfig()).await;
+        let groups = json!(["system:masters", "system:authenticated"]);
+        assert_eq!(
+            who_am_i(&admin).await,
+            json!({"username": "kubernetes-admin", "groups": groups})
+        );
+        let jane = client_for(&cluster, &User::new("jane").group("staff")).await;
+        assert_eq!(
+            who_am_i(&jane).await,
+            json!({"username": "jane", "groups": ["staff", "system:authenticated"]})
+        );
+        cluster.shutdown().await.expect("stops");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_do_not_get_in() {
+    let cluster = still().tls(true).rbac(true).start().await.expect("starts");
+    let other = still().tls(true).start().await.expect("starts");
+    // Someone else's server is not believed, and someone else's users are not either.
+    let misled = cluster.kubeconfig().replace(&cluster.url(), &other.url());
+    assert!(client_of(&misled).await.apiserver_version().await.is_err());
+    let theirs = other.kubeconfig_for(&User::administrator()).expect("a kubeconfig");
+    let trusting: Vec<String> = theirs
+        .replace(&other.url(), &cluster.url())
+        .lines()
+        .map(|line| match line.contains("certificate-authority-data") {
+            true => {
+                let ours = cluster.kubeconfig();
+                ours.lines().find(|line| line.contains("authority-data")).expect("TLS").to_owned()
+            }
+            false => line.to_owned(),
+        })
+        .collect();
+    assert!(client_of(&trusting.join("\n")).await.apiserver_version().await.is_err());
+
+    let guessed = cluster.kubeconfig().replace("token: devcluster", "token: guessed");
+    let pods: Api<Pod> = Api::default_namespaced(client_of(&guessed).await);
+    assert_eq!(refusal(pods.list(&ListParams::default()).await).0, 401);
+    let anonymous = cluster.kubeconfig().replace("    token: devcluster", "    {}");
+    let client = client_of(&anonymous).await;
+    client.apiserver_version().await.expect("the version is public");
+    let pods: Api<Pod> = Api::default_namespaced(client);
+    let (code, reason, message) = refusal(pods.list(&ListParams::default()).await);
+    assert_eq!((code, reason.as_str()), (403, "Forbidden"));
+    assert_eq!(
+        message,
+        "pods is forbidden: User \"system:anonymous\" cannot list resource \"pods\" in API group \"\" in the \
+         namespace \"default\""
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_scheduler_may_do_its_work_and_no_more() {
+    let cluster = still().rbac(true).start().await.expect("starts");
+    let admin: Api<Pod> = Api::default_namespaced(client_of(&cluster.kubeconfig()).await);
+    admin.create(&PostParams::default(), &pod("a")).await.expect("created");
+    let client = client_for(&cluster, &User::kube_scheduler()).await;
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    pods.list(&ListParams::default()).await.expect("listed");
+    assert_eq!(refusal(pods.create(&PostParams::default(), &pod("b")).await).0, 403);
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-system");
+    let map = maps.get("extension-apiserver-authentication").await.expect("readable");
+    assert!(map.data.unwrap_or_default().is_empty(), "without TLS there is nobody to believe");
+    let one = ListParams::default().fields("metadata.name=extension-apiserver-authentication");
+    assert_eq!(maps.list(&one).await.expect("listed by name").items.len(), 1);
+    assert_eq!(refusal(maps.list(&ListParams::default()).await).0, 403);
+    let denied: Vec<_> =
+        cluster.denied().into_iter().map(|one| (one.user.name, one.verb, one.resource)).collect();
+    let denial = |verb: &str, resource: &str| {
+        ("system:kube-scheduler".to_owned(), verb.to_owned(), resource.to_owned())
+    };
+    assert_eq!(denied, [denial("create", "pods"), denial("list", "configmaps")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reviews_answer_by_the_stored_policy() {
+    let cluster = still().rbac(true).start().await.expect("starts");
+    cluster.add_token("secret", User::new("joe").group("staff"));
+    let client = client_for(&cluster, &User::kube_scheduler()).await;
+    let token = |token: &str| {
+        reviewed(&client, "authentication.k8s.io", "tokenreviews", json!({"token": token}))
+    };
+    assert_eq!(
+        token("secret").await,
+        json!({"authenticated": true,
+            "user": {"username": "joe", "groups": ["staff", "system:authenticated"]}})
+    );
+    assert_ne!(token("guessed").await["authenticated"], true);
+
+    let metrics = |user: &str, groups: Value| {
+        let spec = json!({"user": user, "groups": groups,
+            "nonResourceAttributes": {"path": "/metrics", "verb": "get"}});
+        reviewed(&client, "authorization.k8s.io", "subjectaccessreviews", spec)
+    };
+    assert_eq!(metrics("joe", json!(["staff"])).await, json!({"allowed": false}));
+    assert_eq!(metrics("root", json!(["system:masters"])).await["allowed"], true);
+    let watcher = metrics("joe", json!(["system:monitoring"])).await;
+    assert_eq!(
+        watcher["reason"],
+        "RBAC: allowed by ClusterRoleBinding \"system:monitoring\" of ClusterRole \"system:monitoring\" to Group \
+         \"system:monitoring\""
+    );
+
+    // A binding counts as soon as it is there, and no longer.
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "joe"}, "subjects": [{"kind": "User", "name": "joe"}],
+        "roleRef": {"kind": "ClusterRole", "name": "system:monitoring"},
+    });
+    cluster.create(binding).expect("created");
+    assert_eq!(metrics("joe", json!(["staff"])).await["allowed"], true);
+    let bindings = KindId::by_plural("rbac.authorization.k8s.io", "v1", "clusterrolebindings")
+        .expect("served");
+    cluster.delete(bindings, "", "joe").expect("deleted");
+    assert_eq!(metrics("joe", json!(["staff"])).await["allowed"], false);
+
+    let own = |verb: &str, resource: &str| {
+        let spec = json!({"resourceAttributes": {"verb": verb, "resource": resource}});
+        reviewed(&client, "authorization.k8s.io", "selfsubjectaccessreviews", spec)
+    };
+    assert_eq!(own("list", "pods").await["allowed"], true);
+    assert_eq!(own("create", "pods").await["allowed"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_outlive_a_restart() {
+    let files = tempfile::tempdir().expect("a directory");
+    let state = files.path().join("state");
+    let start = |port: u16| {
+        let builder = still().tls(true).rbac(true).port(port);
+        builder.persist(state.clone(), std::time::Duration::from_secs(3600)).start()
+    };
+    let cluster = start(0).await.expect("starts");
+    let port: u16 = cluster.url().rsplit(':').next().expect("a port").parse().expect("a number");
+    let kubeconfig = cluster.kubeconfig_for(&User::kube_scheduler()).expect("credentials");
+    cluster
+        .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}))
+        .expect("created");
+    cluster.shutdown().await.expect("stops");
+
+    let cluster = start(port).await.expect("starts on the same port");
+    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(client_of(&kubeconfig).await);
+    assert_eq!(nodes.list(&ListParams::default()).await.expect("listed").items.len(), 1);
+    cluster.shutdown().await.expect("stops");
+}
