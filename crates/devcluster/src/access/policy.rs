@@ -90,9 +90,8 @@ impl Policy {
             let key = (role.namespace().to_owned(), role.name().to_owned());
             policy.roles.insert(key, parsed::<Role>(role).rules);
         }
-        policy.cluster_bindings =
-            objects(state, "clusterrolebindings").map(|one| parsed(one)).collect();
-        policy.bindings = objects(state, "rolebindings").map(|one| parsed(one)).collect();
+        policy.cluster_bindings = objects(state, "clusterrolebindings").map(parsed).collect();
+        policy.bindings = objects(state, "rolebindings").map(parsed).collect();
         policy
     }
 
