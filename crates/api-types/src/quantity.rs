@@ -148,6 +148,21 @@ impl Quantity {
         self.sign() == 0
     }
 
+    /// The nearest the reference's floating-point arithmetic comes to the number, for metrics only.
+    pub fn approximate(&self) -> f64 {
+        let (base, exponent) = match &self.amount {
+            Amount::Small { value, scale } => (*value as f64, *scale),
+            Amount::Wide(decimal) => {
+                let magnitude = decimal.magnitude.to_decimal().parse().unwrap_or(f64::INFINITY);
+                let exponent = i32::try_from(-decimal.scale).unwrap_or(i32::MIN);
+                (if decimal.is_negative { -magnitude } else { magnitude }, exponent)
+            }
+        };
+        // Powers of ten as literals are exact to the last bit; computed ones are not.
+        let power: f64 = format!("1e{exponent}").parse().unwrap_or(1.0);
+        if exponent == 0 { base } else { base * power }
+    }
+
     /// The text the reference prints: the one written if that was nearly canonical, else the canonical form.
     ///
     /// Quirk: multiples of 10^21 in decimal style print without their suffix, as in the reference.

@@ -1,7 +1,7 @@
 //! What a pod asks for in total, by each of the reference's ways of counting (`spec/plugins-node.md` §2.3, §2.4).
 //!
 //! Invariants: sums and maxima are formed on exact quantities and rounded up once, at the end; limits and ephemeral
-//! containers never count; a resource that was mentioned with zero stays mentioned.
+//! containers never count as requests; a resource that was mentioned with zero stays mentioned.
 
 #[cfg(test)]
 mod tests;
@@ -35,6 +35,8 @@ pub struct PodRequests {
     pub totals: Arc<[(ResourceName, Quantity)]>,
     /// Exact totals by name from the specification alone, pod-level resources never skipped.
     pub spec_totals: Arc<[(ResourceName, Quantity)]>,
+    /// Exact limits by name, from the specification alone. Nothing is decided by them.
+    pub limits: Arc<[(ResourceName, Quantity)]>,
 }
 
 impl PodRequests {
@@ -75,7 +77,11 @@ impl PodRequests {
         raise_to_zero(&mut fit);
         let spec_totals = spec_totals.into_shared();
         let totals = if has_status { totals.into_shared() } else { spec_totals.clone() };
-        Self { accounted, non_zero, fit, fit_score, totals, spec_totals }
+        let limits = view.limits();
+        // Pods that ask for exactly their limits are common.
+        let limits =
+            if *limits == *spec_totals { spec_totals.clone() } else { limits.into_shared() };
+        Self { accounted, non_zero, fit, fit_score, totals, spec_totals, limits }
     }
 
     /// The exact total of `name`, status counted.
@@ -221,6 +227,43 @@ impl View<'_> {
             self.replace_by_pod_level(&mut total, count.uses_status);
         }
         total.add(&self.pod.spec.overhead);
+        total
+    }
+
+    /// Limits by the same way of counting, but that overhead raises only what is limited.
+    fn limits(&self) -> Totals {
+        let spec = &self.pod.spec;
+        let mut total = Totals::default();
+        for container in spec.containers.iter() {
+            total.add(&container.resources.limits);
+        }
+        let mut running = Totals::default();
+        let mut peak = Totals::default();
+        for container in spec.init_containers.iter() {
+            let limits = &container.resources.limits;
+            if container.is_restartable() {
+                total.add(limits);
+                running.add(limits);
+                peak.raise_to(&running);
+            } else {
+                let mut limits = Totals::of(limits);
+                limits.add(&running);
+                peak.raise_to(&limits);
+            }
+        }
+        total.raise_to(&peak);
+        for (name, limit) in spec.resources.iter().flat_map(|resources| resources.limits.iter()) {
+            if is_pod_level_resource(name) {
+                total.set(name, limit.clone());
+            }
+        }
+        for (name, amount) in spec.overhead.iter() {
+            if let Some(limit) = total.get(name).filter(|limit| !limit.is_zero()) {
+                let mut limit = limit.clone();
+                limit.add(amount);
+                total.set(name, limit);
+            }
+        }
         total
     }
 

@@ -23,7 +23,7 @@ use crate::inbox::{Inbox, Message};
 use crate::kinds::WatchedKind;
 use crate::metrics::Metrics;
 use crate::progress::Progress;
-use crate::serve::{self, ListenError, Shown};
+use crate::serve::{SecurePort, ServeError, ServingOptions, Shown};
 use crate::transport::{ConnectError, Endpoint};
 use crate::watch::{Patience, Reflector};
 use crate::writes::{RateLimit, WriteLimits, Writer};
@@ -41,9 +41,9 @@ pub enum StartError {
     /// The API server cannot be reached.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The port cannot be had.
+    /// The secure port cannot be served.
     #[error(transparent)]
-    Listen(#[from] ListenError),
+    Serve(#[from] ServeError),
     /// The system gives no thread.
     #[error("cannot start a thread")]
     Thread(#[source] std::io::Error),
@@ -67,7 +67,7 @@ pub struct DaemonBuilder {
     gates: FeatureGates,
     seed: u64,
     threads: usize,
-    serve_on: Option<SocketAddr>,
+    serving: Option<ServingOptions>,
     rate: Option<RateLimit>,
     max_in_unschedulable: Option<Duration>,
     connect_patience: Duration,
@@ -102,9 +102,9 @@ impl DaemonBuilder {
         self
     }
 
-    /// Where to serve health, metrics and configuration, in plain HTTP; nowhere by default.
-    pub fn serve_on(mut self, address: Option<SocketAddr>) -> Self {
-        self.serve_on = address;
+    /// How to serve health, metrics and configuration over HTTPS; not at all by default.
+    pub fn serving(mut self, serving: Option<ServingOptions>) -> Self {
+        self.serving = serving;
         self
     }
 
@@ -161,13 +161,14 @@ impl DaemonBuilder {
         let engine = self.engine()?;
         let configz: Arc<str> =
             json!({"componentconfig": to_json_value(&self.config)?}).to_string().into();
-        let listener = match self.serve_on {
-            Some(address) => Some(serve::listen(address).await?),
+        let secure_port = match self.serving.clone() {
+            Some(options) => Some(SecurePort::open(options).await?),
             None => None,
         };
         let api = self.endpoint.connect(self.connect_patience).await?;
 
-        let metrics = Arc::new(Metrics::new(clock.started_at().as_nanos() as f64 / 1e9));
+        let started_at = clock.started_at().as_nanos() as f64 / 1e9;
+        let metrics = Arc::new(Metrics::new(started_at));
         let (inbox, messages) = Inbox::open();
         let (effects, effects_out) = mpsc::unbounded_channel();
         let (progress, progress_out) = watch::channel(Progress::default());
@@ -203,22 +204,27 @@ impl DaemonBuilder {
             );
             readers.spawn(reflector.run());
         }
-        let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
-        if let Some(listener) = listener {
+        let address = secure_port.as_ref().map(SecurePort::address);
+        let server = secure_port.map(|secure_port| {
             let shown = Shown {
                 metrics: metrics.clone(),
                 progress: progress_out.clone(),
                 configz,
                 is_terminating,
+                inbox: inbox.clone(),
+                started_at,
+                has_profiling: self.config.enable_profiling.unwrap_or(true),
             };
-            readers.spawn(serve::serve(listener, shown));
-        }
+            let (stop, stopped) = watch::channel(false);
+            Server { task: AbortOnDrop(tokio::spawn(secure_port.serve(shown, stopped))), stop }
+        });
         Ok(Daemon {
             handle: DaemonHandle { metrics, progress: progress_out, address },
             inbox: QuitOnDrop(inbox),
             core_end,
             writer: AbortOnDrop(tokio::spawn(writer.run())),
             readers,
+            server,
             terminating,
             grace: self.grace,
         })
@@ -275,6 +281,7 @@ pub struct Daemon {
     core_end: oneshot::Receiver<Result<(), String>>,
     writer: AbortOnDrop,
     readers: JoinSet<()>,
+    server: Option<Server>,
     terminating: watch::Sender<bool>,
     grace: Duration,
 }
@@ -291,7 +298,7 @@ impl Daemon {
             gates: FeatureGates::default(),
             seed: 0,
             threads: 1,
-            serve_on: None,
+            serving: None,
             rate: None,
             max_in_unschedulable: None,
             connect_patience: Duration::from_secs(3),
@@ -331,6 +338,11 @@ impl Daemon {
             tracing::warn!(grace = ?self.grace, "Giving up on writes under way");
         }
         self.readers.shutdown().await;
+        if let Some(mut server) = self.server {
+            server.stop.send_replace(true);
+            // Its own patience is shorter than any grace; a server that broke down has said so.
+            let _ = (&mut server.task.0).await;
+        }
         ended.map_err(RunError::CoreBroke)
     }
 }
@@ -381,6 +393,13 @@ impl Drop for QuitOnDrop {
         // A core that has ended needs no orders.
         let _ = self.0.tell(Message::Quit);
     }
+}
+
+/// The secure port, being served.
+#[derive(Debug)]
+struct Server {
+    task: AbortOnDrop,
+    stop: watch::Sender<bool>,
 }
 
 #[derive(Debug)]

@@ -158,6 +158,11 @@ impl Driver {
                 }
                 1
             }
+            Message::TellPods(answer) => {
+                // Whoever asked may have given up.
+                let _ = answer.send(self.engine.known_pods().cloned().collect());
+                1
+            }
             Message::Stop => {
                 if *mode == Mode::Running {
                     *mode = Mode::Stopping;

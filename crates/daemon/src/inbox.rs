@@ -7,8 +7,9 @@
 use std::sync::Arc;
 use std::sync::mpsc;
 
+use kube_scheduler_api_types::Pod;
 use kube_scheduler_engine::Input;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// How many inputs from reflectors may wait for the core.
 const CAPACITY: u32 = 16_384;
@@ -22,6 +23,8 @@ pub(crate) enum Message {
     Synced(usize),
     /// The result of work that an effect started.
     Done(Input),
+    /// Tell of every pod known.
+    TellPods(oneshot::Sender<Vec<Arc<Pod>>>),
     /// Make no more decisions; end once all bindings under way have ended.
     Stop,
     /// End now.

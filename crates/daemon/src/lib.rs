@@ -39,6 +39,9 @@ mod writes;
 pub use daemon::{Daemon, DaemonBuilder, DaemonHandle, RunError, StartError};
 pub use metrics::resident_memory_bytes;
 pub use progress::Progress;
-pub use serve::ListenError;
+pub use serve::{
+    AuthenticationOptions, AuthorizationOptions, ConnectionPatience, Introspection,
+    RequestHeaderOptions, ServeError, ServingOptions, SniCertificate, VerbositySetter,
+};
 pub use transport::{ConnectError, Endpoint};
 pub use writes::RateLimit;

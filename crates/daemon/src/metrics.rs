@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use kube_scheduler_engine::{BoundPod, PreemptionCounts};
 
-use text::{Histogram, TextPage};
+use text::Histogram;
+pub(crate) use text::TextPage;
 
 /// What the engine counts itself, as of one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -140,6 +141,15 @@ impl Metrics {
     /// An event was dropped because too many wait.
     pub(crate) fn count_dropped_event(&self) {
         self.lock().events_dropped += 1;
+    }
+
+    /// Sets back what counts upwards here. What the engine counts, and what is a state, stays.
+    pub(crate) fn reset(&self) {
+        let fresh = Self::new(self.started_at).numbers;
+        let mut fresh = fresh.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = self.lock();
+        fresh.core = std::mem::take(&mut numbers.core);
+        *numbers = fresh;
     }
 
     /// All metrics as text.

@@ -1,138 +1,123 @@
-//! The HTTP endpoints: health, metrics, configuration.
+//! The secure port: TLS, who asks, who may, and the pages.
 //!
-//! Parity: upstream serves HTTPS with delegated authentication and authorisation here. This first form serves plain HTTP
-//! to whoever reaches the port; bind it to loopback where that matters.
+//! Invariants: the port is taken and certificates are read before anything else is started, so that what is wrong with
+//! them is an error at start and nothing is half done; an answer never waits for the core thread's decisions.
 //!
-//! Invariants: an answer never waits for the core thread; the port is taken before anything else is started, so that a
-//! port in use is an error at start and nothing is half done.
+//! Reading order: `options` is what can be set; `connection` serves the connections that `listener` and `tls` make;
+//! `site` is what every request goes through, `authentication` and `authorization` first.
 
+mod authentication;
+mod authorization;
+mod connection;
+mod debugging;
+mod error;
 mod health;
+mod identity;
+mod listener;
+mod options;
+mod pod_resources;
+mod reply;
+mod review;
+mod site;
+mod tls;
+mod zpages;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::{Path, RawQuery, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::metrics::Metrics;
-use crate::progress::Progress;
-use health::{Check, Endpoint};
+use authentication::{Authenticator, TrustKeeper};
+use authorization::Authorizer;
+use connection::Limits;
+use health::Slis;
+use site::Site;
+use tls::Tls;
+use zpages::ZPages;
 
-/// The port cannot be had.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}")]
-pub struct ListenError {
-    /// What was asked for.
-    pub address: SocketAddr,
-    /// What the system said.
-    #[source]
-    pub source: std::io::Error,
+pub use error::ServeError;
+pub use options::{
+    AuthenticationOptions, AuthorizationOptions, ConnectionPatience, Introspection,
+    RequestHeaderOptions, ServingOptions, SniCertificate, VerbositySetter,
+};
+pub(crate) use site::Shown;
+
+/// The secure port, taken but not served yet.
+pub(crate) struct SecurePort {
+    options: ServingOptions,
+    listener: TcpListener,
+    address: SocketAddr,
+    tls: Tls,
+    authenticator: Authenticator,
+    trust: TrustKeeper,
+    authorizer: Authorizer,
 }
 
-/// What the endpoints tell about.
-#[derive(Clone)]
-pub(crate) struct Shown {
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) progress: watch::Receiver<Progress>,
-    /// The answer of `/configz`.
-    pub(crate) configz: Arc<str>,
-    /// Whether termination has begun.
-    pub(crate) is_terminating: watch::Receiver<bool>,
-}
-
-/// Takes the port.
-pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
-    TcpListener::bind(address).await.map_err(|source| ListenError { address, source })
-}
-
-/// Answers until the returned future is dropped.
-pub(crate) async fn serve(listener: TcpListener, shown: Shown) {
-    let router = Router::new()
-        .route("/healthz", get(|shown, query| health_of(shown, query, Endpoint::Healthz)))
-        .route("/livez", get(|shown, query| health_of(shown, query, Endpoint::Livez)))
-        .route("/readyz", get(|shown, query| health_of(shown, query, Endpoint::Readyz)))
-        .route("/healthz/{check}", get(|shown, check| child(shown, check, Endpoint::Healthz)))
-        .route("/livez/{check}", get(|shown, check| child(shown, check, Endpoint::Livez)))
-        .route("/readyz/{check}", get(|shown, check| child(shown, check, Endpoint::Readyz)))
-        .route("/metrics", get(metrics))
-        .route("/configz", get(configz))
-        .fallback(not_found)
-        .with_state(shown);
-    if let Err(error) = axum::serve(listener, router).await {
-        tracing::error!(%error, "The HTTP endpoints have ended");
+impl SecurePort {
+    /// Reads certificates and kubeconfigs and takes the port.
+    pub(crate) async fn open(options: ServingOptions) -> Result<Self, ServeError> {
+        let listener = listener::listen(&options)?;
+        let address = listener
+            .local_addr()
+            .map_err(|source| ServeError::Listen { address: options.address, source })?;
+        let (authenticator, trust) = Authenticator::new(&options.authentication).await?;
+        let tls = Tls::load(&options, trust.asks_clients())?;
+        let authorizer = Authorizer::new(&options.authorization).await?;
+        Ok(Self { options, listener, address, tls, authenticator, trust, authorizer })
     }
-}
 
-impl Shown {
-    /// The reason why a check fails.
-    fn failure(&self, check: Check) -> Option<&'static str> {
-        match check {
-            Check::Ping => None,
-            Check::Shutdown => self.is_terminating.borrow().then_some("process is shutting down"),
-            Check::Sync => {
-                (!self.progress.borrow().is_synced).then_some("handlers are not fully synchronized")
-            }
+    /// Where it listens.
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until `stop` becomes true, and then what is under way.
+    pub(crate) async fn serve(self, shown: Shown, stop: watch::Receiver<bool>) {
+        let limits = Limits {
+            patience: self.options.patience,
+            max_connections: self.options.max_connections,
+            http2_max_streams: self.options.http2_max_streams,
+        };
+        let verbosity = self.options.introspection.verbosity.clone();
+        let site = Arc::new(Site {
+            authenticator: self.authenticator,
+            authorizer: self.authorizer,
+            zpages: ZPages::new(self.options.introspection, shown.started_at),
+            verbosity,
+            slis: Slis::default(),
+            shown,
+        });
+        tracing::info!("Serving securely on {}", self.address);
+        let handler = move |call| {
+            let site = site.clone();
+            async move { site.answer(call).await }
+        };
+        let serving = connection::serve(self.listener, self.tls.state(), limits, handler, stop);
+        let interval = self.options.reload_interval;
+        let following = follow(self.tls, self.trust.trust(), interval);
+        let trusting = self.trust.run(interval);
+        tokio::select! {
+            () = serving => {}
+            () = following => {}
+            () = trusting => {}
         }
     }
 }
 
-async fn health_of(
-    State(shown): State<Shown>,
-    RawQuery(query): RawQuery,
-    endpoint: Endpoint,
-) -> Response {
-    let (is_well, text) =
-        health::root(endpoint, query.as_deref().unwrap_or_default(), |check| shown.failure(check));
-    plain(if is_well { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR }, text)
-}
-
-async fn child(
-    State(shown): State<Shown>,
-    Path(name): Path<String>,
-    endpoint: Endpoint,
-) -> Response {
-    let Some(check) = endpoint.checks().iter().find(|check| check.name() == name) else {
-        return not_found().await;
-    };
-    match shown.failure(*check) {
-        None => plain(StatusCode::OK, "ok".to_owned()),
-        Some(reason) => {
-            plain(StatusCode::INTERNAL_SERVER_ERROR, format!("internal server error: {reason}\n"))
+/// Keeps certificates up to date, and what clients are told about authorities. Ends only when dropped.
+async fn follow(
+    mut tls: Tls,
+    mut trust: watch::Receiver<Arc<authentication::Trust>>,
+    interval: std::time::Duration,
+) {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    tls.hint(trust.borrow_and_update().subjects());
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => tls.reload(),
+            Ok(()) = trust.changed() => tls.hint(trust.borrow_and_update().subjects()),
         }
     }
-}
-
-async fn metrics(State(shown): State<Shown>) -> Response {
-    typed(
-        StatusCode::OK,
-        "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
-        shown.metrics.text(),
-    )
-}
-
-async fn configz(State(shown): State<Shown>) -> Response {
-    typed(StatusCode::OK, "application/json", shown.configz.to_string())
-}
-
-async fn not_found() -> Response {
-    plain(StatusCode::NOT_FOUND, "404 page not found\n".to_owned())
-}
-
-fn plain(status: StatusCode, text: String) -> Response {
-    typed(status, "text/plain; charset=utf-8", text)
-}
-
-fn typed(status: StatusCode, content_type: &'static str, text: String) -> Response {
-    let mut response = (status, text).into_response();
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    response
 }

@@ -141,13 +141,17 @@ impl Endpoint {
         Self { config, origin }
     }
 
+    /// A client. The server is not asked anything.
+    pub(crate) fn open(&self) -> Result<Api, ConnectError> {
+        let client = kube::Client::try_from(self.config.clone())
+            .map_err(|error| ConnectError::Client { server: self.url(), source: error.into() })?;
+        Ok(Api { client })
+    }
+
     /// A client, after the server has answered once. Keeps trying for `patience`.
     pub(crate) async fn connect(&self, patience: Duration) -> Result<Api, ConnectError> {
         let server = self.url();
-        let client = kube::Client::try_from(self.config.clone()).map_err(|error| {
-            ConnectError::Client { server: server.clone(), source: error.into() }
-        })?;
-        let api = Api { client };
+        let api = self.open()?;
         let give_up = tokio::time::Instant::now() + patience;
         let mut pause = Duration::from_millis(50);
         loop {

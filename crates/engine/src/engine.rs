@@ -286,6 +286,11 @@ impl Engine {
         self.pods.len()
     }
 
+    /// Every pod as last seen from the API server, in no particular order: whoever shows them sorts them.
+    pub fn known_pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods.iter()
+    }
+
     /// Attempts by profile and outcome.
     pub fn profile_counts(&self) -> &[ProfileCounts] {
         &self.counts.profiles

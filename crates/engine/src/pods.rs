@@ -45,6 +45,11 @@ impl PodIndex {
         self.0.remove(&KeyRef(namespace, name))
     }
 
+    /// All pods, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.0.values()
+    }
+
     /// How many pods there are.
     pub(crate) fn len(&self) -> usize {
         self.0.len()

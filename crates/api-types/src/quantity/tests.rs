@@ -317,3 +317,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn approximations_are_the_references() {
+    for (text, expected) in [
+        ("0", 0.0),
+        ("100m", 0.1),
+        ("300m", 0.3),
+        ("2.5Gi", 2_684_354_560.0),
+        ("1e3", 1000.0),
+        ("-5", -5.0),
+        ("1n", 1e-9),
+        ("12345678901234567890123", 12_345_678_901_234_567_890_123.0),
+        ("1E", 1e18),
+    ] {
+        assert_eq!(Quantity::parse(text).unwrap().approximate(), expected, "{text}");
+    }
+}

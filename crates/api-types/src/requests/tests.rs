@@ -445,3 +445,29 @@ proptest! {
         prop_assert_eq!(actual.spec_totals.to_vec(), exact(&total(false, false, false, true)));
     }
 }
+
+#[test]
+fn limits_are_summed_like_requests_and_overhead_raises_what_is_limited() {
+    let limited =
+        |name: &str, limits: Value| json!({"name": name, "resources": {"limits": limits}});
+    let shown = |all: &PodRequests| -> Vec<String> {
+        all.limits.iter().map(|(name, limit)| format!("{name}={limit}")).collect()
+    };
+    let all = spec(json!({
+        "containers": [limited("a", json!({"cpu": "1", "x.example/gpu": "0"})), limited("b", json!({"cpu": "500m"}))],
+        "initContainers": [
+            limited("i", json!({"cpu": "2", "memory": "1Gi"})),
+            {"name": "s", "restartPolicy": "Always", "resources": {"limits": {"cpu": "250m"}}},
+            limited("j", json!({"cpu": "1"})),
+        ],
+        "overhead": {"cpu": "10m", "memory": "1Mi", "ephemeral-storage": "1Gi", "x.example/gpu": "1"},
+    }));
+    // A peak of 2 CPUs against 1.75 running; nothing limits ephemeral storage, and a limit of zero stays.
+    assert_eq!(shown(&all), ["cpu=2010m", "memory=1025Mi", "x.example/gpu=0"]);
+    let all = spec(json!({
+        "containers": [limited("a", json!({"cpu": "1"}))],
+        "resources": {"limits": {"cpu": "3", "x.example/gpu": "7"}},
+    }));
+    assert_eq!(shown(&all), ["cpu=3"]);
+    assert!(spec(json!({"containers": [container("a", json!({"cpu": "1"}))]})).limits.is_empty());
+}

@@ -94,12 +94,14 @@ impl Container {
     }
 }
 
-/// `resources` of a container or a pod. Limits and claims do not matter here.
+/// `resources` of a container or a pod. Claims do not matter here.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkloadResources {
     /// Requests.
     pub requests: ResourceList,
+    /// Limits; only told to those who ask how much is promised, never decided by.
+    pub limits: ResourceList,
 }
 
 /// One port of a container.

@@ -1,8 +1,15 @@
-//! Health checks in upstream's form: a list of named checks behind each of three endpoints.
+//! Health checks in the reference's form: a list of named checks behind each of three endpoints.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
+use crate::metrics::TextPage;
 
 /// One thing that can be well or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Check {
+    /// Leadership is renewed in time by whoever holds it.
+    LeaderElection,
     /// The process answers.
     Ping,
     /// Termination has not begun.
@@ -15,6 +22,7 @@ impl Check {
     /// Its name in paths and answers.
     pub(crate) const fn name(self) -> &'static str {
         match self {
+            Self::LeaderElection => "leaderElection",
             Self::Ping => "ping",
             Self::Shutdown => "shutdown",
             Self::Sync => "sched-handler-sync",
@@ -23,7 +31,7 @@ impl Check {
 }
 
 /// Where checks can be asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Endpoint {
     Healthz,
     Livez,
@@ -31,15 +39,18 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    /// What is checked, in order.
-    pub(crate) const fn checks(self) -> &'static [Check] {
-        match self {
-            Self::Healthz | Self::Livez => &[Check::Ping],
-            Self::Readyz => &[Check::Shutdown, Check::Sync],
+    /// What is checked, in order. `elects` says whether this process takes part in an election.
+    pub(crate) const fn checks(self, elects: bool) -> &'static [Check] {
+        match (self, elects) {
+            (Self::Healthz, true) => &[Check::LeaderElection],
+            (Self::Healthz, false) | (Self::Livez, _) => &[Check::Ping],
+            (Self::Readyz, true) => &[Check::LeaderElection, Check::Shutdown, Check::Sync],
+            (Self::Readyz, false) => &[Check::Shutdown, Check::Sync],
         }
     }
 
-    const fn name(self) -> &'static str {
+    /// Its name in answers and metrics.
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Healthz => "healthz",
             Self::Livez => "livez",
@@ -48,73 +59,176 @@ impl Endpoint {
     }
 }
 
-/// Whether all is well, and the answer to a request with this query.
+/// Whether all is well, and the answer to a request with this query. Counts the checks in `slis`.
 pub(crate) fn root(
     endpoint: Endpoint,
-    query: &str,
-    failure: impl Fn(Check) -> Option<&'static str>,
+    checks: &[Check],
+    query: &[(String, String)],
+    slis: &Slis,
+    failure: impl Fn(Check) -> Option<String>,
 ) -> (bool, String) {
-    let mut is_verbose = false;
-    let mut excluded: Vec<&str> = Vec::new();
-    for part in query.split('&') {
-        match part.split_once('=').unwrap_or((part, "")) {
-            ("verbose", _) => is_verbose = true,
-            ("exclude", name) => excluded.push(name),
-            _ => {}
-        }
-    }
+    let is_verbose = query.iter().any(|(key, _)| key == "verbose");
+    let mut unknown: BTreeSet<&str> =
+        query.iter().filter(|(key, _)| key == "exclude").map(|(_, value)| value.as_str()).collect();
+    let excluded = unknown.clone();
     let name = endpoint.name();
-    let mut is_well = true;
+    let mut failed = Vec::new();
     let mut text = String::new();
-    for check in endpoint.checks() {
+    for check in checks {
         let check_name = check.name();
-        if let Some(at) = excluded.iter().position(|name| *name == check_name) {
-            excluded.remove(at);
+        if excluded.contains(check_name) {
+            unknown.remove(check_name);
             text.push_str(&format!("[+]{check_name} excluded: ok\n"));
-        } else if let Some(reason) = failure(*check) {
-            is_well = false;
-            tracing::debug!("{check_name} check failed: {name}: {reason}");
-            text.push_str(&format!("[-]{check_name} failed: reason withheld\n"));
-        } else {
-            text.push_str(&format!("[+]{check_name} ok\n"));
+            continue;
+        }
+        let reason = failure(*check);
+        slis.count(*check, endpoint, reason.is_none());
+        match reason {
+            Some(reason) => {
+                text.push_str(&format!("[-]{check_name} failed: reason withheld\n"));
+                failed.push((check_name, reason));
+            }
+            None => text.push_str(&format!("[+]{check_name} ok\n")),
         }
     }
-    if !excluded.is_empty() {
-        let names: Vec<String> = excluded.iter().map(|name| format!("{name:?}")).collect();
+    if !unknown.is_empty() {
+        let names: Vec<String> = unknown.iter().map(|name| format!("{name:?}")).collect();
         text.push_str(&format!(
             "warn: some health checks cannot be excluded: no matches for {}\n",
-            names.join(", ")
+            names.join(",")
         ));
     }
-    if is_well && !is_verbose {
+    let is_well = failed.is_empty();
+    if !is_well {
+        let names: Vec<&str> = failed.iter().map(|(name, _)| *name).collect();
+        let reasons: Vec<String> =
+            failed.iter().map(|(name, reason)| format!("[-]{name} failed: {reason}")).collect();
+        tracing::debug!("{} check failed: {name}\n{}", names.join(","), reasons.join("\n"));
+    } else if !is_verbose {
         return (true, "ok".to_owned());
     }
     text.push_str(&format!("{name} check {}\n", if is_well { "passed" } else { "failed" }));
     (is_well, text)
 }
 
+/// How often which check was well, for `/metrics/slis`.
+#[derive(Debug, Default)]
+pub(crate) struct Slis(Mutex<BTreeMap<(&'static str, &'static str), Sli>>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sli {
+    is_well: bool,
+    n_well: u64,
+    n_failed: u64,
+}
+
+impl Slis {
+    fn count(&self, check: Check, endpoint: Endpoint, is_well: bool) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sli = all.entry((check.name(), endpoint.name())).or_default();
+        sli.is_well = is_well;
+        if is_well {
+            sli.n_well += 1;
+        } else {
+            sli.n_failed += 1;
+        }
+    }
+
+    /// Forgets all counts.
+    pub(crate) fn reset(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// The counts as metrics.
+    pub(crate) fn print(&self, page: &mut TextPage) {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if all.is_empty() {
+            return;
+        }
+        let name = "kubernetes_healthcheck";
+        let help = "[STABLE] This metric records the result of a single healthcheck.";
+        page.metric(name, "gauge", help);
+        for ((check, kind), sli) in &all {
+            let labels = [("name", *check), ("type", *kind)];
+            page.sample(name, &labels, f64::from(u8::from(sli.is_well)));
+        }
+        let name = "kubernetes_healthchecks_total";
+        page.metric(
+            name,
+            "counter",
+            "[STABLE] This metric records the results of all healthcheck.",
+        );
+        for ((check, kind), sli) in &all {
+            for (status, n) in [("error", sli.n_failed), ("success", sli.n_well)] {
+                if n > 0 {
+                    let labels = [("name", *check), ("status", status), ("type", *kind)];
+                    page.sample(name, &labels, n as f64);
+                }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn unsynced(check: Check) -> Option<&'static str> {
-        (check == Check::Sync).then_some("not yet")
+    fn asked(endpoint: Endpoint, query: &[(&str, &str)]) -> (bool, String) {
+        let query: Vec<(String, String)> =
+            query.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let unsynced = |check| (check == Check::Sync).then(|| "not yet".to_owned());
+        root(endpoint, endpoint.checks(false), &query, &Slis::default(), unsynced)
     }
 
     #[test]
     fn answers_are_short_when_well_and_long_when_not() {
-        assert_eq!(root(Endpoint::Healthz, "", unsynced), (true, "ok".to_owned()));
+        assert_eq!(asked(Endpoint::Healthz, &[]), (true, "ok".to_owned()));
         let verbose = "[+]ping ok\nhealthz check passed\n".to_owned();
-        assert_eq!(root(Endpoint::Healthz, "verbose", unsynced), (true, verbose));
+        assert_eq!(asked(Endpoint::Healthz, &[("verbose", "")]), (true, verbose));
         let failed =
             "[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\nreadyz check failed\n"
                 .to_owned();
-        assert_eq!(root(Endpoint::Readyz, "", unsynced), (false, failed));
+        assert_eq!(asked(Endpoint::Readyz, &[]), (false, failed));
         assert_eq!(
-            root(Endpoint::Readyz, "exclude=sched-handler-sync", unsynced),
+            asked(Endpoint::Readyz, &[("exclude", "sched-handler-sync")]),
             (true, "ok".to_owned())
         );
-        let (is_well, text) = root(Endpoint::Livez, "verbose&exclude=foo", unsynced);
-        assert!(is_well && text.contains("no matches for \"foo\""), "{text}");
+        let (is_well, text) = asked(
+            Endpoint::Livez,
+            &[("verbose", ""), ("exclude", "foo"), ("exclude", "bar"), ("exclude", "foo")],
+        );
+        assert!(is_well && text.contains("no matches for \"bar\",\"foo\"\n"), "{text}");
+    }
+
+    #[test]
+    fn electing_changes_what_is_checked() {
+        assert_eq!(Endpoint::Healthz.checks(true), [Check::LeaderElection]);
+        assert_eq!(Endpoint::Livez.checks(true), [Check::Ping]);
+        let names: Vec<&str> =
+            Endpoint::Readyz.checks(true).iter().map(|check| check.name()).collect();
+        assert_eq!(names, ["leaderElection", "shutdown", "sched-handler-sync"]);
+    }
+
+    #[test]
+    fn counts_are_metrics() {
+        let slis = Slis::default();
+        slis.count(Check::Ping, Endpoint::Livez, true);
+        slis.count(Check::Ping, Endpoint::Livez, true);
+        slis.count(Check::Sync, Endpoint::Readyz, false);
+        let mut page = TextPage::default();
+        slis.print(&mut page);
+        let text = page.into_string();
+        for line in [
+            "kubernetes_healthcheck{name=\"ping\",type=\"livez\"} 1",
+            "kubernetes_healthcheck{name=\"sched-handler-sync\",type=\"readyz\"} 0",
+            "kubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"livez\"} 2",
+            "kubernetes_healthchecks_total{name=\"sched-handler-sync\",status=\"error\",type=\"readyz\"} 1",
+        ] {
+            assert!(text.lines().any(|told| told == line), "{line} is missing in\n{text}");
+        }
+        slis.reset();
+        let mut page = TextPage::default();
+        slis.print(&mut page);
+        assert_eq!(page.into_string(), "");
     }
 }

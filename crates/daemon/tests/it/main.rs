@@ -4,8 +4,11 @@
 
 mod cluster;
 mod crash;
-mod endpoints;
 mod faults;
+mod https;
 mod preemption;
 mod scheduling;
+mod serving_auth;
+mod serving_pages;
+mod serving_tls;
 mod volumes;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use kube_scheduler_config::to_yaml;
-use kube_scheduler_daemon::{Daemon, DaemonBuilder, Endpoint, StartError};
+use kube_scheduler_daemon::{Daemon, DaemonBuilder, Endpoint, ServingOptions, StartError};
 use kube_scheduler_framework::Registry;
 
 use super::{runtime, version};
@@ -85,7 +85,11 @@ fn builder(endpoint: Endpoint, registry: Registry, settings: &Settings) -> Daemo
         .config(settings.config.clone())
         .gates(settings.gates.clone())
         .threads(n_cores.min(parallelism))
-        .serve_on(settings.serve_on)
+        .serving(
+            settings
+                .serve_on
+                .map(|address| ServingOptions { address, ..ServingOptions::default() }),
+        )
         .rate_limit(settings.rate)
         .max_in_unschedulable(settings.max_in_unschedulable)
         .seed(settings.flags.ours.seed)

@@ -1,0 +1,204 @@
+//! Who is asking: proxies that speak for others, client certificates, bearer tokens, and everybody else.
+//!
+//! Invariants: the ways are tried in this order and the first that knows the caller decides; a caller who presents
+//! something that is no good, and nothing that is, is refused and never taken for anonymous; whose word counts is the
+//! state of [`Trust`] at the moment of the request.
+
+mod lookup;
+mod request_header;
+mod token;
+mod trust;
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use rustls::pki_types::CertificateDer;
+use tokio::sync::watch;
+
+use super::error::ServeError;
+use super::identity::User;
+use super::options::AuthenticationOptions;
+use super::review::Reviewer;
+use crate::transport::Endpoint;
+use lookup::Lookup;
+use token::Tokens;
+
+use trust::Anchors;
+pub(crate) use trust::Trust;
+
+/// Recognises callers.
+pub(crate) struct Authenticator {
+    trust: watch::Receiver<Arc<Trust>>,
+    /// `None` when there is nobody to ask.
+    tokens: Option<Tokens>,
+}
+
+/// Keeps what authentication trusts up to date; see [`Authenticator::new`].
+pub(crate) struct TrustKeeper {
+    trust: watch::Sender<Arc<Trust>>,
+    anchors: Anchors,
+    lookup: Option<Lookup>,
+}
+
+/// Why nobody was recognised: everything that was tried and is no good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unrecognised(pub(crate) Vec<String>);
+
+impl Authenticator {
+    /// Reads files and finds out whom to ask. What is looked up in the cluster comes later, unless it must be there.
+    pub(crate) async fn new(
+        options: &AuthenticationOptions,
+    ) -> Result<(Self, TrustKeeper), ServeError> {
+        let endpoint = delegate("authentication", options.kubeconfig.as_deref()).await?;
+        let api = match &endpoint {
+            Some(endpoint) => Some(
+                endpoint
+                    .open()
+                    .map_err(|source| ServeError::Delegate { purpose: "authentication", source })?,
+            ),
+            None => None,
+        };
+        let anchors = Anchors::load(options)?;
+        let trust = watch::Sender::new(Arc::new(anchors.trust().clone()));
+        let wanted = anchors.missing();
+        let lookup = match &api {
+            Some(api) if !options.skip_lookup && wanted.is_any() => {
+                let mut lookup = Lookup::new(api.clone(), wanted);
+                if !options.tolerate_lookup_failure {
+                    let found = lookup.once().await.map_err(ServeError::Lookup)?;
+                    trust.send_modify(|trust| *trust = Arc::new(trust.with_found(found)));
+                }
+                Some(lookup)
+            }
+            None if !options.skip_lookup && wanted.is_any() => {
+                tracing::warn!(
+                    "No authentication-kubeconfig provided in order to lookup client-ca-file in \
+                     configmap/extension-apiserver-authentication in kube-system, so client certificate \
+                     authentication won't work."
+                );
+                None
+            }
+            _ => None,
+        };
+        let tokens = api.map(|api| Tokens::new(Reviewer::new(api), options.token_cache_ttl));
+        let authenticator = Self { trust: trust.subscribe(), tokens };
+        Ok((authenticator, TrustKeeper { trust, anchors, lookup }))
+    }
+
+    /// Who sent a request with these headers over a connection with these certificates. Takes out the headers that told.
+    pub(crate) async fn recognise(
+        &self,
+        headers: &mut HeaderMap,
+        certificates: &[CertificateDer<'static>],
+    ) -> Result<User, Unrecognised> {
+        let mut tried = Vec::new();
+        let known = self.known(headers, certificates, &mut tried).await;
+        headers.remove(AUTHORIZATION);
+        let trust = self.trust.borrow().clone();
+        request_header::clear_standard(headers);
+        if let Some(proxy) = &trust.front_proxy {
+            proxy.clear(headers);
+        }
+        match known {
+            Some(user) => Ok(user.authenticated()),
+            None if tried.is_empty() => Ok(User::anonymous()),
+            None => Err(Unrecognised(tried)),
+        }
+    }
+
+    async fn known(
+        &self,
+        headers: &HeaderMap,
+        certificates: &[CertificateDer<'static>],
+        tried: &mut Vec<String>,
+    ) -> Option<User> {
+        let trust = self.trust.borrow().clone();
+        if let (Some(proxy), Some((leaf, chain))) = (&trust.front_proxy, certificates.split_first())
+        {
+            match proxy.user(headers, leaf, chain) {
+                Ok(Some(user)) => return Some(user),
+                Ok(None) => {}
+                Err(problem) => tried.push(problem),
+            }
+        }
+        if let (Some(authorities), Some((leaf, chain))) =
+            (&trust.client_ca, certificates.split_first())
+        {
+            match authorities.verify(leaf, chain).and_then(|()| User::of_certificate(leaf)) {
+                Ok(Some(user)) => return Some(user),
+                Ok(None) => {}
+                Err(problem) => tried.push(problem),
+            }
+        }
+        if let (Some(tokens), Some(token)) = (&self.tokens, token::bearer_token(headers)) {
+            match tokens.user(token).await {
+                Ok(Some(user)) => return Some(user),
+                Ok(None) => tried.push("invalid bearer token".to_owned()),
+                Err(problem) => tried.push(problem),
+            }
+        }
+        None
+    }
+}
+
+impl TrustKeeper {
+    /// What is trusted, now and later.
+    pub(crate) fn trust(&self) -> watch::Receiver<Arc<Trust>> {
+        self.trust.subscribe()
+    }
+
+    /// Whether certificates of clients can ever mean anything.
+    pub(crate) fn asks_clients(&self) -> bool {
+        self.lookup.is_some() || self.anchors.has_files()
+    }
+
+    /// Looks at the files every so often, and follows the cluster. Ends only when dropped.
+    pub(crate) async fn run(mut self, reload_interval: std::time::Duration) {
+        let trust = self.trust.clone();
+        let lookup = async {
+            match self.lookup {
+                Some(lookup) => {
+                    lookup
+                        .follow(|found| {
+                            trust.send_modify(|trust| *trust = Arc::new(trust.with_found(found)));
+                        })
+                        .await;
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let files = async {
+            let mut ticks = tokio::time::interval(reload_interval);
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                if self.anchors.reload() {
+                    let from_files = self.anchors.trust();
+                    self.trust.send_modify(|trust| *trust = Arc::new(trust.with_files(from_files)));
+                }
+            }
+        };
+        tokio::join!(lookup, files);
+    }
+}
+
+/// The API server to ask about callers: of a kubeconfig, else of the surrounding cluster, else none.
+pub(crate) async fn delegate(
+    purpose: &'static str,
+    kubeconfig: Option<&std::path::Path>,
+) -> Result<Option<Endpoint>, ServeError> {
+    if let Some(path) = kubeconfig {
+        let endpoint = Endpoint::from_kubeconfig(path, None).await;
+        return endpoint.map(Some).map_err(|source| ServeError::Delegate { purpose, source });
+    }
+    match Endpoint::in_cluster() {
+        Ok(endpoint) => Ok(Some(endpoint)),
+        Err(crate::transport::ConnectError::NotConfigured) => Ok(None),
+        Err(error) => {
+            let error = super::error::chain(&error);
+            tracing::warn!("failed to read in-cluster kubeconfig for delegated {purpose}: {error}");
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Bearer tokens, which the API server reviews.
+//!
+//! Invariants: a token is never kept, only a keyed digest of it; a token under review is reviewed once, however many
+//! requests carry it; failures to ask are not remembered.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use ring::hmac;
+use ring::rand::SystemRandom;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::serve::identity::User;
+use crate::serve::review::{Reviewer, TtlCache};
+
+/// How many verdicts are remembered.
+const CAPACITY: usize = 8_192;
+/// How long a caller waits for a verdict.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+
+type Digest = Vec<u8>;
+
+/// Asks who tokens belong to.
+pub(crate) struct Tokens {
+    reviewer: Reviewer,
+    /// `None` when the system gives no random numbers; then nothing is remembered.
+    key: Option<hmac::Key>,
+    ttl: Duration,
+    known: TtlCache<Digest, Option<User>>,
+    under_review: Mutex<BTreeMap<Digest, Weak<tokio::sync::Mutex<()>>>>,
+}
+
+impl Tokens {
+    pub(crate) fn new(reviewer: Reviewer, ttl: Duration) -> Self {
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
+        Self { reviewer, key, ttl, known: TtlCache::new(CAPACITY), under_review: Mutex::default() }
+    }
+
+    /// Whose token it is, `None` if nobody's.
+    pub(crate) async fn user(&self, token: &str) -> Result<Option<User>, String> {
+        let Some(key) = &self.key else { return self.ask_in_time(token).await };
+        let digest = hmac::sign(key, token.as_bytes()).as_ref().to_vec();
+        if let Some(known) = self.known.get(&digest) {
+            return Ok(known);
+        }
+        let turn = self.turn(&digest);
+        let _mine = turn.lock().await;
+        if let Some(known) = self.known.get(&digest) {
+            return Ok(known);
+        }
+        let user = self.ask_in_time(token).await?;
+        self.known.put(digest, user.clone(), self.ttl);
+        Ok(user)
+    }
+
+    /// What requests with the same token wait for.
+    fn turn(&self, digest: &Digest) -> Arc<tokio::sync::Mutex<()>> {
+        let mut all = self.under_review.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = all.get(digest).and_then(Weak::upgrade) {
+            return turn;
+        }
+        all.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::default();
+        all.insert(digest.clone(), Arc::downgrade(&turn));
+        turn
+    }
+
+    async fn ask_in_time(&self, token: &str) -> Result<Option<User>, String> {
+        let asked = tokio::time::timeout(PATIENCE, self.ask(token)).await;
+        asked.unwrap_or_else(|_| Err(format!("no verdict about a token within {PATIENCE:?}")))
+    }
+
+    async fn ask(&self, token: &str) -> Result<Option<User>, String> {
+        let review = json!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "metadata": {},
+            "spec": {"token": token},
+        });
+        let answer: Answer = self.reviewer.review(PATH, &review).await.map_err(|error| {
+            tracing::error!(err = %error, "Failed to make webhook authenticator request");
+            error
+        })?;
+        let status = answer.status;
+        match (status.authenticated, status.error.is_empty()) {
+            (false, true) => Ok(None),
+            (false, false) => Err(status.error),
+            (true, _) => Ok(Some(User {
+                name: status.user.username,
+                uid: status.user.uid,
+                groups: status.user.groups.unwrap_or_default(),
+                extra: status.user.extra.unwrap_or_default(),
+            })),
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Answer {
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    authenticated: bool,
+    error: String,
+    user: UserInfo,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct UserInfo {
+    username: String,
+    uid: String,
+    groups: Option<Vec<String>>,
+    extra: Option<BTreeMap<String, Vec<String>>>,
+}
+
+/// The token of a request, if it carries one.
+pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let header = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
+    let mut parts = header.splitn(3, ' ');
+    let scheme = parts.next()?;
+    let token = parts.next()?;
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_bearer_headers_carry_a_token() {
+        let token_of = |header: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, header.parse().unwrap());
+            bearer_token(&headers).map(str::to_owned)
+        };
+        for (header, token) in [
+            ("Bearer abc", Some("abc")),
+            ("  bEARER abc  ", Some("abc")),
+            ("Bearer abc def", Some("abc")),
+            ("Bearer", None),
+            ("Bearer  abc", None),
+            ("Basic abc", None),
+            ("abc", None),
+        ] {
+            assert_eq!(token_of(header).as_deref(), token, "{header:?}");
+        }
+        assert_eq!(bearer_token(&HeaderMap::new()), None);
+    }
+}

@@ -1,0 +1,391 @@
+//! One connection after another: handshake, requests, end.
+//!
+//! Invariants: a peer that sends nothing, or half of something, is given up in time; so is one that is done but does not
+//! go; as many connections are served as is allowed, and accepting waits rather than refusing; stopping lets answers
+//! under way finish within their time; a handler that panics costs its request only.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use http::{Request, Response, Version};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::pki_types::CertificateDer;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+
+use super::listener;
+use super::options::ConnectionPatience;
+use super::reply;
+use super::tls::TlsState;
+
+/// The reference's limit for the head of a request.
+const MAX_HEAD: usize = 1 << 20;
+/// Names and values in a head.
+const MAX_HEADERS: usize = 512;
+/// The reference's windows and frames.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const DEFAULT_STREAMS: u32 = 100;
+/// When accepting fails, most likely for lack of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A request as a handler gets it.
+pub(crate) struct Call {
+    pub(crate) request: Request<Incoming>,
+    pub(crate) peer: Arc<Peer>,
+}
+
+/// Who is at the other end.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    /// The certificate of the client and its chain, not judged yet.
+    pub(crate) certificates: Vec<CertificateDer<'static>>,
+}
+
+/// An answer.
+pub(crate) struct Answer {
+    pub(crate) response: Response<Full<Bytes>>,
+    /// Whether the connection ends with it, if it is one of HTTP/2: those cost much to keep.
+    pub(crate) ends_connection: bool,
+}
+
+/// Settings of all connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) patience: ConnectionPatience,
+    pub(crate) max_connections: usize,
+    pub(crate) http2_max_streams: u32,
+}
+
+/// Serves until `stop` becomes true, then lets answers under way finish.
+pub(crate) async fn serve<H, F>(
+    listener: TcpListener,
+    tls: watch::Receiver<Arc<TlsState>>,
+    limits: Limits,
+    handler: H,
+    mut stop: watch::Receiver<bool>,
+) where
+    H: Fn(Call) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Answer> + Send + 'static,
+{
+    let slots = Arc::new(Semaphore::new(limits.max_connections.max(1)));
+    let mut connections = JoinSet::new();
+    let mut is_failing = false;
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => break,
+            accepted = accept(&listener, &slots) => accepted,
+        };
+        while connections.try_join_next().is_some() {}
+        match accepted {
+            Ok((stream, address, slot)) => {
+                is_failing = false;
+                let (tls, handler, stop) = (tls.borrow().clone(), handler.clone(), stop.clone());
+                connections.spawn(async move {
+                    if let Err(error) =
+                        connection(stream, address, &tls, limits, handler, stop).await
+                    {
+                        tracing::debug!(peer = %address, err = %error, "A connection ended early");
+                    }
+                    drop(slot);
+                });
+            }
+            Err(error) => {
+                if !is_failing {
+                    tracing::error!(err = %error, "The secure port accepts no connection; trying again");
+                }
+                is_failing = true;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    tracing::info!("[graceful-termination] secure server has stopped listening");
+    let all_over = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(limits.patience.shutdown, all_over).await.is_err() {
+        tracing::warn!("Giving up on answers under way");
+    }
+    tracing::info!("[graceful-termination] secure server is exiting");
+}
+
+type Slot = tokio::sync::OwnedSemaphorePermit;
+
+async fn accept(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, SocketAddr, Slot)> {
+    let slot = slots.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, address) = listener.accept().await?;
+    listener::prepare(&stream)?;
+    Ok((stream, address, slot))
+}
+
+async fn connection<H, F>(
+    stream: TcpStream,
+    address: SocketAddr,
+    tls: &TlsState,
+    limits: Limits,
+    handler: H,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>>
+where
+    H: Fn(Call) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Answer> + Send + 'static,
+{
+    let acceptor = TlsAcceptor::from(tls.for_address(stream.local_addr()?.ip()));
+    let stream = tokio::select! {
+        stream = tokio::time::timeout(limits.patience.header, acceptor.accept(stream)) => {
+            stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??
+        }
+        _ = stop.wait_for(|stop| *stop) => return Ok(()),
+    };
+    let session = stream.get_ref().1;
+    let is_http2 = session.alpn_protocol() == Some(b"h2");
+    let certificates = session.peer_certificates().unwrap_or_default();
+    let peer = Arc::new(Peer {
+        address,
+        certificates: certificates.iter().map(|der| der.clone().into_owned()).collect(),
+    });
+    let activity = Arc::new(Activity::new(is_http2));
+    let io = TokioIo::new(Watched { stream, activity: activity.clone() });
+    let service = {
+        let activity = activity.clone();
+        service_fn(move |request: Request<Incoming>| {
+            let (handler, activity) = (handler.clone(), activity.clone());
+            let call = Call { request, peer: peer.clone() };
+            async move {
+                let _under_way = activity.begin();
+                let version = call.request.version();
+                let answer = AssertUnwindSafe(handler(call)).catch_unwind().await;
+                let answer = answer.unwrap_or_else(|_| Answer {
+                    response: reply::panicked(),
+                    ends_connection: false,
+                });
+                if answer.ends_connection && version == Version::HTTP_2 {
+                    activity.end();
+                }
+                Ok::<_, std::convert::Infallible>(answer.response)
+            }
+        })
+    };
+    let guard = async {
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => Leave::InOrder,
+            () = activity.ended() => Leave::InOrder,
+            () = activity.given_up(limits.patience) => Leave::AtOnce,
+        }
+    };
+    if is_http2 {
+        let streams = match limits.http2_max_streams {
+            0 => DEFAULT_STREAMS,
+            streams => streams,
+        };
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(streams)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(
+                STREAM_WINDOW.saturating_mul(streams).min(i32::MAX as u32),
+            )
+            .max_frame_size(STREAM_WINDOW)
+            .max_header_list_size(MAX_HEAD as u32);
+        let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+        tokio::select! {
+            result = connection.as_mut() => return Ok(result?),
+            // An idle client of HTTP/2 is told so.
+            _ = guard => connection.as_mut().graceful_shutdown(),
+        }
+        take_leave(connection, limits.patience).await
+    } else {
+        let mut builder = http1::Builder::new();
+        // Slow heads are seen to by the guard, which can tell them from pauses between requests.
+        builder.header_read_timeout(None).max_buf_size(MAX_HEAD).max_headers(MAX_HEADERS);
+        let mut connection = std::pin::pin!(builder.serve_connection(io, service));
+        let leave = tokio::select! {
+            result = connection.as_mut() => return Ok(result?),
+            leave = guard => leave,
+        };
+        if let Leave::AtOnce = leave {
+            return Ok(());
+        }
+        connection.as_mut().graceful_shutdown();
+        take_leave(connection, limits.patience).await
+    }
+}
+
+/// How a connection ends that the peer does not end.
+enum Leave {
+    /// Answers under way are finished.
+    InOrder,
+    /// The peer has used up its time.
+    AtOnce,
+}
+
+/// Waits for the end of a connection that was asked to end, but not for ever.
+async fn take_leave(
+    connection: impl Future<Output = hyper::Result<()>>,
+    patience: ConnectionPatience,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    match tokio::time::timeout(patience.header, connection).await {
+        Ok(result) => Ok(result?),
+        Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
+    }
+}
+
+/// What happens on a connection, for the guard to see.
+struct Activity {
+    state: Mutex<State>,
+    /// Counts the heads of requests only where frames do not.
+    is_http2: bool,
+    ended: Notify,
+}
+
+struct State {
+    n_under_way: usize,
+    /// When the connection began or its last answer ended.
+    quiet_since: Instant,
+    /// When the first byte came after that.
+    begun: Option<Instant>,
+}
+
+impl Activity {
+    fn new(is_http2: bool) -> Self {
+        let now = Instant::now();
+        // A new connection has its first request in hand already, as far as patience goes.
+        let begun = (!is_http2).then_some(now);
+        Self {
+            state: Mutex::new(State { n_under_way: 0, quiet_since: now, begun }),
+            is_http2,
+            ended: Notify::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn heard(&self) {
+        if !self.is_http2 {
+            let mut state = self.lock();
+            if state.n_under_way == 0 {
+                state.begun.get_or_insert_with(Instant::now);
+            }
+        }
+    }
+
+    fn begin(self: &Arc<Self>) -> UnderWay {
+        self.lock().n_under_way += 1;
+        UnderWay(self.clone())
+    }
+
+    /// Asks for the end of the connection.
+    fn end(&self) {
+        self.ended.notify_one();
+    }
+
+    async fn ended(&self) {
+        self.ended.notified().await;
+    }
+
+    /// Ends when the peer has used up its time.
+    async fn given_up(&self, patience: ConnectionPatience) {
+        loop {
+            let deadline = {
+                let state = self.lock();
+                match (state.n_under_way, state.begun) {
+                    (0, Some(begun)) => begun + patience.header,
+                    (0, None) => state.quiet_since + patience.idle,
+                    _ => Instant::now() + patience.idle.min(patience.header),
+                }
+            };
+            if deadline <= Instant::now() {
+                return;
+            }
+            // A head may begin meanwhile; its deadline must not be missed by much.
+            let look_again = Instant::now() + patience.header / 4;
+            tokio::time::sleep_until(deadline.min(look_again)).await;
+        }
+    }
+}
+
+struct UnderWay(Arc<Activity>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.n_under_way -= 1;
+        if state.n_under_way == 0 {
+            state.quiet_since = Instant::now();
+            state.begun = None;
+        }
+    }
+}
+
+/// A stream whose bytes are noticed.
+struct Watched<S> {
+    stream: S,
+    activity: Arc<Activity>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.activity.heard();
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

@@ -1,0 +1,142 @@
+//! Questions to the API server about callers, and answers that are remembered for a while.
+//!
+//! Invariants: a limited number of questions is under way at once; only what certainly had no effect or may be repeated
+//! is asked again, a few times; memory is bounded.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use crate::backoff::Jitter;
+use crate::transport::{Api, ApiError, Call};
+
+/// Questions under way at once.
+const MAX_CONCURRENT: usize = 64;
+/// For one try.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Tries, and the pause after the first, which grows and is stretched at random.
+const TRIES: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const GROWTH: f64 = 1.5;
+const STRETCH: f64 = 0.2;
+
+/// Asks the API server.
+pub(crate) struct Reviewer {
+    api: Api,
+    slots: Semaphore,
+}
+
+impl Reviewer {
+    pub(crate) fn new(api: Api) -> Self {
+        Self { api, slots: Semaphore::new(MAX_CONCURRENT) }
+    }
+
+    /// Posts a review and reads the answer.
+    pub(crate) async fn review<T: DeserializeOwned>(
+        &self,
+        path: &'static str,
+        review: &Value,
+    ) -> Result<T, String> {
+        let call = Call::post(path, review.to_string().into_bytes()).timeout(TIMEOUT);
+        let _slot = self.slots.acquire().await.map_err(|error| error.to_string())?;
+        let mut jitter = Jitter::seeded_at_random();
+        let mut pause = FIRST_PAUSE;
+        for number in 1.. {
+            match self.api.call(&call).await {
+                Ok(body) => {
+                    return serde_json::from_slice(&body)
+                        .map_err(|error| format!("the API server answered {path} with something else than a review: {error}"));
+                }
+                Err(error) if number == TRIES || !is_worth_retrying(&error) => {
+                    return Err(error.to_string());
+                }
+                Err(_) => tokio::time::sleep(jitter.stretch(pause, STRETCH)).await,
+            }
+            pause = pause.mul_f64(GROWTH);
+        }
+        Err("no tries left".to_owned())
+    }
+}
+
+fn is_worth_retrying(error: &ApiError) -> bool {
+    match error {
+        ApiError::Status { code, .. } => {
+            matches!(code, 429 | 500 | 504) || error.retry_after().is_some()
+        }
+        ApiError::Transport { text, .. } => {
+            text.contains("reset by peer") || text.contains("connection closed")
+        }
+        ApiError::Timeout(_) => false,
+    }
+}
+
+/// Answers by question, each for its time.
+pub(crate) struct TtlCache<K, V> {
+    capacity: usize,
+    entries: Mutex<BTreeMap<K, (Instant, V)>>,
+}
+
+impl<K: Ord + Clone, V: Clone> TtlCache<K, V> {
+    /// Remembers at most `capacity` answers.
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { capacity, entries: Mutex::default() }
+    }
+
+    pub(crate) fn get(&self, key: &K) -> Option<V> {
+        self.get_at(key, Instant::now())
+    }
+
+    pub(crate) fn put(&self, key: K, value: V, ttl: Duration) {
+        self.put_at(key, value, ttl, Instant::now());
+    }
+
+    fn get_at(&self, key: &K, now: Instant) -> Option<V> {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.get(key).filter(|(until, _)| now < *until).map(|(_, value)| value.clone())
+    }
+
+    /// Makes room, if needed, by forgetting what has expired, else what would expire first.
+    fn put_at(&self, key: K, value: V, ttl: Duration, now: Instant) {
+        if ttl.is_zero() {
+            return;
+        }
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() >= self.capacity && !entries.contains_key(&key) {
+            entries.retain(|_, (until, _)| now < *until);
+            if entries.len() >= self.capacity {
+                let soonest = entries.iter().min_by_key(|(_, (until, _))| *until);
+                if let Some(soonest) = soonest.map(|(key, _)| key.clone()) {
+                    entries.remove(&soonest);
+                }
+            }
+        }
+        entries.insert(key, (now + ttl, value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_forgotten_in_time_and_when_there_are_too_many() {
+        let cache = TtlCache::new(2);
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let ttl = Duration::from_secs(10);
+        cache.put_at("a", 1, ttl, start);
+        cache.put_at("b", 2, ttl, after(1));
+        assert_eq!((cache.get_at(&"a", after(9)), cache.get_at(&"a", after(10))), (Some(1), None));
+        cache.put_at("c", 3, ttl, after(2));
+        assert_eq!(cache.get_at(&"a", after(2)), None, "the soonest to expire made room");
+        assert_eq!(cache.get_at(&"b", after(2)), Some(2));
+        cache.put_at("d", 4, ttl, after(11));
+        assert_eq!(cache.get_at(&"c", after(11)), Some(3), "what had expired made room");
+        cache.put_at("e", 5, Duration::ZERO, after(11));
+        assert_eq!(cache.get_at(&"e", after(11)), None, "no time, no memory");
+    }
+}

@@ -1,0 +1,299 @@
+//! What is served: who asks, whether they may, and which page answers.
+//!
+//! Invariants: no page is reached without both questions answered; paths are compared as they read after decoding, for
+//! permission and for finding the page alike; answers never wait for the core thread longer than a scrape may take.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+
+use hyper::body::Incoming;
+use percent_encoding::percent_decode_str;
+use tokio::sync::{oneshot, watch};
+
+use super::authentication::Authenticator;
+use super::authorization::{Authorizer, Verdict};
+use super::connection::{Answer, Call};
+use super::health::{self, Check, Endpoint, Slis};
+use super::options::VerbositySetter;
+use super::reply::{self, Reply};
+use super::zpages::{Page, ZPages};
+use super::{debugging, pod_resources};
+use crate::inbox::{Inbox, Message};
+use crate::metrics::{Metrics, TextPage};
+use crate::progress::Progress;
+
+/// How long the body of a request may be; only verbosity is ever sent.
+const MAX_BODY: usize = 4 << 10;
+/// How long the core thread may take to tell of its pods.
+const CORE_PATIENCE: Duration = Duration::from_secs(30);
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
+/// What the endpoints tell about.
+#[derive(Clone)]
+pub(crate) struct Shown {
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) progress: watch::Receiver<Progress>,
+    /// The answer of `/configz`.
+    pub(crate) configz: Arc<str>,
+    /// Whether termination has begun.
+    pub(crate) is_terminating: watch::Receiver<bool>,
+    /// The core thread.
+    pub(crate) inbox: Inbox,
+    /// When the process started, in seconds since the epoch.
+    pub(crate) started_at: f64,
+    /// `enableProfiling`.
+    pub(crate) has_profiling: bool,
+}
+
+/// All pages and the two questions before them.
+pub(crate) struct Site {
+    pub(crate) shown: Shown,
+    pub(crate) authenticator: Authenticator,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) zpages: ZPages,
+    /// Changes how much is logged.
+    pub(crate) verbosity: Option<VerbositySetter>,
+    pub(crate) slis: Slis,
+}
+
+impl Site {
+    /// Answers a request.
+    pub(crate) async fn answer(&self, call: Call) -> Answer {
+        let begun = Instant::now();
+        let (mut request, peer) = (call.request, call.peer);
+        let uri = request.uri().to_string();
+        let agent = request.headers().get(USER_AGENT).cloned();
+        let user = self.authenticator.recognise(request.headers_mut(), &peer.certificates).await;
+        let (mut reply, ends_connection) = match user {
+            Err(problems) => {
+                let problems = problems.0.join(", ");
+                tracing::error!(err = %problems, "Unable to authenticate the request");
+                (reply::unauthorized(request.headers()), true)
+            }
+            Ok(user) => {
+                let path = percent_decode_str(request.uri().path()).decode_utf8_lossy();
+                let path = path.into_owned();
+                let verb = request.method().as_str().to_ascii_lowercase();
+                let reply = match self.authorizer.decide(&user, &verb, &path).await {
+                    Verdict::Allowed => self.page(request, &path).await,
+                    Verdict::Forbidden(reason) => {
+                        tracing::debug!(URI = %uri, reason, "Forbidden");
+                        reply::forbidden(request.headers(), &user.name, &verb, &path, &reason)
+                    }
+                    Verdict::Unknown(problem) => {
+                        tracing::error!(err = %problem, URI = %uri, "Nobody could authorize the request");
+                        reply::internal_error(&uri, &problem)
+                    }
+                };
+                (reply, user.is_anonymous())
+            }
+        };
+        reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        tracing::trace!(
+            URI = %uri,
+            latency = ?begun.elapsed(),
+            userAgent = ?agent.as_ref().map(HeaderValue::as_bytes).map(String::from_utf8_lossy),
+            srcIP = %peer.address,
+            resp = reply.status().as_u16(),
+            "HTTP"
+        );
+        Answer { response: reply, ends_connection }
+    }
+
+    async fn page(&self, request: Request<Incoming>, path: &str) -> Reply {
+        let (parts, body) = request.into_parts();
+        let (method, headers) = (&parts.method, &parts.headers);
+        let query = query_pairs(parts.uri.query().unwrap_or_default());
+        let is_reset = method == Method::DELETE;
+        match path {
+            "/healthz" => self.health_of(Endpoint::Healthz, &query),
+            "/livez" => self.health_of(Endpoint::Livez, &query),
+            "/readyz" => self.health_of(Endpoint::Readyz, &query),
+            "/configz" => {
+                reply::typed(StatusCode::OK, "application/json", self.shown.configz.to_string())
+            }
+            "/metrics" if is_reset => {
+                self.shown.metrics.reset();
+                reset_done()
+            }
+            "/metrics" => exposition(headers, self.shown.metrics.text()),
+            "/metrics/slis" if is_reset => {
+                self.slis.reset();
+                reset_done()
+            }
+            "/metrics/slis" => exposition(headers, self.slis_text()),
+            "/metrics/resources" => self.resources(method, headers).await,
+            "/flagz" if self.zpages.has(Page::Flagz) => self.zpage(Page::Flagz, headers, &query),
+            "/statusz" if self.zpages.has(Page::Statusz) => {
+                self.zpage(Page::Statusz, headers, &query)
+            }
+            _ => {
+                if let Some(check) = path.strip_prefix("/healthz/") {
+                    self.health_check(Endpoint::Healthz, check)
+                } else if let Some(check) = path.strip_prefix("/livez/") {
+                    self.health_check(Endpoint::Livez, check)
+                } else if let Some(check) = path.strip_prefix("/readyz/") {
+                    self.health_check(Endpoint::Readyz, check)
+                } else if self.shown.has_profiling {
+                    self.debugging(method, path, &query, body).await
+                } else {
+                    reply::not_found()
+                }
+            }
+        }
+    }
+
+    fn zpage(&self, page: Page, headers: &HeaderMap, query: &[(String, String)]) -> Reply {
+        let pretty = query.iter().find(|(key, value)| key == "pretty" && !value.is_empty());
+        let is_pretty = pretty
+            .map(|(_, value)| matches!(value.as_str(), "1" | "t" | "T" | "true" | "TRUE" | "True"));
+        self.zpages.reply(page, headers, is_pretty)
+    }
+
+    async fn debugging(
+        &self,
+        method: &Method,
+        path: &str,
+        query: &[(String, String)],
+        body: Incoming,
+    ) -> Reply {
+        if path == "/debug/pprof" {
+            return debugging::pprof_redirect();
+        }
+        if let Some(page) = path.strip_prefix("/debug/pprof/") {
+            return debugging::pprof(page, query).await;
+        }
+        if path == "/debug/flags/v" {
+            let body = Limited::new(body, MAX_BODY).collect().await;
+            let body = body.map(|body| body.to_bytes()).map_err(|error| error.to_string());
+            let text = match &body {
+                Ok(bytes) => std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8"),
+                Err(problem) => Err(problem.as_str()),
+            };
+            return debugging::set_verbosity(method, text, self.verbosity.as_ref());
+        }
+        if path == "/debug/flags" || path.starts_with("/debug/flags/") {
+            return debugging::flags();
+        }
+        reply::not_found()
+    }
+
+    /// What the pods take, told by whoever schedules.
+    async fn resources(&self, method: &Method, headers: &HeaderMap) -> Reply {
+        if !self.shown.progress.borrow().is_synced {
+            return reply::plain(StatusCode::OK, "");
+        }
+        // There is nothing to set back: every scrape counts anew.
+        if method == Method::DELETE {
+            return reset_done();
+        }
+        let (ask, answer) = oneshot::channel();
+        let asked =
+            self.shown.inbox.tell(Message::TellPods(ask)).map_err(|error| error.to_string());
+        let pods = match asked {
+            Ok(()) => match tokio::time::timeout(CORE_PATIENCE, answer).await {
+                Ok(Ok(pods)) => Ok(pods),
+                Ok(Err(_)) => Err("the scheduling core has ended".to_owned()),
+                Err(_) => {
+                    Err(format!("the scheduling core did not answer within {CORE_PATIENCE:?}"))
+                }
+            },
+            Err(problem) => Err(problem),
+        };
+        let text = match pods {
+            Ok(pods) => tokio::task::spawn_blocking(move || pod_resources::text(pods))
+                .await
+                .map_err(|error| error.to_string()),
+            Err(problem) => Err(problem),
+        };
+        match text {
+            Ok(text) => exposition(headers, text),
+            Err(problem) => reply::plain(StatusCode::INTERNAL_SERVER_ERROR, problem + "\n"),
+        }
+    }
+
+    fn failure(&self, check: Check) -> Option<String> {
+        match check {
+            Check::Ping | Check::LeaderElection => None,
+            Check::Shutdown => {
+                self.shown.is_terminating.borrow().then(|| "process is shutting down".to_owned())
+            }
+            Check::Sync => (!self.shown.progress.borrow().is_synced)
+                .then(|| "handlers are not fully synchronized".to_owned()),
+        }
+    }
+
+    fn health_of(&self, endpoint: Endpoint, query: &[(String, String)]) -> Reply {
+        let checks = endpoint.checks(false);
+        let (is_well, text) =
+            health::root(endpoint, checks, query, &self.slis, |check| self.failure(check));
+        let status = if is_well { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
+        reply::plain(status, text)
+    }
+
+    fn health_check(&self, endpoint: Endpoint, name: &str) -> Reply {
+        let Some(check) = endpoint.checks(false).iter().find(|check| check.name() == name) else {
+            return reply::not_found();
+        };
+        match self.failure(*check) {
+            None => reply::plain(StatusCode::OK, "ok"),
+            Some(reason) => {
+                let text = format!("internal server error: {reason}\n");
+                reply::plain(StatusCode::INTERNAL_SERVER_ERROR, text)
+            }
+        }
+    }
+
+    fn slis_text(&self) -> String {
+        let mut page = TextPage::default();
+        self.slis.print(&mut page);
+        let name = "process_start_time_seconds";
+        let help = "[ALPHA] Start time of the process since unix epoch in seconds.";
+        page.metric(name, "gauge", help);
+        page.sample(name, &[], self.shown.started_at);
+        page.into_string()
+    }
+}
+
+/// Metrics were set back.
+fn reset_done() -> Reply {
+    reply::plain(StatusCode::OK, "metrics reset\n")
+}
+
+/// Metrics in text form, packed for whoever takes it so.
+fn exposition(asked: &HeaderMap, text: String) -> Reply {
+    let accepted = asked.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
+    let takes_gzip = accepted.unwrap_or_default().split(',').any(|part| {
+        let mut parts = part.split(';').map(str::trim);
+        parts.next() == Some("gzip") && !parts.any(|weight| matches!(weight, "q=0" | "q=0.0"))
+    });
+    if takes_gzip {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        let packed = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish());
+        if let Ok(packed) = packed {
+            let mut reply = reply::typed(StatusCode::OK, METRICS_TYPE, packed);
+            reply.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            return reply;
+        }
+    }
+    reply::typed(StatusCode::OK, METRICS_TYPE, text)
+}
+
+/// The keys and values of a query, decoded.
+fn query_pairs(query: &str) -> Vec<(String, String)> {
+    let decoded =
+        |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
+    query
+        .split('&')
+        .filter(|part| !part.is_empty())
+        .map(|part| part.split_once('=').unwrap_or((part, "")))
+        .map(|(key, value)| (decoded(key), decoded(value)))
+        .collect()
+}

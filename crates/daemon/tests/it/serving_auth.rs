@@ -1,0 +1,323 @@
+//! Who may see what on the secure port.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use kube_scheduler_daemon::{AuthenticationOptions, RequestHeaderOptions, ServingOptions};
+use serde_json::json;
+use tempfile::{TempDir, tempdir};
+
+use crate::cluster::{Running, cluster, daemon};
+use crate::https::{Authority, Client, ReviewServer, options, until_asked};
+
+/// A scheduler that asks a review server about its callers.
+struct World {
+    reviews: ReviewServer,
+    running: Running,
+    directory: TempDir,
+}
+
+impl World {
+    async fn new(change: impl FnOnce(&mut ServingOptions, &TempDir)) -> Self {
+        let directory = tempdir().unwrap();
+        let reviews = ReviewServer::start().await;
+        let mut options = reviews.options(directory.path());
+        change(&mut options, &directory);
+        let cluster = cluster(1).await;
+        let running = Running::start(daemon(&cluster).serving(Some(options))).await;
+        Self { reviews, running, directory }
+    }
+
+    fn client(&self) -> Client {
+        Client::new(self.running.handle.address().unwrap())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_see_health_only() {
+    let cluster = cluster(1).await;
+    let running = Running::start(daemon(&cluster).serving(Some(options()))).await;
+    let client = Client::new(running.handle.address().unwrap());
+    for open in ["/healthz", "/livez", "/healthz?verbose"] {
+        assert_eq!(client.get(open).await.code, 200, "{open}");
+    }
+    for closed in ["/metrics", "/healthz/ping", "/configz", "/nothing", "/", "/healthz/../metrics"]
+    {
+        let told = client.get(closed).await;
+        assert_eq!(told.code, 403, "{closed}");
+        assert!(told.head.contains("cache-control: no-cache, private"), "{told:?}");
+        assert!(told.head.contains("x-content-type-options: nosniff"), "{told:?}");
+    }
+    assert_eq!(
+        client.get("/metrics").await.body,
+        "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\"forbidden: \
+         User \\\"system:anonymous\\\" cannot get path \\\"/metrics\\\"\",\"reason\":\"Forbidden\",\"details\":{},\
+         \"code\":403}\n"
+    );
+    // Without anybody to ask, tokens and certificates mean nothing.
+    let told = client.clone().with_header("Authorization", "Bearer x").get("/healthz").await;
+    assert_eq!(told.code, 200);
+    let stranger = Authority::new("ca").client("jane", &["system:masters"]);
+    assert_eq!(client.with_certificate(&stranger).get("/metrics").await.code, 403);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_are_reviewed_once_and_decide_who_asks() {
+    let world = World::new(|_, _| {}).await;
+    {
+        let mut state = world.reviews.state.lock().unwrap();
+        let user = json!({"username": "prometheus", "uid": "7", "groups": ["system:monitoring"], "extra": {"k": ["v"]}});
+        state.tokens.insert("good".to_owned(), user);
+        state.reason = "not for you".to_owned();
+    }
+    world.reviews.allow("prometheus", "/metrics");
+    let client = world.client().with_header("Authorization", "Bearer good");
+    for _ in 0..3 {
+        assert_eq!(client.get("/metrics").await.code, 200);
+    }
+    let told = client.get("/configz").await;
+    assert_eq!(told.code, 403);
+    assert!(
+        told.body.contains("User \\\"prometheus\\\" cannot get path \\\"/configz\\\": not for you"),
+        "{}",
+        told.body
+    );
+    assert_eq!(client.ask("DELETE", "/configz", "").await.code, 403);
+    {
+        let state = world.reviews.state.lock().unwrap();
+        assert_eq!(state.token_reviews.len(), 1);
+        let asked: Vec<_> = state.access_reviews.iter().map(|review| &review["spec"]).collect();
+        assert_eq!(asked.len(), 3, "each question once: {asked:?}");
+        assert_eq!(
+            *asked[0],
+            json!({
+                "user": "prometheus", "uid": "7", "extra": {"k": ["v"]},
+                "groups": ["system:monitoring", "system:authenticated"],
+                "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+            })
+        );
+        assert_eq!(asked[2]["nonResourceAttributes"]["verb"], "delete");
+    }
+    // A bad token is not nobody, even where nobody may look.
+    let bad = world.client().with_header("Authorization", "Bearer bad");
+    for _ in 0..2 {
+        let told = bad.get("/healthz").await;
+        assert_eq!((told.code, told.body.contains("\"Unauthorized\"")), (401, true), "{told:?}");
+    }
+    assert_eq!(world.reviews.state.lock().unwrap().token_reviews.len(), 2, "refusals are kept too");
+    world.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verdicts_are_forgotten_in_time() {
+    let world = World::new(|options, _| {
+        options.authentication.token_cache_ttl = Duration::ZERO;
+        options.authorization.authorized_ttl = Duration::ZERO;
+        options.authorization.unauthorized_ttl = Duration::ZERO;
+    })
+    .await;
+    world
+        .reviews
+        .state
+        .lock()
+        .unwrap()
+        .tokens
+        .insert("good".to_owned(), json!({"username": "jane"}));
+    let client = world.client().with_header("Authorization", "Bearer good");
+    assert_eq!(client.get("/configz").await.code, 403);
+    world.reviews.allow("jane", "/configz");
+    assert_eq!(client.get("/configz").await.code, 200);
+    world.reviews.state.lock().unwrap().tokens.clear();
+    assert_eq!(client.get("/configz").await.code, 401);
+    world.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_review_server_opens_nothing() {
+    let world = World::new(|options, _| {
+        options.authorization.always_allow_paths.push("/metrics".to_owned());
+    })
+    .await;
+    world.reviews.state.lock().unwrap().broken = Some(500);
+    let client = world.client();
+    // In parallel: each of these is tried a few times before it is given up.
+    let token = client.clone().with_header("Authorization", "Bearer good");
+    let (healthz, metrics, configz, token) = tokio::join!(
+        client.get("/healthz"),
+        client.get("/metrics"),
+        client.get("/configz"),
+        token.get("/healthz"),
+    );
+    assert_eq!((healthz.code, metrics.code, token.code), (200, 200, 401));
+    assert_eq!(
+        (configz.code, configz.body.as_str()),
+        (500, "Internal Server Error: \"/configz\": out of order\n")
+    );
+    world.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_certificates_name_callers() {
+    let authority = Authority::new("client-ca");
+    let world = World::new(|options, directory| {
+        let file = directory.path().join("ca.crt");
+        std::fs::write(&file, &authority.pem).unwrap();
+        options.authentication.client_ca_file = Some(file);
+    })
+    .await;
+    world.reviews.allow("jane", "/metrics");
+    let jane = world.client().with_certificate(&authority.client("jane", &["devs"]));
+    assert_eq!(jane.get("/metrics").await.code, 200);
+    assert_eq!(jane.get("/configz").await.code, 403);
+    {
+        let state = world.reviews.state.lock().unwrap();
+        let spec = &state.access_reviews[0]["spec"];
+        assert_eq!(spec["groups"], json!(["devs", "system:authenticated"]));
+        let credential = &spec["extra"]["authentication.kubernetes.io/credential-id"][0];
+        assert!(credential.as_str().unwrap().starts_with("X509SHA256="), "{spec}");
+    }
+    let n_asked = world.reviews.state.lock().unwrap().access_reviews.len();
+    let admin = world.client().with_certificate(&authority.client("root", &["system:masters"]));
+    assert_eq!(admin.get("/configz").await.code, 200);
+    assert_eq!(admin.get("/nothing").await.body, "404 page not found\n");
+    assert_eq!(world.reviews.state.lock().unwrap().access_reviews.len(), n_asked);
+
+    let yesterday = SystemTime::now() - Duration::from_secs(86_400);
+    let expired = authority.client_until("jane", &[], yesterday);
+    let foreign = Authority::new("client-ca").client("jane", &["devs"]);
+    let server = authority.server(&["jane"]);
+    for (what, certificate) in
+        [("expired", &expired), ("foreign", &foreign), ("for servers", &server)]
+    {
+        let client = world.client().with_certificate(certificate);
+        assert_eq!(client.get("/healthz").await.code, 401, "{what}");
+        // A good token makes up for a bad certificate.
+        world
+            .reviews
+            .state
+            .lock()
+            .unwrap()
+            .tokens
+            .insert("good".to_owned(), json!({"username": "jane"}));
+        let client = client.with_header("Authorization", "Bearer good");
+        assert_eq!(client.get("/metrics").await.code, 200, "{what}");
+    }
+
+    // Another authority takes over, and the old one counts no longer.
+    let next = Authority::new("next-ca");
+    std::fs::write(world.directory.path().join("ca.crt"), &next.pem).unwrap();
+    let newcomer = world.client().with_certificate(&next.client("jane", &[]));
+    until_asked("the new authority", || async { newcomer.get("/metrics").await.code == 200 }).await;
+    assert_eq!(jane.get("/metrics").await.code, 401);
+    std::fs::write(world.directory.path().join("ca.crt"), "rubbish").unwrap();
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    assert_eq!(newcomer.get("/metrics").await.code, 200);
+    world.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proxies_speak_for_others() {
+    let (clients, proxies) = (Authority::new("client-ca"), Authority::new("proxy-ca"));
+    let world = World::new(|options, directory| {
+        let write = |name: &str, authority: &Authority| {
+            let file = directory.path().join(name);
+            std::fs::write(&file, &authority.pem).unwrap();
+            Some(file)
+        };
+        options.authentication.client_ca_file = write("clients.crt", &clients);
+        options.authentication.request_header = RequestHeaderOptions {
+            client_ca_file: write("proxies.crt", &proxies),
+            allowed_names: vec!["aggregator".to_owned()],
+            ..RequestHeaderOptions::default()
+        };
+    })
+    .await;
+    world.reviews.allow("jane", "/metrics");
+    let speaking = |client: Client| {
+        client
+            .with_header("X-Remote-User", "jane")
+            .with_header("X-Remote-Group", "a")
+            .with_header("X-Remote-Group", "b")
+            .with_header("X-Remote-Extra-Scopes", "s")
+    };
+    let proxy = world.client().with_certificate(&proxies.client("aggregator", &[]));
+    assert_eq!(speaking(proxy.clone()).get("/metrics").await.code, 200);
+    assert_eq!(
+        world.reviews.state.lock().unwrap().access_reviews[0]["spec"],
+        json!({
+            "user": "jane", "groups": ["a", "b", "system:authenticated"], "extra": {"scopes": ["s"]},
+            "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+        })
+    );
+    // A proxy that speaks for nobody is nobody, and its certificate is no client's.
+    assert_eq!(proxy.get("/healthz").await.code, 401);
+    let impostor = world.client().with_certificate(&proxies.client("other", &[]));
+    assert_eq!(speaking(impostor).get("/healthz").await.code, 401);
+    // Whoever is no proxy may say what they like.
+    assert_eq!(speaking(world.client()).get("/metrics").await.code, 403);
+    let joe = world.client().with_certificate(&clients.client("joe", &[]));
+    let told = speaking(joe).get("/metrics").await;
+    assert!(told.code == 403 && told.body.contains("User \\\"joe\\\""), "{told:?}");
+    world.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn authorities_are_looked_up_in_the_cluster_and_followed() {
+    let world = World::new(|_, _| {}).await;
+    let publish = |clients: &Authority, proxies: &Authority| {
+        world.reviews.published.send_replace(BTreeMap::from([
+            ("client-ca-file".to_owned(), clients.pem.clone()),
+            ("requestheader-client-ca-file".to_owned(), proxies.pem.clone()),
+            ("requestheader-allowed-names".to_owned(), "[\"front\"]".to_owned()),
+            ("requestheader-username-headers".to_owned(), "[\"X-Who\"]".to_owned()),
+        ]));
+    };
+    world.reviews.allow("jane", "/metrics");
+    for round in 0..2 {
+        let (clients, proxies) = (Authority::new("client-ca"), Authority::new("proxy-ca"));
+        publish(&clients, &proxies);
+        let jane = world.client().with_certificate(&clients.client("jane", &[]));
+        until_asked("the authority of clients", || async {
+            jane.get("/metrics").await.code == 200
+        })
+        .await;
+        let front = world.client().with_certificate(&proxies.client("front", &[]));
+        let front = front.with_header("X-Who", "jane");
+        assert_eq!(front.get("/metrics").await.code, 200, "round {round}");
+    }
+    // What is no good changes nothing.
+    let clients = Authority::new("client-ca");
+    let proxies = Authority::new("proxy-ca");
+    publish(&clients, &proxies);
+    let jane = world.client().with_certificate(&clients.client("jane", &[]));
+    until_asked("the last authority", || async { jane.get("/metrics").await.code == 200 }).await;
+    let rubbish = BTreeMap::from([("client-ca-file".to_owned(), "rubbish".to_owned())]);
+    world.reviews.published.send_replace(rubbish);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(jane.get("/metrics").await.code, 200);
+    world.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lookup_that_must_succeed_is_an_error_at_start_when_it_does_not() {
+    let directory = tempdir().unwrap();
+    let reviews = ReviewServer::start().await;
+    reviews.state.lock().unwrap().broken = Some(403);
+    let cluster = cluster(1).await;
+    let mut options = reviews.options(directory.path());
+    options.authentication.tolerate_lookup_failure = false;
+    let error = daemon(&cluster).serving(Some(options.clone())).start().await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "unable to load configmap based request-header-client-ca-file: out of order"
+    );
+    options.authentication.skip_lookup = true;
+    drop(daemon(&cluster).serving(Some(options.clone())).start().await.unwrap());
+    options.authentication = AuthenticationOptions {
+        kubeconfig: Some(directory.path().join("none")),
+        ..AuthenticationOptions::default()
+    };
+    let error = daemon(&cluster).serving(Some(options)).start().await.unwrap_err();
+    assert_eq!(error.to_string(), "failed to get delegated authentication kubeconfig");
+}

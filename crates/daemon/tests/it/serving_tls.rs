@@ -1,0 +1,467 @@
+//! The secure port's TLS: certificates, their reload, and connections that misbehave.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use kube_scheduler_daemon::{ConnectionPatience, ServingOptions, SniCertificate};
+use kube_scheduler_devcluster::DevCluster;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use tempfile::tempdir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
+use x509_cert::ext::pkix::SubjectAltName;
+
+use crate::cluster::{Running, cluster, daemon};
+use crate::https::{Authority, Client, Issued, options, until_asked};
+
+async fn serving(cluster: &DevCluster, options: ServingOptions) -> Running {
+    Running::start(daemon(cluster).serving(Some(options))).await
+}
+
+fn client(running: &Running) -> Client {
+    Client::new(running.handle.address().unwrap())
+}
+
+async fn start_error(cluster: &DevCluster, options: ServingOptions) -> String {
+    let error = daemon(cluster).serving(Some(options)).start().await.unwrap_err();
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
+
+/// Options with this certificate.
+fn showing(directory: &std::path::Path, issued: &Issued) -> ServingOptions {
+    let (certificate, key) = issued.write(directory, "serving");
+    ServingOptions {
+        tls_cert_file: Some(certificate),
+        tls_private_key_file: Some(key),
+        ..options()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_any_certificate_one_is_made_in_memory() {
+    let cluster = cluster(1).await;
+    let running = serving(&cluster, options()).await;
+    let shown = client(&running).shown().await;
+    let certificate = Certificate::from_der(&shown).unwrap();
+    let tbs = certificate.tbs_certificate();
+    assert!(tbs.subject().to_string().starts_with("CN=localhost@"), "{}", tbs.subject());
+    assert!(tbs.issuer().to_string().starts_with("CN=localhost-ca@"), "{}", tbs.issuer());
+    let (_, names) = tbs.get_extension::<SubjectAltName>().unwrap().unwrap();
+    let names = format!("{names:?}");
+    assert!(names.contains("localhost") && names.contains("127, 0, 0, 1"), "{names}");
+    assert_eq!(client(&running).get("/healthz").await.body, "ok");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_directory_is_filled_once_and_used_again() {
+    let cluster = cluster(1).await;
+    let directory = tempdir().unwrap();
+    let directory = directory.path().join("not/there/yet");
+    let options = ServingOptions { cert_dir: Some(directory.clone()), ..options() };
+    let mut shown = Vec::new();
+    for _ in 0..2 {
+        let running = serving(&cluster, options.clone()).await;
+        let pem = std::fs::read_to_string(directory.join("kube-scheduler.crt")).unwrap();
+        let authority = pem.rsplit_once("-----BEGIN").unwrap().1;
+        let trusting =
+            Client::trusting(running.handle.address().unwrap(), &format!("-----BEGIN{authority}"));
+        assert_eq!(trusting.get("/healthz").await.code, 200);
+        assert_eq!(trusting.asking_for("localhost").get("/healthz").await.code, 200);
+        shown.push(client(&running).shown().await);
+        running.stop().await;
+    }
+    assert_eq!(shown[0], shown[1]);
+    for (file, mode) in [("kube-scheduler.crt", 0o644), ("kube-scheduler.key", 0o600)] {
+        let mode_there = std::fs::metadata(directory.join(file)).unwrap().permissions().mode();
+        assert_eq!(mode_there & 0o777 & mode, mode_there & 0o777, "{file}: {mode_there:o}");
+    }
+    std::fs::remove_file(directory.join("kube-scheduler.key")).unwrap();
+    let text = start_error(&cluster, options).await;
+    assert!(
+        text.ends_with("kube-scheduler.key, certificate and key must be supplied as a pair"),
+        "{text}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_certificate_is_shown_and_a_broken_one_is_not() {
+    let cluster = cluster(1).await;
+    let directory = tempdir().unwrap();
+    let authority = Authority::new("ca");
+    let [first, second, third] = [(); 3].map(|()| authority.server(&["127.0.0.1"]));
+    let running = serving(&cluster, showing(directory.path(), &first)).await;
+    let client = Client::trusting(running.handle.address().unwrap(), &authority.pem);
+    assert_eq!(client.shown().await, first.der());
+    let mut old_connection = client.connect().await.unwrap();
+
+    second.write(directory.path(), "serving");
+    until_asked("the second certificate", || async { client.shown().await == second.der() }).await;
+
+    // Half of a new pair, then rubbish, then nothing at all: all the while the second one is shown.
+    std::fs::write(directory.path().join("serving.crt"), &third.certificate).unwrap();
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    assert_eq!(client.shown().await, second.der());
+    std::fs::write(directory.path().join("serving.crt"), "rubbish").unwrap();
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    assert_eq!(client.shown().await, second.der());
+    std::fs::remove_file(directory.path().join("serving.crt")).unwrap();
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    assert_eq!(client.shown().await, second.der());
+
+    third.write(directory.path(), "serving");
+    until_asked("the third certificate", || async { client.shown().await == third.der() }).await;
+
+    // Whoever was connected all the while is served all the same.
+    old_connection
+        .write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    old_connection.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.ends_with("\r\n\r\nok"), "{answer}");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_that_cannot_be_used_are_errors_at_start() {
+    let cluster = cluster(1).await;
+    let directory = tempdir().unwrap();
+    let authority = Authority::new("ca");
+    let (good, other) = (authority.server(&["a.example"]), authority.server(&["a.example"]));
+    let given = showing(directory.path(), &good);
+    let file = |name: &str| directory.path().join(name);
+    let write = |name: &str, text: &str| std::fs::write(file(name), text).unwrap();
+
+    let lacks_key = ServingOptions { tls_private_key_file: None, ..given.clone() };
+    assert_eq!(
+        start_error(&cluster, lacks_key).await,
+        "missing filename for serving cert: --tls-private-key-file is not given"
+    );
+    let lacks_certificate = ServingOptions { tls_cert_file: None, ..given.clone() };
+    assert_eq!(
+        start_error(&cluster, lacks_certificate).await,
+        "missing filename for serving cert: --tls-cert-file is not given"
+    );
+    let text = start_error(
+        &cluster,
+        ServingOptions { tls_cert_file: Some(file("none.crt")), ..given.clone() },
+    )
+    .await;
+    assert!(
+        text.starts_with(&format!("open {}: No such file", file("none.crt").display())),
+        "{text}"
+    );
+
+    write("rubbish.crt", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    let cases = [
+        ("no PEM", "hello", "no certificate in PEM found"),
+        ("a key instead", good.key.as_str(), "no certificate in PEM found"),
+        ("cut short", &good.certificate[..good.certificate.len() / 2], "not certificates in PEM"),
+        (
+            "no certificate inside",
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            "malformed certificate number 1",
+        ),
+    ];
+    for (what, contents, expected) in cases {
+        write("bad.crt", contents);
+        let options = ServingOptions { tls_cert_file: Some(file("bad.crt")), ..given.clone() };
+        let text = start_error(&cluster, options).await;
+        let expected = format!("{}: {expected}", file("bad.crt").display());
+        assert!(text.starts_with(&expected), "{what}: {text}");
+    }
+    for (what, contents, expected) in [
+        ("no PEM", "hello", "no private key in PEM found"),
+        ("a certificate instead", good.certificate.as_str(), "no private key in PEM found"),
+        (
+            "no key inside",
+            "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+            "unusable private key",
+        ),
+    ] {
+        write("bad.key", contents);
+        let options =
+            ServingOptions { tls_private_key_file: Some(file("bad.key")), ..given.clone() };
+        let text = start_error(&cluster, options).await;
+        let expected = format!("{}: {expected}", file("bad.key").display());
+        assert!(text.starts_with(&expected), "{what}: {text}");
+    }
+    let (_, other_key) = other.write(directory.path(), "other");
+    let mixed = ServingOptions { tls_private_key_file: Some(other_key.clone()), ..given.clone() };
+    assert_eq!(
+        start_error(&cluster, mixed).await,
+        format!(
+            "private key {} does not match public key of certificate {}",
+            other_key.display(),
+            file("serving.crt").display()
+        )
+    );
+    let text = start_error(
+        &cluster,
+        ServingOptions {
+            tls_sni_cert_keys: vec![SniCertificate {
+                cert_file: file("none.crt"),
+                key_file: file("none.key"),
+                names: Vec::new(),
+            }],
+            ..given
+        },
+    )
+    .await;
+    assert!(text.starts_with("open "), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_in_use_is_an_error_at_start() {
+    let cluster = cluster(1).await;
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap();
+    let text = start_error(&cluster, ServingOptions { address, ..options() }).await;
+    let expected =
+        format!("failed to create listener: failed to listen on {address}: Address already in use");
+    assert!(text.starts_with(&expected), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_choose_among_certificates() {
+    let cluster = cluster(1).await;
+    let directory = tempdir().unwrap();
+    let authority = Authority::new("ca");
+    let main = authority.server(&["main.example"]);
+    let [found, wildcard, explicit, by_address] = [
+        authority.server(&["found.example"]),
+        authority.server(&["*.wild.example", "explicit.example"]),
+        authority.server(&["whatever.example"]),
+        authority.server(&["whatever.example"]),
+    ];
+    let mut options = showing(directory.path(), &main);
+    for (name, issued, names) in [
+        ("found", &found, vec![]),
+        ("wildcard", &wildcard, vec![]),
+        ("explicit", &explicit, vec!["explicit.example".to_owned()]),
+    ] {
+        let (cert_file, key_file) = issued.write(directory.path(), name);
+        options.tls_sni_cert_keys.push(SniCertificate { cert_file, key_file, names });
+    }
+    let running = serving(&cluster, options.clone()).await;
+    for (name, expected) in [
+        ("main.example", &main),
+        ("unknown.example", &main),
+        ("found.example", &found),
+        ("a.wild.example", &wildcard),
+        ("a.b.wild.example", &main),
+        ("explicit.example", &explicit),
+    ] {
+        let shown = client(&running).asking_for(name).shown().await;
+        assert_eq!(shown, expected.der(), "{name}");
+    }
+    assert_eq!(client(&running).shown().await, main.der());
+    running.stop().await;
+
+    // An address counts where no name is asked for.
+    let (cert_file, key_file) = by_address.write(directory.path(), "address");
+    let names = vec!["127.0.0.1".to_owned()];
+    options.tls_sni_cert_keys.push(SniCertificate { cert_file, key_file, names });
+    let running = serving(&cluster, options).await;
+    assert_eq!(client(&running).shown().await, by_address.der());
+    assert_eq!(client(&running).asking_for("found.example").shown().await, found.der());
+    assert_eq!(client(&running).asking_for("main.example").shown().await, by_address.der());
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_and_protocols_are_as_configured() {
+    let cluster = cluster(1).await;
+    let old_only = |mut client: Client| {
+        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+        client.config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS12])
+            .unwrap()
+            .with_root_certificates(rustls::RootCertStore::empty())
+            .with_no_client_auth();
+        client
+    };
+    let running = serving(
+        &cluster,
+        ServingOptions {
+            tls_min_version: "VersionTLS13".to_owned(),
+            disable_http2: true,
+            ..options()
+        },
+    )
+    .await;
+    let error = old_only(client(&running)).connect().await.unwrap_err().to_string();
+    assert!(error.contains("ProtocolVersion"), "{error}");
+    let mut both = client(&running);
+    both.config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let stream = both.connect().await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
+    drop(stream);
+    running.stop().await;
+
+    let running = serving(&cluster, options()).await;
+    // TLS 1.2 is spoken: what is refused is the unknown authority, by the client.
+    let error = old_only(client(&running)).connect().await.unwrap_err().to_string();
+    assert!(error.contains("UnknownIssuer"), "{error}");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn http2_is_spoken_and_anonymous_callers_do_not_keep_it() {
+    let cluster = cluster(1).await;
+    let running = serving(&cluster, options()).await;
+    let mut client = client(&running);
+    client.config.alpn_protocols = vec![b"h2".to_vec()];
+    let stream = client.connect().await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let (mut sender, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    let ended = tokio::spawn(connection);
+    let request =
+        http::Request::get("https://x/healthz").body(Empty::<bytes::Bytes>::new()).unwrap();
+    let answer = sender.send_request(request).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(&body[..], b"ok");
+    // The server takes leave of those it does not know, while the client would have stayed.
+    tokio::time::timeout(Duration::from_secs(60), ended).await.unwrap().unwrap().unwrap();
+    drop(sender);
+    running.stop().await;
+}
+
+/// Reads until the server ends the connection; how it does so does not matter.
+async fn until_closed(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
+    let mut told = Vec::new();
+    let reading = async { while stream.read_buf(&mut told).await.is_ok_and(|n| n > 0) {} };
+    tokio::time::timeout(Duration::from_secs(60), reading).await.unwrap();
+    String::from_utf8_lossy(&told).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_and_silent_peers_are_given_up() {
+    let cluster = cluster(1).await;
+    // Long enough for a handshake on a busy machine.
+    let patience = ConnectionPatience {
+        header: Duration::from_secs(2),
+        idle: Duration::from_secs(3),
+        ..ConnectionPatience::default()
+    };
+    let running = serving(&cluster, ServingOptions { patience, ..options() }).await;
+    let address = running.handle.address().unwrap();
+    let half_a_handshake = |begun: &'static [u8]| async move {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(begun).await.unwrap();
+        assert_eq!(until_closed(&mut stream).await, "");
+    };
+    let endless_head = async {
+        let stream = client(&running).connect().await.unwrap();
+        let (mut reading, mut writing) = tokio::io::split(stream);
+        let writing = tokio::spawn(async move {
+            let mut is_open = writing.write_all(b"GET /healthz HTTP/1.1\r\n").await.is_ok();
+            while is_open {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                is_open =
+                    writing.write_all(b"x: y\r\n").await.is_ok() && writing.flush().await.is_ok();
+            }
+        });
+        assert_eq!(until_closed(&mut reading).await, "");
+        drop(reading);
+        tokio::time::timeout(Duration::from_secs(60), writing).await.unwrap().unwrap();
+    };
+    let done_and_staying = async {
+        let mut stream = client(&running).connect().await.unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let begun = tokio::time::Instant::now();
+        let told = until_closed(&mut stream).await;
+        assert!(told.ends_with("\r\n\r\nok"), "{told}");
+        assert!(begun.elapsed() >= Duration::from_millis(2500), "it may stay a while");
+    };
+    tokio::join!(
+        half_a_handshake(b""),
+        half_a_handshake(b"\x16\x03\x01\x02\x00\x01"),
+        endless_head,
+        done_and_staying,
+    );
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heads_that_are_too_long_are_refused() {
+    let cluster = cluster(1).await;
+    let running = serving(&cluster, options()).await;
+    let told = client(&running).with_header("x", &"y".repeat(512 * 1024)).get("/healthz").await;
+    assert_eq!(told.code, 200, "half a megabyte is fine");
+    let mut stream = client(&running).connect().await.unwrap();
+    let head = format!("GET /healthz HTTP/1.1\r\nHost: x\r\nx: {}\r\n\r\n", "y".repeat(2 << 20));
+    // The server may hang up before it has read all that.
+    let _ = stream.write_all(head.as_bytes()).await;
+    let told = until_closed(&mut stream).await;
+    assert!(told.is_empty() || told.starts_with("HTTP/1.1 431"), "{told}");
+    let told = client(&running).get(&format!("/{}", "z".repeat(70_000))).await;
+    assert!([403, 414].contains(&told.code), "{told:?}");
+    assert_eq!(client(&running).get("/healthz").await.code, 200);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_connections_wait_for_their_turn() {
+    let cluster = cluster(1).await;
+    let running = serving(&cluster, ServingOptions { max_connections: 1, ..options() }).await;
+    let first = client(&running).connect().await.unwrap();
+    let waiting = tokio::spawn({
+        let client = client(&running);
+        async move { client.get("/healthz").await }
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!waiting.is_finished());
+    drop(first);
+    assert_eq!(waiting.await.unwrap().code, 200);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_can_be_shared_on_request() {
+    let cluster = cluster(1).await;
+    let first = serving(&cluster, ServingOptions { permit_port_sharing: true, ..options() }).await;
+    let address = first.handle.address().unwrap();
+    let text = start_error(&cluster, ServingOptions { address, ..options() }).await;
+    assert!(text.contains("Address already in use"), "{text}");
+    let sharing = ServingOptions { address, permit_port_sharing: true, ..options() };
+    let second = serving(&cluster, sharing).await;
+    assert_eq!(second.handle.address(), Some(address));
+    first.stop().await;
+    assert_eq!(client(&second).get("/healthz").await.code, 200);
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_http_is_not_served() {
+    let cluster = cluster(1).await;
+    let running = serving(&cluster, options()).await;
+    let mut stream = TcpStream::connect(running.handle.address().unwrap()).await.unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let told = until_closed(&mut stream).await;
+    assert!(!told.contains("200"), "{told}");
+    running.stop().await;
+}
+
+#[test]
+fn the_test_certificates_are_certificates() {
+    let issued = Authority::new("ca").client("jane", &["devs"]);
+    let der = CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap();
+    let subject = Certificate::from_der(&der).unwrap().tbs_certificate().subject().to_string();
+    assert!(subject.contains("CN=jane") && subject.contains("O=devs"), "{subject}");
+}
