@@ -35,6 +35,7 @@ mod commands;
 mod failure;
 mod flags;
 mod logging;
+mod serving;
 mod settings;
 mod signals;
 

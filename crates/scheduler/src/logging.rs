@@ -95,10 +95,6 @@ fn start_at(logs: &Logs, verbosities: Verbosities) {
 ///
 /// # Errors
 /// If this process does not log, or the verbosity is beyond what klog knows.
-#[allow(
-    dead_code,
-    reason = "for the endpoint that changes it, see `VerbositySetter` of the daemon"
-)]
 pub(crate) fn set_verbosity(verbosity: u32) -> Result<(), String> {
     let Some((verbosities, _)) = CURRENT.get() else {
         return Err("this process does not log".to_owned());

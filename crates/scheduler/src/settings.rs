@@ -10,7 +10,6 @@
 //! Invariant: nothing is contacted or written here; a mistake is reported with the file, or the flag, and the field.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -25,20 +24,8 @@ use crate::flags::{Flags, aggregate, deprecated, leader_election};
 const WITHOUT_EFFECT: &[&str] = &[
     "allow-metric-labels",
     "allow-metric-labels-manifest",
-    "authentication-kubeconfig",
-    "authentication-skip-lookup",
-    "authentication-token-webhook-cache-ttl",
-    "authentication-tolerate-lookup-failure",
-    "authorization-always-allow-paths",
-    "authorization-kubeconfig",
-    "authorization-webhook-cache-authorized-ttl",
-    "authorization-webhook-cache-unauthorized-ttl",
-    "cert-dir",
-    "client-ca-file",
     "contention-profiling",
-    "disable-http2-serving",
     "disabled-metrics",
-    "http2-max-streams-per-connection",
     "kube-api-content-type",
     "leader-elect-lease-duration",
     "leader-elect-renew-deadline",
@@ -46,22 +33,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "leader-elect-resource-name",
     "leader-elect-resource-namespace",
     "leader-elect-retry-period",
-    "permit-address-sharing",
-    "permit-port-sharing",
-    "profiling",
-    "requestheader-allowed-names",
-    "requestheader-client-ca-file",
-    "requestheader-extra-headers-prefix",
-    "requestheader-group-headers",
-    "requestheader-uid-headers",
-    "requestheader-username-headers",
     "show-hidden-metrics-for-version",
-    "tls-cert-file",
-    "tls-cipher-suites",
-    "tls-curve-preferences",
-    "tls-min-version",
-    "tls-private-key-file",
-    "tls-sni-cert-key",
 ];
 
 /// Everything a scheduler is started with.
@@ -77,7 +49,6 @@ pub(crate) struct Settings {
     pub(crate) kubeconfig: Option<PathBuf>,
     /// The address of the API server, over the one in the kubeconfig.
     pub(crate) master: Option<String>,
-    pub(crate) serve_on: Option<SocketAddr>,
     pub(crate) rate: Option<RateLimit>,
     pub(crate) max_in_unschedulable: Duration,
     /// What the user should know.
@@ -126,7 +97,6 @@ impl Settings {
         let max_in_unschedulable = flags.deprecated.pod_max_in_unschedulable_pods_duration;
         Ok(Self {
             rate: rate(&config, has_rate)?,
-            serve_on: flags.serving.address(),
             // A negative time has passed as soon as the pod is parked.
             max_in_unschedulable: max_in_unschedulable.to_std().unwrap_or_default(),
             master: Some(flags.misc.master.clone()).filter(|master| !master.is_empty()),

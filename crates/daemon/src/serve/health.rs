@@ -103,7 +103,7 @@ pub(crate) fn root(
         let names: Vec<&str> = failed.iter().map(|(name, _)| *name).collect();
         let reasons: Vec<String> =
             failed.iter().map(|(name, reason)| format!("[-]{name} failed: {reason}")).collect();
-        tracing::debug!("{} check failed: {name}\n{}", names.join(","), reasons.join("\n"));
+        tracing::debug!(target: "V2f", "{} check failed: {name}\n{}", names.join(","), reasons.join("\n"));
     } else if !is_verbose {
         return (true, "ok".to_owned());
     }

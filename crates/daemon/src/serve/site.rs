@@ -84,7 +84,7 @@ impl Site {
                 let reply = match self.authorizer.decide(&user, &verb, &path).await {
                     Verdict::Allowed => self.page(request, &path).await,
                     Verdict::Forbidden(reason) => {
-                        tracing::debug!(URI = %uri, reason, "Forbidden");
+                        tracing::debug!(target: "V4", URI = %uri, reason, "Forbidden");
                         reply::forbidden(request.headers(), &user.name, &verb, &path, &reason)
                     }
                     Verdict::Unknown(problem) => {
@@ -96,7 +96,8 @@ impl Site {
             }
         };
         reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-        tracing::trace!(
+        tracing::debug!(
+            target: "V3",
             URI = %uri,
             latency = ?begun.elapsed(),
             userAgent = ?agent.as_ref().map(HeaderValue::as_bytes).map(String::from_utf8_lossy),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use kube_scheduler_config::to_yaml;
-use kube_scheduler_daemon::{Daemon, DaemonBuilder, Endpoint, ServingOptions, StartError};
+use kube_scheduler_daemon::{Daemon, DaemonBuilder, Endpoint, StartError, VerbositySetter};
 use kube_scheduler_framework::Registry;
 
 use super::{runtime, version};
@@ -14,7 +14,7 @@ use crate::flags::logs::Logs;
 use crate::flags::{Flags, aggregate};
 use crate::settings::Settings;
 use crate::signals::Signals;
-use crate::{failure, logging};
+use crate::{failure, logging, serving};
 
 /// Runs the scheduler; what goes wrong is logged, as the reference does.
 pub(crate) fn run(flags: Flags, registry: Registry) -> ExitCode {
@@ -85,11 +85,7 @@ fn builder(endpoint: Endpoint, registry: Registry, settings: &Settings) -> Daemo
         .config(settings.config.clone())
         .gates(settings.gates.clone())
         .threads(n_cores.min(parallelism))
-        .serving(
-            settings
-                .serve_on
-                .map(|address| ServingOptions { address, ..ServingOptions::default() }),
-        )
+        .serving(serving::options(settings, Some(VerbositySetter::new(logging::set_verbosity))))
         .rate_limit(settings.rate)
         .max_in_unschedulable(settings.max_in_unschedulable)
         .seed(settings.flags.ours.seed)

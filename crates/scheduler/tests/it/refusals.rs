@@ -114,6 +114,35 @@ fn ports_in_use_are_named() {
 }
 
 #[test]
+fn what_the_secure_port_cannot_use_is_named() {
+    let files = Files::new();
+    let kubeconfig = files.write("kubeconfig", KUBECONFIG);
+    let rubbish = files.write("rubbish.pem", "rubbish");
+    for (flags, told) in [
+        (
+            ["--tls-cert-file", &rubbish],
+            "missing filename for serving cert: --tls-private-key-file",
+        ),
+        (["--client-ca-file", &rubbish], "no certificate in PEM found"),
+        (["--requestheader-client-ca-file", "/no/such/ca"], "open /no/such/ca: No such file"),
+        (["--tls-cipher-suites", "TLS_FOO"], "Cipher suite TLS_FOO not supported or doesn't exist"),
+        (["--tls-min-version", "TLS9"], "unknown tls version"),
+        (["--tls-curve-preferences", "23,23"], "duplicate curve preference 23"),
+        (["--authorization-always-allow-paths", "/a*b"], "only trailing * allowed in"),
+        (["--authentication-kubeconfig", "/no/such/config"], "/no/such/config"),
+        (["--tls-sni-cert-key", "/no/such.crt,/no/such.key:a.example"], "open /no/such.crt"),
+    ] {
+        // Port 0 would turn it off, so any free port will do.
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free.to_string();
+        let mut args = vec!["--kubeconfig", &kubeconfig, "--bind-address", "127.0.0.1"];
+        args.extend(["--secure-port", &port]);
+        args.extend(flags);
+        failed(&args, &[told]);
+    }
+}
+
+#[test]
 fn kubeconfigs_that_lead_nowhere_are_named() {
     failed(
         &["--kubeconfig", "/no/such/kubeconfig", "--secure-port", "0"],
