@@ -199,11 +199,12 @@ impl Driver {
         let failed = match &turn.result {
             AttemptResult::Assumed(node) => {
                 tracing::debug!(
+                    target: "V3",
                     pod = %turn.pod,
                     node = %node,
                     evaluatedNodes = turn.n_evaluated,
                     feasibleNodes = turn.n_feasible,
-                    "Assumed pod on node"
+                    "Attempting to bind pod to node"
                 );
                 None
             }

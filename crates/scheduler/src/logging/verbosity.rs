@@ -54,7 +54,6 @@ impl Verbosities {
     }
 
     /// Changes how much is logged everywhere.
-    #[allow(dead_code, reason = "for the endpoint that changes it")]
     pub(super) fn set(&self, verbosity: i32) {
         self.everywhere.store(verbosity, Ordering::Relaxed);
         tracing::callsite::rebuild_interest_cache();

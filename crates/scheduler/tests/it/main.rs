@@ -5,6 +5,7 @@
 mod configuring;
 mod demonstrating;
 mod logging;
+mod packaging;
 mod processes;
 mod refusals;
 mod simulating;
