@@ -298,3 +298,46 @@ fn query_pairs(query: &str) -> Vec<(String, String)> {
         .map(|(key, value)| (decoded(key), decoded(value)))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_taken_apart_and_decoded() {
+        let pairs = query_pairs("verbose&exclude=a%2Fb&exclude=c+d&&x=1=2&bad%zz=%ff");
+        let pairs: Vec<(&str, &str)> =
+            pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(
+            pairs,
+            [
+                ("verbose", ""),
+                ("exclude", "a/b"),
+                ("exclude", "c d"),
+                ("x", "1=2"),
+                ("bad%zz", "\u{fffd}"),
+            ]
+        );
+        assert!(query_pairs("").is_empty());
+    }
+
+    #[test]
+    fn gzip_is_for_those_who_take_it() {
+        let packed = |accepted: Option<&'static str>| {
+            let mut asked = HeaderMap::new();
+            if let Some(accepted) = accepted {
+                asked.insert(ACCEPT_ENCODING, HeaderValue::from_static(accepted));
+            }
+            exposition(&asked, "x 1\n".to_owned()).headers().contains_key(CONTENT_ENCODING)
+        };
+        for (accepted, expected) in [
+            (None, false),
+            (Some("gzip"), true),
+            (Some("deflate, gzip;q=0.3"), true),
+            (Some("gzip;q=0"), false),
+            (Some("identity"), false),
+        ] {
+            assert_eq!(packed(accepted), expected, "{accepted:?}");
+        }
+    }
+}
