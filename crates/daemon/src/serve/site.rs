@@ -48,6 +48,8 @@ pub(crate) struct Shown {
     pub(crate) inbox: Inbox,
     /// When the process started, in seconds since the epoch.
     pub(crate) started_at: f64,
+    /// Whether this scheduler takes part in an election.
+    pub(crate) elects: bool,
     /// `enableProfiling`.
     pub(crate) has_profiling: bool,
 }
@@ -188,7 +190,8 @@ impl Site {
 
     /// What the pods take, told by whoever schedules.
     async fn resources(&self, method: &Method, headers: &HeaderMap) -> Reply {
-        if !self.shown.progress.borrow().is_synced {
+        let progress = *self.shown.progress.borrow();
+        if !progress.is_synced || !progress.is_leading {
             return reply::plain(StatusCode::OK, "");
         }
         // There is nothing to set back: every scrape counts anew.
@@ -232,7 +235,7 @@ impl Site {
     }
 
     fn health_of(&self, endpoint: Endpoint, query: &[(String, String)]) -> Reply {
-        let checks = endpoint.checks(false);
+        let checks = endpoint.checks(self.shown.elects);
         let (is_well, text) =
             health::root(endpoint, checks, query, &self.slis, |check| self.failure(check));
         let status = if is_well { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
@@ -240,7 +243,9 @@ impl Site {
     }
 
     fn health_check(&self, endpoint: Endpoint, name: &str) -> Reply {
-        let Some(check) = endpoint.checks(false).iter().find(|check| check.name() == name) else {
+        let Some(check) =
+            endpoint.checks(self.shown.elects).iter().find(|check| check.name() == name)
+        else {
             return reply::not_found();
         };
         match self.failure(*check) {
