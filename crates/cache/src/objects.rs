@@ -136,6 +136,11 @@ impl ObjectStore {
         self.kind(group, kind).map_or(0, |store| store.n_objects)
     }
 
+    /// The group and kind of everything there is or was, sorted.
+    pub fn kinds(&self) -> impl Iterator<Item = (Arc<str>, Arc<str>)> {
+        self.kinds.iter().map(|store| (store.group.clone(), store.kind.clone()))
+    }
+
     /// Grows with every change of a kind; 0 when there never was one.
     pub fn kind_sequence(&self, group: &str, kind: &str) -> u64 {
         self.kind(group, kind).map_or(0, |store| store.sequence)

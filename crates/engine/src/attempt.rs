@@ -15,6 +15,8 @@ use kube_scheduler_framework::{
 
 use crate::class_cache::ClassCache;
 use crate::evaluation::{Evaluation, EvaluationFailure, Rejected};
+use crate::explain::scores_of;
+use crate::observer::{SearchStep, Watched};
 use crate::pool::Pool;
 
 /// The text of an attempt in a cluster without nodes.
@@ -70,7 +72,7 @@ enum Nominated {
 }
 
 /// Everything one search needs.
-pub(crate) struct Search<'a> {
+pub(crate) struct Search<'a, 'w> {
     pub(crate) runner: Runner<'a>,
     pub(crate) pool: &'a Pool,
     pub(crate) classes: &'a mut ClassCache,
@@ -84,18 +86,24 @@ pub(crate) struct Search<'a> {
     /// Whether later extension points read the cycle state.
     pub(crate) keeps_state: bool,
     pub(crate) random: u64,
+    /// Who is told of the steps.
+    pub(crate) watched: &'a Watched<'w>,
 }
 
-impl Search<'_> {
+impl Search<'_, '_> {
     /// Looks for a node.
     pub(crate) fn run(mut self) -> Result<Choice, NoChoice> {
+        self.watched.reached(SearchStep::Begun);
         let n_nodes = self.runner.cx.cluster.n_nodes();
         if n_nodes == 0 {
             return Err(NoChoice::NoNodes);
         }
         let begun = match self.nominated_node() {
             Some(node) => match self.try_nominated_node(node) {
-                Nominated::Fits(choice) => return Ok(choice),
+                Nominated::Fits(choice) => {
+                    self.watched.reached(SearchStep::NodesFiltered);
+                    return Ok(choice);
+                }
                 Nominated::Fails(begun) => Some(begun),
             },
             None => None,
@@ -216,6 +224,7 @@ impl Search<'_> {
         let runner = &self.runner;
         let n_feasible = evaluation.n_feasible();
         let n_evaluated = n_feasible + evaluation.verdicts.n_rejected();
+        self.watched.reached(SearchStep::NodesFiltered);
         if n_feasible == 0 {
             let statuses =
                 NodeStatuses { verdicts: &evaluation.verdicts, absent: &evaluation.absent };
@@ -229,7 +238,12 @@ impl Search<'_> {
         let node = if n_feasible == 1 {
             evaluation.feasible(runner.cx.cluster).first().copied()
         } else {
-            evaluation.best(runner, self.pod).map_err(NoChoice::Broken)?
+            let best = evaluation.best(runner, self.pod).map_err(NoChoice::Broken)?;
+            if self.watched.wants_scores() {
+                self.tell_scores(evaluation).map_err(NoChoice::Broken)?;
+            }
+            self.watched.reached(SearchStep::NodesScored);
+            best
         };
         let node = node
             .ok_or_else(|| NoChoice::Broken(Status::error("the list of nodes is out of date")))?;
@@ -237,10 +251,26 @@ impl Search<'_> {
         Ok(Choice { node, state, n_feasible, n_evaluated })
     }
 
+    /// Tells what every passing node got. O(nodes × plugins).
+    fn tell_scores(&self, evaluation: &mut Evaluation) -> Result<(), Status> {
+        let cluster = self.runner.cx.cluster;
+        let scores = scores_of(&self.runner, self.pod, evaluation)?;
+        let named = scores.into_iter().filter_map(|(idx, scores)| {
+            let name = cluster.node_name(idx)?.clone();
+            (!scores.by_plugin.is_empty()).then_some((name, scores))
+        });
+        let named: Vec<_> = named.collect();
+        if !named.is_empty() {
+            self.watched.scored(&named);
+        }
+        Ok(())
+    }
+
     fn failed(&self, failure: EvaluationFailure) -> NoChoice {
         match failure {
             EvaluationFailure::Error(status) => NoChoice::Broken(status),
             EvaluationFailure::Rejected(rejected) => {
+                self.watched.reached(SearchStep::NodesFiltered);
                 let Rejected { diagnosis, pre_filter, state } = *rejected;
                 self.rejected_by_pre_filter(diagnosis, &pre_filter, &state)
             }
@@ -266,6 +296,7 @@ impl Search<'_> {
         state: &CycleState,
         skip: &SkipSet,
     ) -> NoChoice {
+        self.watched.reached(SearchStep::Ended);
         let profile = self.runner.profile;
         let n_nodes = self.runner.cx.cluster.n_nodes();
         let mut commands = Commands::default();

@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::{
-    ClusterEvent, Code, Commands, Context, CycleState, EventObject, FitError, MAX_PERMIT_WAIT,
-    PermitDecision, PluginIdx, PluginName, Status,
+    ClusterEvent, Code, Commands, Context, CycleState, EventKind, EventObject, FitError,
+    MAX_PERMIT_WAIT, PermitDecision, PluginIdx, PluginName, Status,
 };
 use kube_scheduler_queue::QueuedPod;
 use smallvec::SmallVec;
@@ -28,7 +28,7 @@ use self::expect::expect_at_once;
 use self::table::{Wait, Waits};
 use self::tasks::Running;
 use crate::attempt::Choice;
-use crate::effect::{Effect, EventKind, PodRef, Token};
+use crate::effect::{Effect, PodRef, Token};
 use crate::engine::Engine;
 use crate::failure::{Failure, Nominating};
 use crate::guard::guarded;
@@ -182,11 +182,12 @@ impl Engine {
         commands: &mut Commands,
         now: Timestamp,
     ) -> Result<(), Status> {
-        let Self { plans, cluster, bindings, queue, preemptions, .. } = self;
+        let Self { plans, cluster, pods, bindings, queue, preemptions, .. } = self;
         let mut refused = Vec::new();
         let mut result = Ok(());
         for (_, name, plugin) in plans.profiles[binding.profile].reserve() {
-            let cx = Context { cluster, waiting: bindings, nominated: queue, preemptions, now };
+            let cx =
+                Context { cluster, pods, waiting: bindings, nominated: queue, preemptions, now };
             let mut asked = Commands::default();
             let Binding { state, pod, node, .. } = &mut *binding;
             let answer = guarded(|| plugin.reserve(&cx, state, pod, node, &mut asked));
@@ -215,8 +216,8 @@ impl Engine {
         self.effects.push(Effect::RecordEvent {
             pod: PodRef::from(&*binding.pod),
             kind: EventKind::Normal,
-            reason: "Scheduled",
-            action: "Binding",
+            reason: "Scheduled".into(),
+            action: "Binding".into(),
             note: format!(
                 "Successfully assigned {}/{} to {}",
                 binding.pod.namespace, binding.pod.name, binding.node
@@ -264,10 +265,11 @@ impl Engine {
     fn undo(&mut self, binding: &mut Binding, now: Timestamp) -> bool {
         let mut notes = Vec::new();
         let mut later = Commands::default();
-        let Self { plans, cluster, bindings, queue, preemptions, .. } = &mut *self;
+        let Self { plans, cluster, pods, bindings, queue, preemptions, .. } = &mut *self;
         let reserve: Vec<_> = plans.profiles[binding.profile].reserve().collect();
         for (_, name, plugin) in reserve.into_iter().rev() {
-            let cx = Context { cluster, waiting: bindings, nominated: queue, preemptions, now };
+            let cx =
+                Context { cluster, pods, waiting: bindings, nominated: queue, preemptions, now };
             let mut asked = Commands::default();
             let Binding { state, pod, node, .. } = &mut *binding;
             if let Err(status) = guarded(|| plugin.unreserve(&cx, state, pod, node, &mut asked)) {

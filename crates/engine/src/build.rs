@@ -2,13 +2,14 @@
 //!
 //! Behaviour: `spec/core.md` §1 and §10.1, `spec/queue.md` §9.1.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_config::{Configuration, ExtensionPoint as ConfigPoint, FeatureGates, Gate};
 use kube_scheduler_framework::{
-    ClusterState, ExtensionPoint, Handle, HintFn, PluginSet, Profile, ProfileConfig, ProfileError,
-    Registry,
+    ClusterState, EventResource, ExtensionPoint, Handle, HintFn, PluginSet, Profile, ProfileConfig,
+    ProfileError, Registry, Services,
 };
 use kube_scheduler_queue::{HintId, ProfileSpec, QueueSettings, SchedulingQueue};
 
@@ -29,6 +30,8 @@ pub struct EngineOptions {
     pub gates: FeatureGates,
     /// How long a pod may stay unschedulable without any event.
     pub max_in_unschedulable: Duration,
+    /// What plugins are lent. Threads come from `pool`.
+    pub services: Services,
     /// Whether pods of one class share evaluations. Off, every pod is evaluated from scratch, with the same outcome.
     pub uses_class_cache: bool,
     /// Whether bound pods and preemptions are kept for [`Engine::drain_bound`] and
@@ -43,6 +46,7 @@ impl Default for EngineOptions {
             pool: Pool::none(),
             gates: FeatureGates::default(),
             max_in_unschedulable: QueueSettings::default().max_in_unschedulable,
+            services: Services::default(),
             uses_class_cache: true,
             keeps_bound: false,
         }
@@ -107,7 +111,11 @@ impl Engine {
         }
         let profiles = build_profiles(config, registry, &options)?;
         let mut hints: Vec<HintFn> = Vec::new();
-        let specs = profiles.iter().map(|profile| queue_profile(profile, &mut hints)).collect();
+        let mut custom_resources = BTreeSet::new();
+        let specs = profiles
+            .iter()
+            .map(|profile| queue_profile(profile, &mut hints, &mut custom_resources))
+            .collect();
         let settings = QueueSettings {
             initial_backoff: seconds(config.pod_initial_backoff_seconds()),
             max_backoff: seconds(config.pod_max_backoff_seconds()),
@@ -133,6 +141,7 @@ impl Engine {
             ..Counts::default()
         };
         let plans = Plans {
+            custom_resources,
             sign: profiles.iter().map(SignPlan::new).collect(),
             gates,
             hints: Hints(hints),
@@ -161,10 +170,14 @@ fn build_profiles(
         .collect();
     let mut profiles: Vec<Profile> = Vec::new();
     let mut sort_args: Option<(Arc<str>, serde_json::Value)> = None;
-    for profile in &config.profiles {
+    let services =
+        Services { parallel: Arc::new(options.pool.clone()), ..options.services.clone() };
+    for (at, profile) in config.profiles.iter().enumerate() {
         let spec = profile_config(profile);
         let name = spec.scheduler_name.clone();
-        let handle = Handle::new(name.clone(), features.iter().cloned());
+        let handle = Handle::new(name.clone(), features.iter().cloned())
+            .for_profile(at)
+            .with_services(services.clone());
         let built = Profile::build(&spec, registry, &handle)
             .map_err(|source| BuildError::Profile { profile: name.clone(), source })?;
         if name.is_empty() {
@@ -244,11 +257,17 @@ const fn config_point(point: ExtensionPoint) -> ConfigPoint {
         ExtensionPoint::Permit => ConfigPoint::Permit,
         ExtensionPoint::PreEnqueue => ConfigPoint::PreEnqueue,
         ExtensionPoint::QueueSort => ConfigPoint::QueueSort,
+        ExtensionPoint::PlacementGenerate => ConfigPoint::PlacementGenerate,
+        ExtensionPoint::PlacementScore => ConfigPoint::PlacementScore,
     }
 }
 
 /// A profile as the queue knows it: its gates, and what its plugins want to hear of.
-fn queue_profile(profile: &Profile, hints: &mut Vec<HintFn>) -> ProfileSpec {
+fn queue_profile(
+    profile: &Profile,
+    hints: &mut Vec<HintFn>,
+    custom_resources: &mut BTreeSet<Arc<str>>,
+) -> ProfileSpec {
     let mut spec = ProfileSpec::new(&*profile.scheduler_name);
     for (_, name, _) in profile.pre_enqueue() {
         spec = spec.with_pre_enqueue(&**name);
@@ -271,6 +290,9 @@ fn queue_profile(profile: &Profile, hints: &mut Vec<HintFn>) -> ProfileSpec {
             .events_to_register()
             .into_iter()
             .map(|registration| {
+                if let EventResource::Custom(name) = registration.event.resource() {
+                    custom_resources.insert(name.clone());
+                }
                 let hint = registration.hint.map(|hint| {
                     let id = HintId(u32::try_from(hints.len()).unwrap_or(u32::MAX));
                     hints.push(hint);

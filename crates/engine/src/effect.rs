@@ -3,11 +3,12 @@
 //! Effects are data, but for futures that plugins want awaited. They come out in the order in which they were decided;
 //! the shell may carry them out concurrently, one pod's in order.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Object, Pod, PodCondition};
-use kube_scheduler_framework::{PluginName, StatusFuture};
+use kube_scheduler_framework::{EventKind, PluginName, StatusFuture};
 
 /// Ties the result of an effect to the binding or preemption that waits for it. Unique among effects of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,25 +34,6 @@ impl From<&Pod> for PodRef {
 impl fmt::Display for PodRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-/// Whether an event is good or bad news.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventKind {
-    /// Good news.
-    Normal,
-    /// Bad news.
-    Warning,
-}
-
-impl EventKind {
-    /// The name in the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
     }
 }
 
@@ -110,9 +92,9 @@ pub enum Effect {
         /// Good or bad news.
         kind: EventKind,
         /// Machine-readable cause.
-        reason: &'static str,
+        reason: Cow<'static, str>,
         /// What was being done.
-        action: &'static str,
+        action: Cow<'static, str>,
         /// Human-readable text.
         note: String,
         /// The profile that speaks.

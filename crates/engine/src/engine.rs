@@ -4,12 +4,14 @@
 //! about one pod; [`drain_effects`](Engine::drain_effects) gives what must be done; everything else only tells. `now`
 //! must never go back from one call to the next.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_config::Gate;
 use kube_scheduler_framework::{
-    ClusterEvent, ClusterState, Command, Commands, Context, EventObject, Profile, Runner, Status,
+    ClusterEvent, ClusterState, Command, Commands, Context, EventKind, EventObject, Profile,
+    Runner, Status,
 };
 use kube_scheduler_queue::{PendingCounts, QueuedPod};
 
@@ -18,10 +20,11 @@ use crate::binding::{Bindings, expect_objects};
 use crate::build::EngineOptions;
 use crate::class_cache::{ClassCache, Signatures};
 use crate::counts::{BoundPod, Counts, PreemptionCounts, ProfileCounts};
-use crate::effect::{Effect, EventKind, PodRef};
-use crate::failure::{Failure, Nominating};
+use crate::effect::{Effect, PodRef};
+use crate::failure::{Failure, Nominating, truncated};
 use crate::guard::guarded;
 use crate::input::Input;
+use crate::observer::{Observer, SearchStep, Unobserved, Watched};
 use crate::pods::PodIndex;
 use crate::policy::{Entry, NominatingQueue, Plans, Policy, Queue};
 use crate::pool::Pool;
@@ -41,6 +44,9 @@ pub struct Engine {
     pub(crate) bindings: Bindings,
     pub(crate) preemptions: Preemptions,
     pub(crate) effects: Vec<Effect>,
+    /// What plugins asked for and nobody has done yet.
+    asked: VecDeque<Command>,
+    is_carrying_out: bool,
     pub(crate) counts: Counts,
     pub(crate) pool: Pool,
     signatures: Signatures,
@@ -77,6 +83,8 @@ impl Engine {
             bindings: Bindings::default(),
             preemptions: Preemptions::default(),
             effects: Vec::new(),
+            asked: VecDeque::new(),
+            is_carrying_out: false,
             counts,
             pool: options.pool,
             signatures: Signatures::default(),
@@ -113,23 +121,38 @@ impl Engine {
             Input::NominationCleared { token, result } => {
                 self.nomination_cleared(token, result, now)
             }
+            Input::PluginAsked(commands) => self.carry_out(commands, now),
             Input::TimePassed => {}
         }
     }
 
     /// Decides about the next pod; `None` when none is ready, or when the last attempt still waits for its victims.
     pub fn schedule_next(&mut self, now: Timestamp) -> Option<Turn> {
-        self.next_turn(None, now)
+        self.next_turn(None, &mut Unobserved, now)
+    }
+
+    /// As [`schedule_next`](Self::schedule_next), and tells `observer` of the steps while they happen.
+    pub fn schedule_next_observed(
+        &mut self,
+        observer: &mut dyn Observer,
+        now: Timestamp,
+    ) -> Option<Turn> {
+        self.next_turn(None, observer, now)
     }
 
     /// As [`schedule_next`](Self::schedule_next), but follows a recorded decision: a pod that fits anywhere is placed on
     /// `node`, whatever the engine itself would have chosen; [`Turn::chosen`] tells that. Whether the pod fits there is
     /// not checked. A node that does not exist is not followed.
     pub fn schedule_next_onto(&mut self, node: &str, now: Timestamp) -> Option<Turn> {
-        self.next_turn(Some(node), now)
+        self.next_turn(Some(node), &mut Unobserved, now)
     }
 
-    fn next_turn(&mut self, recorded: Option<&str>, now: Timestamp) -> Option<Turn> {
+    fn next_turn(
+        &mut self,
+        recorded: Option<&str>,
+        observer: &mut dyn Observer,
+        now: Timestamp,
+    ) -> Option<Turn> {
         self.let_time_pass(now);
         if self.preemptions.holds_an_attempt() {
             return None;
@@ -158,6 +181,7 @@ impl Engine {
             self.queue.done(&pod.uid);
             return Some(turn);
         }
+        let watched = Watched::new(&turn.pod, observer);
         self.cycle += 1;
         self.cluster.refresh_order();
         // A panic may leave an evaluation half done, but never the cluster: searching does not change it.
@@ -166,7 +190,8 @@ impl Engine {
         let is_kept = self.uses_class_cache
             && queued.signature().is_some_and(|class| self.classes.contains(class));
         let found = if is_kept { Ok(()) } else { self.follow_for(&pod, profile, now) };
-        let found = found.and_then(|()| guarded(|| self.search(&queued, profile, now)));
+        let found = found.and_then(|()| guarded(|| self.search(&queued, profile, &watched, now)));
+        watched.reached(SearchStep::Ended);
         let found = found.unwrap_or_else(|panic| {
             self.classes.clear();
             Err(NoChoice::Broken(panic))
@@ -328,6 +353,7 @@ impl Engine {
     pub(crate) fn context(&self, now: Timestamp) -> Context<'_> {
         Context {
             cluster: &self.cluster,
+            pods: &self.pods,
             waiting: &self.bindings,
             nominated: &self.queue,
             preemptions: &self.preemptions,
@@ -386,25 +412,46 @@ impl Engine {
         }
     }
 
-    /// Does what plugins asked for.
+    /// Does what plugins asked for. What this makes plugins ask for in turn comes after it, not inside of it: a plugin that
+    /// turns down a thousand pods because one gave up must not need a thousand frames of the stack.
     pub(crate) fn carry_out(&mut self, commands: Commands, now: Timestamp) {
-        for command in commands.into_vec() {
-            match command {
-                Command::Allow { uid, plugin } => self.allow(&uid, &plugin, now),
-                Command::Reject { uid, plugin, message } => {
-                    self.reject_waiting(&uid, &plugin, message.into(), now);
-                }
-                Command::AssumeObject(_) | Command::RestoreObject(_) => {
-                    let refused = expect_objects(&mut self.cluster, [command]);
-                    refused.into_iter().for_each(|refused| self.note(refused));
-                }
-                Command::Activate(pods) => {
-                    let entries: Vec<Entry> = pods.into_iter().map(Entry).collect();
-                    self.with_queue(now, |queue, policy| queue.activate(&entries, now, policy));
-                }
-                Command::CountPreemptionAttempt => self.counts.preemptions.n_attempts += 1,
-                other => self.note(format!("command not understood: {other:?}")),
+        self.asked.extend(commands.into_vec());
+        if self.is_carrying_out {
+            return;
+        }
+        self.is_carrying_out = true;
+        while let Some(command) = self.asked.pop_front() {
+            self.carry_out_one(command, now);
+        }
+        self.is_carrying_out = false;
+    }
+
+    fn carry_out_one(&mut self, command: Command, now: Timestamp) {
+        match command {
+            Command::Allow { uid, plugin } => self.allow(&uid, &plugin, now),
+            Command::Reject { uid, plugin, message } => {
+                self.reject_waiting(&uid, &plugin, message.into(), now);
             }
+            Command::AssumeObject(_) | Command::RestoreObject(_) => {
+                let refused = expect_objects(&mut self.cluster, [command]);
+                refused.into_iter().for_each(|refused| self.note(refused));
+            }
+            Command::Activate(pods) => {
+                let entries: Vec<Entry> = pods.into_iter().map(Entry).collect();
+                self.with_queue(now, |queue, policy| queue.activate(&entries, now, policy));
+            }
+            Command::RecordEvent { pod, kind, reason, action, note } => {
+                self.effects.push(Effect::RecordEvent {
+                    pod: PodRef::from(&*pod),
+                    kind,
+                    reason: reason.to_string().into(),
+                    action: action.to_string().into(),
+                    note: truncated(&note),
+                    reporting: pod.spec.scheduler_name.clone(),
+                });
+            }
+            Command::CountPreemptionAttempt => self.counts.preemptions.n_attempts += 1,
+            other => self.note(format!("command not understood: {other:?}")),
         }
     }
 
@@ -432,8 +479,8 @@ impl Engine {
             self.effects.push(Effect::RecordEvent {
                 pod: PodRef::from(&**pod),
                 kind: EventKind::Warning,
-                reason: "FailedScheduling",
-                action: "Scheduling",
+                reason: "FailedScheduling".into(),
+                action: "Scheduling".into(),
                 note: format!("skip schedule deleting pod: {}/{}", pod.namespace, pod.name),
                 reporting,
             });
@@ -459,10 +506,12 @@ impl Engine {
         &mut self,
         queued: &QueuedPod<Entry>,
         profile: usize,
+        watched: &Watched<'_>,
         now: Timestamp,
     ) -> Result<Choice, NoChoice> {
         let cx = Context {
             cluster: &self.cluster,
+            pods: &self.pods,
             waiting: &self.bindings,
             nominated: &self.queue,
             preemptions: &self.preemptions,
@@ -483,6 +532,7 @@ impl Engine {
             next_start: &mut self.next_start,
             keeps_state: self.keeps_state[profile] || reads_state_of(plan, &queued.entry().0),
             random: mixed(self.seed, self.cycle),
+            watched,
         };
         search.run()
     }

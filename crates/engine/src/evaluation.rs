@@ -16,7 +16,7 @@ use kube_scheduler_framework::{
     SkipSet, Status, Verdicts,
 };
 
-pub(crate) use scoring::{Scoring, totals_of_sample};
+pub(crate) use scoring::{ScoreColumn, Scoring, columns_of_sample, totals_of};
 
 use crate::pool::Pool;
 

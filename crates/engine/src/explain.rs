@@ -89,6 +89,7 @@ impl Engine {
         }
         let cx = Context {
             cluster: &self.cluster,
+            pods: &self.pods,
             waiting: &self.bindings,
             nominated: &self.queue,
             preemptions: &self.preemptions,
@@ -213,7 +214,8 @@ fn apply_nominations(
     evaluation.override_verdicts(runner, pod, &overrides)
 }
 
-fn scores_of(
+/// What every passing node got, in list order.
+pub(crate) fn scores_of(
     runner: &Runner<'_>,
     pod: &Pod,
     evaluation: &mut Evaluation,

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_framework::{FitError, NominatingInfo, Status};
+use kube_scheduler_framework::{EventKind, FitError, NominatingInfo, Status};
 use kube_scheduler_queue::{Nomination, QueuedPod};
 
 use crate::condition::{Condition, changed_condition};
-use crate::effect::{Effect, EventKind, PodRef, StatusPatch};
+use crate::effect::{Effect, PodRef, StatusPatch};
 use crate::engine::Engine;
 use crate::policy::Entry;
 use crate::turn::AttemptResult;
@@ -125,8 +125,8 @@ impl Engine {
         self.effects.push(Effect::RecordEvent {
             pod: PodRef::from(&*about),
             kind: EventKind::Warning,
-            reason: "FailedScheduling",
-            action: "Scheduling",
+            reason: "FailedScheduling".into(),
+            action: "Scheduling".into(),
             note: truncated(&message),
             reporting,
         });
@@ -150,7 +150,7 @@ impl Engine {
 }
 
 /// At most 1,024 bytes; a longer text is cut and says so.
-fn truncated(message: &str) -> String {
+pub(crate) fn truncated(message: &str) -> String {
     const SUFFIX: &str = " ...";
     if message.len() <= MAX_NOTE_LEN {
         return message.to_owned();

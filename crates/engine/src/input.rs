@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Object, Pod};
-use kube_scheduler_framework::{Status, WriteError};
+use kube_scheduler_framework::{Commands, Status, WriteError};
 
 use crate::effect::Token;
 
@@ -76,6 +76,8 @@ pub enum Input {
         /// The error text, if it failed.
         result: Result<(), String>,
     },
+    /// A plugin's awaited work asks for something.
+    PluginAsked(Commands),
     /// Nothing but time has passed.
     TimePassed,
 }

@@ -5,6 +5,7 @@
 //! Invariant: a change is in the cluster state before anybody in the queue is asked whether it helps, but for a deleted
 //! node, which hints still may look at.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
@@ -194,7 +195,7 @@ impl Engine {
     }
 
     pub(crate) fn object_applied(&mut self, object: Arc<Object>, now: Timestamp) {
-        let resource = resource_of(&object);
+        let resource = resource_of(&object, &self.plans.custom_resources);
         let old = self.cluster.upsert_object(object.clone());
         let action = if old.is_some() { ActionType::UPDATE } else { ActionType::ADD };
         let old = old.map(EventObject::Other);
@@ -211,15 +212,16 @@ impl Engine {
             &object.name,
         );
         let Some(old) = removed else { return };
-        let resource = resource_of(&old);
+        let resource = resource_of(&old, &self.plans.custom_resources);
         let old = EventObject::Other(old);
         self.move_all(&ClusterEvent::new(resource, ActionType::DELETE), Some(&old), None, now);
         self.wake_tasks_for(object, now);
     }
 }
 
-/// The resource that plugins register for to hear of this object.
-fn resource_of(object: &Object) -> EventResource {
+/// The resource that plugins register for to hear of this object. An object does not tell its plural: of the usual ones,
+/// the one that somebody registered for is meant.
+fn resource_of(object: &Object, custom: &BTreeSet<Arc<str>>) -> EventResource {
     match (&*object.group, &*object.kind) {
         ("", "PersistentVolume") => EventResource::PersistentVolume,
         ("", "PersistentVolumeClaim") => EventResource::PersistentVolumeClaim,
@@ -232,8 +234,14 @@ fn resource_of(object: &Object) -> EventResource {
         ("resource.k8s.io", "ResourceSlice") => EventResource::ResourceSlice,
         ("resource.k8s.io", "DeviceClass") => EventResource::DeviceClass,
         ("scheduling.k8s.io", "PodGroup") => EventResource::PodGroup,
-        (group, kind) => EventResource::Custom(
-            format!("{}s.{}.{group}", kind.to_lowercase(), object.version).into(),
-        ),
+        (group, kind) => {
+            let kind = kind.to_lowercase();
+            let name = |plural: String| format!("{plural}.{}.{group}", object.version);
+            let stem = kind.strip_suffix('y').map(|stem| format!("{stem}ies"));
+            let others = [Some(format!("{kind}es")), stem, Some(kind.clone())];
+            let registered =
+                others.into_iter().flatten().map(name).find(|name| custom.contains(name.as_str()));
+            EventResource::Custom(registered.unwrap_or_else(|| name(format!("{kind}s"))).into())
+        }
     }
 }

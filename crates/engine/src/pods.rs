@@ -1,57 +1,108 @@
 //! Every pod as last seen from the API server, by name: what the reference calls the informer's view.
+//!
+//! Invariant: nothing that is told depends on the order of the hash maps; lists are sorted.
 
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use hashbrown::{Equivalent, HashMap};
+use hashbrown::HashMap;
 use kube_scheduler_api_types::Pod;
+use kube_scheduler_framework::KnownPods;
 use rustc_hash::FxBuildHasher;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Key(Arc<str>, Arc<str>);
-
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        KeyRef(&self.0, &self.1).hash(state);
-    }
-}
-
-#[derive(Hash)]
-struct KeyRef<'a>(&'a str, &'a str);
-
-impl Equivalent<Key> for KeyRef<'_> {
-    fn equivalent(&self, key: &Key) -> bool {
-        *self.0 == *key.0 && *self.1 == *key.1
-    }
-}
+type ByName = HashMap<Arc<str>, Arc<Pod>, FxBuildHasher>;
 
 /// Pods by namespace and name.
 #[derive(Debug, Default)]
-pub(crate) struct PodIndex(HashMap<Key, Arc<Pod>, FxBuildHasher>);
+pub(crate) struct PodIndex {
+    by_namespace: HashMap<Arc<str>, ByName, FxBuildHasher>,
+    n_pods: usize,
+}
 
 impl PodIndex {
     /// The pod of this name.
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&Arc<Pod>> {
-        self.0.get(&KeyRef(namespace, name))
+        self.by_namespace.get(namespace)?.get(name)
     }
 
     /// Notes the newest state; gives the one before.
     pub(crate) fn insert(&mut self, pod: Arc<Pod>) -> Option<Arc<Pod>> {
-        self.0.insert(Key(pod.namespace.clone(), pod.name.clone()), pod)
+        let by_name = match self.by_namespace.get_mut(&*pod.namespace) {
+            Some(by_name) => by_name,
+            None => self.by_namespace.entry(pod.namespace.clone()).or_default(),
+        };
+        let before = by_name.insert(pod.name.clone(), pod);
+        self.n_pods += usize::from(before.is_none());
+        before
     }
 
     /// Forgets a pod.
     pub(crate) fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
-        self.0.remove(&KeyRef(namespace, name))
+        let by_name = self.by_namespace.get_mut(namespace)?;
+        let removed = by_name.remove(name);
+        self.n_pods -= usize::from(removed.is_some());
+        if by_name.is_empty() {
+            self.by_namespace.remove(namespace);
+        }
+        removed
     }
 
     /// All pods, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        self.0.values()
+        self.by_namespace.values().flat_map(ByName::values)
     }
 
     /// How many pods there are.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.n_pods
+    }
+}
+
+impl KnownPods for PodIndex {
+    fn pod(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
+        self.get(namespace, name).cloned()
+    }
+
+    fn pods_in(&self, namespace: &str) -> Vec<Arc<Pod>> {
+        let by_name = self.by_namespace.get(namespace);
+        let mut pods: Vec<Arc<Pod>> =
+            by_name.into_iter().flat_map(ByName::values).cloned().collect();
+        pods.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        pods
+    }
+
+    fn all_pods(&self) -> Vec<Arc<Pod>> {
+        let all = self.by_namespace.values().flat_map(ByName::values);
+        let mut pods: Vec<Arc<Pod>> = all.cloned().collect();
+        pods.sort_unstable_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        pods
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(namespace: &str, name: &str) -> Arc<Pod> {
+        let json = serde_json::json!({"metadata": {"namespace": namespace, "name": name}});
+        Arc::new(Pod::from_value(&json).unwrap())
+    }
+
+    #[test]
+    fn lists_are_sorted_and_counts_follow() {
+        let mut index = PodIndex::default();
+        for name in ["c", "a", "b"] {
+            assert!(index.insert(pod("x", name)).is_none());
+        }
+        assert!(index.insert(pod("w", "z")).is_none());
+        assert!(index.insert(pod("x", "a")).is_some());
+        let names =
+            |pods: Vec<Arc<Pod>>| pods.iter().map(|pod| pod.key()).collect::<Vec<_>>().join(" ");
+        assert_eq!(names(index.all_pods()), "w/z x/a x/b x/c");
+        assert_eq!(names(index.pods_in("x")), "x/a x/b x/c");
+        assert_eq!(index.len(), 4);
+        assert!(index.remove("w", "z").is_some());
+        assert!(index.remove("w", "z").is_none());
+        assert!(index.pods_in("w").is_empty());
+        assert_eq!(index.len(), 3);
     }
 }

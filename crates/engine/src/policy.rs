@@ -1,6 +1,7 @@
 //! The engine's answers to the queue's questions: order, gates, hints, signatures.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -64,6 +65,8 @@ pub(crate) type Queue = SchedulingQueue<Entry, EventObject>;
 /// What stays the same for the life of an engine.
 #[derive(Debug)]
 pub(crate) struct Plans {
+    /// Resources beyond the known kinds that plugins registered for, by name.
+    pub(crate) custom_resources: BTreeSet<Arc<str>>,
     /// The profiles, in the order of configuration and of the queue's numbers.
     pub(crate) profiles: Vec<Profile>,
     /// Which plugins sign pods, by profile.
@@ -102,6 +105,7 @@ impl Policy<'_> {
     fn context(&self) -> Context<'_> {
         Context {
             cluster: self.cluster,
+            pods: self.pods,
             waiting: self.waiting,
             nominated: &NoPods,
             preemptions: self.preemptions,

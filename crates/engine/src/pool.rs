@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::{CycleState, NodeIdx, Runner, SkipSet, Status, Verdicts};
+use kube_scheduler_framework::{CycleState, NodeIdx, Parallel, Runner, SkipSet, Status, Verdicts};
 use rayon::prelude::*;
 
 /// Scans shorter than this are not worth handing out, unless the caller says otherwise.
@@ -67,5 +67,18 @@ impl Pool {
             }
         }
         Ok(())
+    }
+}
+
+impl Parallel for Pool {
+    fn width(&self) -> usize {
+        self.threads.as_ref().map_or(1, |threads| threads.current_num_threads().max(1))
+    }
+
+    fn for_each(&self, n: usize, work: &(dyn Fn(usize) + Sync)) {
+        match &self.threads {
+            Some(threads) => threads.install(|| (0..n).into_par_iter().for_each(work)),
+            None => (0..n).for_each(work),
+        }
     }
 }

@@ -15,12 +15,12 @@ mod table;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_framework::{Commands, FitError, NominatedPods, PluginName};
+use kube_scheduler_framework::{Commands, EventKind, FitError, NominatedPods, PluginName};
 use kube_scheduler_queue::QueuedPod;
 
 use self::table::{Errand, Step, Task};
 use crate::condition::{Condition, changed_condition};
-use crate::effect::{Effect, EventKind, PodRef, StatusPatch, Token};
+use crate::effect::{Effect, PodRef, StatusPatch, Token};
 use crate::engine::Engine;
 use crate::failure::{Failure, Nominating};
 use crate::input::Evicted;
@@ -202,8 +202,8 @@ impl Engine {
         self.effects.push(Effect::RecordEvent {
             pod: PodRef::from(victim),
             kind: EventKind::Normal,
-            reason: "Preempted",
-            action: "Preempting",
+            reason: "Preempted".into(),
+            action: "Preempting".into(),
             note,
             reporting,
         });

@@ -9,13 +9,17 @@ use std::time::Duration;
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_cache::ClusterState;
 
+use crate::known_pods::KnownPods;
 use crate::status::PluginName;
+use crate::user_event::EventKind;
 
 /// What every call to a plugin may look at. Borrowed for the length of the call.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     /// The cluster: nodes, assigned and assumed pods, other objects.
     pub cluster: &'a ClusterState,
+    /// Every pod that the API server told of, pending ones included.
+    pub pods: &'a dyn KnownPods,
     /// Pods that wait on Permit.
     pub waiting: &'a dyn WaitingPods,
     /// Pods that are nominated to nodes.
@@ -140,7 +144,7 @@ impl EventObject {
 }
 
 /// What a plugin asks the engine to do once its call has returned. Carried out in order.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Commands(Vec<Command>);
 
 /// One request of a plugin.
@@ -171,6 +175,19 @@ pub enum Command {
     RestoreObject(Arc<Object>),
     /// Count an attempt at preemption.
     CountPreemptionAttempt,
+    /// Tell users about a pod.
+    RecordEvent {
+        /// About which pod.
+        pod: Arc<Pod>,
+        /// Good or bad news.
+        kind: EventKind,
+        /// Machine-readable cause, such as `GangIncomplete`.
+        reason: Arc<str>,
+        /// What was being done, such as `Scheduling`.
+        action: Arc<str>,
+        /// Human-readable text; cut after 1,024 bytes.
+        note: String,
+    },
 }
 
 impl Commands {
@@ -213,6 +230,21 @@ impl Commands {
     /// Counts an attempt at preemption, whatever comes of it.
     pub fn count_preemption_attempt(&mut self) {
         self.0.push(Command::CountPreemptionAttempt);
+    }
+
+    /// Tells users about a pod by an event. `reason` and `action` are words in camel case; `note` is a sentence, cut after
+    /// 1,024 bytes.
+    pub fn record_event(
+        &mut self,
+        pod: &Arc<Pod>,
+        kind: EventKind,
+        reason: &str,
+        action: &str,
+        note: impl Into<String>,
+    ) {
+        let (pod, note) = (pod.clone(), note.into());
+        let (reason, action) = (reason.into(), action.into());
+        self.0.push(Command::RecordEvent { pod, kind, reason, action, note });
     }
 
     /// Whether nothing was asked for.

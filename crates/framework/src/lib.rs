@@ -7,20 +7,31 @@
 //! Invariants: nothing here reads a clock, a file or a socket, or starts a thread; no answer depends on the order in
 //! which nodes are visited.
 
+mod api_client;
+mod args;
 mod context;
 mod cycle_state;
 mod dependencies;
 mod diagnosis;
 mod following;
+mod handle;
+mod known_pods;
+mod parallel;
 mod plugin;
+mod plugin_metrics;
 mod points;
 mod profile;
 mod registry;
 mod runner;
 mod status;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod user_event;
 mod verdicts;
 mod view;
 
+pub use api_client::{ApiClient, ApiError, ApiFuture, ApiRequest, ApiVerb, NoApiServer};
+pub use args::{ArgsError, decode_args};
 pub use context::{
     Command, Commands, Context, EventObject, MAX_PERMIT_WAIT, NoPods, NominatedPods,
     RunningPreemptions, WaitingPod, WaitingPods,
@@ -29,7 +40,13 @@ pub use cycle_state::{CycleState, StateValue};
 pub use dependencies::Dependencies;
 pub use diagnosis::{Diagnosis, FitError};
 pub use following::Following;
+pub use handle::{CommandSink, Handle, NobodyListens, Services};
+pub use known_pods::KnownPods;
+pub use parallel::{OneThread, Parallel};
 pub use plugin::Plugin;
+pub use plugin_metrics::{
+    FamilySample, Metric, MetricError, MetricFamily, MetricKind, PluginMetrics, Sample,
+};
 pub use points::{
     Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, Filter, FilterSink,
     HintFn, HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NodeStatuses, NominatingInfo,
@@ -41,12 +58,13 @@ pub use points::{
 pub use profile::{
     ExtensionPoint, PluginEntry, PluginIdx, PluginSet, Profile, ProfileConfig, ProfileError,
 };
-pub use registry::{Handle, PluginArgs, PluginFactory, Registry, RegistryError};
+pub use registry::{PluginArgs, PluginFactory, Registry, RegistryError};
 pub use runner::{
     HypotheticalRunner, PreFilterRun, RunDependencies, Runner, SkipSet, check_score, min_max,
     proportional,
 };
 pub use status::{Code, PluginName, Reason, Status};
+pub use user_event::EventKind;
 pub use verdicts::{VerdictId, Verdicts};
 pub use view::NodeView;
 

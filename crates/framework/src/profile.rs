@@ -43,11 +43,15 @@ pub enum ExtensionPoint {
     PreEnqueue,
     /// `queueSort`
     QueueSort,
+    /// `placementGenerate`; no plugin implements it yet, so naming one here is refused.
+    PlacementGenerate,
+    /// `placementScore`; no plugin implements it yet, so naming one here is refused.
+    PlacementScore,
 }
 
 impl ExtensionPoint {
     /// All of them, in processing order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::PreFilter,
         Self::Filter,
         Self::PostFilter,
@@ -60,6 +64,8 @@ impl ExtensionPoint {
         Self::Permit,
         Self::PreEnqueue,
         Self::QueueSort,
+        Self::PlacementGenerate,
+        Self::PlacementScore,
     ];
 
     /// The name in metrics and messages, such as `PreFilter`.
@@ -77,6 +83,8 @@ impl ExtensionPoint {
             Self::Permit => "Permit",
             Self::PreEnqueue => "PreEnqueue",
             Self::QueueSort => "QueueSort",
+            Self::PlacementGenerate => "PlacementGenerate",
+            Self::PlacementScore => "PlacementScore",
         }
     }
 
@@ -95,6 +103,7 @@ impl ExtensionPoint {
             Self::Permit => plugin.as_permit().is_some(),
             Self::PreEnqueue => plugin.as_pre_enqueue().is_some(),
             Self::QueueSort => plugin.as_queue_sort().is_some(),
+            Self::PlacementGenerate | Self::PlacementScore => false,
         }
     }
 }

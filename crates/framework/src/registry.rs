@@ -4,34 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::handle::Handle;
 use crate::plugin::Plugin;
-
-/// What a plugin is told when it is made.
-#[derive(Clone, Debug, Default)]
-pub struct Handle {
-    /// The scheduler name of the profile.
-    pub scheduler_name: Arc<str>,
-    /// The feature gates that are on, sorted.
-    pub features: Arc<[Arc<str>]>,
-}
-
-impl Handle {
-    /// Whether a feature gate is on. Unknown gates are off.
-    pub fn is_enabled(&self, feature: &str) -> bool {
-        self.features.binary_search_by(|name| (**name).cmp(feature)).is_ok()
-    }
-
-    /// A handle for `scheduler_name` with these feature gates on.
-    pub fn new(
-        scheduler_name: impl Into<Arc<str>>,
-        features: impl IntoIterator<Item = Arc<str>>,
-    ) -> Self {
-        let mut features: Vec<Arc<str>> = features.into_iter().collect();
-        features.sort();
-        features.dedup();
-        Self { scheduler_name: scheduler_name.into(), features: features.into() }
-    }
-}
 
 /// A plugin's arguments as configuration gives them, defaults filled in: a tree of maps, lists and scalars.
 /// `Null` when there are none.
@@ -77,6 +51,16 @@ impl Registry {
     /// Removes a plugin.
     pub fn unregister(&mut self, name: &str) -> Result<(), RegistryError> {
         self.0.remove(name).map(drop).ok_or_else(|| RegistryError::Unknown(name.to_owned()))
+    }
+
+    /// Puts a factory in the place of a plugin that is there.
+    pub fn replace<F>(&mut self, name: &str, factory: F) -> Result<(), RegistryError>
+    where
+        F: Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String> + Send + Sync + 'static,
+    {
+        let place = self.0.get_mut(name).ok_or_else(|| RegistryError::Unknown(name.to_owned()))?;
+        *place = Arc::new(factory);
+        Ok(())
     }
 
     /// Adds all plugins of `other`.

@@ -62,6 +62,7 @@ fn difference(engine: &Engine, case: &Value) -> Result<Option<String>> {
     let new = object(event.resource(), &case["new"])?;
     let cx = Context {
         cluster: engine.cluster(),
+        pods: &NoPods,
         waiting: &NoPods,
         nominated: &NoPods,
         preemptions: &NoPods,

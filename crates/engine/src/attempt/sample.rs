@@ -7,7 +7,11 @@ use kube_scheduler_framework::{
 };
 
 use super::{Begun, Choice, NoChoice, Search};
-use crate::evaluation::{nodes_in_scope, pre_filter_failure, totals_of_sample};
+use crate::evaluation::{
+    ScoreColumn, columns_of_sample, nodes_in_scope, pre_filter_failure, totals_of,
+};
+use crate::explain::NodeScores;
+use crate::observer::SearchStep;
 use crate::score_tree::first_best_of;
 
 /// Below this number of nodes all are looked at.
@@ -29,7 +33,7 @@ pub(super) fn n_feasible_to_find(n_nodes: usize, percentage: i32) -> usize {
     usize::try_from(enough).unwrap_or(n_nodes)
 }
 
-impl Search<'_> {
+impl Search<'_, '_> {
     /// Scans from the moving start until enough nodes fit, and scores those.
     pub(super) fn sampled(
         &mut self,
@@ -65,6 +69,7 @@ impl Search<'_> {
         if let Some(status) = error {
             return Err(NoChoice::Broken(status));
         }
+        self.watched.reached(SearchStep::NodesFiltered);
         if feasible.is_empty() {
             let mut diagnosis = kube_scheduler_framework::Diagnosis {
                 absent: absent.clone(),
@@ -79,9 +84,14 @@ impl Search<'_> {
         if feasible.len() > 1 {
             let skip =
                 runner.pre_score(&mut state, self.pod, &feasible).map_err(NoChoice::Broken)?;
-            let totals = totals_of_sample(&runner, &state, &skip, self.pod, &feasible)
+            let columns = columns_of_sample(&runner, &state, &skip, self.pod, &feasible)
                 .map_err(NoChoice::Broken)?;
+            let totals = totals_of(&columns, feasible.len());
+            if self.watched.wants_scores() && !columns.is_empty() {
+                self.tell_sample(&feasible, &columns, &totals);
+            }
             node = first_best_of(&totals).and_then(|at| feasible.get(at).copied()).unwrap_or(node);
+            self.watched.reached(SearchStep::NodesScored);
         }
         Ok(Choice {
             node,
@@ -90,12 +100,28 @@ impl Search<'_> {
             n_evaluated: feasible.len() + n_rejected,
         })
     }
+
+    /// Tells what every node of the sample got.
+    fn tell_sample(&self, nodes: &[NodeIdx], columns: &[ScoreColumn], totals: &[i64]) {
+        let cluster = self.runner.cx.cluster;
+        let named: Vec<_> = nodes
+            .iter()
+            .zip(totals)
+            .enumerate()
+            .filter_map(|(at, (idx, total))| {
+                let scores = columns.iter().map(|(name, column)| (name.clone(), column[at]));
+                let scores = NodeScores { total: *total, by_plugin: scores.collect() };
+                Some((cluster.node_name(*idx)?.clone(), scores))
+            })
+            .collect();
+        self.watched.scored(&named);
+    }
 }
 
 /// Looks at candidates in turn. Goes on past the last accepted node until one more fits, as the reference's does: that
 /// decides which rejections are known and where the next scan begins.
 fn scan(
-    search: &Search<'_>,
+    search: &Search<'_, '_>,
     state: &CycleState,
     skip: &SkipSet,
     candidates: &[NodeIdx],

@@ -96,7 +96,14 @@ impl Engine {
         let step = guarded(|| {
             task.step(
                 &mut TaskContext {
-                    cx: Context { cluster, waiting: bindings, nominated: queue, preemptions, now },
+                    cx: Context {
+                        cluster,
+                        pods,
+                        waiting: bindings,
+                        nominated: queue,
+                        preemptions,
+                        now,
+                    },
                     state,
                     pod,
                     node,

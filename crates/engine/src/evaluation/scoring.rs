@@ -236,26 +236,37 @@ impl Scoring {
     }
 }
 
-/// The totals of `nodes` in their order, for a sample of the cluster.
-pub(crate) fn totals_of_sample(
+/// One plugin's weighted, normalised scores.
+pub(crate) type ScoreColumn = (PluginName, Vec<i64>);
+
+/// What the plugins give to `nodes` in their order, for a sample of the cluster.
+pub(crate) fn columns_of_sample(
     runner: &Runner<'_>,
     state: &CycleState,
     skip: &SkipSet,
     pod: &Pod,
     nodes: &[NodeIdx],
-) -> Result<Vec<i64>, Status> {
-    let mut totals = vec![0_i64; nodes.len()];
-    let mut column = vec![0; nodes.len()];
-    for (idx, _, _) in runner.profile.score() {
+) -> Result<Vec<ScoreColumn>, Status> {
+    let mut columns = Vec::new();
+    for (idx, name, _) in runner.profile.score() {
         if skip.contains(idx) {
             continue;
         }
-        column.fill(0);
+        let mut column = vec![0; nodes.len()];
         runner.raw_scores(idx, state, pod, nodes, &mut column)?;
         runner.normalize_and_weigh(idx, state, pod, nodes, &mut column)?;
-        for (total, score) in totals.iter_mut().zip(&column) {
+        columns.push((name.clone(), column));
+    }
+    Ok(columns)
+}
+
+/// The sums over all plugins for `n` nodes.
+pub(crate) fn totals_of(columns: &[ScoreColumn], n: usize) -> Vec<i64> {
+    let mut totals = vec![0_i64; n];
+    for (_, column) in columns {
+        for (total, score) in totals.iter_mut().zip(column) {
             *total = total.wrapping_add(*score);
         }
     }
-    Ok(totals)
+    totals
 }

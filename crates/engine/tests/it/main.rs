@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
+mod asking;
 mod binding;
 mod failures;
+mod observing;
 mod panics;
 mod permit;
 mod pre_bind;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{ExtensionPoint, PluginEntry, PluginIdx, PluginSet, Profile, ProfileConfig};
+use crate::handle::Handle;
 use crate::points::MAX_NODE_SCORE;
-use crate::registry::{Handle, PluginArgs, Registry};
+use crate::registry::{PluginArgs, Registry};
 use crate::status::PluginName;
 
 /// A profile that cannot be built.
@@ -150,9 +151,9 @@ fn make_plugins(
     registry: &Registry,
     handle: &Handle,
 ) -> Result<Vec<PluginEntry>, ProfileError> {
-    let mut args: BTreeMap<&str, &PluginArgs> = BTreeMap::new();
-    for (name, value) in &config.plugin_config {
-        if args.insert(name, value).is_some() {
+    let mut args: BTreeMap<&str, (usize, &PluginArgs)> = BTreeMap::new();
+    for (at, (name, value)) in config.plugin_config.iter().enumerate() {
+        if args.insert(name, (at, value)).is_some() {
             return Err(ProfileError::RepeatedConfig(name.clone()));
         }
     }
@@ -163,8 +164,9 @@ fn make_plugins(
             continue;
         }
         let Some(factory) = registry.get(name) else { continue };
-        let args = args.get(&**name).copied().unwrap_or(&PluginArgs::Null);
-        let plugin = factory(args, handle)
+        let given = args.get(&**name).copied();
+        let handle = handle.for_plugin(name, given.map(|(at, _)| at));
+        let plugin = factory(given.map_or(&PluginArgs::Null, |(_, args)| args), &handle)
             .map_err(|message| ProfileError::Factory { plugin: name.clone(), message })?;
         entries.push(PluginEntry { name: name.clone(), plugin });
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
 mod after_filter;
+mod contract;
 mod filtering;
 mod nominations;
 mod pre_filtering;

@@ -164,3 +164,65 @@ fn a_registry_holds_a_name_once() {
     all.unregister("N").unwrap();
     assert!(all.get("N").is_none());
 }
+
+#[test]
+fn an_unknown_plugin_is_refused_at_every_point() {
+    for point in ExtensionPoint::ALL {
+        let error = build(toys(), &config("Base", &[(point, "Nobody")])).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("{}Plugin \"Nobody\" does not exist", point.as_str())
+        );
+    }
+    let error =
+        build(toys(), &config("Base", &[(ExtensionPoint::PlacementScore, "Base")])).unwrap_err();
+    assert_eq!(error.to_string(), "plugin \"Base\" does not extend PlacementScorePlugin plugin");
+}
+
+#[test]
+fn errors_in_arguments_name_their_place_in_the_configuration() {
+    #[derive(Debug, serde::Deserialize)]
+    struct Args {
+        #[serde(rename = "n")]
+        _n: u32,
+    }
+    let mut registry = registry(toys());
+    registry
+        .register("Picky", |args, handle| {
+            handle.args::<Args>(args)?;
+            Err(handle.invalid_arg("n", "must not be there"))
+        })
+        .unwrap();
+    let handle = Handle::new("s", []).for_profile(2);
+    let error = |args: &[serde_json::Value]| {
+        let other = ("Other".into(), json!({}));
+        let given = args.iter().map(|args| ("Picky".into(), args.clone()));
+        let plugin_config = std::iter::once(other).chain(given).collect();
+        let config = ProfileConfig { plugin_config, ..config("Base Picky", &[]) };
+        Profile::build(&config, &registry, &handle).unwrap_err().to_string()
+    };
+    let start = "initializing plugin \"Picky\": profiles[2].pluginConfig";
+    assert_eq!(error(&[]), format!("{start}[name=Picky].args: missing field `n`"));
+    assert_eq!(
+        error(&[json!({"n": -1})]),
+        format!("{start}[1].args.n: invalid value: integer `-1`, expected u32")
+    );
+    assert_eq!(
+        error(&[json!({"n": 1, "m": 1})]),
+        format!("{start}[1].args: unknown field \"m\", known are \"n\"")
+    );
+    assert_eq!(error(&[json!({"n": 1})]), format!("{start}[1].args.n: must not be there"));
+}
+
+#[test]
+fn a_plugin_is_replaced_only_where_there_is_one() {
+    let mut all = registry(toys());
+    let factory = |_: &_, _: &_| Err("replaced".to_owned());
+    assert_eq!(
+        all.replace("Nobody", factory).unwrap_err().to_string(),
+        "no plugin named Nobody exists"
+    );
+    all.replace("Base", factory).unwrap();
+    let error = Profile::build(&config("Base", &[]), &all, &Handle::default()).unwrap_err();
+    assert_eq!(error.to_string(), "initializing plugin \"Base\": replaced");
+}

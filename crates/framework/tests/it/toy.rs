@@ -431,6 +431,7 @@ impl World {
     pub(crate) fn runner<'a>(&'a self, profile: &'a Profile) -> Runner<'a> {
         let cx = Context {
             cluster: &self.cluster,
+            pods: &NoPods,
             waiting: &NoPods,
             nominated: self,
             preemptions: &NoPods,

@@ -8,6 +8,7 @@ mod filters;
 mod hints;
 mod inter_pod_affinity;
 mod preemption;
+mod promises;
 mod queueing;
 mod scores;
 mod spread;

@@ -120,6 +120,7 @@ fn preempt_by(
     let profile = profile(args);
     let cx = Context {
         cluster: &world.cluster,
+        pods: &NoPods,
         waiting: &NoPods,
         nominated,
         preemptions: &NoPods,

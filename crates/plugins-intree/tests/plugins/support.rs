@@ -150,6 +150,7 @@ impl World {
     pub(crate) fn cx(&self) -> Context<'_> {
         Context {
             cluster: &self.cluster,
+            pods: &NoPods,
             waiting: &NoPods,
             nominated: &NoPods,
             preemptions: &NoPods,

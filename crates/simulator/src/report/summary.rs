@@ -122,6 +122,7 @@ fn obstacle(engine: &Engine, account: &Account) -> (PendingReason, String) {
         let now = kube_scheduler_api_types::Timestamp::EPOCH;
         let cx = Context {
             cluster: engine.cluster(),
+            pods: &NoPods,
             waiting: &NoPods,
             nominated: &NoPods,
             preemptions: &NoPods,

@@ -1,0 +1,77 @@
+//! Where the steps of a search are told while it goes on, so that somebody with a clock can take their times.
+//!
+//! Invariant: nothing that an observer does can change what is decided.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use crate::effect::PodRef;
+use crate::explain::NodeScores;
+
+/// A step of one pod's search for a node (`spec/observability.md` §6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SearchStep {
+    /// The search begins.
+    Begun,
+    /// It is known which nodes fit, if any.
+    NodesFiltered,
+    /// The nodes that fit are scored and one is chosen; not told when there was no choice.
+    NodesScored,
+    /// The search is over, well or not. What PostFilter does comes after.
+    Ended,
+}
+
+/// Watches searches.
+pub trait Observer {
+    /// A step has just been reached. Called up to four times per attempt.
+    fn reached(&mut self, pod: &PodRef, step: SearchStep);
+
+    /// Whether [`scored`](Self::scored) is worth computing.
+    fn wants_scores(&self) -> bool {
+        false
+    }
+
+    /// What the Score plugins gave to the nodes that fit, in the order in which those were looked at. Told when there is a
+    /// choice of at least two nodes, and Score plugins that make it.
+    fn scored(&mut self, pod: &PodRef, nodes: &[(Arc<str>, NodeScores)]) {
+        let _ = (pod, nodes);
+    }
+}
+
+/// Nobody watches.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn reached(&mut self, _: &PodRef, _: SearchStep) {}
+}
+
+/// One search being watched.
+pub(crate) struct Watched<'o> {
+    pod: &'o PodRef,
+    observer: RefCell<(&'o mut dyn Observer, bool)>,
+}
+
+impl<'o> Watched<'o> {
+    pub(crate) fn new(pod: &'o PodRef, observer: &'o mut dyn Observer) -> Self {
+        Self { pod, observer: RefCell::new((observer, false)) }
+    }
+
+    /// Tells of a step; nothing is told after the end.
+    pub(crate) fn reached(&self, step: SearchStep) {
+        let mut observer = self.observer.borrow_mut();
+        if !observer.1 {
+            observer.1 = step == SearchStep::Ended;
+            observer.0.reached(self.pod, step);
+        }
+    }
+
+    pub(crate) fn wants_scores(&self) -> bool {
+        self.observer.borrow().0.wants_scores()
+    }
+
+    pub(crate) fn scored(&self, nodes: &[(Arc<str>, NodeScores)]) {
+        self.observer.borrow_mut().0.scored(self.pod, nodes);
+    }
+}

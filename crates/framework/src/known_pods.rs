@@ -1,0 +1,37 @@
+//! The lister of pods: every pod that the API server told of, pending ones included.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Pod;
+
+use crate::context::NoPods;
+
+/// Read access to all pods as the API server last told of them, whichever scheduler is responsible for them.
+///
+/// A pod that is assumed on a node but not yet bound stands here without a node: ask
+/// [`ClusterState::pod`](kube_scheduler_cache::ClusterState::pod) where it is assumed, or
+/// [`WaitingPods`](crate::WaitingPods) whether it waits.
+///
+/// An answer of Filter or Score that reads this depends on [`anything`](crate::Dependencies::anything).
+pub trait KnownPods: Sync {
+    /// One pod.
+    fn pod(&self, namespace: &str, name: &str) -> Option<Arc<Pod>>;
+    /// All pods of a namespace, by name. O(n log n) in the pods of the namespace.
+    fn pods_in(&self, namespace: &str) -> Vec<Arc<Pod>>;
+    /// All pods, by namespace and name. O(n log n) in all pods.
+    fn all_pods(&self) -> Vec<Arc<Pod>>;
+}
+
+impl KnownPods for NoPods {
+    fn pod(&self, _namespace: &str, _name: &str) -> Option<Arc<Pod>> {
+        None
+    }
+
+    fn pods_in(&self, _namespace: &str) -> Vec<Arc<Pod>> {
+        Vec::new()
+    }
+
+    fn all_pods(&self) -> Vec<Arc<Pod>> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,337 @@
+//! Metrics of plugins: counted here, shown by the shell beside the scheduler's own.
+//!
+//! Invariants: nothing can be read back by a plugin, so no decision can depend on a metric; a name means one thing: asking
+//! again for the same family gives the same one, asking for a different one of the same name is an error; families and
+//! series are told in the order of their names and labels.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Names that begin like this are the scheduler's own.
+const RESERVED: [&str; 12] = [
+    "scheduler_",
+    "rest_client_",
+    "process_",
+    "go_",
+    "workqueue_",
+    "leader_election_",
+    "apiserver_",
+    "kubernetes_",
+    "registered_metric",
+    "hidden_metric",
+    "disabled_metric",
+    "kube_pod_",
+];
+
+/// A metric that cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetricError {
+    /// The name or a label is not one.
+    #[error(
+        "metric {0:?}: names and labels are letters, digits and underscores, and do not begin with a digit"
+    )]
+    Name(String),
+    /// The name begins like the scheduler's own.
+    #[error("metric {0:?}: names that begin with \"{1}\" belong to the scheduler")]
+    Reserved(String, &'static str),
+    /// The name is taken by a metric of another kind or with other labels or buckets.
+    #[error("metric {0:?} exists already, as a different one")]
+    Different(String),
+    /// The buckets do not increase.
+    #[error("metric {0:?}: the bounds of its buckets must increase")]
+    Buckets(String),
+}
+
+/// What kind of metric a family is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MetricKind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Observations by size, with the upper bounds of the buckets but for the last, which has none.
+    Histogram(Vec<f64>),
+}
+
+/// One series of a family, as it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// The values of the labels, in the family's order.
+    pub labels: Vec<String>,
+    /// The number; of a histogram the sum of all observations.
+    pub value: f64,
+    /// How many observations fell into each bucket, the last one included; empty unless a histogram.
+    pub buckets: Vec<u64>,
+}
+
+/// A family with all its series, as it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FamilySample {
+    /// The name.
+    pub name: String,
+    /// One sentence.
+    pub help: String,
+    /// The kind.
+    pub kind: MetricKind,
+    /// The names of the labels.
+    pub labels: Vec<String>,
+    /// The series by label values.
+    pub samples: Vec<Sample>,
+}
+
+#[derive(Debug)]
+struct Series {
+    /// A float's bits.
+    value: AtomicU64,
+    buckets: Vec<AtomicU64>,
+}
+
+impl Series {
+    fn change(&self, change: impl Fn(f64) -> f64) {
+        let changed = |bits| Some(change(f64::from_bits(bits)).to_bits());
+        // The closure never declines.
+        let _ = self.value.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
+    }
+}
+
+#[derive(Debug)]
+struct Family {
+    help: String,
+    kind: MetricKind,
+    labels: Vec<String>,
+    series: Mutex<BTreeMap<Vec<String>, Arc<Series>>>,
+}
+
+/// All metrics of plugins. Cloning shares them.
+#[derive(Clone, Default)]
+pub struct PluginMetrics(Arc<Mutex<BTreeMap<String, Arc<Family>>>>);
+
+/// A family of metrics; [`with`](Self::with) gives one series.
+#[derive(Clone, Debug)]
+pub struct MetricFamily(Arc<Family>);
+
+/// One number. Cheap to clone and to change from any thread.
+#[derive(Clone, Debug)]
+pub struct Metric {
+    family: Arc<Family>,
+    series: Arc<Series>,
+}
+
+impl PluginMetrics {
+    /// No metrics.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A counter with these labels.
+    ///
+    /// # Errors
+    /// If the name cannot be had.
+    pub fn counter(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<MetricFamily, MetricError> {
+        self.family(name, help, labels, MetricKind::Counter)
+    }
+
+    /// A gauge with these labels.
+    ///
+    /// # Errors
+    /// If the name cannot be had.
+    pub fn gauge(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<MetricFamily, MetricError> {
+        self.family(name, help, labels, MetricKind::Gauge)
+    }
+
+    /// A histogram with these labels and upper bounds of buckets.
+    ///
+    /// # Errors
+    /// If the name cannot be had, or the bounds do not increase.
+    pub fn histogram(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        bounds: &[f64],
+    ) -> Result<MetricFamily, MetricError> {
+        if !bounds.windows(2).all(|pair| pair[0] < pair[1]) {
+            return Err(MetricError::Buckets(name.to_owned()));
+        }
+        self.family(name, help, labels, MetricKind::Histogram(bounds.to_vec()))
+    }
+
+    fn family(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        kind: MetricKind,
+    ) -> Result<MetricFamily, MetricError> {
+        if let Some(wrong) = std::iter::once(&name).chain(labels).find(|name| !is_name(name)) {
+            return Err(MetricError::Name((*wrong).to_owned()));
+        }
+        if let Some(start) = RESERVED.into_iter().find(|start| name.starts_with(start)) {
+            return Err(MetricError::Reserved(name.to_owned(), start));
+        }
+        let labels: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
+        let mut families = lock(&self.0);
+        if let Some(family) = families.get(name) {
+            let is_same = family.kind == kind && family.labels == labels;
+            return if is_same {
+                Ok(MetricFamily(family.clone()))
+            } else {
+                Err(MetricError::Different(name.to_owned()))
+            };
+        }
+        let family =
+            Arc::new(Family { help: help.to_owned(), kind, labels, series: Mutex::default() });
+        families.insert(name.to_owned(), family.clone());
+        Ok(MetricFamily(family))
+    }
+
+    /// Everything as it stands, for whoever shows it.
+    pub fn gather(&self) -> Vec<FamilySample> {
+        let families = lock(&self.0);
+        families.iter().map(|(name, family)| family.sample(name)).collect()
+    }
+}
+
+impl Family {
+    fn sample(&self, name: &str) -> FamilySample {
+        let samples = lock(&self.series)
+            .iter()
+            .map(|(labels, series)| Sample {
+                labels: labels.clone(),
+                value: f64::from_bits(series.value.load(Ordering::Relaxed)),
+                buckets: series.buckets.iter().map(|n| n.load(Ordering::Relaxed)).collect(),
+            })
+            .collect();
+        FamilySample {
+            name: name.to_owned(),
+            help: self.help.clone(),
+            kind: self.kind.clone(),
+            labels: self.labels.clone(),
+            samples,
+        }
+    }
+}
+
+impl MetricFamily {
+    /// The series with these label values; missing ones are empty, those too many are left out. It is shown from now on.
+    pub fn with(&self, labels: &[&str]) -> Metric {
+        let family = &self.0;
+        let n = family.labels.len();
+        let labels: Vec<String> =
+            (0..n).map(|at| labels.get(at).map_or_else(String::new, |v| (*v).to_owned())).collect();
+        let n_buckets = match &family.kind {
+            MetricKind::Histogram(bounds) => bounds.len() + 1,
+            MetricKind::Counter | MetricKind::Gauge => 0,
+        };
+        let series = lock(&family.series)
+            .entry(labels)
+            .or_insert_with(|| {
+                let buckets = (0..n_buckets).map(|_| AtomicU64::new(0)).collect();
+                Arc::new(Series { value: AtomicU64::new(0_f64.to_bits()), buckets })
+            })
+            .clone();
+        Metric { family: family.clone(), series }
+    }
+}
+
+impl Metric {
+    /// Adds one.
+    pub fn inc(&self) {
+        self.add(1.0);
+    }
+
+    /// Adds to a counter or a gauge, or observes a value of a histogram. A counter does not shrink.
+    pub fn add(&self, value: f64) {
+        match &self.family.kind {
+            MetricKind::Counter if value < 0.0 => return,
+            MetricKind::Counter | MetricKind::Gauge => {}
+            MetricKind::Histogram(bounds) => {
+                let at = bounds.iter().position(|bound| value <= *bound).unwrap_or(bounds.len());
+                if let Some(bucket) = self.series.buckets.get(at) {
+                    bucket.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        self.series.change(|old| old + value);
+    }
+
+    /// Sets a gauge; of no effect on others.
+    pub fn set(&self, value: f64) {
+        if self.family.kind == MetricKind::Gauge {
+            self.series.change(|_| value);
+        }
+    }
+}
+
+impl fmt::Debug for PluginMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(lock(&self.0).keys()).finish()
+    }
+}
+
+/// Whoever panicked while holding the lock left numbers behind, which are still good.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_is_shared_by_all_who_ask_for_it() {
+        let metrics = PluginMetrics::new();
+        let a = metrics.counter("gang_waits_total", "Waits.", &["group"]).unwrap();
+        let b = metrics.counter("gang_waits_total", "Waits.", &["group"]).unwrap();
+        a.with(&["x"]).inc();
+        b.with(&["x"]).add(2.0);
+        b.with(&["x"]).add(-9.0);
+        let family = metrics.gather().remove(0);
+        assert_eq!((family.name.as_str(), family.samples.len()), ("gang_waits_total", 1));
+        assert_eq!(family.samples[0].value, 3.0);
+        let other = metrics.gauge("gang_waits_total", "Waits.", &["group"]).unwrap_err();
+        assert_eq!(
+            other.to_string(),
+            "metric \"gang_waits_total\" exists already, as a different one"
+        );
+    }
+
+    #[test]
+    fn observations_fall_into_buckets() {
+        let metrics = PluginMetrics::new();
+        let sizes = metrics.histogram("gang_size", "Sizes.", &[], &[1.0, 2.0]).unwrap().with(&[]);
+        [0.5, 1.0, 1.5, 7.0].into_iter().for_each(|size| sizes.add(size));
+        let sample = metrics.gather().remove(0).samples.remove(0);
+        assert_eq!((sample.value, sample.buckets), (10.0, vec![2, 1, 1]));
+    }
+
+    #[test]
+    fn wrong_names_are_refused() {
+        let metrics = PluginMetrics::new();
+        let refused = |name: &str, label: &str| metrics.gauge(name, "", &[label]).unwrap_err();
+        assert!(matches!(refused("1x", "a"), MetricError::Name(_)));
+        assert!(matches!(refused("x", "a-b"), MetricError::Name(_)));
+        assert!(matches!(refused("scheduler_pods", "a"), MetricError::Reserved(..)));
+        let bounds = metrics.histogram("x", "", &[], &[2.0, 1.0]).unwrap_err();
+        assert_eq!(bounds, MetricError::Buckets("x".to_owned()));
+    }
+}

@@ -1,0 +1,405 @@
+//! Whether a plugin keeps what it promises, so that kept answers are right answers.
+//!
+//! The engine evaluates one pod for many, and keeps answers until something changes that a plugin said they depend on. What a
+//! plugin says about that cannot be proved, but it can be tried: the cluster is changed in every way the fixture suggests,
+//! and after each change the answers that would be kept are compared with fresh ones.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Node, Object, Pod};
+use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState, NodeIdx};
+use serde_json::json;
+
+use super::fixture::Fixture;
+use super::objects::{node, pod};
+use crate::cycle_state::CycleState;
+use crate::dependencies::Dependencies;
+use crate::plugin::Plugin;
+use crate::points::{FilterSink, SignatureWriter};
+use crate::status::{PluginName, Status};
+use crate::verdicts::Verdicts;
+use crate::view::NodeView;
+
+/// A promise that a plugin does not keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which promise.
+    pub promise: &'static str,
+    /// What was seen.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.promise, self.what)
+    }
+}
+
+/// Tries whether a plugin keeps what it promises about these pods in this cluster and in what it may become:
+///
+/// - the whole-cluster forms answer as the per-node forms do, whatever nodes they are asked about at once;
+/// - asked twice, it answers the same;
+/// - pods with equal signatures get equal answers;
+/// - answers change only when something changes that `*_depends_on` names.
+///
+/// Make the fixture rich: the labels, taints, resources, pods and objects that the plugin reads are what gets changed. An
+/// empty list means that nothing was found, not that nothing is wrong.
+pub fn check_contract(plugin: &dyn Plugin, fixture: &Fixture, pods: &[Arc<Pod>]) -> Vec<Violation> {
+    let mut check = Check { plugin, violations: Vec::new() };
+    for pod in pods {
+        check.forms_agree(fixture, pod);
+        check.answers_repeat(fixture, pod);
+        for (what, changed) in changed_fixtures(fixture) {
+            check.answers_last(fixture, &changed, &what, pod);
+        }
+    }
+    check.signatures_hold(fixture, pods);
+    for (_, changed) in changed_fixtures(fixture) {
+        check.signatures_hold(&changed, pods);
+    }
+    check.violations
+}
+
+/// Everything a plugin says about a pod, node by node.
+#[derive(Clone, Debug, PartialEq)]
+struct Answers {
+    pre_filter: Status,
+    node_names: Option<BTreeSet<Arc<str>>>,
+    pre_score: Status,
+    nodes: Vec<(Arc<str>, NodeAnswer)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct NodeAnswer {
+    filter: Status,
+    score: Result<i64, Status>,
+}
+
+struct Check<'p> {
+    plugin: &'p dyn Plugin,
+    violations: Vec<Violation>,
+}
+
+impl Check<'_> {
+    fn complain(&mut self, promise: &'static str, what: String) {
+        let violation = Violation { promise, what };
+        if !self.violations.contains(&violation) {
+            self.violations.push(violation);
+        }
+    }
+
+    fn before_nodes(&self, fixture: &Fixture, pod: &Pod) -> (Answers, CycleState) {
+        let (outcome, mut state) = fixture.pre_filter(self.plugin, pod);
+        let order = fixture.cluster().order();
+        let pre_score = match self.plugin.as_pre_score() {
+            Some(point) => point.pre_score(&fixture.cx(), &mut state, pod, order),
+            None => Status::SUCCESS,
+        };
+        let answers = Answers {
+            pre_filter: outcome.status,
+            node_names: outcome.node_names,
+            pre_score,
+            nodes: Vec::new(),
+        };
+        (answers, state)
+    }
+
+    fn about(
+        &self,
+        fixture: &Fixture,
+        once: &Answers,
+        state: &CycleState,
+        pod: &Pod,
+        idx: NodeIdx,
+    ) -> Option<(Arc<str>, NodeAnswer)> {
+        let (cx, view) = (fixture.cx(), NodeView::new(fixture.cluster(), idx)?);
+        let filters = once.pre_filter.is_success();
+        let filter = self.plugin.as_filter().filter(|_| filters);
+        let scores = once.pre_score.is_success() && filters;
+        let score = self.plugin.as_score().filter(|_| scores);
+        let answer = NodeAnswer {
+            filter: filter.map_or(Status::SUCCESS, |point| point.filter(&cx, state, pod, &view)),
+            score: score.map_or(Ok(0), |point| point.score(&cx, state, pod, &view)),
+        };
+        Some((view.name().clone(), answer))
+    }
+
+    fn answers(&self, fixture: &Fixture, pod: &Pod) -> Answers {
+        let (mut answers, state) = self.before_nodes(fixture, pod);
+        let order = fixture.cluster().order().iter();
+        answers.nodes =
+            order.filter_map(|idx| self.about(fixture, &answers, &state, pod, *idx)).collect();
+        answers
+    }
+
+    fn answers_repeat(&mut self, fixture: &Fixture, pod: &Pod) {
+        let (first, second) = (self.answers(fixture, pod), self.answers(fixture, pod));
+        if first != second {
+            let what = format!("pod {}: {first:?}, then {second:?}", pod.key());
+            self.complain("asked twice, it answers the same", what);
+        }
+    }
+
+    /// The whole-cluster forms against the per-node forms, over all nodes and over one node at a time.
+    fn forms_agree(&mut self, fixture: &Fixture, pod: &Pod) {
+        const PROMISE: &str = "the whole-cluster form answers as the per-node form does";
+        let (once, state) = self.before_nodes(fixture, pod);
+        let all: Vec<NodeIdx> = fixture.cluster().order().to_vec();
+        let mut groups: Vec<&[NodeIdx]> = vec![&all];
+        groups.extend(all.chunks(1));
+        let name: PluginName = self.plugin.name().into();
+        for group in groups {
+            if let Some(point) = self.plugin.as_filter().filter(|_| once.pre_filter.is_success()) {
+                let mut verdicts = Verdicts::absent(fixture.cluster().capacity());
+                group.iter().for_each(|idx| verdicts.put(*idx, &Status::SUCCESS));
+                let mut sink = FilterSink::new(&mut verdicts, &name);
+                let result = point.filter_all(&fixture.cx(), &state, pod, group, &mut sink);
+                for &idx in group {
+                    let Some((node, one)) = self.about(fixture, &once, &state, pod, idx) else {
+                        continue;
+                    };
+                    let is_error = !one.filter.is_success() && !one.filter.is_rejected();
+                    let whole = verdicts.rejection(idx).cloned().unwrap_or_default();
+                    let differs = match &result {
+                        Ok(()) => is_error || whole != one.filter.clone().from_plugin(&name),
+                        Err(_) => false,
+                    };
+                    if differs {
+                        let what = format!(
+                            "Filter, pod {}, node {node}: {whole:?} at once, {:?} alone",
+                            pod.key(),
+                            one.filter
+                        );
+                        self.complain(PROMISE, what);
+                    }
+                }
+            }
+            let scores = once.pre_filter.is_success() && once.pre_score.is_success();
+            if let Some(point) = self.plugin.as_score().filter(|_| scores) {
+                let mut column = vec![0; group.len()];
+                let result = point.score_all(&fixture.cx(), &state, pod, group, &mut column);
+                for (&idx, whole) in group.iter().zip(&column) {
+                    let Some((node, one)) = self.about(fixture, &once, &state, pod, idx) else {
+                        continue;
+                    };
+                    if result.is_ok() && one.score != Ok(*whole) {
+                        let what = format!(
+                            "Score, pod {}, node {node}: {whole} at once, {:?} alone",
+                            pod.key(),
+                            one.score
+                        );
+                        self.complain(PROMISE, what);
+                    }
+                }
+            }
+        }
+    }
+
+    fn signatures_hold(&mut self, fixture: &Fixture, pods: &[Arc<Pod>]) {
+        let Some(point) = self.plugin.as_sign() else { return };
+        let mut known: Vec<(Vec<u8>, &Pod, Answers)> = Vec::new();
+        for pod in pods {
+            let mut writer = SignatureWriter::new();
+            if !point.sign(pod, &mut writer) {
+                continue;
+            }
+            let (bytes, answers) = (writer.into_bytes(), self.answers(fixture, pod));
+            match known.iter().find(|(other, ..)| *other == bytes) {
+                None => known.push((bytes, pod, answers)),
+                Some((_, other, theirs)) if *theirs != answers => {
+                    let what = format!(
+                        "pods {} and {}: {theirs:?} and {answers:?}",
+                        other.key(),
+                        pod.key()
+                    );
+                    self.complain("pods with equal signatures get equal answers", what);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// What would be kept from `before` against fresh answers in `after`.
+    fn answers_last(&mut self, before: &Fixture, after: &Fixture, change: &str, pod: &Pod) {
+        // Nothing is kept for pods that cannot be signed.
+        let signs =
+            self.plugin.as_sign().is_some_and(|point| point.sign(pod, &mut SignatureWriter::new()));
+        if !signs {
+            return;
+        }
+        let (once, per_node) = self.dependencies(before, pod);
+        let can_be_kept = once.node == ChangeKinds::NONE && !once.anything && !per_node.anything;
+        if !can_be_kept || !versions_agree(before.cluster(), after.cluster(), once.union(per_node))
+        {
+            return;
+        }
+        let (kept, state) = self.before_nodes(before, pod);
+        let fresh = self.answers(after, pod);
+        let promise = "answers change only with what they are said to depend on";
+        let same_once = (&kept.pre_filter, &kept.node_names, &kept.pre_score)
+            == (&fresh.pre_filter, &fresh.node_names, &fresh.pre_score);
+        if !same_once {
+            let what = format!("pod {}, PreFilter or PreScore, after {change}", pod.key());
+            return self.complain(promise, what);
+        }
+        let changed = changed_nodes(before.cluster(), after.cluster(), per_node.node);
+        for (node, is) in &fresh.nodes {
+            let Some(idx) = after.cluster().node_idx(node) else { continue };
+            // A changed node is asked again, with the state that is kept.
+            let fixture = if changed.contains(&idx) { after } else { before };
+            let Some((_, kept)) = self.about(fixture, &kept, &state, pod, idx) else { continue };
+            if kept != *is {
+                let what = format!(
+                    "pod {}, node {node}, after {change}: {kept:?} would be kept, right is {is:?}",
+                    pod.key()
+                );
+                self.complain(promise, what);
+            }
+        }
+    }
+
+    fn dependencies(&self, fixture: &Fixture, pod: &Pod) -> (Dependencies, Dependencies) {
+        let cx = fixture.cx();
+        let none = Dependencies::POD_ONLY;
+        let pre_filter = self.plugin.as_pre_filter().map(|point| point.pre_filter_depends_on(pod));
+        let pre_score =
+            self.plugin.as_pre_score().map(|point| point.pre_score_depends_on_in(&cx, pod));
+        let filter = self.plugin.as_filter().map(|point| point.filter_depends_on(pod));
+        let score = self.plugin.as_score().map(|point| point.score_depends_on_in(&cx, pod));
+        let both = |a: Option<Dependencies>, b: Option<Dependencies>| {
+            a.unwrap_or(none).union(b.unwrap_or(none))
+        };
+        (both(pre_filter, pre_score), both(filter, score))
+    }
+}
+
+fn versions_agree(before: &ClusterState, after: &ClusterState, depends: Dependencies) -> bool {
+    (!depends.membership || before.membership_sequence() == after.membership_sequence())
+        && (!depends.images || before.image_sequence() == after.image_sequence())
+        && (!depends.objects || before.objects().sequence() == after.objects().sequence())
+        && (!depends.affinity_terms
+            || before.affinity_terms_version() == after.affinity_terms_version())
+}
+
+fn changed_nodes(
+    before: &ClusterState,
+    after: &ClusterState,
+    kinds: ChangeKinds,
+) -> BTreeSet<NodeIdx> {
+    let kinds = kinds | ChangeKinds::ADDED | ChangeKinds::REMOVED;
+    match after.changes_since(before.sequence()) {
+        Changes::Entries(changes) => changes
+            .filter(|change| change.kinds.intersects(kinds))
+            .map(|change| change.node)
+            .collect(),
+        Changes::Lost => after.order().iter().copied().collect(),
+    }
+}
+
+/// The fixture after each single change that it suggests, with the change in words.
+fn changed_fixtures(fixture: &Fixture) -> Vec<(String, Fixture)> {
+    let mut changed: Vec<(String, Fixture)> = Vec::new();
+    let mut add = |what: String, change: &dyn Fn(&mut ClusterState)| {
+        let mut fixture = fixture.clone();
+        change(fixture.cluster_mut());
+        fixture.cluster_mut().refresh_order();
+        changed.push((what, fixture));
+    };
+    let cluster = fixture.cluster();
+    let nodes: Vec<Arc<Node>> =
+        cluster.order().iter().filter_map(|idx| cluster.node(*idx).cloned()).collect();
+    let labels: BTreeSet<(String, String)> = nodes
+        .iter()
+        .flat_map(|node| node.labels.iter())
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
+    let running: Vec<(Arc<Pod>, NodeIdx)> =
+        cluster.all_pods().map(|(pod, idx)| (pod.clone(), idx)).collect();
+    for one in &nodes {
+        let name = &one.name;
+        let update = |node: Node| {
+            move |cluster: &mut ClusterState| {
+                let _ = cluster.update_node(Arc::new(node.clone()));
+            }
+        };
+        for (key, value) in &labels {
+            let others = one.labels.iter().filter(|(other, _)| other != key);
+            let without: Vec<(&str, &str)> = others.collect();
+            let gone = Node { labels: without.iter().copied().collect(), ..(**one).clone() };
+            add(format!("node {name} loses label {key}"), &update(gone));
+            for value in [value.as_str(), "changed"] {
+                let pairs = without.iter().copied().chain([(key.as_str(), value)]);
+                let relabelled = Node { labels: pairs.collect(), ..(**one).clone() };
+                add(format!("node {name} gets label {key}={value}"), &update(relabelled));
+            }
+        }
+        let cordoned = Node { unschedulable: !one.unschedulable, ..(**one).clone() };
+        add(format!("node {name} is cordoned or not"), &update(cordoned));
+        let template =
+            node(name).taint("changed", "", "NoSchedule").allocatable("cpu", "1").build();
+        let tainted = Node { taints: template.taints.clone(), ..(**one).clone() };
+        add(format!("node {name} gets other taints"), &update(tainted));
+        let smaller = Node { allocatable: template.allocatable.clone(), ..(**one).clone() };
+        add(format!("node {name} gets smaller"), &update(smaller));
+        let note = node(name).annotation("changed", "yes").build();
+        let annotated = Node { annotations: note.annotations.clone(), ..(**one).clone() };
+        add(format!("node {name} gets other annotations"), &update(annotated));
+        let gone = name.clone();
+        add(format!("node {name} is gone"), &move |cluster| {
+            // What cannot be done is no change.
+            let _ = cluster.remove_node(&gone);
+        });
+        let mut come = vec![pod("changed").request("cpu", "100m").on(name).build()];
+        come.extend(running.iter().map(|(pod, _)| {
+            let uid = format!("{}-copy", pod.uid);
+            Arc::new(Pod { uid: uid.into(), ..pod.with_node_name(name) })
+        }));
+        for pod in come {
+            let what = format!("a pod like {} comes to node {name}", pod.key());
+            add(what, &move |cluster| {
+                // What cannot be done is no change.
+                let _ = cluster.add_pod(pod.clone());
+            });
+        }
+    }
+    for (pod, _) in &running {
+        let uid = pod.uid.clone();
+        add(format!("pod {} is gone", pod.key()), &move |cluster| {
+            // What cannot be done is no change.
+            let _ = cluster.remove_pod(&uid);
+        });
+    }
+    for template in nodes.iter().take(2) {
+        let new = Node { name: "changed".into(), uid: "changed".into(), ..(**template).clone() };
+        let what = format!("a node like {} comes", template.name);
+        add(what, &move |cluster| {
+            // What cannot be done is no change.
+            let _ = cluster.add_node(Arc::new(new.clone()));
+        });
+    }
+    for object in all_objects(cluster) {
+        let mut relabelled = (*object).clone();
+        relabelled.set_field(&["changed"], json!("yes"));
+        relabelled.labels = [("changed", "yes")].into_iter().collect();
+        let relabelled = Arc::new(relabelled);
+        let what = format!("{} {} changes", object.kind, object.key());
+        add(what, &move |cluster| {
+            // What cannot be done is no change.
+            let _ = cluster.upsert_object(relabelled.clone());
+        });
+        let what = format!("{} {} is gone", object.kind, object.key());
+        add(what, &move |cluster| {
+            let Object { group, kind, namespace, name, .. } = &*object;
+            let _ = cluster.remove_object(group, kind, namespace, name);
+        });
+    }
+    changed
+}
+
+fn all_objects(cluster: &ClusterState) -> Vec<Arc<Object>> {
+    let objects = cluster.objects();
+    let kinds: Vec<(Arc<str>, Arc<str>)> = objects.kinds().collect();
+    kinds.iter().flat_map(|(group, kind)| objects.list(group, kind).cloned()).collect()
+}

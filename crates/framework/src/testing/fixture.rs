@@ -1,0 +1,340 @@
+//! A small cluster, and a plugin asked about it the way the framework asks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
+use kube_scheduler_cache::{ClusterState, NodeIdx};
+use kube_scheduler_queue::{ClusterEvent, QueueingHint};
+use serde_json::Value;
+
+use crate::context::{
+    Command, Commands, Context, EventObject, NominatedPods, RunningPreemptions, WaitingPod,
+    WaitingPods,
+};
+use crate::cycle_state::CycleState;
+use crate::known_pods::KnownPods;
+use crate::plugin::Plugin;
+use crate::points::{Normalization, PermitDecision, PreFilterOutcome};
+use crate::runner::{check_score, normalize_min_max, normalize_proportionally};
+use crate::status::{PluginName, Status};
+use crate::view::NodeView;
+
+/// A cluster of a test, with pods that run, wait, are nominated or pending.
+///
+/// The methods that ask a plugin do it as the framework does: PreFilter before Filter, with its skips; PreScore and
+/// normalisation around Score; a rejection carries the plugin's name.
+#[derive(Clone, Debug, Default)]
+pub struct Fixture {
+    cluster: ClusterState,
+    pods: BTreeMap<(Arc<str>, Arc<str>), Arc<Pod>>,
+    waiting: Vec<WaitingPod>,
+    nominated: BTreeMap<Arc<str>, Vec<Arc<Pod>>>,
+    now: Timestamp,
+}
+
+impl Fixture {
+    /// An empty cluster at the time 0.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With a node.
+    #[must_use]
+    pub fn with_node(mut self, node: impl Into<Arc<Node>>) -> Self {
+        self.cluster.add_node(node.into());
+        self.cluster.refresh_order();
+        self
+    }
+
+    /// With a pod: one that runs, if it has a node, else one that is pending.
+    ///
+    /// # Panics
+    /// If there is such a pod already.
+    #[must_use]
+    pub fn with_pod(mut self, pod: impl Into<Arc<Pod>>) -> Self {
+        let pod = pod.into();
+        if pod.is_assigned()
+            && let Err(error) = self.cluster.add_pod(pod.clone())
+        {
+            panic!("pod {}: {error}", pod.key());
+        }
+        self.pods.insert((pod.namespace.clone(), pod.name.clone()), pod);
+        self
+    }
+
+    /// With a pod that is assumed on a node and waits on Permit for these plugins.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    #[must_use]
+    pub fn with_waiting_pod(
+        mut self,
+        pod: impl Into<Arc<Pod>>,
+        node: &str,
+        plugins: &[&str],
+    ) -> Self {
+        let pod = pod.into();
+        let assumed = Arc::new(pod.with_node_name(&node.into()));
+        if let Err(error) = self.cluster.assume_pod(assumed.clone()) {
+            panic!("pod {}: {error}", pod.key());
+        }
+        self.pods.insert((pod.namespace.clone(), pod.name.clone()), pod);
+        let mut pending_plugins: Vec<PluginName> =
+            plugins.iter().map(|name| Arc::from(*name)).collect();
+        pending_plugins.sort();
+        self.waiting.push(WaitingPod { pod: assumed, pending_plugins });
+        self
+    }
+
+    /// With a pending pod that is nominated to a node.
+    #[must_use]
+    pub fn with_nominated_pod(mut self, pod: impl Into<Arc<Pod>>, node: &str) -> Self {
+        let pod = pod.into();
+        self.nominated.entry(node.into()).or_default().push(pod.clone());
+        self.pods.insert((pod.namespace.clone(), pod.name.clone()), pod);
+        self
+    }
+
+    /// With an object of any other kind, as the API tells it.
+    ///
+    /// # Panics
+    /// If it is no object.
+    #[must_use]
+    pub fn with_object(mut self, object: Value) -> Self {
+        match Object::from_value(object) {
+            Ok(object) => drop(self.cluster.upsert_object(Arc::new(object))),
+            Err(error) => panic!("{error}"),
+        }
+        self
+    }
+
+    /// At this time.
+    #[must_use]
+    pub fn at(mut self, now: Timestamp) -> Self {
+        self.now = now;
+        self
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> &ClusterState {
+        &self.cluster
+    }
+
+    /// The cluster, to change it. Call [`ClusterState::refresh_order`] after nodes have come or gone.
+    pub fn cluster_mut(&mut self) -> &mut ClusterState {
+        &mut self.cluster
+    }
+
+    /// What calls to plugins may look at.
+    pub fn cx(&self) -> Context<'_> {
+        Context {
+            cluster: &self.cluster,
+            pods: self,
+            waiting: self,
+            nominated: self,
+            preemptions: self,
+            now: self.now,
+        }
+    }
+
+    /// A node as plugins see it.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn view(&self, node: &str) -> NodeView<'_> {
+        let idx = self.cluster.node_idx(node);
+        match idx.and_then(|idx| NodeView::new(&self.cluster, idx)) {
+            Some(view) => view,
+            None => panic!("there is no node {node:?}"),
+        }
+    }
+
+    /// What PreFilter says, and what it leaves behind; success if the plugin has none.
+    pub fn pre_filter(&self, plugin: &dyn Plugin, pod: &Pod) -> (PreFilterOutcome, CycleState) {
+        let mut state = CycleState::new();
+        let outcome = match plugin.as_pre_filter() {
+            Some(point) => point.pre_filter(&self.cx(), &mut state, pod),
+            None => PreFilterOutcome::success(),
+        };
+        (outcome, state)
+    }
+
+    /// Whether the pod can run on a node as far as the plugin is concerned.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    pub fn filter(&self, plugin: &dyn Plugin, pod: &Pod, node: &str) -> Status {
+        let (outcome, state) = self.pre_filter(plugin, pod);
+        if outcome.status.is_skip() {
+            return Status::SUCCESS;
+        }
+        let name: PluginName = plugin.name().into();
+        if !outcome.status.is_success() {
+            return outcome.status.from_plugin(&name);
+        }
+        if outcome.node_names.is_some_and(|names| !names.contains(node)) {
+            return Status::unresolvable(format!("node(s) didn't satisfy plugin(s) [{name}]"));
+        }
+        let view = self.view(node);
+        let status = plugin.as_filter().map(|point| point.filter(&self.cx(), &state, pod, &view));
+        status.unwrap_or_default().from_plugin(&name)
+    }
+
+    /// The nodes that the plugin lets the pod on, in the order of the scheduler's list.
+    pub fn feasible(&self, plugin: &dyn Plugin, pod: &Pod) -> Vec<String> {
+        let names = self.names();
+        names.into_iter().filter(|node| self.filter(plugin, pod, node).is_success()).collect()
+    }
+
+    /// The scores between 0 and 100 that the plugin gives to all nodes, by node, before they are weighed. Empty when PreScore
+    /// skips.
+    ///
+    /// # Errors
+    /// If the plugin fails, or a score is out of range after normalising.
+    pub fn scores(&self, plugin: &dyn Plugin, pod: &Pod) -> Result<Vec<(String, i64)>, Status> {
+        let nodes: Vec<NodeIdx> = self.cluster.order().to_vec();
+        let (_, mut state) = self.pre_filter(plugin, pod);
+        if let Some(point) = plugin.as_pre_score() {
+            let status = point.pre_score(&self.cx(), &mut state, pod, &nodes);
+            if status.is_skip() {
+                return Ok(Vec::new());
+            }
+            if !status.is_success() {
+                return Err(status);
+            }
+        }
+        let Some(point) = plugin.as_score() else { return Ok(Vec::new()) };
+        let mut scores = vec![0; nodes.len()];
+        point.score_all(&self.cx(), &state, pod, &nodes, &mut scores)?;
+        match point.normalization() {
+            Normalization::None => {}
+            Normalization::Proportional => normalize_proportionally(&mut scores, false),
+            Normalization::ReversedProportional => normalize_proportionally(&mut scores, true),
+            Normalization::MinMax => normalize_min_max(&mut scores),
+            Normalization::Custom => {
+                let status = point.normalize(&self.cx(), &state, pod, &nodes, &mut scores);
+                if !status.is_success() {
+                    return Err(status);
+                }
+            }
+        }
+        let name: PluginName = plugin.name().into();
+        scores.iter().try_for_each(|score| check_score(&name, *score))?;
+        Ok(self.names().into_iter().zip(scores).collect())
+    }
+
+    /// What Permit decides about a pod for a node, and what it asks for.
+    pub fn permit(
+        &self,
+        plugin: &dyn Plugin,
+        pod: &Arc<Pod>,
+        node: &str,
+    ) -> (PermitDecision, Vec<Command>) {
+        let mut commands = Commands::default();
+        let placed = Arc::new(pod.with_node_name(&node.into()));
+        let decision = plugin.as_permit().map_or_else(PermitDecision::allow, |point| {
+            point.permit(&self.cx(), &mut CycleState::new(), &placed, node, &mut commands)
+        });
+        (decision, commands.into_vec())
+    }
+
+    /// What Reserve says about a pod for a node, and what it asks for.
+    pub fn reserve(
+        &self,
+        plugin: &dyn Plugin,
+        pod: &Arc<Pod>,
+        node: &str,
+    ) -> (Status, Vec<Command>) {
+        let mut commands = Commands::default();
+        let placed = Arc::new(pod.with_node_name(&node.into()));
+        let status = plugin.as_reserve().map_or(Status::SUCCESS, |point| {
+            point.reserve(&self.cx(), &mut CycleState::new(), &placed, node, &mut commands)
+        });
+        (status, commands.into_vec())
+    }
+
+    /// What Unreserve asks for.
+    pub fn unreserve(&self, plugin: &dyn Plugin, pod: &Arc<Pod>, node: &str) -> Vec<Command> {
+        let mut commands = Commands::default();
+        let placed = Arc::new(pod.with_node_name(&node.into()));
+        if let Some(point) = plugin.as_reserve() {
+            point.unreserve(&self.cx(), &mut CycleState::new(), &placed, node, &mut commands);
+        }
+        commands.into_vec()
+    }
+
+    /// Whether an event brings back a pod that the plugin turned down: [`QueueingHint::Skip`] if it is not registered for.
+    ///
+    /// # Panics
+    /// If the plugin's hint fails.
+    pub fn hint(
+        &self,
+        plugin: &dyn Plugin,
+        event: &ClusterEvent,
+        pod: &Pod,
+        old: Option<&EventObject>,
+        new: Option<&EventObject>,
+    ) -> QueueingHint {
+        let Some(point) = plugin.as_enqueue_extensions() else { return QueueingHint::Queue };
+        let registrations = point.events_to_register();
+        let registered = registrations.iter().find(|registered| registered.event.matches(event));
+        match registered.map(|registered| &registered.hint) {
+            None => QueueingHint::Skip,
+            Some(None) => QueueingHint::Queue,
+            Some(Some(hint)) => match hint(&self.cx(), pod, old, new) {
+                Ok(hint) => hint,
+                Err(error) => panic!("the hint failed: {error}"),
+            },
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let order = self.cluster.order().iter();
+        order.filter_map(|idx| Some(self.cluster.node_name(*idx)?.to_string())).collect()
+    }
+}
+
+impl KnownPods for Fixture {
+    fn pod(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
+        self.pods.get(&(namespace.into(), name.into())).cloned()
+    }
+
+    fn pods_in(&self, namespace: &str) -> Vec<Arc<Pod>> {
+        self.pods.values().filter(|pod| &*pod.namespace == namespace).cloned().collect()
+    }
+
+    fn all_pods(&self) -> Vec<Arc<Pod>> {
+        self.pods.values().cloned().collect()
+    }
+}
+
+impl WaitingPods for Fixture {
+    fn waiting_pod(&self, uid: &str) -> Option<WaitingPod> {
+        self.waiting.iter().find(|waiting| &*waiting.pod.uid == uid).cloned()
+    }
+
+    fn waiting_pods(&self) -> Vec<WaitingPod> {
+        self.waiting.clone()
+    }
+}
+
+impl NominatedPods for Fixture {
+    fn nominated_pods(&self, node: &str) -> Vec<Arc<Pod>> {
+        self.nominated.get(node).cloned().unwrap_or_default()
+    }
+
+    fn has_nominated_pods(&self) -> bool {
+        !self.nominated.is_empty()
+    }
+
+    fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>> {
+        self.nominated.keys().cloned().collect()
+    }
+}
+
+impl RunningPreemptions for Fixture {
+    fn is_preempting(&self, _: &str) -> bool {
+        false
+    }
+}

@@ -1,0 +1,213 @@
+//! Nodes and pods in a line.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Node, Pod};
+use serde_json::{Map, Value, json};
+
+/// A node with 4 CPUs, 8 GiB and room for 110 pods.
+pub fn node(name: &str) -> NodeBuilder {
+    NodeBuilder(json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "uid": name, "labels": {"kubernetes.io/hostname": name}},
+        "spec": {},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+    }))
+}
+
+/// A pod of the default scheduler in the namespace `default` with one container that asks for nothing.
+pub fn pod(name: &str) -> PodBuilder {
+    PodBuilder(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "uid": format!("{name}-uid")},
+        "spec": {
+            "schedulerName": "default-scheduler",
+            "containers": [{"name": "main", "image": "main:1", "resources": {"requests": {}}}],
+        },
+    }))
+}
+
+/// A node under construction.
+#[derive(Clone, Debug)]
+pub struct NodeBuilder(Value);
+
+/// A pod under construction.
+#[derive(Clone, Debug)]
+pub struct PodBuilder(Value);
+
+/// The list at `place`, made if there is none.
+fn push(place: &mut Value, item: Value) {
+    match place {
+        Value::Array(items) => items.push(item),
+        other => *other = Value::Array(vec![item]),
+    }
+}
+
+/// Adds `extra` to `base`, map by map.
+fn merge(base: &mut Value, extra: Value) {
+    match (base, extra) {
+        (Value::Object(base), Value::Object(extra)) => {
+            for (key, value) in extra {
+                merge(base.entry(key).or_insert_with(|| Value::Object(Map::new())), value);
+            }
+        }
+        (base, extra) => *base = extra,
+    }
+}
+
+impl NodeBuilder {
+    /// With a label.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.0["metadata"]["labels"][key] = value.into();
+        self
+    }
+
+    /// With an annotation.
+    #[must_use]
+    pub fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.0["metadata"]["annotations"][key] = value.into();
+        self
+    }
+
+    /// With a taint; `effect` is `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    #[must_use]
+    pub fn taint(mut self, key: &str, value: &str, effect: &str) -> Self {
+        push(&mut self.0["spec"]["taints"], json!({"key": key, "value": value, "effect": effect}));
+        self
+    }
+
+    /// With so much of a resource, such as `("example.com/gpu", "4")`.
+    #[must_use]
+    pub fn allocatable(mut self, resource: &str, amount: &str) -> Self {
+        self.0["status"]["allocatable"][resource] = amount.into();
+        self
+    }
+
+    /// Cordoned.
+    #[must_use]
+    pub fn cordoned(mut self) -> Self {
+        self.0["spec"]["unschedulable"] = true.into();
+        self
+    }
+
+    /// With these fields of the API object added, map by map.
+    #[must_use]
+    pub fn with(mut self, fields: Value) -> Self {
+        merge(&mut self.0, fields);
+        self
+    }
+
+    /// The API object, to create it in a cluster.
+    pub fn to_json(&self) -> Value {
+        self.0.clone()
+    }
+
+    /// The node as the scheduler keeps it.
+    ///
+    /// # Panics
+    /// If it does not decode.
+    pub fn build(&self) -> Arc<Node> {
+        match Node::from_value(&self.0) {
+            Ok(node) => Arc::new(node),
+            Err(error) => panic!("{error}: {}", self.0),
+        }
+    }
+}
+
+impl PodBuilder {
+    /// In a namespace.
+    #[must_use]
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        self.0["metadata"]["namespace"] = namespace.into();
+        self
+    }
+
+    /// With a label.
+    #[must_use]
+    pub fn label(mut self, key: &str, value: &str) -> Self {
+        self.0["metadata"]["labels"][key] = value.into();
+        self
+    }
+
+    /// Of this profile.
+    #[must_use]
+    pub fn scheduler_name(mut self, name: &str) -> Self {
+        self.0["spec"]["schedulerName"] = name.into();
+        self
+    }
+
+    /// Of this priority.
+    #[must_use]
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.0["spec"]["priority"] = priority.into();
+        self
+    }
+
+    /// Asking for so much of a resource.
+    #[must_use]
+    pub fn request(mut self, resource: &str, amount: &str) -> Self {
+        self.0["spec"]["containers"][0]["resources"]["requests"][resource] = amount.into();
+        self
+    }
+
+    /// Only for nodes with this label.
+    #[must_use]
+    pub fn node_selector(mut self, key: &str, value: &str) -> Self {
+        self.0["spec"]["nodeSelector"][key] = value.into();
+        self
+    }
+
+    /// Tolerating every taint with this key.
+    #[must_use]
+    pub fn toleration(mut self, key: &str) -> Self {
+        push(&mut self.0["spec"]["tolerations"], json!({"key": key, "operator": "Exists"}));
+        self
+    }
+
+    /// Running on a node.
+    #[must_use]
+    pub fn on(mut self, node: &str) -> Self {
+        self.0["spec"]["nodeName"] = node.into();
+        self
+    }
+
+    /// With these fields of the API object added, map by map.
+    #[must_use]
+    pub fn with(mut self, fields: Value) -> Self {
+        merge(&mut self.0, fields);
+        self
+    }
+
+    /// The API object without what the API server gives itself, to create it in a cluster.
+    pub fn to_json(&self) -> Value {
+        let mut json = self.0.clone();
+        if let Some(metadata) = json["metadata"].as_object_mut() {
+            metadata.remove("uid");
+        }
+        json
+    }
+
+    /// The pod as the scheduler keeps it.
+    ///
+    /// # Panics
+    /// If it does not decode.
+    pub fn build(&self) -> Arc<Pod> {
+        match Pod::from_value(&self.0) {
+            Ok(pod) => Arc::new(pod),
+            Err(error) => panic!("{error}: {}", self.0),
+        }
+    }
+}
+
+impl From<NodeBuilder> for Arc<Node> {
+    fn from(builder: NodeBuilder) -> Self {
+        builder.build()
+    }
+}
+
+impl From<PodBuilder> for Arc<Pod> {
+    fn from(builder: PodBuilder) -> Self {
+        builder.build()
+    }
+}
