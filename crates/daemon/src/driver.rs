@@ -1,6 +1,6 @@
 //! The thread that owns the engine: inputs in, decisions, effects out, until it is told to stop.
 //!
-//! Invariants: one thread, one engine, no lock around it; no decision before every kind is synced and this scheduler leads; inputs that wait are
+//! Invariants: one thread, one engine, no lock around it; no decision before every kind is synced; inputs that wait are
 //! taken before decisions and decisions are made between inputs, so that neither starves the other; a panic ends the
 //! thread with an error instead of leaving a scheduler that only looks alive.
 
@@ -16,7 +16,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
 
 use crate::clock::Clock;
-use crate::debugger;
+use crate::cycle_log::{CycleLog, Told};
 use crate::inbox::Message;
 use crate::metrics::{CoreNumbers, Metrics};
 use crate::progress::Progress;
@@ -41,8 +41,6 @@ pub(crate) struct Driver {
     pub(crate) clock: Clock,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) progress: watch::Sender<Progress>,
-    /// Whether decisions are ours to make.
-    pub(crate) may_decide: bool,
     /// Reflectors that have not told everything yet.
     pub(crate) unsynced: BTreeSet<usize>,
     /// Work that effects started and whose results have not come back.
@@ -85,11 +83,8 @@ impl Driver {
         let mut published = Instant::now();
         loop {
             let n_taken = self.take_waiting(&mut mode);
-            let n_turns = if mode == Mode::Running && self.may_decide && self.unsynced.is_empty() {
-                self.decide()
-            } else {
-                0
-            };
+            let n_turns =
+                if mode == Mode::Running && self.unsynced.is_empty() { self.decide() } else { 0 };
             self.carry_out();
             if mode == Mode::Ended
                 || (mode == Mode::Stopping && self.outstanding == Outstanding::default())
@@ -169,17 +164,6 @@ impl Driver {
                 let _ = answer.send(self.engine.known_pods().cloned().collect());
                 1
             }
-            Message::Lead => {
-                self.may_decide = true;
-                self.progress.send_modify(|progress| progress.is_leading = true);
-                1
-            }
-            Message::Debug(actual, done) => {
-                debugger::run(&self.engine, actual);
-                // Whoever asked may be gone.
-                let _ = done.send(());
-                1
-            }
             Message::Stop => {
                 if *mode == Mode::Running {
                     *mode = Mode::Stopping;
@@ -201,7 +185,12 @@ impl Driver {
             if self.outstanding.writes + n_turns >= MAX_BINDING {
                 return n_turns;
             }
-            let Some(turn) = self.engine.schedule_next(self.clock.now()) else { return n_turns };
+            let clock = self.clock;
+            let mut told = Told;
+            let now = || clock.now();
+            let mut log = CycleLog::new(&mut told, &now);
+            let turn = self.engine.schedule_next_observed(&mut log, clock.now());
+            let Some(turn) = turn else { return n_turns };
             let turn_ended = Instant::now();
             self.record(&turn, turn_ended - turn_begun);
             turn_begun = turn_ended;

@@ -23,13 +23,10 @@ use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::Deserialize;
 
-use crate::backoff::Backoff;
-use crate::leader::{Fence, GivenUp};
-
 /// How often a request is sent again when the server asks for patience, as in the reference's client.
 const MAX_PATIENCE: u32 = 10;
 
-/// Why no client for an API server can be made.
+/// Why the API server cannot be reached.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -66,6 +63,16 @@ pub enum ConnectError {
         /// What is wrong.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
+    },
+    /// The API server does not answer.
+    #[error("API server {server} {origin}: {reason}")]
+    Unreachable {
+        /// Where it should be.
+        server: String,
+        /// Where that address comes from.
+        origin: String,
+        /// Why not.
+        reason: String,
     },
 }
 
@@ -129,42 +136,44 @@ impl Endpoint {
 
     fn new(mut config: kube::Config, origin: String) -> Self {
         config.default_retry = false;
+        let agent = concat!("kube-scheduler-rs/", env!("CARGO_PKG_VERSION"), "/scheduler");
+        config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
         Self { config, origin }
     }
 
-    /// A client whose requests say what they are for. Nothing is sent yet.
-    pub(crate) fn client(&self, purpose: &str) -> Result<Api, ConnectError> {
-        let mut config = self.config.clone();
-        let agent = format!("kube-scheduler-rs/{}/{purpose}", env!("CARGO_PKG_VERSION"));
-        if let Ok(agent) = HeaderValue::try_from(agent) {
-            config.headers.push((USER_AGENT, agent));
-        }
-        let client = kube::Client::try_from(config)
+    /// A client. The server is not asked anything.
+    pub(crate) fn open(&self) -> Result<Api, ConnectError> {
+        let client = kube::Client::try_from(self.config.clone())
             .map_err(|error| ConnectError::Client { server: self.url(), source: error.into() })?;
-        Ok(Api { client, fence: None })
+        Ok(Api { client })
     }
 
-    /// Says so when the server has not answered for `patience`, and again when it does. Any answer will do.
-    pub(crate) async fn watch_reachability(self, api: Api, patience: Duration) {
-        let given_up = tokio::time::Instant::now() + patience;
-        let (server, origin) = (self.url(), self.origin);
-        let mut is_told = false;
-        let mut backoff =
-            Backoff::new(Duration::from_millis(50), Duration::from_secs(30), Duration::MAX);
+    /// A client, after the server has answered once. Keeps trying for `patience`.
+    pub(crate) async fn connect(&self, patience: Duration) -> Result<Api, ConnectError> {
+        let server = self.url();
+        let api = self.open()?;
+        let give_up = tokio::time::Instant::now() + patience;
+        let mut pause = Duration::from_millis(50);
         loop {
             let request = Call::get("/version").timeout(patience.max(Duration::from_secs(1)));
             let error = match api.call(&request).await {
-                Err(error) if error.code().is_none() => error,
-                _ if is_told => return tracing::info!(server, "The API server answers"),
-                _ => return,
+                Ok(_) => return Ok(api),
+                // Whoever may not see the version may still see pods.
+                Err(error) if error.code().is_some_and(|code| code != 401 && code < 500) => {
+                    return Ok(api);
+                }
+                Err(error) => error,
             };
-            if !is_told && tokio::time::Instant::now() >= given_up {
-                is_told = true;
-                tracing::warn!(err = %error, server, origin, "The API server does not answer; trying on");
+            if error.code() == Some(401) || tokio::time::Instant::now() + pause > give_up {
+                let reason = error.to_string();
+                return Err(ConnectError::Unreachable {
+                    server,
+                    origin: self.origin.clone(),
+                    reason,
+                });
             }
-            let pause = backoff.fail(std::time::Instant::now());
-            let pause = if is_told { pause } else { pause.min(patience / 4) };
             tokio::time::sleep(pause).await;
+            pause *= 2;
         }
     }
 }
@@ -223,6 +232,12 @@ impl Call {
     pub(crate) fn patch(path: impl Into<String>, body: Vec<u8>) -> Self {
         let content_type = "application/strategic-merge-patch+json";
         Self { body, content_type, ..Self::new(Method::PATCH, path) }
+    }
+
+    /// What the body is.
+    pub(crate) const fn content_type(mut self, content_type: &'static str) -> Self {
+        self.content_type = content_type;
+        self
     }
 
     pub(crate) const fn accept(mut self, accept: &'static str) -> Self {
@@ -358,42 +373,11 @@ impl fmt::Display for ApiError {
 #[derive(Clone)]
 pub(crate) struct Api {
     client: kube::Client,
-    /// What requests that change something must pass.
-    fence: Option<Fence>,
 }
 
 impl Api {
-    /// The same server, which hears of changes only while the fence is open.
-    pub(crate) fn behind(self, fence: Option<Fence>) -> Self {
-        Self { fence, ..self }
-    }
-
-    /// Waits until something may be changed. Fails if that will never be so again.
-    pub(crate) async fn may_write(&self) -> Result<(), ApiError> {
-        let Some(fence) = &self.fence else { return Ok(()) };
-        let refused =
-            |error: GivenUp| ApiError::Transport { text: error.to_string(), is_refused: true };
-        fence.opened().await.map_err(refused)
-    }
-
     /// Sends a request once and reads the whole answer.
     pub(crate) async fn call(&self, call: &Call) -> Result<Bytes, ApiError> {
-        let Some(fence) = self.fence.as_ref().filter(|_| call.method != Method::GET) else {
-            return self.call_unfenced(call).await;
-        };
-        self.may_write().await?;
-        tokio::select! {
-            biased;
-            // What has not reached the server by now must not reach it later. It may have, though.
-            () = fence.closed() => Err(ApiError::Transport {
-                text: "leadership ran out before there was an answer".to_owned(),
-                is_refused: false,
-            }),
-            answer = self.call_unfenced(call) => answer,
-        }
-    }
-
-    async fn call_unfenced(&self, call: &Call) -> Result<Bytes, ApiError> {
         let answer = async {
             let response = self.begin(call).await?;
             collect(response).await
@@ -490,27 +474,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_listening_is_a_refused_connection() {
+    async fn nobody_listening_is_an_unreachable_server() {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let api = Endpoint::from_url(&free.to_string()).unwrap().client("test").unwrap();
-        let error = api.call(&Call::get("/version")).await.unwrap_err();
-        assert!(error.is_connection_refused() && error.to_string().contains("refused"), "{error}");
-    }
-
-    #[tokio::test]
-    async fn nothing_is_changed_behind_a_closed_fence() {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let api = Endpoint::from_url(&free.to_string()).unwrap().client("test").unwrap();
-        let (keeper, fence) = crate::leader::closed();
-        let api = api.behind(Some(fence));
-        // Reading is free.
-        assert!(api.call(&Call::get("/version")).await.unwrap_err().is_connection_refused());
-        let post = Call::post("/api/v1/namespaces", b"{}".to_vec());
-        let waits = tokio::time::timeout(Duration::from_millis(20), api.call(&post)).await;
-        assert!(waits.is_err(), "{waits:?}");
-        keeper.give_up();
-        let error = api.call(&post).await.unwrap_err();
-        assert_eq!(error.to_string(), "this scheduler does not lead any more");
-        assert!(!error.is_outcome_unknown());
+        let endpoint = Endpoint::from_url(&free.to_string()).unwrap();
+        let error = endpoint.connect(Duration::ZERO).await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(&free.to_string()) && text.contains("refused"), "{text}");
     }
 }

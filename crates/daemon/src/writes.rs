@@ -18,7 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use kube_scheduler_engine::{Effect, EventKind, Evicted, Input, StatusPatch, Token};
+use kube_scheduler_engine::{Effect, Evicted, Input, StatusPatch, Token};
+use kube_scheduler_framework::EventKind;
 use kube_scheduler_framework::Status;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, JoinSet};
@@ -167,14 +168,8 @@ impl Writer {
                 (0..self.events.take_dropped()).for_each(|_| self.metrics.count_dropped_event());
             }
             Effect::Await { token, plugin, work } => {
-                let (inbox, api) = (self.inbox.clone(), self.api.clone());
-                // What a plugin does outside may be a change, too.
-                let work = tokio::spawn(async move {
-                    match api.may_write().await {
-                        Ok(()) => work.await,
-                        Err(error) => Status::error(error.to_string()),
-                    }
-                });
+                let inbox = self.inbox.clone();
+                let work = tokio::spawn(work);
                 self.works.insert(token, work.abort_handle());
                 self.under_way.spawn(async move {
                     let _abort = AbortOnDrop(work.abort_handle());
@@ -375,8 +370,7 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// The name of this machine.
-pub(crate) fn hostname() -> String {
+fn hostname() -> String {
     let told = std::fs::read_to_string("/proc/sys/kernel/hostname")
         .ok()
         .or_else(|| std::env::var("HOSTNAME").ok());

@@ -1,19 +1,53 @@
 //! The scheduler as something to build upon.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use kube_scheduler_framework::{Handle, Plugin, PluginArgs, Registry, RegistryError};
+use kube_scheduler_config::{Configuration, FeatureGates, LoadError, default, load};
+use kube_scheduler_daemon::{Daemon, DaemonBuilder, Endpoint};
+use kube_scheduler_framework::{Handle, Plugin, PluginArgs, Registry};
 
 use crate::cli::{self, Command, Request};
 use crate::{commands, failure, logging};
 
 /// A scheduler program with the in-tree plugins and, if wanted, others.
+///
+/// Configuration enables, orders, weighs and configures plugins that are added here as it does the in-tree ones, under
+/// `multiPoint` too. The program has the flags and subcommands of `kube-scheduler-rs`.
 #[derive(Debug)]
 pub struct SchedulerBuilder {
     registry: Registry,
-    error: Option<RegistryError>,
+    /// Names of plugins that the caller brought.
+    added: BTreeSet<String>,
+    errors: Vec<BuilderError>,
+}
+
+/// A plugin that cannot be added.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuilderError {
+    /// There is an in-tree plugin of this name.
+    #[error(
+        "plugin \"{0}\" is one of the in-tree plugins: give yours another name, or call replace_plugin to put it in \
+         the place of the in-tree one"
+    )]
+    InTree(String),
+    /// The caller has brought two plugins under one name.
+    #[error("plugin \"{0}\" is added twice: every plugin needs a name of its own")]
+    AddedTwice(String),
+    /// There is nothing to replace.
+    #[error("there is no in-tree plugin \"{name}\" to replace; there are: {}", known.join(", "))]
+    NothingToReplace {
+        /// The name given.
+        name: String,
+        /// The names of the in-tree plugins.
+        known: Vec<String>,
+    },
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] LoadError),
 }
 
 impl Default for SchedulerBuilder {
@@ -25,19 +59,65 @@ impl Default for SchedulerBuilder {
 impl SchedulerBuilder {
     /// The in-tree plugins.
     pub fn new() -> Self {
-        Self { registry: kube_scheduler_plugins_intree::registry(), error: None }
+        let registry = kube_scheduler_plugins_intree::registry();
+        Self { registry, added: BTreeSet::new(), errors: Vec::new() }
     }
 
-    /// Adds a plugin that configuration can then enable by `name`. A name that is taken is reported by
-    /// [`run`](Self::run).
+    /// Adds a plugin that configuration can then enable by `name`. The factory is called once for every profile that
+    /// enables it. A name that is taken is reported by [`run`](Self::run) or [`registry`](Self::registry).
     pub fn with_plugin<F>(mut self, name: &str, factory: F) -> Self
     where
         F: Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String> + Send + Sync + 'static,
     {
-        if let Err(error) = self.registry.register(name, factory) {
-            self.error.get_or_insert(error);
+        if self.registry.register(name, factory).is_ok() {
+            self.added.insert(name.to_owned());
+        } else if self.added.contains(name) {
+            self.errors.push(BuilderError::AddedTwice(name.to_owned()));
+        } else {
+            self.errors.push(BuilderError::InTree(name.to_owned()));
         }
         self
+    }
+
+    /// Puts a plugin in the place of the in-tree one of this name. Where profiles enable that one, by default too, they
+    /// enable this one. The arguments keep the form that configuration knows for that name.
+    pub fn replace_plugin<F>(mut self, name: &str, factory: F) -> Self
+    where
+        F: Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String> + Send + Sync + 'static,
+    {
+        if self.added.contains(name) {
+            self.errors.push(BuilderError::AddedTwice(name.to_owned()));
+        } else if self.registry.replace(name, factory).is_ok() {
+            self.added.insert(name.to_owned());
+        } else {
+            let in_tree = self.registry.names().filter(|known| !self.added.contains(&***known));
+            let known = in_tree.map(|known| known.to_string()).collect();
+            let name = name.to_owned();
+            self.errors.push(BuilderError::NothingToReplace { name, known });
+        }
+        self
+    }
+
+    /// All plugins, for whoever runs an engine, a simulation or a daemon of their own.
+    ///
+    /// # Errors
+    /// If a plugin could not be added; the first one.
+    pub fn registry(self) -> Result<Registry, BuilderError> {
+        match self.errors.into_iter().next() {
+            Some(error) => Err(error),
+            None => Ok(self.registry),
+        }
+    }
+
+    /// A scheduler inside of this process, with a `KubeSchedulerConfiguration` in YAML or JSON; an empty text stands for the
+    /// default one.
+    ///
+    /// # Errors
+    /// If a plugin could not be added, or the configuration breaks rules. Whether the plugins accept it shows when the
+    /// daemon is started.
+    pub fn daemon(self, endpoint: Endpoint, config: &str) -> Result<DaemonBuilder, BuilderError> {
+        let config = config_of(config, &FeatureGates::default())?;
+        Ok(Daemon::builder(endpoint, self.registry()?).config(config))
     }
 
     /// Does what the command line of this process asks for.
@@ -53,23 +133,86 @@ impl SchedulerBuilder {
             Ok(request) => request,
             Err(error) => return failure::usage(&error),
         };
-        if let Some(error) = self.error {
-            return failure::report(&error.into());
-        }
+        let registry = match self.registry() {
+            Ok(registry) => registry,
+            Err(error) => return failure::report(&error.into()),
+        };
         let command = match request {
-            Request::Schedule(flags) => return commands::schedule::run(*flags, self.registry),
+            Request::Schedule(flags) => return commands::schedule::run(*flags, registry),
             Request::Help => return commands::help::run(),
             Request::Command(command) => *command,
         };
         let result = match command {
             Command::Demo(args) => commands::demo::run(args),
             Command::Devcluster(args) => commands::devcluster::run(args),
-            Command::Simulate(args) => commands::simulate::run(args),
-            Command::Config(args) => commands::config::run(args, &self.registry),
+            Command::Simulate(args) => commands::simulate::run(args, registry),
+            Command::Config(args) => commands::config::run(args, &registry),
             Command::Man(args) => commands::man::run(args),
             Command::Completions(args) => commands::completions::run(args),
             Command::Version => commands::version::run(),
         };
         result.unwrap_or_else(|error| failure::report(&error))
+    }
+}
+
+/// The configuration in a text; the default one if the text is empty.
+pub(crate) fn config_of(text: &str, gates: &FeatureGates) -> Result<Configuration, LoadError> {
+    if !text.trim().is_empty() {
+        return load(text, gates);
+    }
+    let mut config = Configuration::default();
+    default(&mut config, gates);
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Plugin for Nothing {
+        fn name(&self) -> &str {
+            "Nothing"
+        }
+    }
+
+    fn nothing(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+        Ok(Arc::new(Nothing))
+    }
+
+    fn error(builder: SchedulerBuilder) -> String {
+        builder.registry().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_plugin_of_ones_own_stands_beside_the_in_tree_ones() {
+        let registry = SchedulerBuilder::new().with_plugin("Nothing", nothing).registry().unwrap();
+        assert!(registry.get("Nothing").is_some() && registry.get("NodeName").is_some());
+    }
+
+    #[test]
+    fn an_in_tree_plugin_is_not_replaced_by_accident() {
+        assert_eq!(
+            error(SchedulerBuilder::new().with_plugin("NodeName", nothing)),
+            "plugin \"NodeName\" is one of the in-tree plugins: give yours another name, or call replace_plugin to \
+             put it in the place of the in-tree one"
+        );
+        assert!(SchedulerBuilder::new().replace_plugin("NodeName", nothing).registry().is_ok());
+    }
+
+    #[test]
+    fn a_name_is_used_once_and_only_what_is_there_is_replaced() {
+        let twice = "plugin \"Nothing\" is added twice: every plugin needs a name of its own";
+        let once = || SchedulerBuilder::new().with_plugin("Nothing", nothing);
+        assert_eq!(error(once().with_plugin("Nothing", nothing)), twice);
+        assert_eq!(error(once().replace_plugin("Nothing", nothing)), twice);
+        let text = error(SchedulerBuilder::new().replace_plugin("Nodename", nothing));
+        assert!(
+            text.starts_with(
+                "there is no in-tree plugin \"Nodename\" to replace; there are: DefaultBinder,"
+            ),
+            "{text}"
+        );
     }
 }

@@ -38,5 +38,7 @@ mod logging;
 mod serving;
 mod settings;
 mod signals;
+#[cfg(feature = "testing")]
+pub mod testing;
 
-pub use builder::SchedulerBuilder;
+pub use builder::{BuilderError, SchedulerBuilder};

@@ -77,6 +77,11 @@ impl Histogram {
         Self { counts: vec![0; n + 1], bounds, sum: 0.0 }
     }
 
+    /// What somebody else counted: one count more than bounds.
+    pub(crate) fn counted(bounds: &[f64], counts: &[u64], sum: f64) -> Self {
+        Self { bounds: bounds.to_vec(), counts: counts.to_vec(), sum }
+    }
+
     pub(crate) fn observe(&mut self, value: f64) {
         let at = self.bounds.partition_point(|bound| *bound < value);
         self.counts[at] += 1;

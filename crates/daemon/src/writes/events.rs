@@ -6,12 +6,14 @@
 //! Parity: upstream tells series apart by the resource version of the pod, which changes with the text of its condition;
 //! here the text itself takes its place. `regarding.resourceVersion` is left out.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_api_types::Timestamp;
-use kube_scheduler_engine::{EventKind, PodRef};
+use kube_scheduler_engine::PodRef;
+use kube_scheduler_framework::EventKind;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -33,8 +35,8 @@ pub(crate) const RETRY_PAUSE: Duration = Duration::from_secs(10);
 pub(crate) struct Record {
     pub(crate) pod: PodRef,
     pub(crate) is_warning: bool,
-    pub(crate) reason: &'static str,
-    pub(crate) action: &'static str,
+    pub(crate) reason: Cow<'static, str>,
+    pub(crate) action: Cow<'static, str>,
     pub(crate) note: String,
     pub(crate) reporting: Arc<str>,
 }
@@ -263,8 +265,8 @@ mod tests {
         Record {
             pod: PodRef { namespace: "x".into(), name: "p".into(), uid: "1".into() },
             is_warning: true,
-            reason: "FailedScheduling",
-            action: "Scheduling",
+            reason: "FailedScheduling".into(),
+            action: "Scheduling".into(),
             note: note.to_owned(),
             reporting: "default-scheduler".into(),
         }

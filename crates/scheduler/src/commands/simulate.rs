@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::ArgGroup;
 use indicatif::{ProgressBar, ProgressStyle};
+use kube_scheduler_framework::Registry;
 use kube_scheduler_simulator::{
     ClusterInput, Format, PodName, Progress, RenderOptions, Report, Simulation, SimulationOptions,
     render,
@@ -77,8 +78,8 @@ pub(crate) struct Args {
 ///
 /// # Errors
 /// If something cannot be read, or no scheduler can be made from the configuration.
-pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let options = options(&args)?;
+pub(crate) fn run(args: Args, registry: Registry) -> Result<ExitCode> {
+    let options = options(&args, registry)?;
     let mut simulation = Simulation::new(options).with_context(|| match &args.config {
         Some(path) => path.display().to_string(),
         None => "default configuration".to_owned(),
@@ -100,10 +101,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     }
 }
 
-fn options(args: &Args) -> Result<SimulationOptions> {
+fn options(args: &Args, registry: Registry) -> Result<SimulationOptions> {
     let options = SimulationOptions {
         seed: args.seed,
         explain: args.explain.clone(),
+        registry,
         ..SimulationOptions::default()
     };
     let Some(path) = &args.config else { return Ok(options) };

@@ -1,0 +1,117 @@
+//! What a running scheduler lends to its plugins: the connection to the API server and the way into the core thread.
+//!
+//! Plugins are made before there is either, so that a configuration can be tried without a cluster; both are put in when the
+//! scheduler starts. What a plugin asks for before that fails, or is dropped.
+//!
+//! Invariants: a request of a plugin is sent once and never again by itself, since only the plugin knows what may be sent
+//! twice; what a plugin asks of the core arrives in the order in which it was asked, as one input.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use kube_scheduler_engine::Input;
+use kube_scheduler_framework::{
+    ApiClient, ApiError as PluginApiError, ApiFuture, ApiRequest, ApiVerb, CommandSink, Commands,
+    PluginMetrics, Services,
+};
+use serde_json::Value;
+
+use crate::inbox::{Inbox, Message};
+use crate::transport::{Api, ApiError, Call};
+
+/// The connection and the inbox, once they are there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lent(Arc<OnceLock<(Api, Inbox, Duration)>>);
+
+impl Lent {
+    /// What to give to the engine.
+    pub(crate) fn services(&self, metrics: &PluginMetrics) -> Services {
+        Services {
+            api: Arc::new(self.clone()),
+            commands: Arc::new(self.clone()),
+            metrics: metrics.clone(),
+            ..Services::default()
+        }
+    }
+
+    /// The scheduler has started; an answer is waited for as long as `timeout`.
+    pub(crate) fn put_in(&self, api: &Api, inbox: &Inbox, timeout: Duration) {
+        // A scheduler starts once.
+        let _ = self.0.set((api.clone(), inbox.clone(), timeout));
+    }
+}
+
+impl CommandSink for Lent {
+    fn ask(&self, commands: Commands) {
+        if let Some((_, inbox, _)) = self.0.get() {
+            // A core that has ended does nothing any more.
+            let _ = inbox.tell(Message::Done(Input::PluginAsked(commands)));
+        }
+    }
+}
+
+impl ApiClient for Lent {
+    fn send(&self, request: ApiRequest) -> ApiFuture {
+        let lent = self.0.clone();
+        Box::pin(async move {
+            let Some((api, _, timeout)) = lent.get() else {
+                return Err(refused("the scheduler has not started yet"));
+            };
+            let answer = api.call(&call(request)?.timeout(*timeout)).await.map_err(told)?;
+            if answer.is_empty() {
+                return Ok(Value::Null);
+            }
+            serde_json::from_slice(&answer)
+                .map_err(|error| refused(format!("the answer is no JSON: {error}")))
+        })
+    }
+}
+
+fn call(request: ApiRequest) -> Result<Call, PluginApiError> {
+    let ApiRequest { verb, path, body } = request;
+    if !path.starts_with('/') {
+        return Err(refused(format!("{path:?} is not a path: it must begin with \"/\"")));
+    }
+    let body = body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
+    Ok(match verb {
+        ApiVerb::Get => Call::get(path),
+        ApiVerb::Create => Call::post(path, body),
+        ApiVerb::Replace => Call::put(path, body),
+        ApiVerb::MergePatch => Call::patch(path, body).content_type("application/merge-patch+json"),
+        ApiVerb::StrategicMergePatch => Call::patch(path, body),
+        ApiVerb::Delete => Call::delete(path, body),
+        other => return Err(refused(format!("{other:?} is not understood"))),
+    })
+}
+
+fn refused(message: impl Into<String>) -> PluginApiError {
+    PluginApiError { code: None, reason: String::new(), message: message.into() }
+}
+
+fn told(error: ApiError) -> PluginApiError {
+    let (code, message) = (error.code(), error.to_string());
+    let reason = match error {
+        ApiError::Status { reason, .. } => reason,
+        _ => String::new(),
+    };
+    PluginApiError { code, reason, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn before_the_start_requests_fail_and_nothing_is_asked() {
+        let services = Lent::default().services(&PluginMetrics::new());
+        let error = services.api.send(ApiRequest::get("/version")).await.unwrap_err();
+        assert_eq!(error.message, "the scheduler has not started yet");
+        services.commands.ask(Commands::default());
+    }
+
+    #[test]
+    fn a_path_begins_at_the_root() {
+        let error = call(ApiRequest::get("version")).unwrap_err();
+        assert_eq!(error.message, "\"version\" is not a path: it must begin with \"/\"");
+    }
+}
