@@ -56,6 +56,13 @@ const LAYERS: &[Layer] = &[
     },
     Layer { name: "devcluster", may_use: &["api-types"], tests_may_use: &[], is_pure: false },
     Layer { name: "rs", may_use: LIBRARIES, tests_may_use: &[], is_pure: false },
+    // What anybody could write: through the public API, and in tests against an API server.
+    Layer {
+        name: "examples",
+        may_use: &["framework", "rs"],
+        tests_may_use: &["daemon", "devcluster"],
+        is_pure: false,
+    },
     Layer { name: "tests", may_use: EVERYTHING, tests_may_use: &[], is_pure: false },
     Layer { name: "benches", may_use: EVERYTHING, tests_may_use: &[], is_pure: false },
     Layer { name: "xtask", may_use: &[], tests_may_use: &[], is_pure: false },
