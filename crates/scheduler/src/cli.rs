@@ -15,7 +15,12 @@ use crate::flags::{self, CommandLineError, Flags, Parsed};
 /// Without a subcommand it runs as a scheduler against the API server that --kubeconfig, --master, the configuration
 /// file or the surrounding cluster names. The subcommands need no cluster.
 #[derive(Debug, Parser)]
-#[command(name = "kube-scheduler-rs", disable_version_flag = true, max_term_width = 120)]
+#[command(
+    name = "kube-scheduler-rs",
+    disable_help_subcommand = true,
+    disable_version_flag = true,
+    max_term_width = 120
+)]
 struct Program {
     #[command(subcommand)]
     command: Command,
@@ -69,7 +74,10 @@ pub(crate) fn parse(
 ) -> Result<Request, ParseError> {
     let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
     let first = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
-    if first == "help" || commands().iter().any(|name| name == first) {
+    if first == "help" {
+        return Ok(Request::Help);
+    }
+    if commands().iter().any(|name| name == first) {
         let mut command = Program::command();
         let parsed = command
             .try_get_matches_from_mut(args)
@@ -108,6 +116,7 @@ mod tests {
         assert!(matches!(parsed("--seed 3"), Ok(Request::Schedule(_))));
         assert!(matches!(parsed(""), Ok(Request::Schedule(_))));
         assert!(matches!(parsed("--help"), Ok(Request::Help)));
+        assert!(matches!(parsed("help"), Ok(Request::Help)));
         assert!(matches!(parsed("demo --kubeconfig x"), Err(ParseError::Command(_))));
         for wrong in ["somewhere", "--seed 3 demo", "--nonsense"] {
             assert!(matches!(parsed(wrong), Err(ParseError::Flags(_))), "{wrong}");

@@ -20,6 +20,7 @@ use crate::flags::value::FlagValue as _;
 
 /// Check, compare and print configurations of the scheduler. None of it needs a cluster.
 #[derive(Clone, Debug, clap::Args)]
+#[command(disable_help_subcommand = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
