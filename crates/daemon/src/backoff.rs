@@ -60,8 +60,14 @@ pub(crate) struct Jitter(u64);
 
 impl Jitter {
     pub(crate) fn seeded_at_random() -> Self {
+        Self(Self::random_bits())
+    }
+
+    /// Bits that nobody else has.
+    pub(crate) fn random_bits() -> u64 {
         // The standard library seeds its hashers from the operating system: the only such source without a dependency.
-        Self(RandomState::new().build_hasher().finish())
+        // All hashers of a thread share that seed but for a counter, which the hash spreads over all bits.
+        RandomState::new().build_hasher().finish()
     }
 
     /// `length`, stretched by up to `share` of itself.

@@ -17,12 +17,17 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn start() -> Self {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { started: Instant::now(), started_at: Timestamp::EPOCH + since_epoch }
+        Self { started: Instant::now(), started_at: Self::wall() }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
         self.started_at + self.started.elapsed()
+    }
+
+    /// What the machine's clock says, for people and other machines.
+    pub(crate) fn wall() -> Timestamp {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp::EPOCH + since_epoch
     }
 
     /// When this clock was started.

@@ -18,16 +18,18 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::clock::Clock;
+use crate::debugger::Actual;
 use crate::driver::{Driver, Outstanding};
 use crate::inbox::{Inbox, Message};
-use crate::kinds::WatchedKind;
+use crate::kinds::{Form, WatchedKind};
+use crate::leader::{Candidacy, Candidate, LeaderElection, Leadership, catch_up};
 use crate::lent::Lent;
 use crate::metrics::Metrics;
 use crate::progress::Progress;
 use crate::serve::{SecurePort, ServeError, ServingOptions, Shown};
-use crate::transport::{ConnectError, Endpoint};
-use crate::watch::{Patience, Reflector};
-use crate::writes::{RateLimit, WriteLimits, Writer};
+use crate::transport::{Api, ConnectError, Endpoint};
+use crate::watch::{Patience, Position, Reflector, SharedKnown};
+use crate::writes::{RateLimit, WriteLimits, Writer, hostname};
 
 /// Why a scheduler does not start.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +41,7 @@ pub enum StartError {
     /// The configuration cannot be shown.
     #[error("configuration")]
     Output(#[from] OutputError),
-    /// The API server cannot be reached.
+    /// No client for the API server can be made.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The secure port cannot be served.
@@ -57,6 +59,9 @@ pub enum RunError {
     /// A bug.
     #[error("the scheduling core broke down: {0}")]
     CoreBroke(String),
+    /// The lease could not be renewed in time; somebody else may lead by now. The text is the reference's.
+    #[error("Leaderelection lost")]
+    LeaseLost,
 }
 
 /// Options of a scheduler; see [`Daemon::builder`].
@@ -76,6 +81,7 @@ pub struct DaemonBuilder {
     width: usize,
     grace: Duration,
     patience: Patience,
+    leader_election: Option<LeaderElection>,
 }
 
 impl DaemonBuilder {
@@ -121,9 +127,22 @@ impl DaemonBuilder {
         self
     }
 
-    /// How long to wait at the start for an API server that does not answer; three seconds by default.
+    /// Whether to wait for a lease before deciding anything; by default there is no election and decisions begin at once.
+    pub fn leader_election(mut self, election: Option<LeaderElection>) -> Self {
+        self.leader_election = election;
+        self
+    }
+
+    /// After how long to say that the API server does not answer; three seconds by default. It is waited for as long as
+    /// it takes.
     pub fn connect_patience(mut self, patience: Duration) -> Self {
         self.connect_patience = patience;
+        self
+    }
+
+    /// How long to wait for lists and watches.
+    pub fn patience(mut self, patience: Patience) -> Self {
+        self.patience = patience;
         self
     }
 
@@ -153,7 +172,7 @@ impl DaemonBuilder {
         self.engine(Services::default()).map(drop)
     }
 
-    /// Builds the engine, takes the port, reaches the API server, and begins.
+    /// Builds the engine, takes the port, and begins. An API server that does not answer yet is waited for in the background.
     ///
     /// # Errors
     /// If any of that fails; nothing is left behind then.
@@ -169,7 +188,11 @@ impl DaemonBuilder {
             Some(options) => Some(SecurePort::open(options).await?),
             None => None,
         };
-        let api = self.endpoint.connect(self.connect_patience).await?;
+        let api = self.endpoint.client("scheduler")?;
+        let election_api = match &self.leader_election {
+            Some(_) => Some(self.endpoint.client("leader-election")?),
+            None => None,
+        };
 
         let (inbox, messages) = Inbox::open();
         lent.put_in(&api, &inbox, self.request_timeout);
@@ -177,6 +200,13 @@ impl DaemonBuilder {
         let (progress, progress_out) = watch::channel(Progress::default());
         let (terminating, is_terminating) = watch::channel(false);
 
+        let delays_cache = self.leader_election.as_ref().is_some_and(LeaderElection::delays_cache);
+        let component = engine.profiles().first().map(|profile| profile.scheduler_name.to_string());
+        let candidacy = self.leader_election.zip(election_api).map(|(options, api)| {
+            let component = component.unwrap_or_default();
+            Candidacy::new(options, api, clock, metrics.clone(), &hostname(), component)
+        });
+        let (candidacy, fence) = candidacy.unzip();
         let kinds = followed_kinds(&engine);
         let unsynced = (0..kinds.len()).collect();
         let core = Driver {
@@ -186,6 +216,7 @@ impl DaemonBuilder {
             clock,
             metrics: metrics.clone(),
             progress,
+            may_decide: false,
             unsynced,
             outstanding: Outstanding::default(),
         };
@@ -193,10 +224,15 @@ impl DaemonBuilder {
 
         let limits =
             WriteLimits { width: self.width, timeout: self.request_timeout, rate: self.rate };
+        let fenced = api.clone().behind(fence);
         let writer =
-            Writer::new(api.clone(), inbox.clone(), effects_out, metrics.clone(), clock, limits);
+            Writer::new(fenced, inbox.clone(), effects_out, metrics.clone(), clock, limits);
         let mut readers = JoinSet::new();
+        let mut positions = Vec::new();
+        let mut seen = Seen::default();
+        let leadership = candidacy.as_ref().map(Candidacy::leadership);
         for (number, kind) in kinds.into_iter().enumerate() {
+            let matters_at_take_over = kind.matters_at_take_over();
             let reflector = Reflector::new(
                 number,
                 kind,
@@ -205,8 +241,32 @@ impl DaemonBuilder {
                 metrics.clone(),
                 self.patience,
             );
-            readers.spawn(reflector.run());
+            if matters_at_take_over {
+                positions.push(reflector.position());
+            }
+            match reflector.form() {
+                Form::Node => seen.nodes = reflector.known(),
+                Form::Pod => seen.pods = reflector.known(),
+                Form::Generic => {}
+            }
+            let leadership = leadership.clone().filter(|_| delays_cache);
+            readers.spawn(async move {
+                if until_leading(leadership).await {
+                    reflector.run().await;
+                }
+            });
         }
+        let reachability =
+            self.endpoint.clone().watch_reachability(api.clone(), self.connect_patience);
+        readers.spawn(reachability);
+        readers.spawn(lead(
+            leadership.clone(),
+            delays_cache,
+            api,
+            positions,
+            inbox.clone(),
+            progress_out.clone(),
+        ));
         let address = secure_port.as_ref().map(SecurePort::address);
         let server = secure_port.map(|secure_port| {
             let shown = Shown {
@@ -216,13 +276,20 @@ impl DaemonBuilder {
                 is_terminating,
                 inbox: inbox.clone(),
                 started_at,
+                elects: leadership.is_some(),
                 has_profiling: self.config.enable_profiling.unwrap_or(true),
             };
             let (stop, stopped) = watch::channel(false);
             Server { task: AbortOnDrop(tokio::spawn(secure_port.serve(shown, stopped))), stop }
         });
         Ok(Daemon {
-            handle: DaemonHandle { metrics, progress: progress_out, address },
+            handle: DaemonHandle {
+                metrics,
+                progress: progress_out,
+                address,
+                inbox: inbox.clone(),
+                seen,
+            },
             inbox: QuitOnDrop(inbox),
             core_end,
             writer: AbortOnDrop(tokio::spawn(writer.run())),
@@ -230,6 +297,7 @@ impl DaemonBuilder {
             server,
             terminating,
             grace: self.grace,
+            candidate: candidacy.map(Candidacy::begin),
         })
     }
 
@@ -260,6 +328,39 @@ impl DaemonBuilder {
     }
 }
 
+/// Waits until this scheduler leads; at once where there is no election. `false` if it never will.
+async fn until_leading(leadership: Option<watch::Receiver<Leadership>>) -> bool {
+    let Some(mut leadership) = leadership else { return true };
+    let is_settled = |leadership: &Leadership| *leadership != Leadership::Standby;
+    leadership.wait_for(is_settled).await.is_ok_and(|leadership| *leadership == Leadership::Leading)
+}
+
+/// Lets decisions begin once this scheduler leads and has seen what was done before.
+async fn lead(
+    leadership: Option<watch::Receiver<Leadership>>,
+    delays_cache: bool,
+    api: Api,
+    positions: Vec<Position>,
+    inbox: Inbox,
+    mut progress: watch::Receiver<Progress>,
+) {
+    if !until_leading(leadership.clone()).await {
+        return;
+    }
+    if delays_cache {
+        tracing::info!("Starting informers and waiting for sync...");
+        // Lists that begin after the lease was acquired show all that was done before.
+        if progress.wait_for(|progress| progress.is_synced).await.is_err() {
+            return;
+        }
+        tracing::info!("Sync completed");
+    } else if leadership.is_some() {
+        catch_up(&api, positions).await;
+    }
+    // A core that has ended needs no orders.
+    let _ = inbox.tell(Message::Lead);
+}
+
 /// What the plugins want to hear of, and what is always followed.
 fn followed_kinds(engine: &Engine) -> Vec<WatchedKind> {
     let mut names = BTreeSet::new();
@@ -288,6 +389,7 @@ pub struct Daemon {
     server: Option<Server>,
     terminating: watch::Sender<bool>,
     grace: Duration,
+    candidate: Option<Candidate>,
 }
 
 impl Daemon {
@@ -310,6 +412,7 @@ impl Daemon {
             width: 128,
             grace: Duration::from_secs(10),
             patience: Patience::default(),
+            leader_election: None,
         }
     }
 
@@ -318,13 +421,48 @@ impl Daemon {
         self.handle.clone()
     }
 
-    /// Schedules until `shutdown`, then ends in order: no more decisions, then writes under way within the grace period.
+    /// Schedules until `shutdown`, then ends in order: no more decisions, then writes under way within the grace period,
+    /// then the lease is given back, and last the endpoints close.
+    ///
+    /// # Errors
+    /// If the lease was lost, or the core broke down. Nothing is written any more then.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+        let (candidate, server) = (self.candidate.take(), self.server.take());
+        let (ended, candidate) = self.run_until(shutdown, candidate).await;
+        if let Some(candidate) = candidate {
+            candidate.end().await;
+        }
+        if let Some(mut server) = server {
+            server.stop.send_replace(true);
+            // Its own patience is short; a server that broke down has said so.
+            let _ = (&mut server.task.0).await;
+        }
+        ended
+    }
+
+    /// Everything of [`run`](Self::run) that the lease must be held for. Nothing is left when it returns.
+    async fn run_until(
+        mut self,
+        shutdown: impl Future<Output = ()>,
+        mut candidate: Option<Candidate>,
+    ) -> (Result<(), RunError>, Option<Candidate>) {
         tokio::pin!(shutdown);
         tokio::select! {
             () = &mut shutdown => {}
-            end = &mut self.core_end => return Err(broken(end)),
+            end = &mut self.core_end => return (Err(broken(end)), candidate),
+            () = lost(&mut candidate) => return (Err(RunError::LeaseLost), candidate),
         }
+        let stop = self.stop();
+        tokio::pin!(stop);
+        let ended = tokio::select! {
+            ended = &mut stop => ended,
+            () = lost(&mut candidate) => Err(RunError::LeaseLost),
+        };
+        (ended, candidate)
+    }
+
+    /// Ends in order.
+    async fn stop(mut self) -> Result<(), RunError> {
         tracing::info!("Stopping: no more decisions");
         self.terminating.send_replace(true);
         let give_up = tokio::time::Instant::now() + self.grace;
@@ -342,12 +480,15 @@ impl Daemon {
             tracing::warn!(grace = ?self.grace, "Giving up on writes under way");
         }
         self.readers.shutdown().await;
-        if let Some(mut server) = self.server {
-            server.stop.send_replace(true);
-            // Its own patience is shorter than any grace; a server that broke down has said so.
-            let _ = (&mut server.task.0).await;
-        }
         ended.map_err(RunError::CoreBroke)
+    }
+}
+
+/// Waits until leadership is lost; for ever without an election.
+async fn lost(candidate: &mut Option<Candidate>) {
+    match candidate {
+        Some(candidate) => candidate.lost().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -364,6 +505,15 @@ pub struct DaemonHandle {
     metrics: Arc<Metrics>,
     progress: watch::Receiver<Progress>,
     address: Option<SocketAddr>,
+    inbox: Inbox,
+    seen: Seen,
+}
+
+/// What the API server told of pods and nodes.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    pods: SharedKnown,
+    nodes: SharedKnown,
 }
 
 impl DaemonHandle {
@@ -376,6 +526,18 @@ impl DaemonHandle {
     pub async fn synced(&self) -> bool {
         let mut progress = self.progress.clone();
         progress.wait_for(|progress| progress.is_synced).await.is_ok()
+    }
+
+    /// Writes into the log where the caches differ from what the API server told, and what is in them. Returns when that
+    /// is done.
+    pub async fn debug_caches(&self) {
+        let nodes = self.seen.nodes.lock().iter().map(|((_, name), _)| name.clone()).collect();
+        let pods = self.seen.pods.lock().iter().map(|(_, uid)| uid.clone()).collect();
+        let (done, is_done) = oneshot::channel();
+        if self.inbox.tell(Message::Debug(Actual { nodes, pods }, done)).is_ok() {
+            // A core that ends meanwhile has nothing to tell.
+            let _ = is_done.await;
+        }
     }
 
     /// The metrics, as `/metrics` tells them.

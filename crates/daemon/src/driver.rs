@@ -1,6 +1,6 @@
 //! The thread that owns the engine: inputs in, decisions, effects out, until it is told to stop.
 //!
-//! Invariants: one thread, one engine, no lock around it; no decision before every kind is synced; inputs that wait are
+//! Invariants: one thread, one engine, no lock around it; no decision before every kind is synced and this scheduler leads; inputs that wait are
 //! taken before decisions and decisions are made between inputs, so that neither starves the other; a panic ends the
 //! thread with an error instead of leaving a scheduler that only looks alive.
 
@@ -17,6 +17,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::clock::Clock;
 use crate::cycle_log::{CycleLog, Told};
+use crate::debugger;
 use crate::inbox::Message;
 use crate::metrics::{CoreNumbers, Metrics};
 use crate::progress::Progress;
@@ -41,6 +42,8 @@ pub(crate) struct Driver {
     pub(crate) clock: Clock,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) progress: watch::Sender<Progress>,
+    /// Whether decisions are ours to make.
+    pub(crate) may_decide: bool,
     /// Reflectors that have not told everything yet.
     pub(crate) unsynced: BTreeSet<usize>,
     /// Work that effects started and whose results have not come back.
@@ -83,8 +86,11 @@ impl Driver {
         let mut published = Instant::now();
         loop {
             let n_taken = self.take_waiting(&mut mode);
-            let n_turns =
-                if mode == Mode::Running && self.unsynced.is_empty() { self.decide() } else { 0 };
+            let n_turns = if mode == Mode::Running && self.may_decide && self.unsynced.is_empty() {
+                self.decide()
+            } else {
+                0
+            };
             self.carry_out();
             if mode == Mode::Ended
                 || (mode == Mode::Stopping && self.outstanding == Outstanding::default())
@@ -162,6 +168,17 @@ impl Driver {
             Message::TellPods(answer) => {
                 // Whoever asked may have given up.
                 let _ = answer.send(self.engine.known_pods().cloned().collect());
+                1
+            }
+            Message::Lead => {
+                self.may_decide = true;
+                self.progress.send_modify(|progress| progress.is_leading = true);
+                1
+            }
+            Message::Debug(actual, done) => {
+                debugger::run(&self.engine, actual);
+                // Whoever asked may be gone.
+                let _ = done.send(());
                 1
             }
             Message::Stop => {

@@ -11,6 +11,8 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_engine::Input;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use crate::debugger::Actual;
+
 /// How many inputs from reflectors may wait for the core.
 const CAPACITY: u32 = 16_384;
 
@@ -25,6 +27,10 @@ pub(crate) enum Message {
     Done(Input),
     /// Tell of every pod known.
     TellPods(oneshot::Sender<Vec<Arc<Pod>>>),
+    /// This scheduler leads, and has seen all that the last leader did: decisions may begin.
+    Lead,
+    /// Compare the caches with what the API server told, and dump them; then say so.
+    Debug(Actual, oneshot::Sender<()>),
     /// Make no more decisions; end once all bindings under way have ended.
     Stop,
     /// End now.

@@ -119,6 +119,20 @@ impl WatchedKind {
         kinds
     }
 
+    /// Whether schedulers change objects of this kind, or count on them in every decision: what a new leader must have
+    /// seen in their latest state.
+    pub(crate) fn matters_at_take_over(&self) -> bool {
+        matches!(
+            self.kind,
+            "Pod"
+                | "Node"
+                | "PersistentVolume"
+                | "PersistentVolumeClaim"
+                | "ResourceClaim"
+                | "PodGroup"
+        )
+    }
+
     fn of_registration(name: &str) -> Option<Self> {
         if matches!(name, "Pod" | "AssignedPod" | "UnschedulablePod" | "Node" | "*") {
             return None;

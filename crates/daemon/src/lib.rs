@@ -21,15 +21,18 @@
 //! all it knows comes from the cluster.
 //!
 //! Reading order: `daemon` ties it together; `watch` and `kinds` bring objects in through `inbox`; `driver` is the core
-//! thread; `writes` carries out effects; `transport` is the connection; `serve` and `metrics` are for observers.
+//! thread; `writes` carries out effects; `leader` decides whether any of that may happen; `transport` is the connection; `serve` and `metrics` are for observers,
+//! `debugger` for whoever doubts the caches.
 
 mod backoff;
 mod clock;
 mod cycle_log;
 mod daemon;
+mod debugger;
 mod driver;
 mod inbox;
 mod kinds;
+mod leader;
 mod lent;
 mod metrics;
 mod progress;
@@ -39,6 +42,7 @@ mod watch;
 mod writes;
 
 pub use daemon::{Daemon, DaemonBuilder, DaemonHandle, RunError, StartError};
+pub use leader::{LeaderElection, LeaderElectionError};
 pub use metrics::resident_memory_bytes;
 pub use progress::Progress;
 pub use serve::{
@@ -46,4 +50,5 @@ pub use serve::{
     RequestHeaderOptions, ServeError, ServingOptions, SniCertificate, VerbositySetter,
 };
 pub use transport::{ConnectError, Endpoint};
+pub use watch::Patience;
 pub use writes::RateLimit;

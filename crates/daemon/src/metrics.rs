@@ -48,6 +48,9 @@ struct Numbers {
     preemptions: BTreeMap<bool, (Histogram, u64)>,
     malformed: BTreeMap<String, u64>,
     events_dropped: u64,
+    /// Whether this scheduler leads, if there is an election.
+    leads: Option<bool>,
+    slow_renewals: u64,
 }
 
 /// All metrics of a scheduler.
@@ -81,6 +84,8 @@ impl Metrics {
             preemptions: BTreeMap::new(),
             malformed: BTreeMap::new(),
             events_dropped: 0,
+            leads: None,
+            slow_renewals: 0,
         };
         Self { numbers: Mutex::new(numbers), plugins: PluginMetrics::new(), started_at }
     }
@@ -157,7 +162,18 @@ impl Metrics {
         let mut fresh = fresh.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut numbers = self.lock();
         fresh.core = std::mem::take(&mut numbers.core);
+        fresh.leads = numbers.leads;
         *numbers = fresh;
+    }
+
+    /// This scheduler leads, or takes part in an election without leading.
+    pub(crate) fn set_leading(&self, leads: bool) {
+        self.lock().leads = Some(leads);
+    }
+
+    /// A lease had to be read before it was renewed.
+    pub(crate) fn count_slow_renewal(&self) {
+        self.lock().slow_renewals += 1;
     }
 
     /// All metrics as text.
@@ -215,7 +231,26 @@ impl Numbers {
         page.histogram(name, &[], &self.victims);
     }
 
+    fn print_leader_election(&self, page: &mut TextPage) {
+        let Some(leads) = self.leads else { return };
+        // The name is the reference's constant, whatever the lease is called.
+        let lease = [("name", "kube-scheduler")];
+        let name = "leader_election_master_status";
+        let help = "[ALPHA] Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 \
+                    indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.";
+        page.metric(name, "gauge", help);
+        page.sample(name, &lease, f64::from(u8::from(leads)));
+        let name = "leader_election_slowpath_total";
+        let help = "[ALPHA] Total number of slow path exercised in renewing leader leases. 'name' is the string used to \
+                    identify the lease. Please make sure to group by name.";
+        page.metric(name, "counter", help);
+        if self.slow_renewals > 0 {
+            page.sample(name, &lease, self.slow_renewals as f64);
+        }
+    }
+
     fn print(&self, page: &mut TextPage) {
+        self.print_leader_election(page);
         let name = "scheduler_cache_size";
         page.metric(
             name,

@@ -8,6 +8,9 @@ use std::time::Duration;
 pub struct Progress {
     /// Whether everything in the cluster has been seen; no decision is made before.
     pub is_synced: bool,
+    /// Whether decisions are this scheduler's to make: it leads and has seen all that the last leader did, or there is no
+    /// leader election.
+    pub is_leading: bool,
     /// Decisions so far, whatever their outcome.
     pub n_decisions: u64,
     /// The time they took.

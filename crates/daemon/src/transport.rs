@@ -23,10 +23,13 @@ use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::Deserialize;
 
+use crate::backoff::Backoff;
+use crate::leader::{Fence, GivenUp};
+
 /// How often a request is sent again when the server asks for patience, as in the reference's client.
 const MAX_PATIENCE: u32 = 10;
 
-/// Why the API server cannot be reached.
+/// Why no client for an API server can be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -63,16 +66,6 @@ pub enum ConnectError {
         /// What is wrong.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
-    },
-    /// The API server does not answer.
-    #[error("API server {server} {origin}: {reason}")]
-    Unreachable {
-        /// Where it should be.
-        server: String,
-        /// Where that address comes from.
-        origin: String,
-        /// Why not.
-        reason: String,
     },
 }
 
@@ -136,44 +129,42 @@ impl Endpoint {
 
     fn new(mut config: kube::Config, origin: String) -> Self {
         config.default_retry = false;
-        let agent = concat!("kube-scheduler-rs/", env!("CARGO_PKG_VERSION"), "/scheduler");
-        config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
         Self { config, origin }
     }
 
-    /// A client. The server is not asked anything.
-    pub(crate) fn open(&self) -> Result<Api, ConnectError> {
-        let client = kube::Client::try_from(self.config.clone())
+    /// A client whose requests say what they are for. Nothing is sent yet.
+    pub(crate) fn client(&self, purpose: &str) -> Result<Api, ConnectError> {
+        let mut config = self.config.clone();
+        let agent = format!("kube-scheduler-rs/{}/{purpose}", env!("CARGO_PKG_VERSION"));
+        if let Ok(agent) = HeaderValue::try_from(agent) {
+            config.headers.push((USER_AGENT, agent));
+        }
+        let client = kube::Client::try_from(config)
             .map_err(|error| ConnectError::Client { server: self.url(), source: error.into() })?;
-        Ok(Api { client })
+        Ok(Api { client, fence: None })
     }
 
-    /// A client, after the server has answered once. Keeps trying for `patience`.
-    pub(crate) async fn connect(&self, patience: Duration) -> Result<Api, ConnectError> {
-        let server = self.url();
-        let api = self.open()?;
-        let give_up = tokio::time::Instant::now() + patience;
-        let mut pause = Duration::from_millis(50);
+    /// Says so when the server has not answered for `patience`, and again when it does. Any answer will do.
+    pub(crate) async fn watch_reachability(self, api: Api, patience: Duration) {
+        let given_up = tokio::time::Instant::now() + patience;
+        let (server, origin) = (self.url(), self.origin);
+        let mut is_told = false;
+        let mut backoff =
+            Backoff::new(Duration::from_millis(50), Duration::from_secs(30), Duration::MAX);
         loop {
             let request = Call::get("/version").timeout(patience.max(Duration::from_secs(1)));
             let error = match api.call(&request).await {
-                Ok(_) => return Ok(api),
-                // Whoever may not see the version may still see pods.
-                Err(error) if error.code().is_some_and(|code| code != 401 && code < 500) => {
-                    return Ok(api);
-                }
-                Err(error) => error,
+                Err(error) if error.code().is_none() => error,
+                _ if is_told => return tracing::info!(server, "The API server answers"),
+                _ => return,
             };
-            if error.code() == Some(401) || tokio::time::Instant::now() + pause > give_up {
-                let reason = error.to_string();
-                return Err(ConnectError::Unreachable {
-                    server,
-                    origin: self.origin.clone(),
-                    reason,
-                });
+            if !is_told && tokio::time::Instant::now() >= given_up {
+                is_told = true;
+                tracing::warn!(err = %error, server, origin, "The API server does not answer; trying on");
             }
+            let pause = backoff.fail(std::time::Instant::now());
+            let pause = if is_told { pause } else { pause.min(patience / 4) };
             tokio::time::sleep(pause).await;
-            pause *= 2;
         }
     }
 }
@@ -373,11 +364,42 @@ impl fmt::Display for ApiError {
 #[derive(Clone)]
 pub(crate) struct Api {
     client: kube::Client,
+    /// What requests that change something must pass.
+    fence: Option<Fence>,
 }
 
 impl Api {
+    /// The same server, which hears of changes only while the fence is open.
+    pub(crate) fn behind(self, fence: Option<Fence>) -> Self {
+        Self { fence, ..self }
+    }
+
+    /// Waits until something may be changed. Fails if that will never be so again.
+    pub(crate) async fn may_write(&self) -> Result<(), ApiError> {
+        let Some(fence) = &self.fence else { return Ok(()) };
+        let refused =
+            |error: GivenUp| ApiError::Transport { text: error.to_string(), is_refused: true };
+        fence.opened().await.map_err(refused)
+    }
+
     /// Sends a request once and reads the whole answer.
     pub(crate) async fn call(&self, call: &Call) -> Result<Bytes, ApiError> {
+        let Some(fence) = self.fence.as_ref().filter(|_| call.method != Method::GET) else {
+            return self.call_unfenced(call).await;
+        };
+        self.may_write().await?;
+        tokio::select! {
+            biased;
+            // What has not reached the server by now must not reach it later. It may have, though.
+            () = fence.closed() => Err(ApiError::Transport {
+                text: "leadership ran out before there was an answer".to_owned(),
+                is_refused: false,
+            }),
+            answer = self.call_unfenced(call) => answer,
+        }
+    }
+
+    async fn call_unfenced(&self, call: &Call) -> Result<Bytes, ApiError> {
         let answer = async {
             let response = self.begin(call).await?;
             collect(response).await
@@ -474,11 +496,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_listening_is_an_unreachable_server() {
+    async fn nobody_listening_is_a_refused_connection() {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let endpoint = Endpoint::from_url(&free.to_string()).unwrap();
-        let error = endpoint.connect(Duration::ZERO).await.unwrap_err();
-        let text = error.to_string();
-        assert!(text.contains(&free.to_string()) && text.contains("refused"), "{text}");
+        let api = Endpoint::from_url(&free.to_string()).unwrap().client("test").unwrap();
+        let error = api.call(&Call::get("/version")).await.unwrap_err();
+        assert!(error.is_connection_refused() && error.to_string().contains("refused"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_changed_behind_a_closed_fence() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let api = Endpoint::from_url(&free.to_string()).unwrap().client("test").unwrap();
+        let (keeper, fence) = crate::leader::closed();
+        let api = api.behind(Some(fence));
+        // Reading is free.
+        assert!(api.call(&Call::get("/version")).await.unwrap_err().is_connection_refused());
+        let post = Call::post("/api/v1/namespaces", b"{}".to_vec());
+        let waits = tokio::time::timeout(Duration::from_millis(20), api.call(&post)).await;
+        assert!(waits.is_err(), "{waits:?}");
+        keeper.give_up();
+        let error = api.call(&post).await.unwrap_err();
+        assert_eq!(error.to_string(), "this scheduler does not lead any more");
+        assert!(!error.is_outcome_unknown());
     }
 }

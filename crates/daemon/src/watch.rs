@@ -5,9 +5,11 @@
 //! memory is bounded by a page of a list or one frame of a watch, beside a few words per object.
 
 mod decode;
+mod frames;
+mod position;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
@@ -16,29 +18,33 @@ use kube_scheduler_engine::{Followed, FollowedKey as Key, Input, Known};
 
 use crate::backoff::{Backoff, Jitter};
 use crate::inbox::{CoreEnded, Inbox, Message};
-use crate::kinds::WatchedKind;
+use crate::kinds::{Form, WatchedKind};
 use crate::metrics::Metrics;
 use crate::transport::{Api, ApiError, Call};
 pub(crate) use decode::{Decode, Json};
 use decode::{Frame, Malformed};
+use frames::{Frames, MAX_FRAME, Next};
+use position::Place;
+pub(crate) use position::Position;
 
+/// The least time between the beginnings of two watches.
+const SHORTEST: Duration = Duration::from_millis(100);
 /// Objects per page of a list, as the reference asks for.
 const PAGE: usize = 500;
-/// A frame larger than this is no object: etcd refuses objects of a tenth of it.
-const MAX_FRAME: usize = 32 * 1024 * 1024;
 /// How many broken objects of a kind are remembered, so as to complain about each once.
 const MAX_COMPLAINTS: usize = 1_000;
 
-/// How patient a reflector is.
+/// How patient a scheduler is with lists and watches.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
-    /// For the answer to a list, and for a watch to begin.
-    pub(crate) answer: Duration,
+pub struct Patience {
+    /// For the answer to a list, and for a watch to begin. A minute by default.
+    pub answer: Duration,
     /// Between two initial events of a streaming list, before a paged list is tried instead. Servers before 1.27 know no
-    /// such lists and fall silent without saying so.
-    pub(crate) initial_events: Duration,
-    /// A watch that is silent for so long is taken for dead. Servers send a bookmark about every minute.
-    pub(crate) silence: Duration,
+    /// such lists and fall silent without saying so. A quarter of a minute by default.
+    pub initial_events: Duration,
+    /// A watch that is silent for so long is taken for dead. Servers send a bookmark about every minute. Three minutes by
+    /// default.
+    pub silence: Duration,
 }
 
 impl Default for Patience {
@@ -51,6 +57,16 @@ impl Default for Patience {
     }
 }
 
+/// What the core was told of one kind, for others to look at. Held for moments only.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedKnown(Arc<Mutex<Known>>);
+
+impl SharedKnown {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Follows one kind.
 pub(crate) struct Reflector {
     number: usize,
@@ -60,7 +76,7 @@ pub(crate) struct Reflector {
     inbox: Inbox,
     metrics: Arc<Metrics>,
     patience: Patience,
-    known: Known,
+    known: SharedKnown,
     /// News not passed on yet.
     inputs: Vec<Input>,
     /// Where the next watch begins; `None` when everything must be listed.
@@ -69,6 +85,7 @@ pub(crate) struct Reflector {
     is_synced: bool,
     complaints: BTreeSet<Key>,
     jitter: Jitter,
+    place: Place,
 }
 
 /// The two ways to learn everything there is.
@@ -100,10 +117,14 @@ enum Interruption {
     Gone,
     #[error("{0}")]
     Failed(String),
+    #[error("{0}")]
+    Refused(String),
     #[error("the server does not serve this kind")]
     NotServed,
     #[error("the server does not stream lists: {0}")]
     NotStreamed(String),
+    #[error("the list is wanted again")]
+    ListAgain,
     #[error(transparent)]
     CoreEnded(#[from] CoreEnded),
 }
@@ -111,6 +132,7 @@ enum Interruption {
 impl From<ApiError> for Interruption {
     fn from(error: ApiError) -> Self {
         match error.code() {
+            Some(401 | 403) => Self::Refused(error.to_string()),
             Some(404) => Self::NotServed,
             Some(410) => Self::Gone,
             _ => Self::Failed(error.to_string()),
@@ -129,7 +151,8 @@ impl Reflector {
     ) -> Self {
         Self {
             number,
-            known: Known::default(),
+            known: SharedKnown::default(),
+            place: Place::new(&kind),
             kind,
             api,
             decode: Arc::new(Json),
@@ -145,25 +168,48 @@ impl Reflector {
         }
     }
 
+    /// How objects of its kind are read.
+    pub(crate) const fn form(&self) -> Form {
+        self.kind.form
+    }
+
+    /// What this reflector has told the core.
+    pub(crate) fn known(&self) -> SharedKnown {
+        self.known.clone()
+    }
+
+    /// Tells others where this reflector is.
+    pub(crate) fn position(&self) -> Position {
+        self.place.position()
+    }
+
     /// Follows the kind until the core ends.
     pub(crate) async fn run(mut self) {
         let mut backoff = Backoff::of_reflector();
+        let wanted = self.place.wanted();
         loop {
-            let result = match (&self.version, self.how_to_list) {
-                (Some(from), _) => self.watch(from.clone()).await,
-                (None, HowToList::Streamed) => self.stream().await,
-                (None, _) => self.list().await,
+            // A step that is given up half-way leaves nothing undone: what it took in is passed on by the next one.
+            let began = Instant::now();
+            let result = tokio::select! {
+                biased;
+                () = wanted.notified() => Err(Interruption::ListAgain),
+                result = self.step() => result,
             };
             let kind = &self.kind.name;
             let wait = match result {
                 Ok(Ended::Listed) => continue,
                 Ok(Ended::Watched) => {
                     backoff.succeed();
-                    continue;
+                    // A server that ends every watch after a bookmark must not be asked all the time.
+                    SHORTEST.saturating_sub(began.elapsed())
                 }
                 // A watch that ends empty, again and again, must not become a busy loop.
                 Ok(Ended::Empty) => backoff.fail(Instant::now()),
                 Err(Interruption::CoreEnded(_)) => return,
+                Err(Interruption::ListAgain) => {
+                    self.version = None;
+                    continue;
+                }
                 Err(Interruption::NotStreamed(reason)) => {
                     tracing::debug!(kind, reason, "Falling back to paged lists");
                     self.how_to_list = HowToList::Paged;
@@ -185,13 +231,34 @@ impl Reflector {
                     }
                     backoff.fail(Instant::now())
                 }
+                Err(Interruption::Refused(reason)) => {
+                    let wait = backoff.fail(Instant::now());
+                    tracing::error!(
+                        err = reason,
+                        kind,
+                        ?wait,
+                        "The API server refuses to show a kind"
+                    );
+                    wait
+                }
                 Err(error) => {
                     let wait = backoff.fail(Instant::now());
                     tracing::warn!(kind, %error, ?wait, "Following a kind was interrupted");
                     wait
                 }
             };
-            tokio::time::sleep(wait).await;
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = wanted.notified() => self.version = None,
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Result<Ended, Interruption> {
+        match (&self.version, self.how_to_list) {
+            (Some(from), _) => self.watch(from.clone()).await,
+            (None, HowToList::Streamed) => self.stream().await,
+            (None, _) => self.list().await,
         }
     }
 
@@ -243,6 +310,7 @@ impl Reflector {
             if page.next.is_empty() {
                 self.finish_list(&seen).await?;
                 self.version = Some(page.resource_version);
+                self.place.tell(self.version.as_deref(), true);
                 return Ok(Ended::Listed);
             }
             next = page.next;
@@ -274,8 +342,9 @@ impl Reflector {
         mut initial: Option<BTreeSet<Key>>,
     ) -> Result<Ended, Interruption> {
         let is_stream = initial.is_some();
+        let mut was_listing = is_stream;
         let mut ended = Ended::Empty;
-        let mut bytes: Vec<u8> = Vec::new();
+        let mut frames = Frames::new(MAX_FRAME);
         loop {
             let patience = if initial.is_some() {
                 self.patience.initial_events
@@ -299,13 +368,23 @@ impl Reflector {
                 }
                 Ok(None) => return Ok(if is_stream { Ended::Watched } else { ended }),
             };
-            bytes.extend_from_slice(&chunk);
-            let mut taken = 0;
-            while let Some(length) = self.decode.frame_end(&bytes[taken..]) {
-                let frame = self.decode.frame(&self.kind, &bytes[taken..taken + length]);
-                taken += length;
-                let Some(frame) = frame.map_err(|bad| Interruption::Failed(bad.text))? else {
-                    continue;
+            frames.push(&chunk);
+            loop {
+                let frame = match frames.next(&*self.decode) {
+                    Next::Incomplete => break,
+                    Next::Frame(bytes) => self.decode.frame(&self.kind, bytes),
+                    Next::TooLarge => {
+                        let text = format!("it is larger than {MAX_FRAME} bytes");
+                        Ok(Some(Frame::Applied(Err(Malformed { key: None, text }))))
+                    }
+                };
+                let frame = match frame {
+                    Ok(Some(frame)) => frame,
+                    Ok(None) => continue,
+                    Err(bad) => {
+                        self.inbox.pass_on(&mut self.inputs).await?;
+                        return Err(Interruption::Failed(bad.text));
+                    }
                 };
                 ended = Ended::Watched;
                 if let Err(interruption) = self.take(frame, &mut initial).await {
@@ -314,13 +393,10 @@ impl Reflector {
                     return Err(interruption);
                 }
             }
-            bytes.drain(..taken);
-            if bytes.len() > MAX_FRAME {
-                return Err(Interruption::Failed(format!(
-                    "a watch event is larger than {MAX_FRAME} bytes"
-                )));
-            }
             self.inbox.pass_on(&mut self.inputs).await?;
+            if initial.is_none() {
+                self.place.tell(self.version.as_deref(), std::mem::take(&mut was_listing));
+            }
         }
     }
 
@@ -343,7 +419,7 @@ impl Reflector {
                     Err(bad) => (bad.key, None),
                 };
                 if let Some(key) = key {
-                    self.known.delete(&key, &mut self.inputs);
+                    self.known.lock().delete(&key, &mut self.inputs);
                     if let Some(seen) = initial {
                         seen.remove(&key);
                     }
@@ -384,7 +460,7 @@ impl Reflector {
                     seen.insert(object.key());
                 }
                 let version = object.resource_version().to_string();
-                self.known.apply(object, &mut self.inputs);
+                self.known.lock().apply(object, &mut self.inputs);
                 Some(version)
             }
             Err(bad) => {
@@ -410,14 +486,14 @@ impl Reflector {
 
     /// Everything there is has been seen.
     async fn finish_list(&mut self, seen: &BTreeSet<Key>) -> Result<(), CoreEnded> {
-        self.known.keep_only(seen, &mut self.inputs);
+        self.known.lock().keep_only(seen, &mut self.inputs);
         self.inbox.pass_on(&mut self.inputs).await?;
         if self.how_to_list == HowToList::PagedOnce {
             self.how_to_list = HowToList::Streamed;
         }
         if !self.is_synced {
             self.is_synced = true;
-            tracing::debug!(kind = self.kind.name, objects = self.known.len(), "Synced");
+            tracing::debug!(kind = self.kind.name, objects = self.known.lock().len(), "Synced");
             self.inbox.tell(Message::Synced(self.number))?;
         }
         Ok(())

@@ -168,8 +168,14 @@ impl Writer {
                 (0..self.events.take_dropped()).for_each(|_| self.metrics.count_dropped_event());
             }
             Effect::Await { token, plugin, work } => {
-                let inbox = self.inbox.clone();
-                let work = tokio::spawn(work);
+                let (inbox, api) = (self.inbox.clone(), self.api.clone());
+                // What a plugin does outside may be a change, too.
+                let work = tokio::spawn(async move {
+                    match api.may_write().await {
+                        Ok(()) => work.await,
+                        Err(error) => Status::error(error.to_string()),
+                    }
+                });
                 self.works.insert(token, work.abort_handle());
                 self.under_way.spawn(async move {
                     let _abort = AbortOnDrop(work.abort_handle());
@@ -370,7 +376,8 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-fn hostname() -> String {
+/// The name of this machine.
+pub(crate) fn hostname() -> String {
     let told = std::fs::read_to_string("/proc/sys/kernel/hostname")
         .ok()
         .or_else(|| std::env::var("HOSTNAME").ok());

@@ -20,11 +20,23 @@ pub(crate) enum Body {
     Chunks(Box<dyn Iterator<Item = Bytes> + Send>),
     /// A watch.
     Stream(Pin<Box<dyn Stream<Item = Result<Bytes, Dropped>> + Send>>),
+    /// Another body, cut off after so many bytes.
+    Cut(Box<Body>, u64),
 }
 
 impl Body {
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
         Self::Whole(Some(bytes.into()))
+    }
+
+    /// A stream that neither says anything nor ends.
+    pub(crate) fn silent() -> Self {
+        Self::Stream(Box::pin(futures::stream::pending()))
+    }
+
+    /// The first `n_bytes` of this one; then the connection is closed.
+    pub(crate) fn cut(self, n_bytes: u64) -> Self {
+        Self::Cut(Box::new(self), n_bytes)
     }
 }
 
@@ -42,11 +54,22 @@ impl http_body::Body for Body {
             Self::Stream(stream) => {
                 stream.as_mut().poll_next(cx).map(|next| next.map(|chunk| chunk.map(Frame::data)))
             }
+            Self::Cut(_, 0) => Poll::Ready(Some(Err(Dropped))),
+            Self::Cut(body, left) => Pin::new(body.as_mut()).poll_frame(cx).map_ok(|frame| {
+                let mut data = frame.into_data().unwrap_or_default();
+                data.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= data.len() as u64;
+                Frame::data(data)
+            }),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Whole(None))
+        match self {
+            Self::Whole(bytes) => bytes.is_none(),
+            Self::Cut(body, left) => *left > 0 && body.is_end_stream(),
+            Self::Chunks(_) | Self::Stream(_) => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {

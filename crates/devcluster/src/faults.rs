@@ -69,6 +69,15 @@ pub enum Effect {
     Reset,
     /// The request is carried out, then the connection is closed without an answer.
     ResetAfter,
+    /// The request is not carried out; the answer looks like success and makes no sense.
+    Garbage,
+    /// The request is carried out, and the connection closed after so many bytes of the answer.
+    Truncate {
+        /// Bytes that still come through.
+        after_bytes: u64,
+    },
+    /// A watch begins and stays silent: no events, no bookmarks.
+    Silence,
     /// A watch ends by itself after so many events.
     CloseWatch {
         /// Events that still come through.
@@ -274,8 +283,9 @@ impl Faults {
         let FaultState { rng, rules, injected } = &mut *state;
         let mut verdict = Verdict::default();
         for active in rules.iter_mut().filter(|active| active.rule.concerns(asked)) {
-            let closes_watch = matches!(active.rule.effect, Effect::CloseWatch { .. });
-            if (closes_watch && asked.verb != "watch") || !active.fires(rng) {
+            let is_of_watches =
+                matches!(active.rule.effect, Effect::CloseWatch { .. } | Effect::Silence);
+            if (is_of_watches && asked.verb != "watch") || !active.fires(rng) {
                 continue;
             }
             *injected += 1;

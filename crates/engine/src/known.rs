@@ -93,6 +93,11 @@ impl Known {
         self.told.len()
     }
 
+    /// Names and UIDs, sorted by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&FollowedKey, &Arc<str>)> {
+        self.told.iter().map(|(key, told)| (key, &told.uid))
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.told.is_empty()

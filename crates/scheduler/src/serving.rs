@@ -11,6 +11,7 @@ use kube_scheduler_daemon::{
     ServingOptions, SniCertificate, VerbositySetter,
 };
 
+use crate::commands::version::KUBERNETES;
 use crate::settings::Settings;
 
 /// How the flags want the secure port served; `None` when they turn it off.
@@ -23,6 +24,7 @@ pub(crate) fn options(
     let authentication = &flags.authentication;
     let authorization = &flags.authorization;
     let gates = &settings.gates;
+    let version = flags.reported_version().unwrap_or(KUBERNETES).trim_start_matches('v');
     let named = serving.tls_sni_cert_key.iter().map(|named| SniCertificate {
         cert_file: named.cert_file.clone().into(),
         key_file: named.key_file.clone().into(),
@@ -68,11 +70,19 @@ pub(crate) fn options(
                 values.map(|(name, value)| (name.to_owned(), value)).collect()
             }),
             statusz: gates.is_enabled(Gate::ComponentStatusz),
+            binary_version: version.to_owned(),
+            emulation_version: minor_version(version),
             verbosity,
             ..Introspection::default()
         },
         ..ServingOptions::default()
     })
+}
+
+/// `1.36` of `1.36.2`.
+fn minor_version(version: &str) -> String {
+    let parts: Vec<&str> = version.splitn(3, '.').take(2).collect();
+    parts.join(".")
 }
 
 /// Empty means not given.
@@ -83,4 +93,18 @@ fn path(text: &str) -> Option<PathBuf> {
 /// Negative times are over at once.
 fn time(length: kube_scheduler_config::Duration) -> Duration {
     length.to_std().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_shortened_to_their_minor() {
+        for (full, short) in
+            [("1.36.2", "1.36"), ("1.36", "1.36"), ("1.37.0-rc.1", "1.37"), ("x", "x")]
+        {
+            assert_eq!(minor_version(full), short);
+        }
+    }
 }

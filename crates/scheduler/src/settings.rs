@@ -27,12 +27,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "contention-profiling",
     "disabled-metrics",
     "kube-api-content-type",
-    "leader-elect-lease-duration",
-    "leader-elect-renew-deadline",
-    "leader-elect-resource-lock",
-    "leader-elect-resource-name",
-    "leader-elect-resource-namespace",
-    "leader-elect-retry-period",
     "show-hidden-metrics-for-version",
 ];
 
@@ -93,7 +87,7 @@ impl Settings {
         }
         leader_election::check(&config.leader_election).map_err(|error| anyhow!(error))?;
         let kubeconfig = kubeconfig(&flags, &config, &mut warnings);
-        warn_without_effect(&flags, &config, &mut warnings);
+        warn_without_effect(&flags, &mut warnings);
         let max_in_unschedulable = flags.deprecated.pod_max_in_unschedulable_pods_duration;
         Ok(Self {
             rate: rate(&config, has_rate)?,
@@ -141,14 +135,7 @@ fn warn_overruled(flags: &Flags, warnings: &mut Vec<String>) {
     }
 }
 
-fn warn_without_effect(flags: &Flags, config: &Configuration, warnings: &mut Vec<String>) {
-    if config.leader_election.leader_elect == Some(true) {
-        warnings.push(
-            "leader election is not in this version yet: run a single instance, or set --leader-elect=false to say that \
-             you do"
-                .to_owned(),
-        );
-    }
+fn warn_without_effect(flags: &Flags, warnings: &mut Vec<String>) {
     let given: Vec<_> = flags.given().filter(|name| WITHOUT_EFFECT.contains(name)).collect();
     if !given.is_empty() {
         warnings

@@ -1,7 +1,8 @@
-//! SIGINT and SIGTERM: the first asks for an orderly end, the second ends at once.
+//! SIGINT and SIGTERM: the first asks for an orderly end, the second ends at once. SIGUSR2 asks what is in the caches.
 
 use std::io;
 
+use kube_scheduler_daemon::DaemonHandle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals that end a process.
@@ -35,4 +36,15 @@ impl Signals {
             _ = self.terminate.recv() => {}
         }
     }
+}
+
+/// From now on SIGUSR2 has the caches compared and dumped into the log. Signals that come meanwhile count as one.
+pub(crate) fn on_debug_request(scheduler: DaemonHandle) -> io::Result<()> {
+    let mut asked = signal(SignalKind::user_defined2())?;
+    tokio::spawn(async move {
+        while asked.recv().await.is_some() {
+            scheduler.debug_caches().await;
+        }
+    });
+    Ok(())
 }

@@ -51,14 +51,13 @@ impl Authenticator {
         options: &AuthenticationOptions,
     ) -> Result<(Self, TrustKeeper), ServeError> {
         let endpoint = delegate("authentication", options.kubeconfig.as_deref()).await?;
-        let api = match &endpoint {
-            Some(endpoint) => Some(
-                endpoint
-                    .open()
-                    .map_err(|source| ServeError::Delegate { purpose: "authentication", source })?,
-            ),
-            None => None,
-        };
+        let api =
+            match &endpoint {
+                Some(endpoint) => Some(endpoint.client("scheduler").map_err(|source| {
+                    ServeError::Delegate { purpose: "authentication", source }
+                })?),
+                None => None,
+            };
         let anchors = Anchors::load(options)?;
         let trust = watch::Sender::new(Arc::new(anchors.trust().clone()));
         let wanted = anchors.missing();

@@ -53,7 +53,7 @@ impl Authorizer {
         let delegate = match endpoint {
             Some(endpoint) => {
                 let api = endpoint
-                    .open()
+                    .client("scheduler")
                     .map_err(|source| ServeError::Delegate { purpose: "authorization", source })?;
                 Some(Delegate {
                     reviewer: Reviewer::new(api),

@@ -48,6 +48,8 @@ pub(crate) struct Shown {
     pub(crate) inbox: Inbox,
     /// When the process started, in seconds since the epoch.
     pub(crate) started_at: f64,
+    /// Whether this scheduler takes part in an election.
+    pub(crate) elects: bool,
     /// `enableProfiling`.
     pub(crate) has_profiling: bool,
 }
@@ -188,7 +190,8 @@ impl Site {
 
     /// What the pods take, told by whoever schedules.
     async fn resources(&self, method: &Method, headers: &HeaderMap) -> Reply {
-        if !self.shown.progress.borrow().is_synced {
+        let progress = *self.shown.progress.borrow();
+        if !progress.is_synced || !progress.is_leading {
             return reply::plain(StatusCode::OK, "");
         }
         // There is nothing to set back: every scrape counts anew.
@@ -232,7 +235,7 @@ impl Site {
     }
 
     fn health_of(&self, endpoint: Endpoint, query: &[(String, String)]) -> Reply {
-        let checks = endpoint.checks(false);
+        let checks = endpoint.checks(self.shown.elects);
         let (is_well, text) =
             health::root(endpoint, checks, query, &self.slis, |check| self.failure(check));
         let status = if is_well { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
@@ -240,7 +243,9 @@ impl Site {
     }
 
     fn health_check(&self, endpoint: Endpoint, name: &str) -> Reply {
-        let Some(check) = endpoint.checks(false).iter().find(|check| check.name() == name) else {
+        let Some(check) =
+            endpoint.checks(self.shown.elects).iter().find(|check| check.name() == name)
+        else {
             return reply::not_found();
         };
         match self.failure(*check) {
@@ -297,4 +302,47 @@ fn query_pairs(query: &str) -> Vec<(String, String)> {
         .map(|part| part.split_once('=').unwrap_or((part, "")))
         .map(|(key, value)| (decoded(key), decoded(value)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_taken_apart_and_decoded() {
+        let pairs = query_pairs("verbose&exclude=a%2Fb&exclude=c+d&&x=1=2&bad%zz=%ff");
+        let pairs: Vec<(&str, &str)> =
+            pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(
+            pairs,
+            [
+                ("verbose", ""),
+                ("exclude", "a/b"),
+                ("exclude", "c d"),
+                ("x", "1=2"),
+                ("bad%zz", "\u{fffd}"),
+            ]
+        );
+        assert!(query_pairs("").is_empty());
+    }
+
+    #[test]
+    fn gzip_is_for_those_who_take_it() {
+        let packed = |accepted: Option<&'static str>| {
+            let mut asked = HeaderMap::new();
+            if let Some(accepted) = accepted {
+                asked.insert(ACCEPT_ENCODING, HeaderValue::from_static(accepted));
+            }
+            exposition(&asked, "x 1\n".to_owned()).headers().contains_key(CONTENT_ENCODING)
+        };
+        for (accepted, expected) in [
+            (None, false),
+            (Some("gzip"), true),
+            (Some("deflate, gzip;q=0.3"), true),
+            (Some("gzip;q=0"), false),
+            (Some("identity"), false),
+        ] {
+            assert_eq!(packed(accepted), expected, "{accepted:?}");
+        }
+    }
 }

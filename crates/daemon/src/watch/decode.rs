@@ -55,8 +55,9 @@ pub(crate) trait Decode: Send + Sync {
     /// Reads one page of a list.
     fn page(&self, kind: &WatchedKind, body: &[u8]) -> Result<Page, Malformed>;
 
-    /// Where the first frame of a watch's bytes ends and the next begins; `None` when it is incomplete.
-    fn frame_end(&self, bytes: &[u8]) -> Option<usize>;
+    /// Where the first frame of a watch's bytes ends and the next begins; `None` when it is incomplete. Of `bytes`, so
+    /// many were `searched` before.
+    fn frame_end(&self, bytes: &[u8], searched: usize) -> Option<usize>;
 
     /// Reads one frame; `None` for one without content.
     fn frame(&self, kind: &WatchedKind, bytes: &[u8]) -> Result<Option<Frame>, Malformed>;
@@ -139,8 +140,9 @@ impl Decode for Json {
         })
     }
 
-    fn frame_end(&self, bytes: &[u8]) -> Option<usize> {
-        bytes.iter().position(|&byte| byte == b'\n').map(|at| at + 1)
+    fn frame_end(&self, bytes: &[u8], searched: usize) -> Option<usize> {
+        let at = bytes.get(searched..)?.iter().position(|&byte| byte == b'\n')?;
+        Some(searched + at + 1)
     }
 
     fn frame(&self, kind: &WatchedKind, bytes: &[u8]) -> Result<Option<Frame>, Malformed> {

@@ -6,6 +6,8 @@ mod cluster;
 mod crash;
 mod faults;
 mod https;
+mod intake;
+mod leader;
 mod preemption;
 mod scheduling;
 mod serving_auth;

@@ -87,6 +87,10 @@ pub(crate) async fn handle(
             }
             return Ok(refused(&error));
         }
+        Some(Effect::Garbage) => {
+            return Ok(with_body(200, Body::whole(&b"<html>no API server</html>\n"[..])));
+        }
+        Some(Effect::Silence) => return Ok(with_body(200, Body::silent())),
         _ => {}
     }
     let body = match parts.method {
@@ -100,7 +104,11 @@ pub(crate) async fn handle(
     if verdict.effect == Some(Effect::ResetAfter) {
         return Err(Dropped);
     }
-    Ok(response.unwrap_or_else(|error| refused(&error)))
+    let response = response.unwrap_or_else(|error| refused(&error));
+    Ok(match verdict.effect {
+        Some(Effect::Truncate { after_bytes }) => response.map(|body| body.cut(after_bytes)),
+        _ => response,
+    })
 }
 
 /// A refusal as a response.

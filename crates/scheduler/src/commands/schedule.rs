@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use kube_scheduler_config::to_yaml;
-use kube_scheduler_daemon::{Daemon, DaemonBuilder, Endpoint, StartError, VerbositySetter};
+use kube_scheduler_daemon::{
+    Daemon, DaemonBuilder, Endpoint, LeaderElection, RunError, StartError, VerbositySetter,
+};
 use kube_scheduler_framework::Registry;
 
 use super::{runtime, version};
@@ -13,7 +15,7 @@ use crate::flags::feature_gates::Gates;
 use crate::flags::logs::Logs;
 use crate::flags::{Flags, aggregate};
 use crate::settings::Settings;
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 use crate::{failure, logging, serving};
 
 /// Runs the scheduler; what goes wrong is logged, as the reference does.
@@ -49,7 +51,9 @@ fn schedule(flags: Flags, gates: Gates, registry: Registry) -> Result<ExitCode> 
         let signals = Signals::listen().context("cannot listen for signals")?;
         let endpoint =
             Endpoint::resolve(settings.kubeconfig.as_deref(), settings.master.as_deref()).await?;
-        let builder = builder(endpoint, registry, &settings);
+        let election = LeaderElection::of(&settings.config)?;
+        let is_elected = election.is_some();
+        let builder = builder(endpoint, registry, &settings).leader_election(election);
         log_config(&settings)?;
         let write_config_to = &settings.flags.misc.write_config_to;
         if !write_config_to.is_empty() {
@@ -72,9 +76,20 @@ fn schedule(flags: Flags, gates: Gates, registry: Registry) -> Result<ExitCode> 
             address = daemon.handle().address().map(tracing::field::display),
             "Starting Kubernetes Scheduler"
         );
-        daemon.run(shutdown).await?;
-        tracing::info!("Requested to terminate, exiting");
-        Ok(ExitCode::SUCCESS)
+        signals::on_debug_request(daemon.handle()).context("cannot listen for signals")?;
+        match daemon.run(shutdown).await {
+            Ok(()) if is_elected => {
+                tracing::info!("Requested to terminate, exiting");
+                Ok(ExitCode::SUCCESS)
+            }
+            // As in the reference, which counts on never ending without an election.
+            Ok(()) => Err(anyhow!("finished without leader elect")),
+            Err(RunError::LeaseLost) => {
+                tracing::error!("Leaderelection lost");
+                Ok(ExitCode::FAILURE)
+            }
+            Err(error) => Err(error.into()),
+        }
     })
 }
 

@@ -18,10 +18,14 @@ struct Process(Child);
 
 impl Process {
     fn start(args: &[&str]) -> Self {
+        Self::start_with(args, Stdio::null())
+    }
+
+    fn start_with(args: &[&str], stderr: Stdio) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_kube-scheduler-rs"))
             .args(args)
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(stderr)
             .spawn()
             .unwrap();
         Self(child)
@@ -40,10 +44,19 @@ impl Process {
         self.0.wait().unwrap();
     }
 
-    /// Asks it to end, and tells its exit code.
-    fn terminate(mut self) -> Option<i32> {
+    fn signal(&self, signal: &str) {
         let pid = self.0.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
+    /// Asks it to end, and tells its exit code.
+    fn terminate(self) -> Option<i32> {
+        self.signal("-TERM");
+        self.wait()
+    }
+
+    /// Waits for its end, and tells its exit code.
+    fn wait(mut self) -> Option<i32> {
         let deadline = Instant::now() + DEADLINE;
         loop {
             if let Some(status) = self.0.try_wait().unwrap() {
@@ -162,6 +175,103 @@ fn a_scheduler_killed_half_way_is_taken_over_from() {
     }
     assert_eq!(second.terminate(), Some(0));
     assert_eq!(cluster.process.terminate(), Some(0));
+}
+
+/// Starts a scheduler whose log goes to a file, and waits until that says all of `needed`.
+fn logged(args: &[&str], log: &str, needed: &[&str]) -> Process {
+    let process = Process::start_with(args, Stdio::from(std::fs::File::create(log).unwrap()));
+    wait_for_log(log, needed);
+    process
+}
+
+fn wait_for_log(log: &str, needed: &[&str]) {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let said = std::fs::read_to_string(log).unwrap();
+        if needed.iter().all(|text| said.contains(text)) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{needed:?} is not in:\n{said}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_named_and_waited_for() {
+    let files = Files::new();
+    let log = files.path("log");
+    let nobody = ["--master", "http://127.0.0.1:1", "--secure-port", "0"];
+    let scheduler = logged(&nobody, &log, &["does not answer", "http://127.0.0.1:1/", "refused"]);
+    // A standby that ends as it was asked to has done nothing wrong.
+    assert_eq!(scheduler.terminate(), Some(0));
+    wait_for_log(
+        &log,
+        &["Attempting to acquire leader lease...", "Requested to terminate, exiting"],
+    );
+
+    let alone = [&nobody[..], &["--leader-elect=false"]].concat();
+    let scheduler = logged(&alone, &log, &["does not answer"]);
+    assert_eq!(scheduler.terminate(), Some(1));
+    wait_for_log(&log, &["finished without leader elect"]);
+}
+
+#[test]
+fn a_lease_is_given_back_and_a_lost_one_ends_the_process() {
+    let files = Files::new();
+    let cluster = Cluster::start(&files, &["--nodes", "1"]);
+    let log = files.path("log");
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler";
+    let args = ["--kubeconfig", &cluster.kubeconfig, "--secure-port", "0"];
+    let scheduler =
+        logged(&args, &log, &["Successfully acquired lease", "kube-system/kube-scheduler"]);
+    assert_ne!(cluster.call("GET", lease, &Value::Null)["spec"]["holderIdentity"], "");
+    assert_eq!(scheduler.terminate(), Some(0));
+    assert_eq!(cluster.call("GET", lease, &Value::Null)["spec"]["holderIdentity"], "");
+
+    let scheduler = logged(&args, &log, &["Successfully acquired lease"]);
+    let mut taken = cluster.call("GET", lease, &Value::Null);
+    taken["spec"]["holderIdentity"] = json!("somebody-else");
+    taken["spec"]["leaseDurationSeconds"] = json!(60);
+    taken["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    // The lease is renewed all the time, so the first attempt may come too late.
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let now = cluster.call("GET", lease, &Value::Null);
+        taken["metadata"]["resourceVersion"] = now["metadata"]["resourceVersion"].clone();
+        if cluster.call("PUT", lease, &taken)["kind"] == "Lease" {
+            break;
+        }
+        assert!(Instant::now() < deadline, "the lease cannot be had");
+    }
+    assert_eq!(scheduler.wait(), Some(1));
+    wait_for_log(&log, &["Failed to renew lease", "Leaderelection lost"]);
+    assert_eq!(cluster.call("GET", lease, &Value::Null)["spec"]["holderIdentity"], "somebody-else");
+}
+
+#[test]
+fn caches_are_dumped_on_request() {
+    let files = Files::new();
+    let cluster = Cluster::start(&files, &["--nodes", "1"]);
+    cluster.create_pods(1);
+    let log = files.path("log");
+    let args = ["--kubeconfig", &cluster.kubeconfig, "--secure-port", "0", "-v=3"];
+    let scheduler = logged(&args, &log, &["Successfully acquired lease"]);
+    cluster.wait_for_bound(1);
+    scheduler.signal("-USR2");
+    wait_for_log(
+        &log,
+        &[
+            "Cache comparer started",
+            "Cache comparer finished",
+            "Dump of cached NodeInfo",
+            "Node name: hollow-00000",
+            "name: p-0, namespace: default",
+            "Dump of scheduling queue",
+            "activeQ:0; backoffQ:0; unschedulablePods:0",
+        ],
+    );
+    assert!(!std::fs::read_to_string(&log).unwrap().contains("Cache mismatch"));
+    assert_eq!(scheduler.terminate(), Some(0));
 }
 
 #[test]
