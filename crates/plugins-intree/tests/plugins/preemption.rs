@@ -140,7 +140,8 @@ fn preempt_by(
     let filters: &dyn HypotheticalFilter = if prunes { &pruning } else { &trying };
     let mut commands = Commands::default();
     let statuses = NodeStatuses { verdicts: &verdicts, absent: &absent };
-    let mut cx = PostFilterContext { cx, statuses, filters, random, commands: &mut commands };
+    let mut cx =
+        PostFilterContext { cx, statuses, filters, extenders, random, commands: &mut commands };
     let outcome = runner.post_filter(&mut cx, &state, pod);
     Outcome {
         text: text(&outcome.status),
