@@ -343,7 +343,7 @@ fn scores_are_scaled_weighed_and_added() {
             "assumed n2",
         ),
         (|log| vec![Outsider::new("e", log).scores(&[("n0", -8)])], "assumed n1"),
-        (|log| vec![Outsider::new("e", log).scores(&[("n0", i64::MAX / 5)])], "assumed n1"),
+        (|log| vec![Outsider::new("e", log).scores(&[("n0", i64::MAX / 10 + 1)])], "assumed n1"),
     ];
     for (extenders, chosen) in cases {
         for (mut world, _) in worlds(toys, extenders, 3) {
