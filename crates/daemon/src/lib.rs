@@ -21,13 +21,14 @@
 //! all it knows comes from the cluster.
 //!
 //! Reading order: `daemon` ties it together; `watch` and `kinds` bring objects in through `inbox`; `driver` is the core
-//! thread; `writes` carries out effects; `transport` is the connection; `serve` and `metrics` are for observers.
+//! thread; `extender` asks other programs for it; `writes` carries out effects; `transport` is the connection; `serve` and `metrics` are for observers.
 
 mod backoff;
 mod clock;
 mod cycle_log;
 mod daemon;
 mod driver;
+mod extender;
 mod inbox;
 mod kinds;
 mod lent;
@@ -39,6 +40,7 @@ mod watch;
 mod writes;
 
 pub use daemon::{Daemon, DaemonBuilder, DaemonHandle, RunError, StartError};
+pub use extender::{ExtenderError, ExtenderTlsError};
 pub use metrics::resident_memory_bytes;
 pub use progress::Progress;
 pub use serve::{
