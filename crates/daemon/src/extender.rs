@@ -16,7 +16,6 @@ mod questions;
 mod tls;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kube_scheduler_config::Extender as ExtenderConfig;
 use kube_scheduler_framework::{Extender, Extenders};
@@ -40,32 +39,6 @@ pub(crate) struct HttpExtenders {
     pub(crate) pods: Keep,
     /// Which nodes have to be kept in full.
     pub(crate) nodes: Keep,
-    scoring: Scoring,
-}
-
-/// How many extenders are computing scores at the moment.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Scoring(Arc<AtomicUsize>);
-
-impl Scoring {
-    fn begin(&self) -> ScoringCall {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        ScoringCall(self.clone())
-    }
-
-    pub(crate) fn n_running(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// A call for scores; over when dropped.
-#[derive(Debug)]
-struct ScoringCall(Scoring);
-
-impl Drop for ScoringCall {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl HttpExtenders {
@@ -74,12 +47,11 @@ impl HttpExtenders {
     /// # Errors
     /// If certificates and keys cannot be used.
     pub(crate) fn new(configs: &[ExtenderConfig]) -> Result<Self, ExtenderError> {
-        let scoring = Scoring::default();
         let mut extenders: Vec<Arc<dyn Extender>> = Vec::new();
         let (mut pods, mut nodes) = (Keep::Nothing, Keep::Nothing);
         for config in configs {
             tracing::debug!(extender = config.url_prefix, "Creating extender");
-            extenders.push(Arc::new(HttpExtender::new(config, scoring.clone())?));
+            extenders.push(Arc::new(HttpExtender::new(config)?));
             let wants_objects = !config.node_cache_capable;
             let judges_nodes = !config.filter_verb.is_empty() || !config.prioritize_verb.is_empty();
             // Pods are shown when they are decided about; running ones only as victims.
@@ -91,12 +63,7 @@ impl HttpExtenders {
                 pods = Keep::All;
             }
         }
-        Ok(Self { extenders: extenders.into_iter().collect(), pods, nodes, scoring })
-    }
-
-    /// How many extenders are computing scores at the moment.
-    pub(crate) fn scoring(&self) -> Scoring {
-        self.scoring.clone()
+        Ok(Self { extenders: extenders.into_iter().collect(), pods, nodes })
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 
 use super::connection::Connection;
 use super::tls::ExtenderTlsError;
-use super::{Scoring, answers, questions};
+use super::{answers, questions};
 
 /// How long a call may take when nothing is configured.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,7 +29,6 @@ pub(super) struct HttpExtender {
     connection: Arc<Connection>,
     /// Where calls run; `None` if nothing is going to be called.
     runtime: Option<Handle>,
-    scoring: Scoring,
 }
 
 /// An answer that is on its way.
@@ -44,7 +43,7 @@ impl Coming {
 
 impl HttpExtender {
     /// Makes ready. Calls run on the runtime that this is called on.
-    pub(super) fn new(config: &ExtenderConfig, scoring: Scoring) -> Result<Self, ExtenderTlsError> {
+    pub(super) fn new(config: &ExtenderConfig) -> Result<Self, ExtenderTlsError> {
         // A time-out below zero is over before anything is sent, as in the reference.
         let timeout = match config.http_timeout.as_nanos() {
             0 => DEFAULT_TIMEOUT,
@@ -57,7 +56,6 @@ impl HttpExtender {
             config: config.clone(),
             managed_resources,
             runtime: Handle::try_current().ok(),
-            scoring,
         })
     }
 
@@ -113,13 +111,8 @@ impl Extender for HttpExtender {
 
     fn prioritize(&self, pod: &Arc<Pod>, nodes: &[Arc<Node>]) -> PendingPriorities {
         let question = questions::about_nodes(pod, nodes, self.config.node_cache_capable);
-        let running = self.scoring.begin();
         let coming = question.and_then(|text| self.ask(&self.config.prioritize_verb, text));
-        Box::new(move || {
-            let answer = coming?.wait();
-            drop(running);
-            answers::priorities(&answer?)
-        })
+        Box::new(move || answers::priorities(&coming?.wait()?))
     }
 
     fn preempt(

@@ -232,7 +232,7 @@ async fn every_kind_of_nonsense_is_an_error_of_one_attempt() {
         event["reason"] == "FailedScheduling" && event["message"] == "out of licences"
     };
     until("an event", || {
-        cluster.list(EVENTS, &Selection::all()).items.iter().any(|event| failed(event.value()))
+        cluster.list(EVENTS, &Selection::all()).items.iter().any(|event| failed(&event.value()))
     })
     .await;
     scheduler.stop().await;
