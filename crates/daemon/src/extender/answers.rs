@@ -116,10 +116,12 @@ fn first_value<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
         return Err("EOF".to_owned());
     }
     T::deserialize(&mut serde_json::Deserializer::from_slice(body)).map_err(|error| {
-        if error.is_eof() {
+        let text = error.to_string();
+        // Within a record the error has lost its kind, not its text.
+        if text.contains("EOF while parsing") {
             "unexpected EOF".to_owned()
         } else {
-            format!("json: cannot unmarshal the answer: {error}")
+            format!("json: cannot unmarshal the answer: {text}")
         }
     })
 }

@@ -1,6 +1,7 @@
 //! Schedulers with extenders that are programs of their own: helpful, slow, failing and nonsensical ones.
 
-use std::sync::Arc;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -267,10 +268,29 @@ async fn nobody_listening_is_told_with_the_address() {
     scheduler.stop().await;
 }
 
+/// Writes the standard binding, as an extender that binds does.
+fn bind(url: &str, pod: &str, node: &str) {
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let name = pod.rsplit('/').next().unwrap();
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+        "target": {"kind": "Node", "name": node}})
+    .to_string();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = binding.len();
+    let request = format!(
+        "POST /api/v1/namespaces/{pod}/binding HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{binding}"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn extenders_bind_while_others_go_on() {
-    let cluster = Arc::new(cluster(2).await);
-    let bound = cluster.clone();
+    let cluster = cluster(2).await;
+    let url = cluster.url();
     let extender = ExtenderServer::start(move |verb, question| {
         assert_eq!(verb, "bind");
         let text = |field: &str| question[field].as_str().unwrap_or_default().to_owned();
@@ -278,8 +298,8 @@ async fn extenders_bind_while_others_go_on() {
             "stuck" => Answer::Never,
             "refused" => Answer::Json(json!({"Error": "no bindings today"})),
             name => {
-                let bind = |pod: &mut Value| pod["spec"]["nodeName"] = text("Node").into();
-                bound.edit(PODS, &text("PodNamespace"), name, bind).unwrap();
+                let pod = format!("{}/pods/{name}", text("PodNamespace"));
+                tokio::task::block_in_place(|| bind(&url, &pod, &text("Node")));
                 Answer::Json(json!({}))
             }
         }

@@ -142,7 +142,7 @@ impl Extenders {
         let positions: FxHashMap<&str, usize> =
             asked.iter().enumerate().map(|(at, node)| (&*node.name, at)).collect();
         for (extender, begun) in pending {
-            let answer = begun.and_then(|pending| caught(pending));
+            let answer = begun.and_then(caught);
             let answer = answer.unwrap_or_else(|error| {
                 extender.report(ExtenderReport::NotScored { pod, error: &error });
                 Vec::new()
