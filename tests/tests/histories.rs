@@ -2,9 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kube_scheduler_api_types::{Node, Pod};
 use kube_scheduler_engine::{EngineOptions, Pool};
+use kube_scheduler_framework::{
+    Extender, ExtenderFilterResult, ExtenderVerbs, ExtenderVictims, HostPriority,
+    PendingPriorities, PreemptionCandidate,
+};
 use kube_scheduler_tests::history::History;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -20,6 +26,47 @@ fn log(seed: u64, percentage: i32, options: EngineOptions) -> Vec<String> {
 fn threads(n: usize) -> Pool {
     let threads = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();
     Pool::new(Arc::new(threads)).splitting_from(2)
+}
+
+/// Lets every node and every eviction pass; scores nothing, or not at all.
+struct Agreeable {
+    is_mute: bool,
+}
+
+impl Extender for Agreeable {
+    fn name(&self) -> &str {
+        "agreeable"
+    }
+
+    fn verbs(&self) -> ExtenderVerbs {
+        let prioritize = !self.is_mute;
+        ExtenderVerbs { filter: true, prioritize, preempt: true, bind: false }
+    }
+
+    fn filter(&self, _: &Arc<Pod>, nodes: &[Arc<Node>]) -> Result<ExtenderFilterResult, String> {
+        let nodes = nodes.iter().rev().map(|node| node.name.to_string()).collect();
+        Ok(ExtenderFilterResult { nodes, ..ExtenderFilterResult::default() })
+    }
+
+    fn prioritize(&self, _: &Arc<Pod>, nodes: &[Arc<Node>]) -> PendingPriorities {
+        let scored = nodes.iter().rev();
+        let scores =
+            scored.map(|node| HostPriority { host: node.name.to_string(), score: 0 }).collect();
+        Box::new(|| Ok(scores))
+    }
+
+    fn preempt(
+        &self,
+        _: &Arc<Pod>,
+        candidates: &[(Arc<Node>, PreemptionCandidate)],
+    ) -> Result<BTreeMap<String, ExtenderVictims>, String> {
+        let victims = |candidate: &PreemptionCandidate| ExtenderVictims {
+            uids: candidate.victims.iter().map(|victim| victim.uid.to_string()).collect(),
+            n_pdb_violations: candidate.n_pdb_violations,
+        };
+        let agreed = candidates.iter();
+        Ok(agreed.map(|(node, candidate)| (node.name.to_string(), victims(candidate))).collect())
+    }
 }
 
 fn options(uses_class_cache: bool, pool: Pool) -> EngineOptions {
@@ -76,6 +123,20 @@ proptest! {
         let shared = log(seed, 0, options(true, Pool::none()));
         let fresh = log(seed, 0, options(false, Pool::none()));
         prop_assert_eq!(shared, fresh);
+    }
+
+    /// An extender that agrees to everything and has no favourites changes no decision.
+    #[test]
+    fn an_agreeable_extender_changes_nothing(seed: u64) {
+        for percentage in [0, 30] {
+            let alone = log(seed, percentage, options(true, Pool::none()));
+            for is_mute in [true, false] {
+                let agreeable: Arc<dyn Extender> = Arc::new(Agreeable { is_mute });
+                let extenders = [agreeable].into_iter().collect();
+                let options = EngineOptions { extenders, ..options(true, Pool::none()) };
+                prop_assert_eq!(&alone, &log(seed, percentage, options));
+            }
+        }
     }
 
     #[test]

@@ -50,6 +50,7 @@ mod object;
 mod pod;
 mod requests;
 mod resources;
+mod source;
 mod storage;
 mod taint;
 mod time;
@@ -84,6 +85,7 @@ pub use selector::{
     NodeSelectorTerm, Operator, Requirement, SelectorError, node_satisfies_required_affinity,
     required_node_affinity_matches,
 };
+pub use source::{Source, SourceError};
 pub use storage::{Volume, VolumeSource};
 pub use taint::{Taint, TaintEffect, Toleration, TolerationOperator, untolerated_taint};
 pub use time::Timestamp;

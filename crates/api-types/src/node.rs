@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::labels::Labels;
 use crate::quantity::Quantity;
 use crate::resources::{ResourceName, Resources};
+use crate::source::Source;
 use crate::taint::Taint;
 use crate::time::Timestamp;
 
@@ -41,6 +42,8 @@ pub struct Node {
     pub declared_features: Arc<[Arc<str>]>,
     /// The known ones of `declared_features`, one bit per registered feature.
     pub feature_bits: u64,
+    /// The object in full, where somebody asked for it to be kept. No decision reads it.
+    pub source: Option<Arc<Source>>,
 }
 
 impl Node {

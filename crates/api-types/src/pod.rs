@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::affinity::{NodeAffinity, PodAffinity};
 use crate::labels::Labels;
 use crate::requests::PodRequests;
+use crate::source::Source;
 use crate::storage::Volume;
 use crate::taint::Toleration;
 use crate::time::Timestamp;
@@ -43,6 +44,8 @@ pub struct Pod {
     pub spec: Arc<PodSpec>,
     /// What the status says.
     pub status: Arc<PodStatus>,
+    /// The object in full, where somebody asked for it to be kept. No decision reads it.
+    pub source: Option<Arc<Source>>,
 }
 
 impl Pod {

@@ -29,6 +29,7 @@ mod decode;
 mod defaults;
 mod gates;
 mod load;
+mod managed;
 mod merge;
 mod output;
 mod validate;
@@ -48,6 +49,7 @@ pub use gates::{
     parse_feature_gates,
 };
 pub use load::{LoadError, load};
+pub use managed::{NoFitArgs, ignore_managed_resources};
 pub use merge::{
     ALL_PLUGINS, NamedPlugin, default_plugins, merge_plugins, merge_set, named_plugins,
     overridden_defaults,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use kube_scheduler_config::{Configuration, FeatureGates, OutputError, to_json_value};
 use kube_scheduler_engine::{BuildError, Engine, EngineOptions, Pool};
-use kube_scheduler_framework::{Registry, Services};
+use kube_scheduler_framework::{ClusterEvent, Registry, Services};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -20,6 +20,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::clock::Clock;
 use crate::debugger::Actual;
 use crate::driver::{Driver, Outstanding};
+use crate::extender::{ExtenderError, HttpExtenders};
 use crate::inbox::{Inbox, Message};
 use crate::kinds::{Form, WatchedKind};
 use crate::leader::{Candidacy, Candidate, LeaderElection, Leadership, catch_up};
@@ -38,6 +39,9 @@ pub enum StartError {
     /// The configuration makes no scheduler.
     #[error("configuration")]
     Build(#[from] BuildError),
+    /// The extenders cannot be made.
+    #[error("configuration")]
+    Extenders(#[from] ExtenderError),
     /// The configuration cannot be shown.
     #[error("configuration")]
     Output(#[from] OutputError),
@@ -169,7 +173,8 @@ impl DaemonBuilder {
     /// # Errors
     /// If it does not.
     pub fn check(&self) -> Result<(), StartError> {
-        self.engine(Services::default()).map(drop)
+        let extenders = HttpExtenders::new(&self.config.extenders)?;
+        self.engine(&extenders, Services::default()).map(drop)
     }
 
     /// Builds the engine, takes the port, and begins. An API server that does not answer yet is waited for in the background.
@@ -178,10 +183,11 @@ impl DaemonBuilder {
     /// If any of that fails; nothing is left behind then.
     pub async fn start(self) -> Result<Daemon, StartError> {
         let clock = Clock::start();
+        let extenders = HttpExtenders::new(&self.config.extenders)?;
         let started_at = clock.started_at().as_nanos() as f64 / 1e9;
         let metrics = Arc::new(Metrics::new(started_at));
         let lent = Lent::default();
-        let engine = self.engine(lent.services(metrics.plugins()))?;
+        let engine = self.engine(&extenders, lent.services(metrics.plugins()))?;
         let configz: Arc<str> =
             json!({"componentconfig": to_json_value(&self.config)?}).to_string().into();
         let secure_port = match self.serving.clone() {
@@ -207,7 +213,7 @@ impl DaemonBuilder {
             Candidacy::new(options, api, clock, metrics.clone(), &hostname(), component)
         });
         let (candidacy, fence) = candidacy.unzip();
-        let kinds = followed_kinds(&engine);
+        let kinds = followed_kinds(&engine, &extenders);
         let unsynced = (0..kinds.len()).collect();
         let core = Driver {
             engine,
@@ -301,7 +307,7 @@ impl DaemonBuilder {
         })
     }
 
-    fn engine(&self, services: Services) -> Result<Engine, StartError> {
+    fn engine(&self, extenders: &HttpExtenders, services: Services) -> Result<Engine, StartError> {
         let pool = match self.threads {
             0 | 1 => Pool::none(),
             threads => {
@@ -319,6 +325,7 @@ impl DaemonBuilder {
             gates: self.gates.clone(),
             keeps_bound: true,
             services,
+            extenders: extenders.extenders.clone(),
             ..EngineOptions::default()
         };
         if let Some(limit) = self.max_in_unschedulable {
@@ -362,8 +369,13 @@ async fn lead(
 }
 
 /// What the plugins want to hear of, and what is always followed.
-fn followed_kinds(engine: &Engine) -> Vec<WatchedKind> {
+fn followed_kinds(engine: &Engine, extenders: &HttpExtenders) -> Vec<WatchedKind> {
     let mut names = BTreeSet::new();
+    if !extenders.extenders.is_empty() {
+        // Whatever happens may change an extender's mind.
+        let events = ClusterEvent::catch_all(false);
+        names.extend(events.iter().map(|event| event.resource().as_str().to_owned()));
+    }
     for entry in engine.profiles().iter().flat_map(|profile| profile.plugins()) {
         let reads = entry.plugin.reads_objects();
         names.extend(reads.iter().map(|resource| resource.as_str().to_owned()));
@@ -375,7 +387,8 @@ fn followed_kinds(engine: &Engine) -> Vec<WatchedKind> {
                 .map(|registration| registration.event.resource().as_str().to_owned()),
         );
     }
-    WatchedKind::all_for(names.iter().map(String::as_str))
+    let kinds = WatchedKind::all_for(names.iter().map(String::as_str)).into_iter();
+    kinds.map(|kind| kind.keeping(extenders.pods, extenders.nodes)).collect()
 }
 
 /// A running scheduler. Dropping it ends it at once, as a crash would.

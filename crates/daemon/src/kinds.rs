@@ -19,6 +19,18 @@ pub(crate) enum Form {
     Generic,
 }
 
+/// Which objects of a kind are kept in full, for those who have to show them to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Keep {
+    /// None: what the scheduler reads is enough.
+    #[default]
+    Nothing,
+    /// Pods without a node.
+    Pending,
+    /// All.
+    All,
+}
+
 /// One kind to follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WatchedKind {
@@ -34,6 +46,8 @@ pub(crate) struct WatchedKind {
     pub(crate) field_selector: Option<&'static str>,
     /// How to read them.
     pub(crate) form: Form,
+    /// Which pods or nodes are kept in full.
+    pub(crate) keep: Keep,
     /// Whether a server that does not serve it is put up with.
     pub(crate) is_optional: bool,
 }
@@ -133,6 +147,16 @@ impl WatchedKind {
         )
     }
 
+    /// The same kind, with pods or nodes kept in full.
+    pub(crate) fn keeping(self, pods: Keep, nodes: Keep) -> Self {
+        let keep = match self.form {
+            Form::Pod => pods,
+            Form::Node => nodes,
+            Form::Generic => Keep::Nothing,
+        };
+        Self { keep, ..self }
+    }
+
     fn of_registration(name: &str) -> Option<Self> {
         if matches!(name, "Pod" | "AssignedPod" | "UnschedulablePod" | "Node" | "*") {
             return None;
@@ -169,6 +193,7 @@ impl WatchedKind {
             kind,
             field_selector: None,
             form: Form::Generic,
+            keep: Keep::Nothing,
             is_optional: false,
         }
     }

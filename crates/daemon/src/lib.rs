@@ -21,8 +21,8 @@
 //! all it knows comes from the cluster.
 //!
 //! Reading order: `daemon` ties it together; `watch` and `kinds` bring objects in through `inbox`; `driver` is the core
-//! thread; `writes` carries out effects; `leader` decides whether any of that may happen; `transport` is the connection; `serve` and `metrics` are for observers,
-//! `debugger` for whoever doubts the caches.
+//! thread; `extender` asks other programs for it; `writes` carries out effects; `leader` decides whether any of that may
+//! happen; `transport` is the connection; `serve` and `metrics` are for observers, `debugger` for whoever doubts the caches.
 
 mod backoff;
 mod clock;
@@ -30,6 +30,7 @@ mod cycle_log;
 mod daemon;
 mod debugger;
 mod driver;
+mod extender;
 mod inbox;
 mod kinds;
 mod leader;
@@ -42,6 +43,7 @@ mod watch;
 mod writes;
 
 pub use daemon::{Daemon, DaemonBuilder, DaemonHandle, RunError, StartError};
+pub use extender::{ExtenderError, ExtenderTlsError};
 pub use leader::{LeaderElection, LeaderElectionError};
 pub use metrics::resident_memory_bytes;
 pub use progress::Progress;

@@ -2,17 +2,19 @@
 //!
 //! Behaviour: `spec/core.md` §4. Nothing here changes the cluster.
 
+mod extended;
 mod sample;
 
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    Commands, CycleState, Diagnosis, FitError, HypotheticalRunner, NodeIdx, NodeOverlay,
+    Commands, CycleState, Diagnosis, Extenders, FitError, HypotheticalRunner, NodeIdx, NodeOverlay,
     NodeStatuses, NominatingInfo, PluginName, PostFilterContext, PostFilterOutcome, PreFilterRun,
     Runner, SkipSet, Status, Verdicts,
 };
 
+use self::extended::Said;
 use crate::class_cache::ClassCache;
 use crate::evaluation::{Evaluation, EvaluationFailure, Rejected};
 use crate::explain::scores_of;
@@ -63,6 +65,8 @@ struct Begun {
     pre_filter: PreFilterRun,
     /// What the nominated node said, if the pod has one and does not fit there.
     rejection: Option<(NodeIdx, Status)>,
+    /// What extenders said then.
+    said: Said,
 }
 
 /// How the pod fares on the node it was nominated to.
@@ -74,6 +78,7 @@ enum Nominated {
 /// Everything one search needs.
 pub(crate) struct Search<'a, 'w> {
     pub(crate) runner: Runner<'a>,
+    pub(crate) extenders: &'a Extenders,
     pub(crate) pool: &'a Pool,
     pub(crate) classes: &'a mut ClassCache,
     pub(crate) pod: &'a Arc<Pod>,
@@ -110,11 +115,16 @@ impl Search<'_, '_> {
         };
         if let Some(percentage) = self.percentage {
             let limit = sample::n_feasible_to_find(n_nodes, percentage);
-            if limit < n_nodes || self.runner.profile.score().next().is_none() {
+            if limit < n_nodes || self.one_is_enough() {
                 return self.sampled(percentage, begun);
             }
         }
         self.exhaustive(begun)
+    }
+
+    /// Whether nobody has an opinion on which of several fitting nodes to take.
+    fn one_is_enough(&self) -> bool {
+        self.runner.profile.score().next().is_none() && !self.extenders.judge_nodes()
     }
 
     fn nominated_node(&self) -> Option<NodeIdx> {
@@ -130,8 +140,16 @@ impl Search<'_, '_> {
             let status =
                 self.runner.filter_with_nominated_pods(&begun.state, self.pod, &overlay, skip);
             if status.is_success() {
-                let state = begun.state;
-                return Nominated::Fits(Choice { node, state, n_feasible: 1, n_evaluated: 1 });
+                let cluster = self.runner.cx.cluster;
+                match self.extenders.filter(cluster, self.pod, vec![node]) {
+                    Ok(verdicts) if verdicts.survivors.is_empty() => begun.said = verdicts.statuses,
+                    Ok(_) => {
+                        let state = begun.state;
+                        let choice = Choice { node, state, n_feasible: 1, n_evaluated: 1 };
+                        return Nominated::Fits(choice);
+                    }
+                    Err(_) => {}
+                }
             }
             begun.rejection = status.is_rejected().then_some((node, status));
         }
@@ -141,16 +159,16 @@ impl Search<'_, '_> {
     fn begin(&self) -> Begun {
         let mut state = CycleState::new();
         let pre_filter = self.runner.pre_filter(&mut state, self.pod);
-        Begun { state, pre_filter, rejection: None }
+        Begun { state, pre_filter, rejection: None, said: Said::new() }
     }
 
     /// All nodes are filtered and every passing one is scored, from the class's evaluation if there is one.
     fn exhaustive(&mut self, begun: Option<Begun>) -> Result<Choice, NoChoice> {
         let runner = self.runner;
-        let mut rejection = None;
+        let (mut rejection, mut said) = (None, Said::new());
         let mut run = None;
         if let Some(begun) = begun {
-            rejection = begun.rejection;
+            (rejection, said) = (begun.rejection, begun.said);
             run = Some((begun.state, begun.pre_filter));
         }
         let kept = self.class.and_then(|class| self.classes.take(class, &runner, self.pod));
@@ -171,11 +189,11 @@ impl Search<'_, '_> {
         // A nominated node is looked at even if PreFilter left it out, and its answer stays.
         overrides.extend(rejection.filter(|(idx, _)| evaluation.is_left_out(*idx)));
         let outcome = if overrides.is_empty() {
-            self.choose(&mut evaluation)
+            self.choose(&mut evaluation, said)
         } else {
             let mut adjusted = evaluation.clone();
             match adjusted.override_verdicts(&runner, self.pod, &overrides) {
-                Ok(()) => self.choose(&mut adjusted),
+                Ok(()) => self.choose(&mut adjusted, said),
                 Err(status) => Err(NoChoice::Broken(status)),
             }
         };
@@ -220,7 +238,15 @@ impl Search<'_, '_> {
         Ok(overrides)
     }
 
-    fn choose(&self, evaluation: &mut Evaluation) -> Result<Choice, NoChoice> {
+    /// Lets extenders narrow what passes, and takes the best of it.
+    fn choose(&self, evaluation: &mut Evaluation, said: Said) -> Result<Choice, NoChoice> {
+        match self.narrowed(evaluation, said)? {
+            Some(mut narrowed) => self.choose_from(&mut narrowed),
+            None => self.choose_from(evaluation),
+        }
+    }
+
+    fn choose_from(&self, evaluation: &mut Evaluation) -> Result<Choice, NoChoice> {
         let runner = &self.runner;
         let n_feasible = evaluation.n_feasible();
         let n_evaluated = n_feasible + evaluation.verdicts.n_rejected();
@@ -238,7 +264,7 @@ impl Search<'_, '_> {
         let node = if n_feasible == 1 {
             evaluation.feasible(runner.cx.cluster).first().copied()
         } else {
-            let best = evaluation.best(runner, self.pod).map_err(NoChoice::Broken)?;
+            let best = self.best(evaluation).map_err(NoChoice::Broken)?;
             if self.watched.wants_scores() {
                 self.tell_scores(evaluation).map_err(NoChoice::Broken)?;
             }
@@ -309,6 +335,7 @@ impl Search<'_, '_> {
                 cx: self.runner.cx,
                 statuses,
                 filters: &filters,
+                extenders: self.extenders,
                 random: self.random,
                 commands: &mut commands,
             };

@@ -9,6 +9,7 @@
 //! unreserved and forgotten its pod.
 
 mod expect;
+mod outside;
 mod permit;
 mod steps;
 mod table;
@@ -63,6 +64,8 @@ enum Stage {
     Permit(Waits),
     /// PreBind plugins from `next` on are still to be started; `running` are under way.
     PreBind { next: usize, running: SmallVec<[Running; 2]>, failure: Option<Status> },
+    /// The extender at position `at` binds; if it fails and may be ignored, others are asked.
+    BindOutside { at: usize, awaited: Token },
     /// Bind plugins from `next` on are still to be asked; one is awaited.
     Bind { next: usize, awaited: Token, plugin: PluginName },
 }

@@ -6,10 +6,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_config::{Configuration, ExtensionPoint as ConfigPoint, FeatureGates, Gate};
+use kube_scheduler_config::{
+    Configuration, ExtensionPoint as ConfigPoint, FeatureGates, Gate, NoFitArgs,
+    ignore_managed_resources,
+};
 use kube_scheduler_framework::{
-    ClusterState, EventResource, ExtensionPoint, Handle, HintFn, PluginSet, Profile, ProfileConfig,
-    ProfileError, Registry, Services,
+    ClusterState, EventResource, Extenders, ExtensionPoint, Handle, HintFn, PluginSet, Profile,
+    ProfileConfig, ProfileError, Registry, Services,
 };
 use kube_scheduler_queue::{HintId, ProfileSpec, QueueSettings, SchedulingQueue};
 
@@ -37,6 +40,8 @@ pub struct EngineOptions {
     /// Whether bound pods and preemptions are kept for [`Engine::drain_bound`] and
     /// [`Engine::drain_preemption_counts`].
     pub keeps_bound: bool,
+    /// Who outside has a say in every attempt.
+    pub extenders: Extenders,
 }
 
 impl Default for EngineOptions {
@@ -49,6 +54,7 @@ impl Default for EngineOptions {
             services: Services::default(),
             uses_class_cache: true,
             keeps_bound: false,
+            extenders: Extenders::default(),
         }
     }
 }
@@ -89,11 +95,18 @@ pub enum BuildError {
         /// Why.
         source: ProfileError,
     },
-    /// The user configures extenders.
-    #[error(
-        "extenders[0]: HTTP extenders do not exist in this version yet; remove them from the configuration to run without them"
-    )]
-    Extenders,
+    /// What extenders count cannot be left to them.
+    #[error("couldn't build extenders: {0}")]
+    ManagedResources(#[from] NoFitArgs),
+    /// The configuration has extenders that nobody made. Whoever makes an engine brings them in
+    /// [`EngineOptions::extenders`], or takes them out of the configuration.
+    #[error("couldn't build extenders: {configured} are configured, but {given} were made")]
+    MissingExtenders {
+        /// How many are configured.
+        configured: usize,
+        /// How many there are.
+        given: usize,
+    },
 }
 
 impl Engine {
@@ -106,15 +119,18 @@ impl Engine {
         registry: &Registry,
         options: EngineOptions,
     ) -> Result<Self, BuildError> {
-        if !config.extenders.is_empty() {
-            return Err(BuildError::Extenders);
+        let (configured, given) = (config.extenders.len(), options.extenders.len());
+        if configured > given {
+            return Err(BuildError::MissingExtenders { configured, given });
         }
-        let profiles = build_profiles(config, registry, &options)?;
+        let mut config = config.clone();
+        ignore_managed_resources(&mut config)?;
+        let profiles = build_profiles(&config, registry, &options)?;
         let mut hints: Vec<HintFn> = Vec::new();
         let mut custom_resources = BTreeSet::new();
         let specs = profiles
             .iter()
-            .map(|profile| queue_profile(profile, &mut hints, &mut custom_resources))
+            .map(|profile| queue_profile(profile, &mut hints, &mut custom_resources, &options))
             .collect();
         let settings = QueueSettings {
             initial_backoff: seconds(config.pod_initial_backoff_seconds()),
@@ -146,6 +162,7 @@ impl Engine {
             gates,
             hints: Hints(hints),
             is_by_priority_then_age,
+            extenders: options.extenders.clone(),
             profiles,
         };
         let percentage = config.percentage_of_nodes_to_score.filter(|percentage| *percentage > 0);
@@ -267,8 +284,12 @@ fn queue_profile(
     profile: &Profile,
     hints: &mut Vec<HintFn>,
     custom_resources: &mut BTreeSet<Arc<str>>,
+    options: &EngineOptions,
 ) -> ProfileSpec {
     let mut spec = ProfileSpec::new(&*profile.scheduler_name);
+    if !options.extenders.is_empty() {
+        spec = spec.with_extenders(options.gates.is_enabled(Gate::GenericWorkload));
+    }
     for (_, name, _) in profile.pre_enqueue() {
         spec = spec.with_pre_enqueue(&**name);
     }

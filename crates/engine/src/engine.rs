@@ -520,6 +520,7 @@ impl Engine {
         let plan = &self.plans.profiles[profile];
         let search = Search {
             runner: Runner { profile: plan, cx },
+            extenders: &self.plans.extenders,
             pool: &self.pool,
             classes: &mut self.classes,
             pod: &queued.entry().0,

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    ClusterState, CycleState, Diagnosis, NodeIdx, NodeView, PreFilterRun, RunDependencies, Runner,
-    SkipSet, Status, Verdicts,
+    ClusterState, CycleState, Diagnosis, EXTENDER, NodeIdx, NodeView, PreFilterRun,
+    RunDependencies, Runner, SkipSet, Status, Verdicts,
 };
 
 pub(crate) use scoring::{ScoreColumn, Scoring, columns_of_sample, totals_of};
@@ -33,6 +33,8 @@ pub(crate) struct Evaluation {
     pub(crate) absent: Status,
     /// What the answers depend on, beside the pod: decides whether and how long they can be kept.
     pub(crate) dependencies: RunDependencies,
+    /// Whether extenders have turned nodes down.
+    pub(crate) rejected_outside: bool,
     n_feasible: usize,
     scoring: Option<Scoring>,
 }
@@ -92,7 +94,16 @@ impl Evaluation {
         )?;
         let n_feasible = nodes.iter().filter(|idx| verdicts.passes(**idx)).count();
         let dependencies = runner.dependencies(pod);
-        Ok(Self { state, pre_filter, verdicts, absent, dependencies, n_feasible, scoring: None })
+        Ok(Self {
+            state,
+            pre_filter,
+            verdicts,
+            absent,
+            dependencies,
+            rejected_outside: false,
+            n_feasible,
+            scoring: None,
+        })
     }
 
     /// How many nodes pass.
@@ -140,8 +151,20 @@ impl Evaluation {
         pod: &Pod,
         verdicts: &[(NodeIdx, Status)],
     ) -> Result<(), Status> {
-        for (idx, status) in verdicts {
-            self.apply(runner, pod, *idx, Some(status))?;
+        let changes: Vec<_> =
+            verdicts.iter().map(|(idx, status)| (*idx, Some(status.clone()))).collect();
+        self.change_verdicts(runner, pod, &changes)
+    }
+
+    /// As [`override_verdicts`](Self::override_verdicts); `None` takes a node's answer away, so that it does not pass.
+    pub(crate) fn change_verdicts(
+        &mut self,
+        runner: &Runner<'_>,
+        pod: &Pod,
+        changes: &[(NodeIdx, Option<Status>)],
+    ) -> Result<(), Status> {
+        for (idx, status) in changes {
+            self.apply(runner, pod, *idx, status.as_ref())?;
         }
         if let Some(scoring) = &mut self.scoring {
             scoring.settle(runner.cx.cluster, &self.verdicts)?;
@@ -212,6 +235,9 @@ impl Evaluation {
         let mut diagnosis = Diagnosis { absent: self.absent.clone(), ..Diagnosis::default() };
         diagnosis.unschedulable_plugins.clone_from(&self.pre_filter.restricting);
         diagnosis.absorb(&self.verdicts);
+        if self.rejected_outside {
+            diagnosis.unschedulable_plugins.insert(EXTENDER.into());
+        }
         diagnosis
     }
 }

@@ -1,15 +1,16 @@
 //! Why a pod goes where it goes: every node's verdict and every plugin's score, as data.
 //!
 //! An explanation is computed from scratch on the state as it is and changes nothing that any answer depends on. It says what the next attempt
-//! would find; scores are given even when there is only one node to choose.
+//! would find, but for what extenders have to say, who are not asked; scores are given even when there is only one node to choose.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::{
-    Commands, Context, CycleState, HypotheticalRunner, NodeIdx, NodeOverlay, NodeStatuses,
-    PluginName, PostFilterContext, PostFilterOutcome, Runner, SkipSet, Status, Verdicts,
+    Commands, Context, CycleState, Extenders, HypotheticalRunner, NodeIdx, NodeOverlay,
+    NodeStatuses, PluginName, PostFilterContext, PostFilterOutcome, Runner, SkipSet, Status,
+    Verdicts,
 };
 
 use crate::effect::PodRef;
@@ -248,6 +249,7 @@ fn post_filter(
         cx: runner.cx,
         statuses,
         filters: &filters,
+        extenders: &Extenders::default(),
         random,
         commands: &mut commands,
     };

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, PodRequests, PodSpec, PodStatus, Timestamp};
 use kube_scheduler_framework::{
-    ClusterState, Context, EventObject, HintFn, NoPods, NominatedPods, Profile, QueuedPodView,
-    QueueingHint, RunningPreemptions, WaitingPods,
+    ClusterState, Context, EventObject, Extenders, HintFn, NoPods, NominatedPods, Profile,
+    QueuedPodView, QueueingHint, RunningPreemptions, WaitingPods,
 };
 use kube_scheduler_queue::{
     HintId, PluginId, PreEnqueueVerdict, ProfileId, QueueEntry, QueuePolicy, QueuedPod,
@@ -69,6 +69,8 @@ pub(crate) struct Plans {
     pub(crate) custom_resources: BTreeSet<Arc<str>>,
     /// The profiles, in the order of configuration and of the queue's numbers.
     pub(crate) profiles: Vec<Profile>,
+    /// Who outside has a say in every attempt.
+    pub(crate) extenders: Extenders,
     /// Which plugins sign pods, by profile.
     pub(crate) sign: Vec<SignPlan>,
     /// PreEnqueue plugins by profile: the queue's number and the position in the profile.
@@ -235,5 +237,6 @@ fn stub(namespace: &str, name: &str, uid: &str) -> Pod {
         requests: Arc::new(PodRequests::default()),
         spec: Arc::new(PodSpec::default()),
         status: Arc::new(PodStatus::default()),
+        source: None,
     }
 }

@@ -13,6 +13,7 @@ mod context;
 mod cycle_state;
 mod dependencies;
 mod diagnosis;
+mod extender;
 mod following;
 mod handle;
 mod known_pods;
@@ -39,6 +40,11 @@ pub use context::{
 pub use cycle_state::{CycleState, StateValue};
 pub use dependencies::Dependencies;
 pub use diagnosis::{Diagnosis, FitError};
+pub use extender::{
+    EXTENDER, Extender, ExtenderFilterResult, ExtenderReport, ExtenderScores, ExtenderVerbs,
+    ExtenderVerdicts, ExtenderVictims, Extenders, HostPriority, MAX_EXTENDER_PRIORITY,
+    PendingPriorities, PreemptionCandidate,
+};
 pub use following::Following;
 pub use handle::{CommandSink, Handle, NobodyListens, Services};
 pub use known_pods::KnownPods;

@@ -5,7 +5,7 @@
 //! are written against `kube-scheduler-framework` alone and read the cluster through its views and columns.
 //!
 //! All plugins of the default profile are here. [`PARTIAL`] names what some of them still lack: DynamicResources refuses
-//! pods that need it, and DefaultPreemption does not ask extenders.
+//! pods that need it.
 //!
 //! ```
 //! use kube_scheduler_framework::{Handle, PluginArgs};

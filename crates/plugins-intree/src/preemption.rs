@@ -2,7 +2,7 @@
 //!
 //! All of the analysis is here: eligibility, candidate nodes, the dry run with nominated pods and disruption budgets, the
 //! chain of tie-breaks. **Not here**: evicting. The outcome names the node and the victims, and the engine carries it
-//! out; while it does so in the background, PreEnqueue holds the pod back. Extenders are not asked.
+//! out; while it does so in the background, PreEnqueue holds the pod back.
 //!
 //! Answers to `plugins/defaultpreemption/default_preemption.go` and `framework/preemption/preemption.go` of the
 //! reference; behaviour in `spec/preemption.md` §2 to §6.
@@ -32,6 +32,7 @@ const TERMINATING: &str = "not eligible due to a terminating pod on the nominate
 const STILL_PREEMPTING: &str = "waiting for the preemption for this pod to be finished";
 const NO_GROUP: &str = "pod group for pod not found";
 const PLACED_GROUP: &str = "not eligible due to placement-based pod group scheduling limitation";
+const NO_CANDIDATE: &str = "no candidate node for preemption";
 const WORKLOAD_AWARE: &str = "not eligible due to workload aware preemption enabled";
 
 pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
@@ -150,11 +151,7 @@ impl DefaultPreemption {
             Err(status) => return PostFilterOutcome::without_nomination(status),
         };
         let cluster = cx.cx.cluster;
-        // Extenders would have their say here (`spec/preemption.md` §6.1): they may drop candidates and change victims.
-        let chosen = choose::best(&found.candidates, cx.cx.now);
-        let Some((chosen, node)) =
-            chosen.and_then(|chosen| Some((chosen, cluster.node(chosen.node)?)))
-        else {
+        if found.candidates.is_empty() {
             let diagnosis = Diagnosis {
                 rejections: found.rejections,
                 absent: candidates::not_helpful(),
@@ -165,6 +162,16 @@ impl DefaultPreemption {
                 nominating: Some(NominatingInfo::Override(None)),
                 ..PostFilterOutcome::without_nomination(Status::unschedulable(text))
             };
+        }
+        let candidates = match candidates::left_by_extenders(cx, pod, found.candidates) {
+            Ok(candidates) => candidates,
+            Err(status) => return PostFilterOutcome::without_nomination(status),
+        };
+        let chosen = choose::best(&candidates, cx.cx.now);
+        let Some((chosen, node)) =
+            chosen.and_then(|chosen| Some((chosen, cluster.node(chosen.node)?)))
+        else {
+            return PostFilterOutcome::without_nomination(Status::unschedulable(NO_CANDIDATE));
         };
         PostFilterOutcome {
             nominating: Some(NominatingInfo::Override(Some(node.name.clone()))),

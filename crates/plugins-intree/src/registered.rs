@@ -14,13 +14,10 @@ use crate::{
 };
 
 /// Plugins that do not do all that their name promises yet, with what is missing.
-pub const PARTIAL: &[(&str, &str)] = &[
-    (
-        dynamic_resources::NAME,
-        "pods with resource claims or resources of device classes are refused",
-    ),
-    (preemption::NAME, "extenders are not asked"),
-];
+pub const PARTIAL: &[(&str, &str)] = &[(
+    dynamic_resources::NAME,
+    "pods with resource claims or resources of device classes are refused",
+)];
 
 type Factory = fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String>;
 

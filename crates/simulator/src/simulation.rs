@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
-use kube_scheduler_config::{Configuration, FeatureGates, LoadError, decode, default, validate};
+use kube_scheduler_config::{
+    Configuration, FeatureGates, LoadError, decode, default, ignore_managed_resources, validate,
+};
 use kube_scheduler_engine::{BuildError, Engine, EngineOptions, Pool};
 use kube_scheduler_framework::Registry;
 
@@ -17,7 +19,7 @@ use crate::report::{Report, compose};
 /// How to simulate.
 #[derive(Clone, Debug)]
 pub struct SimulationOptions {
-    /// The scheduler's configuration, with defaults filled in.
+    /// The scheduler's configuration, with defaults filled in. Extenders in it are not asked, and the report says so.
     pub config: Configuration,
     /// Feature gates.
     pub gates: FeatureGates,
@@ -156,7 +158,8 @@ impl Simulation {
         let driven = driver.finish();
         let mut report = compose(&engine, &ledger, driven.n_decisions);
         report.pods.finished = self.input.n_finished;
-        report.warnings.clone_from(&self.input.warnings);
+        report.warnings.extend(extenders_not_asked(&self.options.config));
+        report.warnings.extend(self.input.warnings.iter().cloned());
         report.warnings.extend(driven.warnings);
         report.explanations = self.explain(&ledger, &report)?;
         Ok(report)
@@ -209,7 +212,21 @@ fn engine(options: &SimulationOptions) -> Result<Engine, BuildError> {
         gates: options.gates.clone(),
         ..EngineOptions::default()
     };
-    Engine::new(&options.config, &options.registry, engine_options)
+    let mut config = options.config.clone();
+    // What extenders count is not counted here either; they themselves are left out.
+    ignore_managed_resources(&mut config)?;
+    config.extenders.clear();
+    Engine::new(&config, &options.registry, engine_options)
+}
+
+/// Nothing outside is asked in a simulation, and users must know.
+fn extenders_not_asked(config: &Configuration) -> Option<String> {
+    let urls: Vec<&str> =
+        config.extenders.iter().map(|extender| extender.url_prefix.as_str()).collect();
+    (!urls.is_empty()).then(|| {
+        let urls = urls.join(", ");
+        format!("extenders are not asked in a simulation, whatever they would say about pods and nodes: {urls}")
+    })
 }
 
 /// Adds `new` to `known`, the newer of two with the same key in the place of the older.

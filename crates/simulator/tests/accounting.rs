@@ -150,3 +150,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn extenders_are_not_asked_and_the_report_says_so() {
+    let config = "
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+extenders:
+- urlPrefix: http://nobody.example
+  filterVerb: filter
+  managedResources: [{name: x.io/card, ignoredByScheduler: true}]
+";
+    let options = SimulationOptions::default().with_config_text(config).unwrap();
+    let mut simulation = Simulation::new(options).unwrap();
+    let manifest = json!({"kind": "List", "apiVersion": "v1", "items": [
+        {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"},
+         "status": {"allocatable": {"cpu": "1", "pods": "9"}}},
+        {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "namespace": "ns"},
+         "spec": {"containers": [{"name": "c", "resources": {"requests": {"x.io/card": "1"}}}]}},
+    ]});
+    let mut input = ClusterInput::default();
+    input.add_manifests("here", &manifest.to_string()).unwrap();
+    simulation.load(input.finish().unwrap());
+    let report = simulation.run().unwrap();
+    assert_eq!(report.pods.scheduled, 1, "the resource is the extender's business");
+    assert_eq!(
+        report.warnings,
+        ["extenders are not asked in a simulation, whatever they would say about pods and nodes: \
+          http://nobody.example"]
+    );
+}

@@ -46,6 +46,7 @@ impl Node {
             feature_bits: feature_bits(
                 &status.declared_features.iter().map(|name| &**name).collect::<Vec<_>>(),
             ),
+            source: None,
         }
     }
 }

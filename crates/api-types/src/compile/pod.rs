@@ -43,6 +43,7 @@ impl Pod {
             requests: Arc::new(PodRequests::from_wire(pod, options)),
             spec: Arc::new(spec(pod, options)),
             status: Arc::new(status(&pod.status)),
+            source: None,
         }
     }
 }

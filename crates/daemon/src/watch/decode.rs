@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Node, Object, Pod};
+use kube_scheduler_api_types::{Node, Object, Pod, Source};
 use kube_scheduler_engine::{Followed, FollowedKey as Key};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::kinds::{Form, WatchedKind};
+use crate::kinds::{Form, Keep, WatchedKind};
 
 /// Bytes that are no object, or not the expected one.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -180,12 +180,8 @@ fn unreadable(what: &str, error: &serde_json::Error) -> Malformed {
 
 fn object(kind: &WatchedKind, text: &str) -> Result<Followed, Malformed> {
     let read = match kind.form {
-        Form::Pod => Pod::from_json(text)
-            .map(|pod| Followed::Pod(Arc::new(pod)))
-            .map_err(|error| error.to_string()),
-        Form::Node => Node::from_json(text)
-            .map(|node| Followed::Node(Arc::new(node)))
-            .map_err(|error| error.to_string()),
+        Form::Pod => pod(kind, text).map(|pod| Followed::Pod(Arc::new(pod))),
+        Form::Node => node(kind, text).map(|node| Followed::Node(Arc::new(node))),
         Form::Generic => generic(kind, text).map(|object| Followed::Other(Arc::new(object))),
     };
     let refused = |text: String, header: &str| {
@@ -203,6 +199,24 @@ fn object(kind: &WatchedKind, text: &str) -> Result<Followed, Malformed> {
         Ok(object) => Ok(object),
         Err(error) => Err(refused(error, text)),
     }
+}
+
+fn pod(kind: &WatchedKind, text: &str) -> Result<Pod, String> {
+    let mut pod = Pod::from_json(text).map_err(|error| error.to_string())?;
+    if kind.keep == Keep::All || (kind.keep == Keep::Pending && !pod.is_assigned()) {
+        let source = Source::of_pod(text).map_err(|error| error.to_string())?;
+        pod.source = Some(Arc::new(source));
+    }
+    Ok(pod)
+}
+
+fn node(kind: &WatchedKind, text: &str) -> Result<Node, String> {
+    let mut node = Node::from_json(text).map_err(|error| error.to_string())?;
+    if kind.keep == Keep::All {
+        let source = Source::of_node(text).map_err(|error| error.to_string())?;
+        node.source = Some(Arc::new(source));
+    }
+    Ok(node)
 }
 
 /// Items of lists may leave out what the list says already.
@@ -237,6 +251,32 @@ mod tests {
         let bad = page.items[1].as_ref().unwrap_err();
         assert_eq!(bad.key, Some(("x".into(), "b".into())));
         assert!(bad.text.contains("cpu"), "{}", bad.text);
+    }
+
+    #[test]
+    fn objects_are_kept_in_full_where_they_are_asked_for() {
+        let pods = [
+            r#"{"metadata":{"name":"a","uid":"1"},"spec":{"containers":[{"env":[{"name":"X"}]}]}}"#,
+            r#"{"metadata":{"name":"b","uid":"2"},"spec":{"nodeName":"n"}}"#,
+        ];
+        let body = format!(r#"{{"metadata":{{}},"items":[{}]}}"#, pods.join(","));
+        let kept = |keep| {
+            let page = Json.page(&WatchedKind::pods().keeping(keep, Keep::All), body.as_bytes());
+            let is_kept = |item: Result<Followed, Malformed>| match item {
+                Ok(Followed::Pod(pod)) => pod.source.is_some(),
+                _ => panic!(),
+            };
+            page.unwrap().items.into_iter().map(is_kept).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(Keep::Nothing), [false, false]);
+        assert_eq!(kept(Keep::Pending), [true, false]);
+        assert_eq!(kept(Keep::All), [true, true]);
+        let nodes = WatchedKind::nodes().keeping(Keep::Nothing, Keep::All);
+        let body = br#"{"metadata":{},"items":[{"metadata":{"name":"n"},"spec":{"podCIDR":"x"}}]}"#;
+        let page = Json.page(&nodes, body).unwrap();
+        let Ok(Followed::Node(node)) = &page.items[0] else { panic!() };
+        let source = node.source.as_ref().unwrap().json();
+        assert_eq!(source, r#"{"metadata":{"name":"n"},"spec":{"podCIDR":"x"},"status":{}}"#);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 
 mod cluster;
 mod crash;
+mod extender_server;
+mod extenders;
 mod faults;
 mod https;
 mod intake;

@@ -3,16 +3,17 @@
 //! Behaviour: `spec/core.md` §4.1 to §4.3 and §4.7, followed exactly, as a sequential scan.
 
 use kube_scheduler_framework::{
-    CycleState, NodeIdx, NodeOverlay, NodeStatuses, NodeView, Runner, SkipSet, Status, Verdicts,
+    CycleState, EXTENDER, NodeIdx, NodeOverlay, NodeSet, NodeStatuses, NodeView, Runner, SkipSet,
+    Status, Verdicts,
 };
 
+use super::extended::best_with;
 use super::{Begun, Choice, NoChoice, Search};
 use crate::evaluation::{
     ScoreColumn, columns_of_sample, nodes_in_scope, pre_filter_failure, totals_of,
 };
 use crate::explain::NodeScores;
 use crate::observer::SearchStep;
-use crate::score_tree::first_best_of;
 
 /// Below this number of nodes all are looked at.
 const MIN_NODES_TO_SAMPLE: i64 = 100;
@@ -42,7 +43,8 @@ impl Search<'_, '_> {
     ) -> Result<Choice, NoChoice> {
         let runner = self.runner;
         let cluster = runner.cx.cluster;
-        let Begun { mut state, pre_filter, rejection } = begun.unwrap_or_else(|| self.begin());
+        let Begun { mut state, pre_filter, rejection, said } =
+            begun.unwrap_or_else(|| self.begin());
         if !pre_filter.status.is_success() {
             return Err(self.failed(pre_filter_failure(pre_filter, state)));
         }
@@ -51,11 +53,8 @@ impl Search<'_, '_> {
             Some(_) => Runner::left_out_status(&pre_filter.restricting),
             None => Status::SUCCESS,
         };
-        let limit = if runner.profile.score().next().is_none() {
-            1
-        } else {
-            n_feasible_to_find(candidates.len(), percentage)
-        };
+        let limit =
+            if self.one_is_enough() { 1 } else { n_feasible_to_find(candidates.len(), percentage) };
         let mut verdicts = Verdicts::absent(cluster.capacity());
         // What the nominated node said stays, and counts, even if the scan never gets there.
         if let Some((node, status)) = &rejection {
@@ -70,6 +69,17 @@ impl Search<'_, '_> {
             return Err(NoChoice::Broken(status));
         }
         self.watched.reached(SearchStep::NodesFiltered);
+        let n_found = feasible.len();
+        let said_now =
+            self.extenders.filter(cluster, self.pod, feasible).map_err(NoChoice::Broken)?;
+        let feasible = said_now.survivors;
+        let survivors: NodeSet = feasible.iter().copied().collect();
+        for (node, status) in said.iter().chain(&said_now.statuses) {
+            if !survivors.contains(*node) {
+                verdicts.put(*node, status);
+            }
+        }
+        let n_rejected = verdicts.n_rejected();
         if feasible.is_empty() {
             let mut diagnosis = kube_scheduler_framework::Diagnosis {
                 absent: absent.clone(),
@@ -77,6 +87,9 @@ impl Search<'_, '_> {
             };
             diagnosis.unschedulable_plugins.clone_from(&pre_filter.restricting);
             diagnosis.absorb(&verdicts);
+            if n_found > 0 {
+                diagnosis.unschedulable_plugins.insert(EXTENDER.into());
+            }
             let statuses = NodeStatuses { verdicts: &verdicts, absent: &absent };
             return Err(self.unfit(diagnosis, statuses, &state, &pre_filter.skip));
         }
@@ -90,7 +103,9 @@ impl Search<'_, '_> {
             if self.watched.wants_scores() && !columns.is_empty() {
                 self.tell_sample(&feasible, &columns, &totals);
             }
-            node = first_best_of(&totals).and_then(|at| feasible.get(at).copied()).unwrap_or(node);
+            let scores = self.extenders.prioritize(cluster, self.pod, &feasible);
+            let best = best_with(totals, scores);
+            node = best.and_then(|at| feasible.get(at).copied()).unwrap_or(node);
             self.watched.reached(SearchStep::NodesScored);
         }
         Ok(Choice {

@@ -92,7 +92,7 @@ impl Engine {
             match next {
                 Next::Plugin => {}
                 Next::Wait => return,
-                Next::Bind => return self.run_bind(uid, 0, now),
+                Next::Bind => return self.bind_outside(uid, 0, now),
                 Next::Fail(status) => return self.binding_failed(uid, status, now),
             }
         }
@@ -160,7 +160,7 @@ impl Engine {
     }
 
     /// Asks Bind plugins from `next` on, until one takes the pod.
-    fn run_bind(&mut self, uid: &Arc<str>, next: usize, now: Timestamp) {
+    pub(super) fn run_bind(&mut self, uid: &Arc<str>, next: usize, now: Timestamp) {
         let Some(mut binding) = self.bindings.remove(uid) else { return };
         let result = self.bind_steps(&mut binding, next, now);
         self.bindings.insert(binding);
@@ -229,11 +229,18 @@ impl Engine {
             }
             return;
         }
+        if let Stage::BindOutside { at, awaited } = binding.stage {
+            self.bindings.insert(binding);
+            if awaited == token {
+                self.bound_outside(&uid, at, status, now);
+            }
+            return;
+        }
         let waits_for = match &binding.stage {
             Stage::Bind { next, awaited, plugin } if *awaited == token => {
                 Some((*next, plugin.clone()))
             }
-            Stage::Bind { .. } | Stage::Permit(_) | Stage::PreBind { .. } => None,
+            _ => None,
         };
         self.bindings.insert(binding);
         let Some((next, plugin)) = waits_for else { return };

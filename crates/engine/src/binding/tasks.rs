@@ -54,7 +54,7 @@ impl Binding {
     pub(super) fn running(&self) -> &[Running] {
         match &self.stage {
             Stage::PreBind { running, .. } => running,
-            Stage::Permit(_) | Stage::Bind { .. } => &[],
+            Stage::Permit(_) | Stage::BindOutside { .. } | Stage::Bind { .. } => &[],
         }
     }
 

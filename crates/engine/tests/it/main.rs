@@ -4,6 +4,7 @@
 
 mod asking;
 mod binding;
+mod extenders;
 mod failures;
 mod observing;
 mod panics;

@@ -9,6 +9,7 @@ use kube_scheduler_cache::{ChangeKinds, NodeIdx, NodeOverlay};
 use crate::context::{Commands, Context};
 use crate::cycle_state::CycleState;
 use crate::dependencies::Dependencies;
+use crate::extender::Extenders;
 use crate::following::Following;
 use crate::status::{Code, PluginName, Status};
 use crate::verdicts::{VerdictId, Verdicts};
@@ -310,6 +311,8 @@ pub struct PostFilterContext<'a> {
     pub statuses: NodeStatuses<'a>,
     /// The profile's filters, for hypothetical nodes.
     pub filters: &'a dyn HypotheticalFilter,
+    /// Who outside is to be asked about evictions.
+    pub extenders: &'a Extenders,
     /// A random number that depends on the engine's seed and the attempt alone.
     pub random: u64,
     /// What the plugin asks for.

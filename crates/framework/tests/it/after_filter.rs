@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::{
-    Code, Commands, CycleState, HypotheticalRunner, NodeStatuses, NominatingInfo, Normalization,
-    PostFilterContext, PostFilterOutcome, SkipSet, Status, Verdicts,
+    Code, Commands, CycleState, Extenders, HypotheticalRunner, NodeStatuses, NominatingInfo,
+    Normalization, PostFilterContext, PostFilterOutcome, SkipSet, Status, Verdicts,
 };
 
 use crate::toy::{Log, Toy, World, calls, pod, profile, text};
@@ -37,6 +37,7 @@ fn post_filtered(answers: Vec<PostFilterOutcome>) -> (String, Option<Arc<str>>, 
         cx: runner.cx,
         statuses,
         filters: &filters,
+        extenders: &Extenders::default(),
         random: 0,
         commands: &mut commands,
     };

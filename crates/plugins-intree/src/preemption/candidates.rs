@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::api::validation::aggregate;
-use kube_scheduler_framework::{Code, CycleState, NodeIdx, PostFilterContext, Status};
+use kube_scheduler_framework::{
+    Code, CycleState, NodeIdx, PostFilterContext, PreemptionCandidate, Status,
+};
 
 use super::disruption::Budgets;
 use super::victims;
@@ -30,8 +32,8 @@ pub(super) struct Candidate {
     pub(super) node: NodeIdx,
     /// Most important first, never empty.
     pub(super) victims: Vec<Arc<Pod>>,
-    /// How many victims a disruption budget protects.
-    pub(super) n_violations: usize,
+    /// How many victims a disruption budget protects. An extender may say any number.
+    pub(super) n_violations: i64,
 }
 
 /// What the scan found.
@@ -50,6 +52,29 @@ impl Found {
             None => self.rejections.push((status, 1)),
         }
     }
+}
+
+/// What extenders make of the candidates: they may drop some, and change victims (`spec/preemption.md` §6.1).
+pub(super) fn left_by_extenders(
+    cx: &PostFilterContext<'_>,
+    pod: &Arc<Pod>,
+    candidates: Vec<Candidate>,
+) -> Result<Vec<Candidate>, Status> {
+    if cx.extenders.is_empty() {
+        return Ok(candidates);
+    }
+    let shown = candidates.into_iter().map(|candidate| PreemptionCandidate {
+        node: candidate.node,
+        victims: candidate.victims,
+        n_pdb_violations: candidate.n_violations,
+    });
+    let left = cx.extenders.preempt(cx.cx.cluster, pod, shown.collect())?;
+    let candidate = |left: PreemptionCandidate| Candidate {
+        node: left.node,
+        victims: left.victims,
+        n_violations: left.n_pdb_violations,
+    };
+    Ok(left.into_iter().map(candidate).collect())
 }
 
 /// How far to search.

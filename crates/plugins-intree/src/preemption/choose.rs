@@ -20,7 +20,7 @@ pub(super) fn best(candidates: &[Candidate], now: Timestamp) -> Option<&Candidat
 }
 
 /// Compares like the chain of criteria, and `min_by_key` takes the first of equals.
-fn harm(candidate: &Candidate, now: Timestamp) -> (usize, i32, i64, usize, Reverse<Timestamp>) {
+fn harm(candidate: &Candidate, now: Timestamp) -> (i64, i32, i64, usize, Reverse<Timestamp>) {
     let victims = &candidate.victims;
     let highest = victims.iter().map(|victim| victim.priority()).max().unwrap_or(i32::MIN);
     let earliest = victims

@@ -51,7 +51,7 @@ pub(super) fn select(
     let mut n_violations = 0;
     for (i, victim) in violating.into_iter().chain(others).enumerate() {
         if !trial.reprieve(&victim)? {
-            n_violations += usize::from(i < n_violating);
+            n_violations += i64::from(i < n_violating);
             victims.push(victim);
         }
     }

@@ -1,13 +1,14 @@
 //! DefaultPreemption's analysis, through a profile as the engine would run it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Pod, Timestamp};
+use kube_scheduler_framework::api::{Node, Pod, Timestamp};
 use kube_scheduler_framework::{
-    ClusterEvent, Commands, Context, CycleState, HypotheticalFilter, HypotheticalRunner, NoPods,
-    NodeOverlay, NodeStatuses, NominatedPods, NominatingInfo, PluginSet, PostFilterContext,
-    Profile, ProfileConfig, Runner, RunningPreemptions, Status, Verdicts,
+    ClusterEvent, Commands, Context, CycleState, Extender, ExtenderVerbs, ExtenderVictims,
+    Extenders, HypotheticalFilter, HypotheticalRunner, NoPods, NodeOverlay, NodeStatuses,
+    NominatedPods, NominatingInfo, PluginSet, PostFilterContext, PreemptionCandidate, Profile,
+    ProfileConfig, Runner, RunningPreemptions, Status, Verdicts,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -69,7 +70,7 @@ fn preempt_with(
     random: u64,
     nominated: &dyn NominatedPods,
 ) -> Outcome {
-    preempt_by(world, pod, args, random, nominated, true)
+    preempt_by(world, pod, args, random, nominated, true, &Extenders::default())
 }
 
 /// Tries out every node for real.
@@ -116,6 +117,7 @@ fn preempt_by(
     random: u64,
     nominated: &dyn NominatedPods,
     prunes: bool,
+    extenders: &Extenders,
 ) -> Outcome {
     let profile = profile(args);
     let cx = Context {
@@ -140,7 +142,8 @@ fn preempt_by(
     let filters: &dyn HypotheticalFilter = if prunes { &pruning } else { &trying };
     let mut commands = Commands::default();
     let statuses = NodeStatuses { verdicts: &verdicts, absent: &absent };
-    let mut cx = PostFilterContext { cx, statuses, filters, random, commands: &mut commands };
+    let mut cx =
+        PostFilterContext { cx, statuses, filters, extenders, random, commands: &mut commands };
     let outcome = runner.post_filter(&mut cx, &state, pod);
     Outcome {
         text: text(&outcome.status),
@@ -181,7 +184,7 @@ fn victim(name: &str, node: &str, cpu: &str, priority: i32, started: u32) -> Arc
     )
 }
 
-fn small(name: &str) -> Arc<kube_scheduler_framework::api::Node> {
+fn small(name: &str) -> Arc<Node> {
     node(name, json!({"status": {"allocatable": {"cpu": "2"}}}))
 }
 
@@ -462,7 +465,125 @@ proptest! {
         });
         let nominated = Nominated(nominees.collect());
         let hungry = pod("hungry", json!({"spec": {"priority": priority, "containers": containers}}));
-        let outcome = |prunes| preempt_by(&world, &hungry, Value::Null, random, &nominated, prunes);
+        let outcome = |prunes| preempt_by(&world, &hungry, Value::Null, random, &nominated, prunes, &Extenders::default());
         prop_assert_eq!(outcome(true), outcome(false));
+    }
+}
+
+/// What an extender answers when it is asked about these nodes.
+type Answer = fn(&[&str]) -> Result<BTreeMap<String, ExtenderVictims>, String>;
+
+struct Outsider {
+    is_ignorable: bool,
+    answer: Answer,
+}
+
+impl Extender for Outsider {
+    fn name(&self) -> &str {
+        "http://out"
+    }
+
+    fn verbs(&self) -> ExtenderVerbs {
+        ExtenderVerbs { preempt: true, ..ExtenderVerbs::default() }
+    }
+
+    fn is_ignorable(&self) -> bool {
+        self.is_ignorable
+    }
+
+    fn preempt(
+        &self,
+        _: &Arc<Pod>,
+        candidates: &[(Arc<Node>, PreemptionCandidate)],
+    ) -> Result<BTreeMap<String, ExtenderVictims>, String> {
+        let names: Vec<&str> = candidates.iter().map(|(node, _)| &*node.name).collect();
+        (self.answer)(&names)
+    }
+}
+
+/// Preemption by `hungry` on the nodes a, b and c, each with a pod of its own and more harm from a to c, with extenders in
+/// between: the ones that must not be ignored first.
+fn with_extenders(extenders: &[(bool, Answer)]) -> Outcome {
+    let world = World::new(
+        [small("a"), small("b"), small("c")],
+        [
+            victim("on-a", "a", "2", 1, 0),
+            victim("on-b", "b", "2", 2, 0),
+            victim("on-c", "c", "2", 3, 0),
+            victim("proud", "c", "0", 1000, 0),
+        ],
+    );
+    let extenders = extenders.iter().map(|(is_ignorable, answer)| {
+        Arc::new(Outsider { is_ignorable: *is_ignorable, answer: *answer }) as Arc<dyn Extender>
+    });
+    let extenders = extenders.collect();
+    preempt_by(&world, &important(json!({})), Value::Null, 0, &NoPods, true, &extenders)
+}
+
+fn victims(entries: &[(&str, &[&str], i64)]) -> BTreeMap<String, ExtenderVictims> {
+    let victims = |uids: &[&str], n_pdb_violations| ExtenderVictims {
+        uids: uids.iter().map(|uid| (*uid).to_owned()).collect(),
+        n_pdb_violations,
+    };
+    let entries = entries.iter();
+    entries.map(|(node, uids, n)| ((*node).to_owned(), victims(uids, *n))).collect()
+}
+
+#[test]
+fn extenders_drop_candidates_and_change_victims() {
+    assert_eq!(with_extenders(&[]), chosen("a", &["on-a"]));
+    assert_eq!(
+        with_extenders(&[(false, |_| Ok(victims(&[("b", &["on-b"], 0)])))]),
+        chosen("b", &["on-b"])
+    );
+    // Budgets count as the extender counts them.
+    let counted: Answer = |_| Ok(victims(&[("a", &["on-a"], 1), ("b", &["on-b"], -1)]));
+    assert_eq!(with_extenders(&[(false, counted)]), chosen("b", &["on-b"]));
+    // It may name any pod on the node, once.
+    let proud: Answer = |_| Ok(victims(&[("c", &["proud", "on-c", "proud"], 0)]));
+    assert_eq!(with_extenders(&[(false, proud)]), chosen("c", &["proud", "on-c"]));
+    // Each sees what the one before left.
+    let second: Answer = |asked| {
+        assert_eq!(asked, ["b", "c"]);
+        Ok(victims(&[("c", &["on-c"], 0)]))
+    };
+    let first: Answer = |_| Ok(victims(&[("c", &["on-c"], 0), ("b", &["on-b"], 0)]));
+    assert_eq!(with_extenders(&[(true, second), (false, first)]), chosen("c", &["on-c"]));
+}
+
+#[test]
+fn extenders_that_leave_nothing_end_the_preemption() {
+    let expected = Outcome {
+        text: "Unschedulable: no new claims to deallocate, preemption: no candidate node for preemption".into(),
+        node: None,
+        victims: Vec::new(),
+    };
+    assert_eq!(with_extenders(&[(false, |_| Ok(BTreeMap::new()))]), expected);
+    assert_eq!(with_extenders(&[(true, |_| Ok(victims(&[("a", &[], 0)])))]), expected);
+}
+
+#[test]
+fn wrong_answers_of_extenders_are_errors_unless_they_may_be_ignored() {
+    let cases: [(Answer, &str); 5] = [
+        (|_| Err("boom".into()), "boom"),
+        (|_| panic!("no idea"), "extender panicked: no idea"),
+        (
+            |_| Ok(victims(&[("nowhere", &["x"], 0)])),
+            "nodeinfo not found for node name \"nowhere\"",
+        ),
+        (
+            |_| Ok(victims(&[("a", &["on-b"], 0)])),
+            "extender: http://out claims to preempt pod (UID: &{on-b}) on node: a, but the pod is not found on that node",
+        ),
+        (|_| Ok(victims(&[("b", &[], 0)])), "expected at least one victim pod on node \"b\""),
+    ];
+    for (at, (answer, text)) in cases.into_iter().enumerate() {
+        let failed =
+            Outcome { text: format!("Error: preemption: {text}"), node: None, victims: Vec::new() };
+        assert_eq!(with_extenders(&[(false, answer)]), failed);
+        // Naming no victims is an answer, though: it drops the node.
+        if at < 4 {
+            assert_eq!(with_extenders(&[(true, answer)]), chosen("a", &["on-a"]), "{text}");
+        }
     }
 }

@@ -9,7 +9,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Subcommand, ValueEnum};
-use kube_scheduler_config::{Configuration, FeatureGates, default, to_json_value, to_yaml};
+use kube_scheduler_config::{
+    Configuration, FeatureGates, default, ignore_managed_resources, to_json_value, to_yaml,
+};
 use kube_scheduler_engine::{Engine, EngineOptions};
 use kube_scheduler_framework::Registry;
 use serde::Serialize;
@@ -132,8 +134,11 @@ fn build(
     registry: &Registry,
     gates: &FeatureGates,
 ) -> Result<Engine, String> {
+    let mut config = config.clone();
+    ignore_managed_resources(&mut config)
+        .map_err(|error| format!("couldn't build extenders: {error}"))?;
     // Extenders are addresses: there is nothing to build of them before they are called.
-    let config = Configuration { extenders: Vec::new(), ..config.clone() };
+    config.extenders.clear();
     let options = EngineOptions { gates: gates.clone(), ..EngineOptions::default() };
     Engine::new(&config, registry, options)
         .map_err(|error| crate::failure::chain(&anyhow::Error::new(error)))

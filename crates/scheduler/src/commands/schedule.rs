@@ -110,6 +110,7 @@ fn builder(endpoint: Endpoint, registry: Registry, settings: &Settings) -> Daemo
 fn located(error: StartError, source: &str) -> anyhow::Error {
     match error {
         StartError::Build(error) => anyhow::Error::new(error).context(source.to_owned()),
+        StartError::Extenders(error) => anyhow::Error::new(error).context(source.to_owned()),
         other => other.into(),
     }
 }

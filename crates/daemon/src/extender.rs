@@ -1,0 +1,98 @@
+//! HTTP extenders: other programs that are asked over HTTP in every attempt.
+//!
+//! The engine decides whom to ask what and what the answers mean; here is how a question gets to an extender and back. A
+//! question is a POST with JSON, answered by JSON; the core's thread waits for the answer, no longer than the extender's own
+//! time-out. Bindings are awaited beside the core.
+//!
+//! Invariants: every call ends, with an answer or with an error, within the extender's time-out; whatever an extender answers,
+//! and however much of it, is an error at worst; nothing is logged of keys and certificates.
+//!
+//! Behaviour: `spec/config.md` §7.
+
+mod answers;
+mod connection;
+mod http;
+mod questions;
+mod tls;
+
+use std::sync::Arc;
+
+use kube_scheduler_config::Extender as ExtenderConfig;
+use kube_scheduler_framework::{Extender, Extenders};
+
+use self::http::HttpExtender;
+use crate::kinds::Keep;
+
+pub use self::tls::ExtenderTlsError;
+
+/// An extender that cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[error("couldn't build extenders: {0}")]
+pub struct ExtenderError(#[from] ExtenderTlsError);
+
+/// Extenders, and what they need to be told.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HttpExtenders {
+    /// As the engine asks them.
+    pub(crate) extenders: Extenders,
+    /// Which pods have to be kept in full.
+    pub(crate) pods: Keep,
+    /// Which nodes have to be kept in full.
+    pub(crate) nodes: Keep,
+}
+
+impl HttpExtenders {
+    /// Makes what the configuration asks for. Nobody is called yet.
+    ///
+    /// # Errors
+    /// If certificates and keys cannot be used.
+    pub(crate) fn new(configs: &[ExtenderConfig]) -> Result<Self, ExtenderError> {
+        let mut extenders: Vec<Arc<dyn Extender>> = Vec::new();
+        let (mut pods, mut nodes) = (Keep::Nothing, Keep::Nothing);
+        for config in configs {
+            tracing::debug!(extender = config.url_prefix, "Creating extender");
+            extenders.push(Arc::new(HttpExtender::new(config)?));
+            let wants_objects = !config.node_cache_capable;
+            let judges_nodes = !config.filter_verb.is_empty() || !config.prioritize_verb.is_empty();
+            // Pods are shown when they are decided about; running ones only as victims.
+            pods = pods.max(Keep::Pending);
+            if wants_objects && judges_nodes {
+                nodes = Keep::All;
+            }
+            if wants_objects && !config.preempt_verb.is_empty() {
+                pods = Keep::All;
+            }
+        }
+        Ok(Self { extenders: extenders.into_iter().collect(), pods, nodes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(change: impl FnOnce(&mut ExtenderConfig)) -> ExtenderConfig {
+        let mut config =
+            ExtenderConfig { url_prefix: "http://127.0.0.1:1".into(), ..Default::default() };
+        change(&mut config);
+        config
+    }
+
+    #[test]
+    fn objects_are_kept_only_for_those_who_are_shown_them() {
+        let kept = |configs: &[ExtenderConfig]| {
+            let made = HttpExtenders::new(configs).unwrap();
+            (made.pods, made.nodes)
+        };
+        assert_eq!(kept(&[]), (Keep::Nothing, Keep::Nothing));
+        let binder = config(|config| config.bind_verb = "bind".into());
+        assert_eq!(kept(std::slice::from_ref(&binder)), (Keep::Pending, Keep::Nothing));
+        let filter = config(|config| config.filter_verb = "filter".into());
+        assert_eq!(kept(&[filter.clone(), binder.clone()]), (Keep::Pending, Keep::All));
+        let knows_nodes =
+            ExtenderConfig { node_cache_capable: true, preempt_verb: "p".into(), ..filter };
+        assert_eq!(kept(&[knows_nodes]), (Keep::Pending, Keep::Nothing));
+        let preempts = config(|config| config.preempt_verb = "preempt".into());
+        assert_eq!(kept(&[preempts, binder]), (Keep::All, Keep::Nothing));
+    }
+}
