@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use kube_scheduler_daemon::{AuthenticationOptions, RequestHeaderOptions, ServingOptions};
+use kube_scheduler_daemon::{
+    AuthenticationOptions, Daemon, Endpoint, RequestHeaderOptions, ServingOptions,
+};
+use kube_scheduler_devcluster::{DevCluster, User};
+use kube_scheduler_plugins_intree::registry;
 use serde_json::json;
 use tempfile::{TempDir, tempdir};
 
-use crate::cluster::{Running, cluster, daemon};
-use crate::https::{Authority, Client, ReviewServer, options, until_asked};
+use crate::cluster::{Running, cluster, cluster_of, daemon};
+use crate::https::{Authority, Client, Issued, ReviewServer, options, until_asked};
 
 /// A scheduler that asks a review server about its callers.
 struct World {
@@ -320,4 +324,43 @@ async fn a_lookup_that_must_succeed_is_an_error_at_start_when_it_does_not() {
     };
     let error = daemon(&cluster).serving(Some(options)).start().await.unwrap_err();
     assert_eq!(error.to_string(), "failed to get delegated authentication kubeconfig");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_with_roles_tells_who_may_see_what() {
+    let monitor = User::new("prometheus").group("system:monitoring");
+    let builder = DevCluster::builder().tls(true).rbac(true).token("secret", monitor);
+    let cluster = cluster_of(builder, 1).await;
+    let directory = tempdir().unwrap();
+    let kubeconfig = directory.path().join("scheduler.conf");
+    let scheduler = User::kube_scheduler();
+    std::fs::write(&kubeconfig, cluster.kubeconfig_for(&scheduler).unwrap()).unwrap();
+    let mut options = options();
+    options.authentication.kubeconfig = Some(kubeconfig.clone());
+    options.authorization.kubeconfig = Some(kubeconfig.clone());
+    let endpoint = Endpoint::from_kubeconfig(&kubeconfig, None).await.unwrap();
+    let builder = Daemon::builder(endpoint, registry()).serving(Some(options));
+    let running = Running::start(builder).await;
+    let client = Client::new(running.handle.address().unwrap());
+
+    let prometheus = client.clone().with_header("Authorization", "Bearer secret");
+    for (path, code) in
+        [("/metrics", 200), ("/metrics/slis", 200), ("/livez/ping", 200), ("/configz", 403)]
+    {
+        assert_eq!(prometheus.get(path).await.code, code, "{path}");
+    }
+    let guessed = client.clone().with_header("Authorization", "Bearer guessed");
+    assert_eq!(guessed.get("/healthz").await.code, 401);
+    assert_eq!(client.get("/metrics").await.code, 403);
+
+    // The authority that the cluster publishes vouches for its administrators.
+    let identity = cluster.authority().unwrap().client(&User::administrator()).unwrap();
+    let issued = Issued { certificate: identity.certificate, key: identity.key };
+    let administrator = client.with_certificate(&issued);
+    until_asked("the published authority", || async {
+        administrator.get("/configz").await.code == 200
+    })
+    .await;
+    running.stop().await;
+    assert!(cluster.denied().is_empty(), "{:?}", cluster.denied());
 }
