@@ -9,6 +9,7 @@ mod artifact;
 mod ci;
 mod conformance;
 mod dist;
+mod fault;
 mod launch;
 mod metadata;
 mod process;
@@ -49,6 +50,15 @@ enum Command {
     ///
     /// Prints `FAMILY steps=N conform=M` per family; exits with 0 only if all that was asked conforms.
     Conformance(conformance::Args),
+    /// Schedulers against a simulated API server in virtual time while everything goes wrong that can
+    ///
+    /// `cargo xtask fault --seeds 1000 --steps 100` runs a thousand seeds; `--seed S` replays one and shows its trace.
+    /// Exits with 1 if anything was violated; `cargo xtask fault --help` lists the rest.
+    Fault {
+        /// Arguments for the simulation: --seeds N, --seed S, --steps M, --without FAULT, --verbose, -o json
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<OsString>,
+    },
     /// Benchmarks, in the release profile
     Bench {
         #[command(subcommand)]
@@ -70,6 +80,7 @@ fn main() -> ExitCode {
         Command::Test { args } => suite::run(&args),
         Command::Tidy => tidy::run(),
         Command::Conformance(args) => conformance::run(&args),
+        Command::Fault { args } => fault::run(&args),
         Command::Bench { bench } => launch::bench(&bench),
         Command::Demo { args } => launch::demo(&args),
         Command::Dist => dist::run(),
@@ -119,6 +130,10 @@ mod tests {
             panic!("not bench core")
         };
         assert_eq!(args, ["--nodes=5", "Basic"]);
+        let Command::Fault { args } = parse("xtask fault --seeds 10 -o json").unwrap() else {
+            panic!("not fault")
+        };
+        assert_eq!(args, ["--seeds", "10", "-o", "json"]);
         let Command::Test { args } = parse("xtask test -- -p xtask").unwrap() else {
             panic!("not test")
         };

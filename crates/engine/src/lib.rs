@@ -26,6 +26,7 @@ mod policy;
 mod pool;
 mod preemption;
 mod score_tree;
+mod sizes;
 mod turn;
 
 pub use build::{BuildError, EngineOptions};
@@ -37,4 +38,5 @@ pub use input::{Evicted, Input};
 pub use known::{Followed, FollowedKey, Known};
 pub use policy::Entry;
 pub use pool::Pool;
+pub use sizes::TableSize;
 pub use turn::{AttemptResult, Turn};
