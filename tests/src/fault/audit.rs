@@ -228,6 +228,9 @@ fn over_commits(pod: &Pod, node_name: &str, engine: &Engine, shown: &Shown) -> O
     if n_pods + 1 > node.allowed_pods {
         return Some(format!("{n_pods} pods, {} allowed", node.allowed_pods));
     }
+    if shown.shared_ports.contains(node_name) {
+        return None;
+    }
     let taken = others.values().flat_map(|other| other.spec.host_ports.iter());
     let clash = taken.into_iter().find(|port| pod.spec.host_ports.contains(port));
     clash.map(|port| format!("host port {} is taken", port.port))
@@ -243,7 +246,15 @@ pub(super) fn tables(engine: &Engine, shown: &Shown) -> Result<()> {
         shown.pods.len()
     );
     ensure!(cluster.n_nodes() == shown.nodes.len(), "{} nodes are known", cluster.n_nodes());
-    ensure!(cluster.n_assumed() <= engine.n_binding(), "a pod is assumed and not on its way");
+    for assumed in cluster.assumed_pods() {
+        let known = shown.pods.get(&(assumed.namespace.clone(), assumed.name.clone()));
+        ensure!(
+            known.is_some_and(|known| known.uid == assumed.uid && !known.is_assigned()),
+            "pod {} uid={} is assumed and not pending",
+            assumed.key(),
+            assumed.uid
+        );
+    }
 
     let is_ours = |pod: &Pod| {
         let mut profiles = engine.profiles().iter();
@@ -337,6 +348,12 @@ fn queued_pods(engine: &Engine, shown: &Shown) -> Result<()> {
                 nominee.namespace,
                 nominee.name,
                 nominee.uid
+            );
+            ensure!(
+                !engine.cluster().is_assumed(nominee.uid),
+                "pod {}/{} is nominated to {node} and placed already",
+                nominee.namespace,
+                nominee.name
             );
         }
     }

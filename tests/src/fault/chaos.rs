@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use kube_scheduler_engine::PodRef;
 use kube_scheduler_framework::api::{Object, Pod};
 use kube_scheduler_framework::{
     Bind, BindOutcome, Commands, Completion, Context, CycleState, Filter, NodeIdx, NodeView,
@@ -33,7 +34,7 @@ pub(super) enum Intent {
     /// Something that ends in any way.
     Work,
     /// The plugin writes the binding itself.
-    Bind { uid: Arc<str>, node: Arc<str> },
+    Bind { pod: PodRef, node: Arc<str> },
 }
 
 /// How bad it is at the moment, for all plugins of a simulation.
@@ -123,9 +124,12 @@ struct Chaos {
 }
 
 impl Chaos {
-    /// Lets waiting pods go, or turns them down.
+    /// Lets pods go that wait for this plugin, or turns them down.
     fn meddle(&self, cx: &Context<'_>, commands: &mut Commands) {
         for waiting in cx.waiting.waiting_pods() {
+            if !waiting.pending_plugins.contains(&self.name) {
+                continue;
+            }
             match self.dial.mishap("Meddling", &waiting.pod.uid, "", 3) {
                 Some(0) => commands.reject(&waiting.pod.uid, &self.name, "turned down"),
                 Some(1) => commands.activate(vec![waiting.pod.clone()]),
@@ -342,7 +346,7 @@ impl PreBind for Chaos {
 impl Bind for Chaos {
     fn bind(&self, _: &Context<'_>, _: &mut CycleState, pod: &Arc<Pod>, node: &str) -> BindOutcome {
         if self.dial.mishap("Binding", &pod.uid, node, 2) == Some(0) {
-            self.dial.intend(Intent::Bind { uid: pod.uid.clone(), node: node.into() });
+            self.dial.intend(Intent::Bind { pod: PodRef::from(&**pod), node: node.into() });
             return BindOutcome::Pending(Box::pin(std::future::pending()));
         }
         BindOutcome::Ready(self.dial.status("Bind", &pod.uid, node, Status::skip()))

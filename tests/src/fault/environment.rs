@@ -58,7 +58,7 @@ impl Simulation {
         }
     }
 
-    fn put_node(&mut self) -> Result<()> {
+    pub(super) fn put_node(&mut self) -> Result<()> {
         let name = format!("node-{}", self.numbers.below(MAX_NODES));
         let mut node = shapes::node(&name, &mut self.numbers);
         let is_there = self.server.get("Node", &(String::new(), name.clone())).is_some();
@@ -118,9 +118,9 @@ impl Simulation {
         let mut spec = shapes::pod_spec(&mut shape);
         let labels = shapes::pod_labels(&mut shape);
         spec["schedulerName"] = match self.numbers.below(12) {
-            0..=5 => PLAIN,
-            6..=8 => LATE,
-            9 | 10 => CHAOTIC,
+            0..=3 => PLAIN,
+            4..=6 => LATE,
+            7..=10 => CHAOTIC,
             _ if self.suffers(Fault::Foreign) => FOREIGN,
             _ => PLAIN,
         }

@@ -80,6 +80,7 @@ impl Follower {
                 let rest = server.list(self.kind).into();
                 let (revision, seen) = (server.revision(), BTreeSet::new());
                 self.state = State::Listing { revision, rest, seen };
+                self.last = None;
                 Some("lists")
             }
             State::Listing { revision, rest, seen } => {
@@ -92,7 +93,6 @@ impl Follower {
                     self.known.keep_only(seen, inputs);
                     self.version = *revision;
                     self.is_synced = true;
-                    self.last = None;
                     self.state = State::Watching;
                     return Some("has listed");
                 }

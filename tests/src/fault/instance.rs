@@ -3,7 +3,7 @@
 //! What goes into the engine and what comes out is treated as the daemon treats it; what comes out is checked on the way
 //! by the [audit](super::audit).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
@@ -25,6 +25,8 @@ pub(super) struct Shown {
     pub(super) pods: BTreeMap<FollowedKey, Arc<Pod>>,
     pub(super) nodes: BTreeMap<Arc<str>, Arc<Node>>,
     pub(super) objects: BTreeMap<ObjectKey, Arc<Object>>,
+    /// Nodes on which two pods ever held the same host port.
+    pub(super) shared_ports: BTreeSet<Arc<str>>,
 }
 
 impl Shown {
@@ -157,6 +159,7 @@ impl Instance {
     /// Tells the engine something.
     pub(super) fn tell(&mut self, input: Input, cause: Cause, trace: &mut Trace) -> Result<()> {
         trace.add(format!("    {} {}", self.name, brief(&input)));
+        self.note_shared_ports(&input);
         self.shown.take(&input);
         self.audit.before(&input);
         let is_about_time = matches!(input, Input::TimePassed);
@@ -172,6 +175,24 @@ impl Instance {
             );
         }
         Ok(())
+    }
+
+    /// Of two holders of a host port one goes, and the port counts as free: the reference's way, and ours. Such nodes are
+    /// not judged by their ports.
+    fn note_shared_ports(&mut self, input: &Input) {
+        let Input::PodApplied(pod) = input else { return };
+        let Some(node) = pod.node_name.as_ref().filter(|_| !pod.spec.host_ports.is_empty()) else {
+            return;
+        };
+        let is_rival = |other: &&Arc<Pod>| {
+            other.uid != pod.uid
+                && other.node_name.as_ref() == Some(node)
+                && other.spec.host_ports.iter().any(|port| pod.spec.host_ports.contains(port))
+        };
+        let mut others = self.shown.pods.values().chain(self.engine.cluster().assumed_pods());
+        if others.any(|other| is_rival(&other)) {
+            self.shown.shared_ports.insert(node.clone());
+        }
     }
 
     /// One decision. False when there is none to be made.
@@ -208,12 +229,12 @@ impl Instance {
         );
         self.audit.effects(&effects, &cause, &self.shown)?;
         for effect in effects {
-            self.take(effect)?;
+            self.take(effect);
         }
         Ok(())
     }
 
-    fn take(&mut self, effect: Effect) -> Result<()> {
+    fn take(&mut self, effect: Effect) {
         match effect {
             Effect::WriteBinding { token, pod, node } => {
                 self.outbox.push(Write::Bind { token, pod, node, is_work: false });
@@ -229,12 +250,8 @@ impl Instance {
                 self.outbox.push(Write::Object { token, pod, object });
             }
             Effect::Await { token, .. } => match self.dial.next_intent() {
-                Some(Intent::Bind { uid, node }) => {
-                    let pod = self.engine.cluster().pod(&uid);
-                    let pod = pod.map(|pod| kube_scheduler_engine::PodRef::from(&**pod));
-                    ensure!(pod.is_some(), "pod {uid} is being bound and not assumed");
-                    let bindings = pod.map(|pod| Write::Bind { token, pod, node, is_work: true });
-                    self.own_bindings.extend(bindings);
+                Some(Intent::Bind { pod, node }) => {
+                    self.own_bindings.push(Write::Bind { token, pod, node, is_work: true });
                 }
                 Some(Intent::Work) | None => {
                     self.works.push(Work { token, is_cancelled: false });
@@ -247,7 +264,6 @@ impl Instance {
             }
             _ => {}
         }
-        Ok(())
     }
 }
 

@@ -103,7 +103,19 @@ impl Simulation {
             lags,
         };
         simulation.populate()?;
+        simulation.start()?;
         Ok(simulation)
+    }
+
+    /// Everybody starts and sees everything, and somebody leads.
+    fn start(&mut self) -> Result<()> {
+        self.keep_time()?;
+        for seat in 0..self.seats.len() {
+            for follower in 0..super::server::KINDS.len() {
+                while self.receive(seat, follower)? {}
+            }
+        }
+        self.keep_time()
     }
 
     /// Whether a fault may happen. It never does while everything heals.
@@ -163,7 +175,7 @@ impl Simulation {
             self.disturb()?;
         }
         self.keep_time()?;
-        for _ in 0..self.numbers.below(12) {
+        for _ in 0..self.numbers.below(16) {
             self.work()?;
         }
         self.check()
@@ -193,12 +205,33 @@ impl Simulation {
                 let at = usize::try_from(self.numbers.below(super::server::KINDS.len() as u64))?;
                 // Pods matter most.
                 let at = if self.numbers.one_in(3) { 0 } else { at };
-                self.receive(seat, at).map(drop)
+                let mut n_left = self.numbers.below(4);
+                while self.receive(seat, at)? && n_left > 0 {
+                    n_left -= 1;
+                }
+                Ok(())
             }
-            4..=6 => self.decide(seat).map(drop),
-            7 | 8 => self.send(seat).map(drop),
+            4..=6 => {
+                let mut n_left = self.numbers.below(3);
+                // The leader is who it is about.
+                let seat = self.lease.holder.map_or(seat, |(leader, _)| leader);
+                while !self.is_frozen(seat) && self.decide(seat)? && n_left > 0 {
+                    n_left -= 1;
+                }
+                Ok(())
+            }
+            7 | 8 => {
+                let seat = self.lease.holder.map_or(seat, |(leader, _)| leader);
+                if !self.is_frozen(seat) {
+                    self.send(seat)?;
+                }
+                Ok(())
+            }
             9 => self.end_work(seat).map(drop),
-            _ => self.progress_any_request().map(drop),
+            _ => {
+                self.progress_any_request()?;
+                self.progress_any_request().map(drop)
+            }
         }
     }
 
@@ -404,7 +437,7 @@ impl Simulation {
                 self.leap(Duration::from_secs(seconds));
             }
             11..=13 if self.suffers(Fault::Plugins) => {
-                self.dial.set_once_in(self.numbers.pick(&["0", "3", "10", "40"]).parse()?);
+                self.dial.set_once_in(self.numbers.pick(&["2", "4", "10", "30"]).parse()?);
             }
             _ => self.disturb()?,
         }
@@ -425,17 +458,28 @@ impl Simulation {
         }
     }
 
-    /// Faults end: from here on everything works, and nobody does anything new.
-    pub(super) fn heal(&mut self) {
+    /// Faults end: from here on everything works, and nobody does anything new. Every node changes a little, so that those
+    /// whom the failing plugin has turned down hear of something: it waits for any event.
+    pub(super) fn heal(&mut self) -> Result<()> {
         self.is_healing = true;
         self.dial.set_once_in(0);
         self.trace.add("faults end".to_owned());
+        if self.server.all("Node").next().is_none() {
+            self.put_node()?;
+        }
+        let nodes: Vec<_> = self.server.all("Node").map(|(key, _)| key.clone()).collect();
+        for node in nodes {
+            self.server.change("Node", &node, |node| {
+                node["metadata"]["labels"]["example.com/faults"] = "ended".into();
+            })?;
+        }
         for seat in &mut self.seats {
             seat.back_at = seat.back_at.min(self.now);
             if let Some(instance) = &mut seat.instance {
                 instance.frozen_until = None;
             }
         }
+        Ok(())
     }
 
     /// Time passes, with the leader holding on to its lease.
