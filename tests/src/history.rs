@@ -5,7 +5,7 @@
 //! log: one line per turn and per effect, in order.
 
 mod numbers;
-mod shapes;
+pub(crate) mod shapes;
 mod world;
 
 use std::sync::Arc;

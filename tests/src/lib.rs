@@ -3,4 +3,5 @@
 //! The library half holds what several tests and the `conformance` program share. It is never published.
 
 pub mod conformance;
+pub mod fault;
 pub mod history;

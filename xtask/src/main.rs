@@ -10,6 +10,7 @@ mod ci;
 mod conformance;
 mod dist;
 mod e2e;
+mod fault;
 mod launch;
 mod metadata;
 mod process;
@@ -52,6 +53,15 @@ enum Command {
     Conformance(conformance::Args),
     /// The end-to-end suite, also before the kube-apiserver and etcd of KUBEBUILDER_ASSETS if that is set
     E2e(e2e::Args),
+    /// Schedulers against a simulated API server in virtual time while everything goes wrong that can
+    ///
+    /// `cargo xtask fault --seeds 1000 --steps 100` runs a thousand seeds; `--seed S` replays one and shows its trace.
+    /// Exits with 1 if anything was violated; `cargo xtask fault --help` lists the rest.
+    Fault {
+        /// Arguments for the simulation: --seeds N, --seed S, --steps M, --without FAULT, --verbose, -o json
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<OsString>,
+    },
     /// Benchmarks, in the release profile
     Bench {
         #[command(subcommand)]
@@ -74,6 +84,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Conformance(args) => conformance::run(&args),
         Command::E2e(args) => e2e::run(&args),
+        Command::Fault { args } => fault::run(&args),
         Command::Bench { bench } => launch::bench(&bench),
         Command::Demo { args } => launch::demo(&args),
         Command::Dist => dist::run(),
@@ -123,6 +134,10 @@ mod tests {
             panic!("not bench core")
         };
         assert_eq!(args, ["--nodes=5", "Basic"]);
+        let Command::Fault { args } = parse("xtask fault --seeds 10 -o json").unwrap() else {
+            panic!("not fault")
+        };
+        assert_eq!(args, ["--seeds", "10", "-o", "json"]);
         let Command::Test { args } = parse("xtask test -- -p xtask").unwrap() else {
             panic!("not test")
         };

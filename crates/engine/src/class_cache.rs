@@ -42,6 +42,11 @@ impl Signatures {
         self.ids.insert(bytes.into(), self.next);
         Some(self.next)
     }
+
+    /// How many are remembered.
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
+    }
 }
 
 /// Which plugins of a profile contribute to signatures.
@@ -202,6 +207,11 @@ impl ClassCache {
     /// Whether there is an evaluation of a class, up to date or not.
     pub(crate) fn contains(&self, class: u64) -> bool {
         self.entries.contains_key(&class)
+    }
+
+    /// How many evaluations are kept.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
     }
 
     /// Forgets everything.

@@ -341,6 +341,11 @@ impl Engine {
         (self.classes.hits, self.classes.misses)
     }
 
+    /// How many signatures and how many evaluations are kept.
+    pub(crate) fn class_table_sizes(&self) -> (usize, usize) {
+        (self.signatures.len(), self.classes.len())
+    }
+
     /// The profile that schedules a pod, by position.
     pub(crate) fn profile_of(&self, pod: &Pod) -> Option<usize> {
         self.plans

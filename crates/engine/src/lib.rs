@@ -27,6 +27,7 @@ mod policy;
 mod pool;
 mod preemption;
 mod score_tree;
+mod sizes;
 mod turn;
 
 pub use build::{BuildError, EngineOptions};
@@ -39,4 +40,5 @@ pub use known::{Followed, FollowedKey, Known};
 pub use observer::{Observer, SearchStep, Unobserved};
 pub use policy::Entry;
 pub use pool::Pool;
+pub use sizes::TableSize;
 pub use turn::{AttemptResult, Turn};

@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 
 use super::Numbers;
 
-pub(super) const NAMESPACES: [&str; 2] = ["default", "team"];
-pub(super) const CLAIMS: [&str; 6] =
+pub(crate) const NAMESPACES: [&str; 2] = ["default", "team"];
+pub(crate) const CLAIMS: [&str; 6] =
     ["ready", "fixed", "grown", "grown-slowly", "single", "shared"];
 const APPS: [&str; 3] = ["web", "db", "job"];
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// A pod's spec. `numbers` decides the shape and nothing else.
-pub(super) fn pod_spec(numbers: &mut Numbers) -> Value {
+pub(crate) fn pod_spec(numbers: &mut Numbers) -> Value {
     let mut spec = json!({
         "schedulerName": "default-scheduler",
         "priority": 10 * numbers.below(3),
@@ -109,12 +109,12 @@ fn spread_constraint(numbers: &mut Numbers) -> Value {
 }
 
 /// Labels of a pod.
-pub(super) fn pod_labels(numbers: &mut Numbers) -> Value {
+pub(crate) fn pod_labels(numbers: &mut Numbers) -> Value {
     json!({"app": numbers.pick(&APPS), "version": numbers.below(3).to_string()})
 }
 
 /// A node.
-pub(super) fn node(name: &str, numbers: &mut Numbers) -> Value {
+pub(crate) fn node(name: &str, numbers: &mut Numbers) -> Value {
     let zone = format!("zone-{}", numbers.below(3));
     let mut taints = Vec::new();
     if numbers.one_in(3) {
@@ -146,7 +146,7 @@ pub(super) fn node(name: &str, numbers: &mut Numbers) -> Value {
 }
 
 /// An object around the pods, by turns of every kind; names are few, so that one replaces another.
-pub(super) fn object(numbers: &mut Numbers) -> Value {
+pub(crate) fn object(numbers: &mut Numbers) -> Value {
     let namespace = numbers.pick(&NAMESPACES);
     match numbers.below(9) {
         0 => {
@@ -205,7 +205,7 @@ fn volume(numbers: &mut Numbers) -> Value {
 }
 
 /// The volume that a provisioner makes for a claim near a node.
-pub(super) fn provisioned(name: &str, node: &str, claim: &Value) -> Value {
+pub(crate) fn provisioned(name: &str, node: &str, claim: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "PersistentVolume",
         "metadata": {"name": name, "uid": format!("{name}-uid")},
         "spec": {

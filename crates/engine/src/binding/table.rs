@@ -48,6 +48,19 @@ impl Bindings {
         self.by_uid.len()
     }
 
+    /// What is in which table, and how much of it.
+    pub(crate) fn table_sizes(&self) -> [(&'static str, usize); 7] {
+        [
+            ("pods on their way", self.by_uid.len()),
+            ("answers that bindings wait for", self.by_token.len()),
+            ("pods that wait on Permit", self.waiting.len()),
+            ("ends of waits on Permit", self.deadlines.len()),
+            ("pods with sleeping tasks", self.sleeping.len()),
+            ("times at which tasks wake up", self.alarms.len()),
+            ("objects that tasks wait for", self.watchers.len()),
+        ]
+    }
+
     /// A new number for the order in which pods set off.
     pub(super) fn serial(&mut self) -> u64 {
         self.next_serial += 1;

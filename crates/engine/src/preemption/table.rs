@@ -113,6 +113,16 @@ impl Preemptions {
         self.tasks.len()
     }
 
+    /// What is in which table, and how much of it.
+    pub(crate) fn table_sizes(&self) -> [(&'static str, usize); 4] {
+        [
+            ("preemptions", self.tasks.len()),
+            ("pods that preempt", self.by_preemptor.len()),
+            ("last victims", self.by_last_victim.len()),
+            ("answers that preemptions wait for", self.by_token.len()),
+        ]
+    }
+
     /// Whether an attempt waits for its preemption, and nobody else may be tried.
     pub(crate) const fn holds_an_attempt(&self) -> bool {
         self.n_held > 0

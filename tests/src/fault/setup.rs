@@ -1,0 +1,107 @@
+//! What a simulation runs: configuration, gates and registry, all a function of the seed.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use kube_scheduler_config::{Configuration, FeatureGates, Gate, load};
+use kube_scheduler_engine::{Engine, EngineOptions, Pool};
+use kube_scheduler_framework::Registry;
+use serde_json::{Value, json};
+
+use super::chaos::{self, CHAOS, Dial, LATE_CHAOS};
+use crate::history::Numbers;
+
+/// The profile with nothing but the default plugins.
+pub(super) const PLAIN: &str = "default-scheduler";
+/// The profile whose pods share evaluations, and fail late.
+pub(super) const LATE: &str = "late-scheduler";
+/// The profile with a failing plugin everywhere, which samples nodes in some simulations.
+pub(super) const CHAOTIC: &str = "chaotic-scheduler";
+/// A scheduler that is not ours.
+pub(super) const FOREIGN: &str = "somebody-else";
+
+/// How the schedulers of a simulation are built.
+#[derive(Debug)]
+pub(super) struct Setup {
+    gates: FeatureGates,
+    config: Configuration,
+    registry: Registry,
+    /// Without failing plugins, to judge by.
+    plain_config: Configuration,
+    plain_registry: Registry,
+    seed: u64,
+    shares_evaluations: bool,
+    pool: Pool,
+}
+
+impl Setup {
+    pub(super) fn new(
+        seed: u64,
+        shares_evaluations: bool,
+        pool: Pool,
+        dial: &Arc<Dial>,
+    ) -> Result<Self> {
+        let mut numbers = Numbers::new(seed ^ 0x5e_7b);
+        let gates = FeatureGates::default()
+            .with(Gate::SchedulerAsyncPreemption, !numbers.one_in(4))
+            .with(Gate::SchedulerPopFromBackoffQ, !numbers.one_in(4))
+            .with(Gate::NominatedNodeNameForExpectation, !numbers.one_in(4));
+        let percentage = if numbers.one_in(2) { 40 } else { 0 };
+        let mut registry = kube_scheduler_plugins_intree::registry();
+        chaos::register(&mut registry, dial)?;
+        Ok(Self {
+            config: load(&configuration(percentage, true).to_string(), &gates)?,
+            plain_config: load(&configuration(0, false).to_string(), &gates)?,
+            plain_registry: kube_scheduler_plugins_intree::registry(),
+            registry,
+            gates,
+            seed,
+            shares_evaluations,
+            pool,
+        })
+    }
+
+    /// A scheduler that has seen nothing yet.
+    pub(super) fn engine(&self) -> Result<Engine> {
+        let options = EngineOptions {
+            seed: self.seed,
+            gates: self.gates.clone(),
+            uses_class_cache: self.shares_evaluations,
+            pool: self.pool.clone(),
+            keeps_bound: true,
+            ..EngineOptions::default()
+        };
+        Ok(Engine::new(&self.config, &self.registry, options)?)
+    }
+
+    /// One that never fails, to judge others by.
+    pub(super) fn judge(&self) -> Result<Engine> {
+        let options = EngineOptions { gates: self.gates.clone(), ..EngineOptions::default() };
+        Ok(Engine::new(&self.plain_config, &self.plain_registry, options)?)
+    }
+}
+
+fn configuration(percentage: i32, with_chaos: bool) -> Value {
+    let profile = |name: &str, plugin: Option<&str>| {
+        let mut profile = json!({"schedulerName": name});
+        if let Some(plugin) = plugin.filter(|_| with_chaos) {
+            profile["plugins"] = json!({
+                "multiPoint": {"enabled": [{"name": plugin}]},
+                "bind": {
+                    "disabled": [{"name": "*"}],
+                    "enabled": [{"name": plugin}, {"name": "DefaultBinder"}],
+                },
+            });
+        }
+        profile
+    };
+    let mut chaotic = profile(CHAOTIC, Some(CHAOS));
+    if percentage > 0 {
+        chaotic["percentageOfNodesToScore"] = percentage.into();
+    }
+    json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile(PLAIN, None), profile(LATE, Some(LATE_CHAOS)), chaotic],
+    })
+}

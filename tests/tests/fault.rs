@@ -1,0 +1,71 @@
+//! A fixed set of fault simulations, small enough for every run of the tests; `cargo xtask fault` runs many more.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube_scheduler_engine::Pool;
+use kube_scheduler_tests::fault::{Counts, Fault, Options, run};
+
+const SEEDS: std::ops::Range<u64> = 0..24;
+
+fn options() -> Options {
+    Options { n_steps: 100, ..Options::default() }
+}
+
+#[test]
+fn a_fixed_set_of_seeds_violates_nothing() {
+    let mut counts = Counts::default();
+    for seed in SEEDS {
+        let outcome = run(seed, &options());
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        counts = counts.plus(outcome.counts);
+    }
+    // Otherwise nothing was tried.
+    assert!(counts.n_placed > 100 && counts.n_judged > 20, "{counts:?}");
+    assert!(counts.n_turned_down > 100 && counts.n_broken > 20, "{counts:?}");
+    assert!(counts.n_ends > 10 && counts.n_leaders > 30, "{counts:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in 0..4 {
+        let options = Options { keeps_trace: true, ..options() };
+        let (first, second) = (run(seed, &options), run(seed, &options));
+        assert_eq!(first.trace, second.trace, "seed {seed}");
+        assert_eq!(first, second);
+        assert_eq!(first.hash, run(seed, &Options { keeps_trace: false, ..options }).hash);
+    }
+    assert_ne!(run(1, &options()).hash, run(2, &options()).hash);
+}
+
+/// Whatever goes wrong, neither sharing evaluations nor splitting scans changes any decision.
+#[test]
+fn traces_depend_on_neither_shared_evaluations_nor_threads() {
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(3).build();
+    let pool = threads.map(|threads| Pool::new(Arc::new(threads)).splitting_from(2)).ok();
+    for seed in 4..12 {
+        let usual = run(seed, &options()).hash;
+        let alone = Options { shares_evaluations: false, ..options() };
+        assert_eq!(usual, run(seed, &alone).hash, "seed {seed}, evaluations from scratch");
+        let split = Options { pool: pool.clone().unwrap_or_else(Pool::none), ..options() };
+        assert_eq!(usual, run(seed, &split).hash, "seed {seed}, three threads");
+    }
+}
+
+/// A fault that is left out does not happen.
+#[test]
+fn faults_can_be_left_out() {
+    let calm = Options { without: BTreeSet::from(Fault::ALL), ..options() };
+    let mut counts = Counts::default();
+    for seed in 0..4 {
+        let outcome = run(seed, &calm);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        counts = counts.plus(outcome.counts);
+    }
+    assert!(counts.n_placed > 0);
+    assert_eq!((counts.n_broken, counts.n_ends), (0, 0), "{counts:?}");
+    for fault in Fault::ALL {
+        assert_eq!(Fault::parse(fault.as_str()), Ok(fault));
+    }
+    assert!(Fault::parse("weather").is_err());
+}
