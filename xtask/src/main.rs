@@ -9,6 +9,7 @@ mod artifact;
 mod ci;
 mod conformance;
 mod dist;
+mod e2e;
 mod launch;
 mod metadata;
 mod process;
@@ -49,6 +50,8 @@ enum Command {
     ///
     /// Prints `FAMILY steps=N conform=M` per family; exits with 0 only if all that was asked conforms.
     Conformance(conformance::Args),
+    /// The end-to-end suite, also before the kube-apiserver and etcd of KUBEBUILDER_ASSETS if that is set
+    E2e(e2e::Args),
     /// Benchmarks, in the release profile
     Bench {
         #[command(subcommand)]
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Test { args } => suite::run(&args),
         Command::Tidy => tidy::run(),
         Command::Conformance(args) => conformance::run(&args),
+        Command::E2e(args) => e2e::run(&args),
         Command::Bench { bench } => launch::bench(&bench),
         Command::Demo { args } => launch::demo(&args),
         Command::Dist => dist::run(),

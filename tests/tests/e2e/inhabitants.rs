@@ -1,0 +1,109 @@
+//! What stands in for the rest of a cluster: kubelets that run and end pods, and a controller that binds volumes.
+//!
+//! They look at the whole cluster again and again, since it is small. Invariants: a pod is ended only after somebody
+//! deleted it; a claim is bound only to the volume that the scheduler chose, or to one made on the node it chose.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::api::Api;
+
+/// How often they look.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// The provisioner that makes volumes here.
+pub(crate) const PROVISIONER: &str = "e2e.example.com/volumes";
+
+/// They live as long as this.
+pub(crate) struct Inhabitants(JoinHandle<()>);
+
+impl Inhabitants {
+    pub(crate) fn start(api: Api) -> Self {
+        Self(tokio::spawn(async move {
+            loop {
+                // Whatever fails is done in the next round.
+                let _ = kubelets(&api).await;
+                let _ = volumes(&api).await;
+                tokio::time::sleep(INTERVAL).await;
+            }
+        }))
+    }
+}
+
+impl Drop for Inhabitants {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn kubelets(api: &Api) -> anyhow::Result<()> {
+    for pod in api.list("Pod").await? {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        if pod["spec"]["nodeName"].as_str().is_none_or(str::is_empty) {
+            continue;
+        }
+        if pod["metadata"]["deletionTimestamp"].is_string() {
+            api.delete("Pod", name, Some(0)).await?;
+        } else if pod["status"]["phase"] == "Pending" {
+            let running = json!({"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"phase": "Running"}});
+            api.patch("Pod", name, "status", &running).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn volumes(api: &Api) -> anyhow::Result<()> {
+    let claims = api.list("PersistentVolumeClaim").await?;
+    let pending: Vec<&Value> =
+        claims.iter().filter(|claim| claim["spec"]["volumeName"].is_null()).collect();
+    if pending.is_empty() {
+        return Ok(());
+    }
+    let volumes = api.list("PersistentVolume").await?;
+    for claim in pending {
+        let name = claim["metadata"]["name"].as_str().unwrap_or_default();
+        let chosen = volumes.iter().find(|volume| volume["spec"]["claimRef"]["name"] == name);
+        if let Some(volume) = chosen {
+            let volume_name = volume["metadata"]["name"].as_str().unwrap_or_default();
+            bind(api, name, volume_name).await?;
+            continue;
+        }
+        let node = &claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"];
+        if let Some(node) = node.as_str() {
+            let volume = made_for(claim, node);
+            api.create(&volume).await?;
+            bind(api, name, volume["metadata"]["name"].as_str().unwrap_or_default()).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn bind(api: &Api, claim: &str, volume: &str) -> anyhow::Result<()> {
+    let status = json!({"status": {"phase": "Bound"}});
+    api.patch("PersistentVolume", volume, "status", &status).await?;
+    let bound = json!({
+        "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        "spec": {"volumeName": volume},
+    });
+    api.patch("PersistentVolumeClaim", claim, "", &bound).await?;
+    api.patch("PersistentVolumeClaim", claim, "status", &status).await.map(drop)
+}
+
+/// A volume that can be used on one node, as a provisioner of local disks makes it.
+fn made_for(claim: &Value, node: &str) -> Value {
+    let (metadata, spec) = (&claim["metadata"], &claim["spec"]);
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {"name": format!("made-for-{}", metadata["name"].as_str().unwrap_or_default()),
+            "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER}},
+        "spec": {
+            "capacity": spec["resources"]["requests"], "accessModes": spec["accessModes"],
+            "storageClassName": spec["storageClassName"], "local": {"path": "/data"},
+            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default",
+                "name": metadata["name"], "uid": metadata["uid"]},
+            "nodeAffinity": crate::objects::only_on(node),
+        },
+    })
+}

@@ -1,0 +1,80 @@
+//! The end-to-end suite: one set of scenarios, played in the embedded cluster always, and before a kube-apiserver with
+//! etcd where `KUBEBUILDER_ASSETS` says where they are.
+//!
+//! Both clusters have TLS and RBAC on. Nothing but the API server, the kubelets and volume controllers that stand in for
+//! the rest of a cluster, and the scheduler under test does anything in them, and the scheduler always comes as the user
+//! `system:kube-scheduler`.
+//!
+//! Invariants: scenarios see a cluster through its API only, so that they say the same of both; whatever was refused
+//! to the scheduler for want of a right fails the scenario; nothing waits for a while, only for a state.
+
+mod api;
+mod cluster;
+mod inhabitants;
+mod objects;
+mod ports;
+mod process;
+mod real;
+mod scale;
+mod scenarios;
+mod scheduler;
+mod wait;
+
+use std::panic::AssertUnwindSafe;
+use std::path::Path;
+use std::time::Instant;
+
+use futures::FutureExt;
+
+use crate::cluster::{Backend, Cluster};
+use crate::real::Assets;
+use crate::scenarios::{SCENARIOS, each_scenario};
+
+/// The scheduler for scenarios that need a process of its own.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_e2e-scheduler");
+
+/// Plays one scenario in an embedded cluster of its own.
+async fn play_embedded(name: &str) {
+    let cluster = Cluster::start(&Backend::Embedded, Path::new(PROGRAM)).await.unwrap();
+    let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name).unwrap();
+    scenario.play(&cluster).await;
+}
+
+macro_rules! embedded {
+    ($($module:ident::$name:ident,)*) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            play_embedded(concat!(stringify!($module), "::", stringify!($name))).await;
+        }
+    )*};
+}
+
+each_scenario!(embedded);
+
+/// All scenarios, one after the other in one cluster: starting an API server takes longer than most of them.
+/// `KUBE_SCHEDULER_E2E_ONLY` plays those with the text in their names.
+#[tokio::test(flavor = "multi_thread")]
+async fn against_a_real_api_server() {
+    let Some(assets) = Assets::from_environment().unwrap() else {
+        eprintln!(
+            "skipped: KUBEBUILDER_ASSETS is not set, so there is no real API server to test against"
+        );
+        return;
+    };
+    let only = std::env::var("KUBE_SCHEDULER_E2E_ONLY").unwrap_or_default();
+    let backend = Backend::Real(assets);
+    let cluster = Cluster::start(&backend, Path::new(PROGRAM)).await.unwrap();
+    let mut failed = Vec::new();
+    for scenario in SCENARIOS.iter().filter(|scenario| scenario.name.contains(&only)) {
+        let begin = Instant::now();
+        // The others are played even if it fails.
+        let ended = AssertUnwindSafe(scenario.play(&cluster)).catch_unwind().await;
+        let verdict = if ended.is_ok() { "ok" } else { "FAILED" };
+        eprintln!("{verdict:6} {:6.1} s  {}", begin.elapsed().as_secs_f64(), scenario.name);
+        if ended.is_err() {
+            failed.push(scenario.name);
+        }
+        cluster.clear().await.unwrap();
+    }
+    assert!(failed.is_empty(), "{failed:?}");
+}

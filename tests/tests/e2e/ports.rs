@@ -1,0 +1,20 @@
+//! Ports for programs that cannot be told to take any.
+
+use std::net::{Ipv4Addr, TcpListener};
+
+use anyhow::Result;
+
+/// Ports that were free a moment ago. Somebody may take one before its program does: whoever starts the program tries
+/// again then.
+pub(crate) fn free<const N: usize>() -> Result<[u16; N]> {
+    // Held together, so that they differ.
+    let mut held = Vec::new();
+    for _ in 0..N {
+        held.push(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?);
+    }
+    let mut ports = [0; N];
+    for (port, listener) in ports.iter_mut().zip(&held) {
+        *port = listener.local_addr()?.port();
+    }
+    Ok(ports)
+}

@@ -1,0 +1,245 @@
+//! A kube-apiserver and its etcd, as processes.
+//!
+//! The programs come from the directory that `KUBEBUILDER_ASSETS` names, as for the test environments of other projects.
+//! Invariants: both keep their ports and their data over a restart of the API server; what the audit log says about the
+//! scheduler is everything that was refused to it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use kube_scheduler_devcluster::{Authority, User};
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::ports;
+use crate::process::Process;
+
+/// Where the programs are.
+#[derive(Clone, Debug)]
+pub(crate) struct Assets {
+    directory: PathBuf,
+}
+
+impl Assets {
+    /// What `KUBEBUILDER_ASSETS` names; nothing when it is unset or empty.
+    ///
+    /// # Errors
+    /// If a program is not there: whoever sets the variable wants the tests to run.
+    pub(crate) fn from_environment() -> Result<Option<Self>> {
+        let Some(directory) =
+            std::env::var_os("KUBEBUILDER_ASSETS").filter(|path| !path.is_empty())
+        else {
+            return Ok(None);
+        };
+        let assets = Self { directory: directory.into() };
+        for name in ["etcd", "kube-apiserver"] {
+            let path = assets.program(name);
+            anyhow::ensure!(path.is_file(), "KUBEBUILDER_ASSETS has no {}", path.display());
+        }
+        Ok(Some(assets))
+    }
+
+    fn program(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+/// How to run an API server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServerOptions {
+    /// Whether requests of the scheduler are written down, so that refused ones can be told.
+    pub(crate) audits: bool,
+}
+
+/// A kube-apiserver with an etcd of its own.
+pub(crate) struct RealServer {
+    program: PathBuf,
+    args: Vec<String>,
+    files: PathBuf,
+    url: String,
+    server: Option<Process>,
+    _etcd: Process,
+    audit_log: PathBuf,
+    authority: Authority,
+}
+
+impl RealServer {
+    /// Starts both in a directory that is theirs alone, and waits until the API server is ready.
+    pub(crate) async fn start(
+        assets: &Assets,
+        files: &Path,
+        options: ServerOptions,
+    ) -> Result<Self> {
+        let mut failure = None;
+        // A port may be taken between the choice and the start.
+        for attempt in 0..3 {
+            let files = files.join(format!("attempt-{attempt}"));
+            std::fs::create_dir_all(&files)?;
+            match Self::try_start(assets, &files, options).await {
+                Ok(server) => return Ok(server),
+                Err(error) => failure = Some(error),
+            }
+        }
+        Err(failure.unwrap_or_else(|| anyhow::anyhow!("kube-apiserver was not tried")))
+    }
+
+    async fn try_start(assets: &Assets, files: &Path, options: ServerOptions) -> Result<Self> {
+        let [etcd_port, peer_port, port] = ports::free()?;
+        let authority = Authority::generate("e2e-ca")?;
+        let front_proxy = Authority::generate("e2e-front-proxy-ca")?;
+        let serving = authority.server(&["localhost", "127.0.0.1"])?;
+        let accounts = authority.server(&["service-accounts"])?;
+        let file = |name: &str, text: &str| -> Result<String> {
+            let path = files.join(name);
+            std::fs::write(&path, text)?;
+            Ok(path.display().to_string())
+        };
+        let audit_log = files.join("audit.log");
+        let etcd_url = format!("http://127.0.0.1:{etcd_port}");
+        let etcd = Process::start(
+            &assets.program("etcd"),
+            [
+                "--data-dir".to_owned(),
+                files.join("etcd").display().to_string(),
+                format!("--listen-client-urls={etcd_url}"),
+                format!("--advertise-client-urls={etcd_url}"),
+                format!("--listen-peer-urls=http://127.0.0.1:{peer_port}"),
+                "--unsafe-no-fsync".to_owned(),
+                "--quota-backend-bytes=4294967296".to_owned(),
+            ],
+            &files.join("etcd.log"),
+        )?;
+        let mut args = vec![
+            format!("--etcd-servers={etcd_url}"),
+            format!("--tls-cert-file={}", file("serving.crt", &serving.certificate)?),
+            format!("--tls-private-key-file={}", file("serving.key", &serving.key)?),
+            format!("--client-ca-file={}", file("ca.crt", &authority.pem())?),
+            format!(
+                "--requestheader-client-ca-file={}",
+                file("front-proxy-ca.crt", &front_proxy.pem())?
+            ),
+            "--requestheader-allowed-names=front-proxy-client".to_owned(),
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+            "--requestheader-group-headers=X-Remote-Group".to_owned(),
+            "--requestheader-username-headers=X-Remote-User".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!(
+                "--service-account-key-file={}",
+                file("accounts.crt", &accounts.certificate)?
+            ),
+            format!("--service-account-signing-key-file={}", file("accounts.key", &accounts.key)?),
+            "--authorization-mode=RBAC".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={port}"),
+            // These wait for controllers that are not here.
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,StorageObjectInUseProtection"
+                .to_owned(),
+        ];
+        if options.audits {
+            args.push(format!("--audit-policy-file={}", file("audit.yaml", AUDIT_POLICY)?));
+            args.push(format!("--audit-log-path={}", audit_log.display()));
+        }
+        let mut server = Self {
+            program: assets.program("kube-apiserver"),
+            args,
+            files: files.to_owned(),
+            url: format!("https://127.0.0.1:{port}"),
+            server: None,
+            _etcd: etcd,
+            audit_log,
+            authority,
+        };
+        server.start_api_server().await?;
+        Ok(server)
+    }
+
+    /// Kills the API server, leaves it down for a while, and starts it again on the same data and port.
+    pub(crate) async fn restart(&mut self, downtime: Duration) -> Result<()> {
+        if let Some(server) = self.server.take() {
+            server.kill();
+        }
+        tokio::time::sleep(downtime).await;
+        self.start_api_server().await
+    }
+
+    pub(crate) fn kubeconfig_for(&self, user: &User) -> Result<String> {
+        let identity = self.authority.client(user)?;
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "e2e",
+            "clusters": [{"name": "e2e", "cluster": {"server": self.url,
+                "certificate-authority": self.files.join("ca.crt")}}],
+            "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "e2e"}}],
+            "users": [{"name": "e2e", "user": {
+                "client-certificate": self.write(user, "crt", &identity.certificate)?,
+                "client-key": self.write(user, "key", &identity.key)?}}],
+        });
+        // JSON is YAML.
+        Ok(kubeconfig.to_string())
+    }
+
+    /// What was refused to the scheduler, one line each.
+    pub(crate) fn denied(&self) -> Result<Vec<String>> {
+        let log = std::fs::read_to_string(&self.audit_log).context("audit log")?;
+        let mut denied = Vec::new();
+        for line in log.lines() {
+            // The last line may be half written.
+            let Ok(entry) = serde_json::from_str::<Value>(line) else { continue };
+            let is_forbidden = entry["annotations"]["authorization.k8s.io/decision"] == "forbid";
+            if is_forbidden || entry["responseStatus"]["code"] == 401 {
+                denied.push(format!("{} {}", entry["verb"], entry["requestURI"]));
+            }
+        }
+        Ok(denied)
+    }
+
+    fn write(&self, user: &User, suffix: &str, text: &str) -> Result<PathBuf> {
+        let path = self.files.join(format!("{}.{suffix}", user.name.replace(':', "-")));
+        std::fs::write(&path, text)?;
+        Ok(path)
+    }
+
+    async fn start_api_server(&mut self) -> Result<()> {
+        let log = self.files.join("kube-apiserver.log");
+        let mut server = Process::start(&self.program, &self.args, &log)?;
+        let admin = Api::of_kubeconfig(&self.kubeconfig_for(&User::administrator())?).await?;
+        let ready = async {
+            // Made by the server itself, some time after it begins to answer.
+            while !matches!(admin.get("Namespace", "default").await, Ok(Some(_)))
+                || !matches!(admin.get("PriorityClass", "system-node-critical").await, Ok(Some(_)))
+                || !matches!(
+                    admin.get("ClusterRoleBinding", "system:volume-scheduler").await,
+                    Ok(Some(_))
+                )
+            {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let ended = async {
+            while server.ended().is_none() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::select! {
+            () = ready => {}
+            () = ended => bail!("kube-apiserver ended:\n{}", tail(&server.log())),
+            () = tokio::time::sleep(Duration::from_secs(180)) => {
+                bail!("kube-apiserver does not get ready:\n{}", tail(&server.log()))
+            }
+        }
+        self.server = Some(server);
+        Ok(())
+    }
+}
+
+fn tail(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}
+
+/// Only the scheduler's requests, once each.
+const AUDIT_POLICY: &str = r#"{
+  "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "ResponseStarted"],
+  "rules": [{"level": "Metadata", "users": ["system:kube-scheduler"]}, {"level": "None"}]
+}"#;

@@ -1,0 +1,73 @@
+//! What a scheduler has to do in any cluster.
+//!
+//! Each scenario finds a cluster without nodes and pods, and may leave in it what it likes. `each_scenario!` is the
+//! list.
+
+mod access;
+mod manifest;
+mod placement;
+mod preemption;
+mod profiles;
+mod restarts;
+mod volumes;
+
+use futures::future::LocalBoxFuture;
+
+use crate::cluster::Cluster;
+
+/// One of them.
+pub(crate) struct Scenario {
+    /// Its name, as in `placement::taints_and_node_affinity_decide`.
+    pub(crate) name: &'static str,
+    run: for<'c> fn(&'c Cluster) -> LocalBoxFuture<'c, ()>,
+}
+
+impl Scenario {
+    /// Plays it, and asks whether anything was refused to the scheduler meanwhile.
+    ///
+    /// # Panics
+    /// If the scheduler does not do as it should.
+    pub(crate) async fn play(&self, cluster: &Cluster) {
+        let before = cluster.denied().await.expect("refused requests can be told").len();
+        (self.run)(cluster).await;
+        let denied = cluster.denied().await.expect("refused requests can be told");
+        assert!(denied.len() == before, "refused to the scheduler: {:#?}", &denied[before..]);
+    }
+}
+
+/// Calls a macro with the names of all scenarios.
+macro_rules! each_scenario {
+    ($callback:ident) => {
+        $callback! {
+            placement::what_fits_is_bound_and_what_does_not_is_told,
+            placement::taints_and_node_affinity_decide,
+            placement::pods_spread_over_zones,
+            placement::pods_avoid_and_follow_each_other,
+            placement::gated_pods_wait,
+            preemption::more_important_pods_take_the_place_of_others,
+            preemption::budgets_are_respected,
+            volumes::a_pod_goes_where_its_volume_is,
+            volumes::a_pod_follows_a_bound_claim,
+            volumes::a_volume_is_made_where_the_pod_goes,
+            profiles::each_pod_is_scheduled_by_its_profile,
+            access::the_roles_of_the_scheduler_are_enough,
+            manifest::the_static_pod_of_a_control_plane_works,
+            restarts::a_killed_scheduler_is_taken_over_from,
+            restarts::a_killed_process_is_taken_over_from,
+            restarts::the_api_server_may_go_away,
+        }
+    };
+}
+
+macro_rules! table {
+    ($($module:ident::$name:ident,)*) => {
+        /// All of them.
+        pub(crate) const SCENARIOS: &[Scenario] = &[$(Scenario {
+            name: concat!(stringify!($module), "::", stringify!($name)),
+            run: |cluster| Box::pin($module::$name(cluster)),
+        }),*];
+    };
+}
+
+each_scenario!(table);
+pub(crate) use each_scenario;

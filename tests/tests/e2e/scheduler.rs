@@ -1,0 +1,88 @@
+//! The scheduler under test: the daemon inside the test's process, or a process of its own.
+
+use anyhow::Result;
+use kube_scheduler_config::{Configuration, FeatureGates, load};
+use kube_scheduler_daemon::{Daemon, DaemonBuilder, Endpoint};
+use kube_scheduler_plugins_intree::registry;
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::cluster::Cluster;
+use crate::process::Process;
+
+/// A daemon that runs in the background, as the user `system:kube-scheduler`.
+pub(crate) struct Running {
+    task: JoinHandle<()>,
+    stop: Option<oneshot::Sender<()>>,
+}
+
+impl Running {
+    /// Starts one with the default configuration.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub(crate) async fn start(cluster: &Cluster) -> Self {
+        Self::start_with(Self::builder(cluster).await).await
+    }
+
+    /// Starts one with a configuration of its own.
+    ///
+    /// # Panics
+    /// If it is none, or if the daemon does not start.
+    pub(crate) async fn start_configured(cluster: &Cluster, config: &Value) -> Self {
+        let config: Configuration = load(&config.to_string(), &FeatureGates::default())
+            .expect("the scenario's configuration is one");
+        Self::start_with(Self::builder(cluster).await.config(config)).await
+    }
+
+    async fn builder(cluster: &Cluster) -> DaemonBuilder {
+        let endpoint = Endpoint::from_kubeconfig(cluster.scheduler_kubeconfig(), None)
+            .await
+            .expect("the suite's kubeconfig is one");
+        Daemon::builder(endpoint, registry())
+    }
+
+    async fn start_with(builder: DaemonBuilder) -> Self {
+        let daemon = builder.start().await.expect("the daemon starts");
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            daemon.run(async { drop(stopped.await) }).await.expect("the daemon ends well");
+        });
+        Self { task, stop: Some(stop) }
+    }
+
+    /// Stops it in order.
+    ///
+    /// # Panics
+    /// If it broke down.
+    pub(crate) async fn stop(mut self) {
+        drop(self.stop.take());
+        (&mut self.task).await.expect("the daemon did not break down");
+    }
+
+    /// Ends it as a crash would: nothing is finished.
+    pub(crate) async fn kill(mut self) {
+        self.task.abort();
+        // It ends as cancelled.
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The program, as the user `system:kube-scheduler`.
+pub(crate) struct Program;
+
+impl Program {
+    /// Starts it with the scheduler's kubeconfig and `args`; what it logs goes to a file of that name.
+    pub(crate) fn start(cluster: &Cluster, name: &str, args: &[&str]) -> Result<Process> {
+        let kubeconfig = cluster.scheduler_kubeconfig().display().to_string();
+        let args = ["--kubeconfig", &kubeconfig].into_iter().chain(args.iter().copied());
+        Process::start(cluster.program(), args, &cluster.files().join(format!("{name}.log")))
+    }
+}
