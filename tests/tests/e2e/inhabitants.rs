@@ -55,13 +55,17 @@ async fn kubelets(api: &Api) -> anyhow::Result<()> {
 }
 
 async fn volumes(api: &Api) -> anyhow::Result<()> {
+    let volumes = api.list("PersistentVolume").await?;
+    for volume in &volumes {
+        if volume["status"]["phase"] == "Pending" && volume["spec"]["claimRef"].is_null() {
+            let name = volume["metadata"]["name"].as_str().unwrap_or_default();
+            let available = json!({"status": {"phase": "Available"}});
+            api.patch("PersistentVolume", name, "status", &available).await?;
+        }
+    }
     let claims = api.list("PersistentVolumeClaim").await?;
     let pending: Vec<&Value> =
         claims.iter().filter(|claim| claim["spec"]["volumeName"].is_null()).collect();
-    if pending.is_empty() {
-        return Ok(());
-    }
-    let volumes = api.list("PersistentVolume").await?;
     for claim in pending {
         let name = claim["metadata"]["name"].as_str().unwrap_or_default();
         let chosen = volumes.iter().find(|volume| volume["spec"]["claimRef"]["name"] == name);

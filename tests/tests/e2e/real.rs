@@ -2,8 +2,9 @@
 //!
 //! The programs come from the directory that `KUBEBUILDER_ASSETS` names, as for the test environments of other projects.
 //! Invariants: both keep their ports and their data over a restart of the API server; what the audit log says about the
-//! scheduler is everything that was refused to it.
+//! scheduler is everything that a ready server refused to it.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -61,6 +62,8 @@ pub(crate) struct RealServer {
     server: Option<Process>,
     _etcd: Process,
     audit_log: PathBuf,
+    /// What to leave out of the audit log, in bytes.
+    starts: Vec<Range<usize>>,
     authority: Authority,
 }
 
@@ -149,6 +152,7 @@ impl RealServer {
             server: None,
             _etcd: etcd,
             audit_log,
+            starts: Vec::new(),
             authority,
         };
         server.start_api_server().await?;
@@ -161,7 +165,11 @@ impl RealServer {
             server.kill();
         }
         tokio::time::sleep(downtime).await;
-        self.start_api_server().await
+        // An API server that has not read its roles yet refuses everything to everyone.
+        let begin = self.audited();
+        self.start_api_server().await?;
+        self.starts.push(begin..self.audited());
+        Ok(())
     }
 
     pub(crate) fn kubeconfig_for(&self, user: &User) -> Result<String> {
@@ -183,7 +191,13 @@ impl RealServer {
     pub(crate) fn denied(&self) -> Result<Vec<String>> {
         let log = std::fs::read_to_string(&self.audit_log).context("audit log")?;
         let mut denied = Vec::new();
-        for line in log.lines() {
+        let mut at = 0;
+        for line in log.split_inclusive('\n') {
+            let begin = at;
+            at += line.len();
+            if self.starts.iter().any(|start| start.contains(&begin)) {
+                continue;
+            }
             // The last line may be half written.
             let Ok(entry) = serde_json::from_str::<Value>(line) else { continue };
             let is_forbidden = entry["annotations"]["authorization.k8s.io/decision"] == "forbid";
@@ -192,6 +206,12 @@ impl RealServer {
             }
         }
         Ok(denied)
+    }
+
+    /// How long the audit log is.
+    fn audited(&self) -> usize {
+        let length = std::fs::metadata(&self.audit_log).map_or(0, |file| file.len());
+        usize::try_from(length).unwrap_or(usize::MAX)
     }
 
     fn write(&self, user: &User, suffix: &str, text: &str) -> Result<PathBuf> {
@@ -206,7 +226,8 @@ impl RealServer {
         let admin = Api::of_kubeconfig(&self.kubeconfig_for(&User::administrator())?).await?;
         let ready = async {
             // Made by the server itself, some time after it begins to answer.
-            while !matches!(admin.get("Namespace", "default").await, Ok(Some(_)))
+            while admin.text("/readyz").await.is_err()
+                || !matches!(admin.get("Namespace", "default").await, Ok(Some(_)))
                 || !matches!(admin.get("PriorityClass", "system-node-critical").await, Ok(Some(_)))
                 || !matches!(
                     admin.get("ClusterRoleBinding", "system:volume-scheduler").await,
