@@ -74,13 +74,13 @@ impl Audit {
         for (at, effect) in effects.iter().enumerate() {
             match effect {
                 Effect::WriteBinding { pod, .. } => self.binding_asked(&pod.uid)?,
-                Effect::RecordEvent { pod, reason: "Scheduled", .. } => {
+                Effect::RecordEvent { pod, reason, .. } if reason == "Scheduled" => {
                     n_scheduled += 1;
                     let is_due =
                         matches!(cause, Cause::Bound { uid, is_done: true } if *uid == pod.uid);
                     ensure!(is_due, "pod {pod} is called scheduled because of {cause:?}");
                 }
-                Effect::RecordEvent { pod, reason: "FailedScheduling", note, .. } => {
+                Effect::RecordEvent { pod, reason, note, .. } if reason == "FailedScheduling" => {
                     if note.starts_with("skip schedule deleting pod") {
                         continue;
                     }
