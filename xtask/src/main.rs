@@ -56,7 +56,7 @@ enum Command {
     /// Schedulers against a simulated API server in virtual time while everything goes wrong that can
     ///
     /// `cargo xtask fault --seeds 1000 --steps 100` runs a thousand seeds; `--seed S` replays one and shows its trace.
-    /// Exits with 1 if anything was violated; `cargo xtask fault --help` lists the rest.
+    /// Exits with 1 if anything was violated; `cargo xtask fault -- --help` lists the rest.
     Fault {
         /// Arguments for the simulation: --seeds N, --seed S, --steps M, --without FAULT, --verbose, -o json
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]

@@ -211,10 +211,9 @@ impl Server {
             Some(format!("Precondition failed: UID in precondition: {uid}"))
         } else if !metadata["deletionTimestamp"].is_null() {
             Some(format!("pod {} is being deleted, cannot be assigned to a host", key.1))
-        } else if let Some(taken) = pod["spec"]["nodeName"].as_str() {
-            Some(format!("pod {} is already assigned to node {taken:?}", key.1))
         } else {
-            None
+            let taken = pod["spec"]["nodeName"].as_str();
+            taken.map(|taken| format!("pod {} is already assigned to node {taken:?}", key.1))
         };
         if let Some(message) = refused {
             return Ok(Err(Refusal::conflict(message)));

@@ -258,6 +258,10 @@ impl Simulation {
             return Ok(false);
         }
         instance.audit.has_caught_up = true;
+        // What time alone undoes is undone before the decision.
+        if instance.engine.next_deadline().is_some_and(|deadline| deadline <= instance.now) {
+            instance.tell(Input::TimePassed, Cause::News, &mut self.trace)?;
+        }
         let n = instance.audit.n_decisions;
         let is_judged = n.is_multiple_of(JUDGE_EVERY) && instance.engine.has_ready();
         let before = is_judged.then(|| super::verdict::Before::of(instance));
