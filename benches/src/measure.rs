@@ -11,6 +11,7 @@ use hdrhistogram::Histogram;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{AttemptResult, Effect, Engine, EngineOptions, Evicted, Input, PodRef};
+use kube_scheduler_framework::Timer;
 use serde::Serialize;
 
 use crate::workload::Workload;
@@ -53,11 +54,28 @@ profiles:
       - name: '*'
 ";
 
-/// Runs `workload` on `n_nodes` nodes.
-pub fn run(workload: &Workload, n_nodes: usize, uses_class_cache: bool) -> Result<Figures> {
+/// Measures lengths as the daemon does.
+#[derive(Debug)]
+struct Stopwatch(Instant);
+
+impl Timer for Stopwatch {
+    fn nanos(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Runs `workload` on `n_nodes` nodes; `is_metered` says whether plugins are measured meanwhile.
+pub fn run(
+    workload: &Workload,
+    n_nodes: usize,
+    uses_class_cache: bool,
+    is_metered: bool,
+) -> Result<Figures> {
     let source = if workload.preempts() { PREEMPTING } else { CONFIG };
     let config = load(source, &FeatureGates::default())?;
-    let options = EngineOptions { uses_class_cache, ..EngineOptions::default() };
+    let timer: Option<Arc<dyn Timer>> =
+        if is_metered { Some(Arc::new(Stopwatch(Instant::now()))) } else { None };
+    let options = EngineOptions { uses_class_cache, timer, ..EngineOptions::default() };
     let mut engine = Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options)?;
     let mut now = Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?;
     for node in workload.nodes(n_nodes)? {

@@ -23,6 +23,9 @@ struct Args {
     /// Evaluate every pod from scratch instead of sharing evaluations between equal pods
     #[arg(long)]
     no_class_cache: bool,
+    /// Measure plugins for metrics meanwhile, as the daemon does
+    #[arg(long)]
+    metered: bool,
     /// Also write the figures to this file as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -39,7 +42,7 @@ fn measure(args: &Args) -> Result<()> {
         .iter()
         .filter(|w| args.workload.is_empty() || args.workload.iter().any(|n| n == w.name))
     {
-        let figures = run(workload, args.nodes, !args.no_class_cache)?;
+        let figures = run(workload, args.nodes, !args.no_class_cache, args.metered)?;
         println!(
             "{} nodes={} measured={} bound={} pods/s={:.0} p50={:.1}us p99={:.1}us",
             figures.workload,

@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_framework::Timer;
 
 /// Tells the time.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,22 @@ impl Clock {
     /// How long it is until `at`; zero when that has passed.
     pub(crate) fn until(&self, at: Timestamp) -> Duration {
         at.saturating_since(self.now())
+    }
+}
+
+/// What the core measures lengths with.
+#[derive(Debug)]
+pub(crate) struct Stopwatch(Instant);
+
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Timer for Stopwatch {
+    fn nanos(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }
 

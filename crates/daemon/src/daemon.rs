@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Stopwatch};
 use crate::debugger::Actual;
 use crate::driver::{Driver, Outstanding};
 use crate::extender::{ExtenderError, HttpExtenders};
@@ -25,9 +25,10 @@ use crate::inbox::{Inbox, Message};
 use crate::kinds::{Form, WatchedKind};
 use crate::leader::{Candidacy, Candidate, LeaderElection, Leadership, catch_up};
 use crate::lent::Lent;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, MetricsOptions};
 use crate::progress::Progress;
 use crate::serve::{SecurePort, ServeError, ServingOptions, Shown};
+use crate::spans::{Exporter, Spans, TracingOptions};
 use crate::transport::{Api, ConnectError, Endpoint};
 use crate::watch::{Patience, Position, Reflector, SharedKnown};
 use crate::writes::{RateLimit, WriteLimits, Writer, hostname};
@@ -51,6 +52,14 @@ pub enum StartError {
     /// The secure port cannot be served.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// Spans cannot be sent there.
+    #[error(
+        "tracing endpoint {endpoint:?} is not the URL of a collector; expected is http(s)://HOST[:PORT]"
+    )]
+    TracingEndpoint {
+        /// What was given.
+        endpoint: String,
+    },
     /// The system gives no thread.
     #[error("cannot start a thread")]
     Thread(#[source] std::io::Error),
@@ -86,9 +95,23 @@ pub struct DaemonBuilder {
     grace: Duration,
     patience: Patience,
     leader_election: Option<LeaderElection>,
+    metrics: MetricsOptions,
+    tracing: Option<TracingOptions>,
 }
 
 impl DaemonBuilder {
+    /// Traces attempts for OpenTelemetry; off by default.
+    pub fn tracing(mut self, options: Option<TracingOptions>) -> Self {
+        self.tracing = options;
+        self
+    }
+
+    /// Which metrics are shown; all by default.
+    pub fn metrics(mut self, options: MetricsOptions) -> Self {
+        self.metrics = options;
+        self
+    }
+
     /// The configuration, defaults filled in. Without one, the default profile runs.
     pub fn config(mut self, config: Configuration) -> Self {
         self.config = config;
@@ -185,7 +208,7 @@ impl DaemonBuilder {
         let clock = Clock::start();
         let extenders = HttpExtenders::new(&self.config.extenders)?;
         let started_at = clock.started_at().as_nanos() as f64 / 1e9;
-        let metrics = Arc::new(Metrics::new(started_at));
+        let metrics = Arc::new(Metrics::new(started_at, self.metrics.clone(), &self.gates));
         let lent = Lent::default();
         let engine = self.engine(&extenders, lent.services(metrics.plugins()))?;
         let configz: Arc<str> =
@@ -200,6 +223,18 @@ impl DaemonBuilder {
             None => None,
         };
 
+        let api = api.observed_by(metrics.clone());
+        let election_api = election_api.map(|api| api.observed_by(metrics.clone()));
+        let mut spans = None;
+        let mut exporter = None;
+        if let Some(options) = self.tracing.filter(|options| options.sampling_rate_per_million > 0)
+        {
+            let (maker, made) = Spans::new(&options);
+            let task = Exporter::new(&options, made, metrics.clone())
+                .map_err(|_| StartError::TracingEndpoint { endpoint: options.endpoint.clone() })?;
+            spans = Some(maker);
+            exporter = Some(AbortOnDrop(tokio::spawn(task.run())));
+        }
         let (inbox, messages) = Inbox::open();
         lent.put_in(&api, &inbox, self.request_timeout);
         let (effects, effects_out) = mpsc::unbounded_channel();
@@ -225,6 +260,8 @@ impl DaemonBuilder {
             may_decide: false,
             unsynced,
             outstanding: Outstanding::default(),
+            names: Vec::new(),
+            spans,
         };
         let core_end = core.spawn().map_err(StartError::Thread)?;
 
@@ -299,6 +336,7 @@ impl DaemonBuilder {
             inbox: QuitOnDrop(inbox),
             core_end,
             writer: AbortOnDrop(tokio::spawn(writer.run())),
+            exporter,
             readers,
             server,
             terminating,
@@ -326,6 +364,7 @@ impl DaemonBuilder {
             keeps_bound: true,
             services,
             extenders: extenders.extenders.clone(),
+            timer: Some(Arc::new(Stopwatch::start())),
             ..EngineOptions::default()
         };
         if let Some(limit) = self.max_in_unschedulable {
@@ -398,6 +437,7 @@ pub struct Daemon {
     inbox: QuitOnDrop,
     core_end: oneshot::Receiver<Result<(), String>>,
     writer: AbortOnDrop,
+    exporter: Option<AbortOnDrop>,
     readers: JoinSet<()>,
     server: Option<Server>,
     terminating: watch::Sender<bool>,
@@ -426,6 +466,8 @@ impl Daemon {
             grace: Duration::from_secs(10),
             patience: Patience::default(),
             leader_election: None,
+            metrics: MetricsOptions::default(),
+            tracing: None,
         }
     }
 
@@ -491,6 +533,10 @@ impl Daemon {
         };
         if tokio::time::timeout_at(give_up, &mut self.writer.0).await.is_err() {
             tracing::warn!(grace = ?self.grace, "Giving up on writes under way");
+        }
+        if let Some(exporter) = &mut self.exporter {
+            // The last spans are worth a moment, not the whole grace.
+            let _ = tokio::time::timeout(Duration::from_secs(1), &mut exporter.0).await;
         }
         self.readers.shutdown().await;
         ended.map_err(RunError::CoreBroke)

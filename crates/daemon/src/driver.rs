@@ -19,8 +19,9 @@ use crate::clock::Clock;
 use crate::cycle_log::{CycleLog, Told};
 use crate::debugger;
 use crate::inbox::Message;
-use crate::metrics::{CoreNumbers, Metrics};
+use crate::metrics::{CoreNumbers, Metrics, PluginNames};
 use crate::progress::Progress;
+use crate::spans::Spans;
 
 /// Decisions between two looks at the inputs.
 const MAX_TURNS: usize = 64;
@@ -48,6 +49,10 @@ pub(crate) struct Driver {
     pub(crate) unsynced: BTreeSet<usize>,
     /// Work that effects started and whose results have not come back.
     pub(crate) outstanding: Outstanding,
+    /// The profiles and their plugins, for metrics; filled in when the thread begins.
+    pub(crate) names: Vec<PluginNames>,
+    /// Traces attempts, if that was asked for.
+    pub(crate) spans: Option<Spans>,
 }
 
 /// How many results are waited for. Pods that wait for a permit are not among them: nobody works on those, and holding
@@ -84,6 +89,8 @@ impl Driver {
     fn run(mut self) {
         let mut mode = Mode::Running;
         let mut published = Instant::now();
+        self.names = PluginNames::of(self.engine.profiles());
+        self.metrics.prepare(self.names.clone());
         loop {
             let n_taken = self.take_waiting(&mut mode);
             let n_turns = if mode == Mode::Running && self.may_decide && self.unsynced.is_empty() {
@@ -209,7 +216,12 @@ impl Driver {
             let turn = self.engine.schedule_next_observed(&mut log, clock.now());
             let Some(turn) = turn else { return n_turns };
             let turn_ended = Instant::now();
-            self.record(&turn, turn_ended - turn_begun);
+            let length = turn_ended - turn_begun;
+            if let Some(spans) = &mut self.spans {
+                let ended = self.clock.now();
+                spans.turn(&turn, ended - length, ended);
+            }
+            self.record(&turn, length);
             turn_begun = turn_ended;
             if turn_ended - begun >= MAX_DECIDING {
                 return n_turns + 1;
@@ -250,7 +262,11 @@ impl Driver {
     }
 
     fn carry_out(&mut self) {
+        let now = self.clock.now();
         for effect in self.engine.drain_effects() {
+            if let Some(spans) = &mut self.spans {
+                spans.effect(&effect, now);
+            }
             match &effect {
                 Effect::WriteBinding { .. } => self.outstanding.writes += 1,
                 Effect::Await { .. } | Effect::WriteObject { .. } => self.outstanding.works += 1,
@@ -270,14 +286,13 @@ impl Driver {
     }
 
     fn publish(&mut self) {
-        let names: Vec<String> = self
-            .engine
-            .profiles()
-            .iter()
-            .map(|profile| profile.scheduler_name.to_string())
-            .collect();
+        if let Some(spans) = &mut self.spans {
+            self.metrics.count_dropped_spans(spans.take_dropped());
+        }
+        let names = &self.names;
         let bound: Vec<_> = self.engine.drain_bound().collect();
-        let name_of = |profile: usize| names.get(profile).map(String::as_str).unwrap_or_default();
+        let name_of = |profile: usize| names.get(profile).map_or("", |names| &*names.profile);
+        self.metrics.observe_measurements(&self.engine.drain_measurements(), names);
         self.metrics.observe_preemptions(self.engine.drain_preemption_counts());
         self.metrics.observe_bound(bound.into_iter().map(|pod| (name_of(pod.profile), pod)));
 
@@ -288,7 +303,7 @@ impl Driver {
         let numbers = CoreNumbers {
             attempts: names
                 .iter()
-                .cloned()
+                .map(|names| names.profile.clone())
                 .zip(counts.iter().map(|count| [count.scheduled, count.unschedulable, count.error]))
                 .collect(),
             pending: [pending.active, pending.backoff, pending.unschedulable, pending.gated],
@@ -314,6 +329,7 @@ impl Driver {
                 .into_iter()
                 .map(|(event, count)| (event.to_string(), count))
                 .collect(),
+            n_binding: engine.n_binding(),
         };
         self.progress.send_modify(|progress| {
             progress.n_bound = counts.iter().map(|count| count.scheduled).sum();
@@ -323,7 +339,7 @@ impl Driver {
             progress.pending = numbers.pending;
             progress.n_nodes = cluster.n_nodes();
         });
-        self.metrics.publish(numbers);
+        self.metrics.publish(&numbers);
     }
 
     /// Sleeps until there is something to do.

@@ -228,4 +228,44 @@ mod tests {
             ]
         );
     }
+
+    #[test]
+    fn objects_are_written_where_their_kind_is_served() {
+        let object = |json: &str| Object::from_json(json.as_bytes()).unwrap();
+        let cases = [
+            (
+                r#"{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"pv-1"}}"#,
+                Some("/api/v1/persistentvolumes/pv-1"),
+            ),
+            (
+                r#"{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"data","namespace":"web"}}"#,
+                Some("/api/v1/namespaces/web/persistentvolumeclaims/data"),
+            ),
+            (
+                r#"{"apiVersion":"storage.k8s.io/v1","kind":"StorageClass","metadata":{"name":"fast"}}"#,
+                Some("/apis/storage.k8s.io/v1/storageclasses/fast"),
+            ),
+            (
+                r#"{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":"gpu","namespace":"ml"}}"#,
+                Some("/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/gpu"),
+            ),
+            (
+                // The version is the object's own, not the one that is followed.
+                r#"{"apiVersion":"resource.k8s.io/v1beta2","kind":"ResourceClaim","metadata":{"name":"gpu","namespace":"ml"}}"#,
+                Some("/apis/resource.k8s.io/v1beta2/namespaces/ml/resourceclaims/gpu"),
+            ),
+            (
+                // The same kind in another group is another kind.
+                r#"{"apiVersion":"example.com/v1","kind":"PersistentVolume","metadata":{"name":"pv-1"}}"#,
+                None,
+            ),
+            (
+                r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","namespace":"web"}}"#,
+                None,
+            ),
+        ];
+        for (json, path) in cases {
+            assert_eq!(path_of(&object(json)).as_deref(), path, "{json}");
+        }
+    }
 }

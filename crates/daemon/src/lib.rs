@@ -22,7 +22,7 @@
 //!
 //! Reading order: `daemon` ties it together; `watch` and `kinds` bring objects in through `inbox`; `driver` is the core
 //! thread; `extender` asks other programs for it; `writes` carries out effects; `leader` decides whether any of that may
-//! happen; `transport` is the connection; `serve` and `metrics` are for observers, `debugger` for whoever doubts the caches.
+//! happen; `transport` is the connection; `serve`, `metrics` and `spans` are for observers, `debugger` for whoever doubts the caches.
 
 mod backoff;
 mod clock;
@@ -38,6 +38,7 @@ mod lent;
 mod metrics;
 mod progress;
 mod serve;
+mod spans;
 mod transport;
 mod watch;
 mod writes;
@@ -45,12 +46,13 @@ mod writes;
 pub use daemon::{Daemon, DaemonBuilder, DaemonHandle, RunError, StartError};
 pub use extender::{ExtenderError, ExtenderTlsError};
 pub use leader::{LeaderElection, LeaderElectionError};
-pub use metrics::resident_memory_bytes;
+pub use metrics::{MetricsOptions, resident_memory_bytes};
 pub use progress::Progress;
 pub use serve::{
     AuthenticationOptions, AuthorizationOptions, ConnectionPatience, Introspection,
     RequestHeaderOptions, ServeError, ServingOptions, SniCertificate, VerbositySetter,
 };
+pub use spans::TracingOptions;
 pub use transport::{ConnectError, Endpoint};
 pub use watch::Patience;
 pub use writes::RateLimit;

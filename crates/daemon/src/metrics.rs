@@ -1,93 +1,171 @@
-//! The scheduler's metrics under upstream's names: a first form, what exists so far.
+//! The metrics under the reference's names: what they are fed from, and when.
 //!
-//! The core thread brings in its numbers after each round of work; a scrape prints what was brought in last. Invariant:
-//! nobody waits long here: the lock is held for the time of copying or printing some hundred numbers.
+//! The core thread brings in its numbers after each round of work; what happens elsewhere is recorded where it happens; a
+//! scrape prints what is there. Invariant: nobody waits long here: locks are held for the time of adding a number, or of
+//! printing one family.
 
+mod catalog;
+mod core;
+mod options;
 mod plugins;
+mod process;
+mod registry;
 mod text;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube_scheduler_engine::{BoundPod, PreemptionCounts};
+use kube_scheduler_config::{FeatureGates, Gate, Stage};
 use kube_scheduler_framework::PluginMetrics;
 
-use text::Histogram;
-pub(crate) use text::TextPage;
+pub(crate) use self::core::{CoreNumbers, PluginNames};
+pub use self::options::MetricsOptions;
+pub use self::process::resident_memory_bytes;
 
-/// What the engine counts itself, as of one moment.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct CoreNumbers {
-    /// By profile: scheduled, unschedulable, error.
-    pub(crate) attempts: Vec<(String, [u64; 3])>,
-    /// Active, backoff, unschedulable, gated.
-    pub(crate) pending: [usize; 4],
-    /// Nodes, pods, assumed pods.
-    pub(crate) cache: [usize; 3],
-    /// By event and queue.
-    pub(crate) incoming: Vec<(String, &'static str, u64)>,
-    /// By plugin and profile.
-    pub(crate) rejected: Vec<(String, String, u64)>,
-    /// By event.
-    pub(crate) in_flight: Vec<(String, u64)>,
-}
+use self::catalog as desc;
+use self::process::Process;
+use self::registry::{Family, Registry};
+pub(crate) use self::text::TextPage;
 
-#[derive(Debug)]
-struct Numbers {
-    core: CoreNumbers,
-    algorithm: Histogram,
-    /// By profile and result.
-    attempt: BTreeMap<(String, &'static str), Histogram>,
-    /// By attempts.
-    sli: BTreeMap<String, Histogram>,
-    attempts: Histogram,
-    preemption_attempts: u64,
-    victims: Histogram,
-    /// Preemptions in the background, by whether they failed.
-    preemptions: BTreeMap<bool, (Histogram, u64)>,
-    malformed: BTreeMap<String, u64>,
-    events_dropped: u64,
-    /// Whether this scheduler leads, if there is an election.
-    leads: Option<bool>,
-    slow_renewals: u64,
-}
+/// The version of Kubernetes whose scheduler this one stands in for.
+pub(crate) const KUBERNETES_VERSION: (u32, u32, &str) = (1, 36, "v1.36.0");
+
+/// The name of the lease in metrics: the reference's constant, whatever the lease is called.
+const LEASE: &str = "kube-scheduler";
+const RESULTS: [&str; 3] = ["scheduled", "unschedulable", "error"];
 
 /// All metrics of a scheduler.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    numbers: Mutex<Numbers>,
+    registry: Registry,
     plugins: PluginMetrics,
     started_at: f64,
+    process: Process,
+    attempts: Arc<Family>,
+    attempt_duration: Arc<Family>,
+    algorithm_duration: Arc<Family>,
+    core: core::CoreFamilies,
+    leads: Arc<Family>,
+    slow_renewals: Arc<Family>,
+    malformed: Arc<Family>,
+    events_dropped: Arc<Family>,
+    spans_dropped: Arc<Family>,
+    /// Those of the dispatcher of asynchronous calls, if that feature is on.
+    async_calls: Option<AsyncCalls>,
+    writes: WriteFamilies,
+    rest: Rest,
+    /// Counters of the core as of the last time, by what they count: it tells totals.
+    last: Mutex<BTreeMap<(&'static str, String, String), u64>>,
 }
 
-const RESULTS: [&str; 3] = ["scheduled", "unschedulable", "error"];
-const QUEUES: [&str; 4] = ["active", "backoff", "unschedulable", "gated"];
-const CACHES: [&str; 3] = ["nodes", "pods", "assumed_pods"];
+#[derive(Debug)]
+struct AsyncCalls {
+    executions: Arc<Family>,
+    duration: Arc<Family>,
+    pending: Arc<Family>,
+}
 
-/// Buckets of times that take a network round trip or more.
-fn attempt_buckets() -> Histogram {
-    Histogram::exponential(0.001, 2.0, 15)
+#[derive(Debug)]
+struct WriteFamilies {
+    waiting: Arc<Family>,
+    under_way: Arc<Family>,
+    width: Arc<Family>,
+}
+
+#[derive(Debug)]
+struct Rest {
+    duration: Arc<Family>,
+    request_size: Arc<Family>,
+    response_size: Arc<Family>,
+    limiter: Arc<Family>,
+    requests: Arc<Family>,
+    retries: Arc<Family>,
+}
+
+/// One request to an API server, answered or not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RestCall<'a> {
+    /// The HTTP method.
+    pub(crate) method: &'a str,
+    /// Host and port.
+    pub(crate) host: &'a str,
+    /// The HTTP status, if there was an answer.
+    pub(crate) code: Option<u16>,
+    /// From sending it to the beginning of the answer.
+    pub(crate) length: Duration,
+    pub(crate) request_bytes: usize,
 }
 
 impl Metrics {
     /// `started_at` in seconds since the epoch.
-    pub(crate) fn new(started_at: f64) -> Self {
-        let numbers = Numbers {
-            core: CoreNumbers::default(),
-            algorithm: attempt_buckets(),
-            attempt: BTreeMap::new(),
-            sli: BTreeMap::new(),
-            attempts: Histogram::exponential(1.0, 2.0, 5),
-            preemption_attempts: 0,
-            victims: Histogram::exponential(1.0, 2.0, 7),
-            preemptions: BTreeMap::new(),
-            malformed: BTreeMap::new(),
-            events_dropped: 0,
-            leads: None,
-            slow_renewals: 0,
-        };
-        Self { numbers: Mutex::new(numbers), plugins: PluginMetrics::new(), started_at }
+    pub(crate) fn new(started_at: f64, options: MetricsOptions, gates: &FeatureGates) -> Self {
+        let registry = Registry::new(options);
+        let register = |desc| registry.register(desc);
+        let info = register(desc::BUILD_INFO);
+        let (major, minor, version) = KUBERNETES_VERSION;
+        let platform = format!("{}/{}", std::env::consts::OS, architecture());
+        info.set(
+            // Alphabetical: build date, compiler, commit, tree state, version, Go version, major, minor, platform. What stands
+            // for Go tells who is asked.
+            &["", "rustc", "", "", version, "", &major.to_string(), &minor.to_string(), &platform],
+            1.0,
+        );
+        let version = |minor: u32| format!("{major}.{minor}");
+        let emulated = u32::from(gates.minor());
+        let versions = [version(minor), version(emulated), version(emulated.saturating_sub(1))];
+        let [binary, emulation, min_compat] = &versions;
+        register(desc::VERSION_INFO).set(&[binary, "kube", emulation, min_compat], 1.0);
+        let features = register(desc::FEATURE_ENABLED);
+        for (name, spec, is_on) in gates.iter().filter(|(_, spec, _)| spec.stage != Stage::PreAlpha)
+        {
+            features.set(&[name, spec.stage.as_str()], f64::from(u8::from(is_on)));
+        }
+        let async_calls = gates.is_enabled(Gate::SchedulerAsyncAPICalls).then(|| AsyncCalls {
+            executions: register(desc::ASYNC_CALLS),
+            duration: register(desc::ASYNC_CALL_DURATION),
+            pending: register(desc::ASYNC_PENDING),
+        });
+        // Registered, never incremented, as in the reference.
+        register(desc::VOLUME_CACHE_REQUESTS);
+        Self {
+            process: Process::new(&registry),
+            attempts: register(desc::ATTEMPTS),
+            attempt_duration: register(desc::ATTEMPT_DURATION),
+            algorithm_duration: register(desc::ALGORITHM_DURATION),
+            core: core::CoreFamilies::new(&registry, gates),
+            leads: register(desc::LEADS),
+            slow_renewals: register(desc::SLOW_RENEWALS),
+            malformed: register(desc::MALFORMED),
+            events_dropped: register(desc::EVENTS_DROPPED),
+            spans_dropped: register(desc::SPANS_DROPPED),
+            async_calls,
+            writes: WriteFamilies {
+                waiting: register(desc::WRITES_WAITING),
+                under_way: register(desc::WRITES_UNDER_WAY),
+                width: register(desc::WRITES_WIDTH),
+            },
+            rest: Rest {
+                duration: register(desc::REST_DURATION),
+                request_size: register(desc::REST_REQUEST_SIZE),
+                response_size: register(desc::REST_RESPONSE_SIZE),
+                limiter: register(desc::REST_LIMITER),
+                requests: register(desc::REST_REQUESTS),
+                retries: register(desc::REST_RETRIES),
+            },
+            last: Mutex::default(),
+            plugins: PluginMetrics::new(),
+            registry,
+            started_at,
+        }
+    }
+
+    /// The algorithm ran for so long; `failed` says under which profile and how the attempt failed, if it did.
+    pub(crate) fn observe_cycle(&self, length: Duration, failed: Option<(&str, &'static str)>) {
+        self.algorithm_duration.observe(&[], length.as_secs_f64());
+        if let Some((profile, result)) = failed {
+            self.attempt_duration.observe(&[profile, result], length.as_secs_f64());
+        }
     }
 
     /// Those of the plugins.
@@ -95,295 +173,122 @@ impl Metrics {
         &self.plugins
     }
 
-    /// The engine's numbers as they are now.
-    pub(crate) fn publish(&self, core: CoreNumbers) {
-        self.lock().core = core;
-    }
-
-    /// The algorithm ran for so long; `failed` says under which profile and how the attempt failed, if it did.
-    pub(crate) fn observe_cycle(&self, length: Duration, failed: Option<(&str, &'static str)>) {
-        let mut numbers = self.lock();
-        numbers.algorithm.observe(length.as_secs_f64());
-        if let Some((profile, result)) = failed {
-            numbers.attempt(profile, result).observe(length.as_secs_f64());
-        }
-    }
-
-    /// Pods were bound.
-    pub(crate) fn observe_bound<'a>(&self, bound: impl IntoIterator<Item = (&'a str, BoundPod)>) {
-        let mut numbers = self.lock();
-        for (profile, pod) in bound {
-            numbers.attempt(profile, RESULTS[0]).observe(pod.attempt.as_secs_f64());
-            numbers.attempts.observe(f64::from(pod.attempts));
-            if let Some(since) = pod.since_first_attempt {
-                let attempts =
-                    if pod.attempts >= 15 { "15+".to_owned() } else { pod.attempts.to_string() };
-                let sli = numbers.sli.entry(attempts);
-                sli.or_insert_with(|| Histogram::exponential(0.01, 2.0, 20))
-                    .observe(since.as_secs_f64());
-            }
-        }
-    }
-
-    /// Preemptions were tried, carried out, or ended.
-    pub(crate) fn observe_preemptions(&self, counts: PreemptionCounts) {
-        let mut numbers = self.lock();
-        numbers.preemption_attempts = counts.n_attempts;
-        for n_victims in counts.victims {
-            numbers.victims.observe(n_victims as f64);
-        }
-        for ended in counts.ended {
-            let (length, n) = numbers
-                .preemptions
-                .entry(ended.is_error)
-                .or_insert_with(|| (Histogram::exponential(0.01, 2.0, 20), 0));
-            length.observe(ended.length.as_secs_f64());
-            *n += 1;
-        }
-    }
-
-    /// An object of this kind could not be read.
-    pub(crate) fn count_malformed(&self, kind: &str) {
-        let mut numbers = self.lock();
-        match numbers.malformed.get_mut(kind) {
-            Some(count) => *count += 1,
-            None => drop(numbers.malformed.insert(kind.to_owned(), 1)),
-        }
-    }
-
-    /// An event was dropped because too many wait.
-    pub(crate) fn count_dropped_event(&self) {
-        self.lock().events_dropped += 1;
-    }
-
-    /// Sets back what counts upwards here. What the engine counts, and what is a state, stays.
-    pub(crate) fn reset(&self) {
-        let fresh = Self::new(self.started_at).numbers;
-        let mut fresh = fresh.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let mut numbers = self.lock();
-        fresh.core = std::mem::take(&mut numbers.core);
-        fresh.leads = numbers.leads;
-        *numbers = fresh;
-    }
-
     /// This scheduler leads, or takes part in an election without leading.
     pub(crate) fn set_leading(&self, leads: bool) {
-        self.lock().leads = Some(leads);
+        self.leads.set(&[LEASE], f64::from(u8::from(leads)));
     }
 
     /// A lease had to be read before it was renewed.
     pub(crate) fn count_slow_renewal(&self) {
-        self.lock().slow_renewals += 1;
+        self.slow_renewals.inc(&[LEASE]);
+    }
+
+    /// An object of this kind could not be read.
+    pub(crate) fn count_malformed(&self, kind: &str) {
+        self.malformed.inc(&[kind]);
+    }
+
+    /// So many events were dropped.
+    pub(crate) fn count_dropped_events(&self, n: u64) {
+        if n > 0 {
+            self.events_dropped.add(&[], n as f64);
+        }
+    }
+
+    /// So many spans were dropped.
+    pub(crate) fn count_dropped_spans(&self, n: u64) {
+        if n > 0 {
+            self.spans_dropped.add(&[], n as f64);
+        }
+    }
+
+    /// A call of the kind that the reference may dispatch asynchronously has ended.
+    pub(crate) fn observe_async_call(&self, call_type: &str, is_ok: bool, length: Duration) {
+        if let Some(calls) = &self.async_calls {
+            let labels = [call_type, if is_ok { "success" } else { "error" }];
+            calls.executions.inc(&labels);
+            calls.duration.observe(&labels, length.as_secs_f64());
+        }
+    }
+
+    /// How many writes wait and are under way, by class, and how many may be.
+    pub(crate) fn set_writes(&self, classes: &[(&str, usize, usize)], width: usize) {
+        for (class, waiting, under_way) in classes {
+            self.writes.waiting.set(&[class], *waiting as f64);
+            self.writes.under_way.set(&[class], *under_way as f64);
+        }
+        self.writes.width.set(&[], width as f64);
+    }
+
+    /// How many calls of a type wait for the dispatcher.
+    pub(crate) fn set_pending_async_calls(&self, call_type: &str, n: usize) {
+        if let Some(calls) = &self.async_calls {
+            calls.pending.set(&[call_type], n as f64);
+        }
+    }
+
+    /// A request to an API server was answered, or was not.
+    pub(crate) fn observe_rest_call(&self, call: RestCall<'_>) {
+        let RestCall { method, host, code, length, request_bytes } = call;
+        let code = code.map_or_else(|| "<error>".to_owned(), |code| code.to_string());
+        self.rest.requests.inc(&[&code, host, method]);
+        self.rest.duration.observe(&[host, method], length.as_secs_f64());
+        self.rest.request_size.observe(&[host, method], request_bytes as f64);
+    }
+
+    /// An answer was read to its end.
+    pub(crate) fn observe_rest_answer(&self, method: &str, host: &str, bytes: usize) {
+        self.rest.response_size.observe(&[host, method], bytes as f64);
+    }
+
+    /// A request is sent again because the server asked for patience.
+    pub(crate) fn count_rest_retry(&self, method: &str, host: &str, code: Option<u16>) {
+        let code = code.map_or_else(|| "<error>".to_owned(), |code| code.to_string());
+        self.rest.retries.inc(&[&code, host, method]);
+    }
+
+    /// A request waited so long for its turn under a fixed rate.
+    pub(crate) fn observe_limiter(&self, method: &str, host: &str, length: Duration) {
+        self.rest.limiter.observe(&[host, method], length.as_secs_f64());
     }
 
     /// All metrics as text.
     pub(crate) fn text(&self) -> String {
+        self.process.refresh(self.started_at);
         let mut page = TextPage::default();
-        self.lock().print(&mut page);
+        self.registry.print(&mut page);
         plugins::print(&self.plugins, &mut page);
-        let name = "process_start_time_seconds";
-        page.metric(
-            name,
-            "gauge",
-            "[ALPHA] Start time of the process since unix epoch in seconds.",
-        );
-        page.sample(name, &[], self.started_at);
-        if let Some(bytes) = resident_memory_bytes() {
-            let name = "process_resident_memory_bytes";
-            page.metric(name, "gauge", "[ALPHA] Resident memory size in bytes.");
-            page.sample(name, &[], bytes as f64);
-        }
         page.into_string()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Numbers> {
-        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Counters and histograms start over, as `DELETE /metrics` asks for.
+    pub(crate) fn reset(&self) {
+        self.registry.reset();
+        self.core.prepare();
+    }
+
+    /// How much a total has grown since the last time.
+    fn grown(&self, family: &'static str, a: &str, b: &str, total: u64) -> f64 {
+        let mut last = self.last();
+        let before = last.entry((family, a.to_owned(), b.to_owned())).or_default();
+        let grown = total.saturating_sub(*before);
+        *before = total;
+        grown as f64
+    }
+
+    fn last(&self) -> MutexGuard<'_, BTreeMap<(&'static str, String, String), u64>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Numbers {
-    fn attempt(&mut self, profile: &str, result: &'static str) -> &mut Histogram {
-        self.attempt.entry((profile.to_owned(), result)).or_insert_with(attempt_buckets)
+/// The processor's name as Go has it.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
     }
-
-    fn print_preemption(&self, page: &mut TextPage) {
-        let name = "scheduler_preemption_attempts_total";
-        let help = "[STABLE] Total preemption attempts in the cluster till now";
-        page.metric(name, "counter", help);
-        page.sample(name, &[], self.preemption_attempts as f64);
-        // Parity: the reference fixes result and length of these two when the work begins, so that they always tell
-        // of success within no time. Ours tell the truth.
-        let name = "scheduler_preemption_goroutines_duration_seconds";
-        let help = "[ALPHA] Duration in seconds for running goroutines for the preemption.";
-        page.metric(name, "histogram", help);
-        let result = |is_error: bool| [("result", if is_error { "error" } else { "success" })];
-        for (is_error, (length, _)) in &self.preemptions {
-            page.histogram(name, &result(*is_error), length);
-        }
-        let name = "scheduler_preemption_goroutines_execution_total";
-        let help = "[ALPHA] Number of preemption goroutines executed.";
-        page.metric(name, "counter", help);
-        for (is_error, (_, n)) in &self.preemptions {
-            page.sample(name, &result(*is_error), *n as f64);
-        }
-        let name = "scheduler_preemption_victims";
-        page.metric(name, "histogram", "[STABLE] Number of selected preemption victims");
-        page.histogram(name, &[], &self.victims);
-    }
-
-    fn print_leader_election(&self, page: &mut TextPage) {
-        let Some(leads) = self.leads else { return };
-        // The name is the reference's constant, whatever the lease is called.
-        let lease = [("name", "kube-scheduler")];
-        let name = "leader_election_master_status";
-        let help = "[ALPHA] Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 \
-                    indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.";
-        page.metric(name, "gauge", help);
-        page.sample(name, &lease, f64::from(u8::from(leads)));
-        let name = "leader_election_slowpath_total";
-        let help = "[ALPHA] Total number of slow path exercised in renewing leader leases. 'name' is the string used to \
-                    identify the lease. Please make sure to group by name.";
-        page.metric(name, "counter", help);
-        if self.slow_renewals > 0 {
-            page.sample(name, &lease, self.slow_renewals as f64);
-        }
-    }
-
-    fn print(&self, page: &mut TextPage) {
-        self.print_leader_election(page);
-        let name = "scheduler_cache_size";
-        page.metric(
-            name,
-            "gauge",
-            "[ALPHA] Number of nodes, pods, and assumed (bound) pods in the scheduler cache.",
-        );
-        for (kind, size) in CACHES.iter().zip(self.core.cache) {
-            page.sample(name, &[("type", kind)], size as f64);
-        }
-        let name = "scheduler_inflight_events";
-        page.metric(
-            name,
-            "gauge",
-            "[ALPHA] Number of events currently tracked in the scheduling queue.",
-        );
-        for (event, count) in &self.core.in_flight {
-            page.sample(name, &[("event", event)], *count as f64);
-        }
-        let name = "scheduler_pending_pods";
-        let help = "[STABLE] Number of pending pods, by the queue type. 'active' means number of pods in activeQ; \
-                    'backoff' means number of pods in backoffQ; 'unschedulable' means number of pods in \
-                    unschedulablePods that the scheduler attempted to schedule and failed; 'gated' is the number of \
-                    unschedulable pods that the scheduler never attempted to schedule because they are gated.";
-        page.metric(name, "gauge", help);
-        for (queue, count) in QUEUES.iter().zip(self.core.pending) {
-            page.sample(name, &[("queue", queue)], count as f64);
-        }
-        let name = "scheduler_pod_scheduling_attempts";
-        page.metric(
-            name,
-            "histogram",
-            "[STABLE] Number of attempts to successfully schedule a pod.",
-        );
-        page.histogram(name, &[], &self.attempts);
-        let name = "scheduler_pod_scheduling_sli_duration_seconds";
-        let help =
-            "[BETA] Time from a pod's first way into the active queue to its binding, by attempts.";
-        page.metric(name, "histogram", help);
-        for (attempts, histogram) in &self.sli {
-            page.histogram(name, &[("attempts", attempts)], histogram);
-        }
-        self.print_preemption(page);
-        let name = "scheduler_queue_incoming_pods_total";
-        let help = "[STABLE] Number of pods added to scheduling queues by event and queue type.";
-        page.metric(name, "counter", help);
-        for (event, queue, count) in &self.core.incoming {
-            page.sample(name, &[("event", event), ("queue", queue)], *count as f64);
-        }
-        let name = "scheduler_schedule_attempts_total";
-        let help = "[STABLE] Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not \
-                    be scheduled, while 'error' means an internal scheduler problem.";
-        page.metric(name, "counter", help);
-        for (profile, counts) in &self.core.attempts {
-            for (result, count) in RESULTS.iter().zip(counts).filter(|(_, count)| **count > 0) {
-                page.sample(name, &[("profile", profile), ("result", result)], *count as f64);
-            }
-        }
-        let name = "scheduler_scheduling_algorithm_duration_seconds";
-        page.metric(name, "histogram", "[ALPHA] Scheduling algorithm latency in seconds");
-        page.histogram(name, &[], &self.algorithm);
-        let name = "scheduler_scheduling_attempt_duration_seconds";
-        let help =
-            "[STABLE] Scheduling attempt latency in seconds (scheduling algorithm + binding)";
-        page.metric(name, "histogram", help);
-        for ((profile, result), histogram) in &self.attempt {
-            page.histogram(name, &[("profile", profile), ("result", result)], histogram);
-        }
-        let name = "scheduler_unschedulable_pods";
-        page.metric(
-            name,
-            "gauge",
-            "[BETA] The number of unschedulable pods broken down by plugin name.",
-        );
-        for (plugin, profile, count) in &self.core.rejected {
-            page.sample(name, &[("plugin", plugin), ("profile", profile)], *count as f64);
-        }
-        // Ours; upstream has no counterpart.
-        let name = "kube_scheduler_rs_malformed_objects_total";
-        page.metric(
-            name,
-            "counter",
-            "Objects of the API that could not be read and were skipped, by kind.",
-        );
-        for (kind, count) in &self.malformed {
-            page.sample(name, &[("kind", kind)], *count as f64);
-        }
-        let name = "kube_scheduler_rs_events_dropped_total";
-        page.metric(name, "counter", "Events that were not written because too many waited.");
-        page.sample(name, &[], self.events_dropped as f64);
-    }
-}
-
-/// The memory this process holds, where the system tells.
-pub fn resident_memory_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: u64 = line.trim().trim_end_matches("kB").trim_end().parse().ok()?;
-    Some(kib * 1024)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_brought_in_is_printed() {
-        let metrics = Metrics::new(1.0);
-        metrics.publish(CoreNumbers {
-            attempts: vec![("default-scheduler".to_owned(), [3, 0, 1])],
-            pending: [1, 2, 3, 4],
-            incoming: vec![("NodeAdd".to_owned(), "active", 5)],
-            ..CoreNumbers::default()
-        });
-        metrics.observe_cycle(Duration::from_millis(3), Some(("default-scheduler", "error")));
-        let bound = BoundPod {
-            profile: 0,
-            attempts: 16,
-            attempt: Duration::from_millis(20),
-            since_first_attempt: Some(Duration::from_secs(1)),
-        };
-        metrics.observe_bound([("default-scheduler", bound)]);
-        let text = metrics.text();
-        for line in [
-            "scheduler_schedule_attempts_total{profile=\"default-scheduler\",result=\"scheduled\"} 3",
-            "scheduler_schedule_attempts_total{profile=\"default-scheduler\",result=\"error\"} 1",
-            "scheduler_pending_pods{queue=\"gated\"} 4",
-            "scheduler_queue_incoming_pods_total{event=\"NodeAdd\",queue=\"active\"} 5",
-            "scheduler_scheduling_attempt_duration_seconds_bucket{profile=\"default-scheduler\",result=\"error\",le=\"0.004\"} 1",
-            "scheduler_pod_scheduling_sli_duration_seconds_count{attempts=\"15+\"} 1",
-            "scheduler_pod_scheduling_attempts_bucket{le=\"16\"} 1",
-        ] {
-            assert!(text.lines().any(|printed| printed == line), "{line} is missing in\n{text}");
-        }
-        assert!(!text.contains("result=\"unschedulable\"}"));
-    }
-}
+mod tests;

@@ -11,7 +11,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT};
@@ -25,9 +26,10 @@ use serde::Deserialize;
 
 use crate::backoff::Backoff;
 use crate::leader::{Fence, GivenUp};
+use crate::metrics::{Metrics, RestCall};
 
 /// How often a request is sent again when the server asks for patience, as in the reference's client.
-const MAX_PATIENCE: u32 = 10;
+pub(crate) const MAX_PATIENCE: u32 = 10;
 
 /// Why no client for an API server can be made.
 #[derive(Debug, thiserror::Error)]
@@ -141,7 +143,8 @@ impl Endpoint {
         }
         let client = kube::Client::try_from(config)
             .map_err(|error| ConnectError::Client { server: self.url(), source: error.into() })?;
-        Ok(Api { client, fence: None })
+        let host = self.config.cluster_url.authority().map_or("", |host| host.as_str()).into();
+        Ok(Api { client, host, metrics: None, fence: None })
     }
 
     /// Says so when the server has not answered for `patience`, and again when it does. Any answer will do.
@@ -162,7 +165,7 @@ impl Endpoint {
                 is_told = true;
                 tracing::warn!(err = %error, server, origin, "The API server does not answer; trying on");
             }
-            let pause = backoff.fail(std::time::Instant::now());
+            let pause = backoff.fail(Instant::now());
             let pause = if is_told { pause } else { pause.min(patience / 4) };
             tokio::time::sleep(pause).await;
         }
@@ -364,11 +367,23 @@ impl fmt::Display for ApiError {
 #[derive(Clone)]
 pub(crate) struct Api {
     client: kube::Client,
+    host: Arc<str>,
+    metrics: Option<Arc<Metrics>>,
     /// What requests that change something must pass.
     fence: Option<Fence>,
 }
 
 impl Api {
+    /// The same server, with its requests counted.
+    pub(crate) fn observed_by(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics: Some(metrics), ..self }
+    }
+
+    /// Host and port.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
     /// The same server, which hears of changes only while the fence is open.
     pub(crate) fn behind(self, fence: Option<Fence>) -> Self {
         Self { fence, ..self }
@@ -402,7 +417,11 @@ impl Api {
     async fn call_unfenced(&self, call: &Call) -> Result<Bytes, ApiError> {
         let answer = async {
             let response = self.begin(call).await?;
-            collect(response).await
+            let body = collect(response).await?;
+            if let Some(metrics) = &self.metrics {
+                metrics.observe_rest_answer(call.method.as_str(), &self.host, body.len());
+            }
+            Ok(body)
         };
         tokio::time::timeout(call.timeout, answer)
             .await
@@ -416,7 +435,13 @@ impl Api {
         loop {
             let answer = self.call(call).await;
             match answer.as_ref().err().and_then(ApiError::retry_after) {
-                Some(pause) if n_asked < MAX_PATIENCE => tokio::time::sleep(pause).await,
+                Some(pause) if n_asked < MAX_PATIENCE => {
+                    let code = answer.as_ref().err().and_then(ApiError::code);
+                    if let Some(metrics) = &self.metrics {
+                        metrics.count_rest_retry(call.method.as_str(), &self.host, code);
+                    }
+                    tokio::time::sleep(pause).await;
+                }
                 _ => return (answer, n_asked),
             }
             n_asked += 1;
@@ -432,8 +457,18 @@ impl Api {
     }
 
     async fn begin(&self, call: &Call) -> Result<Response<Body>, ApiError> {
-        let response =
-            self.client.send(call.request()?).await.map_err(|error| ApiError::transport(&error))?;
+        let begun = Instant::now();
+        let answer = self.client.send(call.request()?).await;
+        if let Some(metrics) = &self.metrics {
+            metrics.observe_rest_call(RestCall {
+                method: call.method.as_str(),
+                host: &self.host,
+                code: answer.as_ref().ok().map(|response| response.status().as_u16()),
+                length: begun.elapsed(),
+                request_bytes: call.body.len(),
+            });
+        }
+        let response = answer.map_err(|error| ApiError::transport(&error))?;
         if response.status().is_success() {
             return Ok(response);
         }

@@ -1,11 +1,16 @@
 //! From effects to API calls: many at once, a pod's in order, bindings before conditions before events.
 //!
+//! What the server refuses unseen and wants to be asked again goes back to the head of its line, so that every request,
+//! repeated ones included, is counted by [`Width`] and goes out in the order of classes.
+//!
 //! Invariants: every binding ends in exactly one [`Input::BindingWritten`], every eviction in one
 //! [`Input::PodEvicted`], every object to write in one [`Input::ObjectWritten`], every awaited work in one
 //! [`Input::WorkFinished`]; conditions and events never hold up bindings, and are not starved by them either: each class
 //! always has one request under way if it has any to send; memory is bounded by the bindings the core allows, one patch
 //! per pod, and a fixed number of events.
 
+mod correlator;
+mod event_calls;
 mod events;
 mod lanes;
 mod objects;
@@ -28,8 +33,10 @@ use tokio::time::Instant;
 use crate::clock::Clock;
 use crate::inbox::{Inbox, Message};
 use crate::metrics::Metrics;
-use crate::transport::Api;
-use events::{EventQueue, EventWrite, Record};
+use crate::transport::{Api, ApiError, MAX_PATIENCE};
+use correlator::Correlator;
+use event_calls::EventAnswer;
+use events::{EventQueue, EventWrite, FORGET_AFTER, Key, REFRESH_EVERY};
 use lanes::{Lanes, PodWrite, Urgency};
 pub use pace::RateLimit;
 use pace::{Bucket, Width};
@@ -37,8 +44,8 @@ use pods::Written;
 
 /// Effects taken in at once.
 const BATCH: usize = 256;
-/// How often series of events are brought up to date.
-const SWEEP_EVERY: Duration = Duration::from_secs(360);
+/// How often the numbers for metrics are told at most.
+const TELL_EVERY: Duration = Duration::from_millis(250);
 
 /// Bounds of writing.
 #[derive(Clone, Copy, Debug)]
@@ -53,9 +60,19 @@ pub(crate) struct WriteLimits {
 
 /// A write that has ended.
 enum Finished {
-    Pod(Box<PodWrite>, Written),
-    Event(EventWrite, bool),
+    Pod(Box<PodWrite>, Written, Duration),
+    Event(EventWrite, EventAnswer, Duration),
+    /// Whether the server serves `events.k8s.io/v1`.
+    EventForm(bool),
     Work(Token),
+}
+
+/// What events are written as.
+enum EventForm {
+    /// The server is being asked.
+    Unknown,
+    Modern,
+    Core(Correlator),
 }
 
 /// Carries out effects.
@@ -68,6 +85,8 @@ pub(crate) struct Writer {
     limits: WriteLimits,
     lanes: Lanes,
     events: EventQueue,
+    event_form: EventForm,
+    hostname: Arc<str>,
     under_way: JoinSet<Finished>,
     /// Plugins' work under way. Looked up only, never walked through.
     works: HashMap<Token, AbortHandle>,
@@ -76,8 +95,11 @@ pub(crate) struct Writer {
     width: Width,
     pod_bucket: Bucket,
     event_bucket: Bucket,
-    /// When a bucket has something again.
-    refilled: Option<Instant>,
+    /// Since when writes wait for their bucket: pods' and events.
+    short_since: [Option<Instant>; 2],
+    /// When something may start that may not now.
+    wake: Option<Instant>,
+    told: Instant,
 }
 
 const URGENT: usize = 0;
@@ -102,14 +124,18 @@ impl Writer {
             clock,
             limits,
             lanes: Lanes::default(),
-            events: EventQueue::new(hostname().into()),
+            events: EventQueue::new(),
+            event_form: EventForm::Unknown,
+            hostname: hostname().into(),
             under_way: JoinSet::new(),
             works: HashMap::new(),
             n_under_way: [0; 3],
             width: Width::new(limits.width),
             pod_bucket: Bucket::new(limits.rate, now),
             event_bucket: Bucket::new(limits.rate, now),
-            refilled: None,
+            short_since: [None; 2],
+            wake: None,
+            told: now,
         }
     }
 
@@ -117,17 +143,19 @@ impl Writer {
     pub(crate) async fn run(mut self) {
         let mut is_open = true;
         let mut batch = Vec::with_capacity(BATCH);
-        let mut sweep = tokio::time::interval_at(Instant::now() + SWEEP_EVERY, SWEEP_EVERY);
+        let every = |period| tokio::time::interval_at(Instant::now() + period, period);
+        let (mut finish, mut refresh) = (every(FORGET_AFTER), every(REFRESH_EVERY));
+        self.ask_for_event_form();
         loop {
             self.start_what_may();
-            if !is_open
-                && self.under_way.is_empty()
-                && self.lanes.is_empty()
-                && self.events.is_empty()
-            {
+            let is_idle = self.under_way.is_empty() && self.lanes.is_empty();
+            self.tell(is_idle);
+            if !is_open && is_idle && self.events.is_empty() {
                 return;
             }
-            let wake = [self.refilled, self.events.next_due()].into_iter().flatten().min();
+            let wake =
+                self.wake.into_iter().chain(self.events.next_due()).chain(self.lanes.next_due());
+            let wake = wake.min();
             tokio::select! {
                 biased;
                 Some(ended) = self.under_way.join_next() => self.take_end(ended),
@@ -136,7 +164,8 @@ impl Writer {
                     batch.drain(..).for_each(|effect| self.take_in(effect));
                 }
                 () = until(wake) => {}
-                _ = sweep.tick() => self.events.sweep(self.clock.now()),
+                _ = finish.tick() => self.events.finish(self.clock.now()),
+                _ = refresh.tick() => self.events.refresh(),
             }
         }
     }
@@ -161,11 +190,19 @@ impl Writer {
                 self.lanes.push(PodWrite::Object { token, pod, object })
             }
             Effect::PatchStatus { pod, patch } => self.lanes.push(PodWrite::Patch { pod, patch }),
-            Effect::RecordEvent { pod, kind, reason, action, note, reporting } => {
+            Effect::RecordEvent {
+                pod,
+                resource_version,
+                kind,
+                reason,
+                action,
+                note,
+                reporting,
+            } => {
                 let is_warning = kind == EventKind::Warning;
-                let record = Record { pod, is_warning, reason, action, note, reporting };
-                self.events.record(record, self.clock.now());
-                (0..self.events.take_dropped()).for_each(|_| self.metrics.count_dropped_event());
+                let key = Key { pod, resource_version, is_warning, reason, action, reporting };
+                self.events.record(key, &note, self.clock.now());
+                self.metrics.count_dropped_events(self.events.take_dropped());
             }
             Effect::Await { token, plugin, work } => {
                 let (inbox, api) = (self.inbox.clone(), self.api.clone());
@@ -196,11 +233,25 @@ impl Writer {
         }
     }
 
+    /// Events wait until it is known in which form they are written.
+    fn ask_for_event_form(&mut self) {
+        let (api, timeout) = (self.api.clone(), self.limits.timeout);
+        self.under_way.spawn(async move {
+            Finished::EventForm(event_calls::serves_modern_events(&api, timeout).await)
+        });
+    }
+
     /// Starts as many requests as may be under way.
     fn start_what_may(&mut self) {
-        self.refilled = None;
+        let now = Instant::now();
+        // From here on nothing is due that has not started, but for want of room: no reason to look again before.
+        self.lanes.wake(now);
+        self.events.wake(now);
+        self.wake = self.width.held_until(now);
+        if self.wake.is_some() {
+            return;
+        }
         loop {
-            let now = Instant::now();
             let n_all: usize = self.n_under_way.iter().sum();
             let has_room = n_all < self.width.get();
             // A share for each class, and one request for each whatever the others do.
@@ -220,12 +271,32 @@ impl Writer {
         }
     }
 
-    fn start_pod_write(&mut self, urgency: Urgency, class: usize, now: Instant) -> bool {
-        if !self.lanes.has(urgency) {
-            return false;
+    /// Whether a bucket holds permissions for `n` requests; notes how long they were waited for.
+    fn may_send(&mut self, class: usize, method: &str, n: u32, now: Instant) -> bool {
+        let is_event = class == EVENTS;
+        let bucket = if is_event { &mut self.event_bucket } else { &mut self.pod_bucket };
+        let since = &mut self.short_since[usize::from(is_event)];
+        match bucket.take(n, now) {
+            Ok(()) => {
+                let waited = since.take().map_or(Duration::ZERO, |since| now - since);
+                if self.limits.rate.is_some() {
+                    self.metrics.observe_limiter(method, self.api.host(), waited);
+                }
+                true
+            }
+            Err(refilled) => {
+                since.get_or_insert(now);
+                self.wake = Some(self.wake.map_or(refilled, |other| other.min(refilled)));
+                false
+            }
         }
-        if let Err(refilled) = self.pod_bucket.take(now) {
-            self.refilled = Some(refilled);
+    }
+
+    fn start_pod_write(&mut self, urgency: Urgency, class: usize, now: Instant) -> bool {
+        let Some(next) = self.lanes.peek(urgency) else { return false };
+        let n_requests = if matches!(next, PodWrite::Evict { patch: Some(_), .. }) { 2 } else { 1 };
+        let method = next.method();
+        if !self.may_send(class, method, n_requests, now) {
             return false;
         }
         let Some(write) = self.lanes.pop(urgency) else { return false };
@@ -250,40 +321,53 @@ impl Writer {
             // A pod whose write broke down without a word would wait for ever.
             let written =
                 AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| Written::broken());
-            Finished::Pod(Box::new(write), written)
+            Finished::Pod(Box::new(write), written, now.elapsed())
         });
         true
     }
 
     fn start_event(&mut self, now: Instant) -> bool {
-        if self.events.is_empty() && self.events.next_due().is_none_or(|due| due > now) {
-            return false;
-        }
-        if let Err(refilled) = self.event_bucket.take(now) {
-            self.refilled = Some(self.refilled.map_or(refilled, |other| other.min(refilled)));
+        if matches!(self.event_form, EventForm::Unknown)
+            || self.events.is_empty()
+            || !self.may_send(EVENTS, "POST", 1, now)
+        {
             return false;
         }
         let Some(write) = self.events.pop(now) else { return false };
-        self.n_under_way[EVENTS] += 1;
         let (api, hostname, timeout) =
-            (self.api.clone(), self.events.hostname(), self.limits.timeout);
+            (self.api.clone(), self.hostname.clone(), self.limits.timeout);
+        let core = match &mut self.event_form {
+            EventForm::Unknown | EventForm::Modern => None,
+            EventForm::Core(correlator) => match correlator.take_up(&write) {
+                Some(event) => Some(event),
+                // Held back for good: there were too many of the kind.
+                None => return true,
+            },
+        };
+        self.n_under_way[EVENTS] += 1;
         self.under_way.spawn(async move {
-            let work = events::write(&api, &write, &hostname, timeout);
-            let is_done =
-                AssertUnwindSafe(work).catch_unwind().await.is_ok_and(|result| result.is_ok());
-            Finished::Event(write, is_done)
+            let work = async {
+                match &core {
+                    Some(event) => event_calls::write_core(&api, event, timeout).await,
+                    None => event_calls::write(&api, &write, &hostname, timeout).await,
+                }
+            };
+            let answer = AssertUnwindSafe(work).catch_unwind().await.unwrap_or(EventAnswer::Done);
+            Finished::Event(write, answer, now.elapsed())
         });
         true
     }
 
     fn take_end(&mut self, ended: Result<Finished, tokio::task::JoinError>) {
         match ended {
-            Ok(Finished::Pod(write, written)) => self.take_written(*write, written),
-            Ok(Finished::Event(write, is_done)) => {
-                self.n_under_way[EVENTS] -= 1;
-                if !is_done {
-                    self.events.retry(write, Instant::now());
-                }
+            Ok(Finished::Pod(write, written, length)) => self.take_written(*write, written, length),
+            Ok(Finished::Event(write, answer, length)) => self.take_event(write, answer, length),
+            Ok(Finished::EventForm(is_modern)) => {
+                self.event_form = if is_modern {
+                    EventForm::Modern
+                } else {
+                    EventForm::Core(Correlator::default())
+                };
             }
             Ok(Finished::Work(token)) => drop(self.works.remove(&token)),
             // Panics are caught inside, so only a runtime that shuts down gets here.
@@ -291,17 +375,69 @@ impl Writer {
         }
     }
 
-    fn take_written(&mut self, write: PodWrite, written: Written) {
+    fn take_event(&mut self, write: EventWrite, answer: EventAnswer, length: Duration) {
+        self.n_under_way[EVENTS] -= 1;
+        let now = Instant::now();
+        match answer {
+            EventAnswer::Done => self.width.answered(length),
+            EventAnswer::Unreachable => self.events.retry(write, now),
+            EventAnswer::Asked(pause) => {
+                self.width.refused(Some(pause), now);
+                self.events.put_back(write, now + pause, MAX_PATIENCE);
+            }
+        }
+        self.metrics.count_dropped_events(self.events.take_dropped());
+    }
+
+    /// Learns from an answer how much the server takes.
+    fn learn(&mut self, written: &Written, length: Duration, now: Instant) {
+        match &written.result {
+            _ if written.asked.is_some() => self.width.refused(written.asked, now),
+            Err(error) if error.code() == Some(429) => self.width.refused(None, now),
+            Err(ApiError::Timeout(_)) => self.width.refused(None, now),
+            // Nobody there: says nothing about how much there could be.
+            Err(ApiError::Transport { .. }) => {}
+            Ok(()) | Err(ApiError::Status { .. }) => self.width.answered(length),
+        }
+    }
+
+    fn tell(&mut self, is_idle: bool) {
+        if !is_idle && self.told.elapsed() < TELL_EVERY {
+            return;
+        }
+        self.told = Instant::now();
+        let (urgent, patches) = (self.lanes.len(Urgency::Now), self.lanes.len(Urgency::Soon));
+        let classes = [
+            ("binding", urgent, self.n_under_way[URGENT]),
+            ("condition", patches, self.n_under_way[PATCHES]),
+            ("event", self.events.len(), self.n_under_way[EVENTS]),
+        ];
+        self.metrics.set_writes(&classes, self.width.get());
+        self.metrics.set_pending_async_calls("pod_binding", urgent);
+        self.metrics.set_pending_async_calls("pod_status_patch", patches);
+    }
+
+    fn take_written(&mut self, write: PodWrite, written: Written, length: Duration) {
         let class = match write.urgency() {
             Urgency::Now => URGENT,
             Urgency::Soon => PATCHES,
         };
         self.n_under_way[class] -= 1;
+        let now = Instant::now();
+        self.learn(&written, length, now);
+        let write = match written.asked {
+            Some(pause) => {
+                self.metrics.count_rest_retry(write.method(), self.api.host(), written.code());
+                match self.lanes.put_back(write, now + pause, MAX_PATIENCE) {
+                    Some(write) => write,
+                    None => return,
+                }
+            }
+            None => write,
+        };
         self.lanes.finish(&write.pod().uid);
-        if written.n_asked > 0 {
-            self.width.narrow(Instant::now());
-        } else {
-            self.width.widen();
+        if let Some(call_type) = write.async_call_type() {
+            self.metrics.observe_async_call(call_type, written.result.is_ok(), length);
         }
         let Written { result, is_gone, object: stored, .. } = written;
         match write {

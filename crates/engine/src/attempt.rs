@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    Commands, CycleState, Diagnosis, Extenders, FitError, HypotheticalRunner, NodeIdx, NodeOverlay,
-    NodeStatuses, NominatingInfo, PluginName, PostFilterContext, PostFilterOutcome, PreFilterRun,
-    Runner, SkipSet, Status, Verdicts,
+    Code, Commands, CycleState, Diagnosis, Extenders, FitError, HypotheticalRunner, Meter,
+    MeteredPoint, NodeIdx, NodeOverlay, NodeStatuses, NominatingInfo, PluginName,
+    PostFilterContext, PostFilterOutcome, PreFilterRun, Runner, SkipSet, Status, Verdicts,
 };
 
 use self::extended::Said;
@@ -137,8 +137,10 @@ impl Search<'_, '_> {
         if begun.pre_filter.status.is_success() {
             let overlay = NodeOverlay::new(node);
             let skip = &begun.pre_filter.skip;
+            let started = self.started();
             let status =
                 self.runner.filter_with_nominated_pods(&begun.state, self.pod, &overlay, skip);
+            self.filtered(started, Some(&status));
             if status.is_success() {
                 let cluster = self.runner.cx.cluster;
                 match self.extenders.filter(cluster, self.pod, vec![node]) {
@@ -154,6 +156,18 @@ impl Search<'_, '_> {
             begun.rejection = status.is_rejected().then_some((node, status));
         }
         Nominated::Fails(begun)
+    }
+
+    /// The time from which an extension point is measured, if it is.
+    fn started(&self) -> Option<u64> {
+        self.runner.profile.meter().map(Meter::nanos)
+    }
+
+    /// A pass of the filters over nodes has ended; what single nodes said is no matter, errors excepted.
+    fn filtered(&self, started: Option<u64>, status: Option<&Status>) {
+        let is_error = status.is_some_and(|status| !status.is_success() && !status.is_rejected());
+        let code = if is_error { Code::Error } else { Code::Success };
+        self.runner.point_ended(MeteredPoint::Filter, code, started);
     }
 
     fn begin(&self) -> Begun {

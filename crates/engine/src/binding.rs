@@ -20,7 +20,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::{
     ClusterEvent, Code, Commands, Context, CycleState, EventKind, EventObject, FitError,
-    MAX_PERMIT_WAIT, PermitDecision, PluginIdx, PluginName, Status,
+    MAX_PERMIT_WAIT, Meter, MeteredPoint, PermitDecision, PluginIdx, PluginName, Status,
 };
 use kube_scheduler_queue::QueuedPod;
 use smallvec::SmallVec;
@@ -33,6 +33,7 @@ use crate::effect::{Effect, PodRef, Token};
 use crate::engine::Engine;
 use crate::failure::{Failure, Nominating};
 use crate::guard::guarded;
+use crate::measures::FailedBinding;
 use crate::policy::Entry;
 use crate::turn::AttemptResult;
 
@@ -50,6 +51,10 @@ pub(crate) struct Binding {
     profile: usize,
     state: CycleState,
     started: Timestamp,
+    /// The reading from which the extension point at hand is measured.
+    point_begun: Option<u64>,
+    /// The same for the Bind plugin at hand, if it is measured.
+    plugin_begun: Option<u64>,
     /// When it set off, as a running number: the order in which waiting pods are listed.
     serial: u64,
     stage: Stage,
@@ -109,6 +114,8 @@ impl Engine {
             profile,
             state: choice.state,
             started: now,
+            point_begun: None,
+            plugin_begun: None,
             serial,
             stage: Stage::before_pre_bind(),
             idle_pre_bind: SmallVec::new(),
@@ -152,16 +159,40 @@ impl Engine {
         commands: &mut Commands,
         now: Timestamp,
     ) -> Result<Waits, Status> {
-        self.reserve(binding, commands, now)?;
+        let begun = self.plans.profiles[binding.profile].meter().map(Meter::nanos);
+        let reserved = self.reserve(binding, commands, now);
+        let code = reserved.as_ref().err().map_or(Code::Success, Status::code);
+        let begun = self.point_ended(binding.profile, MeteredPoint::Reserve, code, begun);
+        reserved?;
+        let permitted = self.permit(binding, commands, now);
+        let code = match &permitted {
+            Ok(waits) if waits.is_empty() => Code::Success,
+            Ok(_) => Code::Wait,
+            Err(status) => status.code(),
+        };
+        binding.point_begun = self.point_ended(binding.profile, MeteredPoint::Permit, code, begun);
+        permitted
+    }
+
+    /// Permit, plugin by plugin.
+    fn permit(
+        &self,
+        binding: &mut Binding,
+        commands: &mut Commands,
+        now: Timestamp,
+    ) -> Result<Waits, Status> {
         let profile = &self.plans.profiles[binding.profile];
         let cx = self.context(now);
-
         let mut waits = SmallVec::new();
-        for (_, name, plugin) in profile.permit() {
+        for (idx, name, plugin) in profile.permit() {
+            let begun = profile.meter().and_then(Meter::plugin_start);
             let decision = guarded(|| {
                 plugin.permit(&cx, &mut binding.state, &binding.pod, &binding.node, commands)
             })
             .unwrap_or_else(PermitDecision::deny);
+            if let Some(meter) = profile.meter() {
+                meter.plugin_ended(idx, MeteredPoint::Permit, decision.status.code(), begun);
+            }
             match decision.status.code() {
                 Code::Success => {}
                 Code::Wait => {
@@ -188,7 +219,9 @@ impl Engine {
         let Self { plans, cluster, pods, bindings, queue, preemptions, .. } = self;
         let mut refused = Vec::new();
         let mut result = Ok(());
-        for (_, name, plugin) in plans.profiles[binding.profile].reserve() {
+        let profile = &plans.profiles[binding.profile];
+        for (idx, name, plugin) in profile.reserve() {
+            let begun = profile.meter().and_then(Meter::plugin_start);
             let cx =
                 Context { cluster, pods, waiting: bindings, nominated: queue, preemptions, now };
             let mut asked = Commands::default();
@@ -199,6 +232,9 @@ impl Engine {
                 asked = Commands::default();
                 panic
             });
+            if let Some(meter) = profile.meter() {
+                meter.plugin_ended(idx, MeteredPoint::Reserve, status.code(), begun);
+            }
             refused.extend(expect_at_once(cluster, asked, commands));
             if status.is_rejected() {
                 result = Err(status.from_plugin(name));
@@ -214,10 +250,23 @@ impl Engine {
         result
     }
 
+    /// A run of a whole extension point has ended, if it was measured; gives the reading to measure the next one from.
+    fn point_ended(
+        &self,
+        profile: usize,
+        point: MeteredPoint,
+        code: Code,
+        begun: Option<u64>,
+    ) -> Option<u64> {
+        let meter = self.plans.profiles.get(profile)?.meter()?;
+        Some(meter.point_ended(point, code, begun?))
+    }
+
     fn bound(&mut self, uid: &str, now: Timestamp) {
         let Some(mut binding) = self.bindings.remove(uid) else { return };
         self.effects.push(Effect::RecordEvent {
             pod: PodRef::from(&*binding.pod),
+            resource_version: binding.pod.resource_version.clone(),
             kind: EventKind::Normal,
             reason: "Scheduled".into(),
             action: "Binding".into(),
@@ -230,6 +279,12 @@ impl Engine {
         self.counts.bound(&binding.queued, binding.profile, binding.started, now);
         let mut commands = Commands::default();
         let mut panics = Vec::new();
+        let begun = self.point_ended(
+            binding.profile,
+            MeteredPoint::Bind,
+            Code::Success,
+            binding.point_begun,
+        );
         let cx = self.context(now);
         for (_, name, plugin) in self.plans.profiles[binding.profile].post_bind() {
             let Binding { state, pod, node, .. } = &mut binding;
@@ -238,6 +293,7 @@ impl Engine {
                 panics.push(format!("PostBind of {name}: {}", status.message()));
             }
         }
+        self.point_ended(binding.profile, MeteredPoint::PostBind, Code::Success, begun);
         panics.into_iter().for_each(|panic| self.note(panic));
         self.carry_out(commands, now);
     }
@@ -246,8 +302,17 @@ impl Engine {
     pub(crate) fn binding_failed(&mut self, uid: &str, status: Status, now: Timestamp) {
         let Some(mut binding) = self.bindings.remove(uid) else { return };
         let was_waiting = matches!(binding.stage, Stage::Permit(_));
+        let length = now.saturating_since(binding.started);
+        if was_waiting {
+            self.measures.waited(status.code(), length);
+        } else if matches!(binding.stage, Stage::Bind { .. }) {
+            let begun = binding.point_begun.take();
+            self.point_ended(binding.profile, MeteredPoint::Bind, status.code(), begun);
+        }
         let is_forgotten = self.undo(&mut binding, now);
         let is_rejected = status.is_rejected();
+        let failed = FailedBinding { profile: binding.profile, is_rejected, length };
+        self.measures.binding_failed(failed);
         let freed = EventObject::Pod(binding.pod.clone());
         if is_forgotten && !is_rejected {
             self.move_all(&ClusterEvent::ASSIGNED_POD_DELETE, Some(&freed), None, now);
@@ -269,6 +334,8 @@ impl Engine {
         let mut notes = Vec::new();
         let mut later = Commands::default();
         let Self { plans, cluster, pods, bindings, queue, preemptions, .. } = &mut *self;
+        let meter = plans.profiles[binding.profile].meter();
+        let begun = meter.map(Meter::nanos);
         let reserve: Vec<_> = plans.profiles[binding.profile].reserve().collect();
         for (_, name, plugin) in reserve.into_iter().rev() {
             let cx =
@@ -279,6 +346,9 @@ impl Engine {
                 notes.push(format!("Unreserve of {name}: {}", status.message()));
             }
             notes.extend(expect_at_once(cluster, asked, &mut later));
+        }
+        if let (Some(meter), Some(begun)) = (meter, begun) {
+            meter.point_ended(MeteredPoint::Unreserve, Code::Success, begun);
         }
         notes.into_iter().for_each(|note| self.note(note));
         self.carry_out(later, now);

@@ -11,8 +11,8 @@ use kube_scheduler_config::{
     ignore_managed_resources,
 };
 use kube_scheduler_framework::{
-    ClusterState, EventResource, Extenders, ExtensionPoint, Handle, HintFn, PluginSet, Profile,
-    ProfileConfig, ProfileError, Registry, Services,
+    ClusterState, EventResource, Extenders, ExtensionPoint, Handle, HintFn, PluginName, PluginSet,
+    Profile, ProfileConfig, ProfileError, Registry, Services, Timer,
 };
 use kube_scheduler_queue::{HintId, ProfileSpec, QueueSettings, SchedulingQueue};
 
@@ -42,6 +42,8 @@ pub struct EngineOptions {
     pub keeps_bound: bool,
     /// Who outside has a say in every attempt.
     pub extenders: Extenders,
+    /// Measures plugins, hints and events for [`Engine::drain_measurements`]; nothing is measured without.
+    pub timer: Option<Arc<dyn Timer>>,
 }
 
 impl Default for EngineOptions {
@@ -55,6 +57,7 @@ impl Default for EngineOptions {
             uses_class_cache: true,
             keeps_bound: false,
             extenders: Extenders::default(),
+            timer: None,
         }
     }
 }
@@ -125,8 +128,11 @@ impl Engine {
         }
         let mut config = config.clone();
         ignore_managed_resources(&mut config)?;
-        let profiles = build_profiles(&config, registry, &options)?;
-        let mut hints: Vec<HintFn> = Vec::new();
+        let mut profiles = build_profiles(&config, registry, &options)?;
+        if let Some(timer) = &options.timer {
+            profiles.iter_mut().for_each(|profile| profile.measure(timer.clone()));
+        }
+        let mut hints: Vec<(PluginName, HintFn)> = Vec::new();
         let mut custom_resources = BTreeSet::new();
         let specs = profiles
             .iter()
@@ -282,7 +288,7 @@ const fn config_point(point: ExtensionPoint) -> ConfigPoint {
 /// A profile as the queue knows it: its gates, and what its plugins want to hear of.
 fn queue_profile(
     profile: &Profile,
-    hints: &mut Vec<HintFn>,
+    hints: &mut Vec<(PluginName, HintFn)>,
     custom_resources: &mut BTreeSet<Arc<str>>,
     options: &EngineOptions,
 ) -> ProfileSpec {
@@ -316,7 +322,7 @@ fn queue_profile(
                 }
                 let hint = registration.hint.map(|hint| {
                     let id = HintId(u32::try_from(hints.len()).unwrap_or(u32::MAX));
-                    hints.push(hint);
+                    hints.push((entry.name.clone(), hint));
                     id
                 });
                 (registration.event, hint)

@@ -27,6 +27,8 @@ pub struct BoundPod {
     pub attempt: std::time::Duration,
     /// From the first readiness to the end of the binding.
     pub since_first_attempt: Option<std::time::Duration>,
+    /// Whether it was tried because it had waited too long, and not because of an event.
+    pub was_flushed: bool,
 }
 
 /// A preemption in the background that is over.
@@ -77,6 +79,7 @@ impl Counts {
                 since_first_attempt: queued
                     .initial_attempt_timestamp()
                     .map(|first| now.saturating_since(first)),
+                was_flushed: queued.was_flushed_from_unschedulable(),
             });
         }
     }

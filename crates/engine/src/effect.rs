@@ -89,6 +89,8 @@ pub enum Effect {
     RecordEvent {
         /// About which pod.
         pod: PodRef,
+        /// The version of the pod that was decided about.
+        resource_version: Arc<str>,
         /// Good or bad news.
         kind: EventKind,
         /// Machine-readable cause.

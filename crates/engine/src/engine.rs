@@ -24,6 +24,7 @@ use crate::effect::{Effect, PodRef};
 use crate::failure::{Failure, Nominating, truncated};
 use crate::guard::guarded;
 use crate::input::Input;
+use crate::measures::Measures;
 use crate::observer::{Observer, SearchStep, Unobserved, Watched};
 use crate::pods::PodIndex;
 use crate::policy::{Entry, NominatingQueue, Plans, Policy, Queue};
@@ -48,6 +49,7 @@ pub struct Engine {
     asked: VecDeque<Command>,
     is_carrying_out: bool,
     pub(crate) counts: Counts,
+    pub(crate) measures: Measures,
     pub(crate) pool: Pool,
     signatures: Signatures,
     classes: ClassCache,
@@ -85,6 +87,7 @@ impl Engine {
             effects: Vec::new(),
             asked: VecDeque::new(),
             is_carrying_out: false,
+            measures: Measures::new(options.timer, counts.keeps_bound),
             counts,
             pool: options.pool,
             signatures: Signatures::default(),
@@ -104,6 +107,7 @@ impl Engine {
     /// Takes in what happened.
     pub fn handle(&mut self, input: Input, now: Timestamp) {
         self.let_time_pass(now);
+        self.measures.input_begun();
         match input {
             Input::PodApplied(pod) => self.pod_applied(pod, now),
             Input::PodDeleted { namespace, name } => self.pod_deleted(&namespace, &name, now),
@@ -183,6 +187,9 @@ impl Engine {
         }
         let watched = Watched::new(&turn.pod, observer);
         self.cycle += 1;
+        if let Some(meter) = self.plans.profiles[profile].meter() {
+            meter.begin_cycle();
+        }
         self.cluster.refresh_order();
         // A panic may leave an evaluation half done, but never the cluster: searching does not change it.
         // A kept evaluation reads nothing that would have to be followed; if it turns out to be stale, what is not followed is
@@ -379,6 +386,8 @@ impl Engine {
             waiting: &self.bindings,
             preemptions: &self.preemptions,
             signatures: &mut self.signatures,
+            measures: &mut self.measures,
+            gates_begun: None,
             now,
         };
         work(&mut self.queue, &mut policy)
@@ -448,6 +457,7 @@ impl Engine {
             Command::RecordEvent { pod, kind, reason, action, note } => {
                 self.effects.push(Effect::RecordEvent {
                     pod: PodRef::from(&*pod),
+                    resource_version: pod.resource_version.clone(),
                     kind,
                     reason: reason.to_string().into(),
                     action: action.to_string().into(),
@@ -483,6 +493,7 @@ impl Engine {
             let reporting = self.plans.profiles[profile].scheduler_name.clone();
             self.effects.push(Effect::RecordEvent {
                 pod: PodRef::from(&**pod),
+                resource_version: pod.resource_version.clone(),
                 kind: EventKind::Warning,
                 reason: "FailedScheduling".into(),
                 action: "Scheduling".into(),

@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    ClusterState, CycleState, Diagnosis, EXTENDER, NodeIdx, NodeView, PreFilterRun,
-    RunDependencies, Runner, SkipSet, Status, Verdicts,
+    ClusterState, Code, CycleState, Diagnosis, EXTENDER, Meter, MeteredPoint, NodeIdx, NodeView,
+    PreFilterRun, RunDependencies, Runner, SkipSet, Status, Verdicts,
 };
+use smallvec::SmallVec;
 
 pub(crate) use scoring::{ScoreColumn, Scoring, columns_of_sample, totals_of};
 
@@ -86,12 +87,14 @@ impl Evaluation {
         };
         let nodes = nodes_in_scope(cluster, &pre_filter);
         let mut verdicts = Verdicts::absent(cluster.capacity());
-        pool.filter(runner, &state, pod, &nodes, &pre_filter.skip, &mut verdicts).map_err(
-            |status| {
-                let answers = AnswersInOrder::new(runner, &state, pod, &nodes, &pre_filter.skip);
-                EvaluationFailure::Error(answers.error.unwrap_or(status))
-            },
-        )?;
+        let begun = runner.profile.meter().map(Meter::nanos);
+        let passed = pool.filter(runner, &state, pod, &nodes, &pre_filter.skip, &mut verdicts);
+        let code = if passed.is_ok() { Code::Success } else { Code::Error };
+        runner.point_ended(MeteredPoint::Filter, code, begun);
+        passed.map_err(|status| {
+            let answers = AnswersInOrder::new(runner, &state, pod, &nodes, &pre_filter.skip);
+            EvaluationFailure::Error(answers.error.unwrap_or(status))
+        })?;
         let n_feasible = nodes.iter().filter(|idx| verdicts.passes(**idx)).count();
         let dependencies = runner.dependencies(pod);
         Ok(Self {
@@ -125,21 +128,33 @@ impl Evaluation {
     ) -> Result<(), Status> {
         let cluster = runner.cx.cluster;
         self.verdicts.grow(cluster.capacity());
+        let begun = runner.profile.meter().map(Meter::nanos);
+        let mut answers: SmallVec<[(NodeIdx, Option<Status>); 4]> = SmallVec::new();
         for &idx in changed {
             let status = match NodeView::new(cluster, idx) {
                 Some(view) if self.is_in_scope(view.name()) => {
                     let status = runner.filter(&self.state, pod, &view, &self.pre_filter.skip);
                     if !status.is_success() && !status.is_rejected() {
+                        runner.point_ended(MeteredPoint::Filter, Code::Error, begun);
                         return Err(status);
                     }
                     Some(status)
                 }
                 _ => None,
             };
-            self.apply(runner, pod, idx, status.as_ref())?;
+            answers.push((idx, status));
+        }
+        // The scores' measuring begins where the filters' ends, which saves reading the timer.
+        let filtered =
+            runner.profile.meter().zip(begun).map(|(meter, begun)| {
+                meter.point_ended(MeteredPoint::Filter, Code::Success, begun)
+            });
+        for (idx, status) in &answers {
+            self.apply(runner, pod, *idx, status.as_ref())?;
         }
         if let Some(scoring) = &mut self.scoring {
             scoring.settle(cluster, &self.verdicts)?;
+            runner.point_ended(MeteredPoint::Score, Code::Success, filtered);
         }
         Ok(())
     }

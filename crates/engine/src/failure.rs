@@ -124,6 +124,7 @@ impl Engine {
         let reporting = self.plans.profiles[profile].scheduler_name.clone();
         self.effects.push(Effect::RecordEvent {
             pod: PodRef::from(&*about),
+            resource_version: about.resource_version.clone(),
             kind: EventKind::Warning,
             reason: "FailedScheduling".into(),
             action: "Scheduling".into(),

@@ -66,7 +66,20 @@ impl Engine {
             self.assigned_pod_added(&pod, now);
         } else if self.is_ours(&pod) {
             self.with_queue(now, |queue, policy| queue.add(Entry(pod.clone()), now, policy));
+            self.measures.input_handled(ClusterEvent::UNSCHEDULABLE_POD_ADD.label());
         }
+    }
+
+    /// Tells the queue of an event of the input at hand, whose object is up to date by now.
+    fn happened(
+        &mut self,
+        event: &ClusterEvent,
+        old: Option<&EventObject>,
+        new: Option<&EventObject>,
+        now: Timestamp,
+    ) {
+        self.move_all(event, old, new, now);
+        self.measures.event_handled(event.label());
     }
 
     fn pod_removed(&mut self, pod: &Arc<Pod>, now: Timestamp) {
@@ -83,6 +96,7 @@ impl Engine {
         } else if pod.nominated_node_name().is_some() {
             self.lower_pods_may_move(pod, now);
         }
+        self.measures.input_handled(ClusterEvent::UNSCHEDULABLE_POD_DELETE.label());
     }
 
     fn assigned_pod_added(&mut self, pod: &Arc<Pod>, now: Timestamp) {
@@ -90,7 +104,8 @@ impl Engine {
             self.note(format!("pod {}: {error}", pod.key()));
         }
         let object = EventObject::Pod(pod.clone());
-        self.move_all(&ClusterEvent::ASSIGNED_POD_ADD, None, Some(&object), now);
+        self.measures.applied();
+        self.happened(&ClusterEvent::ASSIGNED_POD_ADD, None, Some(&object), now);
     }
 
     fn assigned_pod_updated(&mut self, old: &Arc<Pod>, new: &Arc<Pod>, now: Timestamp) {
@@ -99,8 +114,15 @@ impl Engine {
         }
         let (old_object, new_object) =
             (EventObject::Pod(old.clone()), EventObject::Pod(new.clone()));
+        self.measures.applied();
+        let mut has_generic = false;
         for event in pod_changes(new, old) {
-            self.move_all(&event, Some(&old_object), Some(&new_object), now);
+            has_generic |= event == ClusterEvent::ASSIGNED_POD_UPDATE;
+            self.happened(&event, Some(&old_object), Some(&new_object), now);
+        }
+        // The reference counts a generic update twice, once as the whole and once as one of its parts.
+        if !has_generic {
+            self.measures.input_handled(ClusterEvent::ASSIGNED_POD_UPDATE.label());
         }
     }
 
@@ -109,7 +131,8 @@ impl Engine {
             self.note(format!("pod {}: {error}", pod.key()));
         }
         let object = EventObject::Pod(pod.clone());
-        self.move_all(&ClusterEvent::ASSIGNED_POD_DELETE, Some(&object), None, now);
+        self.measures.applied();
+        self.happened(&ClusterEvent::ASSIGNED_POD_DELETE, Some(&object), None, now);
     }
 
     fn pending_pod_updated(&mut self, old: &Arc<Pod>, new: &Arc<Pod>, now: Timestamp) {
@@ -131,6 +154,11 @@ impl Engine {
         {
             self.lower_pods_may_move(old, now);
         }
+        let update = ClusterEvent::UNSCHEDULABLE_POD_UPDATE.label();
+        for label in events.iter().map(ClusterEvent::label).filter(|label| *label != update) {
+            self.measures.input_handled(label);
+        }
+        self.measures.input_handled(update);
     }
 
     /// A nomination is gone: what it kept free is there for pods of the same priority or less.
@@ -170,13 +198,15 @@ impl Engine {
             None => {
                 self.cluster.add_node(node);
                 let event = ClusterEvent::new(EventResource::Node, ActionType::ADD);
-                self.move_all(&event, None, Some(&new_object), now);
+                self.measures.applied();
+                self.happened(&event, None, Some(&new_object), now);
             }
             Some(old) => {
                 self.cluster.update_node(node.clone());
                 let old_object = EventObject::Node(old.clone());
+                self.measures.applied();
                 for event in node_changes(&node, &old) {
-                    self.move_all(&event, Some(&old_object), Some(&new_object), now);
+                    self.happened(&event, Some(&old_object), Some(&new_object), now);
                 }
             }
         }
@@ -187,7 +217,7 @@ impl Engine {
         if let Some(node) = node {
             let object = EventObject::Node(node);
             let event = ClusterEvent::new(EventResource::Node, ActionType::DELETE);
-            self.move_all(&event, Some(&object), None, now);
+            self.happened(&event, Some(&object), None, now);
         }
         if let Err(error) = self.cluster.remove_node(name) {
             self.note(error.to_string());
@@ -200,8 +230,24 @@ impl Engine {
         let action = if old.is_some() { ActionType::UPDATE } else { ActionType::ADD };
         let old = old.map(EventObject::Other);
         let new = EventObject::Other(object.clone());
-        self.move_all(&ClusterEvent::new(resource, action), old.as_ref(), Some(&new), now);
+        let event = ClusterEvent::new(resource, action);
+        self.measures.applied();
+        self.object_changed(&event, old.as_ref(), Some(&new), now);
         self.wake_tasks_for(&object, now);
+    }
+
+    /// Tells the queue of another kind's event. Kinds that nobody registered for are followed for other reasons, and the
+    /// reference does not count them.
+    fn object_changed(
+        &mut self,
+        event: &ClusterEvent,
+        old: Option<&EventObject>,
+        new: Option<&EventObject>,
+        now: Timestamp,
+    ) {
+        if self.queue.is_of_interest(event) {
+            self.happened(event, old, new, now);
+        }
     }
 
     pub(crate) fn object_deleted(&mut self, object: &Object, now: Timestamp) {
@@ -214,7 +260,9 @@ impl Engine {
         let Some(old) = removed else { return };
         let resource = resource_of(&old, &self.plans.custom_resources);
         let old = EventObject::Other(old);
-        self.move_all(&ClusterEvent::new(resource, ActionType::DELETE), Some(&old), None, now);
+        let event = ClusterEvent::new(resource, ActionType::DELETE);
+        self.measures.applied();
+        self.object_changed(&event, Some(&old), None, now);
         self.wake_tasks_for(object, now);
     }
 }

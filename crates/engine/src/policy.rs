@@ -7,16 +7,18 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, PodRequests, PodSpec, PodStatus, Timestamp};
 use kube_scheduler_framework::{
-    ClusterState, Context, EventObject, Extenders, HintFn, NoPods, NominatedPods, Profile,
-    QueuedPodView, QueueingHint, RunningPreemptions, WaitingPods,
+    ClusterState, Code, Context, EventObject, Extenders, HintFn, Meter, MeteredPoint, NoPods,
+    NominatedPods, PluginName, Profile, QueuedPodView, QueueingHint, RunningPreemptions,
+    WaitingPods,
 };
 use kube_scheduler_queue::{
-    HintId, PluginId, PreEnqueueVerdict, ProfileId, QueueEntry, QueuePolicy, QueuedPod,
+    EventLabel, HintId, PluginId, PreEnqueueVerdict, ProfileId, QueueEntry, QueuePolicy, QueuedPod,
     SchedulingQueue,
 };
 
 use crate::class_cache::{SignPlan, Signatures};
 use crate::guard::guarded;
+use crate::measures::Measures;
 use crate::pods::PodIndex;
 
 /// A pod in the queue.
@@ -81,9 +83,16 @@ pub(crate) struct Plans {
     pub(crate) is_by_priority_then_age: bool,
 }
 
-/// Hint functions by number.
+/// Hint functions by number, and whose they are.
 #[derive(Default)]
-pub(crate) struct Hints(pub(crate) Vec<HintFn>);
+pub(crate) struct Hints(pub(crate) Vec<(PluginName, HintFn)>);
+
+impl Hints {
+    /// Whose hint it is.
+    pub(crate) fn plugin(&self, hint: u32) -> Option<&PluginName> {
+        self.0.get(hint as usize).map(|(plugin, _)| plugin)
+    }
+}
 
 impl std::fmt::Debug for Hints {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -99,10 +108,17 @@ pub(crate) struct Policy<'a> {
     pub(crate) waiting: &'a dyn WaitingPods,
     pub(crate) preemptions: &'a dyn RunningPreemptions,
     pub(crate) signatures: &'a mut Signatures,
+    pub(crate) measures: &'a mut Measures,
+    /// When the gates of the pod at hand began to be asked.
+    pub(crate) gates_begun: Option<u64>,
     pub(crate) now: Timestamp,
 }
 
 impl Policy<'_> {
+    fn meter(&self, profile: ProfileId) -> Option<&Meter> {
+        self.plans.profiles.get(profile.index())?.meter()
+    }
+
     /// Nominations are not at hand while the queue works.
     fn context(&self) -> Context<'_> {
         Context {
@@ -144,34 +160,59 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
             .gates
             .get(profile.index())
             .and_then(|gates| gates.iter().find(|(id, _)| *id == plugin));
-        let found =
-            gate.and_then(|(_, idx)| self.plans.profiles.get(profile.index())?.plugins().get(*idx));
-        let Some(gate) = found.and_then(|entry| entry.plugin.as_pre_enqueue()) else {
-            return PreEnqueueVerdict::Admit;
-        };
-        match guarded(|| gate.pre_enqueue(&self.context(), &entry.0)) {
-            Ok(status) if status.is_success() => PreEnqueueVerdict::Admit,
-            _ => PreEnqueueVerdict::Gate,
+        let found = gate.and_then(|(_, idx)| {
+            let profile = self.plans.profiles.get(profile.index())?;
+            let gate = profile.plugins().get(*idx)?.plugin.as_pre_enqueue()?;
+            Some((*idx, gate, profile.meter()))
+        });
+        let Some((idx, gate, meter)) = found else { return PreEnqueueVerdict::Admit };
+        let begun = meter.and_then(Meter::plugin_start);
+        let status =
+            guarded(|| gate.pre_enqueue(&self.context(), &entry.0)).unwrap_or_else(|panic| panic);
+        if let Some(meter) = meter {
+            meter.plugin_ended(idx, MeteredPoint::PreEnqueue, status.code(), begun);
+        }
+        if status.is_success() { PreEnqueueVerdict::Admit } else { PreEnqueueVerdict::Gate }
+    }
+
+    fn gates_begin(&mut self, profile: ProfileId) {
+        self.gates_begun = self.meter(profile).map(Meter::nanos);
+    }
+
+    fn gates_end(&mut self, profile: ProfileId) {
+        let begun = self.gates_begun.take();
+        if let (Some(meter), Some(begun)) = (self.meter(profile), begun) {
+            // Quirk: a success whatever the gates said, as in the reference.
+            meter.point_ended(MeteredPoint::PreEnqueue, Code::Success, begun);
         }
     }
 
     fn hint(
         &mut self,
-        hint: HintId,
+        id: HintId,
+        event: &EventLabel,
         entry: &Entry,
         old: Option<&EventObject>,
         new: Option<&EventObject>,
     ) -> Result<QueueingHint, String> {
-        let Some(hint) = self.plans.hints.0.get(hint.0 as usize) else {
+        let Some((_, hint)) = self.plans.hints.0.get(id.0 as usize) else {
             return Ok(QueueingHint::Queue);
         };
-        guarded(|| hint(&self.context(), &entry.0, old, new))
-            .unwrap_or_else(|panic| Err(panic.message()))
+        let begun = self.measures.hint_begun();
+        let answer = guarded(|| hint(&self.context(), &entry.0, old, new))
+            .unwrap_or_else(|panic| Err(panic.message()));
+        self.measures.hint_ended(id.0, event, &answer, begun);
+        answer
     }
 
     fn signature(&mut self, entry: &Entry, profile: ProfileId) -> Option<u64> {
         let plan = self.plans.sign.get(profile.index())?;
-        guarded(|| self.signatures.number(profile.index(), plan, &entry.0)).ok().flatten()
+        let begun = self.meter(profile).map(Meter::nanos);
+        let number = guarded(|| self.signatures.number(profile.index(), plan, &entry.0));
+        if let (Some(meter), Some(begun)) = (self.meter(profile), begun) {
+            meter.point_ended(MeteredPoint::Sign, Code::Success, begun);
+        }
+        number.ok().flatten()
     }
 
     fn latest(&self, namespace: &str, name: &str) -> Option<Entry> {

@@ -201,6 +201,7 @@ impl Engine {
         let reporting = task.preemptor.spec.scheduler_name.clone();
         self.effects.push(Effect::RecordEvent {
             pod: PodRef::from(victim),
+            resource_version: victim.resource_version.clone(),
             kind: EventKind::Normal,
             reason: "Preempted".into(),
             action: "Preempting".into(),

@@ -17,6 +17,7 @@ mod extender;
 mod following;
 mod handle;
 mod known_pods;
+mod meter;
 mod parallel;
 mod plugin;
 mod plugin_metrics;
@@ -48,6 +49,9 @@ pub use extender::{
 pub use following::Following;
 pub use handle::{CommandSink, Handle, NobodyListens, Services};
 pub use known_pods::KnownPods;
+pub use meter::{
+    Bounds, Lengths, Meter, MeteredPoint, PLUGIN_BOUNDS, POINT_BOUNDS, Readings, Timer,
+};
 pub use parallel::{OneThread, Parallel};
 pub use plugin::Plugin;
 pub use plugin_metrics::{

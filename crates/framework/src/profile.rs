@@ -6,6 +6,7 @@ mod build;
 
 use std::sync::Arc;
 
+use crate::meter::{Meter, Timer};
 use crate::plugin::Plugin;
 use crate::points::{
     Bind, Filter, Permit, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore,
@@ -154,6 +155,7 @@ pub struct Profile {
     plugins: Vec<PluginEntry>,
     points: Vec<Vec<PluginIdx>>,
     weights: Vec<i64>,
+    meter: Option<Arc<Meter>>,
 }
 
 macro_rules! point_accessors {
@@ -184,6 +186,16 @@ impl Profile {
     /// The weight of a Score plugin; 1 for plugins without one.
     pub fn weight(&self, plugin: PluginIdx) -> i64 {
         self.weights.get(plugin).copied().unwrap_or(1)
+    }
+
+    /// Measures the plugins from now on.
+    pub fn measure(&mut self, timer: Arc<dyn Timer>) {
+        self.meter = Some(Arc::new(Meter::new(timer, self.plugins.len())));
+    }
+
+    /// What measures the plugins, if anything does.
+    pub fn meter(&self) -> Option<&Meter> {
+        self.meter.as_deref()
     }
 
     /// The position of a plugin by name.

@@ -2,6 +2,10 @@
 //!
 //! Behaviour: `spec/core.md` §10.4 to §10.9.
 
+mod hypothetical;
+mod measuring;
+mod scale;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -13,14 +17,20 @@ use crate::context::Context;
 use crate::cycle_state::CycleState;
 use crate::dependencies::Dependencies;
 use crate::following::Following;
+use crate::meter::{Meter, MeteredPoint};
 use crate::points::{
-    FilterSink, HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NominatingInfo, Normalization,
-    PodsRead, PostFilterContext, PostFilterOutcome, PreFilterExtensions,
+    FilterSink, NominatingInfo, Normalization, PodsRead, PostFilterContext, PostFilterOutcome,
+    PreFilterExtensions,
 };
 use crate::profile::{PluginIdx, Profile};
 use crate::status::{Code, PluginName, Reason, Status};
 use crate::verdicts::Verdicts;
 use crate::view::NodeView;
+
+pub use self::hypothetical::HypotheticalRunner;
+use self::measuring::code_of;
+pub use self::scale::{check_score, min_max, proportional};
+pub(crate) use self::scale::{normalize_min_max, normalize_proportionally};
 
 /// Plugins that have nothing to say about a pod at one extension point.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,9 +90,24 @@ impl<'a> Runner<'a> {
 
     /// PreFilter, plugin by plugin (`spec/core.md` §10.4).
     pub fn pre_filter(&self, state: &mut CycleState, pod: &Pod) -> PreFilterRun {
+        let begun = self.profile.meter().map(Meter::nanos);
+        let run = self.run_pre_filter(state, pod);
+        self.point_ended(MeteredPoint::PreFilter, run.status.code(), begun);
+        run
+    }
+
+    fn run_pre_filter(&self, state: &mut CycleState, pod: &Pod) -> PreFilterRun {
         let mut run = PreFilterRun::default();
         for (idx, name, plugin) in self.profile.pre_filter() {
-            let outcome = plugin.pre_filter(&self.cx, state, pod);
+            let outcome = self.measured(
+                idx,
+                MeteredPoint::PreFilter,
+                || plugin.pre_filter(&self.cx, state, pod),
+                |outcome| outcome.status.code(),
+            );
+            if outcome.status.code() != Code::Skip {
+                self.called(idx, MeteredPoint::PreFilter, 1);
+            }
             match outcome.status.code() {
                 Code::Skip => run.skip.insert(idx),
                 Code::Success => {
@@ -144,7 +169,13 @@ impl<'a> Runner<'a> {
             if skip.contains(idx) {
                 continue;
             }
-            let status = plugin.filter(&self.cx, state, pod, node);
+            let status = self.measured(
+                idx,
+                MeteredPoint::Filter,
+                || plugin.filter(&self.cx, state, pod, node),
+                Status::code,
+            );
+            self.called(idx, MeteredPoint::Filter, 1);
             if status.is_success() {
                 continue;
             }
@@ -167,14 +198,21 @@ impl<'a> Runner<'a> {
         for &idx in nodes {
             verdicts.put(idx, &Status::SUCCESS);
         }
+        let n_left_out = verdicts.n_rejected();
         for (idx, name, plugin) in self.profile.filter() {
             if skip.contains(idx) {
                 continue;
             }
+            let n_rejected = verdicts.n_rejected().saturating_sub(n_left_out);
+            self.called(idx, MeteredPoint::Filter, nodes.len().saturating_sub(n_rejected));
             let mut sink = FilterSink::new(verdicts, name);
-            plugin
-                .filter_all(&self.cx, state, pod, nodes, &mut sink)
-                .map_err(|status| filter_failure(status, name))?;
+            self.measured(
+                idx,
+                MeteredPoint::Filter,
+                || plugin.filter_all(&self.cx, state, pod, nodes, &mut sink),
+                code_of,
+            )
+            .map_err(|status| filter_failure(status, name))?;
         }
         Ok(())
     }
@@ -252,6 +290,7 @@ impl<'a> Runner<'a> {
                 return None;
             }
             let status = plugin.filter(&self.cx, state, pod, &view);
+            self.called(idx, MeteredPoint::Filter, 1);
             if !status.is_success() {
                 return Some(filter_failure(status, name));
             }
@@ -268,7 +307,8 @@ impl<'a> Runner<'a> {
         overlay: &NodeOverlay,
         skip: &SkipSet,
     ) -> Status {
-        self.tell_extensions("AddPod", overlay, skip, |extensions, view| {
+        let point = MeteredPoint::PreFilterExtensionAddPod;
+        self.tell_extensions("AddPod", point, overlay, skip, |extensions, view| {
             extensions.add_pod(&self.cx, state, pod, added, view)
         })
     }
@@ -282,7 +322,8 @@ impl<'a> Runner<'a> {
         overlay: &NodeOverlay,
         skip: &SkipSet,
     ) -> Status {
-        self.tell_extensions("RemovePod", overlay, skip, |extensions, view| {
+        let point = MeteredPoint::PreFilterExtensionRemovePod;
+        self.tell_extensions("RemovePod", point, overlay, skip, |extensions, view| {
             extensions.remove_pod(&self.cx, state, pod, removed, view)
         })
     }
@@ -292,6 +333,7 @@ impl<'a> Runner<'a> {
     fn tell_extensions(
         &self,
         what: &str,
+        point: MeteredPoint,
         overlay: &NodeOverlay,
         skip: &SkipSet,
         mut tell: impl FnMut(&dyn PreFilterExtensions, &NodeView<'_>) -> Status,
@@ -303,7 +345,7 @@ impl<'a> Runner<'a> {
             let Some(extensions) = plugin.extensions().filter(|_| !skip.contains(idx)) else {
                 continue;
             };
-            let status = tell(extensions, &view);
+            let status = self.measured(idx, point, || tell(extensions, &view), Status::code);
             if !status.is_success() {
                 let context = format!("running {what} on PreFilter plugin \"{name}\"");
                 return status.wrapped(context).from_plugin(name);
@@ -319,11 +361,29 @@ impl<'a> Runner<'a> {
         state: &CycleState,
         pod: &Arc<Pod>,
     ) -> PostFilterOutcome {
+        let begun = self.profile.meter().map(Meter::nanos);
+        let outcome = self.run_post_filter(cx, state, pod);
+        self.point_ended(MeteredPoint::PostFilter, outcome.status.code(), begun);
+        outcome
+    }
+
+    fn run_post_filter(
+        &self,
+        cx: &mut PostFilterContext<'_>,
+        state: &CycleState,
+        pod: &Arc<Pod>,
+    ) -> PostFilterOutcome {
         let mut reasons: Vec<Reason> = Vec::new();
         let mut kept: Option<PostFilterOutcome> = None;
         let mut first: Option<PluginName> = None;
-        for (_, name, plugin) in self.profile.post_filter() {
+        for (idx, name, plugin) in self.profile.post_filter() {
+            let begun = self.profile.meter().and_then(Meter::plugin_start);
+            // Dry runs ask plugins by the thousand; measuring each would be most of the work.
+            self.profile.meter().inspect(|meter| meter.end_sample());
             let outcome = plugin.post_filter(cx, state, pod);
+            if let Some(meter) = self.profile.meter() {
+                meter.plugin_ended(idx, MeteredPoint::PostFilter, outcome.status.code(), begun);
+            }
             match outcome.status.code() {
                 Code::Success => {
                     return PostFilterOutcome { found_by: Some(name.clone()), ..outcome };
@@ -371,12 +431,32 @@ impl<'a> Runner<'a> {
         pod: &Pod,
         nodes: &[NodeIdx],
     ) -> Result<SkipSet, Status> {
+        let begun = self.profile.meter().map(Meter::nanos);
+        let result = self.run_pre_score(state, pod, nodes);
+        self.point_ended(MeteredPoint::PreScore, code_of(&result), begun);
+        result
+    }
+
+    fn run_pre_score(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+    ) -> Result<SkipSet, Status> {
         let mut skip = SkipSet::default();
         for (idx, name, plugin) in self.profile.pre_score() {
-            let status = plugin.pre_score(&self.cx, state, pod, nodes);
+            let status = self.measured(
+                idx,
+                MeteredPoint::PreScore,
+                || plugin.pre_score(&self.cx, state, pod, nodes),
+                Status::code,
+            );
             if status.is_skip() {
                 skip.insert(idx);
-            } else if !status.is_success() {
+                continue;
+            }
+            self.called(idx, MeteredPoint::PreScore, 1);
+            if !status.is_success() {
                 return Err(status
                     .wrapped(format!("running PreScore plugin \"{name}\""))
                     .from_plugin(name));
@@ -395,7 +475,14 @@ impl<'a> Runner<'a> {
         scores: &mut [i64],
     ) -> Result<(), Status> {
         let Some((name, score)) = self.score_plugin(plugin) else { return Ok(()) };
-        score.score_all(&self.cx, state, pod, nodes, scores).map_err(|status| {
+        self.called(plugin, MeteredPoint::Score, nodes.len());
+        let result = self.measured(
+            plugin,
+            MeteredPoint::Score,
+            || score.score_all(&self.cx, state, pod, nodes, scores),
+            code_of,
+        );
+        result.map_err(|status| {
             status
                 .wrapped(format!("running Score plugins: plugin \"{name}\" failed with"))
                 .from_plugin(name)
@@ -418,7 +505,12 @@ impl<'a> Runner<'a> {
             Normalization::ReversedProportional => normalize_proportionally(scores, true),
             Normalization::MinMax => normalize_min_max(scores),
             Normalization::Custom => {
-                let status = score.normalize(&self.cx, state, pod, nodes, scores);
+                let status = self.measured(
+                    plugin,
+                    MeteredPoint::ScoreExtensionNormalize,
+                    || score.normalize(&self.cx, state, pod, nodes, scores),
+                    Status::code,
+                );
                 if !status.is_success() {
                     let text = format!(
                         "running Normalize on Score plugins: plugin \"{name}\" failed with"
@@ -477,112 +569,5 @@ fn filter_failure(status: Status, name: &PluginName) -> Status {
         status.from_plugin(name)
     } else {
         status.wrapped(format!("running \"{name}\" filter plugin")).from_plugin(name)
-    }
-}
-
-/// Refuses a normalised score outside of 0..=100.
-pub fn check_score(name: &PluginName, score: i64) -> Result<(), Status> {
-    if (MIN_NODE_SCORE..=MAX_NODE_SCORE).contains(&score) {
-        return Ok(());
-    }
-    Err(Status::error(format!(
-        "applying score defaultWeights on Score plugins: plugin \"{name}\" returns an invalid score {score}, \
-         it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
-    )))
-}
-
-/// Scales to 0..100 by the highest score, truncating; reversed if asked (`spec/plugins-node.md` §2.10).
-pub(crate) fn normalize_proportionally(scores: &mut [i64], is_reversed: bool) {
-    let highest = scores.iter().copied().fold(0, i64::max);
-    for score in scores {
-        *score = proportional(*score, highest, is_reversed);
-    }
-}
-
-/// One score scaled by the highest one (`spec/plugins-node.md` §2.10).
-pub fn proportional(score: i64, highest: i64, is_reversed: bool) -> i64 {
-    if highest == 0 {
-        return if is_reversed { MAX_NODE_SCORE } else { score };
-    }
-    let scaled = MAX_NODE_SCORE.wrapping_mul(score) / highest;
-    if is_reversed { MAX_NODE_SCORE.wrapping_sub(scaled) } else { scaled }
-}
-
-/// Scales from 0 for the lowest score to 100 for the highest.
-pub(crate) fn normalize_min_max(scores: &mut [i64]) {
-    let lowest = scores.iter().copied().min().unwrap_or(0);
-    let highest = scores.iter().copied().max().unwrap_or(0);
-    for score in scores {
-        *score = min_max(*score, lowest, highest);
-    }
-}
-
-/// One score scaled by the lowest and the highest one (`spec/plugins-topology.md` §5.6).
-///
-/// Quirk: dividing floats first loses a unit here and there, such as 57 for 29 of 50. Pinned by
-/// `min_max_truncates_the_float`.
-pub fn min_max(score: i64, lowest: i64, highest: i64) -> i64 {
-    let way = highest.wrapping_sub(lowest);
-    if way <= 0 {
-        return MIN_NODE_SCORE;
-    }
-    let share = score.wrapping_sub(lowest) as f64 / way as f64;
-    (MAX_NODE_SCORE as f64 * share) as i64
-}
-
-/// A runner that knows which plugins to leave out, as PostFilter plugins need it.
-#[derive(Debug)]
-pub struct HypotheticalRunner<'a> {
-    /// Profile; the context comes with every call.
-    pub profile: &'a Profile,
-    /// Plugins left out of filtering.
-    pub skip: &'a SkipSet,
-}
-
-impl HypotheticalFilter for HypotheticalRunner<'_> {
-    fn filter_with_nominated_pods(
-        &self,
-        cx: &Context<'_>,
-        state: &CycleState,
-        pod: &Pod,
-        overlay: &NodeOverlay,
-    ) -> Status {
-        Runner { profile: self.profile, cx: *cx }
-            .filter_with_nominated_pods(state, pod, overlay, self.skip)
-    }
-
-    fn rejection_without_pods_below(
-        &self,
-        cx: &Context<'_>,
-        state: &CycleState,
-        pod: &Pod,
-        node: NodeIdx,
-        priority: i32,
-    ) -> Option<Status> {
-        Runner { profile: self.profile, cx: *cx }
-            .rejection_without_pods_below(state, pod, node, priority, self.skip)
-    }
-
-    fn add_pod(
-        &self,
-        cx: &Context<'_>,
-        state: &mut CycleState,
-        pod: &Pod,
-        added: &Pod,
-        overlay: &NodeOverlay,
-    ) -> Status {
-        Runner { profile: self.profile, cx: *cx }.add_pod(state, pod, added, overlay, self.skip)
-    }
-
-    fn remove_pod(
-        &self,
-        cx: &Context<'_>,
-        state: &mut CycleState,
-        pod: &Pod,
-        removed: &Pod,
-        overlay: &NodeOverlay,
-    ) -> Status {
-        Runner { profile: self.profile, cx: *cx }
-            .remove_pod(state, pod, removed, overlay, self.skip)
     }
 }

@@ -16,11 +16,13 @@ pub(crate) fn run<E, O, P>(
 where
     P: QueuePolicy<E, O> + ?Sized,
 {
+    policy.gates_begin(pod.profile);
     let held_by = pod.gated_by.filter(|plugin| gates.contains(plugin));
     let others = gates.iter().copied().filter(|&plugin| Some(plugin) != held_by);
     let closed = held_by.into_iter().chain(others).find(|&plugin| {
         policy.pre_enqueue(&pod.entry, pod.profile, plugin) == PreEnqueueVerdict::Gate
     });
+    policy.gates_end(pod.profile);
     pod.gated_by = closed;
     let plugin = closed?;
     let is_new = !pod.is_rejected_by(plugin);

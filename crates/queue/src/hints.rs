@@ -40,7 +40,9 @@ where
         let is_worth = match hint {
             None => true,
             // A hint that fails must not keep the pod waiting for an event that came already.
-            Some(hint) => policy.hint(hint, &pod.entry, old, new) != Ok(QueueingHint::Skip),
+            Some(hint) => {
+                policy.hint(hint, &event.label, &pod.entry, old, new) != Ok(QueueingHint::Skip)
+            }
         };
         if !is_worth {
             continue;

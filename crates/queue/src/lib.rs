@@ -68,6 +68,7 @@
 //!     fn hint(
 //!         &mut self,
 //!         _: HintId,
+//!         _: &EventLabel,
 //!         _: &Job,
 //!         _: Option<&Slots>,
 //!         new: Option<&Slots>,

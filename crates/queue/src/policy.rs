@@ -1,6 +1,7 @@
 //! What the queue asks its owner: order, gates, hints, signatures, and what pods exist.
 
 use crate::entry::QueuedPod;
+use crate::event::EventLabel;
 use crate::plugins::PluginId;
 use crate::profile::{HintId, ProfileId};
 
@@ -30,11 +31,22 @@ pub trait QueuePolicy<E, O> {
     fn pre_enqueue(&mut self, entry: &E, profile: ProfileId, plugin: PluginId)
     -> PreEnqueueVerdict;
 
+    /// The gates of a pod are about to be asked. For measuring.
+    fn gates_begin(&mut self, profile: ProfileId) {
+        let _ = profile;
+    }
+
+    /// The gates of a pod have been asked. For measuring.
+    fn gates_end(&mut self, profile: ProfileId) {
+        let _ = profile;
+    }
+
     /// Runs one queueing hint: whether the event on these objects may make the pod schedulable. `Err` counts as
-    /// [`Queue`](QueueingHint::Queue).
+    /// [`Queue`](QueueingHint::Queue). `event` is what came in, not what the plugin registered for.
     fn hint(
         &mut self,
         hint: HintId,
+        event: &EventLabel,
         entry: &E,
         old: Option<&O>,
         new: Option<&O>,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use crate::action::ActionType;
-use crate::event::{ClusterEvent, EventResource};
+use crate::event::{ClusterEvent, EventLabel, EventResource};
 use crate::plugins::{PluginId, PluginNames, PluginSet};
 
 /// The pseudo-plugin that stands for all extenders in rejector sets.
@@ -138,8 +138,9 @@ impl ProfileSpec {
 pub(crate) struct ResolvedId(u32);
 
 /// Who registered for an incoming event.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ResolvedEvent {
+    pub(crate) label: EventLabel,
     pub(crate) is_wildcard: bool,
     /// Plugins with a matching registration in any profile.
     pub(crate) plugins: PluginSet,
@@ -148,6 +149,10 @@ pub(crate) struct ResolvedEvent {
 }
 
 impl ResolvedEvent {
+    fn new(label: EventLabel, is_wildcard: bool) -> Self {
+        Self { label, is_wildcard, plugins: PluginSet::default(), by_profile: Vec::new() }
+    }
+
     pub(crate) fn is_of_interest(&self) -> bool {
         self.is_wildcard || !self.plugins.is_empty()
     }
@@ -180,7 +185,7 @@ impl Profiles {
             ids: FxHashMap::default(),
             profiles: Vec::new(),
             resolved: Vec::new(),
-            nobody: ResolvedEvent::default(),
+            nobody: ResolvedEvent::new(EventLabel::Named(""), false),
             resolved_ids: FxHashMap::default(),
         };
         for spec in specs {
@@ -236,8 +241,7 @@ impl Profiles {
         if let Some(&id) = self.resolved_ids.get(&key) {
             return id;
         }
-        let mut resolved =
-            ResolvedEvent { is_wildcard: event.is_wildcard(), ..ResolvedEvent::default() };
+        let mut resolved = ResolvedEvent::new(event.label(), event.is_wildcard());
         for profile in &self.profiles {
             let matching: Vec<_> = profile
                 .registrations

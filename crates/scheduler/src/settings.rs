@@ -21,14 +21,7 @@ use crate::flags::feature_gates::Gates;
 use crate::flags::{Flags, aggregate, deprecated, leader_election};
 
 /// Flags that are understood and whose feature is not there yet. A start that is given one says so.
-const WITHOUT_EFFECT: &[&str] = &[
-    "allow-metric-labels",
-    "allow-metric-labels-manifest",
-    "contention-profiling",
-    "disabled-metrics",
-    "kube-api-content-type",
-    "show-hidden-metrics-for-version",
-];
+const WITHOUT_EFFECT: &[&str] = &["contention-profiling", "kube-api-content-type"];
 
 /// Everything a scheduler is started with.
 #[derive(Debug)]

@@ -122,6 +122,7 @@ impl QueuePolicy<RecordedPod, RecordedObject> for Policy {
     fn hint(
         &mut self,
         hint: HintId,
+        _event: &kube_scheduler_queue::EventLabel,
         _: &RecordedPod,
         old: Option<&RecordedObject>,
         new: Option<&RecordedObject>,

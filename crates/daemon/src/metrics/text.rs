@@ -82,6 +82,19 @@ impl Histogram {
         Self { bounds: bounds.to_vec(), counts: counts.to_vec(), sum }
     }
 
+    /// Buckets with these upper bounds.
+    pub(crate) fn with_bounds(bounds: &[f64]) -> Self {
+        Self { counts: vec![0; bounds.len() + 1], bounds: bounds.to_vec(), sum: 0.0 }
+    }
+
+    /// Values that were counted elsewhere, by the same buckets.
+    pub(crate) fn absorb(&mut self, counts: &[u64], sum: f64) {
+        for (count, more) in self.counts.iter_mut().zip(counts) {
+            *count += more;
+        }
+        self.sum += sum;
+    }
+
     pub(crate) fn observe(&mut self, value: f64) {
         let at = self.bounds.partition_point(|bound| *bound < value);
         self.counts[at] += 1;

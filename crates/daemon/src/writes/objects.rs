@@ -17,19 +17,18 @@ use crate::transport::{Api, ApiError, Call};
 pub(crate) async fn replace(api: &Api, object: &Object, timeout: Duration) -> Written {
     let Some(path) = path_of(object) else {
         let text = format!("objects of kind {} cannot be written", object.kind);
-        return Written::new(Err(ApiError::Transport { text, is_refused: true }), 0);
+        return Written::new(Err(ApiError::Transport { text, is_refused: true }));
     };
     let call = Call::put(path, object.json.to_string().into_bytes()).timeout(timeout);
-    let (answer, n_asked) = api.call_patiently(&call).await;
-    let stored = answer.and_then(|body| {
+    let stored = api.call(&call).await.and_then(|body| {
         Object::from_json(&body).map_err(|error| {
             let text = format!("the answer is no object: {error}");
             ApiError::Transport { text, is_refused: false }
         })
     });
     match stored {
-        Ok(stored) => Written { object: Some(Arc::new(stored)), ..Written::new(Ok(()), n_asked) },
-        Err(error) => Written::new(Err(error), n_asked),
+        Ok(stored) => Written { object: Some(Arc::new(stored)), ..Written::new(Ok(())) },
+        Err(error) => Written::new(Err(error)),
     }
 }
 

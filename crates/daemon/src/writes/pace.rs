@@ -1,5 +1,10 @@
 //! How fast and how many at once: a fixed rate where one was asked for, else as much as the server takes.
 //!
+//! What the server takes is learned from it: each push-back (429, a wish to be left alone, an answer that did not come in
+//! time) halves the number of requests under way, at most once a second; a round of answers that took much longer than the
+//! best rounds do takes an eighth off; every other round adds one. When nothing but push-back comes, nothing is sent until
+//! the server wants to be asked again.
+//!
 //! Invariant: at least [`FEWEST`] requests may be under way, whatever the server says, so that nothing stops for good.
 
 use std::time::Duration;
@@ -31,17 +36,18 @@ impl Bucket {
         Self { limit, level: limit.map_or(0.0, |limit| f64::from(limit.burst.max(1))), filled: now }
     }
 
-    /// Takes a permission, or says when the next one will be there.
-    pub(crate) fn take(&mut self, now: Instant) -> Result<(), Instant> {
+    /// Takes permissions for `n` requests, or says when there will be as many, or as many as there can be.
+    pub(crate) fn take(&mut self, n: u32, now: Instant) -> Result<(), Instant> {
         let Some(limit) = self.limit else { return Ok(()) };
+        let needed = f64::from(n.min(limit.burst.max(1)));
         let since = now.saturating_duration_since(self.filled).as_secs_f64();
         self.level = (self.level + since * limit.qps).min(f64::from(limit.burst.max(1)));
         self.filled = now;
-        if self.level >= 1.0 {
-            self.level -= 1.0;
+        if self.level >= needed {
+            self.level -= f64::from(n);
             return Ok(());
         }
-        Err(now + Duration::from_secs_f64((1.0 - self.level) / limit.qps))
+        Err(now + Duration::from_secs_f64((needed - self.level) / limit.qps))
     }
 }
 
@@ -51,25 +57,92 @@ pub(crate) struct Width {
     most: usize,
     now: f64,
     narrowed: Option<Instant>,
+    /// Push-backs since the last request that went through.
+    n_refused: usize,
+    held_until: Option<Instant>,
+    round: Round,
+    /// What a request takes at best, in seconds: the average of the best round, slowly forgotten.
+    best: Option<f64>,
 }
+
+/// As many answers as requests may be under way.
+#[derive(Debug, Default)]
+struct Round {
+    n: usize,
+    seconds: f64,
+}
+
+/// A round is slow that takes so many times as long as the best one, and so much longer.
+const SLOW_FACTOR: f64 = 3.0;
+const SLOW_SECONDS: f64 = 0.1;
+/// How much of the best round is forgotten with each round, so that a server that became slower for good is not
+/// taken for an overloaded one for ever.
+const FORGET_BEST: f64 = 1.1;
+/// Slowness alone never takes more than this share away: it may have other reasons than us.
+const SLOWEST_SHARE: f64 = 0.25;
+/// Rounds shorter than this say too little.
+const SHORTEST_ROUND: usize = 16;
+/// The longest that nothing at all is sent for the server's sake.
+const LONGEST_HOLD: Duration = Duration::from_secs(30);
 
 impl Width {
     pub(crate) fn new(most: usize) -> Self {
         let most = most.max(FEWEST);
-        Self { most, now: most as f64, narrowed: None }
+        Self {
+            most,
+            now: most as f64,
+            narrowed: None,
+            n_refused: 0,
+            held_until: None,
+            round: Round::default(),
+            best: None,
+        }
     }
 
     pub(crate) fn get(&self) -> usize {
         self.now as usize
     }
 
-    /// A request went through: one more per full round of them.
-    pub(crate) fn widen(&mut self) {
-        self.now = (self.now + 1.0 / self.now).min(self.most as f64);
+    /// The time before which nothing should be sent at all.
+    pub(crate) fn held_until(&self, now: Instant) -> Option<Instant> {
+        self.held_until.filter(|until| *until > now)
     }
 
-    /// The server said it is too much. Answers to requests of the same moment count once.
-    pub(crate) fn narrow(&mut self, now: Instant) {
+    /// A request went through and took so long.
+    pub(crate) fn answered(&mut self, length: Duration) {
+        self.n_refused = 0;
+        self.held_until = None;
+        self.round.n += 1;
+        self.round.seconds += length.as_secs_f64();
+        if self.round.n < self.get().max(SHORTEST_ROUND) {
+            return;
+        }
+        let Round { n, seconds } = std::mem::take(&mut self.round);
+        let average = seconds / n as f64;
+        let best = self.best.map_or(average, |best| (best * FORGET_BEST).min(average));
+        self.best = Some(best);
+        if average > best * SLOW_FACTOR && average > best + SLOW_SECONDS {
+            let least = (self.most as f64 * SLOWEST_SHARE).max(FEWEST as f64);
+            self.now = (self.now * 0.875).max(least.min(self.now));
+        } else {
+            // A round of few requests is longer than the width.
+            self.now = (self.now + n as f64 / self.now).min(self.most as f64);
+        }
+    }
+
+    /// The server pushed back, and may want to be left alone for a while.
+    pub(crate) fn refused(&mut self, pause: Option<Duration>, now: Instant) {
+        self.n_refused += 1;
+        if let Some(pause) = pause
+            && self.n_refused >= self.get()
+        {
+            self.held_until = Some(now + pause.min(LONGEST_HOLD));
+        }
+        self.narrow(now);
+    }
+
+    /// Half as many. Answers to requests of the same moment count once.
+    fn narrow(&mut self, now: Instant) {
         if self
             .narrowed
             .is_some_and(|last| now.saturating_duration_since(last) < Duration::from_secs(1))
@@ -85,34 +158,94 @@ impl Width {
 mod tests {
     use super::*;
 
+    const QUICK: Duration = Duration::from_millis(2);
+
     #[test]
     fn a_bucket_gives_its_burst_and_then_its_rate() {
         let start = Instant::now();
         let mut bucket = Bucket::new(Some(RateLimit { qps: 10.0, burst: 3 }), start);
         for _ in 0..3 {
-            assert_eq!(bucket.take(start), Ok(()));
+            assert_eq!(bucket.take(1, start), Ok(()));
         }
-        let next = bucket.take(start).unwrap_err();
+        let next = bucket.take(1, start).unwrap_err();
         assert!((next - start).as_millis().abs_diff(100) <= 1);
-        assert_eq!(bucket.take(start + Duration::from_millis(101)), Ok(()));
-        assert!(bucket.take(start + Duration::from_millis(102)).is_err());
+        assert_eq!(bucket.take(1, start + Duration::from_millis(101)), Ok(()));
+        assert!(bucket.take(1, start + Duration::from_millis(102)).is_err());
         let mut unlimited = Bucket::new(None, start);
-        assert!((0..1000).all(|_| unlimited.take(start).is_ok()));
+        assert!((0..1000).all(|_| unlimited.take(2, start).is_ok()));
+    }
+
+    #[test]
+    fn two_requests_take_two_permissions_even_from_a_small_bucket() {
+        let start = Instant::now();
+        let mut bucket = Bucket::new(Some(RateLimit { qps: 10.0, burst: 1 }), start);
+        assert_eq!(bucket.take(2, start), Ok(()), "there can be no more than one");
+        let next = bucket.take(1, start).unwrap_err();
+        assert!((next - start).as_millis().abs_diff(200) <= 1, "the second is owed");
     }
 
     #[test]
     fn width_halves_on_push_back_and_recovers() {
         let start = Instant::now();
         let mut width = Width::new(64);
-        width.narrow(start);
-        width.narrow(start);
+        width.refused(None, start);
+        width.refused(None, start);
         assert_eq!(width.get(), 32);
         for second in 1..20 {
-            width.narrow(start + Duration::from_secs(second));
+            width.refused(None, start + Duration::from_secs(second));
         }
         assert_eq!(width.get(), FEWEST);
         for _ in 0..10_000 {
-            width.widen();
+            width.answered(QUICK);
+        }
+        assert_eq!(width.get(), 64);
+    }
+
+    #[test]
+    fn nothing_is_sent_while_all_is_refused() {
+        let start = Instant::now();
+        let mut width = Width::new(FEWEST);
+        let second = Duration::from_secs(1);
+        for _ in 1..FEWEST {
+            width.refused(Some(second), start);
+            assert_eq!(width.held_until(start), None);
+        }
+        width.refused(Some(second), start);
+        assert_eq!(width.held_until(start), Some(start + second));
+        assert_eq!(width.held_until(start + second), None);
+        width.refused(Some(Duration::from_secs(3_600)), start);
+        assert_eq!(
+            width.held_until(start),
+            Some(start + LONGEST_HOLD),
+            "nobody may stop us for good"
+        );
+        width.answered(QUICK);
+        assert_eq!(width.held_until(start), None);
+    }
+
+    #[test]
+    fn a_server_that_slows_down_gets_fewer_requests() {
+        let mut width = Width::new(64);
+        for _ in 0..640 {
+            width.answered(QUICK);
+        }
+        for _ in 0..64 * 4 {
+            width.answered(Duration::from_millis(500));
+        }
+        let narrowed = width.get();
+        assert!(narrowed < 50, "{narrowed}");
+        // That is how long it takes here: in the end it is not taken for a sign of distress.
+        for _ in 0..64 * 200 {
+            width.answered(Duration::from_millis(500));
+        }
+        assert_eq!(width.get(), 64);
+    }
+
+    #[test]
+    fn a_server_that_was_never_quick_is_not_slow() {
+        let mut width = Width::new(64);
+        for _ in 0..6_400 {
+            width.answered(Duration::from_secs(2));
         }
         assert_eq!(width.get(), 64);
     }

@@ -26,25 +26,31 @@ pub(crate) struct Written {
     pub(crate) result: Result<(), ApiError>,
     /// Whether the pod was gone, so that there was nothing to do.
     pub(crate) is_gone: bool,
-    /// How often the server asked for patience.
-    pub(crate) n_asked: u32,
+    /// The server refused it unseen and wants to be left alone for so long.
+    pub(crate) asked: Option<Duration>,
     /// What is stored now, of a write of an object that was taken.
     pub(crate) object: Option<Arc<Object>>,
 }
 
 impl Written {
-    pub(crate) const fn new(result: Result<(), ApiError>, n_asked: u32) -> Self {
-        Self { result, is_gone: false, n_asked, object: None }
+    pub(crate) fn new(result: Result<(), ApiError>) -> Self {
+        let asked = result.as_ref().err().and_then(ApiError::retry_after);
+        Self { result, is_gone: false, asked, object: None }
     }
 
-    const fn gone(n_asked: u32) -> Self {
-        Self { result: Ok(()), is_gone: true, n_asked, object: None }
+    const fn gone() -> Self {
+        Self { result: Ok(()), is_gone: true, asked: None, object: None }
+    }
+
+    /// The HTTP status of a refusal.
+    pub(crate) fn code(&self) -> Option<u16> {
+        self.result.as_ref().err().and_then(ApiError::code)
     }
 
     /// Of a request that ended in a panic.
     pub(crate) fn broken() -> Self {
         let text = "the request broke down".to_owned();
-        Self::new(Err(ApiError::Transport { text, is_refused: false }), 0)
+        Self::new(Err(ApiError::Transport { text, is_refused: false }))
     }
 }
 
@@ -62,11 +68,15 @@ pub(crate) async fn bind(api: &Api, pod: &PodRef, node: &str, timeout: Duration)
     });
     let call = Call::post(format!("{}/binding", pod_path(pod)), body.to_string().into_bytes())
         .timeout(timeout);
-    let (answer, n_asked) = api.call_patiently(&call).await;
-    let result = match answer {
+    let result = match api.call(&call).await {
         Ok(_) => Ok(()),
-        // The binding may stand all the same: the answer got lost, or this is the second try of one whose answer got lost.
-        Err(error) if error.is_outcome_unknown() || error.code() == Some(409) => {
+        // The binding may stand all the same: the answer got lost, the server lost its store's answer, or this is the
+        // second try of one whose answer got lost.
+        Err(error)
+            if error.is_outcome_unknown()
+                || error.code() == Some(409)
+                || (error.code() >= Some(500) && error.retry_after().is_none()) =>
+        {
             match node_of(api, pod, timeout).await {
                 Ok(Some(bound)) if bound == node => Ok(()),
                 _ => Err(error),
@@ -74,7 +84,7 @@ pub(crate) async fn bind(api: &Api, pod: &PodRef, node: &str, timeout: Duration)
         }
         Err(error) => Err(error),
     };
-    Written::new(result, n_asked)
+    Written::new(result)
 }
 
 /// Where a pod runs according to the server; `None` for nowhere, or when it is another pod by now.
@@ -107,27 +117,27 @@ pub(crate) async fn patch(
     patch: &StatusPatch,
     timeout: Duration,
 ) -> Written {
-    let Some(body) = patch_body(patch) else { return Written::new(Ok(()), 0) };
+    let Some(body) = patch_body(patch) else { return Written::new(Ok(())) };
     let call = Call::patch(format!("{}/status", pod_path(pod)), body.to_string().into_bytes())
         .timeout(timeout);
     let mut jitter = Jitter::seeded_at_random();
     let mut pause = PATCH_FIRST_PAUSE;
-    let mut n_asked_in_all = 0;
-    for tries in 1.. {
-        let (answer, n_asked) = api.call_patiently(&call).await;
-        n_asked_in_all += n_asked;
-        match answer {
+    let mut tries = 1;
+    loop {
+        match api.call(&call).await {
             Err(error) if tries < PATCH_TRIES && is_worth_retrying(&error) => {}
-            answer => return Written::new(answer.map(drop), n_asked_in_all),
+            answer => return Written::new(answer.map(drop)),
         }
         tokio::time::sleep(jitter.stretch(pause, PATCH_JITTER)).await;
         pause *= PATCH_PAUSE_FACTOR;
+        tries += 1;
     }
-    Written::new(Ok(()), n_asked_in_all)
 }
 
+/// Whether the same request may get through a moment later. One that the server wants later is not sent before.
 fn is_worth_retrying(error: &ApiError) -> bool {
-    matches!(error.code(), Some(500 | 503 | 409)) || error.is_connection_refused()
+    let is_passing = matches!(error.code(), Some(500 | 503 | 409)) || error.is_connection_refused();
+    is_passing && error.retry_after().is_none()
 }
 
 /// The strategic merge patch; `None` when there is nothing to say.
@@ -167,13 +177,10 @@ pub(crate) async fn evict(
     patch: Option<&StatusPatch>,
     timeout: Duration,
 ) -> Written {
-    let mut n_asked = 0;
     if let Some(patch) = patch {
-        let marked = self::patch(api, pod, patch, timeout).await;
-        n_asked = marked.n_asked;
-        match marked.result {
-            Err(error) if error.code() == Some(404) => return Written::gone(n_asked),
-            Err(error) => return Written::new(Err(error), n_asked),
+        match self::patch(api, pod, patch, timeout).await.result {
+            Err(error) if error.code() == Some(404) => return Written::gone(),
+            Err(error) => return Written::new(Err(error)),
             Ok(()) => {}
         }
     }
@@ -183,11 +190,10 @@ pub(crate) async fn evict(
         "preconditions": {"uid": &*pod.uid},
     });
     let call = Call::delete(pod_path(pod), body.to_string().into_bytes()).timeout(timeout);
-    let (answer, asked) = api.call_patiently(&call).await;
-    match answer {
+    match api.call(&call).await {
         // 409: another pod has the name by now.
-        Err(error) if matches!(error.code(), Some(404 | 409)) => Written::gone(n_asked + asked),
-        answer => Written::new(answer.map(drop), n_asked + asked),
+        Err(error) if matches!(error.code(), Some(404 | 409)) => Written::gone(),
+        answer => Written::new(answer.map(drop)),
     }
 }
 

@@ -3,8 +3,8 @@
 //! Behaviour: `spec/core.md` §4.1 to §4.3 and §4.7, followed exactly, as a sequential scan.
 
 use kube_scheduler_framework::{
-    CycleState, EXTENDER, NodeIdx, NodeOverlay, NodeSet, NodeStatuses, NodeView, Runner, SkipSet,
-    Status, Verdicts,
+    Code, CycleState, EXTENDER, MeteredPoint, NodeIdx, NodeOverlay, NodeSet, NodeStatuses,
+    NodeView, Runner, SkipSet, Status, Verdicts,
 };
 
 use super::extended::best_with;
@@ -60,9 +60,11 @@ impl Search<'_, '_> {
         if let Some((node, status)) = &rejection {
             verdicts.put(*node, status);
         }
+        let started = self.started();
         let scan = scan(self, &state, &pre_filter.skip, &candidates, limit, &mut verdicts);
         let n_rejected = verdicts.n_rejected();
         let (feasible, error) = scan;
+        self.filtered(started, error.as_ref());
         *self.next_start =
             (*self.next_start + feasible.len() + n_rejected) % cluster.n_nodes().max(1);
         if let Some(status) = error {
@@ -97,8 +99,11 @@ impl Search<'_, '_> {
         if feasible.len() > 1 {
             let skip =
                 runner.pre_score(&mut state, self.pod, &feasible).map_err(NoChoice::Broken)?;
-            let columns = columns_of_sample(&runner, &state, &skip, self.pod, &feasible)
-                .map_err(NoChoice::Broken)?;
+            let started = self.started();
+            let columns = columns_of_sample(&runner, &state, &skip, self.pod, &feasible);
+            let code = columns.as_ref().err().map_or(Code::Success, Status::code);
+            runner.point_ended(MeteredPoint::Score, code, started);
+            let columns = columns.map_err(NoChoice::Broken)?;
             let totals = totals_of(&columns, feasible.len());
             if self.watched.wants_scores() && !columns.is_empty() {
                 self.tell_sample(&feasible, &columns, &totals);

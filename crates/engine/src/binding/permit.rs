@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Timestamp;
-use kube_scheduler_framework::{PluginName, Reason, Status};
+use kube_scheduler_framework::{Code, PluginName, Reason, Status};
 
 use super::Stage;
 use crate::duration::go_duration;
@@ -24,8 +24,10 @@ impl Engine {
             is_through = waits.is_empty();
         }
         let uid = binding.pod.uid.clone();
+        let waited = now.saturating_since(binding.started);
         self.bindings.insert(binding);
         if is_through {
+            self.measures.waited(Code::Success, waited);
             self.after_permit(&uid, now);
         }
     }

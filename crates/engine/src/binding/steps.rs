@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_framework::{
-    BindOutcome, Code, Commands, Completion, PluginIdx, PluginName, PreBindFlight, Status,
-    TaskEvent,
+    BindOutcome, Code, Commands, Completion, Meter, MeteredPoint, PluginIdx, PluginName,
+    PreBindFlight, Status, TaskEvent,
 };
 
 use super::tasks::{Running, Work};
@@ -31,6 +31,18 @@ enum Next {
 impl Engine {
     /// Lets PreBind plugins look ahead; says whether any has work (`spec/core.md` §10.10).
     pub(super) fn pre_flight(&self, binding: &mut Binding, now: Timestamp) -> Result<bool, Status> {
+        let begun = binding.point_begun;
+        let result = self.run_pre_flight(binding, now);
+        let code = match &result {
+            Ok(true) => Code::Success,
+            Ok(false) => Code::Skip,
+            Err(status) => status.code(),
+        };
+        self.point_ended(binding.profile, MeteredPoint::PreBindPreFlight, code, begun);
+        result
+    }
+
+    fn run_pre_flight(&self, binding: &mut Binding, now: Timestamp) -> Result<bool, Status> {
         let cx = self.context(now);
         let mut has_work = false;
         for (idx, name, plugin) in self.plans.profiles[binding.profile].pre_bind() {
@@ -77,6 +89,7 @@ impl Engine {
         self.queue.done(uid);
         if let Some(mut binding) = self.bindings.remove(uid) {
             binding.stage = Stage::before_pre_bind();
+            binding.point_begun = self.plans.profiles[binding.profile].meter().map(Meter::nanos);
             self.bindings.insert(binding);
         }
         self.run_pre_bind(uid, now);
@@ -87,6 +100,16 @@ impl Engine {
         while let Some(mut binding) = self.bindings.remove(uid) {
             let mut later = Commands::default();
             let next = self.pre_bind_step(&mut binding, &mut later, now);
+            let code = match &next {
+                Next::Plugin | Next::Wait => None,
+                Next::Bind => Some(Code::Success),
+                Next::Fail(status) => Some(status.code()),
+            };
+            if let Some(code) = code {
+                let begun = binding.point_begun;
+                binding.point_begun =
+                    self.point_ended(binding.profile, MeteredPoint::PreBind, code, begun);
+            }
             self.bindings.insert(binding);
             self.carry_out(later, now);
             match next {
@@ -129,27 +152,32 @@ impl Engine {
             return Next::Plugin;
         }
         let cx = self.context(now);
+        let begun = profile.meter().and_then(Meter::plugin_start);
         let completion =
             guarded(|| plugin.pre_bind(&cx, &mut binding.state, &binding.pod, &binding.node));
         let name = name.clone();
         match completion.unwrap_or_else(Completion::Ready) {
             Completion::Ready(status) => {
+                if let Some(meter) = profile.meter() {
+                    meter.plugin_ended(idx, MeteredPoint::PreBind, status.code(), begun);
+                }
                 *failure = pre_bind_failure(status, &name);
                 return Next::Plugin;
             }
             Completion::Pending(work) => {
                 let token = self.bindings.token(&binding.pod.uid);
-                running.push(Running { plugin: name.clone(), work: Work::Outside(token) });
+                running.push(Running { plugin: name.clone(), begun, work: Work::Outside(token) });
                 self.effects.push(Effect::Await { token, plugin: name, work });
             }
             Completion::Task(task) => {
                 match self.step_task(binding, &name, task, TaskEvent::Started, later, now) {
                     Ok(work) => {
                         if let Stage::PreBind { running, .. } = &mut binding.stage {
-                            running.push(Running { plugin: name, work });
+                            running.push(Running { plugin: name, begun, work });
                         }
                     }
                     Err(status) => {
+                        self.pre_bind_measured(binding.profile, &name, status.code(), begun);
                         binding.pre_bind_ended(status, &name);
                         return Next::Plugin;
                     }
@@ -157,6 +185,20 @@ impl Engine {
             }
         }
         if is_parallel { Next::Plugin } else { Next::Wait }
+    }
+
+    /// A PreBind plugin has ended that was waited for.
+    pub(super) fn pre_bind_measured(
+        &self,
+        profile: usize,
+        plugin: &PluginName,
+        code: Code,
+        begun: Option<u64>,
+    ) {
+        let profile = &self.plans.profiles[profile];
+        if let (Some(meter), Some(idx)) = (profile.meter(), profile.position(plugin)) {
+            meter.plugin_ended(idx, MeteredPoint::PreBind, code, begun);
+        }
     }
 
     /// Asks Bind plugins from `next` on, until one takes the pod.
@@ -188,9 +230,15 @@ impl Engine {
             let entry = self.plans.profiles[binding.profile].plugins().get(idx);
             let Some(plugin) = entry.and_then(|entry| entry.plugin.as_bind()) else { continue };
             let cx = self.context(now);
+            let meter = self.plans.profiles[binding.profile].meter();
+            binding.plugin_begun = meter.and_then(Meter::plugin_start);
             let outcome =
                 guarded(|| plugin.bind(&cx, &mut binding.state, &binding.pod, &binding.node));
-            let token = match outcome.unwrap_or_else(BindOutcome::Ready) {
+            let outcome = outcome.unwrap_or_else(BindOutcome::Ready);
+            if let (BindOutcome::Ready(status), Some(meter)) = (&outcome, meter) {
+                meter.plugin_ended(idx, MeteredPoint::Bind, status.code(), binding.plugin_begun);
+            }
+            let token = match outcome {
                 BindOutcome::Ready(status) if status.is_skip() => continue,
                 BindOutcome::Ready(status) => return Some(bind_result(status, &name)),
                 BindOutcome::WriteBinding => {
@@ -221,6 +269,7 @@ impl Engine {
                 |running: &Running| matches!(running.work, Work::Outside(other) if other == token);
             let ended = running.iter().position(is_it).map(|at| running.remove(at));
             if let Some(ended) = &ended {
+                self.pre_bind_measured(binding.profile, &ended.plugin, status.code(), ended.begun);
                 binding.pre_bind_ended(status, &ended.plugin);
             }
             self.bindings.insert(binding);
@@ -238,6 +287,11 @@ impl Engine {
         }
         let waits_for = match &binding.stage {
             Stage::Bind { next, awaited, plugin } if *awaited == token => {
+                let profile = &self.plans.profiles[binding.profile];
+                if let (Some(meter), Some(idx)) = (profile.meter(), profile.position(plugin)) {
+                    let begun = binding.plugin_begun;
+                    meter.plugin_ended(idx, MeteredPoint::Bind, status.code(), begun);
+                }
                 Some((*next, plugin.clone()))
             }
             _ => None,

@@ -23,6 +23,8 @@ use crate::guard::guarded;
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) plugin: PluginName,
+    /// The reading from which it is measured, if it is.
+    pub(super) begun: Option<u64>,
     pub(super) work: Work,
 }
 
@@ -218,14 +220,17 @@ impl Engine {
                 kept.push(running);
                 continue;
             }
-            let Running { plugin, work } = running;
+            let Running { plugin, begun, work } = running;
             let task = match work {
                 Work::Write(_, task) | Work::Sleep { task, .. } => task,
                 Work::Outside(_) => continue,
             };
             match self.step_task(&mut binding, &plugin, task, event.clone(), &mut later, now) {
-                Ok(work) => kept.push(Running { plugin, work }),
-                Err(status) => binding.pre_bind_ended(status, &plugin),
+                Ok(work) => kept.push(Running { plugin, begun, work }),
+                Err(status) => {
+                    self.pre_bind_measured(binding.profile, &plugin, status.code(), begun);
+                    binding.pre_bind_ended(status, &plugin);
+                }
             }
         }
         if let Stage::PreBind { running, .. } = &mut binding.stage {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    ClusterState, CycleState, NodeIdx, Normalization, PluginIdx, PluginName, Runner, SkipSet,
-    Status, Verdicts, check_score, min_max, proportional,
+    ClusterState, Code, CycleState, Meter, MeteredPoint, NodeIdx, Normalization, PluginIdx,
+    PluginName, Runner, SkipSet, Status, Verdicts, check_score, min_max, proportional,
 };
 
 use crate::score_tree::{NO_SCORE, ScoreTree};
@@ -107,6 +107,20 @@ impl Scoring {
         feasible: &[NodeIdx],
     ) -> Result<Self, Status> {
         let skip = runner.pre_score(state, pod, feasible)?;
+        let begun = runner.profile.meter().map(Meter::nanos);
+        let scored = Self::scored(runner, state, &skip, pod, feasible);
+        let code = scored.as_ref().err().map_or(Code::Success, Status::code);
+        runner.point_ended(MeteredPoint::Score, code, begun);
+        scored
+    }
+
+    fn scored(
+        runner: &Runner<'_>,
+        state: &CycleState,
+        skip: &SkipSet,
+        pod: &Pod,
+        feasible: &[NodeIdx],
+    ) -> Result<Self, Status> {
         let cluster = runner.cx.cluster;
         let mut plugins = Vec::new();
         for (idx, name, score) in runner.profile.score() {

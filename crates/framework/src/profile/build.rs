@@ -93,6 +93,7 @@ impl Profile {
             weights: vec![1; plugins.len()],
             plugins,
             points,
+            meter: None,
         };
         let n = profile.at(ExtensionPoint::QueueSort).len();
         if n != 1 {

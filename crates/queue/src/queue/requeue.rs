@@ -87,6 +87,12 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         Ok(queue)
     }
 
+    /// Whether any plugin registered for an event.
+    pub fn is_of_interest(&mut self, event: &ClusterEvent) -> bool {
+        let id = self.profiles.resolve(event);
+        self.profiles.resolved(id).is_of_interest()
+    }
+
     /// Something happened in the cluster: every unschedulable pod that it may help is tried again, and pods in flight
     /// will hear of it should they come back. `old` and `new` are the object before and after, as far as there is one.
     ///

@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_queue::{
-    ClusterEvent, EventObject, HintId, Place, PluginId, PreEnqueueVerdict, ProfileId, ProfileSpec,
-    Queue, QueueEntry, QueuePolicy, QueueSettings, QueuedPod, QueueingHint, SchedulingQueue,
+    ClusterEvent, EventLabel, EventObject, HintId, Place, PluginId, PreEnqueueVerdict, ProfileId,
+    ProfileSpec, Queue, QueueEntry, QueuePolicy, QueueSettings, QueuedPod, QueueingHint,
+    SchedulingQueue,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,6 +157,7 @@ impl QueuePolicy<Pod, Object> for Policy {
     fn hint(
         &mut self,
         hint: HintId,
+        _event: &EventLabel,
         entry: &Pod,
         old: Option<&Object>,
         new: Option<&Object>,

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow};
 use kube_scheduler_config::to_yaml;
 use kube_scheduler_daemon::{
-    Daemon, DaemonBuilder, Endpoint, LeaderElection, RunError, StartError, VerbositySetter,
+    Daemon, DaemonBuilder, Endpoint, LeaderElection, MetricsOptions, RunError, StartError,
+    VerbositySetter,
 };
 use kube_scheduler_framework::Registry;
 
@@ -53,7 +54,7 @@ fn schedule(flags: Flags, gates: Gates, registry: Registry) -> Result<ExitCode> 
             Endpoint::resolve(settings.kubeconfig.as_deref(), settings.master.as_deref()).await?;
         let election = LeaderElection::of(&settings.config)?;
         let is_elected = election.is_some();
-        let builder = builder(endpoint, registry, &settings).leader_election(election);
+        let builder = builder(endpoint, registry, &settings)?.leader_election(election);
         log_config(&settings)?;
         let write_config_to = &settings.flags.misc.write_config_to;
         if !write_config_to.is_empty() {
@@ -93,17 +94,24 @@ fn schedule(flags: Flags, gates: Gates, registry: Registry) -> Result<ExitCode> 
     })
 }
 
-fn builder(endpoint: Endpoint, registry: Registry, settings: &Settings) -> DaemonBuilder {
+fn builder(endpoint: Endpoint, registry: Registry, settings: &Settings) -> Result<DaemonBuilder> {
+    let flags = &settings.flags;
+    let metrics = MetricsOptions {
+        disabled: flags.metrics.disabled_metrics.clone(),
+        allow_labels: flags.metrics.allowed_labels().map_err(anyhow::Error::msg)?,
+    };
     let n_cores = std::thread::available_parallelism().map_or(1, usize::from);
     let parallelism = usize::try_from(settings.config.parallelism()).unwrap_or(1);
-    Daemon::builder(endpoint, registry)
+    Ok(Daemon::builder(endpoint, registry)
         .config(settings.config.clone())
         .gates(settings.gates.clone())
         .threads(n_cores.min(parallelism))
         .serving(serving::options(settings, Some(VerbositySetter::new(logging::set_verbosity))))
         .rate_limit(settings.rate)
         .max_in_unschedulable(settings.max_in_unschedulable)
-        .seed(settings.flags.ours.seed)
+        .seed(flags.ours.seed)
+        .metrics(metrics)
+        .tracing(flags.ours.tracing()))
 }
 
 /// Mistakes in a configuration are reported with the file they are in.

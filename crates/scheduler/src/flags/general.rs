@@ -1,5 +1,7 @@
 //! Sections without rules of their own: where things are, what is asked for, and what the reference does not have.
 
+use kube_scheduler_daemon::TracingOptions;
+
 use super::section;
 use super::value::VersionRequest;
 
@@ -24,6 +26,24 @@ section! {
         /// What random choices follow from.
         seed: u64 = 0, "seed",
             "Decides what is random, such as the choice among equally good nodes.";
+        /// Where spans go.
+        tracing_endpoint: String = "http://localhost:4318".to_owned(), "tracing-endpoint",
+            "The OpenTelemetry collector that spans are sent to, by OTLP over HTTP.";
+        /// How many attempts are traced.
+        tracing_sampling_rate_per_million: u64 = 0, "tracing-sampling-rate-per-million",
+            "Of a million scheduling attempts, so many are traced; 0 traces none.";
+    }
+}
+
+impl Ours {
+    /// Where to send spans, and how many, if any.
+    pub(crate) fn tracing(&self) -> Option<TracingOptions> {
+        // More than all is all.
+        let rate = u32::try_from(self.tracing_sampling_rate_per_million).unwrap_or(u32::MAX);
+        (rate > 0).then(|| TracingOptions {
+            endpoint: self.tracing_endpoint.clone(),
+            sampling_rate_per_million: rate,
+        })
     }
 }
 

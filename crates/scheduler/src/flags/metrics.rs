@@ -81,7 +81,6 @@ impl MetricsFlags {
     ///
     /// # Errors
     /// If the file cannot be read, which [`validate`](Self::validate) has ruled out.
-    #[allow(dead_code, reason = "the metrics do not limit labels yet")]
     pub(crate) fn allowed_labels(&self) -> Result<BTreeMap<(String, String), Vec<String>>, String> {
         let from_file;
         let mapping = if self.allow_metric_labels.is_empty()

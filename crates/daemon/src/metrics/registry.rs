@@ -1,0 +1,452 @@
+//! Metric families under the reference's rules: stability in the help text, series that appear when first touched, label
+//! values that can be narrowed down, families that can be switched off.
+//!
+//! Invariants: what is registered is printed in the order of names, its series in the order of label values, as Go's
+//! client does; a family with labels and without series is not printed at all; recording never fails: a wrong number of
+//! labels is ignored, as is everything about a family that is switched off. Nobody holds a lock while waiting for anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::options::MetricsOptions;
+use super::text::{Histogram, TextPage};
+
+/// What a family's numbers mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Kind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// What is promised about a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stability {
+    Stable,
+    Beta,
+    Alpha,
+    /// Outside of the reference's promises: what the Go client brings, and what is our own.
+    Unmarked,
+}
+
+impl Stability {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stable => "STABLE",
+            Self::Beta => "BETA",
+            Self::Alpha => "ALPHA",
+            Self::Unmarked => "",
+        }
+    }
+}
+
+/// Upper bounds of a histogram's buckets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Buckets {
+    None,
+    /// The first, the factor, how many.
+    Exponential(f64, f64, usize),
+    Fixed(&'static [f64]),
+}
+
+impl Buckets {
+    fn empty(self) -> Histogram {
+        match self {
+            Self::None => Histogram::with_bounds(&[]),
+            Self::Exponential(first, factor, n) => Histogram::exponential(first, factor, n),
+            Self::Fixed(bounds) => Histogram::with_bounds(bounds),
+        }
+    }
+}
+
+/// A family as it is registered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Desc {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) stability: Stability,
+    pub(crate) help: &'static str,
+    /// In alphabetical order.
+    pub(crate) labels: &'static [&'static str],
+    pub(crate) buckets: Buckets,
+}
+
+impl Desc {
+    pub(crate) const fn counter(
+        name: &'static str,
+        stability: Stability,
+        labels: &'static [&'static str],
+        help: &'static str,
+    ) -> Self {
+        Self { name, kind: Kind::Counter, stability, help, labels, buckets: Buckets::None }
+    }
+
+    pub(crate) const fn gauge(
+        name: &'static str,
+        stability: Stability,
+        labels: &'static [&'static str],
+        help: &'static str,
+    ) -> Self {
+        Self { name, kind: Kind::Gauge, stability, help, labels, buckets: Buckets::None }
+    }
+
+    pub(crate) const fn histogram(
+        name: &'static str,
+        stability: Stability,
+        labels: &'static [&'static str],
+        buckets: Buckets,
+        help: &'static str,
+    ) -> Self {
+        Self { name, kind: Kind::Histogram, stability, help, labels, buckets }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Value {
+    Number(f64),
+    Histogram(Histogram),
+}
+
+type Labels = Box<[Box<str>]>;
+
+/// One family. Label values are given in the order of the family's labels, which is alphabetical.
+#[derive(Debug)]
+pub(crate) struct Family {
+    desc: Desc,
+    is_disabled: bool,
+    /// By label: the only values it may have, if they are limited.
+    allowed: Vec<Option<BTreeSet<String>>>,
+    n_unexpected: Arc<AtomicU64>,
+    series: Mutex<BTreeMap<Labels, Value>>,
+}
+
+impl Family {
+    /// Adds to a counter or gauge.
+    pub(crate) fn add(&self, labels: &[&str], by: f64) {
+        self.with(labels, |value| {
+            if let Value::Number(number) = value {
+                *number += by;
+            }
+        });
+    }
+
+    /// One more.
+    pub(crate) fn inc(&self, labels: &[&str]) {
+        self.add(labels, 1.0);
+    }
+
+    /// Sets a gauge, or a counter that is counted elsewhere.
+    pub(crate) fn set(&self, labels: &[&str], to: f64) {
+        self.with(labels, |value| *value = Value::Number(to));
+    }
+
+    /// One more value of a histogram.
+    pub(crate) fn observe(&self, labels: &[&str], observed: f64) {
+        self.with(labels, |value| {
+            if let Value::Histogram(histogram) = value {
+                histogram.observe(observed);
+            }
+        });
+    }
+
+    /// Values of a histogram that were counted elsewhere, by the same buckets.
+    pub(crate) fn absorb(&self, labels: &[&str], counts: &[u64], sum: f64) {
+        self.with(labels, |value| {
+            if let Value::Histogram(histogram) = value {
+                histogram.absorb(counts, sum);
+            }
+        });
+    }
+
+    /// Sets the series of a gauge with one label; those that are not named go to zero.
+    pub(crate) fn set_all<'a>(&self, values: impl Iterator<Item = (&'a str, f64)>) {
+        self.series().values_mut().for_each(|value| *value = Value::Number(0.0));
+        values.for_each(|(label, value)| self.set(&[label], value));
+    }
+
+    fn with(&self, labels: &[&str], work: impl FnOnce(&mut Value)) {
+        if self.is_disabled || labels.len() != self.desc.labels.len() {
+            return;
+        }
+        let labels: Labels = labels
+            .iter()
+            .zip(&self.allowed)
+            .map(|(value, allowed)| self.narrowed(value, allowed))
+            .collect();
+        let mut series = self.series();
+        work(series.entry(labels).or_insert_with(|| self.zero()));
+    }
+
+    fn narrowed(&self, value: &str, allowed: &Option<BTreeSet<String>>) -> Box<str> {
+        if allowed.as_ref().is_some_and(|allowed| !allowed.contains(value)) {
+            self.n_unexpected.fetch_add(1, Relaxed);
+            return "unexpected".into();
+        }
+        value.into()
+    }
+
+    fn zero(&self) -> Value {
+        match self.desc.kind {
+            Kind::Counter | Kind::Gauge => Value::Number(0.0),
+            Kind::Histogram => Value::Histogram(self.desc.buckets.empty()),
+        }
+    }
+
+    /// Starts over. What is true at the moment stays true: gauges are left alone.
+    fn reset(&self) {
+        if self.desc.kind == Kind::Gauge {
+            return;
+        }
+        let mut series = self.series();
+        series.clear();
+        if self.desc.labels.is_empty() && !self.is_disabled {
+            series.insert(Labels::default(), self.zero());
+        }
+    }
+
+    fn print(&self, page: &mut TextPage) {
+        let series = self.series();
+        if series.is_empty() {
+            return;
+        }
+        let Desc { name, kind, stability, help, labels, .. } = self.desc;
+        let help = match stability {
+            Stability::Unmarked => help.to_owned(),
+            marked => format!("[{}] {help}", marked.as_str()),
+        };
+        page.metric(name, kind.as_str(), &help);
+        for (values, value) in series.iter() {
+            let pairs: Vec<(&str, &str)> =
+                labels.iter().copied().zip(values.iter().map(|value| &**value)).collect();
+            match value {
+                Value::Number(number) => page.sample(name, &pairs, *number),
+                Value::Histogram(histogram) => page.histogram(name, &pairs, histogram),
+            }
+        }
+    }
+
+    fn series(&self) -> MutexGuard<'_, BTreeMap<Labels, Value>> {
+        self.series.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const REGISTERED: Desc = Desc::counter(
+    "registered_metrics_total",
+    Stability::Beta,
+    &["deprecated_version", "stability_level"],
+    "The count of registered metrics broken by stability level and deprecation version.",
+);
+const DISABLED: Desc =
+    Desc::counter("disabled_metrics_total", Stability::Beta, &[], "The count of disabled metrics.");
+const HIDDEN: Desc =
+    Desc::counter("hidden_metrics_total", Stability::Beta, &[], "The count of hidden metrics.");
+const UNEXPECTED: Desc = Desc::counter(
+    "cardinality_enforcement_unexpected_categorizations_total",
+    Stability::Alpha,
+    &[],
+    "The count of unexpected categorizations during cardinality enforcement.",
+);
+
+/// All families of one endpoint.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    options: MetricsOptions,
+    families: Mutex<BTreeMap<&'static str, Arc<Family>>>,
+    n_unexpected: Arc<AtomicU64>,
+}
+
+impl Registry {
+    /// A registry that tells about itself.
+    pub(crate) fn new(options: MetricsOptions) -> Self {
+        let registry = Self { options, families: Mutex::default(), n_unexpected: Arc::default() };
+        registry.register(REGISTERED);
+        registry.register(HIDDEN);
+        registry.register(UNEXPECTED);
+        let disabled: BTreeSet<&str> = registry
+            .options
+            .disabled
+            .iter()
+            .map(String::as_str)
+            .filter(|name| !name.is_empty())
+            .collect();
+        let n_disabled = disabled.len();
+        registry.register(DISABLED).set(&[], n_disabled as f64);
+        registry
+    }
+
+    /// The family of this description; the same one every time it is asked for.
+    pub(crate) fn register(&self, desc: Desc) -> Arc<Family> {
+        if let Some(known) = self.families().get(desc.name) {
+            return known.clone();
+        }
+        let is_disabled = self.options.disabled.iter().any(|name| name == desc.name);
+        let family = Arc::new(Family {
+            allowed: desc
+                .labels
+                .iter()
+                .map(|label| self.options.allowed(desc.name, label))
+                .collect(),
+            series: Mutex::default(),
+            n_unexpected: self.n_unexpected.clone(),
+            is_disabled,
+            desc,
+        });
+        // Without labels there is one series, from the start.
+        if desc.labels.is_empty() {
+            family.with(&[], |_| {});
+        }
+        self.families().insert(desc.name, family.clone());
+        let count = |desc: Desc, labels: &[&str]| {
+            let counter = self.families().get(desc.name).cloned();
+            counter.inspect(|counter| counter.inc(labels));
+        };
+        if is_disabled {
+            count(HIDDEN, &[]);
+        } else if desc.stability != Stability::Unmarked {
+            count(REGISTERED, &["", desc.stability.as_str()]);
+        }
+        family
+    }
+
+    /// Counters and histograms start over.
+    pub(crate) fn reset(&self) {
+        self.families().values().for_each(|family| family.reset());
+    }
+
+    /// Everything, as text.
+    pub(crate) fn print(&self, page: &mut TextPage) {
+        let families: Vec<_> = self.families().values().cloned().collect();
+        for family in families {
+            if family.desc.name == UNEXPECTED.name {
+                family.set(&[], self.n_unexpected.load(Relaxed) as f64);
+            }
+            family.print(page);
+        }
+    }
+
+    fn families(&self) -> MutexGuard<'_, BTreeMap<&'static str, Arc<Family>>> {
+        self.families.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHEEP: Desc =
+        Desc::counter("sheep_total", Stability::Stable, &["colour", "field"], "Sheep, counted.");
+    const AGE: Desc = Desc::histogram(
+        "age_years",
+        Stability::Alpha,
+        &[],
+        Buckets::Exponential(1.0, 2.0, 2),
+        "How old.",
+    );
+    const OWN: Desc = Desc::gauge("own", Stability::Unmarked, &[], "Ours.");
+
+    fn text(registry: &Registry) -> String {
+        let mut page = TextPage::default();
+        registry.print(&mut page);
+        page.into_string()
+    }
+
+    #[test]
+    fn families_and_series_are_sorted_and_those_without_series_left_out() {
+        let registry = Registry::new(MetricsOptions::default());
+        let sheep = registry.register(SHEEP);
+        registry.register(AGE).observe(&[], 1.5);
+        registry.register(OWN);
+        assert!(!text(&registry).contains("sheep"), "no series yet");
+        sheep.inc(&["white", "south"]);
+        sheep.add(&["black", "south"], 2.0);
+        sheep.inc(&["black", "north"]);
+        sheep.inc(&["too few"]);
+        let expected = "\
+# HELP age_years [ALPHA] How old.
+# TYPE age_years histogram
+age_years_bucket{le=\"1\"} 0
+age_years_bucket{le=\"2\"} 1
+age_years_bucket{le=\"+Inf\"} 1
+age_years_sum 1.5
+age_years_count 1
+# HELP cardinality_enforcement_unexpected_categorizations_total [ALPHA] The count of unexpected categorizations during cardinality enforcement.
+# TYPE cardinality_enforcement_unexpected_categorizations_total counter
+cardinality_enforcement_unexpected_categorizations_total 0
+# HELP disabled_metrics_total [BETA] The count of disabled metrics.
+# TYPE disabled_metrics_total counter
+disabled_metrics_total 0
+# HELP hidden_metrics_total [BETA] The count of hidden metrics.
+# TYPE hidden_metrics_total counter
+hidden_metrics_total 0
+# HELP own Ours.
+# TYPE own gauge
+own 0
+# HELP registered_metrics_total [BETA] The count of registered metrics broken by stability level and deprecation version.
+# TYPE registered_metrics_total counter
+registered_metrics_total{deprecated_version=\"\",stability_level=\"ALPHA\"} 2
+registered_metrics_total{deprecated_version=\"\",stability_level=\"BETA\"} 3
+registered_metrics_total{deprecated_version=\"\",stability_level=\"STABLE\"} 1
+# HELP sheep_total [STABLE] Sheep, counted.
+# TYPE sheep_total counter
+sheep_total{colour=\"black\",field=\"north\"} 1
+sheep_total{colour=\"black\",field=\"south\"} 2
+sheep_total{colour=\"white\",field=\"south\"} 1
+";
+        assert_eq!(text(&registry), expected);
+        registry.reset();
+        let text = text(&registry);
+        assert!(!text.contains("sheep"));
+        assert!(text.contains("age_years_count 0"), "{text}");
+    }
+
+    #[test]
+    fn families_can_be_switched_off_and_labels_narrowed() {
+        let options = MetricsOptions {
+            disabled: vec!["age_years".to_owned(), String::new()],
+            allow_labels: [(
+                ("sheep_total".to_owned(), "colour".to_owned()),
+                vec!["white".to_owned(), "black".to_owned()],
+            )]
+            .into(),
+        };
+        let registry = Registry::new(options);
+        registry.register(AGE).observe(&[], 1.0);
+        registry.register(SHEEP).inc(&["green", "south"]);
+        registry.register(SHEEP).inc(&["white", "south"]);
+        let text = text(&registry);
+        assert!(!text.contains("age_years"));
+        for line in [
+            "sheep_total{colour=\"unexpected\",field=\"south\"} 1",
+            "sheep_total{colour=\"white\",field=\"south\"} 1",
+            "disabled_metrics_total 1",
+            "hidden_metrics_total 1",
+            "cardinality_enforcement_unexpected_categorizations_total 1",
+        ] {
+            assert!(text.lines().any(|printed| printed == line), "{line} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn labels_of_descriptions_are_sorted() {
+        for desc in super::super::catalog::ALL {
+            assert!(desc.labels.is_sorted(), "{}", desc.name);
+            assert_eq!(
+                desc.buckets != Buckets::None,
+                desc.kind == Kind::Histogram,
+                "{}",
+                desc.name
+            );
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Events as API calls: `events.k8s.io/v1`, or `v1` where the server does not serve that.
+
+use std::time::Duration;
+
+use kube_scheduler_api_types::Timestamp;
+use serde_json::{Value, json};
+
+use super::correlator::CoreEvent;
+use super::events::{EventWrite, Key};
+use crate::backoff::Backoff;
+use crate::clock::to_micro_time;
+use crate::transport::{Api, ApiError, Call};
+
+const MODERN: &str = "/apis/events.k8s.io/v1";
+
+/// What became of an event.
+#[derive(Debug, PartialEq)]
+pub(crate) enum EventAnswer {
+    /// It is written, or never will be.
+    Done,
+    /// It did not get through.
+    Unreachable,
+    /// The server wants to be left alone for so long.
+    Asked(Duration),
+}
+
+/// Whether the server serves `events.k8s.io/v1`. A server that cannot be asked at the moment is asked again; events wait.
+///
+/// Parity: the reference asks once, and a failure means the old form for as long as it lives.
+pub(crate) async fn serves_modern_events(api: &Api, timeout: Duration) -> bool {
+    let mut backoff =
+        Backoff::new(Duration::from_millis(100), Duration::from_secs(10), Duration::MAX);
+    loop {
+        let (answer, _) = api.call_patiently(&Call::get(MODERN).timeout(timeout)).await;
+        match answer {
+            Ok(_) => return true,
+            Err(error) if error.code().is_some_and(|code| code < 500) => {
+                tracing::warn!(%error, "The server does not serve events.k8s.io/v1; events are written to v1");
+                return false;
+            }
+            Err(_) => tokio::time::sleep(backoff.fail(std::time::Instant::now())).await,
+        }
+    }
+}
+
+/// Writes one event.
+pub(crate) async fn write(
+    api: &Api,
+    write: &EventWrite,
+    hostname: &str,
+    timeout: Duration,
+) -> EventAnswer {
+    let path = format!("{MODERN}/namespaces/{}/events", write.key.pod.namespace);
+    let create = || Call::post(&path, modern(write, hostname).to_string().into_bytes());
+    let mut answer = match write.series {
+        Some((count, last)) => {
+            let body = json!({"series": series(count, last)}).to_string().into_bytes();
+            api.call(&Call::patch(format!("{path}/{}", write.name), body).timeout(timeout)).await
+        }
+        None => api.call(&create().timeout(timeout)).await,
+    };
+    // The event has expired meanwhile, or was never written.
+    if write.series.is_some() && answer.as_ref().err().and_then(ApiError::code) == Some(404) {
+        answer = api.call(&create().timeout(timeout)).await;
+    }
+    // Its first time is being written at this moment: the next try will find it.
+    if write.series.is_some() && answer.as_ref().err().and_then(ApiError::code) == Some(409) {
+        return EventAnswer::Unreachable;
+    }
+    judged(answer.map(drop), &write.name)
+}
+
+/// Writes one event of the old form.
+pub(crate) async fn write_core(api: &Api, event: &CoreEvent, timeout: Duration) -> EventAnswer {
+    let path = format!("/api/v1/namespaces/{}/events", event.key.pod.namespace);
+    let create = || Call::post(&path, classic(event).to_string().into_bytes()).timeout(timeout);
+    let mut answer = if event.count > 1 {
+        let body = json!({
+            "count": event.count,
+            "lastTimestamp": event.last.floor_to_second().to_string(),
+            "message": &*event.message,
+        });
+        let body = body.to_string().into_bytes();
+        api.call(&Call::patch(format!("{path}/{}", event.name), body).timeout(timeout)).await
+    } else {
+        api.call(&create()).await
+    };
+    if event.count > 1 && answer.as_ref().err().and_then(ApiError::code) == Some(404) {
+        answer = api.call(&create()).await;
+    }
+    judged(answer.map(drop), &event.name)
+}
+
+fn judged(answer: Result<(), ApiError>, name: &str) -> EventAnswer {
+    let Err(error) = answer else { return EventAnswer::Done };
+    if let Some(pause) = error.retry_after() {
+        return EventAnswer::Asked(pause);
+    }
+    // Without an answer nothing was decided; a refusal would be the same the next time.
+    match error.code() {
+        None => {
+            tracing::warn!(event = name, %error, "Unable to write event (may retry after sleeping)");
+            EventAnswer::Unreachable
+        }
+        Some(409) => {
+            tracing::debug!(event = name, %error, "Server rejected event (will not retry!)");
+            EventAnswer::Done
+        }
+        Some(_) => {
+            tracing::error!(event = name, %error, "Server rejected event (will not retry!)");
+            EventAnswer::Done
+        }
+    }
+}
+
+fn series(count: u32, last: Timestamp) -> Value {
+    json!({"count": count, "lastObservedTime": to_micro_time(last)})
+}
+
+fn reference(key: &Key) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": &*key.pod.namespace,
+        "name": &*key.pod.name,
+        "uid": &*key.pod.uid,
+        "resourceVersion": &*key.resource_version,
+    })
+}
+
+fn modern(write: &EventWrite, hostname: &str) -> Value {
+    let key = &write.key;
+    let mut body = json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": &*write.name, "namespace": &*key.pod.namespace},
+        "eventTime": to_micro_time(write.time),
+        "reportingController": &*key.reporting,
+        "reportingInstance": format!("{}-{hostname}", key.reporting),
+        "type": key.type_name(),
+        "reason": &*key.reason,
+        "action": &*key.action,
+        "note": &*write.note,
+        "regarding": reference(key),
+    });
+    if let Some((count, last)) = write.series {
+        body["series"] = series(count, last);
+    }
+    body
+}
+
+fn classic(event: &CoreEvent) -> Value {
+    let key = &event.key;
+    json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": &*event.name, "namespace": &*key.pod.namespace},
+        "involvedObject": reference(key),
+        "reason": &*key.reason,
+        "message": &*event.message,
+        "source": {"component": &*key.reporting},
+        "reportingComponent": &*key.reporting,
+        "firstTimestamp": event.first.floor_to_second().to_string(),
+        "lastTimestamp": event.last.floor_to_second().to_string(),
+        "count": event.count,
+        "type": key.type_name(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use kube_scheduler_engine::PodRef;
+
+    use super::*;
+    use crate::writes::events::EventQueue;
+
+    #[test]
+    fn events_have_the_references_form() {
+        let key = Key {
+            pod: PodRef { namespace: "x".into(), name: "p".into(), uid: "u".into() },
+            resource_version: "7".into(),
+            is_warning: true,
+            reason: "FailedScheduling".into(),
+            action: "Scheduling".into(),
+            reporting: "default-scheduler".into(),
+        };
+        let mut queue = EventQueue::new();
+        queue.record(key.clone(), "no room", Timestamp::from_millis(1_500));
+        queue.record(key.clone(), "no room", Timestamp::from_millis(2_500));
+        let now = tokio::time::Instant::now();
+        let expected = json!({
+            "apiVersion": "events.k8s.io/v1", "kind": "Event",
+            "metadata": {"name": "p.59682f00", "namespace": "x"},
+            "eventTime": "1970-01-01T00:00:01.500000Z",
+            "reportingController": "default-scheduler", "reportingInstance": "default-scheduler-host",
+            "type": "Warning", "reason": "FailedScheduling", "action": "Scheduling", "note": "no room",
+            "regarding": {
+                "apiVersion": "v1", "kind": "Pod", "namespace": "x", "name": "p", "uid": "u", "resourceVersion": "7",
+            },
+        });
+        assert_eq!(modern(&queue.pop(now).unwrap(), "host"), expected);
+        let again = modern(&queue.pop(now).unwrap(), "host");
+        assert_eq!(
+            again["series"],
+            json!({"count": 2, "lastObservedTime": "1970-01-01T00:00:02.500000Z"})
+        );
+        let event = CoreEvent {
+            key: Arc::new(key),
+            message: "no room".into(),
+            name: "p.1".into(),
+            first: Timestamp::from_millis(1_500),
+            last: Timestamp::from_millis(2_500),
+            count: 1,
+        };
+        let expected = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "p.1", "namespace": "x"},
+            "involvedObject": {
+                "apiVersion": "v1", "kind": "Pod", "namespace": "x", "name": "p", "uid": "u", "resourceVersion": "7",
+            },
+            "reason": "FailedScheduling", "message": "no room", "source": {"component": "default-scheduler"},
+            "reportingComponent": "default-scheduler", "firstTimestamp": "1970-01-01T00:00:01Z",
+            "lastTimestamp": "1970-01-01T00:00:02Z", "count": 1, "type": "Warning",
+        });
+        assert_eq!(classic(&event), expected);
+    }
+
+    #[test]
+    fn answers_decide_what_comes_again() {
+        let status = |code, retry_after| ApiError::Status {
+            code,
+            reason: String::new(),
+            message: String::new(),
+            retry_after,
+        };
+        let lost = ApiError::Transport { text: String::new(), is_refused: false };
+        let second = Duration::from_secs(1);
+        assert_eq!(judged(Ok(()), "e"), EventAnswer::Done);
+        assert_eq!(judged(Err(lost), "e"), EventAnswer::Unreachable);
+        assert_eq!(judged(Err(ApiError::Timeout(second)), "e"), EventAnswer::Unreachable);
+        assert_eq!(judged(Err(status(429, Some(second))), "e"), EventAnswer::Asked(second));
+        for code in [400, 403, 404, 409, 422, 500] {
+            assert_eq!(judged(Err(status(code, None)), "e"), EventAnswer::Done, "{code}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What the engine measures beside its profiles: cluster events, hints, waits; all for metrics, none for decisions.
+//!
+//! Invariant: without a timer nothing is measured; without a shell that drains it nothing is kept, so that nothing grows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_scheduler_framework::{
+    Code, Lengths, PLUGIN_BOUNDS, POINT_BOUNDS, PluginName, Readings, Timer,
+};
+use kube_scheduler_queue::{EventLabel, QueueingHint};
+use rustc_hash::FxHashMap;
+
+use crate::engine::Engine;
+
+/// One hint in so many is measured: hints are asked by the thousand, and each takes about as long as reading a clock.
+const HINTS_PER_SAMPLE: u64 = 10;
+
+/// A pod that did not get bound although a node was found for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedBinding {
+    /// The profile, by position in the configuration.
+    pub profile: usize,
+    /// Whether it was turned down, rather than something broke.
+    pub is_rejected: bool,
+    /// From the start of the attempt to its failure.
+    pub length: Duration,
+}
+
+/// Everything measured since the last time, for metrics.
+#[derive(Clone, Debug, Default)]
+pub struct Measurements {
+    /// Cluster events by label, from their arrival until the pods that they help were requeued.
+    pub events: Vec<(EventLabel, Lengths)>,
+    /// Hints by plugin, event and answer; a sample.
+    pub hints: Vec<(PluginName, EventLabel, &'static str, Lengths)>,
+    /// Waits on Permit by how they ended.
+    pub permit_waits: Vec<(Code, Duration)>,
+    /// Failures after a node was found.
+    pub failed_bindings: Vec<FailedBinding>,
+    /// What the profiles' meters read, in the order of configuration.
+    pub profiles: Vec<Readings>,
+}
+
+/// The measuring itself.
+#[derive(Debug, Default)]
+pub(crate) struct Measures {
+    timer: Option<Arc<dyn Timer>>,
+    keeps: bool,
+    /// When the input at hand came, and when the work on its next event began.
+    begun: u64,
+    event_begun: u64,
+    /// What bringing the state up to date took; counts for each event that follows from it.
+    applying: u64,
+    events: FxHashMap<EventLabel, Lengths>,
+    n_hints: u64,
+    hints: FxHashMap<(u32, EventLabel, &'static str), Lengths>,
+    permit_waits: Vec<(Code, Duration)>,
+    failed_bindings: Vec<FailedBinding>,
+}
+
+impl Measures {
+    pub(crate) fn new(timer: Option<Arc<dyn Timer>>, keeps: bool) -> Self {
+        Self { timer, keeps, ..Self::default() }
+    }
+
+    /// An input has come.
+    pub(crate) fn input_begun(&mut self) {
+        if let Some(timer) = &self.timer {
+            self.begun = timer.nanos();
+            self.event_begun = self.begun;
+            self.applying = 0;
+        }
+    }
+
+    /// The state is up to date; the events that follow are handled one by one.
+    pub(crate) fn applied(&mut self) {
+        if let Some(timer) = &self.timer {
+            let now = timer.nanos();
+            self.applying = now.saturating_sub(self.begun);
+            self.event_begun = now;
+        }
+    }
+
+    /// One of the events of the input was handled.
+    pub(crate) fn event_handled(&mut self, label: EventLabel) {
+        let Some(timer) = &self.timer else { return };
+        let now = timer.nanos();
+        let nanos = self.applying + now.saturating_sub(self.event_begun);
+        self.event_begun = now;
+        self.add_event(label, nanos);
+    }
+
+    /// The whole input was handled.
+    pub(crate) fn input_handled(&mut self, label: EventLabel) {
+        let Some(timer) = &self.timer else { return };
+        let nanos = timer.nanos().saturating_sub(self.begun);
+        self.add_event(label, nanos);
+    }
+
+    fn add_event(&mut self, label: EventLabel, nanos: u64) {
+        self.events.entry(label).or_insert_with(|| Lengths::new(POINT_BOUNDS)).add(nanos);
+    }
+
+    /// The reading to measure a hint from, if this one is measured.
+    pub(crate) fn hint_begun(&mut self) -> Option<u64> {
+        let timer = self.timer.as_ref()?;
+        self.n_hints += 1;
+        self.n_hints.is_multiple_of(HINTS_PER_SAMPLE).then(|| timer.nanos())
+    }
+
+    /// A hint has answered.
+    pub(crate) fn hint_ended(
+        &mut self,
+        hint: u32,
+        event: &EventLabel,
+        answer: &Result<QueueingHint, String>,
+        begun: Option<u64>,
+    ) {
+        let (Some(timer), Some(begun)) = (&self.timer, begun) else { return };
+        let nanos = timer.nanos().saturating_sub(begun);
+        let answer = match answer {
+            Ok(QueueingHint::Queue) => "Queue",
+            Ok(QueueingHint::Skip) => "QueueSkip",
+            Err(_) => "Error",
+        };
+        let lengths = self.hints.entry((hint, event.clone(), answer));
+        lengths.or_insert_with(|| Lengths::new(PLUGIN_BOUNDS)).add(nanos);
+    }
+
+    /// A wait on Permit has ended.
+    pub(crate) fn waited(&mut self, code: Code, length: Duration) {
+        if self.keeps {
+            self.permit_waits.push((code, length));
+        }
+    }
+
+    /// An attempt failed after a node was found.
+    pub(crate) fn binding_failed(&mut self, failed: FailedBinding) {
+        if self.keeps {
+            self.failed_bindings.push(failed);
+        }
+    }
+}
+
+impl Engine {
+    /// What was measured since the last call, in a fixed order.
+    pub fn drain_measurements(&mut self) -> Measurements {
+        let measures = &mut self.measures;
+        let mut events: Vec<_> = measures.events.drain().collect();
+        events.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let plans = &self.plans;
+        let mut hints: Vec<_> = measures
+            .hints
+            .drain()
+            .filter_map(|((hint, event, answer), lengths)| {
+                Some((plans.hints.plugin(hint)?.clone(), event, answer, lengths))
+            })
+            .collect();
+        hints.sort_unstable_by(|a, b| (&a.0, &a.1, a.2).cmp(&(&b.0, &b.1, b.2)));
+        let profiles = &plans.profiles;
+        Measurements {
+            events,
+            hints,
+            permit_waits: std::mem::take(&mut measures.permit_waits),
+            failed_bindings: std::mem::take(&mut measures.failed_bindings),
+            profiles: profiles
+                .iter()
+                .map(|profile| profile.meter().map(|meter| meter.take()).unwrap_or_default())
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Filters as PostFilter plugins ask them: about clusters that do not exist.
+
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_cache::{NodeIdx, NodeOverlay};
+
+use super::{Runner, SkipSet};
+use crate::context::Context;
+use crate::cycle_state::CycleState;
+use crate::points::HypotheticalFilter;
+use crate::profile::Profile;
+use crate::status::Status;
+
+/// A runner that knows which plugins to leave out, as PostFilter plugins need it.
+#[derive(Debug)]
+pub struct HypotheticalRunner<'a> {
+    /// Profile; the context comes with every call.
+    pub profile: &'a Profile,
+    /// Plugins left out of filtering.
+    pub skip: &'a SkipSet,
+}
+
+impl HypotheticalFilter for HypotheticalRunner<'_> {
+    fn filter_with_nominated_pods(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        overlay: &NodeOverlay,
+    ) -> Status {
+        Runner { profile: self.profile, cx: *cx }
+            .filter_with_nominated_pods(state, pod, overlay, self.skip)
+    }
+
+    fn rejection_without_pods_below(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: NodeIdx,
+        priority: i32,
+    ) -> Option<Status> {
+        Runner { profile: self.profile, cx: *cx }
+            .rejection_without_pods_below(state, pod, node, priority, self.skip)
+    }
+
+    fn add_pod(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        added: &Pod,
+        overlay: &NodeOverlay,
+    ) -> Status {
+        Runner { profile: self.profile, cx: *cx }.add_pod(state, pod, added, overlay, self.skip)
+    }
+
+    fn remove_pod(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        removed: &Pod,
+        overlay: &NodeOverlay,
+    ) -> Status {
+        Runner { profile: self.profile, cx: *cx }
+            .remove_pod(state, pod, removed, overlay, self.skip)
+    }
+}
