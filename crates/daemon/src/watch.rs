@@ -437,6 +437,10 @@ impl Reflector {
                 }
             }
             Frame::Error { code: 410, .. } => return Err(Interruption::Gone),
+            // A server whose storage cannot tell its progress says so here, after it accepted the watch.
+            Frame::Error { message, .. } if initial.is_some() => {
+                return Err(Interruption::NotStreamed(message));
+            }
             Frame::Error { message, .. } => return Err(Interruption::Failed(message)),
         }
         Ok(())

@@ -4,6 +4,7 @@
 //! list.
 
 mod access;
+mod leader;
 mod manifest;
 mod placement;
 mod preemption;
@@ -51,6 +52,8 @@ macro_rules! each_scenario {
             volumes::a_volume_is_made_where_the_pod_goes,
             profiles::each_pod_is_scheduled_by_its_profile,
             access::the_roles_of_the_scheduler_are_enough,
+            leader::a_dead_leader_is_replaced,
+            leader::a_leader_that_is_asked_to_end_hands_over,
             manifest::the_static_pod_of_a_control_plane_works,
             restarts::a_killed_scheduler_is_taken_over_from,
             restarts::a_killed_process_is_taken_over_from,
