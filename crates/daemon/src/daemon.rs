@@ -4,7 +4,8 @@
 //! the cluster, beyond asking for its version; stopping first ends decisions, then writes, then reading; dropping a
 //! [`Daemon`] ends all of it at once and loses nothing that the next scheduler could not see in the cluster.
 
-use std::collections::BTreeSet;
+mod beginning;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,25 +13,26 @@ use std::time::Duration;
 
 use kube_scheduler_config::{Configuration, FeatureGates, OutputError, to_json_value};
 use kube_scheduler_engine::{BuildError, Engine, EngineOptions, Pool};
-use kube_scheduler_framework::{ClusterEvent, Registry, Services};
+use kube_scheduler_framework::{Registry, Services};
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
+use self::beginning::{followed_kinds, lead, until_leading};
 use crate::clock::{Clock, Stopwatch};
 use crate::debugger::Actual;
 use crate::driver::{Driver, Outstanding};
 use crate::extender::{ExtenderError, HttpExtenders};
 use crate::inbox::{Inbox, Message};
-use crate::kinds::{Form, WatchedKind};
-use crate::leader::{Candidacy, Candidate, LeaderElection, Leadership, catch_up};
+use crate::kinds::Form;
+use crate::leader::{Candidacy, Candidate, LeaderElection};
 use crate::lent::Lent;
 use crate::metrics::{Metrics, MetricsOptions};
 use crate::progress::Progress;
 use crate::serve::{SecurePort, ServeError, ServingOptions, Shown};
 use crate::spans::{Exporter, Spans, TracingOptions};
-use crate::transport::{Api, ConnectError, Endpoint};
-use crate::watch::{Patience, Position, Reflector, SharedKnown};
+use crate::transport::{ConnectError, Endpoint};
+use crate::watch::{Patience, Reflector, SharedKnown};
 use crate::writes::{RateLimit, WriteLimits, Writer, hostname};
 
 /// Why a scheduler does not start.
@@ -372,62 +374,6 @@ impl DaemonBuilder {
         }
         Ok(Engine::new(&self.config, &self.registry, options)?)
     }
-}
-
-/// Waits until this scheduler leads; at once where there is no election. `false` if it never will.
-async fn until_leading(leadership: Option<watch::Receiver<Leadership>>) -> bool {
-    let Some(mut leadership) = leadership else { return true };
-    let is_settled = |leadership: &Leadership| *leadership != Leadership::Standby;
-    leadership.wait_for(is_settled).await.is_ok_and(|leadership| *leadership == Leadership::Leading)
-}
-
-/// Lets decisions begin once this scheduler leads and has seen what was done before.
-async fn lead(
-    leadership: Option<watch::Receiver<Leadership>>,
-    delays_cache: bool,
-    api: Api,
-    positions: Vec<Position>,
-    inbox: Inbox,
-    mut progress: watch::Receiver<Progress>,
-) {
-    if !until_leading(leadership.clone()).await {
-        return;
-    }
-    if delays_cache {
-        tracing::info!("Starting informers and waiting for sync...");
-        // Lists that begin after the lease was acquired show all that was done before.
-        if progress.wait_for(|progress| progress.is_synced).await.is_err() {
-            return;
-        }
-        tracing::info!("Sync completed");
-    } else if leadership.is_some() {
-        catch_up(&api, positions).await;
-    }
-    // A core that has ended needs no orders.
-    let _ = inbox.tell(Message::Lead);
-}
-
-/// What the plugins want to hear of, and what is always followed.
-fn followed_kinds(engine: &Engine, extenders: &HttpExtenders) -> Vec<WatchedKind> {
-    let mut names = BTreeSet::new();
-    if !extenders.extenders.is_empty() {
-        // Whatever happens may change an extender's mind.
-        let events = ClusterEvent::catch_all(false);
-        names.extend(events.iter().map(|event| event.resource().as_str().to_owned()));
-    }
-    for entry in engine.profiles().iter().flat_map(|profile| profile.plugins()) {
-        let reads = entry.plugin.reads_objects();
-        names.extend(reads.iter().map(|resource| resource.as_str().to_owned()));
-        let Some(extensions) = entry.plugin.as_enqueue_extensions() else { continue };
-        names.extend(
-            extensions
-                .events_to_register()
-                .iter()
-                .map(|registration| registration.event.resource().as_str().to_owned()),
-        );
-    }
-    let kinds = WatchedKind::all_for(names.iter().map(String::as_str)).into_iter();
-    kinds.map(|kind| kind.keeping(extenders.pods, extenders.nodes)).collect()
 }
 
 /// A running scheduler. Dropping it ends it at once, as a crash would.

@@ -246,7 +246,7 @@ impl Meter {
         let n = self.n_cycles.fetch_add(1, Relaxed);
         // Spread without a pattern, so that workloads that alternate are not seen from one side only.
         let mixed = n.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        self.is_sampled.store(mixed % 10 == 0, Relaxed);
+        self.is_sampled.store(mixed.is_multiple_of(10), Relaxed);
     }
 
     /// A run of a whole point that began at `from` ends now. Returns now.

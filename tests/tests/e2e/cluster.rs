@@ -26,7 +26,7 @@ pub(crate) enum Backend {
 
 enum Server {
     Embedded(DevCluster),
-    Real(Mutex<RealServer>),
+    Real(Box<Mutex<RealServer>>),
 }
 
 /// A running cluster.
@@ -69,7 +69,7 @@ impl Cluster {
                 let server = RealServer::start(assets, files.path(), options).await?;
                 let scheduler = server.kubeconfig_for(&User::kube_scheduler())?;
                 let administrator = server.kubeconfig_for(&User::administrator())?;
-                (Server::Real(Mutex::new(server)), administrator, scheduler)
+                (Server::Real(Box::new(Mutex::new(server))), administrator, scheduler)
             }
         };
         let scheduler_kubeconfig = files.path().join("scheduler.conf");

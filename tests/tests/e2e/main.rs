@@ -8,6 +8,8 @@
 //! Invariants: scenarios see a cluster through its API only, so that they say the same of both; whatever was refused
 //! to the scheduler for want of a right fails the scenario; nothing waits for a while, only for a state.
 
+#![allow(clippy::unwrap_used, reason = "a scenario that cannot go on stops where it is")]
+
 mod api;
 mod cluster;
 mod inhabitants;

@@ -1,3 +1,5 @@
+//! What `/metrics` tells, after what; names and forms against the reference's.
+
 use kube_scheduler_engine::{
     BoundPod, EndedPreemption, FailedBinding, Measurements, PreemptionCounts,
 };

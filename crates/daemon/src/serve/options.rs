@@ -220,7 +220,7 @@ impl Default for Introspection {
             flags: None,
             statusz: true,
             toolchain: concat!("rustc ", env!("CARGO_PKG_RUST_VERSION")).to_owned(),
-            binary_version: "1.36.2".to_owned(),
+            binary_version: "1.36.0".to_owned(),
             emulation_version: "1.36".to_owned(),
             verbosity: None,
         }

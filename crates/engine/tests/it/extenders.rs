@@ -325,10 +325,12 @@ fn a_failing_filter_fails_the_attempt_unless_it_may_be_ignored() {
     }
 }
 
+type MakeOutsiders = fn(&Log) -> Vec<Outsider>;
+
 #[test]
 fn scores_are_scaled_weighed_and_added() {
     let toys = || vec![Toy::new("S").score(|_, node| if node == "n0" { 70 } else { 0 })];
-    let cases: [(fn(&Log) -> Vec<Outsider>, &str); 7] = [
+    let cases: [(MakeOutsiders, &str); 7] = [
         (|log| vec![Outsider::new("e", log).scores(&[("n1", 7), ("n9", 99)])], "assumed n1"),
         (|log| vec![Outsider::new("e", log).scores(&[("n1", 6), ("n2", 6)])], "assumed n0"),
         (|log| vec![Outsider::new("e", log).weight(2).scores(&[("n2", 4)])], "assumed n2"),
