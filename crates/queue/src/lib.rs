@@ -33,7 +33,8 @@
 //! ```
 //! use kube_scheduler_api_types::Timestamp;
 //! use kube_scheduler_queue::{
-//!     ActionType, ClusterEvent, EventObject, EventResource, HintId, PluginId, PreEnqueueVerdict, ProfileId, ProfileSpec,
+//!     ActionType, ClusterEvent, EventLabel, EventObject, EventResource, HintId, PluginId, PreEnqueueVerdict, ProfileId,
+//!     ProfileSpec,
 //!     Queue, QueueEntry, QueuePolicy, QueueSettings, QueuedPod, QueueingHint, SchedulingQueue,
 //! };
 //!

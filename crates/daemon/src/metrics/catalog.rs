@@ -1,6 +1,6 @@
 //! The scheduler's own metrics: names, help texts, labels and buckets as the reference has them.
 //!
-//! Invariant: [`ALL`] is every description in this file.
+//! Invariant: `ALL` is every description in this file.
 
 use super::registry::{Buckets, Desc, Stability};
 
