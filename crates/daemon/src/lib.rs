@@ -40,6 +40,7 @@ mod progress;
 mod serve;
 mod spans;
 mod transport;
+mod version;
 mod watch;
 mod writes;
 
@@ -54,5 +55,6 @@ pub use serve::{
 };
 pub use spans::TracingOptions;
 pub use transport::{ConnectError, Endpoint};
+pub use version::{KUBERNETES_VERSION, architecture};
 pub use watch::Patience;
 pub use writes::RateLimit;

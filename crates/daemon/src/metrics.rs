@@ -27,9 +27,7 @@ use self::catalog as desc;
 use self::process::Process;
 use self::registry::{Family, Registry};
 pub(crate) use self::text::TextPage;
-
-/// The version of Kubernetes whose scheduler this one stands in for.
-pub(crate) const KUBERNETES_VERSION: (u32, u32, &str) = (1, 36, "v1.36.0");
+use crate::version::{KUBERNETES_VERSION, architecture};
 
 /// The name of the lease in metrics: the reference's constant, whatever the lease is called.
 const LEASE: &str = "kube-scheduler";
@@ -278,15 +276,6 @@ impl Metrics {
 
     fn last(&self) -> MutexGuard<'_, BTreeMap<(&'static str, String, String), u64>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The processor's name as Go has it.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
     }
 }
 

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::version::KUBERNETES_VERSION;
+
 /// The port of the reference.
 const DEFAULT_PORT: u16 = 10259;
 
@@ -220,7 +222,7 @@ impl Default for Introspection {
             flags: None,
             statusz: true,
             toolchain: concat!("rustc ", env!("CARGO_PKG_RUST_VERSION")).to_owned(),
-            binary_version: "1.36.0".to_owned(),
+            binary_version: KUBERNETES_VERSION.2.trim_start_matches('v').to_owned(),
             emulation_version: "1.36".to_owned(),
             verbosity: None,
         }

@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use kube_scheduler_daemon::{KUBERNETES_VERSION, architecture};
 
 use super::print;
 use crate::flags::Flags;
 use crate::flags::value::VersionRequest;
 
 /// The version of kube-scheduler whose behaviour this is.
-pub(crate) const KUBERNETES: &str = "v1.36.0";
+pub(crate) const KUBERNETES: &str = KUBERNETES_VERSION.2;
 
 /// Prints the version if the flags ask for it, and tells whether they did.
 pub(crate) fn asked_for(flags: &Flags) -> Result<bool> {
@@ -23,18 +24,13 @@ pub(crate) fn asked_for(flags: &Flags) -> Result<bool> {
 
 /// As Go prints the structure: whoever parses it finds the fields. There is no Go here, so those are empty.
 fn in_full() -> String {
-    let architecture = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
-    let mut numbers = KUBERNETES.trim_start_matches('v').split('.');
-    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let (major, minor, _) = KUBERNETES_VERSION;
     format!(
         "version.Info{{Major:\"{major}\", Minor:\"{minor}\", EmulationMajor:\"\", EmulationMinor:\"\", \
          MinCompatibilityMajor:\"\", MinCompatibilityMinor:\"\", GitVersion:\"{KUBERNETES}\", GitCommit:\"\", \
-         GitTreeState:\"\", BuildDate:\"\", GoVersion:\"\", Compiler:\"rustc\", Platform:\"{}/{architecture}\"}}",
-        std::env::consts::OS
+         GitTreeState:\"\", BuildDate:\"\", GoVersion:\"\", Compiler:\"rustc\", Platform:\"{}/{}\"}}",
+        std::env::consts::OS,
+        architecture()
     )
 }
 
