@@ -1,39 +1,74 @@
 //! Runs one workload through the engine and times every scheduling cycle.
 //!
 //! What is timed is one call of `schedule_next`: pop, filter, score, select, assume, and the effects that follow. Writing
-//! the binding is not part of it, as it is not part of the reference's figure.
+//! the binding is not part of it, as it is not part of the reference's figure. Churn is: what comes and goes meanwhile
+//! is taken in on the same clock.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{AttemptResult, Effect, Engine, EngineOptions, Evicted, Input, PodRef};
 use kube_scheduler_framework::Timer;
-use serde::Serialize;
 
-use crate::workload::Workload;
+use crate::churn::Churn;
+use crate::digest::Digest;
+use crate::workload::{NewPod, Workload};
+
+/// How to run a workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions {
+    /// How many nodes.
+    pub n_nodes: usize,
+    /// Whether pods of one class share evaluations.
+    pub uses_class_cache: bool,
+    /// Whether plugins are measured meanwhile, as the daemon does.
+    pub is_metered: bool,
+    /// Whether the engine is told of every bound pod again, unmeasured, as a watch would.
+    pub is_watched: bool,
+    /// Measure no longer than this.
+    pub limit: Duration,
+    /// Place no more pods than this first.
+    pub max_init: usize,
+}
+
+impl Conditions {
+    /// With the class cache, and nothing else.
+    pub const fn new(n_nodes: usize) -> Self {
+        Self {
+            n_nodes,
+            uses_class_cache: true,
+            is_metered: false,
+            is_watched: false,
+            limit: Duration::MAX,
+            max_init: usize::MAX,
+        }
+    }
+}
 
 /// What one run gave.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Figures {
-    /// Which workload.
-    pub workload: String,
-    /// How many nodes.
-    pub nodes: usize,
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// How many pods were placed first.
+    pub n_init: usize,
     /// How many pods were tried.
-    pub measured: usize,
+    pub n_measured: usize,
     /// How many of them were placed.
-    pub bound: usize,
+    pub n_bound: usize,
     /// Attempts per second of scheduling time.
     pub pods_per_second: f64,
     /// Median time of one attempt in microseconds.
     pub p50_micros: f64,
     /// 99th percentile in microseconds.
     pub p99_micros: f64,
+    /// Longest time of one attempt in microseconds; most often the first one of its kind.
+    pub max_micros: f64,
+    /// A digest of everything that was decided, equal for equal decisions.
+    pub decisions: u64,
 }
 
 /// The default profile with every node scored.
@@ -54,6 +89,9 @@ profiles:
       - name: '*'
 ";
 
+/// Time passes so fast from one attempt to the next.
+const STEP: Duration = Duration::from_micros(10);
+
 /// Measures lengths as the daemon does.
 #[derive(Debug)]
 struct Stopwatch(Instant);
@@ -64,86 +102,210 @@ impl Timer for Stopwatch {
     }
 }
 
-/// Runs `workload` on `n_nodes` nodes; `is_metered` says whether plugins are measured meanwhile.
-pub fn run(
-    workload: &Workload,
-    n_nodes: usize,
-    uses_class_cache: bool,
-    is_metered: bool,
-) -> Result<Figures> {
-    let source = if workload.preempts() { PREEMPTING } else { CONFIG };
+/// An engine for `workload` with nothing in it, and when its time begins.
+pub(crate) fn engine(workload: &Workload, conditions: &Conditions) -> Result<(Engine, Timestamp)> {
+    let source = if workload.preempts { PREEMPTING } else { CONFIG };
     let config = load(source, &FeatureGates::default())?;
     let timer: Option<Arc<dyn Timer>> =
-        if is_metered { Some(Arc::new(Stopwatch(Instant::now()))) } else { None };
+        if conditions.is_metered { Some(Arc::new(Stopwatch(Instant::now()))) } else { None };
+    let uses_class_cache = conditions.uses_class_cache;
     let options = EngineOptions { uses_class_cache, timer, ..EngineOptions::default() };
-    let mut engine = Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options)?;
-    let mut now = Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?;
-    for node in workload.nodes(n_nodes)? {
-        engine.handle(Input::NodeApplied(node), now);
+    let engine = Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options)?;
+    Ok((engine, Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?))
+}
+
+/// Runs `workload`; `progress` is told of every pod that was tried or placed first.
+pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) -> Result<Run> {
+    let (engine, now) = engine(workload, conditions)?;
+    let mut world = World {
+        engine,
+        now,
+        digest: Digest::default(),
+        running: conditions.is_watched.then(VecDeque::new),
+    };
+    for node in workload.nodes(conditions.n_nodes) {
+        let (node, csi_node) = node?;
+        world.tell(Input::NodeApplied(node));
+        csi_node.into_iter().for_each(|object| world.tell(Input::ObjectApplied(object)));
     }
-    for pod in workload.init_pods(n_nodes)? {
-        engine.handle(Input::PodApplied(pod), now);
+    for namespace in workload.namespaces()? {
+        world.tell(Input::ObjectApplied(namespace));
     }
-    while engine.schedule_next(now).is_some() {
-        confirm(&mut engine, now);
+    let mut n_init = 0;
+    for pod in workload.init_pods(conditions.n_nodes).take(conditions.max_init) {
+        world.add(pod?)?;
+        let placed = world.attempt().is_some_and(|attempt| attempt.is_bound);
+        if !placed {
+            bail!("{}: pod {n_init} of those that are placed first found no node", workload.name);
+        }
+        n_init += 1;
+        progress();
     }
-    let pods: Vec<Arc<Pod>> = workload.measured_pods()?;
-    for pod in &pods {
-        engine.handle(Input::PodApplied(pod.clone()), now);
+    let mut wanted = 0;
+    for pod in workload.measured_pods(conditions.n_nodes) {
+        world.add(pod?)?;
+        wanted += 1;
     }
-    let mut times = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)?;
+    let mut churn = workload.churns.then(Churn::new).transpose()?;
+    let mut times = Histogram::<u64>::new_with_bounds(1, 600_000_000_000, 3)?;
     let mut total = Duration::ZERO;
-    let mut bound = 0;
-    for _ in 0..pods.len() {
-        now = now + Duration::from_micros(10);
-        let start = Instant::now();
-        let turn = engine.schedule_next(now);
-        let time = start.elapsed();
-        let Some(turn) = turn else { break };
-        total += time;
-        times.record(u64::try_from(time.as_nanos())?.max(1))?;
-        bound += usize::from(matches!(turn.result, AttemptResult::Assumed(_)));
-        confirm(&mut engine, now);
+    let mut n_bound = 0;
+    let mut n_measured = 0;
+    while n_measured < wanted && total < conditions.limit {
+        world.now = world.now + STEP;
+        if let Some(churn) = &mut churn {
+            let inputs = churn.inputs(n_measured);
+            let start = Instant::now();
+            inputs.into_iter().for_each(|input| world.tell(input));
+            total += start.elapsed();
+        }
+        let Some(attempt) = world.attempt() else { break };
+        total += attempt.time;
+        if Churn::owns(&attempt.pod) {
+            continue;
+        }
+        times.record(u64::try_from(attempt.time.as_nanos())?.max(1))?;
+        n_bound += usize::from(attempt.is_bound);
+        n_measured += 1;
+        progress();
     }
-    if workload.preempts() {
+    if workload.preempts {
         // Long enough for every backoff.
-        now = now + Duration::from_secs(60);
-        while let Some(turn) = engine.schedule_next(now) {
-            bound += usize::from(matches!(turn.result, AttemptResult::Assumed(_)));
-            confirm(&mut engine, now);
+        world.now = world.now + Duration::from_secs(60);
+        while let Some(attempt) = world.attempt() {
+            n_bound += usize::from(attempt.is_bound);
         }
     }
-    let measured = usize::try_from(times.len())?;
-    Ok(Figures {
-        workload: workload.name.to_owned(),
-        nodes: n_nodes,
-        measured,
-        bound,
-        pods_per_second: measured as f64 / total.as_secs_f64(),
+    Ok(Run {
+        n_init,
+        n_measured,
+        n_bound,
+        pods_per_second: n_measured as f64 / total.as_secs_f64(),
         p50_micros: times.value_at_quantile(0.5) as f64 / 1e3,
         p99_micros: times.value_at_quantile(0.99) as f64 / 1e3,
+        max_micros: times.max() as f64 / 1e3,
+        decisions: world.digest.value(),
     })
 }
 
-/// Reports every binding as written, and every victim as gone.
-fn confirm(engine: &mut Engine, now: Timestamp) {
-    loop {
-        let effects: Vec<Effect> = engine.drain_effects().collect();
-        if effects.is_empty() {
-            return;
+/// The engine and what surrounds it.
+struct World {
+    engine: Engine,
+    now: Timestamp,
+    digest: Digest,
+    /// Pods as told of, oldest first, if they are to be told of again when they are bound.
+    running: Option<VecDeque<Arc<Pod>>>,
+}
+
+/// One attempt.
+struct Attempt {
+    pod: PodRef,
+    time: Duration,
+    is_bound: bool,
+}
+
+impl World {
+    fn tell(&mut self, input: Input) {
+        self.engine.handle(input, self.now);
+    }
+
+    fn add(&mut self, new: NewPod) -> Result<()> {
+        let pod = new.pod()?;
+        new.objects.into_iter().for_each(|object| self.tell(Input::ObjectApplied(object)));
+        if let Some(running) = &mut self.running {
+            running.push_back(pod.clone());
         }
-        for effect in effects {
-            match effect {
-                Effect::WriteBinding { token, .. } => {
-                    engine.handle(Input::BindingWritten { token, result: Ok(()) }, now);
-                }
-                Effect::EvictPod { token, pod, .. } => {
-                    engine.handle(Input::PodEvicted { token, result: Ok(Evicted::Deleted) }, now);
-                    let PodRef { namespace, name, .. } = pod;
-                    engine.handle(Input::PodDeleted { namespace, name }, now);
-                }
-                _ => {}
+        self.tell(Input::PodApplied(pod));
+        Ok(())
+    }
+
+    /// One timed attempt, and untimed what the API server answers.
+    fn attempt(&mut self) -> Option<Attempt> {
+        let start = Instant::now();
+        let turn = self.engine.schedule_next(self.now);
+        let time = start.elapsed();
+        let turn = turn?;
+        let is_bound = match &turn.result {
+            AttemptResult::Assumed(node) => {
+                self.digest.add(&format_args!("{} {node}", turn.pod));
+                true
             }
+            result => {
+                self.digest.add(&format_args!("{} {result:?}", turn.pod));
+                false
+            }
+        };
+        self.answer();
+        Some(Attempt { pod: turn.pod, time, is_bound })
+    }
+
+    /// Reports every binding as written, and every victim as gone.
+    fn answer(&mut self) {
+        loop {
+            let effects: Vec<Effect> = self.engine.drain_effects().collect();
+            if effects.is_empty() {
+                return;
+            }
+            for effect in effects {
+                self.digest.add(&effect);
+                match effect {
+                    Effect::WriteBinding { token, pod, node } => {
+                        self.tell(Input::BindingWritten { token, result: Ok(()) });
+                        self.watched(&pod, &node);
+                    }
+                    Effect::EvictPod { token, pod, .. } => {
+                        self.tell(Input::PodEvicted { token, result: Ok(Evicted::Deleted) });
+                        let PodRef { namespace, name, .. } = pod;
+                        self.tell(Input::PodDeleted { namespace, name });
+                    }
+                    Effect::ClearNomination { token, .. } => {
+                        self.tell(Input::NominationCleared { token, result: Ok(()) });
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The watch tells of the pod on its node.
+    fn watched(&mut self, pod: &PodRef, node: &Arc<str>) {
+        let Some(running) = &mut self.running else { return };
+        let Some(at) = running.iter().position(|known| known.uid == pod.uid) else { return };
+        if let Some(pod) = running.remove(at) {
+            self.tell(Input::PodApplied(Arc::new(pod.with_node_name(node))));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::WORKLOADS;
+
+    const N_NODES: usize = 60;
+
+    #[test]
+    fn every_workload_is_decided_alike_with_and_without_shared_evaluations() {
+        for workload in &WORKLOADS {
+            let conditions = Conditions::new(N_NODES);
+            let shared = run(workload, &conditions, &|| ()).unwrap();
+            let (bound, measured) = (shared.n_bound, shared.n_measured);
+            assert!(workload.outcome.allows(bound, measured), "{}: {shared:?}", workload.name);
+            assert_eq!(measured, workload.n_measured(N_NODES), "{}", workload.name);
+            let from_scratch = Conditions { uses_class_cache: false, ..conditions };
+            let alone = run(workload, &from_scratch, &|| ()).unwrap();
+            assert_eq!(shared.decisions, alone.decisions, "{}", workload.name);
+        }
+    }
+
+    #[test]
+    fn a_watch_changes_nothing_that_is_decided() {
+        for workload in WORKLOADS.iter().filter(|workload| !workload.preempts) {
+            let conditions = Conditions::new(N_NODES);
+            let watched = Conditions { is_watched: true, ..conditions };
+            let [unwatched, watched] =
+                [conditions, watched].map(|c| run(workload, &c, &|| ()).unwrap().decisions);
+            assert_eq!(unwatched, watched, "{}", workload.name);
         }
     }
 }

@@ -1,290 +1,314 @@
-//! The workloads of the reference figures: same nodes, same pods, same numbers.
+//! One workload: the cluster that is there before, and the pods that are measured.
+//!
+//! Invariant: the same workload on the same number of nodes gives the same objects in the same order.
 
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use kube_scheduler_api_types::{Node, Pod};
+use kube_scheduler_api_types::{Node, Object, Pod};
 use serde_json::{Value, json};
 
-/// One workload: what is there before, and what is measured.
+use crate::different;
+use crate::template::{TEAM, Template, uid};
+
+/// A benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
     /// The name, as the reference's benchmark has it.
     pub name: &'static str,
     /// The question it answers.
     pub question: &'static str,
-    /// How many pods are placed first, unmeasured.
-    pub n_init: usize,
-    /// How many pods are measured.
-    pub n_measured: usize,
-    /// Whether the measured pods can be placed at all.
-    pub is_schedulable: bool,
-    shape: Shape,
+    /// What its nodes look like.
+    pub nodes: NodeShape,
+    /// What is placed first, unmeasured, group by group.
+    pub init: &'static [Group],
+    /// What is measured.
+    pub measured: Group,
+    /// How many of the measured pods must be placed.
+    pub outcome: Outcome,
+    /// Whether PostFilter runs. It does not in the reference's figures, but where pods are evicted.
+    pub preempts: bool,
+    /// Whether a node, a pod that fits nowhere and a service come and go meanwhile.
+    pub churns: bool,
+    /// What it must reach with 5,000 nodes, in pods per second.
+    pub goal: Option<f64>,
+    /// What the reference reached with 5,000 nodes, scoring a tenth of them, in pods per second.
+    pub reference: Option<f64>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Shape {
+/// What nodes look like. All have 4 CPU, 32 GiB, room for 110 pods and a host name, unless they are told to differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeShape {
+    /// Nothing else.
     Plain,
-    NodeAffinity,
-    Unschedulable,
-    EveryPodDifferent,
-    Preempting,
-    /// Every measured pod has one constraint over three zones, with this action.
-    Spreading {
-        when_unsatisfiable: &'static str,
-    },
-    /// Labelled with a colour, and with this list of terms about pods of that colour by this topology key.
-    Coloured {
-        colour: &'static str,
-        affinity: &'static str,
-        list: &'static str,
-        key: &'static str,
-    },
+    /// All in `zone1`.
+    OneZone,
+    /// In three zones by turns.
+    ThreeZones,
+    /// With a CSI driver that attaches up to 39 volumes.
+    WithVolumes,
+    /// No two alike.
+    Different,
 }
 
-const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+/// Pods of one template.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    /// What they look like.
+    pub template: Template,
+    /// Where they live.
+    pub namespaces: Namespaces,
+    /// How many.
+    pub n: usize,
+    /// Whether each has a bound claim of its own.
+    pub has_volume: bool,
+}
 
-/// All workloads that the plugins so far allow.
-pub const WORKLOADS: [Workload; 10] = [
-    Workload {
-        name: "SchedulingBasic",
-        question: "how fast are plain pods placed?",
-        n_init: 1_000,
-        n_measured: 10_000,
-        is_schedulable: true,
-        shape: Shape::Plain,
-    },
-    Workload {
-        name: "SchedulingNodeAffinity",
-        question: "what does a required node affinity cost?",
-        n_init: 5_000,
-        n_measured: 5_000,
-        is_schedulable: true,
-        shape: Shape::NodeAffinity,
-    },
-    Workload {
-        name: "TopologySpreading",
-        question: "what does it cost to keep pods spread over zones?",
-        n_init: 5_000,
-        n_measured: 5_000,
-        is_schedulable: true,
-        shape: Shape::Spreading { when_unsatisfiable: "DoNotSchedule" },
-    },
-    Workload {
-        name: "PreferredTopologySpreading",
-        question: "what does it cost to prefer zones with fewer pods?",
-        n_init: 5_000,
-        n_measured: 5_000,
-        is_schedulable: true,
-        shape: Shape::Spreading { when_unsatisfiable: "ScheduleAnyway" },
-    },
-    Workload {
-        name: "Unschedulable",
-        question: "how fast is a pod refused that fits nowhere?",
-        n_init: 1_000,
-        n_measured: 1_000,
-        is_schedulable: false,
-        shape: Shape::Unschedulable,
-    },
-    Workload {
-        name: "EveryPodDifferent",
-        question: "how fast are pods placed that share nothing with each other?",
-        n_init: 1_000,
-        n_measured: 2_000,
-        is_schedulable: true,
-        shape: Shape::EveryPodDifferent,
-    },
-    Workload {
-        name: "PreemptionBasic",
-        question: "how long does it take to find out whom to evict for a pod?",
-        n_init: 20_000,
-        n_measured: 1_000,
-        is_schedulable: true,
-        shape: Shape::Preempting,
-    },
-    Workload {
-        name: "SchedulingPodAntiAffinity",
-        question: "what does it cost that no two pods of a kind may share a node?",
-        n_init: 1_000,
-        n_measured: 2_000,
-        is_schedulable: true,
-        shape: Shape::Coloured {
-            colour: "green",
-            affinity: "podAntiAffinity",
-            list: REQUIRED,
-            key: "kubernetes.io/hostname",
-        },
-    },
-    Workload {
-        name: "SchedulingPodAffinity",
-        question: "what does it cost that all pods of a kind must share a zone?",
-        n_init: 5_000,
-        n_measured: 5_000,
-        is_schedulable: true,
-        shape: Shape::Coloured {
-            colour: "blue",
-            affinity: "podAffinity",
-            list: REQUIRED,
-            key: "topology.kubernetes.io/zone",
-        },
-    },
-    Workload {
-        name: "SchedulingPreferredPodAffinity",
-        question: "what does it cost that pods of a kind would like to share a node?",
-        n_init: 5_000,
-        n_measured: 5_000,
-        is_schedulable: true,
-        shape: Shape::Coloured {
-            colour: "red",
-            affinity: "podAffinity",
-            list: PREFERRED,
-            key: "kubernetes.io/hostname",
-        },
-    },
-];
+/// Namespaces of a group.
+#[derive(Clone, Copy, Debug)]
+pub enum Namespaces {
+    /// This one.
+    One(&'static str),
+    /// So many with this prefix, labelled `team: devops`, by turns.
+    Labelled(&'static str, usize),
+}
+
+/// How many of the measured pods must be placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every one.
+    All,
+    /// Not one.
+    None,
+    /// Nine in ten at least.
+    Most,
+}
+
+impl Outcome {
+    /// Whether this many of so many will do.
+    pub const fn allows(self, n_bound: usize, n_measured: usize) -> bool {
+        match self {
+            Self::All => n_bound == n_measured,
+            Self::None => n_bound == 0,
+            Self::Most => n_bound * 10 >= n_measured * 9,
+        }
+    }
+}
+
+/// A pod and what must exist for its sake.
+#[derive(Debug)]
+pub struct NewPod {
+    /// Its volume and claim.
+    pub objects: Vec<Arc<Object>>,
+    /// The pod as JSON.
+    pub json: Value,
+}
+
+impl NewPod {
+    /// The pod, decoded.
+    pub fn pod(&self) -> Result<Arc<Pod>> {
+        Pod::from_value(&self.json).map(Arc::new).context("pod")
+    }
+}
 
 impl Workload {
-    /// The nodes: 4 CPU, 32 GiB, 110 pods each, all in one zone unless pods are spread over zones.
-    pub fn nodes(&self, n: usize) -> Result<Vec<Arc<Node>>> {
-        (0..n)
-            .map(|at| {
-                let resources = json!({"cpu": "4", "memory": "32Gi", "pods": "110"});
-                let zone = match self.shape {
-                    Shape::Spreading { .. } => ["moon-1", "moon-2", "moon-3"][at % 3],
-                    _ => "zone1",
-                };
-                let node = json!({
-                    "metadata": {
-                        "name": format!("node-{at:06}"),
-                        "uid": format!("node-uid-{at}"),
-                        "labels": {
-                            "kubernetes.io/hostname": format!("node-{at:06}"),
-                            "topology.kubernetes.io/zone": zone,
-                        },
-                    },
-                    "status": {"capacity": resources, "allocatable": resources},
-                });
-                Node::from_value(&node).map(Arc::new).context("node")
-            })
-            .collect()
+    /// The nodes, and the objects that belong to them.
+    pub fn nodes(
+        &self,
+        n: usize,
+    ) -> impl Iterator<Item = Result<(Arc<Node>, Option<Arc<Object>>)>> {
+        let shape = self.nodes;
+        (0..n).map(move |at| {
+            let node = Node::from_value(&shape.node(at)).map(Arc::new).context("node")?;
+            Ok((node, shape.csi_node(at)?))
+        })
     }
 
-    /// Whether the measured pods have to evict others first. The time measured is that of the attempts that find their
-    /// victims.
-    pub const fn preempts(&self) -> bool {
-        matches!(self.shape, Shape::Preempting)
-    }
-
-    /// The pods that are placed first, or run already on `n_nodes` nodes.
-    pub fn init_pods(&self, n_nodes: usize) -> Result<Vec<Arc<Pod>>> {
-        if self.preempts() {
-            let running = |at: usize| {
-                let mut spec = spec("900m", "500Mi");
-                spec["nodeName"] = format!("node-{:06}", at % n_nodes).into();
-                // Every node has pods of several priorities, and not the same ones as its neighbour.
-                spec["priority"] = (at * 7 % 5).into();
-                pod("init", at, spec)
+    /// The namespaces of all pods.
+    pub fn namespaces(&self) -> Result<Vec<Arc<Object>>> {
+        let mut all = Vec::new();
+        for group in self.init.iter().chain([&self.measured]) {
+            let (names, labels) = match group.namespaces {
+                Namespaces::One(name) => (vec![name.to_owned()], json!({})),
+                Namespaces::Labelled(prefix, n) => {
+                    ((0..n).map(|at| format!("{prefix}-{at}")).collect(), json!({TEAM.0: TEAM.1}))
+                }
             };
-            // Four to a node: a fifth one does not fit.
-            return (0..self.n_init.min(n_nodes * 4)).map(running).collect();
+            for name in names {
+                all.push(object(json!({
+                    "apiVersion": "v1", "kind": "Namespace",
+                    "metadata": {"name": name, "uid": uid(&name), "resourceVersion": "1", "labels": labels},
+                }))?);
+            }
         }
-        if let Shape::Coloured { .. } = self.shape {
-            return (0..self.n_init).map(|at| self.coloured_pod("init", "sched-0", at)).collect();
-        }
-        (0..self.n_init).map(|at| pod("init", at, spec("100m", "500Mi"))).collect()
+        Ok(all)
+    }
+
+    /// The pods that are placed first, of those that `n_nodes` nodes have room for.
+    pub fn init_pods(&self, n_nodes: usize) -> impl Iterator<Item = Result<NewPod>> {
+        let share = self.share(n_nodes);
+        self.init.iter().enumerate().flat_map(move |(number, group)| {
+            (0..share.of(group.n)).map(move |at| group.pod(&format!("init-{number}"), at))
+        })
     }
 
     /// The pods that are measured.
-    pub fn measured_pods(&self) -> Result<Vec<Arc<Pod>>> {
-        (0..self.n_measured)
-            .map(|at| {
-                let mut spec = match self.shape {
-                    Shape::Coloured { .. } => return self.coloured_pod("measured", "sched-1", at),
-                    Shape::Plain | Shape::NodeAffinity | Shape::Spreading { .. } => {
-                        spec("100m", "500Mi")
-                    }
-                    Shape::Unschedulable => spec("9", "500Mi"),
-                    Shape::Preempting => spec("3", "500Mi"),
-                    // Odd multipliers keep neighbours apart without a random generator.
-                    Shape::EveryPodDifferent => {
-                        spec(&format!("{}m", 50 + at * 7 % 100), &format!("{}Ki", 100_000 + at * 37 % 400_000))
-                    }
-                };
-                if self.preempts() {
-                    spec["priority"] = 10.into();
-                }
-                if matches!(self.shape, Shape::NodeAffinity) {
-                    spec["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
-                        "nodeSelectorTerms": [{"matchExpressions": [{
-                            "key": "topology.kubernetes.io/zone", "operator": "In", "values": ["zone1", "zone2"],
-                        }]}],
-                    }}});
-                }
-                let mut pod = pod_json("measured", at, spec);
-                if let Shape::Spreading { when_unsatisfiable } = self.shape {
-                    let labels = json!({"color": "blue"});
-                    pod["spec"]["topologySpreadConstraints"] = json!([{
-                        "maxSkew": 5,
-                        "topologyKey": "topology.kubernetes.io/zone",
-                        "whenUnsatisfiable": when_unsatisfiable,
-                        "labelSelector": {"matchLabels": labels},
-                    }]);
-                    pod["metadata"]["labels"] = labels;
-                }
-                Pod::from_value(&pod).map(Arc::new).context("pod")
-            })
-            .collect()
+    pub fn measured_pods(&self, n_nodes: usize) -> impl Iterator<Item = Result<NewPod>> {
+        let n = self.n_measured(n_nodes);
+        (0..n).map(|at| self.measured.pod("measured", at))
     }
-}
 
-impl Workload {
-    /// A pod with the terms of its colour; the two namespaces of the workload see each other.
-    fn coloured_pod(&self, group: &str, namespace: &str, at: usize) -> Result<Arc<Pod>> {
-        let Shape::Coloured { colour, affinity, list, key } = self.shape else {
-            return pod(group, at, spec("100m", "500Mi"));
+    /// How many pods are placed first.
+    pub fn n_init(&self, n_nodes: usize) -> usize {
+        let share = self.share(n_nodes);
+        self.init.iter().map(|group| share.of(group.n)).sum()
+    }
+
+    /// How many pods are measured.
+    pub fn n_measured(&self, n_nodes: usize) -> usize {
+        self.share(n_nodes).of(self.measured.n)
+    }
+
+    /// All pods where there is room for them, else so many of each group that there is room.
+    fn share(&self, n_nodes: usize) -> Share {
+        let total =
+            |groups: &mut dyn Iterator<Item = &Group>| -> usize { groups.map(|g| g.n).sum() };
+        let all = || self.init.iter().chain([&self.measured]);
+        let exclusive = total(&mut all().filter(|group| group.template.is_exclusive()));
+        let rooms = if self.measured.template == Template::High {
+            // Of the pods that run, four fill a node; those that are measured make room for themselves.
+            [(n_nodes * 4, total(&mut self.init.iter())), (1, 1)]
+        } else {
+            [(n_nodes, exclusive), (n_nodes * 20, total(&mut all()))]
         };
-        let mut term = json!({
-            "labelSelector": {"matchLabels": {"color": colour}},
-            "topologyKey": key,
-            "namespaces": ["sched-1", "sched-0"],
-        });
-        if list == PREFERRED {
-            term = json!({"weight": 1, "podAffinityTerm": term});
-        }
-        let mut spec = spec("100m", "500Mi");
-        spec["affinity"] = json!({affinity: {list: [term]}});
-        let mut pod = pod_json(group, at, spec);
-        pod["metadata"]["namespace"] = namespace.into();
-        pod["metadata"]["labels"] = json!({"color": colour});
-        Pod::from_value(&pod).map(Arc::new).context("pod")
+        let (room, wanted) = rooms
+            .into_iter()
+            .filter(|(room, wanted)| room < wanted)
+            .min_by(|a, b| (a.0 * b.1).cmp(&(b.0 * a.1)))
+            .unwrap_or((1, 1));
+        Share { room, wanted }
     }
 }
 
-fn spec(cpu: &str, memory: &str) -> Value {
-    json!({
-        "schedulerName": "default-scheduler",
-        "containers": [{
-            "name": "pause",
-            "image": "registry.k8s.io/pause:3.10",
-            "resources": {"requests": {"cpu": cpu, "memory": memory}},
-        }],
-    })
+/// A part of the whole.
+#[derive(Clone, Copy)]
+struct Share {
+    room: usize,
+    wanted: usize,
 }
 
-fn pod(group: &str, at: usize, spec: Value) -> Result<Arc<Pod>> {
-    Pod::from_value(&pod_json(group, at, spec)).map(Arc::new).context("pod")
+impl Share {
+    const fn of(self, n: usize) -> usize {
+        let part = n * self.room / self.wanted;
+        if part == 0 && n > 0 { 1 } else { part }
+    }
 }
 
-fn pod_json(group: &str, at: usize, spec: Value) -> Value {
-    json!({
-        "metadata": {
-            "name": format!("{group}-{at}"),
-            "namespace": "default",
-            "uid": format!("{group}-uid-{at}"),
-            "resourceVersion": "1",
-        },
-        "spec": spec,
-        "status": {"phase": "Pending"},
-    })
+impl Group {
+    pub(crate) fn pod(&self, prefix: &str, at: usize) -> Result<NewPod> {
+        let namespace = match self.namespaces {
+            Namespaces::One(name) => name.to_owned(),
+            Namespaces::Labelled(prefix, n) => format!("{prefix}-{}", at % n),
+        };
+        let name = format!("{prefix}-{at}");
+        let mut json = self.template.pod(&namespace, &name, at);
+        let mut objects = Vec::new();
+        if self.has_volume {
+            let claim = format!("pvc-{name}");
+            json["spec"]["volumes"] =
+                json!([{"name": "vol", "persistentVolumeClaim": {"claimName": claim}}]);
+            objects = bound_volume(&namespace, &claim)?;
+        }
+        Ok(NewPod { objects, json })
+    }
+}
+
+/// A volume of the EBS driver and the claim that it is bound to.
+fn bound_volume(namespace: &str, claim: &str) -> Result<Vec<Arc<Object>>> {
+    let volume = format!("{namespace}-{claim}");
+    Ok(vec![
+        object(json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {
+                "name": claim, "namespace": namespace, "uid": uid(claim), "resourceVersion": "1",
+                "annotations": {"pv.kubernetes.io/bind-completed": "true"},
+            },
+            "spec": {
+                "accessModes": ["ReadOnlyMany"],
+                "resources": {"requests": {"storage": "1Gi"}},
+                "volumeName": volume,
+            },
+            "status": {"phase": "Bound"},
+        }))?,
+        object(json!({
+            "apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {"name": volume, "uid": uid(&volume), "resourceVersion": "1"},
+            "spec": {
+                "accessModes": ["ReadOnlyMany"],
+                "capacity": {"storage": "1Gi"},
+                "csi": {"driver": EBS, "volumeHandle": volume},
+                "persistentVolumeReclaimPolicy": "Retain",
+                "claimRef": {
+                    "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace, "name": claim,
+                    "uid": uid(claim),
+                },
+            },
+            "status": {"phase": "Bound"},
+        }))?,
+    ])
+}
+
+const EBS: &str = "ebs.csi.aws.com";
+
+impl NodeShape {
+    /// Node number `at`.
+    pub(crate) fn node(self, at: usize) -> Value {
+        let name = node_name(at);
+        let resources = json!({"cpu": "4", "memory": "32Gi", "pods": "110"});
+        let mut node = match self {
+            Self::Different => different::node(at),
+            _ => json!({"metadata": {"labels": {}}, "status": {"allocatable": resources}}),
+        };
+        let metadata = &mut node["metadata"];
+        metadata["labels"]["kubernetes.io/hostname"] = name.as_str().into();
+        let zone = match self {
+            Self::OneZone => Some("zone1"),
+            Self::ThreeZones => Some(["moon-1", "moon-2", "moon-3"][at % 3]),
+            _ => None,
+        };
+        if let Some(zone) = zone {
+            metadata["labels"]["topology.kubernetes.io/zone"] = zone.into();
+        }
+        metadata["uid"] = uid(&name).into();
+        metadata["name"] = name.into();
+        metadata["resourceVersion"] = "1".into();
+        if self == Self::WithVolumes {
+            node["status"]["allocatable"]["attachable-volumes-csi-ebs.csi.aws.com"] = "39".into();
+        }
+        node["status"]["capacity"] = node["status"]["allocatable"].clone();
+        node["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+        node
+    }
+
+    fn csi_node(self, at: usize) -> Result<Option<Arc<Object>>> {
+        if self != Self::WithVolumes {
+            return Ok(None);
+        }
+        let name = node_name(at);
+        object(json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
+            "metadata": {"name": name, "uid": uid(&name), "resourceVersion": "1"},
+            "spec": {"drivers": [{"name": EBS, "nodeID": name, "allocatable": {"count": 39}}]},
+        }))
+        .map(Some)
+    }
+}
+
+/// The name of node number `at`.
+pub(crate) fn node_name(at: usize) -> String {
+    format!("node-{at:06}")
+}
+
+pub(crate) fn object(json: Value) -> Result<Arc<Object>> {
+    Object::from_value(json).map(Arc::new).context("object")
 }

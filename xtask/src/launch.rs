@@ -10,7 +10,7 @@ use crate::process::{self, Ended};
 /// Which benchmark to run.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
-    /// The engine alone, without IO: one line per workload with rate and latencies
+    /// The engine alone, without IO: rate, latencies and memory, workload by workload
     Core {
         /// Arguments for the benchmark; `cargo xtask bench core -- --help` lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
@@ -20,9 +20,27 @@ pub(crate) enum Bench {
 
 /// Runs a benchmark.
 pub(crate) fn bench(bench: &Bench) -> Result<Ended> {
-    let Bench::Core { args } = bench;
+    match bench {
+        // It starts the other one itself, to measure memory.
+        Bench::Core { args } => match build_benchmarks(&["bench-core", "bench-memory"])? {
+            Ended::Well => benchmark("bench-core", args),
+            badly => Ok(badly),
+        },
+    }
+}
+
+fn build_benchmarks(programs: &[&str]) -> Result<Ended> {
+    let mut command = process::cargo("build");
+    command.args(["--release", "--package", "kube-scheduler-benches"]);
+    for program in programs {
+        command.args(["--bin", program]);
+    }
+    process::run(&mut command)
+}
+
+fn benchmark(program: &str, args: &[OsString]) -> Result<Ended> {
     let mut command = process::cargo("run");
-    command.args(["--release", "--package", "kube-scheduler-benches", "--bin", "bench-core", "--"]);
+    command.args(["--release", "--package", "kube-scheduler-benches", "--bin", program, "--"]);
     process::run(command.args(args))
 }
 

@@ -1,17 +1,23 @@
-//! Times the scheduling core on the workloads of the reference figures, without any API server.
+//! Times the scheduling core on the workloads of the reference figures and more, without any API server.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use clap::Parser;
-use kube_scheduler_benches::measure::{Figures, run};
-use kube_scheduler_benches::workload::WORKLOADS;
+use clap::{Parser, ValueEnum};
+use kube_scheduler_benches::campaign::{Campaign, memories};
+use kube_scheduler_benches::catalogue::WORKLOADS;
+use kube_scheduler_benches::figures::Figures;
+use kube_scheduler_benches::measure::Conditions;
+use kube_scheduler_benches::memory::Detail;
+use kube_scheduler_benches::table;
+use kube_scheduler_benches::workload::Workload;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Time the scheduling core, every node scored, on the workloads of the reference figures.
+/// Time the scheduling core, every node scored, on the workloads of the reference figures and more.
 #[derive(Debug, Parser)]
 struct Args {
     /// How many nodes
@@ -20,15 +26,43 @@ struct Args {
     /// Workloads to run; all if none is named
     #[arg(long, value_name = "NAME")]
     workload: Vec<String>,
+    /// How often to run each; figures are medians
+    #[arg(long, default_value_t = 1)]
+    runs: usize,
     /// Evaluate every pod from scratch instead of sharing evaluations between equal pods
     #[arg(long)]
     no_class_cache: bool,
     /// Measure plugins for metrics meanwhile, as the daemon does
     #[arg(long)]
     metered: bool,
+    /// Tell the engine of every bound pod again, unmeasured, as a watch would
+    #[arg(long)]
+    watched: bool,
+    /// Stop a run after so many seconds of scheduling
+    #[arg(long, value_name = "SECONDS")]
+    limit: Option<u64>,
+    /// Run once more from scratch and fail if anything was decided differently
+    #[arg(long, conflicts_with = "limit")]
+    verify: bool,
+    /// Do not measure memory
+    #[arg(long)]
+    no_memory: bool,
+    /// What to print
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
     /// Also write the figures to this file as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Say what there is to run
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+    Markdown,
 }
 
 #[expect(clippy::print_stdout, reason = "the figures are what the program is for")]
@@ -37,33 +71,54 @@ fn measure(args: &Args) -> Result<()> {
     if let Some(unknown) = args.workload.iter().find(|name| !names.contains(&name.as_str())) {
         bail!("unknown workload {unknown:?}: allowed are {}", names.join(", "));
     }
-    let mut all: Vec<Figures> = Vec::new();
-    for workload in WORKLOADS
+    if args.list {
+        for workload in &WORKLOADS {
+            println!("{:<46} {}", workload.name, workload.question);
+        }
+        return Ok(());
+    }
+    for (flag, value) in [("nodes", args.nodes), ("runs", args.runs)] {
+        if value == 0 {
+            bail!("--{flag} 0: at least 1 is allowed");
+        }
+    }
+    let workloads: Vec<&Workload> = WORKLOADS
         .iter()
         .filter(|w| args.workload.is_empty() || args.workload.iter().any(|n| n == w.name))
-    {
-        let figures = run(workload, args.nodes, !args.no_class_cache, args.metered)?;
-        println!(
-            "{} nodes={} measured={} bound={} pods/s={:.0} p50={:.1}us p99={:.1}us",
-            figures.workload,
-            figures.nodes,
-            figures.measured,
-            figures.bound,
-            figures.pods_per_second,
-            figures.p50_micros,
-            figures.p99_micros
-        );
-        let wanted = if workload.is_schedulable { figures.measured } else { 0 };
-        if figures.bound != wanted {
-            bail!("{}: {} pods bound, {wanted} expected", workload.name, figures.bound);
-        }
-        all.push(figures);
+        .collect();
+    let all = figures(args, &workloads)?;
+    let json = serde_json::to_string_pretty(&all)?;
+    match args.output {
+        Output::Table => print!("{}", table::figures(&all).plain()),
+        Output::Markdown => print!("{}", table::figures(&all).markdown()),
+        Output::Json => println!("{json}"),
     }
     if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(&all)?;
-        std::fs::write(path, json).with_context(|| format!("write {}", path.display()))?;
+        std::fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))?;
+    }
+    if let Some(figures) = all.iter().find(|figures| figures.verified == Some(false)) {
+        bail!("{}: decided differently without the class cache", figures.workload);
     }
     Ok(())
+}
+
+fn figures(args: &Args, workloads: &[&Workload]) -> Result<Vec<Figures>> {
+    let conditions = Conditions {
+        uses_class_cache: !args.no_class_cache,
+        is_metered: args.metered,
+        is_watched: args.watched,
+        limit: args.limit.map_or(Duration::MAX, Duration::from_secs),
+        ..Conditions::new(args.nodes)
+    };
+    let campaign = Campaign { workloads, n_runs: args.runs, conditions, verifies: args.verify };
+    let mut all = campaign.figures()?;
+    if !args.no_memory {
+        let memory = memories(workloads, args.nodes, Detail::Template)?;
+        for figures in &mut all {
+            figures.memory = memory.get(&figures.workload).copied();
+        }
+    }
+    Ok(all)
 }
 
 fn main() -> ExitCode {

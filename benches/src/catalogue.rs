@@ -1,0 +1,224 @@
+//! The workloads: those of the reference's figures, more of its benchmark definitions, and our own.
+
+use crate::template::{Scope, Template, Term};
+use crate::workload::{Group, Namespaces, NodeShape, Outcome, Workload};
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+const SCHED_0: Namespaces = Namespaces::One("sched-0");
+const SCHED_1: Namespaces = Namespaces::One("sched-1");
+const INIT_NS: Namespaces = Namespaces::Labelled("init-ns", 100);
+const MEASURE_NS: Namespaces = Namespaces::Labelled("measure-ns", 1);
+
+const fn group(template: Template, namespaces: Namespaces, n: usize) -> Group {
+    Group { template, namespaces, n, has_volume: false }
+}
+
+const fn plain(n: usize) -> Group {
+    group(Template::Plain, Namespaces::One("default"), n)
+}
+
+const fn default(template: Template, n: usize) -> Group {
+    group(template, Namespaces::One("default"), n)
+}
+
+const fn with_volume(n: usize) -> Group {
+    Group { has_volume: true, ..plain(n) }
+}
+
+const fn coloured(
+    colour: &'static str,
+    affinity: &'static str,
+    is_required: bool,
+    key: &'static str,
+    scope: Scope,
+) -> Template {
+    Template::Coloured(Term { colour, affinity, is_required, key, scope })
+}
+
+const GREEN: Template = coloured("green", "podAntiAffinity", true, HOSTNAME, Scope::Named);
+const BLUE: Template = coloured("blue", "podAffinity", true, ZONE, Scope::Named);
+const RED: Template = coloured("red", "podAffinity", false, HOSTNAME, Scope::Named);
+const YELLOW: Template = coloured("yellow", "podAntiAffinity", false, HOSTNAME, Scope::Named);
+const GREEN_NS: Template = coloured("green", "podAntiAffinity", true, HOSTNAME, Scope::Labelled);
+const PREFERRED_GREEN_NS: Template =
+    coloured("green", "podAntiAffinity", false, HOSTNAME, Scope::Labelled);
+const BLUE_NS: Template = coloured("blue", "podAffinity", true, ZONE, Scope::Labelled);
+const RED_NS: Template = coloured("red", "podAffinity", false, HOSTNAME, Scope::Labelled);
+
+/// What most workloads have in common.
+const BASIC: Workload = Workload {
+    name: "SchedulingBasic",
+    question: "how fast are plain pods placed?",
+    nodes: NodeShape::Plain,
+    init: &[plain(1_000)],
+    measured: plain(10_000),
+    outcome: Outcome::All,
+    preempts: false,
+    churns: false,
+    goal: Some(100_000.0),
+    reference: Some(1_126.0),
+};
+
+/// What workloads about affinity have in common that the reference's list of figures does not have.
+const UNLISTED: Workload = Workload { goal: Some(20_000.0), reference: None, ..BASIC };
+
+/// All workloads.
+pub const WORKLOADS: [Workload; 18] = [
+    BASIC,
+    Workload {
+        name: "SchedulingNodeAffinity",
+        question: "what does a required node affinity cost?",
+        nodes: NodeShape::OneZone,
+        init: &[plain(5_000)],
+        measured: default(Template::NodeAffinity, 5_000),
+        reference: Some(884.0),
+        ..BASIC
+    },
+    Workload {
+        name: "Unschedulable",
+        question: "how fast is a pod refused that fits nowhere?",
+        measured: default(Template::LargeCpu, 1_000),
+        outcome: Outcome::None,
+        reference: Some(251.0),
+        ..BASIC
+    },
+    Workload {
+        name: "SchedulingPodAntiAffinity",
+        question: "what does it cost that no two pods of a kind may share a node?",
+        init: &[group(GREEN, SCHED_0, 1_000)],
+        measured: group(GREEN, SCHED_1, 2_000),
+        goal: Some(50_000.0),
+        reference: Some(256.0),
+        ..BASIC
+    },
+    Workload {
+        name: "TopologySpreading",
+        question: "what does it cost to keep pods spread over zones?",
+        nodes: NodeShape::ThreeZones,
+        init: &[plain(5_000)],
+        measured: default(Template::Spreading("DoNotSchedule"), 5_000),
+        goal: Some(50_000.0),
+        reference: Some(394.0),
+        ..BASIC
+    },
+    Workload {
+        name: "PreferredTopologySpreading",
+        question: "what does it cost to prefer zones with fewer pods?",
+        nodes: NodeShape::ThreeZones,
+        init: &[plain(5_000)],
+        measured: default(Template::Spreading("ScheduleAnyway"), 5_000),
+        goal: Some(50_000.0),
+        reference: Some(443.0),
+        ..BASIC
+    },
+    Workload {
+        name: "SchedulingPodAffinity",
+        question: "what does it cost that all pods of a kind must share a zone?",
+        nodes: NodeShape::OneZone,
+        init: &[group(BLUE, SCHED_0, 5_000)],
+        measured: group(BLUE, SCHED_1, 5_000),
+        goal: Some(30_000.0),
+        reference: Some(116.0),
+        ..BASIC
+    },
+    Workload {
+        name: "SchedulingPreferredPodAffinity",
+        question: "what does it cost that pods of a kind would like to share a node?",
+        init: &[group(RED, SCHED_0, 5_000)],
+        measured: group(RED, SCHED_1, 5_000),
+        goal: Some(30_000.0),
+        reference: Some(245.0),
+        ..BASIC
+    },
+    Workload {
+        name: "SchedulingRequiredPodAntiAffinityWithNSSelector",
+        question: "and if no two in any of a hundred selected namespaces may share a node?",
+        init: &[group(GREEN_NS, INIT_NS, 4_000)],
+        measured: group(GREEN_NS, MEASURE_NS, 1_000),
+        ..UNLISTED
+    },
+    Workload {
+        name: "SchedulingPreferredAntiAffinityWithNSSelector",
+        question: "and if they would rather not share one?",
+        init: &[group(PREFERRED_GREEN_NS, INIT_NS, 4_000)],
+        measured: group(PREFERRED_GREEN_NS, MEASURE_NS, 2_000),
+        ..UNLISTED
+    },
+    Workload {
+        name: "SchedulingRequiredPodAffinityWithNSSelector",
+        question: "and if all in the selected namespaces must share a zone?",
+        nodes: NodeShape::OneZone,
+        init: &[group(BLUE_NS, INIT_NS, 5_000)],
+        measured: group(BLUE_NS, MEASURE_NS, 2_000),
+        ..UNLISTED
+    },
+    Workload {
+        name: "SchedulingPreferredAffinityWithNSSelector",
+        question: "and if they would like to share a node?",
+        init: &[group(RED_NS, INIT_NS, 5_000)],
+        measured: group(RED_NS, MEASURE_NS, 5_000),
+        ..UNLISTED
+    },
+    Workload {
+        name: "MixedSchedulingBasePod",
+        question: "what do pods with affinities of all kinds cost a plain pod?",
+        nodes: NodeShape::OneZone,
+        init: &[
+            group(Template::Plain, SCHED_0, 2_000),
+            group(BLUE, SCHED_0, 2_000),
+            group(GREEN, SCHED_0, 2_000),
+            group(RED, SCHED_0, 2_000),
+            group(YELLOW, SCHED_0, 2_000),
+        ],
+        measured: plain(5_000),
+        ..UNLISTED
+    },
+    Workload {
+        name: "SchedulingWithMixedChurn",
+        question: "what do a node, a service and a pod that fits nowhere cost, which come and go?",
+        init: &[],
+        measured: plain(10_000),
+        preempts: true,
+        churns: true,
+        ..UNLISTED
+    },
+    Workload {
+        name: "SchedulingCSIPVs",
+        question: "what does a bound volume of its own cost a pod?",
+        nodes: NodeShape::WithVolumes,
+        init: &[with_volume(5_000)],
+        measured: with_volume(5_000),
+        goal: None,
+        ..UNLISTED
+    },
+    Workload {
+        name: "PreemptionBasic",
+        question: "how long does it take to find out whom to evict for a pod?",
+        init: &[default(Template::Low, 20_000)],
+        measured: default(Template::High, 1_000),
+        preempts: true,
+        goal: None,
+        ..UNLISTED
+    },
+    Workload {
+        name: "PreemptionFivePriorities",
+        question: "and if the pods that run differ in priority?",
+        init: &[default(Template::FivePriorities, 20_000)],
+        measured: default(Template::High, 1_000),
+        preempts: true,
+        goal: None,
+        ..UNLISTED
+    },
+    Workload {
+        name: "EveryPodDifferent",
+        question: "how fast are pods placed that share nothing with each other?",
+        nodes: NodeShape::Different,
+        init: &[default(Template::Plain, 1_000)],
+        measured: default(Template::Different, 3_000),
+        outcome: Outcome::Most,
+        goal: Some(5_000.0),
+        ..UNLISTED
+    },
+];
