@@ -1,5 +1,7 @@
-//! Benchmarks of the scheduler's core. Each answers a written question; `bench-core` prints the answers.
+//! Benchmarks. Each answers a written question: `bench-core` about the core alone, `bench-blackbox` about whole programs,
+//! `bench-scheduler-perf` about whole workloads in the reference's format.
 
+pub mod blackbox;
 pub mod campaign;
 pub mod catalogue;
 pub mod chart;
@@ -11,6 +13,7 @@ pub mod measure;
 pub mod memory;
 mod numbers;
 pub mod page;
+pub mod scheduler_perf;
 pub mod table;
 pub mod template;
 pub mod workload;

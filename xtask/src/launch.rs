@@ -16,6 +16,22 @@ pub(crate) enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<OsString>,
     },
+    /// Any scheduler binary from outside: rate, CPU time, memory, and how much of the API server's ceiling that is
+    ///
+    /// The scheduler's command comes after `--`; without one it is ours.
+    Blackbox {
+        /// Arguments for the benchmark; `cargo xtask bench blackbox -- --help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<OsString>,
+    },
+    /// Definitions in the reference's scheduler_perf format, run with our scheduler; prints the reference's result JSON
+    ///
+    /// Ours are in benches/workloads.
+    SchedulerPerf {
+        /// Arguments for the benchmark; `cargo xtask bench scheduler-perf -- --help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<OsString>,
+    },
 }
 
 /// Runs a benchmark.
@@ -26,6 +42,17 @@ pub(crate) fn bench(bench: &Bench) -> Result<Ended> {
             Ended::Well => benchmark("bench-core", args),
             badly => Ok(badly),
         },
+        Bench::SchedulerPerf { args } => benchmark("bench-scheduler-perf", args),
+        Bench::Blackbox { args } => {
+            // It is what is timed unless another scheduler is named, and is looked for beside the benchmark.
+            let mut build = process::cargo("build");
+            let program = "kube-scheduler-rs";
+            build.args(["--release", "--package", program, "--bin", program]);
+            match process::run(&mut build)? {
+                Ended::Well => benchmark("bench-blackbox", args),
+                badly => Ok(badly),
+            }
+        }
     }
 }
 

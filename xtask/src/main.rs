@@ -134,6 +134,12 @@ mod tests {
             panic!("not bench core")
         };
         assert_eq!(args, ["--nodes=5", "Basic"]);
+        let Command::Bench { bench: launch::Bench::Blackbox { args } } =
+            parse("xtask bench blackbox --nodes 5 -- scheduler --nodes 6").unwrap()
+        else {
+            panic!("not bench blackbox")
+        };
+        assert_eq!(args, ["--nodes", "5", "--", "scheduler", "--nodes", "6"]);
         let Command::Fault { args } = parse("xtask fault --seeds 10 -o json").unwrap() else {
             panic!("not fault")
         };

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kube_scheduler_devcluster::{DevCluster, User};
+use kube_scheduler_tests::control_plane::{Api, Assets, RealServer, ServerOptions};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
-use crate::api::Api;
 use crate::inhabitants::Inhabitants;
-use crate::real::{Assets, RealServer, ServerOptions};
 use crate::wait::until;
 
 /// Which API server to use.

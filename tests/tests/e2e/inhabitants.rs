@@ -5,10 +5,9 @@
 
 use std::time::Duration;
 
+use kube_scheduler_tests::control_plane::Api;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-
-use crate::api::Api;
 
 /// How often they look.
 const INTERVAL: Duration = Duration::from_millis(100);

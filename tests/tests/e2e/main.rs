@@ -10,13 +10,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a scenario that cannot go on stops where it is")]
 
-mod api;
 mod cluster;
 mod inhabitants;
 mod objects;
-mod ports;
-mod process;
-mod real;
 mod scale;
 mod scenarios;
 mod scheduler;
@@ -27,9 +23,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use futures::FutureExt;
+use kube_scheduler_tests::control_plane::Assets;
 
 use crate::cluster::{Backend, Cluster};
-use crate::real::Assets;
 use crate::scenarios::{SCENARIOS, each_scenario};
 
 /// The scheduler for scenarios that need a process of its own.

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
+use kube_scheduler_tests::control_plane::{Assets, ServerOptions};
 use serde_json::Value;
 
 use crate::PROGRAM;
 use crate::cluster::{Backend, Cluster};
 use crate::objects::{node_in, pod};
-use crate::real::{Assets, ServerOptions};
 use crate::scheduler::Program;
 
 /// How many requests the test sends at once.

@@ -4,12 +4,12 @@ use anyhow::Result;
 use kube_scheduler_config::{Configuration, FeatureGates, load};
 use kube_scheduler_daemon::{Daemon, DaemonBuilder, Endpoint};
 use kube_scheduler_plugins_intree::registry;
+use kube_scheduler_tests::control_plane::Process;
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
-use crate::process::Process;
 
 /// A daemon that runs in the background, as the user `system:kube-scheduler`.
 pub(crate) struct Running {

@@ -1,9 +1,9 @@
 //! What the scheduler may do, and that nothing more is needed.
 
 use kube_scheduler_devcluster::User;
+use kube_scheduler_tests::control_plane::Api;
 use serde_json::json;
 
-use crate::api::Api;
 use crate::cluster::Cluster;
 use crate::objects::{nodes, pods};
 use crate::scheduler::Running;

@@ -1,11 +1,11 @@
 //! The command line of a static pod as kubeadm writes it.
 
 use kube_scheduler_devcluster::User;
+use kube_scheduler_tests::control_plane::free_ports;
+use kube_scheduler_tests::control_plane::{Api, code};
 
-use crate::api::{Api, code};
 use crate::cluster::Cluster;
 use crate::objects::{nodes, pods};
-use crate::ports;
 use crate::scheduler::Program;
 use crate::wait::until;
 
@@ -14,7 +14,7 @@ pub(crate) async fn the_static_pod_of_a_control_plane_works(cluster: &Cluster) {
     let api = cluster.api();
     api.create_all(nodes(3)).await.unwrap();
     let kubeconfig = cluster.scheduler_kubeconfig().display();
-    let [port] = ports::free().unwrap();
+    let [port] = free_ports().unwrap();
     let args = [
         format!("--authentication-kubeconfig={kubeconfig}"),
         format!("--authorization-kubeconfig={kubeconfig}"),

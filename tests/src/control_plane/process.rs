@@ -10,14 +10,18 @@ use anyhow::{Context, Result};
 
 /// A running program whose output goes to a file.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     child: Child,
     log: PathBuf,
 }
 
 impl Process {
-    /// Starts `program`; the log is added to.
-    pub(crate) fn start(
+    /// Starts `program`; the log is added to. Its standard input is a pipe that ends when this process does, so that a
+    /// program that listens there can end too.
+    ///
+    /// # Errors
+    /// If the log cannot be opened or the program cannot be started.
+    pub fn start(
         program: &Path,
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
         log: &Path,
@@ -25,7 +29,7 @@ impl Process {
         let out: File = OpenOptions::new().create(true).append(true).open(log)?;
         let child = Command::new(program)
             .args(args)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(out.try_clone()?)
             .stderr(out)
             .spawn()
@@ -33,25 +37,33 @@ impl Process {
         Ok(Self { child, log: log.to_owned() })
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// How it ended, if it has.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+    pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
     /// What it wrote so far.
-    pub(crate) fn log(&self) -> String {
+    pub fn log(&self) -> String {
         std::fs::read(&self.log)
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .unwrap_or_default()
     }
 
     /// Ends it as a crash would.
-    pub(crate) fn kill(mut self) {
+    pub fn kill(mut self) {
         self.end();
     }
 
     /// Sends it a signal, such as `TERM`.
-    pub(crate) fn signal(&self, name: &str) -> Result<()> {
+    ///
+    /// # Errors
+    /// If it has ended, or if there is no program `kill`.
+    pub fn signal(&self, name: &str) -> Result<()> {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args([&format!("-{name}"), &pid]).status()?;
         anyhow::ensure!(status.success(), "kill -{name} {pid}: {status}");
@@ -59,13 +71,19 @@ impl Process {
     }
 
     /// Asks it to end and waits for its exit code; `None` if a signal ended it.
-    pub(crate) async fn terminate(mut self) -> Result<Option<i32>> {
+    ///
+    /// # Errors
+    /// If it cannot be asked, or has not ended two minutes later.
+    pub async fn terminate(mut self) -> Result<Option<i32>> {
         self.signal("TERM")?;
         self.wait().await
     }
 
     /// Waits for its exit code; `None` if a signal ended it.
-    pub(crate) async fn wait(&mut self) -> Result<Option<i32>> {
+    ///
+    /// # Errors
+    /// If it has not ended two minutes later.
+    pub async fn wait(&mut self) -> Result<Option<i32>> {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(120);
         loop {
             if let Some(status) = self.ended() {

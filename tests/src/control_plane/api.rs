@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use futures::io::AsyncBufRead;
 use http::Request;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
@@ -34,13 +35,16 @@ const KINDS: [(&str, &str, &str, bool); 14] = [
 
 /// The API of one server, as one user.
 #[derive(Clone)]
-pub(crate) struct Api {
+pub struct Api {
     client: kube::Client,
 }
 
 impl Api {
     /// The server and the user of a kubeconfig.
-    pub(crate) async fn of_kubeconfig(text: &str) -> Result<Self> {
+    ///
+    /// # Errors
+    /// If it is no kubeconfig.
+    pub async fn of_kubeconfig(text: &str) -> Result<Self> {
         let kubeconfig = Kubeconfig::from_yaml(text)?;
         let mut config =
             kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
@@ -49,7 +53,10 @@ impl Api {
     }
 
     /// Any server with a certificate that is not asked about, as the user of a kubeconfig or as nobody.
-    pub(crate) async fn of_server(url: &str, kubeconfig: Option<&str>) -> Result<Self> {
+    ///
+    /// # Errors
+    /// If the address is none, or the kubeconfig.
+    pub async fn of_server(url: &str, kubeconfig: Option<&str>) -> Result<Self> {
         let mut config = match kubeconfig {
             Some(text) => {
                 let kubeconfig = Kubeconfig::from_yaml(text)?;
@@ -65,13 +72,28 @@ impl Api {
     }
 
     /// The text behind a path; asked for once.
-    pub(crate) async fn text(&self, path: &str) -> Result<String> {
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn text(&self, path: &str) -> Result<String> {
         let request = Request::get(path).body(Vec::new())?;
         Ok(self.client.request_text(request).await?)
     }
 
+    /// What the server goes on sending, such as the lines of a watch; asked for once.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn stream(&self, path: &str) -> Result<impl AsyncBufRead + use<>> {
+        let request = Request::get(path).body(Vec::new())?;
+        Ok(self.client.request_stream(request).await?)
+    }
+
     /// Where the objects of a kind are, or one of them when `name` is not empty; namespaced ones in `default`.
-    pub(crate) fn path(kind: &str, name: &str) -> Result<String> {
+    ///
+    /// # Errors
+    /// If the kind is not known here.
+    pub fn path(kind: &str, name: &str) -> Result<String> {
         Self::path_in(kind, "default", name)
     }
 
@@ -86,7 +108,10 @@ impl Api {
     }
 
     /// An object, or nothing if there is none of that name.
-    pub(crate) async fn get(&self, kind: &str, name: &str) -> Result<Option<Value>> {
+    ///
+    /// # Errors
+    /// If the server refuses, or is away for longer than three minutes.
+    pub async fn get(&self, kind: &str, name: &str) -> Result<Option<Value>> {
         match self.send("GET", &Self::path(kind, name)?, None, "").await {
             Ok(object) => Ok(Some(object)),
             Err(error) if code(&error) == Some(404) => Ok(None),
@@ -95,7 +120,10 @@ impl Api {
     }
 
     /// All objects of a kind.
-    pub(crate) async fn list(&self, kind: &str) -> Result<Vec<Value>> {
+    ///
+    /// # Errors
+    /// If the server refuses, or is away for longer than three minutes.
+    pub async fn list(&self, kind: &str) -> Result<Vec<Value>> {
         match self.send("GET", &Self::path(kind, "")?, None, "").await?.get_mut("items") {
             Some(Value::Array(items)) => Ok(std::mem::take(items)),
             _ => bail!("a list of {kind} without items"),
@@ -103,7 +131,10 @@ impl Api {
     }
 
     /// Creates an object; that it is there already is no error, since the answer to the first try may have been lost.
-    pub(crate) async fn create(&self, object: &Value) -> Result<()> {
+    ///
+    /// # Errors
+    /// If the server refuses, or is away for longer than three minutes.
+    pub async fn create(&self, object: &Value) -> Result<()> {
         let kind = object["kind"].as_str().unwrap_or_default();
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or("default");
         let path = Self::path_in(kind, namespace, "")?;
@@ -116,7 +147,10 @@ impl Api {
     }
 
     /// Creates several.
-    pub(crate) async fn create_all(&self, objects: impl IntoIterator<Item = Value>) -> Result<()> {
+    ///
+    /// # Errors
+    /// If the server refuses, or is away for longer than three minutes.
+    pub async fn create_all(&self, objects: impl IntoIterator<Item = Value>) -> Result<()> {
         for object in objects {
             self.create(&object).await?;
         }
@@ -124,7 +158,10 @@ impl Api {
     }
 
     /// A merge patch; `subresource` may be empty.
-    pub(crate) async fn patch(
+    ///
+    /// # Errors
+    /// If the server refuses, or is away for longer than three minutes.
+    pub async fn patch(
         &self,
         kind: &str,
         name: &str,
@@ -139,7 +176,10 @@ impl Api {
     }
 
     /// Deletes an object, with the grace it asks for unless `grace` says otherwise. That it is gone is no error.
-    pub(crate) async fn delete(&self, kind: &str, name: &str, grace: Option<u32>) -> Result<()> {
+    ///
+    /// # Errors
+    /// If the server refuses, or is away for longer than three minutes.
+    pub async fn delete(&self, kind: &str, name: &str, grace: Option<u32>) -> Result<()> {
         let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
         if let Some(seconds) = grace {
             options["gracePeriodSeconds"] = seconds.into();
@@ -152,14 +192,20 @@ impl Api {
     }
 
     /// Deletes all objects of a kind at once.
-    pub(crate) async fn clear(&self, kind: &str) -> Result<()> {
+    ///
+    /// # Errors
+    /// If the server refuses, or is away for longer than three minutes.
+    pub async fn clear(&self, kind: &str) -> Result<()> {
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0});
         let path = Self::path(kind, "")?;
         self.send("DELETE", &path, Some(&options), "application/json").await.map(drop)
     }
 
     /// Any request with a JSON answer.
-    pub(crate) async fn send(
+    ///
+    /// # Errors
+    /// If the server refuses, or is away for longer than three minutes.
+    pub async fn send(
         &self,
         method: &str,
         path: &str,
@@ -194,7 +240,7 @@ impl Api {
 }
 
 /// The HTTP status of a refusal.
-pub(crate) fn code(error: &anyhow::Error) -> Option<u16> {
+pub fn code(error: &anyhow::Error) -> Option<u16> {
     match error.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) => Some(status.code),
         _ => None,

@@ -12,13 +12,13 @@ use anyhow::{Context, Result, bail};
 use kube_scheduler_devcluster::{Authority, User};
 use serde_json::{Value, json};
 
-use crate::api::Api;
-use crate::ports;
-use crate::process::Process;
+use super::api::Api;
+use super::ports;
+use super::process::Process;
 
 /// Where the programs are.
 #[derive(Clone, Debug)]
-pub(crate) struct Assets {
+pub struct Assets {
     directory: PathBuf,
 }
 
@@ -27,18 +27,26 @@ impl Assets {
     ///
     /// # Errors
     /// If a program is not there: whoever sets the variable wants the tests to run.
-    pub(crate) fn from_environment() -> Result<Option<Self>> {
+    pub fn from_environment() -> Result<Option<Self>> {
         let Some(directory) =
             std::env::var_os("KUBEBUILDER_ASSETS").filter(|path| !path.is_empty())
         else {
             return Ok(None);
         };
-        let assets = Self { directory: directory.into() };
+        Self::of_directory(directory.into()).context("KUBEBUILDER_ASSETS").map(Some)
+    }
+
+    /// The programs in a directory.
+    ///
+    /// # Errors
+    /// If one is not there.
+    pub fn of_directory(directory: PathBuf) -> Result<Self> {
+        let assets = Self { directory };
         for name in ["etcd", "kube-apiserver"] {
             let path = assets.program(name);
-            anyhow::ensure!(path.is_file(), "KUBEBUILDER_ASSETS has no {}", path.display());
+            anyhow::ensure!(path.is_file(), "there is no {}", path.display());
         }
-        Ok(Some(assets))
+        Ok(assets)
     }
 
     fn program(&self, name: &str) -> PathBuf {
@@ -48,19 +56,19 @@ impl Assets {
 
 /// How to run an API server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ServerOptions {
+pub struct ServerOptions {
     /// Whether requests of the scheduler are written down, so that refused ones can be told.
-    pub(crate) audits: bool,
+    pub audits: bool,
 }
 
 /// A kube-apiserver with an etcd of its own.
-pub(crate) struct RealServer {
+pub struct RealServer {
     program: PathBuf,
     args: Vec<String>,
     files: PathBuf,
     url: String,
     server: Option<Process>,
-    _etcd: Process,
+    etcd: Process,
     audit_log: PathBuf,
     /// What to leave out of the audit log, in bytes.
     starts: Vec<Range<usize>>,
@@ -69,11 +77,10 @@ pub(crate) struct RealServer {
 
 impl RealServer {
     /// Starts both in a directory that is theirs alone, and waits until the API server is ready.
-    pub(crate) async fn start(
-        assets: &Assets,
-        files: &Path,
-        options: ServerOptions,
-    ) -> Result<Self> {
+    ///
+    /// # Errors
+    /// If one of them cannot be started, or does not get ready in three minutes.
+    pub async fn start(assets: &Assets, files: &Path, options: ServerOptions) -> Result<Self> {
         let mut failure = None;
         // A port may be taken between the choice and the start.
         for attempt in 0..3 {
@@ -150,7 +157,7 @@ impl RealServer {
             files: files.to_owned(),
             url: format!("https://127.0.0.1:{port}"),
             server: None,
-            _etcd: etcd,
+            etcd,
             audit_log,
             starts: Vec::new(),
             authority,
@@ -159,8 +166,16 @@ impl RealServer {
         Ok(server)
     }
 
+    /// Process ids of the API server, unless it is being started again, and of etcd.
+    pub fn ids(&self) -> Vec<u32> {
+        self.server.iter().chain([&self.etcd]).map(Process::id).collect()
+    }
+
     /// Kills the API server, leaves it down for a while, and starts it again on the same data and port.
-    pub(crate) async fn restart(&mut self, downtime: Duration) -> Result<()> {
+    ///
+    /// # Errors
+    /// If it does not get ready again in three minutes.
+    pub async fn restart(&mut self, downtime: Duration) -> Result<()> {
         if let Some(server) = self.server.take() {
             server.kill();
         }
@@ -172,7 +187,11 @@ impl RealServer {
         Ok(())
     }
 
-    pub(crate) fn kubeconfig_for(&self, user: &User) -> Result<String> {
+    /// A kubeconfig with a certificate of `user`.
+    ///
+    /// # Errors
+    /// If the certificate cannot be made or written.
+    pub fn kubeconfig_for(&self, user: &User) -> Result<String> {
         let identity = self.authority.client(user)?;
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "e2e",
@@ -187,8 +206,11 @@ impl RealServer {
         Ok(kubeconfig.to_string())
     }
 
-    /// What was refused to the scheduler, one line each.
-    pub(crate) fn denied(&self) -> Result<Vec<String>> {
+    /// What was refused to the scheduler, one line each; empty unless requests are written down.
+    ///
+    /// # Errors
+    /// If there is no audit log.
+    pub fn denied(&self) -> Result<Vec<String>> {
         let log = std::fs::read_to_string(&self.audit_log).context("audit log")?;
         let mut denied = Vec::new();
         let mut at = 0;

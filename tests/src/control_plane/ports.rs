@@ -6,7 +6,10 @@ use anyhow::Result;
 
 /// Ports that were free a moment ago. Somebody may take one before its program does: whoever starts the program tries
 /// again then.
-pub(crate) fn free<const N: usize>() -> Result<[u16; N]> {
+///
+/// # Errors
+/// If loopback has no free port.
+pub fn free<const N: usize>() -> Result<[u16; N]> {
     // Held together, so that they differ.
     let mut held = Vec::new();
     for _ in 0..N {

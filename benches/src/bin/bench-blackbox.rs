@@ -1,0 +1,237 @@
+//! Times a scheduler binary from outside, and the API server alone, in turn if wanted.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+use kube_scheduler_benches::blackbox::{
+    Backend, Figures, Pair, Round, Shape, Subject, bind_all, serve_devcluster, table,
+};
+use kube_scheduler_tests::control_plane::{Api, Assets};
+use serde_json::json;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Time any scheduler binary from outside: all pods are pending before it starts, a watch sees them being bound.
+///
+/// The scheduler's command comes after `--`; {kubeconfig} in it stands for the kubeconfig to use. Without a command the
+/// kube-scheduler-rs beside this program is taken. With --kubeconfig the cluster is one that has no nodes, and what is
+/// created is taken away again; otherwise each round has an API server of its own.
+#[derive(Debug, Parser)]
+#[command(name = "bench-blackbox", args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    part: Option<Part>,
+    #[command(flatten)]
+    args: Args,
+}
+
+/// What this program is in processes of its own.
+#[derive(Debug, Subcommand)]
+enum Part {
+    /// The API server in memory
+    #[command(hide = true)]
+    ServeDevcluster {
+        administrator: PathBuf,
+        scheduler: PathBuf,
+        #[arg(long)]
+        plain: bool,
+    },
+    /// The ceiling
+    #[command(hide = true)]
+    BindAll { kubeconfig: PathBuf, round: String, n_nodes: usize, n_pods: usize },
+}
+
+#[derive(Debug, clap::Args)]
+struct Args {
+    /// Use the API server of this kubeconfig, which must have no nodes
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Start kube-apiserver and etcd (without fsync) of this directory; KUBEBUILDER_ASSETS is taken otherwise
+    #[arg(long, value_name = "DIR", conflicts_with = "kubeconfig")]
+    assets: Option<PathBuf>,
+    /// Use the API server in memory even if KUBEBUILDER_ASSETS is set
+    #[arg(long, conflicts_with_all = ["kubeconfig", "assets"])]
+    devcluster: bool,
+    /// The API server in memory does without TLS and roles
+    #[arg(long, conflicts_with_all = ["kubeconfig", "assets"])]
+    plain_http: bool,
+    /// How many nodes
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    nodes: u32,
+    /// How many pods
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pods: u32,
+    /// What the pods ask for; several are played one after the other
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "plain")]
+    shape: Vec<Shape>,
+    /// Time binding without deciding, round robin, 64 at a time, in place of a scheduler
+    #[arg(long, conflicts_with_all = ["pairs", "command"])]
+    ceiling: bool,
+    /// Time ceiling and scheduler in turn, so many times, and compare the medians
+    #[arg(long, value_name = "N")]
+    pairs: Option<u32>,
+    /// Give up after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    timeout: u64,
+    /// Wait so many seconds for the events after the last binding
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    grace: u64,
+    /// Add what the scheduler writes to this file
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// How the results are printed
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Output::Table)]
+    output: Output,
+    /// The scheduler and its arguments
+    #[arg(last = true, value_name = "SCHEDULER ARGS")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.part {
+        Some(Part::ServeDevcluster { administrator, scheduler, plain }) => {
+            serve_devcluster(&administrator, &scheduler, plain).await.map(|()| true)
+        }
+        Some(Part::BindAll { kubeconfig, round, n_nodes, n_pods }) => {
+            run_ceiling(&kubeconfig, &round, n_nodes, n_pods).await.map(|()| true)
+        }
+        None => measure(cli.args).await,
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run_ceiling(kubeconfig: &Path, round: &str, n_nodes: usize, n_pods: usize) -> Result<()> {
+    let text = std::fs::read_to_string(kubeconfig)
+        .with_context(|| format!("read {}", kubeconfig.display()))?;
+    bind_all(&Api::of_kubeconfig(&text).await?, round, n_nodes, n_pods).await
+}
+
+/// Whether all pods were bound in all rounds.
+#[expect(clippy::print_stdout, reason = "the figures are what the program is for")]
+async fn measure(args: Args) -> Result<bool> {
+    let program = std::env::current_exe().context("the path of this program")?;
+    let backend = backend(&args)?;
+    let scheduler = Subject::Scheduler(if args.command.is_empty() {
+        default_scheduler(&program)?
+    } else {
+        args.command.clone()
+    });
+    let mut rounds: Vec<Figures> = Vec::new();
+    let mut pairs = Vec::new();
+    for shape in args.shape {
+        let round = Round {
+            backend: backend.clone(),
+            n_nodes: usize::try_from(args.nodes)?,
+            n_pods: usize::try_from(args.pods)?,
+            shape,
+            timeout: Duration::from_secs(args.timeout),
+            grace: Duration::from_secs(args.grace),
+            program: program.clone(),
+            log: args.log.clone(),
+        };
+        let mut rates = [Vec::new(), Vec::new()];
+        let subjects = match (args.ceiling, args.pairs) {
+            (true, _) => vec![Subject::Ceiling],
+            (false, None) => vec![scheduler.clone()],
+            (false, Some(n)) => {
+                (0..n).flat_map(|_| [Subject::Ceiling, scheduler.clone()]).collect()
+            }
+        };
+        for subject in &subjects {
+            let figures = round.play(subject).await?;
+            rates[usize::from(*subject != Subject::Ceiling)].push(figures.pods_per_second);
+            eprint!("{}", table(std::slice::from_ref(&figures), &[]));
+            rounds.push(figures);
+        }
+        pairs.extend(Pair::of(shape.name(), &rates[0], &rates[1]));
+    }
+    match args.output {
+        Output::Table => print!("{}", table(&rounds, &pairs)),
+        Output::Json => {
+            let all = json!({"rounds": rounds, "pairs": pairs});
+            println!("{}", serde_json::to_string_pretty(&all)?);
+        }
+    }
+    Ok(rounds.iter().all(|round| round.bound == round.pods))
+}
+
+fn backend(args: &Args) -> Result<Backend> {
+    if let Some(path) = &args.kubeconfig {
+        return Ok(Backend::Given(path.clone()));
+    }
+    if let Some(directory) = &args.assets {
+        return Ok(Backend::Real(Assets::of_directory(directory.clone())?));
+    }
+    let devcluster = Backend::Devcluster { is_plain: args.plain_http };
+    if args.devcluster || args.plain_http {
+        return Ok(devcluster);
+    }
+    Ok(Assets::from_environment()?.map_or(devcluster, Backend::Real))
+}
+
+/// Ours, from beside this program, with no limit on requests and nothing but scheduling to do.
+fn default_scheduler(program: &Path) -> Result<Vec<OsString>> {
+    let scheduler = program.with_file_name("kube-scheduler-rs");
+    if !scheduler.is_file() {
+        bail!("there is no {}: name a scheduler after `--`, or build ours", scheduler.display());
+    }
+    let mut command = vec![scheduler.into_os_string()];
+    command.extend(
+        [
+            "--kubeconfig={kubeconfig}",
+            "--leader-elect=false",
+            "--secure-port=0",
+            "--kube-api-qps=100000",
+            "--kube-api-burst=100000",
+        ]
+        .map(OsString::from),
+    );
+    Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_schedulers_own_flags_stay_its_own() {
+        let line =
+            "bench-blackbox --nodes 5 --shape plain,spread -- kube-scheduler --nodes {kubeconfig}";
+        let args = Cli::try_parse_from(line.split(' ')).unwrap().args;
+        assert_eq!(args.command, ["kube-scheduler", "--nodes", "{kubeconfig}"]);
+        assert_eq!(args.shape, [Shape::Plain, Shape::Spread]);
+        assert_eq!(args.nodes, 5);
+    }
+
+    #[test]
+    fn ceiling_and_scheduler_exclude_each_other() {
+        assert!(Cli::try_parse_from(["b", "--ceiling", "--", "x"]).is_err());
+    }
+}

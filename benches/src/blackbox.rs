@@ -1,0 +1,28 @@
+//! Times any scheduler from outside, as the programs of a control plane see it.
+//!
+//! Nodes and pods are there, and all pods are pending, before the scheduler starts. From then on only a watch is held on
+//! bound pods; rate means from the first binding that the watch tells to the last. What the scheduler used is what the
+//! system says about its process. The *ceiling* is a process that binds the same pods round robin, 64 requests at a
+//! time, without deciding anything: what the API server takes on this machine.
+//!
+//! Invariants: the program that is timed shares no process with whoever watches it or with the API server; what was
+//! created in a cluster that was there before is taken away again, also after a failure.
+
+mod ceiling;
+mod figures;
+mod load;
+mod process_usage;
+mod progress;
+mod round;
+mod server;
+mod shape;
+mod watcher;
+
+pub use ceiling::bind_all;
+pub use figures::{Figures, Pair, table};
+pub(crate) use load::{end_namespace, refuse_other_nodes};
+pub use process_usage::Usage;
+pub use progress::Progress;
+pub use round::{Round, Subject};
+pub use server::{Backend, Cluster, serve_devcluster};
+pub use shape::Shape;
