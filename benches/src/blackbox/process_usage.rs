@@ -25,6 +25,12 @@ impl Usage {
         })
     }
 
+    /// This, after `earlier`: a process that has ended but was not waited for tells no memory any more.
+    pub fn since(self, earlier: Self) -> Self {
+        let peak_memory_bytes = self.peak_memory_bytes.max(earlier.peak_memory_bytes);
+        Self { peak_memory_bytes, ..self }
+    }
+
     /// CPU time of several processes together.
     pub fn cpu_of(process_ids: &[u32]) -> Duration {
         process_ids.iter().filter_map(|id| Self::of(*id)).map(|usage| usage.cpu).sum()

@@ -85,7 +85,7 @@ impl Round {
         let mut usage = Usage::default();
         let deadline = tokio::time::sleep(self.timeout);
         tokio::pin!(deadline);
-        let mut sample = tokio::time::interval(Duration::from_millis(100));
+        let mut sample = tokio::time::interval(Duration::from_millis(20));
         let is_complete = {
             let bound = watcher.until_bound(self.n_pods, |n| progress.show(n));
             tokio::pin!(bound);
@@ -94,7 +94,7 @@ impl Round {
                     bound = &mut bound => { bound?; break true; }
                     () = &mut deadline => break false,
                     _ = sample.tick() => {
-                        usage = Usage::of(id).unwrap_or(usage);
+                        usage = Usage::of(id).map_or(usage, |now| now.since(usage));
                         if let Some(status) = process.ended()
                             && !(status.success() && *subject == Subject::Ceiling)
                         {
@@ -104,7 +104,7 @@ impl Round {
                 }
             }
         };
-        usage = Usage::of(id).unwrap_or(usage);
+        usage = Usage::of(id).map_or(usage, |now| now.since(usage));
         let server_cpu = Usage::cpu_of(&servers).saturating_sub(server_before);
         let seen = watcher.seen();
         progress.finish();
@@ -112,7 +112,7 @@ impl Round {
             Subject::Scheduler(_) => Some(self.events(cluster, name, seen).await?),
             Subject::Ceiling => None,
         };
-        let at_end = Usage::of(id).unwrap_or(usage);
+        let at_end = Usage::of(id).map_or(usage, |now| now.since(usage));
         if process.ended().is_none() {
             process.terminate().await?;
         }
@@ -138,7 +138,7 @@ impl Round {
             first_bind_millis: seen.first.map(|first| (first - start).as_secs_f64() * 1e3),
             cpu_seconds: usage.cpu.as_secs_f64(),
             cpu_seconds_with_events: at_end.cpu.as_secs_f64(),
-            peak_memory_bytes: at_end.peak_memory_bytes.max(usage.peak_memory_bytes),
+            peak_memory_bytes: at_end.peak_memory_bytes,
             scheduled_events: events,
             server_cpu_seconds: (!servers.is_empty()).then_some(server_cpu.as_secs_f64()),
         })
