@@ -3,6 +3,7 @@
 //! Invariant: what was created in a cluster that was there before is written down before it is created, so that it can be
 //! taken away whatever happens.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -125,7 +126,7 @@ impl World {
     /// What operations need of the world, for tasks of their own.
     pub(crate) fn hands(&self) -> Hands {
         let created = self.cluster.is_kept().then(|| self.created.clone());
-        Hands { api: self.cluster.api.clone(), created }
+        Hands { api: self.cluster.api.clone(), created, priorities: Arc::default() }
     }
 
     /// Takes away what was created, if the cluster stays.
@@ -148,7 +149,7 @@ impl World {
             _ => Ok(()),
         };
         stream::iter(created.collections.into_iter().chain(created.objects))
-            .map(|path| delete(path))
+            .map(delete)
             .buffer_unordered(WIDTH)
             .try_collect::<()>()
             .await?;
@@ -165,6 +166,8 @@ impl World {
 pub(crate) struct Hands {
     pub(crate) api: Api,
     created: Option<Arc<Mutex<Created>>>,
+    /// Priorities that there is a class for.
+    priorities: Arc<tokio::sync::Mutex<BTreeSet<i64>>>,
 }
 
 impl Hands {
@@ -172,6 +175,7 @@ impl Hands {
     pub(crate) async fn create(&self, object: &Value, namespace: &str) -> Result<Value> {
         let path = collection(object, namespace)?;
         self.note(&path, object, namespace);
+        let object = &*self.with_class(object).await?;
         let strict = format!("{path}?fieldValidation=Strict");
         let answer = self.api.send("POST", &strict, Some(object), "application/json").await;
         let made = answer.with_context(|| format!("create {}", shown(object)))?;
@@ -179,6 +183,36 @@ impl Hands {
             self.note(&path, &made, namespace);
         }
         Ok(made)
+    }
+
+    /// A pod with a priority but no class gets one of that value, because admission refuses it otherwise.
+    ///
+    /// Parity: the reference turns that admission off in the API server that it starts.
+    async fn with_class<'o>(&self, object: &'o Value) -> Result<Cow<'o, Value>> {
+        let spec = &object["spec"];
+        let (true, Some(priority), true) = (
+            object["kind"] == "Pod",
+            spec["priority"].as_i64(),
+            spec["priorityClassName"].is_null(),
+        ) else {
+            return Ok(Cow::Borrowed(object));
+        };
+        let sign = if priority < 0 { "minus-" } else { "" };
+        let name = format!("scheduler-perf-{sign}{}", priority.unsigned_abs());
+        let mut priorities = self.priorities.lock().await;
+        if !priorities.contains(&priority) {
+            let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                "metadata": {"name": name}, "value": priority});
+            match Box::pin(self.create(&class, "")).await {
+                Err(error) if code(&error) != Some(409) => return Err(error),
+                _ => {}
+            }
+            priorities.insert(priority);
+        }
+        drop(priorities);
+        let mut object = object.clone();
+        object["spec"]["priorityClassName"] = name.into();
+        Ok(Cow::Owned(object))
     }
 
     fn note(&self, path: &str, object: &Value, namespace: &str) {
@@ -227,6 +261,7 @@ impl Hands {
         let name = object["metadata"]["name"].as_str().context("an update needs metadata.name")?;
         let parts = [&[name], subresources].concat().join("/");
         let path = format!("{}/{parts}?fieldValidation=Strict", collection(object, namespace)?);
+        let object = &*self.with_class(object).await?;
         self.api
             .send("PUT", &path, Some(object), "application/json")
             .await

@@ -195,6 +195,18 @@ fn admit_pod(state: &State, pod: &mut Value) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// What admission does to a pod that is replaced: what it put in when the pod was created is put in again, so that whoever
+/// sends the manifest once more changes nothing by leaving it out.
+pub(crate) fn admit_pod_update(old: &Value, pod: &mut Value) {
+    let spec = child_mut(pod, "spec");
+    default_tolerations(list_mut(spec, "tolerations"));
+    for field in ["priority", "preemptionPolicy", "serviceAccountName", "serviceAccount"] {
+        if let Some(value) = old.get("spec").and_then(|spec| spec.get(field)) {
+            spec.entry(field).or_insert_with(|| value.clone());
+        }
+    }
+}
+
 /// Resolves `priorityClassName` as the priority admission plugin does.
 fn set_priority(state: &State, pod: &mut Value) -> Result<(), ApiError> {
     let wanted = text_at(pod, &["spec", "priorityClassName"]).to_owned();

@@ -87,6 +87,7 @@ pub(crate) fn modify_in(
         keep_server_side(kind, &old, &mut result);
         defaults::apply(kind, &mut result);
         if kind == PODS {
+            defaults::admit_pod_update(&old, &mut result);
             validation::check_pod_update(&old, &result, part == Part::Resize)?;
         }
         if kind.get().has_generation && differs_outside_metadata(&old, &result) {
