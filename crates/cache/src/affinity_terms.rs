@@ -12,14 +12,16 @@
 //! term; the version changes with every change of terms or places. `check` recomputes all of it.
 
 mod carried_counts;
+mod labelled;
 
 use std::sync::Arc;
 
 use hashbrown::Equivalent;
-use kube_scheduler_api_types::{Pod, PodAffinity, PodAffinityTerm};
+use kube_scheduler_api_types::{Labels, Pod, PodAffinity, PodAffinityTerm};
 use smallvec::SmallVec;
 
 pub use self::carried_counts::CarriedCounts;
+use self::labelled::LabelledTerms;
 use crate::fork::{Column, CowMap};
 use crate::label_index::{LabelIndex, ValueId};
 use crate::node_table::NodeIdx;
@@ -68,6 +70,13 @@ impl CarriedTerm {
     /// nodes without the label are in no domain.
     pub fn domains(&self) -> &CarriedCounts {
         &self.domains
+    }
+}
+
+impl AffinityTermsVersion {
+    /// Whether the labels of namespaces are the same, as far as terms look at them.
+    pub fn has_namespaces_of(&self, other: &Self) -> bool {
+        self.namespaces == other.namespaces
     }
 }
 
@@ -129,7 +138,7 @@ pub(crate) fn has_same_terms(old: &Pod, new: &Pod) -> bool {
 
 /// A term, by number, as long as it is carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct TermId(u32);
+pub struct TermId(u32);
 
 /// The terms that the pods of one node carry, sorted, with how often.
 type NodeTerms = SmallVec<[(TermId, u32); 2]>;
@@ -145,12 +154,33 @@ pub struct AffinityTerms {
     n_terms: [usize; N_KINDS],
     n_with_namespace_selector: usize,
     sequence: u64,
+    /// How often a term came or went.
+    n_turnovers: u64,
+    index: Arc<LabelledTerms>,
 }
 
 impl AffinityTerms {
     /// All distinct terms in an order that depends on the history of the state alone.
     pub fn iter(&self) -> impl Iterator<Item = &CarriedTerm> {
         self.terms.iter().flatten().map(|term| &**term)
+    }
+
+    /// The distinct terms that may mean a pod with these labels, going by one label that they ask for: few among many.
+    /// O(labels + terms found). A term is named once; the order depends on the history of the state alone.
+    pub fn about(&self, labels: &Labels) -> impl Iterator<Item = (TermId, &CarriedTerm)> {
+        let found = self.index.about(labels);
+        found.filter_map(|id| Some((id, self.get(id)?)))
+    }
+
+    /// The term with this number, as long as pods carry it: as long as [`n_turnovers`](Self::n_turnovers) is the same.
+    #[inline]
+    pub fn get(&self, id: TermId) -> Option<&CarriedTerm> {
+        self.carried(id)
+    }
+
+    /// How often a distinct term came into being or went: numbers of terms stay what they are in between.
+    pub fn n_turnovers(&self) -> u64 {
+        self.n_turnovers
     }
 
     /// How many distinct terms of a kind there are.
@@ -279,6 +309,8 @@ impl AffinityTerms {
             TermId((self.terms.len() - 1) as u32)
         });
         self.by_term.insert(key.clone(), id);
+        self.n_turnovers += 1;
+        Arc::make_mut(&mut self.index).insert(term, id);
         self.n_terms[kind as usize] += 1;
         self.n_with_namespace_selector += usize::from(term.namespace_selector.is_some());
         let carried = CarriedTerm { key, n_carried: 0, domains: CarriedCounts::new() };
@@ -289,6 +321,8 @@ impl AffinityTerms {
     fn release(&mut self, id: TermId) {
         let Some(gone) = self.terms.take(id.0 as usize) else { return };
         self.by_term.remove(&gone.key);
+        self.n_turnovers += 1;
+        Arc::make_mut(&mut self.index).remove(gone.term(), id);
         self.n_terms[gone.kind() as usize] -= 1;
         self.n_with_namespace_selector -= usize::from(gone.term().namespace_selector.is_some());
         self.free.push(id);

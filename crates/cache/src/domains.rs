@@ -16,6 +16,7 @@ use kube_scheduler_api_types::{Node, Object, Pod};
 
 pub use counts::{Domain, DomainCounts};
 pub use spec::{CountedNodes, CountedPods, CounterSpec, PodTerm, RequiredNodeAffinity, Tolerated};
+pub use table::CounterId;
 pub(crate) use table::CounterTable;
 
 use std::sync::Arc;
@@ -54,6 +55,23 @@ impl ClusterState {
     /// A counter that is [followed](Self::follow). Holding on to it costs a copy with the next change to it.
     pub fn followed(&self, spec: &CounterSpec) -> Option<&Arc<DomainCounts>> {
         self.counters.get(spec)
+    }
+
+    /// The number of a counter that is [followed](Self::follow).
+    pub fn followed_id(&self, spec: &CounterSpec) -> Option<CounterId> {
+        self.counters.id_of(spec)
+    }
+
+    /// The counter with this number, `None` when it is not followed any more, or was counted again because the labels of
+    /// a namespace changed. O(1).
+    #[inline]
+    pub fn followed_by_id(&self, id: CounterId) -> Option<&DomainCounts> {
+        self.counters.by_id(id).map(|counts| &**counts)
+    }
+
+    /// Takes note that counters are in use, so that others make room first.
+    pub fn keep_following(&mut self, ids: &[CounterId]) {
+        ids.iter().for_each(|id| self.counters.touch_id(*id));
     }
 
     /// A counter as it is now: the followed one, or one that is computed in one scan.

@@ -87,7 +87,7 @@ mod overlay;
 mod state;
 
 pub use affinity_terms::{
-    AffinityTerms, AffinityTermsVersion, CarriedCounts, CarriedTerm, TermKind,
+    AffinityTerms, AffinityTermsVersion, CarriedCounts, CarriedTerm, TermId, TermKind,
 };
 pub use assume::{AddedPod, UpdatedPod};
 pub use change_log::{Change, ChangeEntries, ChangeKinds, Changes};
@@ -95,7 +95,7 @@ pub use check::{Difference, check};
 pub use claims::{ClaimKey, NodeClaims};
 pub use columns::ResourceColumns;
 pub use domains::{
-    CountedNodes, CountedPods, CounterSpec, Domain, DomainCounts, PodTerm, RequiredNodeAffinity,
+    CountedNodes, CountedPods, CounterId, CounterSpec, Domain, DomainCounts, PodTerm, RequiredNodeAffinity,
     Tolerated,
 };
 pub use error::{CacheError, PodRef};

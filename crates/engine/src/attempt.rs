@@ -186,6 +186,12 @@ impl Search<'_, '_> {
             run = Some((begun.state, begun.pre_filter));
         }
         let kept = self.class.and_then(|class| self.classes.take(class, &runner, self.pod));
+        if kept.is_none()
+            && run.is_none()
+            && let Some(choice) = self.by_groups()
+        {
+            return Ok(choice);
+        }
         let mut evaluation = match kept {
             Some(evaluation) => evaluation,
             None => {
@@ -215,6 +221,19 @@ impl Search<'_, '_> {
             self.classes.put(class, &runner, evaluation);
         }
         outcome
+    }
+
+    /// The best node according to answers that follow other pods, if the class has them. `None` says nothing: neither
+    /// reasons nor nominated pods are looked at here.
+    fn by_groups(&mut self) -> Option<Choice> {
+        if self.runner.cx.nominated.has_nominated_pods() {
+            return None;
+        }
+        let grouped = self.classes.grouped(self.class?, &self.runner, self.pod, self.pool)?;
+        let node = grouped.best()?;
+        let state = if self.keeps_state { grouped.state.clone() } else { CycleState::new() };
+        let (n_feasible, n_evaluated) = (grouped.n_feasible(), grouped.n_in_scope());
+        Some(Choice { node, state, n_feasible, n_evaluated })
     }
 
     /// Where pods nominated to a node change the answer for it.

@@ -6,18 +6,24 @@
 //! Invariant: an entry is used only if everything that its answers depend on, beside single nodes, is unchanged.
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::{AffinityTermsVersion, Changes};
+use kube_scheduler_cache::{AffinityTermsVersion, Changes, CounterId};
 use kube_scheduler_framework::{
     ChangeKinds, ClusterState, Dependencies, NodeIdx, RunDependencies, Runner, SignatureWriter,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::evaluation::Evaluation;
+use crate::grouped::{Grouped, STARTS_OVER};
+use crate::pool::Pool;
 
 /// How many signatures are remembered before the table starts over.
 const MAX_SIGNATURES: usize = 1 << 16;
 /// How many evaluations are kept; the one unused for longest goes first.
 const MAX_EVALUATIONS: usize = 64;
+/// How many classes are remembered that came up once.
+const MAX_SEEN: usize = 1 << 14;
+/// After how many attempts a class is looked at again that could not be kept by groups.
+const ATTEMPTS_WITHOUT_GROUPS: u32 = 32;
 /// How many nodes may have changed before starting over is cheaper than catching up, as a share of all.
 const CATCH_UP_SHARE: usize = 4;
 
@@ -86,11 +92,33 @@ impl SignPlan {
 }
 
 #[derive(Debug)]
-struct Entry {
-    evaluation: Evaluation,
+struct Entry<T> {
+    kept: T,
     seen_to: u64,
     versions: Versions,
     last_used: u64,
+}
+
+/// What is kept by class, the one unused for longest making room.
+#[derive(Debug)]
+struct Kept<T>(FxHashMap<u64, Entry<T>>);
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(FxHashMap::default())
+    }
+}
+
+impl<T> Kept<T> {
+    fn insert(&mut self, class: u64, entry: Entry<T>) {
+        if self.0.len() >= MAX_EVALUATIONS && !self.0.contains_key(&class) {
+            let oldest = self.0.iter().map(|(class, entry)| (entry.last_used, *class)).min();
+            if let Some((_, oldest)) = oldest {
+                self.0.remove(&oldest);
+            }
+        }
+        self.0.insert(class, entry);
+    }
 }
 
 /// Where those parts of the cluster stood that are not single nodes.
@@ -130,9 +158,16 @@ fn can_be_kept(dependencies: RunDependencies) -> bool {
 /// Evaluations by signature number.
 #[derive(Debug, Default)]
 pub(crate) struct ClassCache {
-    entries: FxHashMap<u64, Entry>,
+    evaluations: Kept<Evaluation>,
+    /// Those whose answers follow other pods.
+    grouped: Kept<Grouped>,
+    /// Classes that came up before and could not be kept as evaluations: worth more work the next time.
+    seen: FxHashSet<u64>,
+    /// Classes that cannot be kept by groups either, with the attempts left until that is tried again.
+    without_groups: FxHashMap<u64, u32>,
     clock: u64,
     changed: Vec<NodeIdx>,
+    with_pods: Vec<NodeIdx>,
     /// How often an evaluation was brought up to date, and how often one was made.
     pub(crate) hits: u64,
     pub(crate) misses: u64,
@@ -147,13 +182,14 @@ impl ClassCache {
         runner: &Runner<'_>,
         pod: &Pod,
     ) -> Option<Evaluation> {
-        let entry = self.entries.remove(&class)?;
+        let entry = self.evaluations.0.remove(&class)?;
         let cluster = runner.cx.cluster;
-        let RunDependencies { once, per_node } = entry.evaluation.dependencies;
+        let mut evaluation = entry.kept;
+        let RunDependencies { once, per_node } = evaluation.dependencies;
         if !entry.versions.agree(&Versions::of(cluster), once.union(per_node)) {
+            self.note_seen(class);
             return None;
         }
-        let mut evaluation = entry.evaluation;
         if entry.seen_to != cluster.sequence() {
             self.changed.clear();
             match cluster.changes_since(entry.seen_to) {
@@ -185,28 +221,116 @@ impl ClassCache {
     /// Keeps an evaluation that is up to date with `runner`'s cluster, if it can be kept at all.
     pub(crate) fn put(&mut self, class: u64, runner: &Runner<'_>, evaluation: Evaluation) {
         if !can_be_kept(evaluation.dependencies) || !evaluation.is_incremental() {
+            self.note_seen(class);
             return;
         }
-        let cluster: &ClusterState = runner.cx.cluster;
+        let entry = self.entry(evaluation, runner.cx.cluster);
+        self.evaluations.insert(class, entry);
+    }
+
+    /// The answers of a class by groups, brought up to date; `None` when there are none or they cannot be followed.
+    /// They are made when a class comes up for the second time.
+    pub(crate) fn grouped(
+        &mut self,
+        class: u64,
+        runner: &Runner<'_>,
+        pod: &Pod,
+        pool: &Pool,
+    ) -> Option<&Grouped> {
+        if self.grouped.0.contains_key(&class) {
+            if self.bring_up_to_date(class, runner, pod).is_some() {
+                self.hits += 1;
+                return self.grouped.0.get(&class).map(|entry| &entry.kept);
+            }
+            self.grouped.0.remove(&class);
+        } else if !self.is_worth_grouping(class) {
+            return None;
+        }
+        self.misses += 1;
+        let Some(grouped) = Grouped::new(runner, pod, pool) else {
+            if self.without_groups.len() >= MAX_SEEN {
+                self.without_groups.clear();
+            }
+            self.without_groups.insert(class, ATTEMPTS_WITHOUT_GROUPS);
+            return None;
+        };
+        let entry = self.entry(grouped, runner.cx.cluster);
+        self.grouped.insert(class, entry);
+        self.grouped.0.get(&class).map(|entry| &entry.kept)
+    }
+
+    fn bring_up_to_date(&mut self, class: u64, runner: &Runner<'_>, pod: &Pod) -> Option<()> {
+        let cluster = runner.cx.cluster;
+        let entry = self.grouped.0.get_mut(&class)?;
         self.clock += 1;
-        if self.entries.len() >= MAX_EVALUATIONS && !self.entries.contains_key(&class) {
-            let oldest = self.entries.iter().map(|(class, entry)| (entry.last_used, *class)).min();
-            if let Some((_, oldest)) = oldest {
-                self.entries.remove(&oldest);
+        entry.last_used = self.clock;
+        let now = Versions::of(cluster);
+        let depends = Dependencies { membership: true, ..entry.kept.dependencies() };
+        if !entry.versions.agree(&now, depends) {
+            return None;
+        }
+        let Changes::Entries(changes) = cluster.changes_since(entry.seen_to) else { return None };
+        self.changed.clear();
+        self.with_pods.clear();
+        for change in changes {
+            if change.kinds.intersects(STARTS_OVER) {
+                return None;
+            }
+            if change.kinds.intersects(entry.kept.node_kinds()) {
+                self.changed.push(change.node);
+            }
+            if change.kinds.intersects(ChangeKinds::PODS) {
+                self.with_pods.push(change.node);
             }
         }
-        let entry = Entry {
-            evaluation,
+        for nodes in [&mut self.changed, &mut self.with_pods] {
+            nodes.sort_unstable();
+            nodes.dedup();
+            if nodes.len() > cluster.capacity() / CATCH_UP_SHARE + 16 {
+                return None;
+            }
+        }
+        entry.seen_to = cluster.sequence();
+        entry.versions = now;
+        entry.kept.catch_up(runner, pod, &self.changed, &self.with_pods)
+    }
+
+    fn entry<T>(&mut self, kept: T, cluster: &ClusterState) -> Entry<T> {
+        self.clock += 1;
+        Entry {
+            kept,
             seen_to: cluster.sequence(),
             versions: Versions::of(cluster),
             last_used: self.clock,
-        };
-        self.entries.insert(class, entry);
+        }
     }
 
-    /// Whether there is an evaluation of a class, up to date or not.
+    fn note_seen(&mut self, class: u64) {
+        if self.seen.len() >= MAX_SEEN {
+            self.seen.clear();
+        }
+        self.seen.insert(class);
+    }
+
+    fn is_worth_grouping(&mut self, class: u64) -> bool {
+        if let Some(left) = self.without_groups.get_mut(&class) {
+            *left -= 1;
+            if *left > 0 {
+                return false;
+            }
+            self.without_groups.remove(&class);
+        }
+        self.seen.contains(&class)
+    }
+
+    /// Whether anything is kept of a class, up to date or not.
     pub(crate) fn contains(&self, class: u64) -> bool {
-        self.entries.contains_key(&class)
+        self.evaluations.0.contains_key(&class) || self.grouped.0.contains_key(&class)
+    }
+
+    /// The counters of the cluster that answers of a class are read from.
+    pub(crate) fn counters(&self, class: u64) -> &[CounterId] {
+        self.grouped.0.get(&class).map_or(&[], |entry| entry.kept.counters())
     }
 
     /// How many evaluations are kept.
@@ -216,6 +340,9 @@ impl ClassCache {
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
-        self.entries.clear();
+        self.evaluations.0.clear();
+        self.grouped.0.clear();
+        self.seen.clear();
+        self.without_groups.clear();
     }
 }

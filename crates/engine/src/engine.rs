@@ -194,8 +194,11 @@ impl Engine {
         // A panic may leave an evaluation half done, but never the cluster: searching does not change it.
         // A kept evaluation reads nothing that would have to be followed; if it turns out to be stale, what is not followed is
         // counted by a scan, with the same result.
-        let is_kept = self.uses_class_cache
-            && queued.signature().is_some_and(|class| self.classes.contains(class));
+        let class = queued.signature().filter(|_| self.uses_class_cache);
+        let is_kept = class.is_some_and(|class| self.classes.contains(class));
+        if let Some(class) = class {
+            self.cluster.keep_following(self.classes.counters(class));
+        }
         let found = if is_kept { Ok(()) } else { self.follow_for(&pod, profile, now) };
         let found = found.and_then(|()| guarded(|| self.search(&queued, profile, &watched, now)));
         watched.reached(SearchStep::Ended);

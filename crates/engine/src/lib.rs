@@ -17,6 +17,7 @@ mod engine;
 mod evaluation;
 mod explain;
 mod failure;
+mod grouped;
 mod guard;
 mod input;
 mod intake;

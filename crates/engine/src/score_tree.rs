@@ -85,6 +85,17 @@ pub(crate) fn first_best_of(scores: &[i64]) -> Option<usize> {
     ties.reduce(|a, b| if is_before_in_pre_order(a, b) { a } else { b })
 }
 
+/// A number that grows along pre-order: which of two positions [`ScoreTree::first_best`] prefers. Positions from 2²⁶ on
+/// may get equal numbers.
+pub(crate) fn pre_order_rank(position: usize) -> u32 {
+    const DEPTH_BITS: u32 = 5;
+    let one_based = u32::try_from(position + 1).unwrap_or(u32::MAX);
+    let depth = one_based.ilog2();
+    // The path from the root, left-aligned; a shallower position comes before everything on its leftmost path.
+    let path = one_based << (u32::BITS - 1 - depth);
+    (path & !((1 << DEPTH_BITS) - 1)) | depth
+}
+
 /// Whether position `a` comes before position `b` in pre-order.
 fn is_before_in_pre_order(a: usize, b: usize) -> bool {
     // One-based positions spell the path from the root in binary, after the leading one.
@@ -122,6 +133,16 @@ mod tests {
             }
         }
         heap.first().copied().filter(|at| scores[*at] != NO_SCORE)
+    }
+
+    #[test]
+    fn ranks_grow_along_pre_order() {
+        for a in 0..600 {
+            for b in 0..600 {
+                let is_before = a != b && is_before_in_pre_order(a, b);
+                assert_eq!(pre_order_rank(a) < pre_order_rank(b), is_before, "{a} {b}");
+            }
+        }
     }
 
     proptest! {

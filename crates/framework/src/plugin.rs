@@ -5,7 +5,7 @@ use std::fmt;
 use kube_scheduler_queue::EventResource;
 
 use crate::points::{
-    Bind, EnqueueExtensions, Filter, Permit, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
+    Bind, DomainScoped, EnqueueExtensions, Filter, Permit, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
     PreScore, QueueSort, Reserve, Score, Sign,
 };
 
@@ -52,6 +52,10 @@ pub trait Plugin: Send + Sync + 'static {
     }
     /// How good is a node that fits?
     fn as_score(&self) -> Option<&dyn Score> {
+        None
+    }
+    /// How its answers follow pods on other nodes, if they do and can be kept up to date.
+    fn as_domain_scoped(&self) -> Option<&dyn DomainScoped> {
         None
     }
     /// Book-keeping once a node is chosen, undone when the pod does not get there.

@@ -4,6 +4,7 @@
 //! Bind may take their time and answer with a future, PreBind also with a task that the engine leads step by step.
 
 mod binding;
+mod domain;
 mod filter;
 mod queueing;
 mod score;
@@ -12,6 +13,7 @@ pub use binding::{
     Bind, BindOutcome, Completion, Permit, PermitDecision, PostBind, PreBind, PreBindFlight,
     PreBindTask, Reserve, StatusFuture, TaskContext, TaskEvent, TaskStep, WriteError,
 };
+pub use domain::{Candidates, DomainAnswers, DomainScope, DomainScoped, Standing};
 pub use filter::{
     Filter, FilterSink, HypotheticalFilter, NodeStatuses, NominatingInfo, PodsRead, PostFilter,
     PostFilterContext, PostFilterOutcome, PreFilter, PreFilterExtensions, PreFilterOutcome,

@@ -537,18 +537,24 @@ impl<'a> Runner<'a> {
 
     /// What everything up to and including raw scores depends on for this pod.
     pub fn dependencies(&self, pod: &Pod) -> RunDependencies {
+        self.dependencies_without(pod, &SkipSet::default())
+    }
+
+    /// The same with some plugins left out.
+    pub fn dependencies_without(&self, pod: &Pod, left_out: &SkipSet) -> RunDependencies {
         let mut all =
             RunDependencies { once: Dependencies::POD_ONLY, per_node: Dependencies::POD_ONLY };
-        for (_, _, plugin) in self.profile.pre_filter() {
+        let counts = |idx: PluginIdx| !left_out.contains(idx);
+        for (_, _, plugin) in self.profile.pre_filter().filter(|(idx, ..)| counts(*idx)) {
             all.once = all.once.union(plugin.pre_filter_depends_on(pod));
         }
-        for (_, _, plugin) in self.profile.pre_score() {
+        for (_, _, plugin) in self.profile.pre_score().filter(|(idx, ..)| counts(*idx)) {
             all.once = all.once.union(plugin.pre_score_depends_on_in(&self.cx, pod));
         }
-        for (_, _, plugin) in self.profile.filter() {
+        for (_, _, plugin) in self.profile.filter().filter(|(idx, ..)| counts(*idx)) {
             all.per_node = all.per_node.union(plugin.filter_depends_on(pod));
         }
-        for (_, _, plugin) in self.profile.score() {
+        for (_, _, plugin) in self.profile.score().filter(|(idx, ..)| counts(*idx)) {
             all.per_node = all.per_node.union(plugin.score_depends_on_in(&self.cx, pod));
         }
         all

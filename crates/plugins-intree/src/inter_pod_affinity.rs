@@ -7,6 +7,7 @@
 //! Answers to `plugins/interpodaffinity` of the reference; behaviour in `spec/plugins-topology.md` §5.
 
 mod attraction;
+mod followed;
 mod hints;
 mod neighbours;
 mod own_terms;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ChangeKinds, Context, CycleState, Dependencies, EnqueueExtensions, EventRegistration, Filter,
+    ChangeKinds, Context, CycleState, Dependencies, DomainScoped, EnqueueExtensions, EventRegistration, Filter,
     FilterSink, Following, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PreFilter,
     PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status,
     VerdictId,
@@ -27,6 +28,7 @@ use self::attraction::Attraction;
 use self::neighbours::{Neighbours, Refusal};
 use self::own_terms::{Required, compile_error, has_preferred, has_required, preferred_of};
 use crate::plugin_args::{self, WRONG_ARGS};
+use crate::signature::write_pod_affinity;
 
 pub(crate) const NAME: &str = "InterPodAffinity";
 
@@ -90,6 +92,10 @@ impl Plugin for InterPodAffinity {
     }
 
     fn as_score(&self) -> Option<&dyn Score> {
+        Some(self)
+    }
+
+    fn as_domain_scoped(&self) -> Option<&dyn DomainScoped> {
         Some(self)
     }
 
@@ -311,9 +317,11 @@ impl Sign for InterPodAffinity {
     /// Parity: the namespace is written as well, since terms of other pods look at it, and both whatever the arguments
     /// are: required anti-affinity of others counts in any case. The reference writes the labels alone, or nothing.
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
-        if pod.spec.pod_affinity.is_some() || pod.spec.pod_anti_affinity.is_some() {
+        if compile_error(pod).is_some() {
             return false;
         }
+        write_pod_affinity(pod.spec.pod_affinity.as_deref(), signature);
+        write_pod_affinity(pod.spec.pod_anti_affinity.as_deref(), signature);
         signature.text(&pod.namespace);
         signature.len(pod.labels.len());
         for (key, value) in pod.labels.iter() {

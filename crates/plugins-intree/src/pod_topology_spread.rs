@@ -7,6 +7,7 @@ mod args;
 mod constraints;
 mod default_selector;
 mod filtering;
+mod followed;
 mod hints;
 mod scoring;
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::{
-    Context, CycleState, Dependencies, EnqueueExtensions, EventRegistration, EventResource, Filter,
+    Context, CycleState, Dependencies, DomainScoped, EnqueueExtensions, EventRegistration, EventResource, Filter,
     FilterSink, Following, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PreFilter,
     PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status,
 };
@@ -106,6 +107,10 @@ impl Plugin for PodTopologySpread {
     }
 
     fn as_score(&self) -> Option<&dyn Score> {
+        Some(self)
+    }
+
+    fn as_domain_scoped(&self) -> Option<&dyn DomainScoped> {
         Some(self)
     }
 

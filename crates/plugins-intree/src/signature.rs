@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::SignatureWriter;
 use kube_scheduler_framework::api::Resources;
+use kube_scheduler_framework::api::{LabelSelector, PodAffinity, PodAffinityTerm, Requirement};
 use kube_scheduler_framework::api::{NodeNames, NodeSelector, NodeSelectorTerm, Operator};
 use kube_scheduler_framework::api::{TaintEffect, Toleration, TolerationOperator};
 
@@ -84,8 +85,18 @@ pub(crate) fn write_node_selector(selector: &NodeSelector, signature: &mut Signa
 
 /// One term of a node selector.
 pub(crate) fn write_node_selector_term(term: &NodeSelectorTerm, signature: &mut SignatureWriter) {
-    signature.len(term.expressions.len());
-    for requirement in term.expressions.iter() {
+    write_requirements(&term.expressions, signature);
+    signature.len(term.fields.len());
+    for requirement in term.fields.iter() {
+        signature.text(&requirement.field);
+        signature.text(&requirement.value);
+        signature.present(requirement.is_equal);
+    }
+}
+
+fn write_requirements(requirements: &[Requirement], signature: &mut SignatureWriter) {
+    signature.len(requirements.len());
+    for requirement in requirements {
         signature.text(&requirement.key);
         match requirement.operator {
             Operator::In => signature.int(0),
@@ -103,10 +114,37 @@ pub(crate) fn write_node_selector_term(term: &NodeSelectorTerm, signature: &mut 
         }
         write_texts(&requirement.values, signature);
     }
-    signature.len(term.fields.len());
-    for requirement in term.fields.iter() {
-        signature.text(&requirement.field);
-        signature.text(&requirement.value);
-        signature.present(requirement.is_equal);
+}
+
+/// A label selector; none differs from an empty one.
+pub(crate) fn write_label_selector(
+    selector: Option<&LabelSelector>,
+    signature: &mut SignatureWriter,
+) {
+    signature.present(selector.is_some());
+    if let Some(selector) = selector {
+        write_requirements(selector.requirements(), signature);
     }
+}
+
+/// Pod affinity or anti-affinity that compiles.
+pub(crate) fn write_pod_affinity(affinity: Option<&PodAffinity>, signature: &mut SignatureWriter) {
+    signature.present(affinity.is_some());
+    let Some(affinity) = affinity else { return };
+    signature.len(affinity.n_required_given);
+    signature.len(affinity.required.len());
+    affinity.required.iter().for_each(|term| write_affinity_term(term, signature));
+    signature.len(affinity.n_preferred_given);
+    signature.len(affinity.preferred.len());
+    for weighted in affinity.preferred.iter() {
+        signature.int(weighted.weight.into());
+        write_affinity_term(&weighted.term, signature);
+    }
+}
+
+fn write_affinity_term(term: &PodAffinityTerm, signature: &mut SignatureWriter) {
+    write_label_selector(term.selector.as_ref(), signature);
+    write_texts(&term.namespaces, signature);
+    write_label_selector(term.namespace_selector.as_ref(), signature);
+    signature.text(&term.topology_key);
 }

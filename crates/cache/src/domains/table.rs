@@ -54,6 +54,14 @@ struct Index {
     by_common: HashMap<Common, Slots, FxBuildHasher>,
 }
 
+/// A followed counter, by number: found without comparing specifications, for as long as it is followed and was not
+/// counted again from scratch. Of meaning for the state that gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CounterId {
+    slot: u32,
+    counted_at: u64,
+}
+
 /// The followed counters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CounterTable {
@@ -61,6 +69,8 @@ pub(crate) struct CounterTable {
     free: Vec<u32>,
     /// By slot: when it was last asked for, in calls.
     last_used: Column<u64, 64>,
+    /// By slot: when the counter was counted that is there, in calls. Never the same for two of them.
+    counted_at: Column<u64, 64>,
     clock: u64,
     n_counters: usize,
     /// Behind an `Arc` because it changes with the set of counters alone.
@@ -85,6 +95,28 @@ impl CounterTable {
 
     pub(crate) fn get(&self, spec: &CounterSpec) -> Option<&Arc<DomainCounts>> {
         self.slots.try_get(self.find(spec)? as usize)?.as_ref()
+    }
+
+    /// The number under which a counter is found as long as it is the same one.
+    pub(crate) fn id_of(&self, spec: &CounterSpec) -> Option<CounterId> {
+        let slot = self.find(spec)?;
+        Some(CounterId { slot, counted_at: self.counted_at[slot as usize] })
+    }
+
+    /// The counter with a number, `None` when it is not followed any more or was counted again.
+    #[inline]
+    pub(crate) fn by_id(&self, id: CounterId) -> Option<&Arc<DomainCounts>> {
+        let slot = id.slot as usize;
+        let is_same = self.counted_at.try_get(slot).is_some_and(|at| *at == id.counted_at);
+        self.slots.try_get(slot).filter(|_| is_same)?.as_ref()
+    }
+
+    /// Takes note that a counter is in use.
+    pub(crate) fn touch_id(&mut self, id: CounterId) {
+        if self.by_id(id).is_some() {
+            self.clock += 1;
+            self.last_used.set(id.slot as usize, self.clock);
+        }
     }
 
     /// Takes note that a counter is in use; whether there is one.
@@ -129,10 +161,12 @@ impl CounterTable {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.last_used.push(0);
+            self.counted_at.push(0);
             (self.slots.len() - 1) as u32
         });
         self.clock += 1;
         self.last_used.set(slot as usize, self.clock);
+        self.counted_at.set(slot as usize, self.clock);
         self.n_counters += 1;
         let index = Arc::make_mut(&mut self.index);
         index.by_spec.entry(hash_of(counts.spec())).or_default().push(slot);
@@ -147,6 +181,8 @@ impl CounterTable {
     /// Puts a counter in the place of the one with the same specification.
     pub(crate) fn replace(&mut self, counts: DomainCounts) {
         if let Some(slot) = self.find(counts.spec()) {
+            self.clock += 1;
+            self.counted_at.set(slot as usize, self.clock);
             self.slots.set(slot as usize, Some(Arc::new(counts)));
         }
     }

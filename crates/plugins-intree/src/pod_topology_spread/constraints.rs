@@ -12,7 +12,7 @@ use kube_scheduler_framework::{
 
 use super::args::Defaults;
 use super::default_selector::default_selector;
-use crate::signature::{write_node_selector, write_tolerations};
+use crate::signature::{write_label_selector, write_node_selector, write_tolerations};
 
 pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
@@ -131,6 +131,26 @@ impl Defaults {
     }
 }
 
+/// `matchLabelKeys` are part of the selector already.
+fn write_constraint(constraint: &TopologySpreadConstraint, signature: &mut SignatureWriter) {
+    signature.int(constraint.max_skew.into());
+    signature.text(&constraint.topology_key);
+    signature.int(match constraint.when_unsatisfiable {
+        WhenUnsatisfiable::DoNotSchedule => 0,
+        WhenUnsatisfiable::ScheduleAnyway => 1,
+        WhenUnsatisfiable::Unknown => 2,
+    });
+    write_label_selector(constraint.selector.as_ref(), signature);
+    signature.present(constraint.selector_error.is_some());
+    if let Some(error) = &constraint.selector_error {
+        signature.debug(error);
+    }
+    signature.present(constraint.min_domains.is_some());
+    signature.int(constraint.min_domains.unwrap_or_default().into());
+    signature.present(constraint.node_affinity_policy == NodeInclusionPolicy::Honor);
+    signature.present(constraint.node_taints_policy == NodeInclusionPolicy::Honor);
+}
+
 /// Writes everything of a pod that any answer of the plugin depends on.
 pub(super) fn sign(defaults: &Defaults, pod: &Pod, signature: &mut SignatureWriter) {
     let own = &pod.spec.topology_spread_constraints;
@@ -152,7 +172,7 @@ pub(super) fn sign(defaults: &Defaults, pod: &Pod, signature: &mut SignatureWrit
             signature.text(&controller.name);
         }
     }
-    own.iter().for_each(|constraint| signature.debug(constraint));
+    own.iter().for_each(|constraint| write_constraint(constraint, signature));
     write_tolerations(&pod.spec.tolerations, signature);
     let pairs = pod.spec.node_selector.iter().flat_map(Labels::iter);
     signature.len(pod.spec.node_selector.as_ref().map_or(0, Labels::len));

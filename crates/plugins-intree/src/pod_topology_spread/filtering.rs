@@ -167,8 +167,7 @@ impl HardState {
 
     /// How many pods are in the emptiest domain; 0 when there are fewer domains than asked for.
     fn least(&self, at: usize, hard: &Hard) -> i64 {
-        let n_domains = i64::try_from(hard.counts.n_domains()).unwrap_or(i64::MAX);
-        if n_domains < hard.constraint.min_domains {
+        if has_too_few_domains(&hard.constraint, &hard.counts) {
             return 0;
         }
         let shifted: SmallVec<[LabelValueId; 4]> =
@@ -180,9 +179,26 @@ impl HardState {
             let shifted = shifted.iter().map(|value| self.n_pods(at, hard, *value));
             shifted.chain(others).min()
         };
-        // Without any domain everything fits, which takes a `minDomains` that no API server lets pass.
-        counted.unwrap_or(i32::MAX.into())
+        counted.unwrap_or(NO_DOMAIN)
     }
+}
+
+/// The fewest pods where there is no domain: everything fits, which takes a `minDomains` that no API server lets pass.
+const NO_DOMAIN: i64 = i32::MAX as i64;
+
+fn has_too_few_domains(constraint: &Constraint, counts: &DomainCounts) -> bool {
+    i64::try_from(counts.n_domains()).unwrap_or(i64::MAX) < constraint.min_domains
+}
+
+/// How many pods a domain may have before the pod comes, without hypothetical ones. `own` is 1 if the pod itself will
+/// count.
+pub(super) fn most_allowed(constraint: &Constraint, counts: &DomainCounts, own: i64) -> i64 {
+    let least = if has_too_few_domains(constraint, counts) {
+        0
+    } else {
+        counts.least().unwrap_or(NO_DOMAIN)
+    };
+    constraint.max_skew + least - own
 }
 
 impl Hard {

@@ -15,7 +15,7 @@ use kube_scheduler_framework::{
 use super::constraints::{Constraint, HOSTNAME, keys};
 
 /// A raw score that no node gets by itself as long as skews are positive.
-const IGNORED: i64 = -1;
+pub(super) const IGNORED: i64 = -1;
 
 /// What the constraints of `pod` count, in order. Hosts are scored by the counts of their node, which any counter of
 /// the same pods has.
@@ -159,31 +159,37 @@ impl SoftState {
     /// The fewer pods, the better: the highest raw score becomes the lowest, in proportion. Nodes that take no part
     /// get 0.
     pub(super) fn normalize(&self, nodes: &[NodeIdx], scores: &mut [i64]) {
-        let (mut least, mut most) = (i64::MAX, 0);
         for (score, node) in scores.iter_mut().zip(nodes) {
             if self.ignored.contains(*node) {
                 *score = IGNORED;
-                continue;
             }
-            least = least.min(*score);
-            most = most.max(*score);
         }
-        for score in scores {
-            *score = if *score == IGNORED {
-                0
-            } else if most == 0 {
-                MAX_NODE_SCORE
-            } else {
-                MAX_NODE_SCORE.wrapping_mul(most.wrapping_add(least).wrapping_sub(*score)) / most
-            };
-        }
+        normalize(scores);
+    }
+}
+
+/// Turns raw scores around; [`IGNORED`] ones take no part and become 0.
+pub(super) fn normalize(scores: &mut [i64]) {
+    let (mut least, mut most) = (i64::MAX, 0);
+    for score in scores.iter().filter(|score| **score != IGNORED) {
+        least = least.min(*score);
+        most = most.max(*score);
+    }
+    for score in scores {
+        *score = if *score == IGNORED {
+            0
+        } else if most == 0 {
+            MAX_NODE_SCORE
+        } else {
+            MAX_NODE_SCORE.wrapping_mul(most.wrapping_add(least).wrapping_sub(*score)) / most
+        };
     }
 }
 
 impl Soft {
     /// What the number of pods contributes to a raw score.
     fn part(&self, n_pods: i64) -> f64 {
-        n_pods as f64 * self.weight + (self.max_skew - 1) as f64
+        part(n_pods, self.weight, self.max_skew)
     }
 
     /// How many pods are where a node is.
@@ -203,6 +209,11 @@ impl Soft {
         let unlabelled = self.unlabelled.filter(|(empty, _)| *empty == value);
         n_pods + unlabelled.map_or(0, |(_, n_unlabelled)| n_unlabelled)
     }
+}
+
+/// What a number of pods contributes to a raw score.
+pub(super) fn part(n_pods: i64, weight: f64, max_skew: i64) -> f64 {
+    n_pods as f64 * weight + (max_skew - 1) as f64
 }
 
 /// Which nodes have a label: from its column, or from the nodes where there is none.
@@ -240,11 +251,11 @@ fn n_values(column: &LabelColumn, candidates: &[NodeIdx], ignored: &NodeSet) -> 
 }
 
 /// The weight of a constraint with this many domains to choose from: more domains have fewer pods each.
-fn weight_of(n_domains: usize) -> f64 {
+pub(super) fn weight_of(n_domains: usize) -> f64 {
     ((n_domains + 2) as f64).ln()
 }
 
-fn rounded(score: f64) -> i64 {
+pub(super) fn rounded(score: f64) -> i64 {
     score.round() as i64
 }
 

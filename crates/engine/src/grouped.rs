@@ -1,0 +1,365 @@
+//! What one kind of pod means for every node when that depends on other pods: kept up to date by groups of nodes that
+//! stand alike.
+//!
+//! Plugins that look at a node alone are asked about changed nodes. Plugins that look at topology domains are asked once
+//! for each group (`spec/plugins-topology.md`; [`DomainAnswers`]), and groups that are turned down or get a better score
+//! leave the order of the nodes within them alone. So placing one more pod costs a few groups and one node.
+//!
+//! Invariants: the best node, and the number of nodes that pass, are those of a fresh
+//! [`Evaluation`](crate::evaluation::Evaluation); whenever something cannot be followed there is no answer at all, and
+//! the caller starts over.
+
+mod groups;
+
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_cache::CounterId;
+use kube_scheduler_framework::{
+    Candidates, ChangeKinds, CycleState, Dependencies, DomainAnswers, DomainScope, NodeIdx,
+    NodeView, Normalization, PluginIdx, PluginName, PreFilterRun, RunDependencies, Runner, SkipSet,
+    Standing, Verdicts, check_score, min_max, proportional,
+};
+
+use self::groups::{Groups, Place};
+use crate::evaluation::nodes_in_scope;
+use crate::pool::Pool;
+
+/// With more groups than this, looking at all of them takes as long as looking at all nodes.
+const MANY_GROUPS: usize = 1_024;
+
+/// What a change of a node must not be in for domains to be followed.
+pub(crate) const STARTS_OVER: ChangeKinds = ChangeKinds::LABELS
+    .union(ChangeKinds::TAINTS)
+    .union(ChangeKinds::IDENTITY)
+    .union(ChangeKinds::ADDED)
+    .union(ChangeKinds::REMOVED);
+
+/// A plugin that looks at topology domains.
+struct Following {
+    idx: PluginIdx,
+    name: PluginName,
+    weight: i64,
+    filters: bool,
+    scores: bool,
+    answers: Box<dyn DomainAnswers>,
+}
+
+/// A Score plugin that looks at single nodes.
+struct NodeScores {
+    idx: PluginIdx,
+    name: PluginName,
+    weight: i64,
+    normalization: Normalization,
+    /// Raw scores by slot; of meaning for nodes that are in a group.
+    raw: Vec<i64>,
+    /// The raw scores that totals were scaled by.
+    scale: (i64, i64),
+}
+
+impl NodeScores {
+    fn is_scaled(&self) -> bool {
+        self.normalization != Normalization::None
+    }
+
+    /// The score without its weight; `None` when it is out of bounds.
+    fn normalised(&self, raw: i64) -> Option<i64> {
+        let (lowest, highest) = self.scale;
+        let score = match self.normalization {
+            Normalization::None | Normalization::Custom => raw,
+            Normalization::Proportional => proportional(raw, highest, false),
+            Normalization::ReversedProportional => proportional(raw, highest, true),
+            Normalization::MinMax => min_max(raw, lowest, highest),
+        };
+        check_score(&self.name, score).ok().map(|()| score)
+    }
+}
+
+/// See the module.
+pub(crate) struct Grouped {
+    pub(crate) state: CycleState,
+    pre_filter: PreFilterRun,
+    /// What the node's own answers depend on.
+    dependencies: RunDependencies,
+    /// Plugins that are not asked node by node.
+    skip: SkipSet,
+    following: Vec<Following>,
+    counters: Vec<CounterId>,
+    node_scores: Vec<NodeScores>,
+    groups: Groups,
+    n_in_scope: usize,
+    n_feasible: usize,
+    moved: Vec<NodeIdx>,
+    candidates: Vec<Candidates>,
+    scores: Vec<i64>,
+}
+
+impl std::fmt::Debug for Grouped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Grouped")
+            .field("groups", &self.groups.len())
+            .field("n_feasible", &self.n_feasible)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The plugins of a profile that follow domains for `pod`; `None` when one of them cannot, or none has to.
+fn following(runner: &Runner<'_>, pod: &Pod) -> Option<Vec<Following>> {
+    let profile = runner.profile;
+    let mut all = Vec::new();
+    for (idx, entry) in profile.plugins().iter().enumerate() {
+        let Some(scoped) = entry.plugin.as_domain_scoped() else { continue };
+        let filters = profile.filter().any(|(other, ..)| other == idx);
+        let scores = profile.score().any(|(other, ..)| other == idx);
+        if !filters && !scores {
+            continue;
+        }
+        // Without its preparation a plugin answers with an error, which is not an answer to keep.
+        let is_prepared = (!filters || profile.pre_filter().any(|(other, ..)| other == idx))
+            && (!scores || profile.pre_score().any(|(other, ..)| other == idx));
+        match scoped.domain_scope(&runner.cx, pod) {
+            DomainScope::OnlyDependencies => {}
+            DomainScope::Followed(answers) if is_prepared => all.push(Following {
+                idx,
+                name: entry.name.clone(),
+                weight: profile.weight(idx),
+                filters,
+                scores,
+                answers,
+            }),
+            DomainScope::Followed(_) | DomainScope::Neither => return None,
+        }
+    }
+    (!all.is_empty()).then_some(all)
+}
+
+impl Grouped {
+    /// Looks at every node; `None` when the pod's answers cannot be kept in this way.
+    pub(crate) fn new(runner: &Runner<'_>, pod: &Pod, pool: &Pool) -> Option<Self> {
+        let following = following(runner, pod)?;
+        let mut left_out = SkipSet::default();
+        following.iter().for_each(|plugin| left_out.insert(plugin.idx));
+        let dependencies = runner.dependencies_without(pod, &left_out);
+        let RunDependencies { once, per_node } = dependencies;
+        if once.node != ChangeKinds::NONE || once.anything || per_node.anything {
+            return None;
+        }
+        let mut state = CycleState::new();
+        let pre_filter = runner.pre_filter(&mut state, pod);
+        if !pre_filter.status.is_success() {
+            return None;
+        }
+        let mut skip = pre_filter.skip.clone();
+        following.iter().for_each(|plugin| skip.insert(plugin.idx));
+        let cluster = runner.cx.cluster;
+        let nodes = nodes_in_scope(cluster, &pre_filter);
+        let mut verdicts = Verdicts::absent(cluster.capacity());
+        pool.filter(runner, &state, pod, &nodes, &skip, &mut verdicts).ok()?;
+        let passing: Vec<NodeIdx> =
+            nodes.iter().copied().filter(|idx| verdicts.passes(*idx)).collect();
+        let skipped = runner.pre_score(&mut state, pod, &passing).ok()?;
+        let mut node_scores = Vec::new();
+        let mut column = vec![0; passing.len()];
+        for (idx, name, score) in runner.profile.score() {
+            if skipped.contains(idx) || left_out.contains(idx) {
+                continue;
+            }
+            let normalization = score.normalization();
+            if normalization == Normalization::Custom {
+                return None;
+            }
+            column.fill(0);
+            runner.raw_scores(idx, &state, pod, &passing, &mut column).ok()?;
+            let mut raw = vec![0; cluster.capacity()];
+            for (idx, score) in passing.iter().zip(&column) {
+                raw[idx.index()] = *score;
+            }
+            let (name, weight) = (name.clone(), runner.profile.weight(idx));
+            node_scores.push(NodeScores { idx, name, weight, normalization, raw, scale: (0, 0) });
+        }
+        let counters =
+            following.iter().flat_map(|plugin| plugin.answers.counters()).copied().collect();
+        let n_scaled = node_scores.iter().filter(|plugin| plugin.is_scaled()).count();
+        let mut grouped = Self {
+            state,
+            pre_filter,
+            dependencies,
+            skip,
+            following,
+            counters,
+            node_scores,
+            groups: Groups::new(cluster, n_scaled),
+            n_in_scope: nodes.len(),
+            n_feasible: 0,
+            moved: Vec::new(),
+            candidates: Vec::new(),
+            scores: Vec::new(),
+        };
+        for plugin in &mut grouped.following {
+            if !plugin.answers.catch_up(&runner.cx, pod, &[], &mut grouped.moved) {
+                return None;
+            }
+        }
+        grouped.moved.clear();
+        for idx in passing {
+            grouped.enter(runner, idx);
+            if grouped.groups.len() > MANY_GROUPS {
+                return None;
+            }
+        }
+        // Nothing is in order yet: totals follow from scales, which follow from groups.
+        grouped.judge(runner, true)?;
+        Some(grouped)
+    }
+
+    /// What it depends on beside pods and single nodes.
+    pub(crate) fn dependencies(&self) -> Dependencies {
+        self.dependencies.once.union(self.dependencies.per_node)
+    }
+
+    /// In which respects a node's own answers change with the node.
+    pub(crate) fn node_kinds(&self) -> ChangeKinds {
+        self.dependencies.per_node.node
+    }
+
+    /// The counters that it reads.
+    pub(crate) fn counters(&self) -> &[CounterId] {
+        &self.counters
+    }
+
+    /// How many nodes pass.
+    pub(crate) fn n_feasible(&self) -> usize {
+        self.n_feasible
+    }
+
+    /// How many nodes were looked at.
+    pub(crate) fn n_in_scope(&self) -> usize {
+        self.n_in_scope
+    }
+
+    /// The best node that passes.
+    pub(crate) fn best(&self) -> Option<NodeIdx> {
+        self.groups.best()
+    }
+
+    /// Catches up: the answers of `changed` nodes may differ for themselves, the pods on `with_pods` are others. `None`
+    /// when that cannot be followed; nothing of this is of use then.
+    pub(crate) fn catch_up(
+        &mut self,
+        runner: &Runner<'_>,
+        pod: &Pod,
+        changed: &[NodeIdx],
+        with_pods: &[NodeIdx],
+    ) -> Option<()> {
+        self.moved.clear();
+        self.moved.extend_from_slice(with_pods);
+        for plugin in &mut self.following {
+            if !plugin.answers.catch_up(&runner.cx, pod, with_pods, &mut self.moved) {
+                return None;
+            }
+        }
+        for &idx in changed {
+            self.groups.leave(idx);
+            if self.passes_alone(runner, pod, idx)? {
+                for at in 0..self.node_scores.len() {
+                    let plugin = &mut self.node_scores[at];
+                    let slot = plugin.raw.get_mut(idx.index()..=idx.index())?;
+                    runner.raw_scores(plugin.idx, &self.state, pod, &[idx], slot).ok()?;
+                }
+                self.enter(runner, idx);
+            }
+        }
+        let mut moved = std::mem::take(&mut self.moved);
+        moved.sort_unstable();
+        moved.dedup();
+        for &idx in &moved {
+            if self.groups.contains(idx) && !changed.contains(&idx) {
+                self.groups.leave(idx);
+                self.enter(runner, idx);
+            }
+        }
+        self.moved = moved;
+        if self.groups.len() > MANY_GROUPS {
+            return None;
+        }
+        self.judge(runner, false)
+    }
+
+    fn passes_alone(&self, runner: &Runner<'_>, pod: &Pod, idx: NodeIdx) -> Option<bool> {
+        let Some(view) = NodeView::new(runner.cx.cluster, idx) else { return Some(false) };
+        let names = &self.pre_filter.node_names;
+        if names.as_ref().is_some_and(|names| !names.contains(view.name())) {
+            return Some(false);
+        }
+        let status = runner.filter(&self.state, pod, &view, &self.skip);
+        (status.is_success() || status.is_rejected()).then(|| status.is_success())
+    }
+
+    /// Puts a node that passes by itself where it stands.
+    fn enter(&mut self, runner: &Runner<'_>, idx: NodeIdx) {
+        let mut standing = Standing::new();
+        for plugin in &self.following {
+            plugin.answers.stand(runner.cx.cluster, idx, &mut standing);
+        }
+        let total = self.total(idx);
+        let scaled = self.node_scores.iter().filter(|plugin| plugin.is_scaled());
+        let raw = scaled.map(|plugin| plugin.raw[idx.index()]).collect();
+        self.groups.enter(idx, standing, Place { total, raw });
+    }
+
+    /// The weighted sum of the scores that the node has by itself; `None` when one is out of bounds.
+    fn total(&self, idx: NodeIdx) -> Option<i64> {
+        self.node_scores.iter().try_fold(0_i64, |total, plugin| {
+            let score = plugin.normalised(plugin.raw[idx.index()])?;
+            Some(total.wrapping_add(score.wrapping_mul(plugin.weight)))
+        })
+    }
+
+    /// Asks about every group. `None` when a score is out of bounds.
+    fn judge(&mut self, runner: &Runner<'_>, is_new: bool) -> Option<()> {
+        let cluster = runner.cx.cluster;
+        self.candidates.clear();
+        self.n_feasible = 0;
+        for group in self.groups.iter_mut() {
+            let filters = self.following.iter().filter(|plugin| plugin.filters);
+            let Some(node) = group.first() else { continue };
+            let passes = filters.into_iter().all(|plugin| plugin.answers.fits(cluster, node));
+            group.passes = passes;
+            group.score = 0;
+            if passes {
+                self.n_feasible += group.n_nodes();
+                self.candidates.push(Candidates { node, n_nodes: group.n_nodes() });
+            }
+        }
+        let mut is_rescaled = false;
+        let scaled = self.node_scores.iter_mut().filter(|plugin| plugin.is_scaled());
+        for (at, plugin) in scaled.enumerate() {
+            let (lowest, highest) = self.groups.bounds(at);
+            let scale = match plugin.normalization {
+                Normalization::MinMax => (lowest, highest),
+                _ => (0, highest.max(0)),
+            };
+            is_rescaled |= scale != plugin.scale;
+            plugin.scale = scale;
+        }
+        if is_rescaled || is_new {
+            let mut groups = std::mem::take(&mut self.groups);
+            groups.set_totals(|idx| self.total(idx));
+            self.groups = groups;
+        }
+        if self.groups.has_bad_total() {
+            return None;
+        }
+        for plugin in self.following.iter_mut().filter(|plugin| plugin.scores) {
+            self.scores.clear();
+            self.scores.resize(self.candidates.len(), 0);
+            if !plugin.answers.score(cluster, &self.candidates, &mut self.scores) {
+                continue;
+            }
+            let passing = self.groups.iter_mut().filter(|group| group.passes);
+            for (group, score) in passing.zip(&self.scores) {
+                check_score(&plugin.name, *score).ok()?;
+                group.score = group.score.wrapping_add(score.wrapping_mul(plugin.weight));
+            }
+        }
+        Some(())
+    }
+}

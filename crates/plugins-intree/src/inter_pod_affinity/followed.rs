@@ -1,0 +1,316 @@
+//! Answers that are kept up to date: which pods and which terms of pods there are in the domains of a node.
+//!
+//! A topology key with few values tells nodes apart by the value, one with many (host names above all) by the numbers
+//! themselves: whether there is anybody the pod wants, does not want, or is not wanted by, and how much it is drawn.
+//!
+//! Invariant: all numbers are read from the cluster's counters and carried terms at the moment of asking; kept are only
+//! which of them concern the pod.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{Labels, Pod};
+use kube_scheduler_framework::{
+    AffinityTermsVersion, Candidates, ClusterState, Context, CounterId, CounterSpec, DomainAnswers,
+    DomainScope, DomainScoped, LabelValueId, NodeIdx, Standing, TermId, TermKind, min_max,
+};
+use smallvec::SmallVec;
+
+use super::InterPodAffinity;
+use super::own_terms::{Required, compile_error, has_preferred, preferred_of};
+
+/// Up to how many values of a topology key are told apart one by one.
+const FEW_VALUES: usize = 64;
+/// With more terms about one kind of pod than this it is cheaper to add them up afresh.
+const MANY_TERMS: usize = 64;
+
+impl DomainScoped for InterPodAffinity {
+    fn domain_scope(&self, cx: &Context<'_>, pod: &Pod) -> DomainScope {
+        if compile_error(pod).is_some() {
+            return DomainScope::Neither;
+        }
+        let own = Required::of(pod);
+        if own.is_empty() && !has_preferred(pod) && cx.cluster.affinity_terms().is_empty() {
+            return DomainScope::OnlyDependencies;
+        }
+        let scores = has_preferred(pod) || !self.ignores_preferences_of_others;
+        let hard_weight = if scores { i64::from(self.hard_pod_affinity_weight) } else { 0 };
+        let answers = AffinityAnswers::new(cx.cluster, pod, own, scores, hard_weight);
+        answers.map_or(DomainScope::Neither, |answers| DomainScope::Followed(Box::new(answers)))
+    }
+}
+
+/// What the numbers of one topology key are read from.
+struct Key {
+    key: Arc<str>,
+    /// Whether there are too many domains to tell them apart one by one.
+    is_fine: bool,
+    /// Pods that the pod requires around it.
+    wanted: Option<CounterId>,
+    /// Pods that it must not have around it.
+    unwanted: SmallVec<[CounterId; 1]>,
+    /// Pods it would like to have around it or not, with the weight.
+    preferred: SmallVec<[(i64, CounterId); 1]>,
+    /// Terms of others that keep it out.
+    minding: SmallVec<[TermId; 1]>,
+    /// Terms of others that draw it or drive it away, with the weight.
+    drawing: SmallVec<[(i64, TermId); 1]>,
+}
+
+struct AffinityAnswers {
+    counters: Vec<CounterId>,
+    wanted: Vec<CounterId>,
+    matches_itself: bool,
+    /// Nobody the pod wants is anywhere yet, and it is one of the kind it wants.
+    may_be_first: bool,
+    scores: bool,
+    hard_weight: i64,
+    keys: Vec<Key>,
+    /// The terms that concern the pod, and up to when that was so.
+    terms: Vec<TermId>,
+    n_turnovers: u64,
+    namespaces: AffinityTermsVersion,
+}
+
+impl AffinityAnswers {
+    /// `None` when a counter is not followed or too many terms concern the pod.
+    fn new(
+        cluster: &ClusterState,
+        pod: &Pod,
+        own: Required,
+        scores: bool,
+        hard_weight: i64,
+    ) -> Option<Self> {
+        let mut answers = Self {
+            counters: Vec::new(),
+            wanted: Vec::new(),
+            matches_itself: own
+                .wanted
+                .first()
+                .is_some_and(|spec| spec.pods.includes(pod, cluster.objects())),
+            may_be_first: false,
+            scores,
+            hard_weight,
+            keys: Vec::new(),
+            terms: Vec::new(),
+            n_turnovers: cluster.affinity_terms().n_turnovers(),
+            namespaces: cluster.affinity_terms_version(),
+        };
+        for spec in &own.wanted {
+            let id = answers.follow(cluster, spec)?;
+            answers.wanted.push(id);
+            answers.key(cluster, spec.topology_key.as_ref()?)?.wanted = Some(id);
+        }
+        for spec in &own.unwanted {
+            let id = answers.follow(cluster, spec)?;
+            answers.key(cluster, spec.topology_key.as_ref()?)?.unwanted.push(id);
+        }
+        if scores {
+            for (weight, spec) in preferred_of(pod) {
+                let id = answers.follow(cluster, &spec)?;
+                answers.key(cluster, spec.topology_key.as_ref()?)?.preferred.push((weight, id));
+            }
+        }
+        let terms = answers.terms_about(cluster, pod);
+        if terms.len() > MANY_TERMS {
+            return None;
+        }
+        for (id, weight) in &terms {
+            let key = &cluster.affinity_terms().get(*id)?.term().topology_key;
+            let key = answers.key(cluster, key)?;
+            match weight {
+                None => key.minding.push(*id),
+                Some(weight) => key.drawing.push((*weight, *id)),
+            }
+        }
+        answers.terms = terms.into_iter().map(|(id, _)| id).collect();
+        Some(answers)
+    }
+
+    fn follow(&mut self, cluster: &ClusterState, spec: &CounterSpec) -> Option<CounterId> {
+        let id = cluster.followed_id(spec)?;
+        self.counters.push(id);
+        Some(id)
+    }
+
+    fn key(&mut self, cluster: &ClusterState, key: &Arc<str>) -> Option<&mut Key> {
+        let at = match self.keys.iter().position(|known| known.key == *key) {
+            Some(at) => at,
+            None => {
+                let is_fine = cluster.label_column(key)?.n_values() > FEW_VALUES;
+                self.keys.push(Key {
+                    key: key.clone(),
+                    is_fine,
+                    wanted: None,
+                    unwanted: SmallVec::new(),
+                    preferred: SmallVec::new(),
+                    minding: SmallVec::new(),
+                    drawing: SmallVec::new(),
+                });
+                self.keys.len() - 1
+            }
+        };
+        self.keys.get_mut(at)
+    }
+
+    /// The terms of others that concern the pod: with a weight those that draw it, without those that keep it out.
+    fn terms_about(&self, cluster: &ClusterState, pod: &Pod) -> Vec<(TermId, Option<i64>)> {
+        let nothing = Labels::default();
+        let labels = cluster.objects().namespace_labels(&pod.namespace).unwrap_or(&nothing);
+        let weight = |kind, weight: i32| match kind {
+            TermKind::RequiredAntiAffinity => Some(None),
+            _ if !self.scores => None,
+            TermKind::RequiredAffinity => {
+                (self.hard_weight > 0).then_some(Some(self.hard_weight))
+            }
+            TermKind::PreferredAffinity => Some(Some(i64::from(weight))),
+            TermKind::PreferredAntiAffinity => Some(Some(-i64::from(weight))),
+        };
+        let mut terms: Vec<_> = cluster
+            .affinity_terms()
+            .about(&pod.labels)
+            .filter(|(_, carried)| carried.term().matches(pod, labels))
+            .filter_map(|(id, carried)| Some((id, weight(carried.kind(), carried.weight())?)))
+            .collect();
+        terms.sort_unstable();
+        terms
+    }
+}
+
+/// How many of what `counter` counts are in the domain.
+fn counted(cluster: &ClusterState, counter: CounterId, value: LabelValueId) -> i64 {
+    cluster.followed_by_id(counter).map_or(0, |counts| counts.n_pods_in(value))
+}
+
+fn carried(cluster: &ClusterState, term: TermId, value: LabelValueId) -> i64 {
+    let carried = cluster.affinity_terms().get(term);
+    carried.map_or(0, |carried| i64::from(carried.domains().get(value)))
+}
+
+impl Key {
+    fn value(&self, cluster: &ClusterState, node: NodeIdx) -> LabelValueId {
+        let column = cluster.label_column(&self.key);
+        column.map_or(LabelValueId::ABSENT, |column| column.id(node))
+    }
+
+    fn is_wanted(&self, cluster: &ClusterState, value: LabelValueId) -> bool {
+        self.wanted.is_none_or(|counter| counted(cluster, counter, value) > 0)
+    }
+
+    /// Whether there is anybody in the domain whom the pod does not want.
+    fn is_unwanted(&self, cluster: &ClusterState, value: LabelValueId) -> bool {
+        self.unwanted.iter().map(|counter| counted(cluster, *counter, value)).sum::<i64>() > 0
+    }
+
+    /// Whether there is anybody in the domain who minds the pod.
+    fn is_minded(&self, cluster: &ClusterState, value: LabelValueId) -> bool {
+        self.minding.iter().any(|term| carried(cluster, *term, value) > 0)
+    }
+
+    fn attraction(&self, cluster: &ClusterState, value: LabelValueId) -> i64 {
+        let own = self.preferred.iter().map(|(weight, id)| weight * counted(cluster, *id, value));
+        let of_others = self.drawing.iter().map(|(weight, id)| weight * carried(cluster, *id, value));
+        own.chain(of_others).sum()
+    }
+}
+
+impl DomainAnswers for AffinityAnswers {
+    fn counters(&self) -> &[CounterId] {
+        &self.counters
+    }
+
+    fn catch_up(
+        &mut self,
+        cx: &Context<'_>,
+        pod: &Pod,
+        changed: &[NodeIdx],
+        moved: &mut Vec<NodeIdx>,
+    ) -> bool {
+        let cluster = cx.cluster;
+        if !cluster.affinity_terms_version().has_namespaces_of(&self.namespaces)
+            || self.counters.iter().any(|id| cluster.followed_by_id(*id).is_none())
+        {
+            return false;
+        }
+        let n_turnovers = cluster.affinity_terms().n_turnovers();
+        if n_turnovers != self.n_turnovers {
+            // A number may have gone to another term, so equal numbers prove nothing; no terms before and after do.
+            let terms = self.terms_about(cluster, pod);
+            if !(self.terms.is_empty() && terms.is_empty()) {
+                return false;
+            }
+            self.n_turnovers = n_turnovers;
+        }
+        let n_wanted: usize = self
+            .wanted
+            .iter()
+            .filter_map(|id| cluster.followed_by_id(*id))
+            .map(|counts| counts.n_domains().saturating_sub(counts.n_domains_with(0) as usize))
+            .sum();
+        self.may_be_first = n_wanted == 0 && self.matches_itself;
+        for key in self.keys.iter().filter(|key| key.is_fine) {
+            let Some(column) = cluster.label_column(&key.key) else { return false };
+            for node in changed {
+                let neighbours = column.nodes(column.id(*node)).filter(|nodes| nodes.len() > 1);
+                moved.extend(neighbours.into_iter().flat_map(|nodes| nodes.iter()));
+            }
+        }
+        true
+    }
+
+    fn stand(&self, cluster: &ClusterState, node: NodeIdx, standing: &mut Standing) {
+        for key in &self.keys {
+            let value = key.value(cluster, node);
+            if !key.is_fine {
+                standing.push(value.index() as u32);
+                continue;
+            }
+            let flags = [
+                value != LabelValueId::ABSENT,
+                key.is_wanted(cluster, value),
+                key.is_unwanted(cluster, value),
+                key.is_minded(cluster, value),
+            ];
+            standing.push(flags.iter().fold(0, |bits, flag| bits << 1 | u32::from(*flag)));
+            let attraction = key.attraction(cluster, value).cast_unsigned();
+            standing.push(attraction as u32);
+            standing.push((attraction >> 32) as u32);
+        }
+    }
+
+    fn fits(&self, cluster: &ClusterState, node: NodeIdx) -> bool {
+        self.keys.iter().all(|key| {
+            let value = key.value(cluster, node);
+            if value == LabelValueId::ABSENT {
+                return key.wanted.is_none();
+            }
+            (self.may_be_first || key.is_wanted(cluster, value))
+                && !key.is_unwanted(cluster, value)
+                && !key.is_minded(cluster, value)
+        })
+    }
+
+    fn score(
+        &mut self,
+        cluster: &ClusterState,
+        candidates: &[Candidates],
+        scores: &mut [i64],
+    ) -> bool {
+        if !self.scores {
+            return false;
+        }
+        let draws = |key: &&Key| !key.preferred.is_empty() || !key.drawing.is_empty();
+        for (candidates, score) in candidates.iter().zip(scores.iter_mut()) {
+            *score = 0;
+            for key in self.keys.iter().filter(draws) {
+                let value = key.value(cluster, candidates.node);
+                if value != LabelValueId::ABSENT {
+                    *score += key.attraction(cluster, value);
+                }
+            }
+        }
+        let lowest = scores.iter().copied().min().unwrap_or(0);
+        let highest = scores.iter().copied().max().unwrap_or(0);
+        scores.iter_mut().for_each(|score| *score = min_max(*score, lowest, highest));
+        true
+    }
+}
