@@ -95,8 +95,8 @@ pub use check::{Difference, check};
 pub use claims::{ClaimKey, NodeClaims};
 pub use columns::ResourceColumns;
 pub use domains::{
-    CountedNodes, CountedPods, CounterId, CounterSpec, Domain, DomainCounts, PodTerm, RequiredNodeAffinity,
-    Tolerated,
+    CountedNodes, CountedPods, CounterId, CounterSpec, Domain, DomainCounts, PodTerm,
+    RequiredNodeAffinity, Tolerated,
 };
 pub use error::{CacheError, PodRef};
 pub use fork::{Column, CowMap};

@@ -224,13 +224,18 @@ impl Search<'_, '_> {
     }
 
     /// The best node according to answers that follow other pods, if the class has them. `None` says nothing: neither
-    /// reasons nor nominated pods are looked at here.
+    /// reasons, nominated pods, extenders nor scores to be told are looked at here.
     fn by_groups(&mut self) -> Option<Choice> {
-        if self.runner.cx.nominated.has_nominated_pods() {
+        let others_count = self.runner.cx.nominated.has_nominated_pods();
+        if others_count || !self.extenders.is_empty() || self.watched.wants_scores() {
             return None;
         }
         let grouped = self.classes.grouped(self.class?, &self.runner, self.pod, self.pool)?;
         let node = grouped.best()?;
+        self.watched.reached(SearchStep::NodesFiltered);
+        if grouped.n_feasible() > 1 {
+            self.watched.reached(SearchStep::NodesScored);
+        }
         let state = if self.keeps_state { grouped.state.clone() } else { CycleState::new() };
         let (n_feasible, n_evaluated) = (grouped.n_feasible(), grouped.n_in_scope());
         Some(Choice { node, state, n_feasible, n_evaluated })

@@ -333,9 +333,9 @@ impl ClassCache {
         self.grouped.0.get(&class).map_or(&[], |entry| entry.kept.counters())
     }
 
-    /// How many evaluations are kept.
+    /// Of how many classes answers are kept.
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.evaluations.0.len() + self.grouped.0.len()
     }
 
     /// Forgets everything.

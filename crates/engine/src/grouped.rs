@@ -14,9 +14,9 @@ mod groups;
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::CounterId;
 use kube_scheduler_framework::{
-    Candidates, ChangeKinds, CycleState, Dependencies, DomainAnswers, DomainScope, NodeIdx,
-    NodeView, Normalization, PluginIdx, PluginName, PreFilterRun, RunDependencies, Runner, SkipSet,
-    Standing, Verdicts, check_score, min_max, proportional,
+    Candidates, ChangeKinds, Code, CycleState, Dependencies, DomainAnswers, DomainScope, Meter,
+    MeteredPoint, NodeIdx, NodeView, Normalization, PluginIdx, PluginName, PreFilterRun,
+    RunDependencies, Runner, SkipSet, Standing, Verdicts, check_score, min_max, proportional,
 };
 
 use self::groups::{Groups, Place};
@@ -249,6 +249,7 @@ impl Grouped {
         changed: &[NodeIdx],
         with_pods: &[NodeIdx],
     ) -> Option<()> {
+        let begun = runner.profile.meter().map(Meter::nanos);
         self.moved.clear();
         self.moved.extend_from_slice(with_pods);
         for plugin in &mut self.following {
@@ -280,7 +281,17 @@ impl Grouped {
         if self.groups.len() > MANY_GROUPS {
             return None;
         }
-        self.judge(runner, false)
+        self.judge(runner, false)?;
+        // Filters and scores are asked together; the time is put down to the filters.
+        runner.point_ended(MeteredPoint::Filter, Code::Success, begun);
+        if self.n_feasible > 1 {
+            runner.point_ended(
+                MeteredPoint::Score,
+                Code::Success,
+                runner.profile.meter().map(Meter::nanos),
+            );
+        }
+        Some(())
     }
 
     fn passes_alone(&self, runner: &Runner<'_>, pod: &Pod, idx: NodeIdx) -> Option<bool> {

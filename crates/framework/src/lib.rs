@@ -58,12 +58,13 @@ pub use plugin_metrics::{
     FamilySample, Metric, MetricError, MetricFamily, MetricKind, PluginMetrics, Sample,
 };
 pub use points::{
-    Bind, BindOutcome, Candidates, Completion, DomainAnswers, DomainScope, DomainScoped, EnqueueExtensions, EventRegistration, Filter, FilterSink,
-    HintFn, HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NodeStatuses, NominatingInfo,
-    Normalization, Permit, PermitDecision, PodsRead, PostBind, PostFilter, PostFilterContext,
-    PostFilterOutcome, PreBind, PreBindFlight, PreBindTask, PreEnqueue, PreFilter,
-    PreFilterExtensions, PreFilterOutcome, PreScore, QueueSort, QueuedPodView, Reserve, Score,
-    Sign, SignatureWriter, Standing, StatusFuture, TaskContext, TaskEvent, TaskStep, WriteError,
+    Bind, BindOutcome, Candidates, Completion, DomainAnswers, DomainScope, DomainScoped,
+    EnqueueExtensions, EventRegistration, Filter, FilterSink, HintFn, HypotheticalFilter,
+    MAX_NODE_SCORE, MIN_NODE_SCORE, NodeStatuses, NominatingInfo, Normalization, Permit,
+    PermitDecision, PodsRead, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
+    PreBindFlight, PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome,
+    PreScore, QueueSort, QueuedPodView, Reserve, Score, Sign, SignatureWriter, Standing,
+    StatusFuture, TaskContext, TaskEvent, TaskStep, WriteError,
 };
 pub use profile::{
     ExtensionPoint, PluginEntry, PluginIdx, PluginSet, Profile, ProfileConfig, ProfileError,
@@ -81,9 +82,9 @@ pub use view::NodeView;
 // The vocabulary plugins share with the lower layers, so that one dependency is enough to write one.
 pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
-    AffinityTerms, AffinityTermsVersion, AssumeObjectError, CarriedCounts, CarriedTerm, ChangeKinds, ClusterState,
-    Column, CountedNodes, CountedPods, CounterId, CounterSpec, Domain, DomainCounts, LabelColumn, NodeIdx,
-    NodeOverlay, NodeSet, ObjectKey, ObjectStore, PodTerm, RequiredNodeAffinity, TermId, TermKind,
-    Tolerated, ValueId as LabelValueId, storage_class_of,
+    AffinityTerms, AffinityTermsVersion, AssumeObjectError, CarriedCounts, CarriedTerm,
+    ChangeKinds, ClusterState, Column, CountedNodes, CountedPods, CounterId, CounterSpec, Domain,
+    DomainCounts, LabelColumn, NodeIdx, NodeOverlay, NodeSet, ObjectKey, ObjectStore, PodTerm,
+    RequiredNodeAffinity, TermId, TermKind, Tolerated, ValueId as LabelValueId, storage_class_of,
 };
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};

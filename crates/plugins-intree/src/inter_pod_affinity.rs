@@ -18,10 +18,10 @@ use std::sync::Arc;
 use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ChangeKinds, Context, CycleState, Dependencies, DomainScoped, EnqueueExtensions, EventRegistration, Filter,
-    FilterSink, Following, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PreFilter,
-    PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status,
-    VerdictId,
+    ChangeKinds, Context, CycleState, Dependencies, DomainScoped, EnqueueExtensions,
+    EventRegistration, Filter, FilterSink, Following, Handle, NodeIdx, NodeView, Normalization,
+    Plugin, PluginArgs, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign,
+    SignatureWriter, Status, VerdictId,
 };
 
 use self::attraction::Attraction;

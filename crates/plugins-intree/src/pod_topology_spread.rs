@@ -15,9 +15,10 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::{
-    Context, CycleState, Dependencies, DomainScoped, EnqueueExtensions, EventRegistration, EventResource, Filter,
-    FilterSink, Following, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PreFilter,
-    PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status,
+    Context, CycleState, Dependencies, DomainScoped, EnqueueExtensions, EventRegistration,
+    EventResource, Filter, FilterSink, Following, Handle, NodeIdx, NodeView, Normalization, Plugin,
+    PluginArgs, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign,
+    SignatureWriter, Status,
 };
 
 use self::args::Defaults;

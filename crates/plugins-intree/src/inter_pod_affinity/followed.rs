@@ -159,9 +159,7 @@ impl AffinityAnswers {
         let weight = |kind, weight: i32| match kind {
             TermKind::RequiredAntiAffinity => Some(None),
             _ if !self.scores => None,
-            TermKind::RequiredAffinity => {
-                (self.hard_weight > 0).then_some(Some(self.hard_weight))
-            }
+            TermKind::RequiredAffinity => (self.hard_weight > 0).then_some(Some(self.hard_weight)),
             TermKind::PreferredAffinity => Some(Some(i64::from(weight))),
             TermKind::PreferredAntiAffinity => Some(Some(-i64::from(weight))),
         };
@@ -208,7 +206,8 @@ impl Key {
 
     fn attraction(&self, cluster: &ClusterState, value: LabelValueId) -> i64 {
         let own = self.preferred.iter().map(|(weight, id)| weight * counted(cluster, *id, value));
-        let of_others = self.drawing.iter().map(|(weight, id)| weight * carried(cluster, *id, value));
+        let of_others =
+            self.drawing.iter().map(|(weight, id)| weight * carried(cluster, *id, value));
         own.chain(of_others).sum()
     }
 }

@@ -23,8 +23,12 @@ const FEW_VALUES: usize = 64;
 const NO_DOMAIN: u32 = u32::MAX;
 
 /// What default constraints are made from, by group and kind.
-const SELECTING_KINDS: [(&str, &str); 4] =
-    [("", "Service"), ("", "ReplicationController"), ("apps", "ReplicaSet"), ("apps", "StatefulSet")];
+const SELECTING_KINDS: [(&str, &str); 4] = [
+    ("", "Service"),
+    ("", "ReplicationController"),
+    ("apps", "ReplicaSet"),
+    ("apps", "StatefulSet"),
+];
 
 fn selecting_sequences(cluster: &ClusterState) -> [u64; 4] {
     SELECTING_KINDS.map(|(group, kind)| cluster.objects().kind_sequence(group, kind))
