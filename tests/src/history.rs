@@ -19,7 +19,8 @@ use kube_scheduler_framework::WriteError;
 use serde_json::json;
 
 pub use self::numbers::Numbers;
-use self::world::{PodKey, World};
+use self::world::PodKey;
+pub(crate) use self::world::World;
 
 /// Something the engine asked for that is not answered yet.
 #[derive(Clone, Debug)]

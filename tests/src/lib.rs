@@ -4,5 +4,6 @@
 
 pub mod conformance;
 pub mod control_plane;
+pub mod crowd;
 pub mod fault;
 pub mod history;

@@ -11,15 +11,15 @@ use serde_json::Value;
 use super::Numbers;
 
 /// Namespace and name.
-pub(super) type PodKey = (String, String);
+pub(crate) type PodKey = (String, String);
 /// Kind, namespace and name.
 type ObjectKey = (String, String, String);
 
 /// Everything that exists.
 #[derive(Debug, Default)]
-pub(super) struct World {
+pub(crate) struct World {
     revision: u64,
-    pub(super) pods: BTreeMap<PodKey, Value>,
+    pub(crate) pods: BTreeMap<PodKey, Value>,
     nodes: BTreeMap<String, Value>,
     objects: BTreeMap<ObjectKey, Value>,
 }
@@ -31,7 +31,7 @@ impl World {
     }
 
     /// Stores a node and gives the watch event.
-    pub(super) fn put_node(&mut self, mut node: Value) -> Result<Input> {
+    pub(crate) fn put_node(&mut self, mut node: Value) -> Result<Input> {
         self.stamp(&mut node);
         let input = Input::NodeApplied(Arc::new(Node::from_value(&node)?));
         self.nodes.insert(text(&node["metadata"]["name"]), node);
@@ -39,13 +39,13 @@ impl World {
     }
 
     /// Removes a node, if it exists.
-    pub(super) fn delete_node(&mut self, name: &str) -> Option<Input> {
+    pub(crate) fn delete_node(&mut self, name: &str) -> Option<Input> {
         self.nodes.remove(name)?;
         Some(Input::NodeDeleted { name: name.into() })
     }
 
     /// Stores an object and gives the watch event. An object that exists keeps its UID.
-    pub(super) fn put_object(&mut self, mut object: Value) -> Result<Input> {
+    pub(crate) fn put_object(&mut self, mut object: Value) -> Result<Input> {
         let key = object_key(&object);
         if let Some(before) = self.objects.get(&key)
             && !before["metadata"]["uid"].is_null()
@@ -60,7 +60,7 @@ impl World {
 
     /// Writes an object in place of the revision that it carries, as the API server would: the watch event and the stored
     /// object, or the reason of a refusal.
-    pub(super) fn replace_object(
+    pub(crate) fn replace_object(
         &mut self,
         object: &Object,
     ) -> Result<std::result::Result<(Input, Arc<Object>), &'static str>> {
@@ -77,7 +77,7 @@ impl World {
 
     /// Does one thing that the volume controllers would do, if there is any: complete the binding of a claim whose volume
     /// points to it, or make a volume for a claim whose node is chosen.
-    pub(super) fn control_volumes(&mut self) -> Result<Vec<Input>> {
+    pub(crate) fn control_volumes(&mut self) -> Result<Vec<Input>> {
         let pending = |claim: &Value| claim["spec"]["volumeName"].is_null();
         let claims: Vec<Value> = self
             .objects
@@ -112,14 +112,14 @@ impl World {
     }
 
     /// Removes one object, whichever the numbers choose.
-    pub(super) fn delete_any_object(&mut self, numbers: &mut Numbers) -> Result<Option<Input>> {
+    pub(crate) fn delete_any_object(&mut self, numbers: &mut Numbers) -> Result<Option<Input>> {
         let Some(key) = any_key(&self.objects, numbers) else { return Ok(None) };
         let Some(object) = self.objects.remove(&key) else { return Ok(None) };
         Ok(Some(Input::ObjectDeleted(Arc::new(Object::from_value(object)?))))
     }
 
     /// Stores a pod and gives the watch event.
-    pub(super) fn put_pod(&mut self, mut pod: Value) -> Result<Input> {
+    pub(crate) fn put_pod(&mut self, mut pod: Value) -> Result<Input> {
         self.stamp(&mut pod);
         let input = Input::PodApplied(Arc::new(Pod::from_value(&pod)?));
         self.pods.insert(pod_key(&pod), pod);
@@ -127,7 +127,7 @@ impl World {
     }
 
     /// Changes a pod, if it exists, and gives the watch event.
-    pub(super) fn change_pod(
+    pub(crate) fn change_pod(
         &mut self,
         key: &PodKey,
         change: impl FnOnce(&mut Value),
@@ -138,23 +138,23 @@ impl World {
     }
 
     /// Removes a pod, if it exists.
-    pub(super) fn delete_pod(&mut self, key: &PodKey) -> Option<Input> {
+    pub(crate) fn delete_pod(&mut self, key: &PodKey) -> Option<Input> {
         self.pods.remove(key)?;
         Some(Input::PodDeleted { namespace: key.0.as_str().into(), name: key.1.as_str().into() })
     }
 
     /// The pod with this UID.
-    pub(super) fn pod_of(&self, uid: &str) -> Option<PodKey> {
+    pub(crate) fn pod_of(&self, uid: &str) -> Option<PodKey> {
         self.pods.iter().find(|(_, pod)| pod["metadata"]["uid"] == *uid).map(|(key, _)| key.clone())
     }
 
     /// One pod, whichever the numbers choose.
-    pub(super) fn any_pod(&self, numbers: &mut Numbers) -> Option<PodKey> {
+    pub(crate) fn any_pod(&self, numbers: &mut Numbers) -> Option<PodKey> {
         any_key(&self.pods, numbers)
     }
 
     /// Removes everything, in any order of kinds.
-    pub(super) fn clear(&mut self) -> Result<Vec<Input>> {
+    pub(crate) fn clear(&mut self) -> Result<Vec<Input>> {
         let mut inputs = Vec::new();
         for key in self.pods.keys().cloned().collect::<Vec<_>>() {
             inputs.extend(self.delete_pod(&key));

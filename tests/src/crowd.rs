@@ -1,0 +1,249 @@
+//! Crowds: many pods of few kinds in a cluster that changes, decided by two engines side by side.
+//!
+//! One engine shares evaluations between equal pods and follows the others, the other looks at everything afresh for each
+//! pod. What a [`History`](crate::history::History) tries in breadth (bindings that fail, evictions, volumes) is left
+//! out here; instead every pod is decided at once, so that most decisions come out of kept answers, in clusters with
+//! enough nodes for each way of telling them apart.
+
+mod kinds;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_config::{FeatureGates, load};
+use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input};
+use serde_json::json;
+
+use self::kinds::Kinds;
+use crate::history::{Numbers, World};
+
+/// Two engines and the cluster that they see.
+#[derive(Debug)]
+pub struct Crowd {
+    shared: Engine,
+    fresh: Engine,
+    numbers: Numbers,
+    kinds: Kinds,
+    world: World,
+    now: Timestamp,
+    n_created: u64,
+    n_nodes: u64,
+    max_pods: usize,
+    n_bound: u64,
+}
+
+/// The clusters: small ones, and such as have more host names than are told apart one by one.
+const CLUSTER_SIZES: [u64; 5] = [3, 9, 30, 70, 150];
+
+impl Crowd {
+    /// A cluster with its nodes and without pods.
+    pub fn new(seed: u64) -> Result<Self> {
+        let mut numbers = Numbers::new(seed);
+        let config =
+            load(&kinds::configuration(&mut numbers).to_string(), &FeatureGates::default())?;
+        let engine = |uses_class_cache| {
+            let options = EngineOptions { seed: 7, uses_class_cache, ..EngineOptions::default() };
+            Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options)
+        };
+        let (shared, fresh) = (engine(true)?, engine(false)?);
+        let n_nodes = CLUSTER_SIZES[numbers.below(CLUSTER_SIZES.len() as u64) as usize];
+        let kinds = Kinds::new(&mut numbers);
+        let mut crowd = Self {
+            shared,
+            fresh,
+            kinds,
+            world: World::default(),
+            now: Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?,
+            n_created: 0,
+            n_nodes,
+            max_pods: 20 + numbers.below(200) as usize,
+            n_bound: 0,
+            numbers,
+        };
+        for at in 0..n_nodes {
+            crowd.put_node(at)?;
+        }
+        Ok(crowd)
+    }
+
+    /// Lets `n` random things happen. An error tells what the engines disagree about.
+    pub fn run(&mut self, n: usize) -> Result<()> {
+        (0..n).try_for_each(|step| self.step().with_context(|| format!("step {step}")))
+    }
+
+    /// How many pods were bound.
+    pub fn n_bound(&self) -> u64 {
+        self.n_bound
+    }
+
+    /// How often the sharing engine brought kept answers up to date.
+    pub fn n_kept(&self) -> u64 {
+        self.shared.class_cache_counts().0
+    }
+
+    fn step(&mut self) -> Result<()> {
+        self.now = self.now + Duration::from_millis(self.numbers.below(400));
+        match self.numbers.below(60) {
+            0 => {
+                let at = self.numbers.below(self.n_nodes + 2);
+                self.put_node(at)?;
+            }
+            1 if self.numbers.one_in(4) => {
+                let name = kinds::node_name(self.numbers.below(self.n_nodes));
+                let input = self.world.delete_node(&name);
+                self.tell_some(input)?;
+            }
+            2 => {
+                let object = kinds::object(&mut self.numbers);
+                let input = self.world.put_object(object)?;
+                self.tell(&input)?;
+            }
+            3 if self.numbers.one_in(3) => {
+                let input = self.world.delete_any_object(&mut self.numbers)?;
+                self.tell_some(input)?;
+            }
+            4 => {
+                let labels = self.kinds.any_labels(&mut self.numbers);
+                let input = match self.world.any_pod(&mut self.numbers) {
+                    Some(key) => {
+                        self.world.change_pod(&key, |pod| pod["metadata"]["labels"] = labels)?
+                    }
+                    None => None,
+                };
+                self.tell_some(input)?;
+            }
+            5 => {
+                let input = match self.world.any_pod(&mut self.numbers) {
+                    Some(key) => self.world.change_pod(&key, |pod| {
+                        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+                    })?,
+                    None => None,
+                };
+                self.tell_some(input)?;
+            }
+            6..=19 => self.delete_pod()?,
+            20 => {
+                self.now = self.now + Duration::from_secs(self.numbers.below(400));
+                self.tell(&Input::TimePassed)?;
+            }
+            _ => self.create_pod()?,
+        }
+        self.decide()
+    }
+
+    fn put_node(&mut self, at: u64) -> Result<()> {
+        let node = kinds::node(at, &mut self.numbers);
+        let input = self.world.put_node(node)?;
+        self.tell(&input)
+    }
+
+    fn create_pod(&mut self) -> Result<()> {
+        if self.world.pods.len() >= self.max_pods {
+            self.delete_pod()?;
+        }
+        self.n_created += 1;
+        let pod = self.kinds.pod(self.n_created, &mut self.numbers);
+        let input = self.world.put_pod(pod)?;
+        self.tell(&input)
+    }
+
+    fn delete_pod(&mut self) -> Result<()> {
+        let key = self.world.any_pod(&mut self.numbers);
+        let input = key.and_then(|key| self.world.delete_pod(&key));
+        self.tell_some(input)
+    }
+
+    /// Lets both decide whatever is ready.
+    fn decide(&mut self) -> Result<()> {
+        while self.shared.has_ready() {
+            let shared = self.shared.schedule_next(self.now).map(|turn| format!("{turn:?}"));
+            let fresh = self.fresh.schedule_next(self.now).map(|turn| format!("{turn:?}"));
+            ensure!(shared == fresh, "shared answers give {shared:?}, fresh ones {fresh:?}");
+            self.take_effects()?;
+        }
+        ensure!(!self.fresh.has_ready(), "only the engine with fresh answers has more to decide");
+        Ok(())
+    }
+
+    fn tell(&mut self, input: &Input) -> Result<()> {
+        self.shared.handle(input.clone(), self.now);
+        self.fresh.handle(input.clone(), self.now);
+        self.take_effects()
+    }
+
+    fn tell_some(&mut self, input: Option<Input>) -> Result<()> {
+        input.map_or(Ok(()), |input| self.tell(&input))
+    }
+
+    fn take_effects(&mut self) -> Result<()> {
+        loop {
+            let shared: Vec<Effect> = self.shared.drain_effects().collect();
+            let fresh: Vec<Effect> = self.fresh.drain_effects().collect();
+            let texts = |effects: &[Effect]| -> Vec<String> {
+                effects.iter().map(ToString::to_string).collect()
+            };
+            let (ours, theirs) = (texts(&shared), texts(&fresh));
+            ensure!(ours == theirs, "shared answers give {ours:#?}, fresh ones {theirs:#?}");
+            if shared.is_empty() {
+                return Ok(());
+            }
+            for (shared, fresh) in shared.into_iter().zip(fresh) {
+                self.take(shared, fresh)?;
+            }
+        }
+    }
+
+    fn take(&mut self, shared: Effect, fresh: Effect) -> Result<()> {
+        match (shared, fresh) {
+            (
+                Effect::WriteBinding { token, pod, node },
+                Effect::WriteBinding { token: other, .. },
+            ) => {
+                let key = (pod.namespace.to_string(), pod.name.to_string());
+                let node: Arc<str> = node;
+                let seen =
+                    self.world.change_pod(&key, |pod| pod["spec"]["nodeName"] = json!(*node))?;
+                self.n_bound += 1;
+                self.shared.handle(Input::BindingWritten { token, result: Ok(()) }, self.now);
+                let answer = Input::BindingWritten { token: other, result: Ok(()) };
+                self.fresh.handle(answer, self.now);
+                if let Some(seen) = seen {
+                    self.shared.handle(seen.clone(), self.now);
+                    self.fresh.handle(seen, self.now);
+                }
+            }
+            (Effect::EvictPod { token, pod, .. }, Effect::EvictPod { token: other, .. }) => {
+                let key = (pod.namespace.to_string(), pod.name.to_string());
+                let gone = self.world.delete_pod(&key);
+                let evicted = Ok(kube_scheduler_engine::Evicted::Deleted);
+                let answer = Input::PodEvicted { token, result: evicted.clone() };
+                self.shared.handle(answer, self.now);
+                self.fresh.handle(Input::PodEvicted { token: other, result: evicted }, self.now);
+                if let Some(gone) = gone {
+                    self.shared.handle(gone.clone(), self.now);
+                    self.fresh.handle(gone, self.now);
+                }
+            }
+            (
+                Effect::ClearNomination { token, pod },
+                Effect::ClearNomination { token: other, .. },
+            ) => {
+                let key = (pod.namespace.to_string(), pod.name.to_string());
+                let seen = self.world.change_pod(&key, |pod| {
+                    pod["status"]["nominatedNodeName"] = json!(null);
+                })?;
+                self.shared.handle(Input::NominationCleared { token, result: Ok(()) }, self.now);
+                let answer = Input::NominationCleared { token: other, result: Ok(()) };
+                self.fresh.handle(answer, self.now);
+                if let Some(seen) = seen {
+                    self.shared.handle(seen.clone(), self.now);
+                    self.fresh.handle(seen, self.now);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

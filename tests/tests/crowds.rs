@@ -1,0 +1,45 @@
+//! Kept answers are those of engines that keep none, over random events with all plugins (`docs/architecture.md`).
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use kube_scheduler_tests::crowd::Crowd;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+const STEPS: usize = 300;
+
+/// More cases than usual with `PROPTEST_CASES`.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(64)
+}
+
+/// Otherwise comparing them with fresh ones would prove little.
+#[test]
+fn answers_are_really_kept() {
+    let (mut kept, mut bound) = (0, 0);
+    for seed in 1..13 {
+        let mut crowd = Crowd::new(seed).unwrap();
+        crowd.run(STEPS).unwrap();
+        kept += crowd.n_kept();
+        bound += crowd.n_bound();
+    }
+    assert!(
+        kept > 5_000 && bound > 1_000,
+        "{kept} times kept answers were used, {bound} pods bound"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: cases(),
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(1),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn kept_answers_are_fresh_ones(seed: u64) {
+        let outcome = Crowd::new(seed).unwrap().run(STEPS);
+        prop_assert!(outcome.is_ok(), "{:#}", outcome.unwrap_err());
+    }
+}
