@@ -1,7 +1,5 @@
 //! Kept answers are those of engines that keep none, over random events with all plugins (`docs/architecture.md`).
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use kube_scheduler_tests::crowd::Crowd;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

@@ -202,7 +202,10 @@ impl Search<'_, '_> {
                 });
                 let made =
                     Evaluation::after_pre_filter(&runner, self.pod, self.pool, state, pre_filter);
-                made.map_err(|failure| self.failed(failure))?
+                let mut made = made.map_err(|failure| self.failed(failure))?;
+                // Many a class has one pod only: what is kept is made when there is a second one.
+                made.is_for_once = self.class.is_none_or(|class| !self.classes.has_seen(class));
+                made
             }
         };
         let mut overrides = self.nominated_overrides(&evaluation).map_err(NoChoice::Broken)?;

@@ -220,7 +220,8 @@ impl ClassCache {
 
     /// Keeps an evaluation that is up to date with `runner`'s cluster, if it can be kept at all.
     pub(crate) fn put(&mut self, class: u64, runner: &Runner<'_>, evaluation: Evaluation) {
-        if !can_be_kept(evaluation.dependencies) || !evaluation.is_incremental() {
+        let is_whole = !evaluation.is_for_once || evaluation.n_feasible() == 0;
+        if !is_whole || !can_be_kept(evaluation.dependencies) || !evaluation.is_incremental() {
             self.note_seen(class);
             return;
         }
@@ -303,6 +304,11 @@ impl ClassCache {
             versions: Versions::of(cluster),
             last_used: self.clock,
         }
+    }
+
+    /// Whether a class came up before.
+    pub(crate) fn has_seen(&self, class: u64) -> bool {
+        self.seen.contains(&class)
     }
 
     fn note_seen(&mut self, class: u64) {

@@ -6,6 +6,7 @@
 //! Invariants: a slot has a score in the tree exactly when its node passes and is in the list; the `scale` of
 //! a plugin whose scores are scaled spans the raw scores of passing nodes.
 
+mod once;
 mod scoring;
 
 use std::sync::Arc;
@@ -36,6 +37,8 @@ pub(crate) struct Evaluation {
     pub(crate) dependencies: RunDependencies,
     /// Whether extenders have turned nodes down.
     pub(crate) rejected_outside: bool,
+    /// Whether it serves one pod only, so that scores need not be kept.
+    pub(crate) is_for_once: bool,
     n_feasible: usize,
     scoring: Option<Scoring>,
 }
@@ -104,6 +107,7 @@ impl Evaluation {
             absent,
             dependencies,
             rejected_outside: false,
+            is_for_once: false,
             n_feasible,
             scoring: None,
         })
@@ -236,6 +240,10 @@ impl Evaluation {
         runner: &Runner<'_>,
         pod: &Pod,
     ) -> Result<Option<NodeIdx>, Status> {
+        if self.is_for_once && self.scoring.is_none() {
+            let feasible = self.feasible(runner.cx.cluster);
+            return once::best_once(runner, &mut self.state, pod, &feasible);
+        }
         let position = self.scoring(runner, pod)?.first_best();
         Ok(position.and_then(|at| runner.cx.cluster.order().get(at).copied()))
     }

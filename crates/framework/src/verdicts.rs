@@ -97,6 +97,13 @@ impl Verdicts {
         self.set(node, id);
     }
 
+    /// Lets `nodes` pass, as if [`put`](Self::put) said so for each.
+    pub fn let_pass(&mut self, nodes: &[NodeIdx]) {
+        for &idx in nodes {
+            self.set(idx, VerdictId::PASS);
+        }
+    }
+
     /// What a slot holds; absent when out of range.
     pub fn id(&self, node: NodeIdx) -> VerdictId {
         self.ids.get(node.index()).copied().unwrap_or(VerdictId::ABSENT)

@@ -89,11 +89,10 @@ impl Filter for NodeUnschedulable {
         if self.cordon.is_tolerated_by(pod) {
             return Ok(());
         }
-        let cordoned = nodes
-            .iter()
-            .filter(|idx| cx.cluster.node(**idx).is_some_and(|node| node.unschedulable));
+        // Only nodes that are asked about are open.
+        let cordoned = cx.cluster.unschedulable();
         let mut id = None;
-        for &idx in cordoned {
+        for idx in cordoned.iter().filter(|_| !nodes.is_empty()) {
             if sink.is_open(idx) {
                 let id = *id.get_or_insert_with(|| sink.code_for(self.rejection.clone()));
                 sink.reject_with(idx, id);

@@ -211,7 +211,8 @@ pub(super) fn node_name(at: u64) -> String {
 /// A node as it may look at any time; most look the same each time.
 pub(super) fn node(at: u64, numbers: &mut Numbers) -> Value {
     let name = node_name(at);
-    let mut labels = json!({HOSTNAME: name, "disk": if at % 2 == 0 { "ssd" } else { "hdd" }});
+    let mut labels =
+        json!({HOSTNAME: name, "disk": if at.is_multiple_of(2) { "ssd" } else { "hdd" }});
     if !numbers.one_in(12) {
         labels[ZONE] = format!("zone-{}", at % 3).into();
     }

@@ -114,7 +114,8 @@ impl Scoring {
         scored
     }
 
-    fn scored(
+    /// The same when PreScore has been asked; it said whom to `skip`.
+    pub(super) fn scored(
         runner: &Runner<'_>,
         state: &CycleState,
         skip: &SkipSet,

@@ -110,6 +110,15 @@ impl Score for BalancedAllocation {
         }
         let plan = self.plan(pod);
         let scan = plan.over(cx.cluster);
+        if let Some(pair) = scan.pair() {
+            for (&idx, score) in nodes.iter().zip(scores) {
+                *score = match pair.at(idx) {
+                    [Some(a), Some(b)] => gain_of_two(&a, &b),
+                    _ => gain(scan.at(idx)),
+                };
+            }
+            return Ok(());
+        }
         for (&idx, score) in nodes.iter().zip(scores) {
             *score = gain(scan.at(idx));
         }
@@ -141,6 +150,14 @@ fn gain(amounts: impl Iterator<Item = Amounts>) -> i64 {
         before.push(fraction(amounts.before, amounts.allocatable));
         after.push(fraction(amounts.after, amounts.allocatable));
     }
+    50 + (50 + balance(&after) - balance(&before)) / 2
+}
+
+/// The same for exactly two resources.
+#[inline]
+fn gain_of_two(a: &Amounts, b: &Amounts) -> i64 {
+    let before = [fraction(a.before, a.allocatable), fraction(b.before, b.allocatable)];
+    let after = [fraction(a.after, a.allocatable), fraction(b.after, b.allocatable)];
     50 + (50 + balance(&after) - balance(&before)) / 2
 }
 

@@ -19,6 +19,7 @@ use super::device_classes;
 use super::fit_args::FitArgs;
 use super::fit_hints;
 use super::scored::{Plan, UsedBasis};
+use super::strategy::Strategy;
 use crate::signature::write_resources;
 
 pub(crate) const NAME: &str = "NodeResourcesFit";
@@ -146,7 +147,7 @@ impl Filter for Fit {
         let mut known: SmallVec<[(Shortages, VerdictId); 8]> = SmallVec::new();
         let mut shortages = Shortages::default();
         for &idx in nodes {
-            if !sink.is_open(idx) {
+            if !sink.is_open(idx) || scan.fits(idx) {
                 continue;
             }
             scan.check(idx, &mut shortages);
@@ -232,6 +233,18 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// Whether a node is short of nothing, which most nodes are: the fast way to an empty [`check`](Self::check).
+    #[inline]
+    fn fits(&self, node: NodeIdx) -> bool {
+        let has_room = self.pod_count.get(node) < self.allowed_pods.get(node);
+        self.items.iter().fold(has_room, |fits, item| {
+            let (Some(allocatable), Some(requested)) = (item.allocatable, item.requested) else {
+                return false;
+            };
+            fits & (item.request <= allocatable.get(node).wrapping_sub(requested.get(node)))
+        })
+    }
+
     #[inline]
     fn check(&self, node: NodeIdx, shortages: &mut Shortages) {
         shortages.clear();
@@ -278,6 +291,10 @@ impl Score for Fit {
     ) -> Result<(), Status> {
         let plan = self.plan(pod);
         let scan = plan.over(cx.cluster);
+        if let (Strategy::LeastAllocated, Some(pair)) = (&self.args.strategy, scan.pair()) {
+            pair.score_least_allocated(nodes, scores);
+            return Ok(());
+        }
         for (&idx, score) in nodes.iter().zip(scores) {
             *score = self.args.strategy.score(scan.at(idx));
         }
