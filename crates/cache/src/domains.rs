@@ -9,6 +9,7 @@
 //! bounded, the one unused for longest makes room.
 
 mod counts;
+mod eligible;
 mod spec;
 mod table;
 
@@ -27,8 +28,8 @@ use crate::state::ClusterState;
 
 /// # Counters by topology domain
 impl ClusterState {
-    /// Keeps a counter up to date from now on, with the label column of its topology key. O(pods) the first time,
-    /// one look-up afterwards. Not a change: it is in no log. The counter unused for longest is dropped when there
+    /// Keeps a counter up to date from now on, with the label column of its topology key. The first time O(nodes), and
+    /// O(pods) if no counter has the same pods; one look-up afterwards. Not a change: it is in no log. The counter unused for longest is dropped when there
     /// are too many.
     pub fn follow(&mut self, spec: &CounterSpec) {
         if self.counters.touch(spec) {
@@ -37,7 +38,7 @@ impl ClusterState {
         if let Some(key) = &spec.topology_key {
             self.ensure_label_column(key);
         }
-        let counts = DomainCounts::count(self, spec);
+        let counts = DomainCounts::derived(self, spec);
         let limit = CounterTable::limit(self.capacity());
         let dropped = self.counters.insert(counts, limit);
         dropped.iter().for_each(|key| self.drop_label_column(key));
@@ -74,9 +75,9 @@ impl ClusterState {
         ids.iter().for_each(|id| self.counters.touch_id(*id));
     }
 
-    /// A counter as it is now: the followed one, or one that is computed in one scan.
+    /// A counter as it is now: the followed one, or one that is computed.
     pub fn counted(&self, spec: &CounterSpec) -> Arc<DomainCounts> {
-        self.followed(spec).cloned().unwrap_or_else(|| Arc::new(DomainCounts::count(self, spec)))
+        self.followed(spec).cloned().unwrap_or_else(|| Arc::new(DomainCounts::derived(self, spec)))
     }
 
     /// How many counters are followed.

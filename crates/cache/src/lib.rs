@@ -58,6 +58,7 @@
 
 mod fork;
 
+mod bound_selector;
 mod node_group;
 mod node_set;
 
@@ -90,6 +91,7 @@ pub use affinity_terms::{
     AffinityTerms, AffinityTermsVersion, CarriedCounts, CarriedTerm, TermId, TermKind,
 };
 pub use assume::{AddedPod, UpdatedPod};
+pub use bound_selector::{BoundPreferences, BoundRequirements, BoundSelector};
 pub use change_log::{Change, ChangeEntries, ChangeKinds, Changes};
 pub use check::{Difference, check};
 pub use claims::{ClaimKey, NodeClaims};

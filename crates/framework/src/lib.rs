@@ -82,9 +82,10 @@ pub use view::NodeView;
 // The vocabulary plugins share with the lower layers, so that one dependency is enough to write one.
 pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
-    AffinityTerms, AffinityTermsVersion, AssumeObjectError, CarriedCounts, CarriedTerm,
-    ChangeKinds, ClusterState, Column, CountedNodes, CountedPods, CounterId, CounterSpec, Domain,
-    DomainCounts, LabelColumn, NodeIdx, NodeOverlay, NodeSet, ObjectKey, ObjectStore, PodTerm,
-    RequiredNodeAffinity, TermId, TermKind, Tolerated, ValueId as LabelValueId, storage_class_of,
+    AffinityTerms, AffinityTermsVersion, AssumeObjectError, BoundPreferences, BoundRequirements,
+    BoundSelector, CarriedCounts, CarriedTerm, ChangeKinds, ClusterState, Column, CountedNodes,
+    CountedPods, CounterId, CounterSpec, Domain, DomainCounts, LabelColumn, NodeIdx, NodeOverlay,
+    NodeSet, ObjectKey, ObjectStore, PodTerm, RequiredNodeAffinity, TermId, TermKind, Tolerated,
+    ValueId as LabelValueId, storage_class_of,
 };
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};

@@ -4,24 +4,22 @@
 //! §4.6. Selectors are compiled with the pod, so nothing has to be carried from one extension point to the next.
 
 mod added;
-mod bound;
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::api::PreferredNodeTerm;
+use kube_scheduler_framework::api::{Labels, Pod};
 use kube_scheduler_framework::api::{
     NodeNames, NodeSelector, node_satisfies_required_affinity, required_node_affinity_matches,
 };
 use kube_scheduler_framework::{
-    ActionType, ChangeKinds, ClusterEvent, Context, CycleState, Dependencies, EnqueueExtensions,
-    EventRegistration, EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization,
-    Plugin, PluginArgs, PreFilter, PreFilterOutcome, PreScore, QueueingHint, Score, Sign,
-    SignatureWriter, Status,
+    ActionType, BoundPreferences, BoundRequirements, BoundSelector, ChangeKinds, ClusterEvent,
+    Context, CycleState, Dependencies, EnqueueExtensions, EventRegistration, EventResource, Filter,
+    FilterSink, Following, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PreFilter,
+    PreFilterOutcome, PreScore, QueueingHint, Score, Sign, SignatureWriter, Status,
 };
 
 use self::added::AddedAffinity;
-use self::bound::{BoundPreferences, BoundRequirements, BoundSelector};
 use crate::event_objects;
 use crate::signature::{write_node_selector, write_node_selector_term};
 
@@ -114,6 +112,18 @@ impl PreFilter for NodeAffinity {
             NodeNames::Names(names) if names.is_empty() => self.rejection_conflict.clone().into(),
             NodeNames::Names(names) => PreFilterOutcome::narrowed_to(names.clone()),
         }
+    }
+
+    fn follows(&self, _: &Context<'_>, pod: &Pod, following: &mut Following) {
+        let selectors = [required(pod), self.added.required.as_ref()];
+        let terms = selectors.into_iter().flatten().flat_map(|selector| selector.terms().iter());
+        let preferred = preferred(pod).ok().flatten().unwrap_or_default();
+        let preferred = preferred.iter().map(|preferred| &preferred.term);
+        for term in terms.flatten().chain(preferred) {
+            term.expressions.iter().for_each(|requirement| following.label(&requirement.key));
+        }
+        let pairs = pod.spec.node_selector.iter().flat_map(Labels::iter_shared);
+        pairs.for_each(|(key, _)| following.label(key));
     }
 
     fn pre_filter_depends_on(&self, _: &Pod) -> Dependencies {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 
+use super::eligible::eligible;
 use super::spec::CounterSpec;
 use crate::fork::Column;
 use crate::label_index::{LabelColumn, LabelIndex, ValueId};
@@ -135,9 +136,52 @@ impl DomainCounts {
 
 /// # Counting
 impl DomainCounts {
-    /// Counts everything in one scan. O(nodes + pods).
-    pub fn count(cluster: &ClusterState, spec: &CounterSpec) -> Self {
-        let mut counts = Self {
+    /// As [`count`](Self::count), from what followed counters know already: pods that count are found in one with the same
+    /// pods, nodes that count in one with the same nodes. O(nodes) then.
+    pub(super) fn derived(cluster: &ClusterState, spec: &CounterSpec) -> Self {
+        let mut counts = Self::nothing(spec);
+        match cluster.counters.with_pods(&spec.pods) {
+            Some(other) => counts.on_nodes = other.on_nodes.clone(),
+            None => counts.count_pods(cluster),
+        }
+        counts.eligible = match cluster.counters.with_nodes(spec) {
+            Some(other) => other.eligible.clone(),
+            None => eligible(cluster, spec),
+        };
+        let key = spec.topology_key.as_ref();
+        if let Some(key) = key.filter(|key| cluster.label_column(key).is_none()) {
+            let nodes = cluster.live_nodes().iter();
+            let nodes = nodes.filter_map(|idx| Some((idx, &**cluster.node(idx)?)));
+            let column = LabelColumn::of(key, cluster.capacity(), nodes);
+            counts.own_column = Some(Arc::new(column));
+        }
+        counts.add_up(cluster);
+        counts
+    }
+
+    /// Adds up domains that were empty.
+    fn add_up(&mut self, cluster: &ClusterState) {
+        let column = self.column(cluster);
+        let mut domains = vec![Domain::default(); column.map_or(1, LabelColumn::n_ids)];
+        for idx in self.eligible.iter() {
+            let value = column.map_or(ValueId::ABSENT, |column| column.id(idx));
+            let domain = &mut domains[value.index()];
+            domain.n_pods += self.on_node(idx);
+            domain.n_nodes += 1;
+        }
+        let is_there = |domain: &&Domain| domain.n_nodes > 0;
+        let mut sums: Vec<i64> =
+            domains.iter().filter(is_there).map(|domain| domain.n_pods).collect();
+        sums.sort_unstable();
+        self.n_domains = sums.len();
+        self.n_pods = sums.iter().sum();
+        let runs = sums.chunk_by(|a, b| a == b);
+        self.by_sum = runs.filter_map(|run| Some((*run.first()?, run.len() as u32))).collect();
+        self.domains = domains.into_iter().collect();
+    }
+
+    fn nothing(spec: &CounterSpec) -> Self {
+        Self {
             spec: Arc::new(spec.clone()),
             on_nodes: Column::new(),
             eligible: NodeSet::new(),
@@ -146,7 +190,21 @@ impl DomainCounts {
             n_domains: 0,
             n_pods: 0,
             own_column: None,
-        };
+        }
+    }
+
+    fn count_pods(&mut self, cluster: &ClusterState) {
+        let spec = self.spec.clone();
+        for (pod, node) in cluster.all_pods() {
+            if spec.pods.includes(pod, cluster.objects()) {
+                *self.on_node_mut(node) += 1;
+            }
+        }
+    }
+
+    /// Counts everything in one scan. O(nodes + pods).
+    pub fn count(cluster: &ClusterState, spec: &CounterSpec) -> Self {
+        let mut counts = Self::nothing(spec);
         let nodes = || {
             cluster
                 .live_nodes()
@@ -158,11 +216,7 @@ impl DomainCounts {
             let column = LabelColumn::of(key, cluster.capacity(), nodes());
             counts.own_column = Some(Arc::new(column));
         }
-        for (pod, node) in cluster.all_pods() {
-            if spec.pods.includes(pod, cluster.objects()) {
-                *counts.on_node_mut(node) += 1;
-            }
-        }
+        counts.count_pods(cluster);
         for (idx, node) in nodes() {
             if spec.includes_node(node) {
                 let value = counts.column(cluster).map_or(ValueId::ABSENT, |column| column.id(idx));

@@ -10,10 +10,12 @@ use kube_scheduler_api_types::{
     LabelSelector, Labels, Node, NodeSelector, Operator, Pod, Toleration, untolerated_taint,
 };
 
+use crate::bound_selector::BoundRequirements;
 use crate::objects::ObjectStore;
+use crate::state::ClusterState;
 
 /// Which pods count, on which nodes, and by which label of the node they are added up.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct CounterSpec {
     /// Which pods count.
     pub pods: CountedPods,
@@ -46,7 +48,7 @@ pub struct PodTerm {
 }
 
 /// Which nodes count, beside that they have the topology key. The default is all.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct CountedNodes {
     /// Labels that a node must have, whatever their value.
     pub required_keys: Arc<[Arc<str>]>,
@@ -145,6 +147,11 @@ impl RequiredNodeAffinity {
         (pairs.is_some() || required.is_some()).then_some(Self { pairs, required })
     }
 
+    /// The same for scans over many nodes.
+    pub(super) fn bound<'a>(&'a self, cluster: &'a ClusterState) -> BoundRequirements<'a> {
+        BoundRequirements::new(cluster, self.pairs.as_ref(), self.required.as_ref())
+    }
+
     /// Whether a node is as required. A term that cannot be read matches nothing.
     pub fn matches(&self, node: &Node) -> bool {
         self.pairs
@@ -158,22 +165,18 @@ impl RequiredNodeAffinity {
     }
 }
 
+impl Hash for RequiredNodeAffinity {
+    /// Leaves out terms that cannot be read.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.pairs.hash(state);
+        let terms = self.required.iter().flat_map(|selector| selector.terms().iter());
+        terms.flatten().for_each(|term| term.hash(state));
+    }
+}
+
 impl Tolerated {
     /// Whether every taint of the node that keeps pods out is tolerated.
     pub fn lets_in(&self, node: &Node) -> bool {
         untolerated_taint(&node.taints, &self.tolerations, self.compares_numbers).is_none()
-    }
-}
-
-impl Hash for CounterSpec {
-    /// Leaves out what is long and rarely the only difference.
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { pods, nodes, topology_key } = self;
-        pods.hash(state);
-        topology_key.hash(state);
-        nodes.required_keys.hash(state);
-        nodes.tolerated.hash(state);
-        nodes.counts_unlabelled.hash(state);
-        nodes.affinity.is_some().hash(state);
     }
 }

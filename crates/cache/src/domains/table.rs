@@ -13,7 +13,7 @@ use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
 
 use super::counts::DomainCounts;
-use super::spec::CounterSpec;
+use super::spec::{CountedPods, CounterSpec};
 use crate::change_log::ChangeKinds;
 use crate::fork::Column;
 use crate::label_index::LabelIndex;
@@ -52,6 +52,12 @@ impl Equivalent<Common> for BorrowedCommon<'_> {
 struct Index {
     by_spec: HashMap<u64, Slots, FxBuildHasher>,
     by_common: HashMap<Common, Slots, FxBuildHasher>,
+    /// By what pods count.
+    by_pods: HashMap<u64, Slots, FxBuildHasher>,
+    /// By which nodes count, and by what key.
+    by_nodes: HashMap<u64, Slots, FxBuildHasher>,
+    /// How many counters need the column of a label key.
+    n_by_key: HashMap<Arc<str>, usize, FxBuildHasher>,
 }
 
 /// A followed counter, by number: found without comparing specifications, for as long as it is followed and was not
@@ -95,6 +101,25 @@ impl CounterTable {
 
     pub(crate) fn get(&self, spec: &CounterSpec) -> Option<&Arc<DomainCounts>> {
         self.slots.try_get(self.find(spec)? as usize)?.as_ref()
+    }
+
+    /// A counter of the same pods.
+    pub(crate) fn with_pods(&self, pods: &CountedPods) -> Option<&Arc<DomainCounts>> {
+        let slots = self.index.by_pods.get(&FxBuildHasher.hash_one(pods))?;
+        self.at(slots).find(|counts| counts.spec().pods == *pods)
+    }
+
+    /// A counter on the same nodes, by the same key.
+    pub(crate) fn with_nodes(&self, spec: &CounterSpec) -> Option<&Arc<DomainCounts>> {
+        let slots = self.index.by_nodes.get(&hash_of_nodes(spec))?;
+        let is_same = |other: &CounterSpec| {
+            other.topology_key == spec.topology_key && other.nodes == spec.nodes
+        };
+        self.at(slots).find(|counts| is_same(counts.spec()))
+    }
+
+    fn at<'a>(&'a self, slots: &'a Slots) -> impl Iterator<Item = &'a Arc<DomainCounts>> {
+        slots.iter().filter_map(|slot| self.slots.try_get(*slot as usize)?.as_ref())
     }
 
     /// The number under which a counter is found as long as it is the same one.
@@ -146,7 +171,7 @@ impl CounterTable {
     /// Whether a counter, or somebody by [`touch_label`](Self::touch_label), wants the column of a label key.
     pub(crate) fn needs_label(&self, key: &str) -> bool {
         self.labels.iter().any(|(wanted, _)| **wanted == *key)
-            || self.all().any(|counts| counts.spec().topology_key.as_deref() == Some(key))
+            || self.index.n_by_key.contains_key(key)
     }
 
     /// Adds a counter that is not there yet, and drops others while there are more than `limit`. Returns label keys
@@ -172,6 +197,11 @@ impl CounterTable {
         index.by_spec.entry(hash_of(counts.spec())).or_default().push(slot);
         for common in commons(counts.spec()) {
             index.by_common.entry(common).or_default().push(slot);
+        }
+        index.by_pods.entry(hash_of_pods(counts.spec())).or_default().push(slot);
+        index.by_nodes.entry(hash_of_nodes(counts.spec())).or_default().push(slot);
+        if let Some(key) = &counts.spec().topology_key {
+            *index.n_by_key.entry(key.clone()).or_default() += 1;
         }
         self.slots.set(slot as usize, Some(Arc::new(counts)));
         dropped.retain(|key| !self.needs_label(key));
@@ -264,11 +294,24 @@ impl CounterTable {
         self.n_counters -= 1;
         self.free.push(number);
         let index = Arc::make_mut(&mut self.index);
-        let hash = hash_of(counts.spec());
-        if let Some(slots) = index.by_spec.get_mut(&hash) {
-            slots.retain(|slot| *slot != number);
-            if slots.is_empty() {
-                index.by_spec.remove(&hash);
+        for (slots_by, hash) in [
+            (&mut index.by_spec, hash_of(counts.spec())),
+            (&mut index.by_pods, hash_of_pods(counts.spec())),
+            (&mut index.by_nodes, hash_of_nodes(counts.spec())),
+        ] {
+            if let Some(slots) = slots_by.get_mut(&hash) {
+                slots.retain(|slot| *slot != number);
+                if slots.is_empty() {
+                    slots_by.remove(&hash);
+                }
+            }
+        }
+        if let Some(key) = &counts.spec().topology_key
+            && let Some(n) = index.n_by_key.get_mut(key)
+        {
+            *n -= 1;
+            if *n == 0 {
+                index.n_by_key.remove(key);
             }
         }
         for common in commons(counts.spec()) {
@@ -291,6 +334,14 @@ fn is_concerned(spec: &CounterSpec, kinds: ChangeKinds) -> bool {
 
 fn hash_of(spec: &CounterSpec) -> u64 {
     FxBuildHasher.hash_one(spec)
+}
+
+fn hash_of_pods(spec: &CounterSpec) -> u64 {
+    FxBuildHasher.hash_one(&spec.pods)
+}
+
+fn hash_of_nodes(spec: &CounterSpec) -> u64 {
+    FxBuildHasher.hash_one((&spec.nodes, &spec.topology_key))
 }
 
 /// What to file a counter under: each combination is met by a pod at most once, since a pod has one namespace and one

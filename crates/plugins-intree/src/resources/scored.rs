@@ -281,11 +281,12 @@ fn quotient(sum: i64, weights: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
+    use proptest::prelude::{ProptestConfig, any, prop_assert_eq, prop_oneof, proptest};
+    use proptest::strategy::Strategy as AnyStrategy;
 
     use super::*;
 
-    fn amount() -> impl proptest::strategy::Strategy<Value = i64> {
+    fn amount() -> impl AnyStrategy<Value = i64> {
         prop_oneof![0_i64..300, 0_i64..1 << 46, any::<i64>()]
     }
 

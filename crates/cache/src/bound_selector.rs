@@ -5,18 +5,21 @@
 //!
 //! Invariant: same answers as the selector gives for the node's labels and name.
 
-use kube_scheduler_framework::api::Labels;
-use kube_scheduler_framework::api::PreferredNodeTerm;
-use kube_scheduler_framework::api::{
-    FieldRequirement, NodeSelector, NodeSelectorTerm, Operator, Requirement,
+use kube_scheduler_api_types::{
+    FieldRequirement, Labels, NodeSelector, NodeSelectorTerm, Operator, PreferredNodeTerm,
+    Requirement,
 };
-use kube_scheduler_framework::{ClusterState, LabelColumn, LabelValueId, NodeIdx};
 use smallvec::SmallVec;
 
+use crate::label_index::{LabelColumn, ValueId};
+use crate::node_table::NodeIdx;
+use crate::state::ClusterState;
+
 /// One requirement on a label.
+#[derive(Debug)]
 enum BoundRequirement<'a> {
     /// Exactly this value.
-    Is(&'a LabelColumn, LabelValueId),
+    Is(&'a LabelColumn, ValueId),
     /// No node has any of the values.
     Never,
     /// The answer for every value, by id.
@@ -33,7 +36,7 @@ impl<'a> BoundRequirement<'a> {
             return Self::Labels(requirement);
         };
         if requirement.operator == Operator::In {
-            let mut ids: SmallVec<[LabelValueId; 4]> =
+            let mut ids: SmallVec<[ValueId; 4]> =
                 requirement.values.iter().filter_map(|value| column.id_of(value)).collect();
             return match (ids.pop(), ids.is_empty()) {
                 (None, _) => Self::Never,
@@ -49,7 +52,7 @@ impl<'a> BoundRequirement<'a> {
             };
         }
         let mut table = vec![false; column.n_ids()];
-        table[LabelValueId::ABSENT.index()] = requirement.matches_value(None);
+        table[ValueId::ABSENT.index()] = requirement.matches_value(None);
         for (id, value, _) in column.values() {
             table[id.index()] = requirement.matches_value(Some(value));
         }
@@ -79,6 +82,7 @@ impl<'a> BoundRequirement<'a> {
     }
 }
 
+#[derive(Debug)]
 struct BoundTerm<'a> {
     expressions: SmallVec<[BoundRequirement<'a>; 2]>,
     fields: &'a [FieldRequirement],
@@ -103,12 +107,14 @@ impl<'a> BoundTerm<'a> {
 }
 
 /// A node selector.
-pub(super) struct BoundSelector<'a> {
+#[derive(Debug)]
+pub struct BoundSelector<'a> {
     terms: SmallVec<[BoundTerm<'a>; 2]>,
 }
 
 impl<'a> BoundSelector<'a> {
-    pub(super) fn new(cluster: &'a ClusterState, selector: &'a NodeSelector) -> Self {
+    /// Binds a selector. O(requirements × distinct values).
+    pub fn new(cluster: &'a ClusterState, selector: &'a NodeSelector) -> Self {
         Self {
             terms: selector
                 .terms()
@@ -120,7 +126,7 @@ impl<'a> BoundSelector<'a> {
     }
 
     /// Whether the node is meant; `None` when the slot has no node.
-    pub(super) fn matches(&self, cluster: &ClusterState, idx: NodeIdx) -> Option<bool> {
+    pub fn matches(&self, cluster: &ClusterState, idx: NodeIdx) -> Option<bool> {
         cluster.live_nodes().contains(idx).then(|| self.is_match(cluster, idx))
     }
 
@@ -130,13 +136,15 @@ impl<'a> BoundSelector<'a> {
 }
 
 /// What a pod requires: all of its `nodeSelector` and its required affinity.
-pub(super) struct BoundRequirements<'a> {
+#[derive(Debug)]
+pub struct BoundRequirements<'a> {
     pairs: SmallVec<[BoundRequirement<'a>; 2]>,
     selector: Option<BoundSelector<'a>>,
 }
 
 impl<'a> BoundRequirements<'a> {
-    pub(super) fn new(
+    /// Binds `nodeSelector` pairs and a selector. O(requirements × distinct values).
+    pub fn new(
         cluster: &'a ClusterState,
         pairs: Option<&'a Labels>,
         selector: Option<&'a NodeSelector>,
@@ -151,7 +159,7 @@ impl<'a> BoundRequirements<'a> {
     }
 
     /// Whether the node will do; `None` when the slot has no node.
-    pub(super) fn matches(&self, cluster: &ClusterState, idx: NodeIdx) -> Option<bool> {
+    pub fn matches(&self, cluster: &ClusterState, idx: NodeIdx) -> Option<bool> {
         cluster.live_nodes().contains(idx).then(|| {
             self.pairs.iter().all(|pair| pair.matches(cluster, idx))
                 && self.selector.as_ref().is_none_or(|selector| selector.is_match(cluster, idx))
@@ -160,12 +168,14 @@ impl<'a> BoundRequirements<'a> {
 }
 
 /// Preferred terms with their weights.
-pub(super) struct BoundPreferences<'a> {
+#[derive(Debug)]
+pub struct BoundPreferences<'a> {
     terms: SmallVec<[(i64, BoundTerm<'a>); 2]>,
 }
 
 impl<'a> BoundPreferences<'a> {
-    pub(super) fn new(
+    /// Binds terms. O(requirements × distinct values).
+    pub fn new(
         cluster: &'a ClusterState,
         terms: impl Iterator<Item = &'a PreferredNodeTerm>,
     ) -> Self {
@@ -176,7 +186,7 @@ impl<'a> BoundPreferences<'a> {
     }
 
     /// What the node gains; 0 when the slot has no node.
-    pub(super) fn sum_of_matching(&self, cluster: &ClusterState, idx: NodeIdx) -> i64 {
+    pub fn sum_of_matching(&self, cluster: &ClusterState, idx: NodeIdx) -> i64 {
         if !cluster.live_nodes().contains(idx) {
             return 0;
         }
