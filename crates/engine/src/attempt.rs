@@ -204,7 +204,10 @@ impl Search<'_, '_> {
                     Evaluation::after_pre_filter(&runner, self.pod, self.pool, state, pre_filter);
                 let mut made = made.map_err(|failure| self.failed(failure))?;
                 // Many a class has one pod only: what is kept is made when there is a second one.
-                made.is_for_once = self.class.is_none_or(|class| !self.classes.has_seen(class));
+                // Who wants to see scores too would have them computed twice.
+                made.is_for_once = self.class.is_none_or(|class| !self.classes.has_seen(class))
+                    && self.extenders.is_empty()
+                    && !self.watched.wants_scores();
                 made
             }
         };

@@ -237,11 +237,27 @@ fn the_weight_has_to_be_in_range() {
 }
 
 #[test]
-fn pods_with_any_affinity_are_not_signed_and_others_by_namespace_and_labels() {
+fn pods_are_signed_by_namespace_labels_and_everything_in_their_terms() {
     let plugin = plugin(NAME);
     let of = |parts: Value| signature(&*plugin, &pod("p", parts));
-    assert_eq!(of(json!({"spec": {"affinity": {"podAffinity": {}}}})), None);
-    assert_eq!(of(json!({"spec": {"affinity": {"podAntiAffinity": {}}}})), None);
+    let kinds = [
+        json!({}),
+        json!({"spec": {"affinity": {"podAffinity": {}}}}),
+        json!({"spec": {"affinity": {"podAntiAffinity": {}}}}),
+        required("podAffinity", &[term("zone", "a")]),
+        required("podAffinity", &[term("host", "a")]),
+        required("podAffinity", &[term("zone", "b")]),
+        required("podAffinity", &[with(term("zone", "a"), "namespaces", json!(["n"]))]),
+        required("podAffinity", &[with(term("zone", "a"), "namespaceSelector", json!({}))]),
+        required("podAffinity", &[term("zone", "a"), term("zone", "b")]),
+        required("podAntiAffinity", &[term("zone", "a")]),
+    ];
+    for (at, kind) in kinds.iter().enumerate() {
+        assert!(of(kind.clone()).is_some(), "{kind}");
+        for (other_at, other) in kinds.iter().enumerate() {
+            assert_eq!(of(kind.clone()) == of(other.clone()), at == other_at, "{kind} {other}");
+        }
+    }
     assert_eq!(of(app("a")), of(app("a")));
     assert_ne!(of(app("a")), of(app("b")));
     assert_ne!(of(app("a")), of(json!({"metadata": {"labels": {"app": "a"}, "namespace": "n"}})));
