@@ -23,6 +23,7 @@ pub use figures::{Figures, Pair, table};
 pub(crate) use load::{end_namespace, refuse_other_nodes};
 pub use process_usage::Usage;
 pub use progress::Progress;
+pub(crate) use round::interrupted;
 pub use round::{Round, Subject};
 pub use server::{Backend, Cluster, serve_devcluster};
 pub use shape::Shape;

@@ -58,7 +58,7 @@ impl Round {
         let name = format!("blackbox-{:x}-{:x}", since.as_millis(), std::process::id());
         let figures = tokio::select! {
             figures = self.time(&cluster, &name, subject) => figures,
-            _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+            error = interrupted() => Err(error),
         };
         if cluster.is_kept() {
             let emptied = load::empty(&cluster.api, &name).await.context("clean up");
@@ -176,6 +176,21 @@ impl Round {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
+}
+
+/// Returns when this process is asked to end, so that what it started and created can be taken away first.
+pub(crate) async fn interrupted() -> anyhow::Error {
+    let terminated = async {
+        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(mut signal) => signal.recv().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminated => {}
+    }
+    anyhow::anyhow!("interrupted")
 }
 
 fn program_name(program: &OsString) -> String {

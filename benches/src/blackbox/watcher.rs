@@ -33,23 +33,27 @@ impl Watcher {
         );
         let mut lines = api.stream(&path).await.context("watch pods")?;
         let (tell, seen) = watch::channel(Seen::default());
+        let api = api.clone();
         let task = tokio::spawn(async move {
             let mut line = Vec::new();
             let mut names = HashSet::new();
-            while lines.read_until(b'\n', &mut line).await.context("watch pods")? > 0 {
-                let now = Instant::now();
-                if let Some(name) = bound_pod(&line)?
-                    && names.insert(name)
-                {
-                    tell.send_modify(|seen| {
-                        seen.n_bound += 1;
-                        seen.first.get_or_insert(now);
-                        seen.last = Some(now);
-                    });
+            loop {
+                while lines.read_until(b'\n', &mut line).await.context("watch pods")? > 0 {
+                    let now = Instant::now();
+                    if let Some(name) = bound_pod(&line)?
+                        && names.insert(name)
+                    {
+                        tell.send_modify(|seen| {
+                            seen.n_bound += 1;
+                            seen.first.get_or_insert(now);
+                            seen.last = Some(now);
+                        });
+                    }
+                    line.clear();
                 }
-                line.clear();
+                // Servers end watches whose readers fall behind. A new one begins with all bound pods.
+                lines = api.stream(&path).await.context("watch pods")?;
             }
-            anyhow::bail!("the watch on pods ended: the server closed it")
         });
         Ok(Self { seen, task })
     }

@@ -60,8 +60,6 @@ pub(crate) enum OpError {
     NoOpcode,
     #[error("unknown opcode {opcode:?}; allowed are {}", OPCODES.join(", "))]
     UnknownOpcode { opcode: String },
-    #[error("{opcode}: {source}")]
-    Fields { opcode: String, source: serde_json::Error },
     #[error("{opcode}: {what}")]
     Invalid { opcode: String, what: String },
 }
@@ -391,8 +389,9 @@ pub(crate) fn counted(
 }
 
 fn typed<T: DeserializeOwned>(opcode: &str, fields: Value) -> Result<T, OpError> {
+    // The reason is the whole message, so it is not a cause beside one.
     serde_json::from_value(fields)
-        .map_err(|source| OpError::Fields { opcode: opcode.to_owned(), source })
+        .map_err(|error| OpError::Invalid { opcode: opcode.to_owned(), what: error.to_string() })
 }
 
 fn pod_sets(opcode: &str, fields: Value) -> Result<CreatePodSets, OpError> {

@@ -162,6 +162,23 @@ impl Pods {
         self.changes.subscribe()
     }
 
+    /// Takes over a list of all pods.
+    fn replace(&self, objects: Vec<Object>) {
+        let mut listed: HashMap<String, BTreeSet<String>> = HashMap::new();
+        for object in &objects {
+            let Metadata { namespace, name, .. } = &object.metadata;
+            listed.entry(namespace.clone()).or_default().insert(name.clone());
+        }
+        self.lock().pods.retain(|namespace, pods| {
+            let listed = listed.get(namespace);
+            pods.retain(|name, _| listed.is_some_and(|names| names.contains(name)));
+            listed.is_some()
+        });
+        for object in objects {
+            self.apply("ADDED", object);
+        }
+    }
+
     fn apply(&self, kind: &str, object: Object) {
         let Metadata { namespace, name, uid, labels } = object.metadata;
         let mut table = self.lock();
@@ -230,8 +247,6 @@ struct Object {
     spec: Spec,
     #[serde(deserialize_with = "status")]
     status: Status,
-    /// Of an error.
-    message: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -277,27 +292,50 @@ fn status<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Status, D
     })
 }
 
-/// Follows all pods for as long as the watch lasts. `standing` is told when it stands.
+#[derive(Deserialize)]
+struct List {
+    metadata: ListMetadata,
+    items: Vec<Object>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMetadata {
+    resource_version: String,
+}
+
+/// Follows all pods. `standing` is told when the first watch stands.
 pub(crate) async fn follow(
     api: Api,
     pods: Pods,
     standing: tokio::sync::oneshot::Sender<()>,
 ) -> Result<()> {
-    let mut lines =
-        api.stream("/api/v1/pods?watch=1&timeoutSeconds=86400").await.context("watch pods")?;
-    // Whoever waits for it may be gone.
-    let _ = standing.send(());
-    let mut line = Vec::new();
-    while lines.read_until(b'\n', &mut line).await.context("watch pods")? > 0 {
-        let event: Event = serde_json::from_slice(&line).context("watch pods")?;
-        match event.kind.as_str() {
-            "ERROR" => anyhow::bail!("watch pods: {}", event.object.message),
-            "BOOKMARK" => {}
-            kind => pods.apply(kind, event.object),
+    let mut standing = Some(standing);
+    loop {
+        // Servers end watches whose readers fall behind; then everything is listed anew.
+        let list = api.text("/api/v1/pods").await.context("list pods")?;
+        let list: List = serde_json::from_str(&list).context("list pods")?;
+        pods.replace(list.items);
+        let path = format!(
+            "/api/v1/pods?watch=1&timeoutSeconds=86400&resourceVersion={}",
+            list.metadata.resource_version
+        );
+        let mut lines = api.stream(&path).await.context("watch pods")?;
+        if let Some(standing) = standing.take() {
+            // Whoever waits for it may be gone.
+            let _ = standing.send(());
         }
-        line.clear();
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line).await.context("watch pods")? > 0 {
+            let event: Event = serde_json::from_slice(&line).context("watch pods")?;
+            match event.kind.as_str() {
+                "ERROR" => break,
+                "BOOKMARK" => {}
+                kind => pods.apply(kind, event.object),
+            }
+            line.clear();
+        }
     }
-    anyhow::bail!("the watch on pods ended: the server closed it")
 }
 
 #[cfg(test)]
@@ -351,10 +389,23 @@ mod tests {
     }
 
     #[test]
+    fn a_list_replaces_what_was_known() {
+        let pods = Pods::new();
+        tell(&pods, "ADDED", "gone", "1", "n", false);
+        tell(&pods, "ADDED", "bound", "2", "", false);
+        let counter = pods.count_scheduled(PodFilter::namespace("a"));
+        let listed = json!([{"metadata": {"namespace": "a", "name": "bound", "uid": "2"},
+            "spec": {"nodeName": "n"}}]);
+        pods.replace(serde_json::from_value(listed).unwrap());
+        assert_eq!(pods.names("a", &BTreeMap::new()), ["bound"]);
+        assert_eq!(counter.n_scheduled(), 2);
+    }
+
+    #[test]
     fn a_status_that_is_an_error_can_be_read() {
         let line =
             r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","message":"gone"}}"#;
         let event: Event = serde_json::from_str(line).unwrap();
-        assert_eq!(event.object.message, "gone");
+        assert_eq!(event.kind, "ERROR");
     }
 }

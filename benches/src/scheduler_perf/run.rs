@@ -12,7 +12,7 @@ use super::execute::{Executor, State, unroll};
 use super::op::Op;
 use super::params::Params;
 use super::world::{World, gates, scheduler_config};
-use crate::blackbox::{Backend, Progress};
+use crate::blackbox::{Backend, Progress, interrupted};
 
 /// How to run workloads.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ async fn run(
             () = tokio::time::sleep(options.timeout) => {
                 Err(anyhow::anyhow!("it is not done after {:?}", options.timeout))
             }
-            _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+            error = interrupted() => Err(error),
         }
     };
     let ended = world.end().await.context("clean up");
