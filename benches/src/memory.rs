@@ -1,8 +1,8 @@
 //! What nodes and running pods cost in memory: the growth of the live heap while an engine is told of them.
 //!
 //! Bytes are those that were asked of the allocator and not given back; what it rounds up to is its own affair. Nothing is
-//! scheduled: pods come with their node, as they do when a scheduler starts. Names and labels (keys and values) are
-//! subtracted as text, byte for byte; everything else counts, identities, resource versions and table entries too.
+//! scheduled: pods come with their node, as they do when a scheduler starts. Everything
+//! counts: identities, resource versions, table entries, and names and labels too, whose text is told beside it.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ use crate::workload::{NewPod, Workload, node_name};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Memory {
-    /// Live heap per node, beyond its name and labels.
+    /// Live heap per node.
     pub bytes_per_node: f64,
-    /// Live heap per running pod, beyond its name and labels.
+    /// Live heap per running pod.
     pub bytes_per_pod: f64,
     /// Text of a node's name and labels, on average.
     pub text_per_node: f64,
@@ -87,8 +87,8 @@ pub fn memory(
     let with_pods = live();
     let each = |bytes: f64, n: usize| bytes / n as f64;
     Ok(Memory {
-        bytes_per_node: each(growth(before, with_nodes) - node_text as f64, n_nodes),
-        bytes_per_pod: each(growth(with_objects, with_pods) - pod_text as f64, n_pods),
+        bytes_per_node: each(growth(before, with_nodes), n_nodes),
+        bytes_per_pod: each(growth(with_objects, with_pods), n_pods),
         text_per_node: each(node_text as f64, n_nodes),
         text_per_pod: each(pod_text as f64, n_pods),
     })
@@ -157,7 +157,7 @@ fn add_real_spec(pod: &mut Value, at: usize) {
     let owner = format!("replicaset-{}", at / 50);
     let metadata = &mut pod["metadata"];
     metadata["resourceVersion"] = (2_000_000 + at).to_string().into();
-    metadata["creationTimestamp"] = "2026-01-01T00:00:00Z".into();
+    metadata["creationTimestamp"] = time_of(at).into();
     metadata["generateName"] = "measured-".into();
     metadata["ownerReferences"] = json!([{
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": uid(&owner),
@@ -180,6 +180,17 @@ fn add_real_spec(pod: &mut Value, at: usize) {
     spec["enableServiceLinks"] = true.into();
 }
 
+/// No two pods start at the same time.
+fn time_of(at: usize) -> String {
+    format!(
+        "2026-01-{:02}T{:02}:{:02}:{:02}Z",
+        1 + at / 86_400 % 28,
+        at / 3_600 % 24,
+        at / 60 % 60,
+        at % 60
+    )
+}
+
 /// The status of a pod that runs; in a real cluster with all conditions.
 fn running_status(detail: Detail, at: usize) -> Value {
     if detail == Detail::Template {
@@ -191,13 +202,13 @@ fn running_status(detail: Detail, at: usize) -> Value {
             .map(|kind| {
                 json!({
                     "type": kind, "status": "True", "observedGeneration": 1,
-                    "lastProbeTime": null, "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    "lastProbeTime": null, "lastTransitionTime": time_of(at),
                 })
             })
             .collect();
     json!({
         "phase": "Running",
-        "startTime": "2026-01-01T00:00:00Z",
+        "startTime": time_of(at),
         "podIP": format!("10.{}.{}.{}", at >> 16 & 255, at >> 8 & 255, at & 255),
         "conditions": conditions,
     })

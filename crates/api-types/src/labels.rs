@@ -50,11 +50,16 @@ impl Labels {
     pub fn is_same_allocation(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
+
+    /// How many share the allocation, this one included.
+    pub fn n_holders(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
 }
 
 impl Default for Labels {
     fn default() -> Self {
-        Self(Arc::from([]))
+        Self(Arc::default())
     }
 }
 

@@ -72,8 +72,8 @@ pub use names::{
 pub use node::{Node, NodeImage};
 pub use object::Object;
 pub use pod::{
-    ClaimOfPod, ControllerRef, ExtendedResourceClaim, HostPort, Pod, PodCondition, PodImages,
-    PodResourceClaim, PodSpec, PodStatus,
+    ClaimOfPod, ConditionText, ControllerRef, ExtendedResourceClaim, HostPort, Pod, PodCondition,
+    PodImages, PodResourceClaim, PodSpec, PodStatus,
 };
 pub use quantity::{Quantity, QuantityError};
 pub use requests::PodRequests;

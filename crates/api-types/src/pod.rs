@@ -4,6 +4,7 @@
 //! Invariants: everything behind an `Arc` is immutable; two pods made from equal API objects compare equal;
 //! environment, commands, probes and managed fields never get here.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::affinity::{NodeAffinity, PodAffinity};
@@ -187,9 +188,22 @@ pub struct ExtendedResourceClaim {
     pub mappings: Vec<(Arc<str>, Arc<str>, Arc<str>)>,
 }
 
-/// One pod condition.
+/// One pod condition. What it says can be read as if it stood here.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodCondition {
+    /// What it says; pods say few different things, and many the same.
+    pub text: Arc<ConditionText>,
+    /// `lastProbeTime`.
+    pub last_probe: Option<Timestamp>,
+    /// `lastTransitionTime`.
+    pub last_transition: Option<Timestamp>,
+    /// `observedGeneration`.
+    pub observed_generation: i64,
+}
+
+/// What a pod condition says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ConditionText {
     /// Such as `PodScheduled`.
     pub kind: Arc<str>,
     /// `True`, `False` or `Unknown`.
@@ -198,10 +212,12 @@ pub struct PodCondition {
     pub reason: Arc<str>,
     /// Human-readable cause.
     pub message: Arc<str>,
-    /// `lastProbeTime`.
-    pub last_probe: Option<Timestamp>,
-    /// `lastTransitionTime`.
-    pub last_transition: Option<Timestamp>,
-    /// `observedGeneration`.
-    pub observed_generation: i64,
+}
+
+impl Deref for PodCondition {
+    type Target = ConditionText;
+
+    fn deref(&self) -> &ConditionText {
+        &self.text
+    }
 }

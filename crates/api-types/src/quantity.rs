@@ -125,6 +125,19 @@ impl Quantity {
         Self { amount: Amount::Small { value, scale: -3 }, format: Format::DecimalSi, text: None }
     }
 
+    /// Whether both are the same number in the same writing, so that nothing can tell them apart. `false` for some
+    /// that are, with more digits than 64 bits hold.
+    pub fn is_written_like(&self, other: &Self) -> bool {
+        let (
+            Amount::Small { value: a, scale: scale_a },
+            Amount::Small { value: b, scale: scale_b },
+        ) = (&self.amount, &other.amount)
+        else {
+            return false;
+        };
+        (a, scale_a, self.format, &self.text) == (b, scale_b, other.format, &other.text)
+    }
+
     /// The number rounded up to a whole one. Overflow gives what the reference gives (see the module head).
     pub fn value(&self) -> i64 {
         self.scaled(0)

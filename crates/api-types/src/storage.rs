@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// One volume of a pod.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Volume {
     /// Name within the pod.
     pub name: Arc<str>,
@@ -12,7 +12,7 @@ pub struct Volume {
 }
 
 /// Where a volume comes from.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum VolumeSource {
     /// `persistentVolumeClaim`.

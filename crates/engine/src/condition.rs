@@ -1,6 +1,8 @@
 //! Conditions of pods: whether setting one would change anything, and what it becomes.
 
-use kube_scheduler_api_types::{Pod, PodCondition, Timestamp};
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{ConditionText, Pod, PodCondition, Timestamp};
 
 /// A condition to set.
 #[derive(Clone, Copy, Debug)]
@@ -20,10 +22,12 @@ pub(crate) fn changed_condition(
 ) -> Option<PodCondition> {
     let before = pod.status.conditions.iter().find(|before| *before.kind == *condition.kind);
     let changed = PodCondition {
-        kind: condition.kind.into(),
-        status: condition.status.into(),
-        reason: condition.reason.into(),
-        message: condition.message.into(),
+        text: Arc::new(ConditionText {
+            kind: condition.kind.into(),
+            status: condition.status.into(),
+            reason: condition.reason.into(),
+            message: condition.message.into(),
+        }),
         last_probe: None,
         last_transition: before
             .filter(|before| *before.status == *condition.status)

@@ -29,6 +29,7 @@ mod policy;
 mod pool;
 mod preemption;
 mod score_tree;
+mod shared;
 mod sizes;
 mod turn;
 

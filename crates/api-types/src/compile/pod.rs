@@ -7,8 +7,8 @@ use crate::affinity::{NodeAffinity, PodAffinity};
 use crate::features::{RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK};
 use crate::images::normalized_image_name;
 use crate::pod::{
-    ControllerRef, ExtendedResourceClaim, HostPort, Pod, PodCondition, PodImages, PodResourceClaim,
-    PodSpec, PodStatus,
+    ConditionText, ControllerRef, ExtendedResourceClaim, HostPort, Pod, PodCondition, PodImages,
+    PodResourceClaim, PodSpec, PodStatus,
 };
 use crate::requests::PodRequests;
 use crate::storage::Volume;
@@ -192,10 +192,12 @@ fn status(status: &wire::PodStatus) -> PodStatus {
             .conditions
             .iter()
             .map(|condition| PodCondition {
-                kind: condition.kind.0.clone(),
-                status: condition.status.0.clone(),
-                reason: condition.reason.0.clone(),
-                message: condition.message.0.clone(),
+                text: Arc::new(ConditionText {
+                    kind: condition.kind.0.clone(),
+                    status: condition.status.0.clone(),
+                    reason: condition.reason.0.clone(),
+                    message: condition.message.0.clone(),
+                }),
                 last_probe: condition.last_probe_time.0,
                 last_transition: condition.last_transition_time.0,
                 observed_generation: condition.observed_generation.unwrap_or_default(),

@@ -260,7 +260,7 @@ fn merge(waiting: &mut StatusPatch, newer: &StatusPatch) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use kube_scheduler_api_types::PodCondition;
+    use kube_scheduler_api_types::{ConditionText, PodCondition};
 
     use super::*;
 
@@ -302,10 +302,11 @@ mod tests {
     fn conditions_of_different_kinds_stay_apart() {
         let condition = |kind: &str| {
             let condition = PodCondition {
-                kind: kind.into(),
-                status: "True".into(),
-                reason: "".into(),
-                message: "".into(),
+                text: Arc::new(ConditionText {
+                    kind: kind.into(),
+                    status: "True".into(),
+                    ..ConditionText::default()
+                }),
                 last_probe: None,
                 last_transition: None,
                 observed_generation: 0,

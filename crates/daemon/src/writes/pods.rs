@@ -200,15 +200,17 @@ pub(crate) async fn evict(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kube_scheduler_api_types::{PodCondition, Timestamp};
+    use kube_scheduler_api_types::{ConditionText, PodCondition, Timestamp};
 
     #[test]
     fn patches_say_only_what_changes() {
         let condition = PodCondition {
-            kind: "PodScheduled".into(),
-            status: "False".into(),
-            reason: "Unschedulable".into(),
-            message: "0/1 nodes are available".into(),
+            text: Arc::new(ConditionText {
+                kind: "PodScheduled".into(),
+                status: "False".into(),
+                reason: "Unschedulable".into(),
+                message: "0/1 nodes are available".into(),
+            }),
             last_probe: None,
             last_transition: Some(Timestamp::from_millis(1_500)),
             observed_generation: 2,

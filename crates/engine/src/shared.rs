@@ -1,0 +1,542 @@
+//! Equal parts of pods and nodes, kept once.
+//!
+//! Pods of one template have the same specification, requests, labels and owner; nodes have the same images and label keys.
+//! Each object arrives with its own copies, and a running pod stays for long: before it is kept, its parts are replaced by
+//! equal ones that are there already.
+//!
+//! Invariants: what replaces a part is equal to it to the letter, so nothing that reads it can tell; no decision reads a
+//! table, and none depends on when a table is swept. Sharing is O(size of the object).
+
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use kube_scheduler_api_types::{
+    ConditionText, ControllerRef, Labels, Node, NodeAffinity, NodeImage, Pod, PodAffinity,
+    PodCondition, PodRequests, PodSpec, PodStatus, Quantity, ResourceName, Toleration, Volume,
+};
+use rustc_hash::{FxBuildHasher, FxHasher};
+
+/// Tables smaller than this are not swept.
+const SWEPT_FROM: usize = 1_024;
+
+type Quantities = Arc<[(ResourceName, Quantity)]>;
+type NodeConditions = Arc<[(Arc<str>, Arc<str>)]>;
+
+/// All parts that are shared.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    texts: Table<Arc<str>>,
+    labels: Table<Labels>,
+    owners: Table<Arc<ControllerRef>>,
+    specs: Table<Arc<PodSpec>>,
+    requests: Table<Arc<PodRequests>>,
+    tolerations: Table<Arc<[Toleration]>>,
+    node_affinities: Table<Arc<NodeAffinity>>,
+    pod_affinities: Table<Arc<PodAffinity>>,
+    statuses: Table<Arc<PodStatus>>,
+    conditions: Table<Arc<ConditionText>>,
+    quantities: Table<Quantities>,
+    node_conditions: Table<NodeConditions>,
+    names: Table<Arc<[Arc<str>]>>,
+}
+
+impl Shared {
+    /// Replaces what the pod has in common with others.
+    pub(crate) fn share_pod(&mut self, pod: &mut Arc<Pod>) {
+        let pod = Arc::make_mut(pod);
+        self.text(&mut pod.namespace);
+        if let Some(node_name) = &mut pod.node_name {
+            self.text(node_name);
+        }
+        if let Some(owner) = &mut pod.controller {
+            self.owners.share(owner);
+        }
+        if !self.labels.replace(&mut pod.labels) {
+            self.share_texts_of(&mut pod.labels);
+            self.labels.share(&mut pod.labels);
+        }
+        if !self.specs.replace(&mut pod.spec) {
+            self.share_texts_of_spec(Arc::make_mut(&mut pod.spec));
+            self.specs.share(&mut pod.spec);
+        }
+        if !self.requests.replace(&mut pod.requests) {
+            self.share_texts_of_requests(Arc::make_mut(&mut pod.requests));
+            self.requests.share(&mut pod.requests);
+        }
+        self.share_status(&mut pod.status);
+    }
+
+    /// Replaces what the node has in common with others.
+    pub(crate) fn share_node(&mut self, node: &mut Arc<Node>) {
+        let node = Arc::make_mut(node);
+        self.text(&mut node.name);
+        self.share_texts_of(&mut node.labels);
+        self.share_texts_of(&mut node.annotations);
+        self.quantities.share(&mut node.allocatable_quantities);
+        for (name, _) in &mut node.allocatable.scalars {
+            self.text(name);
+        }
+        self.node_conditions.share(&mut node.conditions);
+        self.names.share(&mut node.declared_features);
+        if !node.images.is_empty() {
+            let mut images: Vec<NodeImage> = node.images.to_vec();
+            for image in &mut images {
+                self.names.share(&mut image.names);
+            }
+            node.images = images.into();
+        }
+    }
+
+    /// How many parts there are, in use or not swept yet.
+    pub(crate) fn len(&self) -> usize {
+        let nodes = self.quantities.len() + self.node_conditions.len() + self.names.len();
+        let status = self.statuses.len() + self.conditions.len();
+        let affinities = self.node_affinities.len() + self.pod_affinities.len();
+        let specs = self.specs.len() + self.tolerations.len() + affinities;
+        let pods = self.owners.len() + specs + self.requests.len() + status;
+        self.texts.len() + self.labels.len() + pods + nodes
+    }
+
+    fn text(&mut self, text: &mut Arc<str>) {
+        self.texts.share(text);
+    }
+
+    fn share_texts_of(&mut self, labels: &mut Labels) {
+        if labels.is_empty() {
+            *labels = Labels::default();
+            return;
+        }
+        let shared = |(key, value): (&Arc<str>, &Arc<str>)| {
+            let (mut key, mut value) = (key.clone(), value.clone());
+            self.texts.share(&mut key);
+            self.texts.share(&mut value);
+            (key, value)
+        };
+        *labels = labels.iter_shared().map(shared).collect();
+    }
+
+    /// For specifications that few pods have.
+    fn share_texts_of_spec(&mut self, spec: &mut PodSpec) {
+        self.text(&mut spec.scheduler_name);
+        give_up_empty(&mut spec.topology_spread_constraints);
+        give_up_empty(&mut spec.host_ports);
+        give_up_empty(&mut spec.host_port_numbers);
+        give_up_empty(&mut spec.volumes);
+        give_up_empty(&mut spec.resource_claims);
+        self.names.share(&mut spec.images.names);
+        self.names.share(&mut spec.scheduling_gates);
+        if let Some(selector) = &mut spec.node_selector {
+            self.share_texts_of(selector);
+        }
+        self.tolerations.share(&mut spec.tolerations);
+        if let Some(affinity) = &mut spec.node_affinity {
+            self.node_affinities.share(affinity);
+        }
+        for affinity in [&mut spec.pod_affinity, &mut spec.pod_anti_affinity].into_iter().flatten()
+        {
+            self.pod_affinities.share(affinity);
+        }
+        if !spec.volumes.is_empty() {
+            let mut volumes: Vec<Volume> = spec.volumes.to_vec();
+            volumes.iter_mut().for_each(|volume| self.texts.share(&mut volume.name));
+            spec.volumes = volumes.into();
+        }
+    }
+
+    /// For requests that few pods have.
+    fn share_texts_of_requests(&mut self, requests: &mut PodRequests) {
+        let is_once = Arc::ptr_eq(&requests.totals, &requests.spec_totals);
+        for list in [&mut requests.spec_totals, &mut requests.totals, &mut requests.limits] {
+            give_up_empty(list);
+            if !list.is_empty() {
+                let mut quantities = list.to_vec();
+                quantities.iter_mut().for_each(|(name, _)| self.texts.share(name));
+                *list = quantities.into();
+            }
+        }
+        if is_once {
+            requests.totals = requests.spec_totals.clone();
+        }
+    }
+
+    /// Times differ from pod to pod, texts do not.
+    fn share_status(&mut self, status: &mut Arc<PodStatus>) {
+        let is_common = status.started.is_none() && status.conditions.is_empty();
+        if is_common && self.statuses.replace(status) {
+            return;
+        }
+        let changed = Arc::make_mut(status);
+        self.text(&mut changed.phase);
+        give_up_empty(&mut changed.conditions);
+        give_up_empty(&mut changed.resource_claim_statuses);
+        if !changed.conditions.is_empty() {
+            let mut conditions: Vec<PodCondition> = changed.conditions.to_vec();
+            for condition in &mut conditions {
+                self.conditions.share(&mut condition.text);
+            }
+            changed.conditions = conditions.into();
+        }
+        if is_common {
+            self.statuses.share(status);
+        }
+    }
+}
+
+/// All empty lists are one.
+fn give_up_empty<T>(list: &mut Arc<[T]>) {
+    if list.is_empty() {
+        *list = Arc::default();
+    }
+}
+
+/// Something that can be kept once.
+trait Part: Clone {
+    /// Equal for equal parts; need not differ for others.
+    fn hash_content(&self, hasher: &mut FxHasher);
+    /// Whether nothing can tell one from the other.
+    fn is_same(&self, other: &Self) -> bool;
+    /// How many there are that share the content.
+    fn n_holders(&self) -> usize;
+}
+
+/// Parts of one kind with the hashes of their content.
+#[derive(Debug)]
+struct Table<T> {
+    parts: HashTable<(u64, T)>,
+    sweeps_at: usize,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { parts: HashTable::new(), sweeps_at: SWEPT_FROM }
+    }
+}
+
+impl<T: Part> Table<T> {
+    fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Replaces `part` by an equal one if there is one.
+    fn replace(&self, part: &mut T) -> bool {
+        let known = self.parts.find(hash_of(part), |(_, known)| known.is_same(part));
+        let is_known = known.is_some();
+        if let Some((_, known)) = known {
+            *part = known.clone();
+        }
+        is_known
+    }
+
+    /// Replaces `part` by an equal one, or keeps it for those to come.
+    fn share(&mut self, part: &mut T) {
+        if self.replace(part) {
+            return;
+        }
+        if self.parts.len() >= self.sweeps_at {
+            // Nobody else holds what has one holder.
+            self.parts.retain(|(_, part)| part.n_holders() > 1);
+            self.parts.shrink_to_fit(|(hash, _)| *hash);
+            self.sweeps_at = SWEPT_FROM.max(self.parts.len() * 2);
+        }
+        let hash = hash_of(part);
+        self.parts.insert_unique(hash, (hash, part.clone()), |(hash, _)| *hash);
+    }
+}
+
+fn hash_of<T: Part>(part: &T) -> u64 {
+    let mut hasher = FxBuildHasher.build_hasher();
+    part.hash_content(&mut hasher);
+    hasher.finish()
+}
+
+impl Part for Labels {
+    fn hash_content(&self, hasher: &mut FxHasher) {
+        self.hash(hasher);
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self == other
+    }
+
+    fn n_holders(&self) -> usize {
+        Self::n_holders(self)
+    }
+}
+
+macro_rules! shared_by_equality {
+    ($($part:ty),*) => {$(
+        impl Part for Arc<$part> {
+            fn hash_content(&self, hasher: &mut FxHasher) {
+                self.hash(hasher);
+            }
+
+            fn is_same(&self, other: &Self) -> bool {
+                self == other
+            }
+
+            fn n_holders(&self) -> usize {
+                Arc::strong_count(self)
+            }
+        }
+    )*};
+}
+
+shared_by_equality!(
+    str,
+    ControllerRef,
+    ConditionText,
+    [Arc<str>],
+    [(Arc<str>, Arc<str>)],
+    [Toleration]
+);
+
+impl Part for Arc<PodStatus> {
+    fn hash_content(&self, hasher: &mut FxHasher) {
+        self.phase.hash(hasher);
+        self.nominated_node_name.hash(hasher);
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self == other
+    }
+
+    fn n_holders(&self) -> usize {
+        Self::strong_count(self)
+    }
+}
+
+impl Part for Arc<PodSpec> {
+    fn hash_content(&self, hasher: &mut FxHasher) {
+        (&self.scheduler_name, self.priority, &self.node_selector, &self.tolerations).hash(hasher);
+        (&self.host_ports, &self.images, &self.scheduling_gates, &self.pod_group).hash(hasher);
+        (&self.volumes, &self.resource_claims).hash(hasher);
+        for affinity in [&self.pod_affinity, &self.pod_anti_affinity] {
+            affinity.is_some().hash(hasher);
+            affinity.iter().for_each(|affinity| affinity.hash_content(hasher));
+        }
+        self.node_affinity.is_some().hash(hasher);
+        self.node_affinity.iter().for_each(|affinity| affinity.hash_content(hasher));
+        for constraint in self.topology_spread_constraints.iter() {
+            (constraint.max_skew, &constraint.topology_key, &constraint.selector).hash(hasher);
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self == other
+    }
+
+    fn n_holders(&self) -> usize {
+        Self::strong_count(self)
+    }
+}
+
+impl Part for Arc<PodAffinity> {
+    fn hash_content(&self, hasher: &mut FxHasher) {
+        self.required.hash(hasher);
+        for preferred in self.preferred.iter() {
+            (preferred.weight, &preferred.term).hash(hasher);
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self == other
+    }
+
+    fn n_holders(&self) -> usize {
+        Self::strong_count(self)
+    }
+}
+
+impl Part for Arc<NodeAffinity> {
+    fn hash_content(&self, hasher: &mut FxHasher) {
+        let required = self.required.iter().flat_map(|selector| selector.terms());
+        required.flatten().for_each(|term| term.hash(hasher));
+        for preferred in self.preferred.iter().flatten().flat_map(|terms| terms.iter()) {
+            (preferred.weight, &preferred.term).hash(hasher);
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self == other
+    }
+
+    fn n_holders(&self) -> usize {
+        Self::strong_count(self)
+    }
+}
+
+impl Part for Arc<PodRequests> {
+    fn hash_content(&self, hasher: &mut FxHasher) {
+        (&self.accounted, &self.non_zero, &self.fit, &self.fit_score).hash(hasher);
+    }
+
+    /// Equal amounts may be written differently, and what is written is shown.
+    fn is_same(&self, other: &Self) -> bool {
+        self == other
+            && is_same_text(&self.totals, &other.totals)
+            && is_same_text(&self.spec_totals, &other.spec_totals)
+            && is_same_text(&self.limits, &other.limits)
+    }
+
+    fn n_holders(&self) -> usize {
+        Self::strong_count(self)
+    }
+}
+
+impl Part for Quantities {
+    fn hash_content(&self, hasher: &mut FxHasher) {
+        for (name, quantity) in self.iter() {
+            (name, quantity.value()).hash(hasher);
+        }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.len() == other.len() && is_same_text(self, other)
+    }
+
+    fn n_holders(&self) -> usize {
+        Self::strong_count(self)
+    }
+}
+
+/// Of lists of the same length.
+fn is_same_text(one: &Quantities, other: &Quantities) -> bool {
+    let mut pairs = one.iter().zip(other.iter());
+    pairs.all(|(a, b)| a.0 == b.0 && a.1.is_written_like(&b.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(name: &str, change: impl Fn(&mut Value)) -> Arc<Pod> {
+        let mut json = json!({
+            "metadata": {
+                "namespace": "default", "name": name, "uid": name, "labels": {"app": "web"},
+                "ownerReferences": [{
+                    "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": true,
+                }],
+            },
+            "spec": {
+                "nodeName": "n1",
+                "tolerations": [{"key": "a", "operator": "Exists"}],
+                "containers": [{
+                    "image": "i", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+                }],
+            },
+            "status": {
+                "phase": "Running",
+                "startTime": "2026-01-01T00:00:00Z",
+                "conditions": [{
+                    "type": "Ready", "status": "True", "lastTransitionTime": format!("2026-01-01T00:00:0{}Z", name.len()),
+                }],
+            },
+        });
+        change(&mut json);
+        Arc::new(Pod::from_value(&json).unwrap())
+    }
+
+    fn shared(shared: &mut Shared, mut pod: Arc<Pod>) -> Arc<Pod> {
+        let before = (*pod).clone();
+        shared.share_pod(&mut pod);
+        assert_eq!(*pod, before);
+        assert_eq!(format!("{pod:?}"), format!("{before:?}"));
+        pod
+    }
+
+    #[test]
+    fn pods_of_one_template_share_all_but_what_is_their_own() {
+        let mut table = Shared::default();
+        let a = shared(&mut table, pod("a", |_| ()));
+        let b = shared(&mut table, pod("bb", |_| ()));
+        assert!(Arc::ptr_eq(&a.spec, &b.spec));
+        assert!(Arc::ptr_eq(&a.requests, &b.requests));
+        assert!(Arc::ptr_eq(&a.namespace, &b.namespace));
+        assert!(a.labels.is_same_allocation(&b.labels));
+        assert!(Arc::ptr_eq(a.controller.as_ref().unwrap(), b.controller.as_ref().unwrap()));
+        assert!(Arc::ptr_eq(&a.status.conditions[0].text, &b.status.conditions[0].text));
+        assert_ne!(a.status, b.status);
+    }
+
+    #[test]
+    fn every_difference_keeps_parts_apart() {
+        let changes: [fn(&mut Value); 8] = [
+            |pod| pod["spec"]["priority"] = 1.into(),
+            |pod| pod["spec"]["preemptionPolicy"] = "Never".into(),
+            |pod| pod["spec"]["nodeSelector"] = json!({"a": "b"}),
+            |pod| pod["spec"]["tolerations"] = json!([]),
+            |pod| pod["spec"]["affinity"] = json!({"podAffinity": {}}),
+            |pod| pod["spec"]["affinity"] = json!({"nodeAffinity": {}}),
+            |pod| {
+                pod["spec"]["volumes"] =
+                    json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]);
+            },
+            |pod| pod["spec"]["containers"][0]["image"] = "other".into(),
+        ];
+        let mut table = Shared::default();
+        let first = shared(&mut table, pod("a", |_| ()));
+        for change in changes {
+            let other = shared(&mut table, pod("a", change));
+            assert!(!Arc::ptr_eq(&first.spec, &other.spec), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn amounts_that_are_written_differently_stay_so() {
+        let mut table = Shared::default();
+        let first = shared(&mut table, pod("a", |_| ()));
+        for cpu in ["1000m", "1e0", "1.0"] {
+            let other = shared(
+                &mut table,
+                pod("a", |pod| {
+                    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu.into();
+                }),
+            );
+            assert_eq!(first.requests, other.requests);
+        }
+    }
+
+    #[test]
+    fn nodes_share_images_and_texts() {
+        let node = |name: &str| {
+            let json = json!({
+                "metadata": {"name": name, "labels": {"zone": "z", "host": name}},
+                "status": {
+                    "allocatable": {"cpu": "4"},
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                    "images": [{"names": ["i@1", "i:1"], "sizeBytes": 7}],
+                },
+            });
+            Arc::new(Node::from_value(&json).unwrap())
+        };
+        let mut table = Shared::default();
+        let (mut a, mut b) = (node("a"), node("b"));
+        for node in [&mut a, &mut b] {
+            let before = (**node).clone();
+            table.share_node(node);
+            assert_eq!(**node, before);
+        }
+        assert!(Arc::ptr_eq(&a.images[0].names, &b.images[0].names));
+        assert!(Arc::ptr_eq(&a.conditions, &b.conditions));
+        assert!(Arc::ptr_eq(&a.allocatable_quantities, &b.allocatable_quantities));
+        assert!(Arc::ptr_eq(
+            a.labels.get_shared("zone").unwrap(),
+            b.labels.get_shared("zone").unwrap()
+        ));
+    }
+
+    #[test]
+    fn what_nobody_holds_is_given_up() {
+        let mut table = Shared::default();
+        let kept = shared(&mut table, pod("kept", |_| ()));
+        for at in 0..5 * SWEPT_FROM {
+            shared(&mut table, pod("a", |pod| pod["spec"]["nodeName"] = format!("n{at}").into()));
+        }
+        assert!(table.texts.parts.len() <= SWEPT_FROM + 1, "{}", table.texts.parts.len());
+        let again = shared(&mut table, pod("kept", |_| ()));
+        assert!(Arc::ptr_eq(&kept.spec, &again.spec));
+    }
+}
