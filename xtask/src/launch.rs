@@ -32,6 +32,18 @@ pub(crate) enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<OsString>,
     },
+    /// All figures of docs/performance: measures them, and writes tables, JSON and chart there
+    Curve {
+        /// Arguments for the benchmark; `cargo xtask bench curve -- --help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<OsString>,
+    },
+    /// The building blocks one by one: quantities, selectors, the queue, column scans, decoding
+    Micro {
+        /// Arguments for criterion, such as part of a benchmark's name
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<OsString>,
+    },
 }
 
 /// Runs a benchmark.
@@ -52,6 +64,15 @@ pub(crate) fn bench(bench: &Bench) -> Result<Ended> {
                 Ended::Well => benchmark("bench-blackbox", args),
                 badly => Ok(badly),
             }
+        }
+        Bench::Curve { args } => match build_benchmarks(&["bench-curve", "bench-memory"])? {
+            Ended::Well => benchmark("bench-curve", args),
+            badly => Ok(badly),
+        },
+        Bench::Micro { args } => {
+            let mut command = process::cargo("bench");
+            command.args(["--package", "kube-scheduler-benches", "--bench", "micro", "--"]);
+            process::run(command.args(args))
         }
     }
 }
