@@ -34,6 +34,7 @@
 //! # }
 //! ```
 
+pub mod protobuf;
 pub mod quantity;
 pub mod selector;
 pub mod validation;

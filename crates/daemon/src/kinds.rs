@@ -157,6 +157,11 @@ impl WatchedKind {
         Self { keep, ..self }
     }
 
+    /// Whether its objects are read in protobuf. Whole objects are kept, and other kinds read, as JSON.
+    pub(crate) fn speaks_protobuf(&self) -> bool {
+        self.form != Form::Generic && self.keep == Keep::Nothing
+    }
+
     fn of_registration(name: &str) -> Option<Self> {
         if matches!(name, "Pod" | "AssignedPod" | "UnschedulablePod" | "Node" | "*") {
             return None;

@@ -1,32 +1,37 @@
 //! The connection to the API server: where it is, who we are, and one request at a time.
 //!
-//! kube does configuration, TLS and authentication; everything that knows kube stands in this file. Requests go out
-//! over kept-alive HTTP/1.1 connections, one per request under way.
+//! kube does configuration, TLS and authentication; nothing outside of here knows kube. Requests go out over kept-alive
+//! HTTP/1.1 connections, one per request under way.
 //!
 //! Invariants: whether an unanswered request was carried out is never guessed ([`ApiError::is_outcome_unknown`]); no
 //! request waits for ever, watches excepted; kube's own retries are off, because only the caller knows what may be sent
 //! twice.
 
+mod call;
+pub(crate) mod envelope;
+mod error;
+
 use std::error::Error as StdError;
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT};
-use http::{Method, Request, Response};
+use http::header::{HeaderValue, RETRY_AFTER, USER_AGENT};
+use http::{Method, Response};
 use http_body_util::BodyExt;
 // The client library leaves the choice of the API version to whoever uses it.
 use k8s_openapi as _;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use serde::Deserialize;
 
 use crate::backoff::Backoff;
 use crate::leader::{Fence, GivenUp};
 use crate::metrics::{Metrics, RestCall};
+pub(crate) use call::{Call, Encoding};
+pub(crate) use error::ApiError;
 
 /// How often a request is sent again when the server asks for patience, as in the reference's client.
 pub(crate) const MAX_PATIENCE: u32 = 10;
@@ -144,7 +149,7 @@ impl Endpoint {
         let client = kube::Client::try_from(config)
             .map_err(|error| ConnectError::Client { server: self.url(), source: error.into() })?;
         let host = self.config.cluster_url.authority().map_or("", |host| host.as_str()).into();
-        Ok(Api { client, host, metrics: None, fence: None })
+        Ok(Api { client, host, metrics: None, fence: None, is_json_only: Arc::default() })
     }
 
     /// Says so when the server has not answered for `patience`, and again when it does. Any answer will do.
@@ -183,186 +188,6 @@ fn parse_url(text: &str) -> Result<http::Uri, ConnectError> {
     }
 }
 
-/// One request, complete.
-#[derive(Clone, Debug)]
-pub(crate) struct Call {
-    method: Method,
-    path: String,
-    content_type: &'static str,
-    accept: &'static str,
-    body: Vec<u8>,
-    timeout: Duration,
-}
-
-impl Call {
-    fn new(method: Method, path: impl Into<String>) -> Self {
-        Self {
-            method,
-            path: path.into(),
-            content_type: "application/json",
-            accept: "application/json",
-            body: Vec::new(),
-            timeout: Duration::from_secs(30),
-        }
-    }
-
-    pub(crate) fn get(path: impl Into<String>) -> Self {
-        Self::new(Method::GET, path)
-    }
-
-    pub(crate) fn post(path: impl Into<String>, body: Vec<u8>) -> Self {
-        Self { body, ..Self::new(Method::POST, path) }
-    }
-
-    pub(crate) fn put(path: impl Into<String>, body: Vec<u8>) -> Self {
-        Self { body, ..Self::new(Method::PUT, path) }
-    }
-
-    pub(crate) fn delete(path: impl Into<String>, body: Vec<u8>) -> Self {
-        Self { body, ..Self::new(Method::DELETE, path) }
-    }
-
-    /// A strategic merge patch.
-    pub(crate) fn patch(path: impl Into<String>, body: Vec<u8>) -> Self {
-        let content_type = "application/strategic-merge-patch+json";
-        Self { body, content_type, ..Self::new(Method::PATCH, path) }
-    }
-
-    /// What the body is.
-    pub(crate) const fn content_type(mut self, content_type: &'static str) -> Self {
-        self.content_type = content_type;
-        self
-    }
-
-    pub(crate) const fn accept(mut self, accept: &'static str) -> Self {
-        self.accept = accept;
-        self
-    }
-
-    /// How long to wait for the answer; for a watch, for its beginning.
-    pub(crate) const fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    fn request(&self) -> Result<Request<Body>, ApiError> {
-        let mut request =
-            Request::builder().method(&self.method).uri(&self.path).header(ACCEPT, self.accept);
-        if !self.body.is_empty() {
-            request = request.header(CONTENT_TYPE, self.content_type);
-        }
-        request
-            .body(Body::from(self.body.clone()))
-            .map_err(|error| ApiError::Transport { text: error.to_string(), is_refused: true })
-    }
-}
-
-/// A request that did not succeed.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum ApiError {
-    /// The server said no.
-    Status {
-        /// HTTP status.
-        code: u16,
-        /// `reason` of the Status object, such as `Conflict`.
-        reason: String,
-        /// What the server said.
-        message: String,
-        /// How long it wants to be left alone.
-        retry_after: Option<Duration>,
-    },
-    /// There was no answer.
-    Transport {
-        /// What happened.
-        text: String,
-        /// Whether the request certainly did not get through.
-        is_refused: bool,
-    },
-    /// There was no answer in time.
-    Timeout(Duration),
-}
-
-impl ApiError {
-    /// The HTTP status, if there was an answer.
-    pub(crate) const fn code(&self) -> Option<u16> {
-        match self {
-            Self::Status { code, .. } => Some(*code),
-            _ => None,
-        }
-    }
-
-    /// Whether the request may have been carried out all the same.
-    pub(crate) const fn is_outcome_unknown(&self) -> bool {
-        match self {
-            Self::Transport { is_refused, .. } => !*is_refused,
-            Self::Timeout(_) => true,
-            Self::Status { code, .. } => *code == 504,
-        }
-    }
-
-    /// Whether nobody listened at the address.
-    pub(crate) const fn is_connection_refused(&self) -> bool {
-        matches!(self, Self::Transport { is_refused: true, .. })
-    }
-
-    /// How long the server wants to be left alone before the same request is welcome.
-    pub(crate) const fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Status { code, retry_after, .. } if *code == 429 || *code >= 500 => *retry_after,
-            _ => None,
-        }
-    }
-
-    fn transport(error: &(dyn StdError + 'static)) -> Self {
-        let mut text = error.to_string();
-        let mut is_refused = false;
-        let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
-        while let Some(error) = cause {
-            let this = error.to_string();
-            if !text.contains(&this) {
-                text.push_str(": ");
-                text.push_str(&this);
-            }
-            // Failing to connect is the one failure after which the request certainly was not seen.
-            is_refused |= error.downcast_ref::<io::Error>().is_some_and(|error| {
-                matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
-            }) || this.contains("dns error");
-            cause = error.source();
-        }
-        Self::Transport { text, is_refused }
-    }
-
-    /// The answer behind a status that is no success.
-    fn status(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Status {
-            message: String,
-            reason: String,
-        }
-        let status: Status = serde_json::from_slice(body).unwrap_or_default();
-        let message = if status.message.is_empty() {
-            let text = String::from_utf8_lossy(body);
-            let text = text.trim();
-            let text: String = text.chars().take(200).collect();
-            if text.is_empty() { format!("the server answered with status {code}") } else { text }
-        } else {
-            status.message
-        };
-        Self::Status { code, reason: status.reason, message, retry_after }
-    }
-}
-
-impl fmt::Display for ApiError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Status { message, .. } => f.write_str(message),
-            Self::Transport { text, .. } => f.write_str(text),
-            Self::Timeout(limit) => write!(f, "no answer within {limit:?}"),
-        }
-    }
-}
-
 /// The API server.
 #[derive(Clone)]
 pub(crate) struct Api {
@@ -371,6 +196,8 @@ pub(crate) struct Api {
     metrics: Option<Arc<Metrics>>,
     /// What requests that change something must pass.
     fence: Option<Fence>,
+    /// Set once the server has refused a body in protobuf. Shared by all clones.
+    is_json_only: Arc<AtomicBool>,
 }
 
 impl Api {
@@ -434,26 +261,58 @@ impl Api {
         let mut n_asked = 0;
         loop {
             let answer = self.call(call).await;
-            match answer.as_ref().err().and_then(ApiError::retry_after) {
-                Some(pause) if n_asked < MAX_PATIENCE => {
-                    let code = answer.as_ref().err().and_then(ApiError::code);
-                    if let Some(metrics) = &self.metrics {
-                        metrics.count_rest_retry(call.method.as_str(), &self.host, code);
-                    }
-                    tokio::time::sleep(pause).await;
-                }
-                _ => return (answer, n_asked),
-            }
+            let Some(pause) = self.asked_for(call, answer.as_ref().err(), n_asked) else {
+                return (answer, n_asked);
+            };
+            tokio::time::sleep(pause).await;
             n_asked += 1;
         }
     }
 
-    /// Sends a request and returns as soon as the answer begins.
-    pub(crate) async fn stream(&self, call: &Call) -> Result<Body, ApiError> {
+    /// Sends what `make` makes in protobuf, or in JSON to a server that has refused protobuf before or does so now.
+    pub(crate) async fn write(&self, make: impl Fn(Encoding) -> Call) -> Result<Bytes, ApiError> {
+        if !self.is_json_only.load(Ordering::Relaxed) {
+            let answer = self.call(&make(Encoding::Protobuf)).await;
+            // Refused for its form alone, nothing was looked at.
+            if !matches!(answer.as_ref().err().and_then(ApiError::code), Some(406 | 415)) {
+                return answer;
+            }
+            if !self.is_json_only.swap(true, Ordering::Relaxed) {
+                tracing::debug!(host = &*self.host, "The server takes no protobuf; writing JSON");
+            }
+        }
+        self.call(&make(Encoding::Json)).await
+    }
+
+    /// Sends a request and returns as soon as the answer begins, with the encoding that it comes in.
+    pub(crate) async fn stream(&self, call: &Call) -> Result<(Body, Encoding), ApiError> {
         let response = tokio::time::timeout(call.timeout, self.begin(call))
             .await
             .unwrap_or(Err(ApiError::Timeout(call.timeout)))?;
-        Ok(response.into_body())
+        let encoding = Encoding::of(response.headers());
+        Ok((response.into_body(), encoding))
+    }
+
+    /// As [`stream`](Self::stream), but comes back as often and as late as the server asks for.
+    pub(crate) async fn stream_patiently(&self, call: &Call) -> Result<(Body, Encoding), ApiError> {
+        let mut n_asked = 0;
+        loop {
+            let answer = self.stream(call).await;
+            let Some(pause) = self.asked_for(call, answer.as_ref().err(), n_asked) else {
+                return answer;
+            };
+            tokio::time::sleep(pause).await;
+            n_asked += 1;
+        }
+    }
+
+    /// How long to wait before the same request is sent again; `None` if it is not.
+    fn asked_for(&self, call: &Call, error: Option<&ApiError>, n_asked: u32) -> Option<Duration> {
+        let pause = error?.retry_after().filter(|_| n_asked < MAX_PATIENCE)?;
+        if let Some(metrics) = &self.metrics {
+            metrics.count_rest_retry(call.method.as_str(), &self.host, error?.code());
+        }
+        Some(pause)
     }
 
     async fn begin(&self, call: &Call) -> Result<Response<Body>, ApiError> {

@@ -2,10 +2,11 @@
 //!
 //! Invariants: what the core is told is always a state the server had, never older than what was told before; after
 //! each complete list the core knows of no object the list lacked; no failure ends a reflector, it only slows it down;
-//! memory is bounded by a page of a list or one frame of a watch, beside a few words per object.
+//! memory is bounded by one item of a list or one frame of a watch, beside a few words per object.
 
 mod decode;
 mod frames;
+mod items;
 mod position;
 
 use std::collections::BTreeSet;
@@ -20,10 +21,10 @@ use crate::backoff::{Backoff, Jitter};
 use crate::inbox::{CoreEnded, Inbox, Message};
 use crate::kinds::{Form, WatchedKind};
 use crate::metrics::Metrics;
-use crate::transport::{Api, ApiError, Call};
-pub(crate) use decode::{Decode, Json};
-use decode::{Frame, Malformed};
+use crate::transport::{Api, ApiError, Call, Encoding};
+use decode::{Frame, ListEnd, Malformed};
 use frames::{Frames, MAX_FRAME, Next};
+use items::Items;
 use position::Place;
 pub(crate) use position::Position;
 
@@ -72,7 +73,8 @@ pub(crate) struct Reflector {
     number: usize,
     kind: WatchedKind,
     api: Api,
-    decode: Arc<dyn Decode>,
+    /// What is asked for; the server may answer in JSON all the same.
+    encoding: Encoding,
     inbox: Inbox,
     metrics: Arc<Metrics>,
     patience: Patience,
@@ -91,6 +93,8 @@ pub(crate) struct Reflector {
 /// The two ways to learn everything there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HowToList {
+    /// Whole, from what the server has at hand, which may be a little old: the quickest way, good for the first list only.
+    AtHand,
     /// As the beginning of a watch: little memory on both sides.
     Streamed,
     /// In pages, because a stream broke off. The next time it is streamed again.
@@ -123,6 +127,8 @@ enum Interruption {
     NotServed,
     #[error("the server does not stream lists: {0}")]
     NotStreamed(String),
+    #[error("the server writes no protobuf: {0}")]
+    NoProtobuf(String),
     #[error("the list is wanted again")]
     ListAgain,
     #[error(transparent)]
@@ -149,23 +155,29 @@ impl Reflector {
         metrics: Arc<Metrics>,
         patience: Patience,
     ) -> Self {
+        let encoding = if kind.speaks_protobuf() { Encoding::Protobuf } else { Encoding::Json };
         Self {
             number,
             known: SharedKnown::default(),
             place: Place::new(&kind),
             kind,
             api,
-            decode: Arc::new(Json),
+            encoding,
             inbox,
             metrics,
             patience,
             inputs: Vec::new(),
             version: None,
-            how_to_list: HowToList::Streamed,
+            how_to_list: HowToList::AtHand,
             is_synced: false,
             complaints: BTreeSet::new(),
             jitter: Jitter::seeded_at_random(),
         }
+    }
+
+    /// The first list shows everything that was written before it was asked for, at the price of a slower start.
+    pub(crate) fn beginning_with_latest(self) -> Self {
+        Self { how_to_list: HowToList::Streamed, ..self }
     }
 
     /// How objects of its kind are read.
@@ -215,6 +227,10 @@ impl Reflector {
                     self.how_to_list = HowToList::Paged;
                     continue;
                 }
+                Err(Interruption::NoProtobuf(reason)) => {
+                    tracing::debug!(kind, reason, "Falling back to JSON");
+                    continue;
+                }
                 Err(Interruption::Gone) => {
                     tracing::info!(
                         kind,
@@ -226,7 +242,7 @@ impl Reflector {
                 }
                 Err(Interruption::NotServed) if self.kind.is_optional => {
                     tracing::debug!(kind, "The server does not serve this kind");
-                    if self.finish_list(&BTreeSet::new()).await.is_err() {
+                    if self.finish_list(Some(&BTreeSet::new())).await.is_err() {
                         return;
                     }
                     backoff.fail(Instant::now())
@@ -257,8 +273,9 @@ impl Reflector {
     async fn step(&mut self) -> Result<Ended, Interruption> {
         match (&self.version, self.how_to_list) {
             (Some(from), _) => self.watch(from.clone()).await,
+            (None, HowToList::AtHand) => self.list_at_hand().await,
             (None, HowToList::Streamed) => self.stream().await,
-            (None, _) => self.list().await,
+            (None, _) => self.list_in_pages().await,
         }
     }
 
@@ -269,6 +286,12 @@ impl Reflector {
         let query = "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
         let body = match self.open(query).await {
             Ok(body) => body,
+            Err(error @ ApiError::Status { code: 406 | 415, .. })
+                if self.encoding == Encoding::Protobuf =>
+            {
+                self.how_to_list = HowToList::Streamed;
+                return Err(self.without_protobuf(error));
+            }
             Err(error @ ApiError::Status { code: 400 | 405 | 406 | 415 | 422, .. }) => {
                 return Err(Interruption::NotStreamed(error.to_string()));
             }
@@ -279,51 +302,97 @@ impl Reflector {
 
     /// Watches from a version on.
     async fn watch(&mut self, from: String) -> Result<Ended, Interruption> {
-        let body = self
-            .open(&format!("watch=true&allowWatchBookmarks=true&resourceVersion={from}"))
-            .await?;
+        let query = format!("watch=true&allowWatchBookmarks=true&resourceVersion={from}");
+        let body = self.open(&query).await.map_err(|error| self.without_protobuf(error))?;
         self.consume(body, None).await
     }
 
+    /// Lists everything in one answer, taken in while it arrives.
+    ///
+    /// As in the reference, the first list may be a little old: the server answers it from its cache. Whatever is listed
+    /// later is the latest, so that nothing goes back in time.
+    async fn list_at_hand(&mut self) -> Result<Ended, Interruption> {
+        self.how_to_list = HowToList::Streamed;
+        // Nothing is known that could be gone, unless an earlier try broke off.
+        let mut seen = (!self.known.lock().is_empty()).then(BTreeSet::new);
+        let end = self.take_list("resourceVersion=0", &mut seen).await.inspect_err(|error| {
+            if matches!(error, Interruption::NoProtobuf(_)) {
+                self.how_to_list = HowToList::AtHand;
+            }
+        })?;
+        self.finish_list(seen.as_ref()).await?;
+        Ok(self.listed(end.resource_version))
+    }
+
     /// Lists in pages.
-    async fn list(&mut self) -> Result<Ended, Interruption> {
-        let mut seen = BTreeSet::new();
-        let mut next = String::new();
+    async fn list_in_pages(&mut self) -> Result<Ended, Interruption> {
+        let mut seen = Some(BTreeSet::new());
+        let mut query = format!("limit={PAGE}");
         loop {
-            let mut query = format!("limit={PAGE}");
-            if !next.is_empty() {
-                query.push_str("&continue=");
-                query.push_str(&escaped(&next));
+            let end = self.take_list(&query, &mut seen).await?;
+            if end.next.is_empty() {
+                self.finish_list(seen.as_ref()).await?;
+                return Ok(self.listed(end.resource_version));
             }
-            let call = Call::get(self.url(&query))
-                .accept(self.decode.accept())
-                .timeout(self.patience.answer);
-            let (answer, _) = self.api.call_patiently(&call).await;
-            let page = self
-                .decode
-                .page(&self.kind, &answer?)
-                .map_err(|bad| Interruption::Failed(bad.text))?;
-            for item in page.items {
-                self.apply(item, Some(&mut seen));
-            }
-            self.inbox.pass_on(&mut self.inputs).await?;
-            if page.next.is_empty() {
-                self.finish_list(&seen).await?;
-                self.version = Some(page.resource_version);
-                self.place.tell(self.version.as_deref(), true);
-                return Ok(Ended::Listed);
-            }
-            next = page.next;
+            query = format!("limit={PAGE}&continue={}", escaped(&end.next));
         }
     }
 
-    async fn open(&mut self, query: &str) -> Result<Body, ApiError> {
+    /// Takes in one answer to a list.
+    async fn take_list(
+        &mut self,
+        query: &str,
+        seen: &mut Option<BTreeSet<Key>>,
+    ) -> Result<ListEnd, Interruption> {
+        let call = Call::get(self.url(query)).wanting(self.encoding).timeout(self.patience.answer);
+        let answer = self.api.stream_patiently(&call).await;
+        let (mut body, encoding) = answer.map_err(|error| self.without_protobuf(error))?;
+        let mut items = Items::new(encoding, self.kind.kind);
+        let unreadable = |bad: Malformed| Interruption::Failed(bad.text);
+        loop {
+            let chunk = match tokio::time::timeout(self.patience.answer, body.frame()).await {
+                Err(_) => {
+                    let silence = self.patience.answer;
+                    return Err(Interruption::Failed(format!("the list broke off: silent for {silence:?}")));
+                }
+                Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+                Ok(Some(Err(error))) => {
+                    return Err(Interruption::Failed(format!("the list broke off: {error}")));
+                }
+                Ok(None) => break,
+            };
+            items.push(&chunk);
+            while let items::Next::Item(bytes) = items.next().map_err(unreadable)? {
+                let object = decode::item(encoding, &self.kind, bytes);
+                self.apply(object, seen.as_mut());
+            }
+            self.inbox.pass_on(&mut self.inputs).await?;
+        }
+        items.finish().map_err(unreadable)
+    }
+
+    /// A list is complete, and watching goes on behind it.
+    fn listed(&mut self, version: String) -> Ended {
+        self.version = Some(version);
+        self.place.tell(self.version.as_deref(), true);
+        Ended::Listed
+    }
+
+    /// Asks for JSON from now on, if it was protobuf that the server did not want.
+    fn without_protobuf(&mut self, error: ApiError) -> Interruption {
+        if matches!(error.code(), Some(406 | 415)) && self.encoding == Encoding::Protobuf {
+            self.encoding = Encoding::Json;
+            return Interruption::NoProtobuf(error.to_string());
+        }
+        error.into()
+    }
+
+    async fn open(&mut self, query: &str) -> Result<(Body, Encoding), ApiError> {
         // As the reference does: some minutes, spread so that not all watches end together.
         let limit = self.jitter.stretch(Duration::from_secs(300), 1.0).as_secs();
         let url = self.url(&format!("{query}&timeoutSeconds={limit}"));
-        self.api
-            .stream(&Call::get(url).accept(self.decode.accept()).timeout(self.patience.answer))
-            .await
+        let call = Call::get(url).wanting(self.encoding).timeout(self.patience.answer);
+        self.api.stream(&call).await
     }
 
     fn url(&self, query: &str) -> String {
@@ -338,13 +407,13 @@ impl Reflector {
     /// Takes in a watch until it ends. While `initial` collects keys, what comes is what there is.
     async fn consume(
         &mut self,
-        mut body: Body,
+        (mut body, encoding): (Body, Encoding),
         mut initial: Option<BTreeSet<Key>>,
     ) -> Result<Ended, Interruption> {
         let is_stream = initial.is_some();
         let mut was_listing = is_stream;
         let mut ended = Ended::Empty;
-        let mut frames = Frames::new(MAX_FRAME);
+        let mut frames = Frames::new(encoding, MAX_FRAME);
         loop {
             let patience = if initial.is_some() {
                 self.patience.initial_events
@@ -370,9 +439,9 @@ impl Reflector {
             };
             frames.push(&chunk);
             loop {
-                let frame = match frames.next(&*self.decode) {
+                let frame = match frames.next() {
                     Next::Incomplete => break,
-                    Next::Frame(bytes) => self.decode.frame(&self.kind, bytes),
+                    Next::Frame(bytes) => decode::frame(encoding, &self.kind, bytes),
                     Next::TooLarge => {
                         let text = format!("it is larger than {MAX_FRAME} bytes");
                         Ok(Some(Frame::Applied(Err(Malformed { key: None, text }))))
@@ -430,7 +499,7 @@ impl Reflector {
             }
             Frame::Bookmark { resource_version, ends_initial_events } => {
                 if ends_initial_events && let Some(seen) = initial.take() {
-                    self.finish_list(&seen).await?;
+                    self.finish_list(Some(&seen)).await?;
                 }
                 if initial.is_none() {
                     self.advance(Some(resource_version));
@@ -488,9 +557,11 @@ impl Reflector {
         }
     }
 
-    /// Everything there is has been seen.
-    async fn finish_list(&mut self, seen: &BTreeSet<Key>) -> Result<(), CoreEnded> {
-        self.known.lock().keep_only(seen, &mut self.inputs);
+    /// Everything there is has been seen: `seen`, or all that is known.
+    async fn finish_list(&mut self, seen: Option<&BTreeSet<Key>>) -> Result<(), CoreEnded> {
+        if let Some(seen) = seen {
+            self.known.lock().keep_only(seen, &mut self.inputs);
+        }
         self.inbox.pass_on(&mut self.inputs).await?;
         if self.how_to_list == HowToList::PagedOnce {
             self.how_to_list = HowToList::Streamed;

@@ -20,6 +20,13 @@ pub struct Text(
     pub Arc<str>,
 );
 
+impl Text {
+    /// Takes over a string, sharing it if it is one that most objects repeat.
+    pub(crate) fn shared(text: &str) -> Self {
+        Self(shared(text))
+    }
+}
+
 impl Deref for Text {
     type Target = str;
 

@@ -104,7 +104,7 @@ impl LeaseClient {
             self.name
         );
         let call = Call::get(format!("{}?{query}", self.collection())).timeout(SILENCE);
-        let mut body = self.api.stream(&call).await?;
+        let (mut body, _) = self.api.stream(&call).await?;
         let mut bytes: Vec<u8> = Vec::new();
         while let Ok(Some(Ok(frame))) = tokio::time::timeout(SILENCE, body.frame()).await {
             bytes.extend_from_slice(&frame.into_data().unwrap_or_default());

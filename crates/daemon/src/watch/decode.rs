@@ -1,15 +1,16 @@
-//! From bytes of lists and watches to objects: the seam behind which other encodings than JSON come in.
+//! From bytes of lists and watches to objects, in either encoding.
 //!
-//! Invariants: one bad object spoils neither its list nor its watch; nothing here panics on any input.
+//! Invariants: one bad object spoils neither its list nor its watch; nothing here panics on any input; an object is the
+//! same in whichever encoding it came.
 
-use std::sync::Arc;
+mod json;
+mod protobuf;
 
-use kube_scheduler_api_types::{Node, Object, Pod, Source};
+use kube_scheduler_api_types::Pod;
 use kube_scheduler_engine::{Followed, FollowedKey as Key};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
-use crate::kinds::{Form, Keep, WatchedKind};
+use crate::kinds::{Keep, WatchedKind};
+use crate::transport::Encoding;
 
 /// Bytes that are no object, or not the expected one.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -21,10 +22,16 @@ pub(crate) struct Malformed {
     pub(crate) text: String,
 }
 
-/// One page of a list.
-#[derive(Debug)]
-pub(crate) struct Page {
-    pub(crate) items: Vec<Result<Followed, Malformed>>,
+impl Malformed {
+    /// Something that is no single object.
+    pub(super) fn whole(what: &str, error: impl std::fmt::Display) -> Self {
+        Self { key: None, text: format!("{what} is not readable: {error}") }
+    }
+}
+
+/// What a list says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ListEnd {
     pub(crate) resource_version: String,
     /// Where the next page begins; empty after the last.
     pub(crate) next: String,
@@ -47,208 +54,73 @@ pub(crate) enum Frame {
     Error { code: u16, message: String },
 }
 
-/// Reads an encoding of lists and watches.
-pub(crate) trait Decode: Send + Sync {
-    /// What to ask for.
-    fn accept(&self) -> &'static str;
+/// Marks the bookmark behind the last initial event.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-    /// Reads one page of a list.
-    fn page(&self, kind: &WatchedKind, body: &[u8]) -> Result<Page, Malformed>;
-
-    /// Where the first frame of a watch's bytes ends and the next begins; `None` when it is incomplete. Of `bytes`, so
-    /// many were `searched` before.
-    fn frame_end(&self, bytes: &[u8], searched: usize) -> Option<usize>;
-
-    /// Reads one frame; `None` for one without content.
-    fn frame(&self, kind: &WatchedKind, bytes: &[u8]) -> Result<Option<Frame>, Malformed>;
-}
-
-/// JSON, a line per frame.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Json;
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ListMeta {
-    resource_version: String,
-    #[serde(rename = "continue")]
-    next: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct List<'a> {
-    #[serde(default)]
-    metadata: ListMeta,
-    #[serde(borrow)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Deserialize)]
-struct WatchLine<'a> {
-    #[serde(rename = "type")]
-    what: &'a str,
-    #[serde(borrow)]
-    object: &'a RawValue,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Header {
-    metadata: Meta,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Meta {
-    namespace: Option<String>,
-    name: Option<String>,
-    resource_version: String,
-    annotations: Option<Annotations>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Annotations {
-    #[serde(rename = "k8s.io/initial-events-end")]
-    initial_events_end: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Status {
-    code: u16,
-    message: String,
-}
-
-impl Decode for Json {
-    fn accept(&self) -> &'static str {
-        "application/json"
-    }
-
-    fn page(&self, kind: &WatchedKind, body: &[u8]) -> Result<Page, Malformed> {
-        let list: List<'_> =
-            serde_json::from_slice(body).map_err(|error| unreadable("list", &error))?;
-        Ok(Page {
-            items: list
-                .items
-                .unwrap_or_default()
-                .into_iter()
-                .map(|item| object(kind, item.get()))
-                .collect(),
-            resource_version: list.metadata.resource_version,
-            next: list.metadata.next.unwrap_or_default(),
-        })
-    }
-
-    fn frame_end(&self, bytes: &[u8], searched: usize) -> Option<usize> {
-        let at = bytes.get(searched..)?.iter().position(|&byte| byte == b'\n')?;
-        Some(searched + at + 1)
-    }
-
-    fn frame(&self, kind: &WatchedKind, bytes: &[u8]) -> Result<Option<Frame>, Malformed> {
-        if bytes.trim_ascii().is_empty() {
-            return Ok(None);
-        }
-        let line: WatchLine<'_> =
-            serde_json::from_slice(bytes).map_err(|error| unreadable("watch event", &error))?;
-        let text = line.object.get();
-        Ok(Some(match line.what {
-            "ADDED" | "MODIFIED" => Frame::Applied(object(kind, text)),
-            "DELETED" => Frame::Deleted(object(kind, text)),
-            "BOOKMARK" => {
-                let header: Header =
-                    serde_json::from_str(text).map_err(|error| unreadable("bookmark", &error))?;
-                let annotations = header.metadata.annotations.unwrap_or_default();
-                Frame::Bookmark {
-                    resource_version: header.metadata.resource_version,
-                    ends_initial_events: annotations.initial_events_end.as_deref() == Some("true"),
-                }
-            }
-            "ERROR" => {
-                let status: Status = serde_json::from_str(text).unwrap_or_default();
-                Frame::Error { code: status.code, message: status.message }
-            }
-            // Types that do not exist yet are not ours to judge.
-            _ => return Ok(None),
-        }))
+/// Reads one item of a list.
+pub(super) fn item(
+    encoding: Encoding,
+    kind: &WatchedKind,
+    bytes: &[u8],
+) -> Result<Followed, Malformed> {
+    match encoding {
+        Encoding::Json => json::object(kind, bytes),
+        Encoding::Protobuf => protobuf::object(kind, bytes),
     }
 }
 
-fn unreadable(what: &str, error: &serde_json::Error) -> Malformed {
-    Malformed { key: None, text: format!("{what} is not readable: {error}") }
-}
-
-fn object(kind: &WatchedKind, text: &str) -> Result<Followed, Malformed> {
-    let read = match kind.form {
-        Form::Pod => pod(kind, text).map(|pod| Followed::Pod(Arc::new(pod))),
-        Form::Node => node(kind, text).map(|node| Followed::Node(Arc::new(node))),
-        Form::Generic => generic(kind, text).map(|object| Followed::Other(Arc::new(object))),
-    };
-    let refused = |text: String, header: &str| {
-        let header: Header = serde_json::from_str(header).unwrap_or_default();
-        let key = header
-            .metadata
-            .name
-            .map(|name| (header.metadata.namespace.unwrap_or_default().into(), name.into()));
-        Malformed { key, text }
-    };
-    match read {
-        Ok(object) if object.key().1.is_empty() => {
-            Err(refused("the object has no name".to_owned(), text))
-        }
-        Ok(object) => Ok(object),
-        Err(error) => Err(refused(error, text)),
+/// Reads one frame of a watch; `None` for one without content.
+pub(super) fn frame(
+    encoding: Encoding,
+    kind: &WatchedKind,
+    bytes: &[u8],
+) -> Result<Option<Frame>, Malformed> {
+    match encoding {
+        Encoding::Json => json::frame(kind, bytes),
+        Encoding::Protobuf => protobuf::frame(kind, bytes),
     }
 }
 
-fn pod(kind: &WatchedKind, text: &str) -> Result<Pod, String> {
-    let mut pod = Pod::from_json(text).map_err(|error| error.to_string())?;
-    if kind.keep == Keep::All || (kind.keep == Keep::Pending && !pod.is_assigned()) {
-        let source = Source::of_pod(text).map_err(|error| error.to_string())?;
-        pod.source = Some(Arc::new(source));
-    }
-    Ok(pod)
+/// Reads what is left of a list in JSON without its items.
+pub(super) fn json_list_end(bytes: &[u8]) -> Result<ListEnd, Malformed> {
+    json::list_end(bytes)
 }
 
-fn node(kind: &WatchedKind, text: &str) -> Result<Node, String> {
-    let mut node = Node::from_json(text).map_err(|error| error.to_string())?;
-    if kind.keep == Keep::All {
-        let source = Source::of_node(text).map_err(|error| error.to_string())?;
-        node.source = Some(Arc::new(source));
-    }
-    Ok(node)
+/// Reads the metadata of a list in protobuf.
+pub(super) fn protobuf_list_end(bytes: &[u8]) -> Result<ListEnd, Malformed> {
+    protobuf::list_end(bytes)
 }
 
-/// Items of lists may leave out what the list says already.
-fn generic(kind: &WatchedKind, text: &str) -> Result<Object, String> {
-    let mut value: serde_json::Value =
-        serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let Some(members) = value.as_object_mut() else {
-        return Err("an object is expected".to_owned());
-    };
-    members.entry("apiVersion").or_insert_with(|| kind.api_version.as_str().into());
-    if !kind.kind.is_empty() {
-        members.entry("kind").or_insert_with(|| kind.kind.into());
-    }
-    if let Some(metadata) = members.get_mut("metadata").and_then(serde_json::Value::as_object_mut) {
-        metadata.remove("managedFields");
-    }
-    Object::from_value(value).map_err(|error| error.to_string())
+/// Whether a pod is to be kept in full.
+fn is_kept(keep: Keep, pod: &Pod) -> bool {
+    keep == Keep::All || (keep == Keep::Pending && !pod.is_assigned())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::items::{Items, Next};
     use super::*;
+    use crate::transport::envelope::Message;
+
+    fn list(kind: &WatchedKind, body: &[u8]) -> (Vec<Result<Followed, Malformed>>, ListEnd) {
+        let mut items = Items::new(Encoding::Json, kind.kind);
+        items.push(body);
+        let mut found = Vec::new();
+        while let Next::Item(bytes) = items.next().unwrap() {
+            found.push(item(Encoding::Json, kind, bytes));
+        }
+        (found, items.finish().unwrap())
+    }
 
     #[test]
     fn one_bad_item_spoils_no_list() {
         let body = br#"{"metadata":{"resourceVersion":"7","continue":"abc"},"items":[
             {"metadata":{"name":"a","namespace":"x","uid":"1","resourceVersion":"5"}},
             {"metadata":{"name":"b","namespace":"x"},"spec":{"containers":[{"resources":{"requests":{"cpu":"1Q"}}}]}}]}"#;
-        let page = Json.page(&WatchedKind::pods(), body).unwrap();
-        assert_eq!((page.resource_version.as_str(), page.next.as_str()), ("7", "abc"));
-        assert_eq!(page.items[0].as_ref().unwrap().key(), ("x".into(), "a".into()));
-        let bad = page.items[1].as_ref().unwrap_err();
+        let (items, end) = list(&WatchedKind::pods(), body);
+        assert_eq!((end.resource_version.as_str(), end.next.as_str()), ("7", "abc"));
+        assert_eq!(items[0].as_ref().unwrap().key(), ("x".into(), "a".into()));
+        let bad = items[1].as_ref().unwrap_err();
         assert_eq!(bad.key, Some(("x".into(), "b".into())));
         assert!(bad.text.contains("cpu"), "{}", bad.text);
     }
@@ -261,38 +133,28 @@ mod tests {
         ];
         let body = format!(r#"{{"metadata":{{}},"items":[{}]}}"#, pods.join(","));
         let kept = |keep| {
-            let page = Json.page(&WatchedKind::pods().keeping(keep, Keep::All), body.as_bytes());
+            let (items, _) = list(&WatchedKind::pods().keeping(keep, Keep::All), body.as_bytes());
             let is_kept = |item: Result<Followed, Malformed>| match item {
                 Ok(Followed::Pod(pod)) => pod.source.is_some(),
                 _ => panic!(),
             };
-            page.unwrap().items.into_iter().map(is_kept).collect::<Vec<_>>()
+            items.into_iter().map(is_kept).collect::<Vec<_>>()
         };
         assert_eq!(kept(Keep::Nothing), [false, false]);
         assert_eq!(kept(Keep::Pending), [true, false]);
         assert_eq!(kept(Keep::All), [true, true]);
         let nodes = WatchedKind::nodes().keeping(Keep::Nothing, Keep::All);
         let body = br#"{"metadata":{},"items":[{"metadata":{"name":"n"},"spec":{"podCIDR":"x"}}]}"#;
-        let page = Json.page(&nodes, body).unwrap();
-        let Ok(Followed::Node(node)) = &page.items[0] else { panic!() };
+        let (items, _) = list(&nodes, body);
+        let Ok(Followed::Node(node)) = &items[0] else { panic!() };
         let source = node.source.as_ref().unwrap().json();
         assert_eq!(source, r#"{"metadata":{"name":"n"},"spec":{"podCIDR":"x"},"status":{}}"#);
     }
 
     #[test]
-    fn lists_without_items_are_empty() {
-        for body in
-            [&br#"{"metadata":{"resourceVersion":"1"},"items":null}"#[..], br#"{"metadata":{}}"#]
-        {
-            assert!(Json.page(&WatchedKind::nodes(), body).unwrap().items.is_empty());
-        }
-        assert!(Json.page(&WatchedKind::nodes(), b"<html>").is_err());
-    }
-
-    #[test]
     fn frames_are_told_apart() {
         let kind = WatchedKind::nodes();
-        let read = |text: &str| Json.frame(&kind, text.as_bytes());
+        let read = |text: &str| frame(Encoding::Json, &kind, text.as_bytes());
         let node = r#"{"type":"ADDED","object":{"metadata":{"name":"n","uid":"1","resourceVersion":"5"}}}"#;
         assert!(matches!(read(node), Ok(Some(Frame::Applied(Ok(Followed::Node(_)))))));
         assert!(matches!(read(&node.replace("ADDED", "DELETED")), Ok(Some(Frame::Deleted(Ok(_))))));
@@ -316,12 +178,79 @@ mod tests {
     #[test]
     fn items_of_generic_lists_learn_their_kind() {
         let kind = WatchedKind::all_for(["storage.k8s.io/CSINode"]).pop().unwrap();
-        let page =
-            Json.page(&kind, br#"{"metadata":{},"items":[{"metadata":{"name":"n"}}]}"#).unwrap();
-        let Ok(Followed::Other(object)) = &page.items[0] else { panic!() };
+        let (items, _) =
+            list(&kind, br#"{"metadata":{},"items":[{"metadata":{"name":"n"}}]}"#);
+        let Ok(Followed::Other(object)) = &items[0] else { panic!() };
         assert_eq!(
             (&*object.kind, &*object.group, &*object.version),
             ("CSINode", "storage.k8s.io", "v1")
+        );
+    }
+
+    /// A watch event in protobuf.
+    fn event(what: &str, object: Message, kind: &str) -> Vec<u8> {
+        let raw = Message::from(object.seal("v1", kind));
+        let extension = Message::default().message(1, &raw);
+        Message::default().text(1, what).message(2, &extension).into_bytes()
+    }
+
+    #[test]
+    fn frames_in_protobuf_are_told_apart() {
+        let kind = WatchedKind::nodes();
+        let read = |bytes: &[u8]| frame(Encoding::Protobuf, &kind, bytes);
+        let node = |name: &str| {
+            Message::default().message(1, &Message::default().text(1, name).text(6, "5"))
+        };
+        let added = event("ADDED", node("n"), "Node");
+        let Ok(Some(Frame::Applied(Ok(Followed::Node(read_node))))) = read(&added) else {
+            panic!()
+        };
+        assert_eq!((&*read_node.name, &*read_node.resource_version), ("n", "5"));
+        let deleted = event("DELETED", node("n"), "Node");
+        assert!(matches!(read(&deleted), Ok(Some(Frame::Deleted(Ok(_))))));
+        assert!(matches!(read(&event("NEWS", node("n"), "Node")), Ok(None)));
+
+        let entry = Message::default().text(1, "k8s.io/initial-events-end").text(2, "true");
+        let metadata = Message::default().text(6, "9").message(12, &entry);
+        let bookmark = event("BOOKMARK", Message::default().message(1, &metadata), "Node");
+        let Ok(Some(Frame::Bookmark { resource_version, ends_initial_events })) = read(&bookmark)
+        else {
+            panic!()
+        };
+        assert_eq!((resource_version.as_str(), ends_initial_events), ("9", true));
+
+        let status = Message::default().text(3, "too old").integer(6, 410);
+        let gone = read(&event("ERROR", status, "Status"));
+        let Ok(Some(Frame::Error { code: 410, message })) = gone else { panic!("{gone:?}") };
+        assert_eq!(message, "too old");
+
+        let Ok(Some(Frame::Applied(Err(bad)))) = read(&event("ADDED", node(""), "Node")) else {
+            panic!()
+        };
+        assert_eq!(bad.text, "the object has no name");
+        let Ok(Some(Frame::Applied(Err(bad)))) = read(&event("ADDED", node("n"), "Pod")) else {
+            panic!()
+        };
+        assert_eq!(bad.text, r#"expected "Node", found "Pod""#);
+        assert!(read(b"\x0a\x7f").is_err());
+        assert!(read(&Message::default().text(1, "ADDED").into_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_bad_object_in_protobuf_is_named() {
+        let quantity = Message::default().text(1, "1Q");
+        let entry = Message::default().text(1, "cpu").message(2, &quantity);
+        let resources = Message::default().message(2, &entry);
+        let container = Message::default().message(8, &resources);
+        let metadata = Message::default().text(1, "b").text(3, "x");
+        let spec = Message::default().message(2, &container);
+        let pod = Message::default().message(1, &metadata).message(2, &spec).into_bytes();
+        let bad = item(Encoding::Protobuf, &WatchedKind::pods(), &pod).unwrap_err();
+        assert_eq!(bad.key, Some(("x".into(), "b".into())));
+        assert!(
+            bad.text.starts_with("pod x/b: spec.containers[0].resources.requests[cpu]: "),
+            "{}",
+            bad.text
         );
     }
 }

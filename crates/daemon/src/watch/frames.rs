@@ -1,9 +1,9 @@
-//! A watch's bytes, cut into frames.
+//! A watch's bytes, cut into frames: lines of JSON, or messages with their length before them.
 //!
 //! Invariants: each byte is searched once, however slowly a long frame arrives; no more than [`MAX_FRAME`] bytes and a
 //! chunk are held: what is longer is passed over, so that one object too large spoils no watch.
 
-use super::decode::Decode;
+use crate::transport::Encoding;
 
 /// A frame larger than this is no object: etcd refuses objects of a tenth of it.
 pub(super) const MAX_FRAME: usize = 32 * 1024 * 1024;
@@ -22,124 +22,187 @@ pub(super) enum Next<'f> {
 /// Bytes on their way to become frames.
 #[derive(Debug)]
 pub(super) struct Frames {
+    encoding: Encoding,
     limit: usize,
     bytes: Vec<u8>,
     /// What was given out already.
     taken: usize,
-    /// Where the search for the next end goes on.
+    /// Where the search for the next end of a line goes on.
     searched: usize,
-    /// Whether the frame at the beginning was too large and its rest is passed over.
-    is_passing_over: bool,
+    passing_over: PassingOver,
 }
 
+/// Whether a frame that is too large is passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PassingOver {
+    No,
+    /// Until its line ends.
+    Line,
+    /// So many bytes more.
+    Bytes(usize),
+}
+
+/// How many bytes the length before a message has.
+const LENGTH: usize = 4;
+
 impl Frames {
-    pub(super) const fn new(limit: usize) -> Self {
-        Self { limit, bytes: Vec::new(), taken: 0, searched: 0, is_passing_over: false }
+    pub(super) const fn new(encoding: Encoding, limit: usize) -> Self {
+        Self {
+            encoding,
+            limit,
+            bytes: Vec::new(),
+            taken: 0,
+            searched: 0,
+            passing_over: PassingOver::No,
+        }
     }
 
     pub(super) fn push(&mut self, chunk: &[u8]) {
         self.bytes.drain(..self.taken);
         self.searched -= self.taken;
         self.taken = 0;
-        if self.bytes.len() > self.limit {
-            self.is_passing_over = true;
-            self.bytes.clear();
-            self.bytes.shrink_to(self.limit / 8);
-            self.searched = 0;
+        match self.passing_over {
+            PassingOver::Bytes(left) => {
+                self.passing_over = PassingOver::Bytes(left.saturating_sub(self.bytes.len()));
+                self.drop_all();
+            }
+            _ if self.encoding == Encoding::Json && self.bytes.len() > self.limit => {
+                self.passing_over = PassingOver::Line;
+                self.drop_all();
+            }
+            _ => {}
         }
         self.bytes.extend_from_slice(chunk);
     }
 
-    pub(super) fn next(&mut self, decode: &dyn Decode) -> Next<'_> {
-        let searched = self.searched - self.taken;
-        let Some(length) = decode.frame_end(&self.bytes[self.taken..], searched) else {
+    fn drop_all(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(self.limit / 8);
+        self.searched = 0;
+    }
+
+    pub(super) fn next(&mut self) -> Next<'_> {
+        match self.encoding {
+            Encoding::Json => self.next_line(),
+            Encoding::Protobuf => self.next_message(),
+        }
+    }
+
+    fn next_line(&mut self) -> Next<'_> {
+        let end = self.bytes[self.searched..].iter().position(|&byte| byte == b'\n');
+        let Some(end) = end else {
             self.searched = self.bytes.len();
             return Next::Incomplete;
         };
         let begin = self.taken;
-        self.taken += length;
+        self.taken = self.searched + end + 1;
         self.searched = self.taken;
-        if std::mem::take(&mut self.is_passing_over) {
+        if std::mem::replace(&mut self.passing_over, PassingOver::No) != PassingOver::No {
             return Next::TooLarge;
         }
+        Next::Frame(&self.bytes[begin..self.taken])
+    }
+
+    fn next_message(&mut self) -> Next<'_> {
+        let rest = &self.bytes[self.taken..];
+        if let PassingOver::Bytes(left) = self.passing_over {
+            if left > rest.len() {
+                return Next::Incomplete;
+            }
+            self.passing_over = PassingOver::No;
+            self.taken += left;
+            self.searched = self.taken;
+            return Next::TooLarge;
+        }
+        let Some(length) = rest.first_chunk() else { return Next::Incomplete };
+        // What does not fit is too large as well.
+        let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+        if length > self.limit {
+            self.passing_over = PassingOver::Bytes(length.saturating_add(LENGTH));
+            return self.next_message();
+        }
+        if rest.len() < LENGTH + length {
+            return Next::Incomplete;
+        }
+        let begin = self.taken + LENGTH;
+        self.taken = begin + length;
+        self.searched = self.taken;
         Next::Frame(&self.bytes[begin..self.taken])
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::decode::Json;
     use super::*;
 
-    /// Frames of a text that comes in chunks of `size` bytes; `-` stands for one too large.
-    fn frames(text: &str, size: usize, limit: usize) -> Vec<String> {
-        let mut frames = Frames::new(limit);
+    /// Frames of bytes that come in chunks of `size`; `-` stands for one too large.
+    fn frames(encoding: Encoding, bytes: &[u8], size: usize, limit: usize) -> Vec<String> {
+        let mut frames = Frames::new(encoding, limit);
         let mut found = Vec::new();
-        for chunk in text.as_bytes().chunks(size) {
+        for chunk in bytes.chunks(size) {
             frames.push(chunk);
             loop {
-                match frames.next(&Json) {
+                match frames.next() {
                     Next::Frame(frame) => found.push(String::from_utf8(frame.to_vec()).unwrap()),
                     Next::TooLarge => found.push("-".to_owned()),
                     Next::Incomplete => break,
                 }
             }
-            assert!(frames.bytes.len() <= limit + size + text.len().min(size), "it holds too much");
+            let most = limit + LENGTH + size + bytes.len().min(size);
+            assert!(frames.bytes.len() <= most, "it holds too much");
         }
         found
     }
 
+    /// The same as lines and as messages.
+    fn both(texts: &[&str], size: usize, limit: usize) -> [Vec<String>; 2] {
+        let mut messages = Vec::new();
+        for text in texts {
+            messages.extend_from_slice(&(text.len() as u32).to_be_bytes());
+            messages.extend_from_slice(text.as_bytes());
+        }
+        let lines: String = texts.iter().map(|text| format!("{text}\n")).collect();
+        let lines = frames(Encoding::Json, lines.as_bytes(), size, limit);
+        [
+            lines.into_iter().map(|line| line.trim_end().to_owned()).collect(),
+            frames(Encoding::Protobuf, &messages, size, limit),
+        ]
+    }
+
     #[test]
     fn frames_do_not_depend_on_how_they_arrive() {
-        let text = "one\ntwo\n\nthree\nunfinished";
-        for size in 1..=text.len() {
-            assert_eq!(frames(text, size, 100), ["one\n", "two\n", "\n", "three\n"], "{size}");
+        let texts = ["one", "two", "", "three"];
+        for size in 1..30 {
+            for found in both(&texts, size, 100) {
+                assert_eq!(found, texts, "{size}");
+            }
         }
+        assert_eq!(frames(Encoding::Json, b"one\nunfinished", 3, 100), ["one\n"]);
+        assert_eq!(frames(Encoding::Protobuf, b"\0\0\0\x01a\0\0\0\x09unf", 3, 100), ["a"]);
     }
 
     #[test]
     fn what_is_too_large_is_passed_over_and_the_next_is_read() {
-        let text = format!("one\n{}\ntwo\n{}\nthree\n", "x".repeat(500), "y".repeat(70));
-        for size in [1, 7, 16] {
-            assert_eq!(frames(&text, size, 32), ["one\n", "-", "two\n", "-", "three\n"], "{size}");
+        let (long, longer) = ("y".repeat(70), "x".repeat(500));
+        for size in [1, 7, 16, 1_000] {
+            let [lines, messages] = both(&["one", &longer, "two", &long, "three"], size, 32);
+            assert_eq!(messages, ["one", "-", "two", "-", "three"], "{size}");
+            // Lines that come whole in one chunk have been held already.
+            if size < 32 {
+                assert_eq!(lines, messages, "{size}");
+            }
         }
     }
 
     #[test]
-    fn a_long_frame_is_searched_once() {
-        struct Counting(std::sync::atomic::AtomicUsize);
-        impl Decode for Counting {
-            fn accept(&self) -> &'static str {
-                Json.accept()
-            }
-            fn page(
-                &self,
-                kind: &crate::kinds::WatchedKind,
-                body: &[u8],
-            ) -> Result<super::super::decode::Page, super::super::decode::Malformed> {
-                Json.page(kind, body)
-            }
-            fn frame_end(&self, bytes: &[u8], searched: usize) -> Option<usize> {
-                self.0.fetch_add(bytes.len() - searched, std::sync::atomic::Ordering::Relaxed);
-                Json.frame_end(bytes, searched)
-            }
-            fn frame(
-                &self,
-                kind: &crate::kinds::WatchedKind,
-                bytes: &[u8],
-            ) -> Result<Option<super::super::decode::Frame>, super::super::decode::Malformed>
-            {
-                Json.frame(kind, bytes)
-            }
-        }
-        let decode = Counting(std::sync::atomic::AtomicUsize::new(0));
-        let mut frames = Frames::new(MAX_FRAME);
-        for _ in 0..1_000 {
+    fn a_long_line_is_searched_once() {
+        let mut frames = Frames::new(Encoding::Json, MAX_FRAME);
+        for n in 1..=1_000 {
             frames.push(&[b'x'; 1_000]);
-            assert_eq!(frames.next(&decode), Next::Incomplete);
+            assert_eq!(frames.next(), Next::Incomplete);
+            assert_eq!(frames.searched, n * 1_000);
         }
         frames.push(b"\n");
-        assert!(matches!(frames.next(&decode), Next::Frame(frame) if frame.len() == 1_000_001));
-        assert_eq!(decode.0.into_inner(), 1_000_001);
+        assert!(matches!(frames.next(), Next::Frame(frame) if frame.len() == 1_000_001));
     }
 }

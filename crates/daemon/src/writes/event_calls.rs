@@ -9,7 +9,8 @@ use super::correlator::CoreEvent;
 use super::events::{EventWrite, Key};
 use crate::backoff::Backoff;
 use crate::clock::to_micro_time;
-use crate::transport::{Api, ApiError, Call};
+use crate::transport::envelope::Message;
+use crate::transport::{Api, ApiError, Call, Encoding};
 
 const MODERN: &str = "/apis/events.k8s.io/v1";
 
@@ -51,17 +52,23 @@ pub(crate) async fn write(
     timeout: Duration,
 ) -> EventAnswer {
     let path = format!("{MODERN}/namespaces/{}/events", write.key.pod.namespace);
-    let create = || Call::post(&path, modern(write, hostname).to_string().into_bytes());
+    let create = |encoding: Encoding| {
+        let body = match encoding {
+            Encoding::Json => modern(write, hostname).to_string().into_bytes(),
+            Encoding::Protobuf => modern_message(write, hostname),
+        };
+        Call::post(&*path, body).written_in(encoding).timeout(timeout)
+    };
     let mut answer = match write.series {
         Some((count, last)) => {
             let body = json!({"series": series(count, last)}).to_string().into_bytes();
             api.call(&Call::patch(format!("{path}/{}", write.name), body).timeout(timeout)).await
         }
-        None => api.call(&create().timeout(timeout)).await,
+        None => api.write(create).await,
     };
     // The event has expired meanwhile, or was never written.
     if write.series.is_some() && answer.as_ref().err().and_then(ApiError::code) == Some(404) {
-        answer = api.call(&create().timeout(timeout)).await;
+        answer = api.write(create).await;
     }
     // Its first time is being written at this moment: the next try will find it.
     if write.series.is_some() && answer.as_ref().err().and_then(ApiError::code) == Some(409) {
@@ -149,6 +156,41 @@ fn modern(write: &EventWrite, hostname: &str) -> Value {
     body
 }
 
+/// The same object in protobuf.
+fn modern_message(write: &EventWrite, hostname: &str) -> Vec<u8> {
+    let key = &write.key;
+    let metadata = Message::default().text(1, &write.name).text(3, &key.pod.namespace);
+    let regarding = Message::default()
+        .text(1, "Pod")
+        .text(2, &key.pod.namespace)
+        .text(3, &key.pod.name)
+        .text(4, &key.pod.uid)
+        .text(5, "v1")
+        .text(6, &key.resource_version);
+    let mut event = Message::default().message(1, &metadata).message(2, &micro_time(write.time));
+    if let Some((count, last)) = write.series {
+        let series =
+            Message::default().integer(1, count.into()).message(2, &micro_time(last));
+        event = event.message(3, &series);
+    }
+    event
+        .text(4, &key.reporting)
+        .text(5, &format!("{}-{hostname}", key.reporting))
+        .text(6, &key.action)
+        .text(7, &key.reason)
+        .message(8, &regarding)
+        .text(10, &write.note)
+        .text(11, key.type_name())
+        .seal("events.k8s.io/v1", "Event")
+}
+
+/// Seconds, and the microseconds of the rest in nanoseconds.
+fn micro_time(at: Timestamp) -> Message {
+    let nanos = at.as_nanos();
+    let rest = nanos.rem_euclid(1_000_000_000);
+    Message::default().integer(1, nanos.div_euclid(1_000_000_000)).integer(2, rest - rest % 1_000)
+}
+
 fn classic(event: &CoreEvent) -> Value {
     let key = &event.key;
     json!({
@@ -176,6 +218,51 @@ mod tests {
     use super::*;
     use crate::writes::events::EventQueue;
 
+    /// The event as its message tells it, in the form of JSON.
+    fn in_protobuf(write: &EventWrite) -> Value {
+        use kube_scheduler_api_types::protobuf::{Reader, Value as Field};
+
+        fn read(bytes: &[u8], names: &[&str]) -> Value {
+            let mut object = serde_json::Map::new();
+            let mut reader = Reader::new(bytes);
+            while let Some(field) = reader.next().unwrap() {
+                let name = names[field.number as usize - 1];
+                let value = match field.value {
+                    Field::Varint(number) => number.into(),
+                    Field::Bytes(bytes) => match name {
+                        "metadata" => read(bytes, &["name", "", "namespace"]),
+                        "regarding" => read(
+                            bytes,
+                            &["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion"],
+                        ),
+                        "series" => read(bytes, &["count", "lastObservedTime"]),
+                        "eventTime" | "lastObservedTime" => {
+                            let time = read(bytes, &["seconds", "nanos"]);
+                            let part = |name: &str| time[name].as_i64().unwrap_or(0);
+                            let nanos = part("seconds") * 1_000_000_000 + part("nanos");
+                            to_micro_time(Timestamp::from_nanos(nanos)).into()
+                        }
+                        _ => str::from_utf8(bytes).unwrap().into(),
+                    },
+                    other => panic!("{other:?}"),
+                };
+                object.insert(name.to_owned(), value);
+            }
+            object.into()
+        }
+
+        let bytes = modern_message(write, "host");
+        let event = crate::transport::envelope::open(&bytes).unwrap();
+        let names = [
+            "metadata", "eventTime", "series", "reportingController", "reportingInstance",
+            "action", "reason", "regarding", "related", "note", "type",
+        ];
+        let mut object = read(event.raw, &names);
+        object["apiVersion"] = event.api_version.into();
+        object["kind"] = event.kind.into();
+        object
+    }
+
     #[test]
     fn events_have_the_references_form() {
         let key = Key {
@@ -200,8 +287,12 @@ mod tests {
                 "apiVersion": "v1", "kind": "Pod", "namespace": "x", "name": "p", "uid": "u", "resourceVersion": "7",
             },
         });
-        assert_eq!(modern(&queue.pop(now).unwrap(), "host"), expected);
-        let again = modern(&queue.pop(now).unwrap(), "host");
+        let first = queue.pop(now).unwrap();
+        assert_eq!(modern(&first, "host"), expected);
+        assert_eq!(in_protobuf(&first), expected);
+        let again = queue.pop(now).unwrap();
+        assert_eq!(in_protobuf(&again), modern(&again, "host"));
+        let again = modern(&again, "host");
         assert_eq!(
             again["series"],
             json!({"count": 2, "lastObservedTime": "1970-01-01T00:00:02.500000Z"})

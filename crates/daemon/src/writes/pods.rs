@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::backoff::Jitter;
-use crate::transport::{Api, ApiError, Call};
+use crate::transport::envelope::Message;
+use crate::transport::{Api, ApiError, Call, Encoding};
 
 /// Tries of a status patch, as in the reference.
 const PATCH_TRIES: u32 = 4;
@@ -60,15 +61,11 @@ fn pod_path(pod: &PodRef) -> String {
 
 /// Binds a pod to a node.
 pub(crate) async fn bind(api: &Api, pod: &PodRef, node: &str, timeout: Duration) -> Written {
-    let body = json!({
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"namespace": &*pod.namespace, "name": &*pod.name, "uid": &*pod.uid},
-        "target": {"kind": "Node", "name": node},
-    });
-    let call = Call::post(format!("{}/binding", pod_path(pod)), body.to_string().into_bytes())
-        .timeout(timeout);
-    let result = match api.call(&call).await {
+    let path = format!("{}/binding", pod_path(pod));
+    let call = |encoding: Encoding| {
+        Call::post(&*path, binding(pod, node, encoding)).written_in(encoding).timeout(timeout)
+    };
+    let result = match api.write(call).await {
         Ok(_) => Ok(()),
         // The binding may stand all the same: the answer got lost, the server lost its store's answer, or this is the
         // second try of one whose answer got lost.
@@ -85,6 +82,29 @@ pub(crate) async fn bind(api: &Api, pod: &PodRef, node: &str, timeout: Duration)
         Err(error) => Err(error),
     };
     Written::new(result)
+}
+
+/// The body of a binding.
+fn binding(pod: &PodRef, node: &str, encoding: Encoding) -> Vec<u8> {
+    match encoding {
+        Encoding::Json => {
+            let body = json!({
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"namespace": &*pod.namespace, "name": &*pod.name, "uid": &*pod.uid},
+                "target": {"kind": "Node", "name": node},
+            });
+            body.to_string().into_bytes()
+        }
+        Encoding::Protobuf => {
+            let metadata = Message::default()
+                .text(1, &pod.name)
+                .text(3, &pod.namespace)
+                .text(5, &pod.uid);
+            let target = Message::default().text(1, "Node").text(3, node);
+            Message::default().message(1, &metadata).message(2, &target).seal("v1", "Binding")
+        }
+    }
 }
 
 /// Where a pod runs according to the server; `None` for nowhere, or when it is another pod by now.
@@ -201,6 +221,28 @@ pub(crate) async fn evict(
 mod tests {
     use super::*;
     use kube_scheduler_api_types::{ConditionText, PodCondition, Timestamp};
+
+    #[test]
+    fn bindings_say_the_same_in_both_encodings() {
+        let pod = PodRef { namespace: "x".into(), name: "p".into(), uid: "u".into() };
+        let json: Value = serde_json::from_slice(&binding(&pod, "n", Encoding::Json)).unwrap();
+        assert_eq!(
+            json,
+            json!({
+                "apiVersion": "v1", "kind": "Binding",
+                "metadata": {"namespace": "x", "name": "p", "uid": "u"},
+                "target": {"kind": "Node", "name": "n"},
+            })
+        );
+        let bytes = binding(&pod, "n", Encoding::Protobuf);
+        let object = crate::transport::envelope::open(&bytes).unwrap();
+        assert_eq!((object.api_version, object.kind), ("v1", "Binding"));
+        // Metadata: name 1, namespace 3, uid 5. Target: kind 1, name 3.
+        assert_eq!(
+            object.raw,
+            b"\x0a\x09\x0a\x01p\x1a\x01x\x2a\x01u\x12\x09\x0a\x04Node\x1a\x01n"
+        );
+    }
 
     #[test]
     fn patches_say_only_what_changes() {
