@@ -287,7 +287,8 @@ impl DaemonBuilder {
                 self.patience,
             );
             // Where caches are filled after the lease was acquired, nothing else shows what the last leader did.
-            let reflector = if delays_cache { reflector.beginning_with_latest() } else { reflector };
+            let reflector =
+                if delays_cache { reflector.beginning_with_latest() } else { reflector };
             if matters_at_take_over {
                 positions.push(reflector.position());
             }

@@ -353,7 +353,9 @@ impl Reflector {
             let chunk = match tokio::time::timeout(self.patience.answer, body.frame()).await {
                 Err(_) => {
                     let silence = self.patience.answer;
-                    return Err(Interruption::Failed(format!("the list broke off: silent for {silence:?}")));
+                    return Err(Interruption::Failed(format!(
+                        "the list broke off: silent for {silence:?}"
+                    )));
                 }
                 Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
                 Ok(Some(Err(error))) => {

@@ -76,6 +76,7 @@ pub struct DevClusterBuilder {
     events_ttl: Duration,
     bookmark_interval: Duration,
     watch_timeout: Duration,
+    protobuf: bool,
     hollow: Option<HollowOptions>,
     disruption_controller: bool,
     volumes: Option<VolumeOptions>,
@@ -96,6 +97,7 @@ impl Default for DevClusterBuilder {
             events_ttl: Duration::from_secs(3600),
             bookmark_interval: Duration::from_secs(60),
             watch_timeout: Duration::from_secs(1800),
+            protobuf: false,
             hollow: Some(HollowOptions::default()),
             disruption_controller: true,
             volumes: Some(VolumeOptions::default()),
@@ -142,6 +144,13 @@ impl DevClusterBuilder {
     /// How often idle watches get bookmarks; a minute by default.
     pub fn bookmark_interval(mut self, interval: Duration) -> Self {
         self.bookmark_interval = interval;
+        self
+    }
+
+    /// Whether pods and nodes are listed and watched in protobuf by whoever asks for it; JSON for everybody by default, as
+    /// that is how they are stored.
+    pub fn protobuf(mut self, is_offered: bool) -> Self {
+        self.protobuf = is_offered;
         self
     }
 
@@ -225,6 +234,7 @@ impl DevClusterBuilder {
         let options = ServerOptions {
             bookmark_interval: self.bookmark_interval,
             watch_timeout: self.watch_timeout,
+            protobuf: self.protobuf,
         };
         let server = Arc::new(Server::new(store.clone(), faults.clone(), access, tls, options));
         let shutdown = CancellationToken::new();

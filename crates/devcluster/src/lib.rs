@@ -41,7 +41,7 @@
 //! What it deliberately is not: it listens on loopback only; no impersonation, no service account tokens, no aggregated
 //! cluster roles, no check that nobody grants more than he has; no controllers but those for disruption budgets and for volumes, so deployments make no
 //! pods and owners take no dependents along; no custom resources, no admission webhooks, no conversion between API versions
-//! except for events; no protobuf but for the few bodies that kubectl writes in it (namespaces, reviews); validation covers metadata, pods and nodes, not every field of every kind.
+//! except for events; protobuf only for lists and watches of pods and nodes where it is switched on, and in the bodies of bindings, events, namespaces and reviews; validation covers metadata, pods and nodes, not every field of every kind.
 //!
 //! Reading order: [`kinds`](Kind) is the table everything is driven by; `store`, `history` and `watch` hold the state;
 //! `api` has the verbs; `routes` and `server` put them on HTTP; `hollow`, `controller` and `volumes` are the

@@ -1,7 +1,14 @@
-//! Request bodies in protobuf, as far as kubectl insists on them: namespaces and reviews.
+//! Objects in protobuf: pods and nodes as the API server writes them, bindings and events as schedulers write them, and
+//! the few bodies that kubectl insists on writing so.
 //!
-//! kubectl and client-go write these few kinds in protobuf whatever the server offers. Read are type, metadata, and what
-//! reviews ask. Invariant: malformed input is an error, never a panic.
+//! kubectl and client-go write namespaces and reviews in protobuf whatever the server offers. Read of those are type,
+//! metadata, and what reviews ask. Invariant: malformed input is an error, never a panic.
+
+mod decode;
+pub(crate) mod encode;
+#[cfg(test)]
+mod equality;
+mod schema;
 
 use serde_json::{Map, Value, json};
 
@@ -10,8 +17,22 @@ use crate::object::map_mut;
 /// What every protobuf body begins with.
 const MAGIC: &[u8] = b"k8s\0";
 
+/// Reads an object; nothing when the bytes are not an object of a kind that is known in this form.
+pub(crate) fn object(body: &[u8]) -> Option<Value> {
+    let envelope = decode::envelope(body.strip_prefix(MAGIC)?)?;
+    let message = match (envelope.api_version, envelope.kind) {
+        ("v1", "Binding") => "Binding",
+        ("events.k8s.io/v1", "Event") => "Event",
+        _ => return simple_object(body),
+    };
+    let mut object = decode::message(message, envelope.raw)?;
+    map_mut(&mut object).insert("apiVersion".into(), envelope.api_version.into());
+    map_mut(&mut object).insert("kind".into(), envelope.kind.into());
+    Some(object)
+}
+
 /// Reads the type and the metadata of an object; nothing when the bytes are not an object of a kind that is this simple.
-pub(crate) fn simple_object(body: &[u8]) -> Option<Value> {
+fn simple_object(body: &[u8]) -> Option<Value> {
     let mut object = json!({});
     let mut raw: &[u8] = &[];
     for (number, content) in fields(body.strip_prefix(MAGIC)?)? {

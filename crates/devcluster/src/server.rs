@@ -20,11 +20,13 @@ use crate::faults::Faults;
 use crate::routes;
 use crate::store::Store;
 
-/// Timers of the server.
+/// Timers and habits of the server.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerOptions {
     pub(crate) bookmark_interval: Duration,
     pub(crate) watch_timeout: Duration,
+    /// Whether pods and nodes are listed and watched in protobuf by whoever asks for it.
+    pub(crate) protobuf: bool,
 }
 
 /// What every connection shares.

@@ -1,8 +1,8 @@
 //! Object metadata.
 
+use super::Value;
 use super::fault::At;
 use super::fields::{Message, Pairs, Read, fields};
-use super::Value;
 use crate::wire::{ObjectMeta, OwnerReference};
 
 /// Reads metadata; of pods nobody reads the annotations.

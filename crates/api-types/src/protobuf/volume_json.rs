@@ -53,11 +53,7 @@ use Form::{
 };
 
 const SOURCES: [Source; 18] = [
-    Source {
-        number: 1,
-        name: "hostPath",
-        fields: &[(1, "path", Text), (2, "type", GivenText)],
-    },
+    Source { number: 1, name: "hostPath", fields: &[(1, "path", Text), (2, "type", GivenText)] },
     Source {
         number: 5,
         name: "gitRepo",

@@ -38,8 +38,7 @@ impl Encoding {
     /// What an answer says it is. A server that does not say it writes JSON.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let is_protobuf =
-            |text: &str| text.trim_start().starts_with(Self::Protobuf.media_type());
+        let is_protobuf = |text: &str| text.trim_start().starts_with(Self::Protobuf.media_type());
         if content_type.is_some_and(is_protobuf) { Self::Protobuf } else { Self::Json }
     }
 }
@@ -124,4 +123,3 @@ impl Call {
             .map_err(|error| ApiError::Transport { text: error.to_string(), is_refused: true })
     }
 }
-

@@ -129,4 +129,3 @@ impl fmt::Display for ApiError {
         }
     }
 }
-

@@ -178,8 +178,7 @@ mod tests {
     #[test]
     fn items_of_generic_lists_learn_their_kind() {
         let kind = WatchedKind::all_for(["storage.k8s.io/CSINode"]).pop().unwrap();
-        let (items, _) =
-            list(&kind, br#"{"metadata":{},"items":[{"metadata":{"name":"n"}}]}"#);
+        let (items, _) = list(&kind, br#"{"metadata":{},"items":[{"metadata":{"name":"n"}}]}"#);
         let Ok(Followed::Other(object)) = &items[0] else { panic!() };
         assert_eq!(
             (&*object.kind, &*object.group, &*object.version),

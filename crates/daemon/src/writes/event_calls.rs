@@ -169,8 +169,7 @@ fn modern_message(write: &EventWrite, hostname: &str) -> Vec<u8> {
         .text(6, &key.resource_version);
     let mut event = Message::default().message(1, &metadata).message(2, &micro_time(write.time));
     if let Some((count, last)) = write.series {
-        let series =
-            Message::default().integer(1, count.into()).message(2, &micro_time(last));
+        let series = Message::default().integer(1, count.into()).message(2, &micro_time(last));
         event = event.message(3, &series);
     }
     event
@@ -254,8 +253,17 @@ mod tests {
         let bytes = modern_message(write, "host");
         let event = crate::transport::envelope::open(&bytes).unwrap();
         let names = [
-            "metadata", "eventTime", "series", "reportingController", "reportingInstance",
-            "action", "reason", "regarding", "related", "note", "type",
+            "metadata",
+            "eventTime",
+            "series",
+            "reportingController",
+            "reportingInstance",
+            "action",
+            "reason",
+            "regarding",
+            "related",
+            "note",
+            "type",
         ];
         let mut object = read(event.raw, &names);
         object["apiVersion"] = event.api_version.into();

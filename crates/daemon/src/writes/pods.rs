@@ -97,10 +97,8 @@ fn binding(pod: &PodRef, node: &str, encoding: Encoding) -> Vec<u8> {
             body.to_string().into_bytes()
         }
         Encoding::Protobuf => {
-            let metadata = Message::default()
-                .text(1, &pod.name)
-                .text(3, &pod.namespace)
-                .text(5, &pod.uid);
+            let metadata =
+                Message::default().text(1, &pod.name).text(3, &pod.namespace).text(5, &pod.uid);
             let target = Message::default().text(1, "Node").text(3, node);
             Message::default().message(1, &metadata).message(2, &target).seal("v1", "Binding")
         }
@@ -238,10 +236,7 @@ mod tests {
         let object = crate::transport::envelope::open(&bytes).unwrap();
         assert_eq!((object.api_version, object.kind), ("v1", "Binding"));
         // Metadata: name 1, namespace 3, uid 5. Target: kind 1, name 3.
-        assert_eq!(
-            object.raw,
-            b"\x0a\x09\x0a\x01p\x1a\x01x\x2a\x01u\x12\x09\x0a\x04Node\x1a\x01n"
-        );
+        assert_eq!(object.raw, b"\x0a\x09\x0a\x01p\x1a\x01x\x2a\x01u\x12\x09\x0a\x04Node\x1a\x01n");
     }
 
     #[test]

@@ -17,12 +17,12 @@ use tokio::time::Instant;
 /// Nothing here takes as long, unless it is broken.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A cluster with `n_nodes` nodes of 4 CPUs.
+/// A cluster with `n_nodes` nodes of 4 CPUs, which speaks protobuf as a real one does.
 pub(crate) async fn cluster(n_nodes: usize) -> DevCluster {
-    cluster_of(DevCluster::builder(), n_nodes).await
+    cluster_of(DevCluster::builder().protobuf(true), n_nodes).await
 }
 
-/// The same with other options.
+/// The same with other options, and in JSON unless they say otherwise.
 pub(crate) async fn cluster_of(builder: DevClusterBuilder, n_nodes: usize) -> DevCluster {
     let cluster = builder.start().await.unwrap();
     cluster.add_hollow_nodes(n_nodes, &NodeTemplate::default()).unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube_scheduler_config::FeatureGates;
 use kube_scheduler_daemon::Patience;
-use kube_scheduler_devcluster::{DevCluster, Effect, FaultRule, NODES, PODS, Selection};
+use kube_scheduler_devcluster::{DevCluster, EVENTS, Effect, FaultRule, NODES, PODS, Selection};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -100,6 +100,9 @@ async fn servers_that_stream_no_lists_are_listed_in_pages() {
     let cluster = cluster(5).await;
     // More than two pages; some of them are refused half-way, one because its place in the list is forgotten.
     cluster.bulk_create(pods("p", 1_200)).unwrap();
+    // The very first list is not in pages yet.
+    let first = FaultRule::new(Effect::Truncate { after_bytes: 5_000 });
+    let first = first.verb("list").resource("pods").count(1);
     let mut forgotten = error(410).verb("list").resource("pods").count(1);
     forgotten.skip = 1;
     let mut broken = FaultRule::new(Effect::Truncate { after_bytes: 5_000 });
@@ -107,7 +110,7 @@ async fn servers_that_stream_no_lists_are_listed_in_pages() {
     broken.skip = 2;
     // The first watch of each kind is the one that would have begun with a list.
     let no_streams = error(422).verb("watch").resource("pods").count(1);
-    for rule in [no_streams, forgotten, broken] {
+    for rule in [no_streams, first, forgotten, broken] {
         cluster.faults().add(rule).unwrap();
     }
     let scheduler = Running::start(daemon(&cluster)).await;
@@ -117,8 +120,36 @@ async fn servers_that_stream_no_lists_are_listed_in_pages() {
         progress.n_bound + progress.pending.iter().sum::<usize>() as u64 == 1_200
     })
     .await;
-    assert_eq!(cluster.faults().injected(), 3);
+    assert_eq!(cluster.faults().injected(), 4);
     scheduler.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_without_protobuf_are_spoken_to_in_json() {
+    for has_protobuf in [false, true] {
+        let cluster = cluster_of(DevCluster::builder().protobuf(has_protobuf), 3).await;
+        cluster.bulk_create(pods("early", 20)).unwrap();
+        let scheduler = Running::start(daemon(&cluster)).await;
+        until_bound(&cluster, 20).await;
+        cluster.bulk_create(pods("late", 20)).unwrap();
+        until_bound(&cluster, 40).await;
+        let told = |reason: &str| {
+            let events = cluster.list(EVENTS, &Selection::all()).items;
+            events.iter().filter(|event| event.value()["reason"] == reason).count()
+        };
+        until("events are written", || told("Scheduled") == 40).await;
+        // What does not fit is told, too.
+        let mut large = pod("large");
+        large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("100");
+        cluster.create(large).unwrap();
+        until("it is told", || told("FailedScheduling") == 1).await;
+        let refused = scheduler.handle.metrics().lines().any(|line| {
+            line.starts_with("rest_client_requests_total{code=\"415\"")
+                && line.contains("method=\"POST\"")
+        });
+        assert_eq!(refused, !has_protobuf, "refused is what the server does not read");
+        scheduler.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,11 +6,13 @@ use bytes::{BufMut, Bytes, BytesMut};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::request::Form;
+use super::request::{Form, PROTOBUF};
 use crate::body::Body;
 use crate::events;
 use crate::kinds::{EVENTS_V1, KindId};
 use crate::object::Object;
+use crate::protobuf::encode as protobuf;
+use crate::status::ApiError;
 use crate::store::Listing;
 use crate::table::{self, IncludeObject};
 
@@ -32,6 +34,7 @@ impl Encoding {
         match self.form {
             Form::Json if self.kind != EVENTS_V1 => object.json().clone(),
             Form::Json => to_bytes(&events::from_core(object.value())),
+            Form::Protobuf => self.enveloped(&object.value()),
             Form::Metadata => to_bytes(&partial(&object.value())),
             Form::Table => {
                 let table = table::render(self.kind, &[object], self.include, self.now);
@@ -54,6 +57,9 @@ impl Encoding {
             let mut table = table::render(self.kind, &objects, self.include, self.now);
             table["metadata"] = meta;
             return Body::whole(to_bytes(&table));
+        }
+        if self.form == Form::Protobuf {
+            return self.protobuf_list(&listing, &meta);
         }
         let (kind, api_version) = match self.form {
             Form::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned()),
@@ -82,8 +88,73 @@ impl Encoding {
         }))
     }
 
+    /// The media type of a list.
+    pub(crate) const fn list_type(&self) -> &'static str {
+        match self.form {
+            Form::Protobuf => PROTOBUF,
+            _ => "application/json",
+        }
+    }
+
+    /// The media type of a watch.
+    pub(crate) const fn watch_type(&self) -> &'static str {
+        match self.form {
+            Form::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+            _ => "application/json",
+        }
+    }
+
+    fn enveloped(&self, object: &Value) -> Bytes {
+        let kind = self.kind.get();
+        let message = protobuf::message(kind.kind, object);
+        protobuf::enveloped(&kind.api_version(), kind.kind, &message).into()
+    }
+
+    fn protobuf_list(&self, listing: &Listing, meta: &Value) -> Body {
+        let kind = self.kind.get();
+        let mut list = Vec::new();
+        protobuf::put_bytes(&mut list, 1, &protobuf::message("ListMeta", meta));
+        for item in &listing.items {
+            protobuf::put_bytes(&mut list, 2, &protobuf::message(kind.kind, &item.value()));
+        }
+        let list_kind = format!("{}List", kind.kind);
+        let whole: Bytes = protobuf::enveloped(&kind.api_version(), &list_kind, &list).into();
+        let mut at = 0;
+        Body::Chunks(Box::new(std::iter::from_fn(move || {
+            let chunk = whole.slice(at..(at + CHUNK).min(whole.len()));
+            at += chunk.len();
+            (!chunk.is_empty()).then_some(chunk)
+        })))
+    }
+
+    /// One message of a watch with its length before it.
+    fn protobuf_event(buffer: &mut BytesMut, event_type: &str, enveloped: &[u8]) {
+        let (mut extension, mut event) = (Vec::new(), Vec::new());
+        protobuf::put_bytes(&mut extension, 1, enveloped);
+        protobuf::put_bytes(&mut event, 1, event_type.as_bytes());
+        protobuf::put_bytes(&mut event, 2, &extension);
+        buffer.put_u32(u32::try_from(event.len()).unwrap_or(u32::MAX));
+        buffer.extend_from_slice(&event);
+    }
+
+    /// The end of a watch that failed.
+    pub(crate) fn error(&self, buffer: &mut BytesMut, error: &ApiError) {
+        let status = error.to_value();
+        if self.form == Form::Protobuf {
+            let message = protobuf::message("Status", &status);
+            let enveloped = protobuf::enveloped("v1", "Status", &message);
+            return Self::protobuf_event(buffer, "ERROR", &enveloped);
+        }
+        buffer.extend_from_slice(b"{\"type\":\"ERROR\",\"object\":");
+        buffer.extend_from_slice(&to_bytes(&status));
+        buffer.put_slice(b"}\n");
+    }
+
     /// One line of a watch.
     pub(crate) fn event(&self, buffer: &mut BytesMut, event_type: &str, object: &Object) {
+        if self.form == Form::Protobuf {
+            return Self::protobuf_event(buffer, event_type, &self.object(object));
+        }
         buffer.extend_from_slice(b"{\"type\":\"");
         buffer.extend_from_slice(event_type.as_bytes());
         buffer.extend_from_slice(b"\",\"object\":");
@@ -99,6 +170,10 @@ impl Encoding {
         }
         let entry = self.kind.get();
         let object = match self.form {
+            Form::Protobuf => {
+                let object = self.enveloped(&json!({"metadata": meta}));
+                return Self::protobuf_event(buffer, "BOOKMARK", &object);
+            }
             Form::Json => {
                 json!({"kind": entry.kind, "apiVersion": entry.api_version(), "metadata": meta})
             }

@@ -42,7 +42,7 @@ pub(crate) async fn handle(
         Ok(user) => user,
         Err(error) => return Ok(refused(&error)),
     };
-    let parsed = ApiRequest::parse(&parts);
+    let parsed = ApiRequest::parse(&parts, server.options.protobuf);
     let action = match &parsed {
         Some(Ok(request)) => request.action(),
         _ => Action {
@@ -141,21 +141,24 @@ pub(crate) fn typed(code: u16, content_type: &'static str, body: Body) -> Respon
     response
 }
 
+/// A body in a format that is not read here.
+pub(crate) fn unknown_format(content_type: &str) -> ApiError {
+    let text = format!(
+        "the body of the request was in an unknown format: {content_type}; JSON is expected"
+    );
+    ApiError::with_code(415, text)
+}
+
 /// Reads a JSON body; YAML when the content type says so, as apply requests do.
 pub(crate) fn parse_body(body: &[u8], content_type: &str) -> Result<Value, ApiError> {
     if body.is_empty() {
         return Ok(Value::Null);
     }
     if content_type.contains("protobuf") || content_type.contains("cbor") {
-        if let Some(object) = protobuf::simple_object(body) {
+        if let Some(object) = protobuf::object(body) {
             return Ok(object);
         }
-        return Err(ApiError::with_code(
-            415,
-            format!(
-                "the body of the request was in an unknown format: {content_type}; JSON is expected"
-            ),
-        ));
+        return Err(unknown_format(content_type));
     }
     let json_error = match serde_json::from_slice(body) {
         Ok(value) => return Ok(value),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::encode::Encoding;
 use super::request::{ApiRequest, Verb};
-use super::{json as json_response, parse_body, review, watch, with_body};
+use super::{json as json_response, parse_body, review, typed, unknown_format, watch, with_body};
 use crate::access::User;
 use crate::api::binding::bind;
 use crate::api::create::{create, create_in};
@@ -19,7 +19,7 @@ use crate::body::Body;
 use crate::clock::to_rfc3339;
 use crate::events;
 use crate::faults::Effect;
-use crate::kinds::{BINDINGS, EVENTS_V1, PODS};
+use crate::kinds::{BINDINGS, EVENTS_V1, NAMESPACES, PODS};
 use crate::object::{Object, list_at, text_at};
 use crate::patch::apply::{Applier, applied};
 use crate::patch::{PatchType, patched};
@@ -48,7 +48,8 @@ pub(crate) fn answer(
                 Some(Effect::CloseWatch { after_events }) => Some(*after_events),
                 _ => None,
             };
-            watch::open(server, &request, encoding, close_after).map(|body| with_body(200, body))
+            watch::open(server, &request, encoding, close_after)
+                .map(|body| typed(200, encoding.watch_type(), body))
         }
         Verb::List => list(server, &request, encoding),
         Verb::Get => get(server, &request, encoding),
@@ -119,7 +120,7 @@ fn list(
     }
     let listing = server.store.list_page(request.kind, &selection, &page)?;
     let token = listing.next.as_deref().map(|after| token(listing.resource_version, after));
-    Ok(with_body(200, encoding.list(listing, token)))
+    Ok(typed(200, encoding.list_type(), encoding.list(listing, token)))
 }
 
 fn get(
@@ -144,6 +145,11 @@ fn post(
     body: &[u8],
     encoding: Encoding,
 ) -> Result<Response<Body>, ApiError> {
+    let is_protobuf = request.content_type.contains("protobuf");
+    // kubectl knows namespaces in no other form.
+    if is_protobuf && !server.options.protobuf && request.kind != NAMESPACES {
+        return Err(unknown_format(&request.content_type));
+    }
     let value = parse_body(body, &request.content_type)?;
     let dry_run = request.query.dry_run();
     let store = &server.store;

@@ -7,7 +7,7 @@ use http::{HeaderMap, Method, header};
 
 use crate::access::Action;
 use crate::api::update::Part;
-use crate::kinds::{KindId, NAMESPACES};
+use crate::kinds::{KindId, NAMESPACES, NODES, PODS};
 use crate::selectors::Selection;
 use crate::status::ApiError;
 
@@ -57,15 +57,16 @@ pub(crate) struct ApiRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Json,
+    Protobuf,
     Table,
     Metadata,
 }
 
 impl ApiRequest {
     /// Parses a request below `/api` or `/apis` that names a resource; nothing for any other path.
-    pub(crate) fn parse(parts: &Parts) -> Option<Result<Self, ApiError>> {
+    pub(crate) fn parse(parts: &Parts, has_protobuf: bool) -> Option<Result<Self, ApiError>> {
         let path = Path::parse(parts.uri.path())?;
-        Some(Self::build(path, parts))
+        Some(Self::build(path, parts, has_protobuf))
     }
 
     /// The objects meant by the namespace and the selectors.
@@ -109,7 +110,7 @@ impl ApiRequest {
         Part::parse(&self.subresource).ok_or_else(ApiError::method_not_allowed)
     }
 
-    fn build(path: Path, parts: &Parts) -> Result<Self, ApiError> {
+    fn build(path: Path, parts: &Parts, has_protobuf: bool) -> Result<Self, ApiError> {
         let kind = KindId::by_plural(&path.group, &path.version, &path.plural)
             .ok_or_else(ApiError::no_such_path)?;
         let entry = kind.get();
@@ -140,6 +141,9 @@ impl ApiRequest {
         if entry.review && verb != Verb::Create {
             return Err(ApiError::method_not_allowed());
         }
+        let has_protobuf = has_protobuf
+            && matches!(verb, Verb::List | Verb::Watch)
+            && matches!(kind, PODS | NODES);
         Ok(Self {
             verb,
             kind,
@@ -147,7 +151,7 @@ impl ApiRequest {
             name: path.name,
             subresource: path.subresource,
             query,
-            form: form(&parts.headers)?,
+            form: form(&parts.headers, has_protobuf)?,
             content_type: text_header(&parts.headers, header::CONTENT_TYPE).to_owned(),
         })
     }
@@ -247,7 +251,10 @@ impl Query {
     }
 }
 
-fn form(headers: &HeaderMap) -> Result<Form, ApiError> {
+/// The media type of objects in protobuf.
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+fn form(headers: &HeaderMap, has_protobuf: bool) -> Result<Form, ApiError> {
     let accept = text_header(headers, header::ACCEPT);
     if accept.is_empty() {
         return Ok(Form::Json);
@@ -255,6 +262,12 @@ fn form(headers: &HeaderMap) -> Result<Form, ApiError> {
     for offer in accept.split(',') {
         let mut parameters = offer.split(';').map(str::trim);
         let media_type = parameters.next().unwrap_or_default();
+        if has_protobuf
+            && media_type == PROTOBUF
+            && !parameters.clone().any(|parameter| parameter.starts_with("as="))
+        {
+            return Ok(Form::Protobuf);
+        }
         if !matches!(media_type, "application/json" | "*/*" | "application/*") {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The WATCH verb as a stream of JSON lines.
+//! The WATCH verb as a stream of JSON lines, or of messages in protobuf.
 //!
 //! Invariants: all events that are ready go out as one chunk, so a busy watch costs one write per wake-up; a bookmark's
 //! version is never ahead of the events sent before it.
@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use futures::stream;
 use tokio::time::{Instant, sleep_until};
 
@@ -131,9 +131,7 @@ impl OpenWatch {
             }
             Wake::Events(Err(error)) => {
                 self.finished = true;
-                buffer.extend_from_slice(b"{\"type\":\"ERROR\",\"object\":");
-                buffer.extend_from_slice(&super::encode::to_bytes(&error.to_value()));
-                buffer.put_slice(b"}\n");
+                self.encoding.error(&mut buffer, &error);
                 Some(Ok(buffer.freeze()))
             }
             Wake::Bookmark => {

@@ -107,7 +107,9 @@ impl Lookup {
         let path = format!(
             "{CONFIG_MAPS}?watch=true&{SELECTOR}&resourceVersion={version}&timeoutSeconds={WATCH_SECONDS}"
         );
-        let Ok((mut body, _)) = self.api.stream(&Call::get(path).timeout(TIMEOUT)).await else { return };
+        let Ok((mut body, _)) = self.api.stream(&Call::get(path).timeout(TIMEOUT)).await else {
+            return;
+        };
         let over = tokio::time::sleep(Duration::from_secs(WATCH_SECONDS) + TIMEOUT);
         tokio::pin!(over);
         let mut read: Vec<u8> = Vec::new();

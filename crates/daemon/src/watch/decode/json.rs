@@ -158,4 +158,3 @@ fn generic(kind: &WatchedKind, text: &str) -> Result<Object, String> {
     }
     Object::from_value(value).map_err(|error| error.to_string())
 }
-
