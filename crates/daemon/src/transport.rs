@@ -245,9 +245,7 @@ impl Api {
         let answer = async {
             let response = self.begin(call).await?;
             let body = collect(response).await?;
-            if let Some(metrics) = &self.metrics {
-                metrics.observe_rest_answer(call.method.as_str(), &self.host, body.len());
-            }
+            self.observe_answer(call, body.len());
             Ok(body)
         };
         tokio::time::timeout(call.timeout, answer)
@@ -291,6 +289,13 @@ impl Api {
             .unwrap_or(Err(ApiError::Timeout(call.timeout)))?;
         let encoding = Encoding::of(response.headers());
         Ok((response.into_body(), encoding))
+    }
+
+    /// An answer of so many bytes was read to its end.
+    pub(crate) fn observe_answer(&self, call: &Call, n_bytes: usize) {
+        if let Some(metrics) = &self.metrics {
+            metrics.observe_rest_answer(call.method.as_str(), &self.host, n_bytes);
+        }
     }
 
     /// As [`stream`](Self::stream), but comes back as often and as late as the server asks for.

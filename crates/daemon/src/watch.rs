@@ -8,6 +8,7 @@ mod decode;
 mod frames;
 mod items;
 mod position;
+mod sharing;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,7 @@ use frames::{Frames, MAX_FRAME, Next};
 use items::Items;
 use position::Place;
 pub(crate) use position::Position;
+use sharing::Sharing;
 
 /// The least time between the beginnings of two watches.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -79,6 +81,7 @@ pub(crate) struct Reflector {
     metrics: Arc<Metrics>,
     patience: Patience,
     known: SharedKnown,
+    sharing: Sharing,
     /// News not passed on yet.
     inputs: Vec<Input>,
     /// Where the next watch begins; `None` when everything must be listed.
@@ -159,6 +162,7 @@ impl Reflector {
         Self {
             number,
             known: SharedKnown::default(),
+            sharing: Sharing::default(),
             place: Place::new(&kind),
             kind,
             api,
@@ -348,21 +352,18 @@ impl Reflector {
         let answer = self.api.stream_patiently(&call).await;
         let (mut body, encoding) = answer.map_err(|error| self.without_protobuf(error))?;
         let mut items = Items::new(encoding, self.kind.kind);
+        let mut n_bytes = 0;
         let unreadable = |bad: Malformed| Interruption::Failed(bad.text);
         loop {
             let chunk = match tokio::time::timeout(self.patience.answer, body.frame()).await {
-                Err(_) => {
-                    let silence = self.patience.answer;
-                    return Err(Interruption::Failed(format!(
-                        "the list broke off: silent for {silence:?}"
-                    )));
-                }
+                Err(_) => return Err(Interruption::Failed("the list broke off".to_owned())),
                 Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
                 Ok(Some(Err(error))) => {
                     return Err(Interruption::Failed(format!("the list broke off: {error}")));
                 }
                 Ok(None) => break,
             };
+            n_bytes += chunk.len();
             items.push(&chunk);
             while let items::Next::Item(bytes) = items.next().map_err(unreadable)? {
                 let object = decode::item(encoding, &self.kind, bytes);
@@ -370,6 +371,7 @@ impl Reflector {
             }
             self.inbox.pass_on(&mut self.inputs).await?;
         }
+        self.api.observe_answer(&call, n_bytes);
         items.finish().map_err(unreadable)
     }
 
@@ -530,7 +532,8 @@ impl Reflector {
         seen: Option<&mut BTreeSet<Key>>,
     ) -> Option<String> {
         match object {
-            Ok(object) => {
+            Ok(mut object) => {
+                self.sharing.share(&mut object);
                 if let Some(seen) = seen {
                     seen.insert(object.key());
                 }

@@ -46,6 +46,8 @@ fn fill(rng: &mut Rng, message: &str, left: u32, object: &mut Map<String, Value>
                 let is_there = is_wanted || !known.is_given && (is_message || known.is_always);
                 if is_there {
                     put_one(rng, known, left, object);
+                } else if known.is_given && known.is_always {
+                    object.insert(known.name.to_owned(), Value::Null);
                 }
             }
             Shape::List => {
