@@ -44,6 +44,9 @@ impl<T: PartialEq + Clone> Recent<T> {
     }
 }
 
+/// Types and statuses.
+type Conditions = Arc<[(Arc<str>, Arc<str>)]>;
+
 /// What the objects of a kind have had in common lately.
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
@@ -57,7 +60,7 @@ pub(super) struct Sharing {
     quantities: Recent<Arc<[(ResourceName, Quantity)]>>,
     taints: Recent<Arc<[Taint]>>,
     images: Recent<Arc<[NodeImage]>>,
-    conditions: Recent<Arc<[(Arc<str>, Arc<str>)]>>,
+    conditions: Recent<Conditions>,
     features: Recent<Arc<[Arc<str>]>>,
 }
 
