@@ -76,7 +76,7 @@ pub struct DevClusterBuilder {
     events_ttl: Duration,
     bookmark_interval: Duration,
     watch_timeout: Duration,
-    protobuf: bool,
+    pub(crate) protobuf: bool,
     hollow: Option<HollowOptions>,
     disruption_controller: bool,
     volumes: Option<VolumeOptions>,
@@ -144,13 +144,6 @@ impl DevClusterBuilder {
     /// How often idle watches get bookmarks; a minute by default.
     pub fn bookmark_interval(mut self, interval: Duration) -> Self {
         self.bookmark_interval = interval;
-        self
-    }
-
-    /// Whether pods and nodes are listed and watched in protobuf by whoever asks for it; JSON for everybody by default, as
-    /// that is how they are stored.
-    pub fn protobuf(mut self, is_offered: bool) -> Self {
-        self.protobuf = is_offered;
         self
     }
 

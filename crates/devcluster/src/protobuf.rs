@@ -12,10 +12,20 @@ mod schema;
 
 use serde_json::{Map, Value, json};
 
+use crate::cluster::DevClusterBuilder;
 use crate::object::map_mut;
 
 /// What every protobuf body begins with.
 const MAGIC: &[u8] = b"k8s\0";
+
+impl DevClusterBuilder {
+    /// Whether pods and nodes are listed and watched in protobuf by whoever asks for it; JSON for everybody by default, as
+    /// that is how they are stored.
+    pub fn protobuf(mut self, is_offered: bool) -> Self {
+        self.protobuf = is_offered;
+        self
+    }
+}
 
 /// Reads an object; nothing when the bytes are not an object of a kind that is known in this form.
 pub(crate) fn object(body: &[u8]) -> Option<Value> {
