@@ -9,14 +9,15 @@ mod attachments;
 mod counted;
 mod hints;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, VolumeSource};
 use kube_scheduler_framework::{
-    ChangeKinds, Context, CycleState, Dependencies, EnqueueExtensions, EventRegistration,
-    EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PreFilter, PreFilterOutcome, Sign,
-    SignatureWriter, Status,
+    ChangeKinds, ClusterState, Context, CycleState, Dependencies, EnqueueExtensions,
+    EventRegistration, EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin,
+    PluginArgs, PreFilter, PreFilterOutcome, Sign, SignatureWriter, Status,
 };
 
 use self::attachments::Attachments;
@@ -67,37 +68,29 @@ impl NodeVolumeLimits {
         })
     }
 
-    fn check(
+    fn check<'c>(
         &self,
-        cx: &Context<'_>,
+        cx: &Context<'c>,
         state: &CycleState,
-        pod: &Pod,
         node: &NodeView<'_>,
+        csi_node: Option<CsiNode<'c>>,
+        new: &NewVolumes<'c>,
     ) -> Result<(), Status> {
-        let csi_node = csi_node(cx.cluster, node.name());
         let collector = Collector { cluster: cx.cluster, has_csi_node: csi_node.is_some() };
-        let mut new = BTreeSet::new();
-        collector.collect_new(pod, &mut new).map_err(Failure::into_status)?;
+        let new = new.as_ref().map_err(Clone::clone)?;
         if new.is_empty() {
             return Ok(());
         }
-        if let Some(driver) = self.missing_driver(cx, &new, csi_node) {
+        if let Some(driver) = self.missing_driver(cx, new, csi_node) {
             return Err(Status::unschedulable(format!(
                 "{driver} CSI driver is not installed on the node"
             )));
         }
-        let limits = csi_node.map(limits).unwrap_or_default();
-        if limits.is_empty() {
+        let Some(csi_node) =
+            csi_node.filter(|node| node.drivers().any(|(_, limit)| limit.is_some()))
+        else {
             return Ok(());
-        }
-        let mut attached = BTreeSet::new();
-        for other in node.pods() {
-            collector.collect_existing(other, &mut attached).map_err(Status::error)?;
-        }
-        // The same volume twice on a node is attached once.
-        new.retain(|volume| !attached.contains(volume));
-        // Quirk: a volume that is still attached for a pod that is gone counts both as there and as new. Pinned by
-        // `an_own_volume_that_is_still_attached_counts_twice`.
+        };
         let owned;
         let attachments = match state.get::<Attachments>() {
             Some(attachments) => attachments,
@@ -106,6 +99,24 @@ impl NodeVolumeLimits {
                 &owned
             }
         };
+        let n_attached = attachments.n_on(cx.cluster, node.name());
+        if let Some(most) = most_in_use(node).map(|most| most + n_attached + new.len())
+            && new
+                .iter()
+                .all(|volume| csi_node.limit(&volume.driver).is_none_or(|n| n >= most as i64))
+        {
+            return Ok(());
+        }
+        let mut new = new.clone();
+        let limits = limits(csi_node);
+        let mut attached = BTreeSet::new();
+        for other in node.pods() {
+            collector.collect_existing(other, &mut attached).map_err(Status::error)?;
+        }
+        // The same volume twice on a node is attached once.
+        new.retain(|volume| !attached.contains(volume));
+        // Quirk: a volume that is still attached for a pod that is gone counts both as there and as new. Pinned by
+        // `an_own_volume_that_is_still_attached_counts_twice`.
         attachments.collect(cx.cluster, node.name(), &mut attached);
         let current = per_driver(&attached);
         for (driver, n_new) in per_driver(&new) {
@@ -116,6 +127,25 @@ impl NodeVolumeLimits {
         }
         Ok(())
     }
+}
+
+/// What a pod brings; the error is the answer of every node.
+type NewVolumes<'c> = Result<BTreeSet<CountedVolume<'c>>, Status>;
+
+fn new_volumes<'c>(cluster: &'c ClusterState, pod: &Pod, has_csi_node: bool) -> NewVolumes<'c> {
+    let mut new = BTreeSet::new();
+    let collector = Collector { cluster, has_csi_node };
+    collector.collect_new(pod, &mut new).map_err(Failure::into_status)?;
+    Ok(new)
+}
+
+/// How many volumes the pods of a node can have in use at most; `None` when they have to be looked at one by one, because
+/// that can fail.
+fn most_in_use(node: &NodeView<'_>) -> Option<usize> {
+    let volumes = node.pods().flat_map(|pod| pod.spec.volumes.iter());
+    let countable = volumes.map(|volume| &volume.source).filter(|source| can_count(source));
+    let is_plain = |source: &VolumeSource| matches!(source, VolumeSource::Claim { claim, .. } if !claim.is_empty());
+    countable.map(|source| is_plain(source).then_some(1)).sum()
 }
 
 /// How many volumes each driver of a node can attach; of a name listed twice the last counts.
@@ -180,10 +210,38 @@ impl Filter for NodeVolumeLimits {
         pod: &Pod,
         node: &NodeView<'_>,
     ) -> Status {
-        match self.check(cx, state, pod, node) {
-            Ok(()) => Status::SUCCESS,
-            Err(status) => status,
+        let csi_node = csi_node(cx.cluster, node.name());
+        let new = new_volumes(cx.cluster, pod, csi_node.is_some());
+        self.check(cx, state, node, csi_node, &new).err().unwrap_or_default()
+    }
+
+    fn filter_all(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        sink: &mut FilterSink<'_>,
+    ) -> Result<(), Status> {
+        // What the pod brings depends on the node only in whether there is a CSINode.
+        let new: [OnceCell<NewVolumes<'_>>; 2] = Default::default();
+        for &idx in nodes {
+            if !sink.is_open(idx) {
+                continue;
+            }
+            let Some(node) = NodeView::new(cx.cluster, idx) else { continue };
+            let csi_node = csi_node(cx.cluster, node.name());
+            let has_csi_node = csi_node.is_some();
+            let new = new[usize::from(has_csi_node)]
+                .get_or_init(|| new_volumes(cx.cluster, pod, has_csi_node));
+            if let Err(status) = self.check(cx, state, &node, csi_node, new) {
+                if !status.is_rejected() {
+                    return Err(status);
+                }
+                sink.reject(idx, status);
+            }
         }
+        Ok(())
     }
 
     fn filter_depends_on(&self, pod: &Pod) -> Dependencies {

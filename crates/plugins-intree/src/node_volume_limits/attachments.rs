@@ -16,6 +16,11 @@ type ByNode = BTreeMap<String, Vec<(String, String)>>;
 pub(super) struct Attachments(Arc<OnceLock<ByNode>>);
 
 impl Attachments {
+    /// How many volumes are attached to a node, at most.
+    pub(super) fn n_on(&self, cluster: &ClusterState, node: &str) -> usize {
+        self.0.get_or_init(|| by_node(cluster)).get(node).map_or(0, Vec::len)
+    }
+
     /// Adds the attached volumes of a node, whether or not a pod uses them. Attachments of inline volumes, of volumes
     /// that are gone and of volumes without a CSI source do not count.
     pub(super) fn collect<'c>(
