@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// An immutable map of label (or annotation) keys to values. Cloning copies a pointer.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Labels(Arc<[(Arc<str>, Arc<str>)]>);
 
 impl Labels {
@@ -54,12 +54,6 @@ impl Labels {
     /// How many share the allocation, this one included.
     pub fn n_holders(&self) -> usize {
         Arc::strong_count(&self.0)
-    }
-}
-
-impl Default for Labels {
-    fn default() -> Self {
-        Self(Arc::default())
     }
 }
 
