@@ -80,6 +80,9 @@ pub(crate) fn unroll(ops: &[Op], params: &mut Params) -> Result<Vec<Op>> {
     Ok(unrolled)
 }
 
+/// How many features the nodes of a workload declare. The reference's program reads it beside the definition.
+const N_DECLARED_FEATURES: &str = "numNodeDeclaredFeatures";
+
 impl Executor<'_> {
     /// Carries an operation out.
     pub(crate) async fn run(&mut self, index: usize, op: &Op) -> Result<()> {
@@ -162,12 +165,19 @@ impl Executor<'_> {
             None => None,
         };
         let first = self.state.n_nodes;
+        let declared: Vec<String> = match self.params.count_if_given(N_DECLARED_FEATURES)? {
+            Some(n) => (1..=n).map(|number| format!("Feature{number}")).collect(),
+            None => Vec::new(),
+        };
         let object = |number: usize| -> Result<Value> {
             let mut node = match &template {
                 Some(template) => template.object(Env { index: number, count: n })?,
                 None => base_node(&format!("node-{index}-")),
             };
             prepare(&mut node, op, number, first + number);
+            if !declared.is_empty() {
+                node["status"]["declaredFeatures"] = declared.clone().into();
+            }
             Ok(node)
         };
         self.hands.create_all(n, "", object).await?;

@@ -36,6 +36,14 @@ impl Params {
         }
     }
 
+    /// A count that a workload may leave out.
+    pub(crate) fn count_if_given(&mut self, name: &str) -> Result<Option<usize>, ParamError> {
+        if !self.values.contains_key(name) {
+            return Ok(None);
+        }
+        self.count("params", &format!("${name}")).map(Some)
+    }
+
     /// A text, such as a length of time.
     pub(crate) fn text(&mut self, field: &'static str, text: &str) -> Result<String, ParamError> {
         let (name, value) = self.value(field, text)?;

@@ -403,7 +403,9 @@ impl ReviewServer {
     }
 
     fn watch_published(&self) -> Response<Body> {
-        let published = self.published.subscribe();
+        let mut published = self.published.subscribe();
+        // What changed since the list must not get lost, so each watch begins with what there is.
+        published.mark_changed();
         let events = futures::stream::unfold(published, |mut published| async move {
             published.changed().await.ok()?;
             let event =
