@@ -1,14 +1,18 @@
 //! Sees pods being bound, through a watch as any client has it.
 
 use std::collections::HashSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use futures::AsyncBufReadExt;
+use futures::{AsyncBufRead, AsyncBufReadExt};
 use kube_scheduler_tests::control_plane::Api;
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+
+/// How many watches may end one after the other without telling anything new.
+const MAX_FAILURES: u32 = 40;
+const BETWEEN_WATCHES: Duration = Duration::from_millis(50);
 
 /// What was seen so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,30 +33,31 @@ impl Watcher {
     /// Returns when the watch stands.
     pub(super) async fn start(api: &Api, namespace: &str) -> Result<Self> {
         let path = format!(
-            "/api/v1/namespaces/{namespace}/pods?watch=1&timeoutSeconds=7200&fieldSelector=spec.nodeName%21%3D"
+            "/api/v1/namespaces/{namespace}/pods?watch=1&timeoutSeconds=7200&resourceVersion=0&fieldSelector=spec.nodeName%21%3D"
         );
         let mut lines = api.stream(&path).await.context("watch pods")?;
         let (tell, seen) = watch::channel(Seen::default());
         let api = api.clone();
         let task = tokio::spawn(async move {
-            let mut line = Vec::new();
             let mut names = HashSet::new();
+            let mut n_failures = 0;
             loop {
-                while lines.read_until(b'\n', &mut line).await.context("watch pods")? > 0 {
-                    let now = Instant::now();
-                    if let Some(name) = bound_pod(&line)?
-                        && names.insert(name)
-                    {
-                        tell.send_modify(|seen| {
-                            seen.n_bound += 1;
-                            seen.first.get_or_insert(now);
-                            seen.last = Some(now);
-                        });
-                    }
-                    line.clear();
+                let n_before = names.len();
+                let ended = follow(lines, &mut names, &tell).await;
+                n_failures = if names.len() > n_before { 0 } else { n_failures + 1 };
+                if n_failures > MAX_FAILURES {
+                    ended?;
                 }
-                // Servers end watches whose readers fall behind. A new one begins with all bound pods.
-                lines = api.stream(&path).await.context("watch pods")?;
+                // Servers end watches whose readers fall behind, and refuse some while they are behind themselves. A new one
+                // begins with all bound pods.
+                lines = loop {
+                    tokio::time::sleep(BETWEEN_WATCHES).await;
+                    match api.stream(&path).await.context("watch pods") {
+                        Ok(lines) => break lines,
+                        Err(error) if n_failures > MAX_FAILURES => return Err(error),
+                        Err(_) => n_failures += 1,
+                    }
+                };
             }
         });
         Ok(Self { seen, task })
@@ -82,6 +87,29 @@ impl Watcher {
             }
         }
     }
+}
+
+/// Takes in what a watch tells until it ends.
+async fn follow(
+    mut lines: impl AsyncBufRead + Unpin,
+    names: &mut HashSet<String>,
+    tell: &watch::Sender<Seen>,
+) -> Result<()> {
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line).await.context("watch pods")? > 0 {
+        let now = Instant::now();
+        if let Some(name) = bound_pod(&line)?
+            && names.insert(name)
+        {
+            tell.send_modify(|seen| {
+                seen.n_bound += 1;
+                seen.first.get_or_insert(now);
+                seen.last = Some(now);
+            });
+        }
+        line.clear();
+    }
+    Ok(())
 }
 
 impl Drop for Watcher {

@@ -326,7 +326,11 @@ pub(crate) async fn follow(
             let _ = standing.send(());
         }
         let mut line = Vec::new();
-        while lines.read_until(b'\n', &mut line).await.context("watch pods")? > 0 {
+        // A watch that breaks off is one that has ended; if the server is gone, listing says so.
+        while lines.read_until(b'\n', &mut line).await.is_ok_and(|n| n > 0) {
+            if !line.ends_with(b"\n") {
+                break;
+            }
             let event: Event = serde_json::from_slice(&line).context("watch pods")?;
             match event.kind.as_str() {
                 "ERROR" => break,
