@@ -1,7 +1,7 @@
 //! Pods and nodes from the binary form of the API: only what scheduling reads, everything else skipped by its length.
 //!
 //! The form is protocol buffers as the API server writes them (`application/vnd.kubernetes.protobuf`). [`Reader`] walks
-//! over the fields of a message without copying; one `Message` implementation per type of [`wire`](crate::wire) says which
+//! over the fields of a message without copying; one `Message` implementation per type of [`wire`] says which
 //! fields are kept. Both forms of an object end in the same wire types and are compiled by the same code.
 //!
 //! Invariants: no input panics, and none makes a reader go deeper than the types are nested, or keep more than a few

@@ -46,7 +46,7 @@ pub trait DomainScoped: Send + Sync {
 /// [`PreFilter`](crate::PreFilter) and [`PreScore`](crate::PreScore); these are still asked when answers are needed with
 /// their reasons.
 ///
-/// A node's answers must follow from its [`standing`](Self::standing) and the state of the whole alone. The engine starts
+/// A node's answers must follow from where it [stands](Self::stand) and the state of the whole alone. The engine starts
 /// over when nodes come, go, or change their labels, taints or names.
 pub trait DomainAnswers: Send + Sync {
     /// The counters of the cluster that the answers are read from.
