@@ -12,7 +12,9 @@ use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
-use kube_scheduler_engine::{AttemptResult, Effect, Engine, EngineOptions, Evicted, Input, PodRef};
+use kube_scheduler_engine::{
+    AttemptResult, Effect, Engine, EngineOptions, Evicted, Input, PodRef, Pool,
+};
 use kube_scheduler_framework::Timer;
 
 use crate::churn::Churn;
@@ -30,6 +32,8 @@ pub struct Conditions {
     pub is_metered: bool,
     /// Whether the engine is told of every bound pod again, unmeasured, as a watch would.
     pub is_watched: bool,
+    /// How many threads scans of nodes are split over.
+    pub threads: usize,
     /// Measure no longer than this.
     pub limit: Duration,
     /// Place no more pods than this first.
@@ -44,6 +48,7 @@ impl Conditions {
             uses_class_cache: true,
             is_metered: false,
             is_watched: false,
+            threads: 1,
             limit: Duration::MAX,
             max_init: usize::MAX,
         }
@@ -111,9 +116,20 @@ pub(crate) fn engine(workload: &Workload, conditions: &Conditions) -> Result<(En
     let timer: Option<Arc<dyn Timer>> =
         if conditions.is_metered { Some(Arc::new(Stopwatch(Instant::now()))) } else { None };
     let uses_class_cache = conditions.uses_class_cache;
-    let options = EngineOptions { uses_class_cache, timer, ..EngineOptions::default() };
+    let pool = pool(conditions.threads)?;
+    let options = EngineOptions { uses_class_cache, timer, pool, ..EngineOptions::default() };
     let engine = Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options)?;
     Ok((engine, Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?))
+}
+
+/// Threads for scans, as the daemon has them.
+fn pool(threads: usize) -> Result<Pool> {
+    if threads <= 1 {
+        return Ok(Pool::none());
+    }
+    // The thread that decides takes its share.
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(threads - 1).build()?;
+    Ok(Pool::new(Arc::new(threads)))
 }
 
 /// Runs `workload`; `progress` is told of every pod that was tried or placed first.

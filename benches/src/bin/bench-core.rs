@@ -1,5 +1,6 @@
 //! Times the scheduling core on the workloads of the reference figures and more, without any API server.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -38,6 +39,9 @@ struct Args {
     /// Tell the engine of every bound pod again, unmeasured, as a watch would
     #[arg(long)]
     watched: bool,
+    /// How many threads scans of nodes are split over; 0 for as many as there are processors
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
     /// Stop a run after so many seconds of scheduling
     #[arg(long, value_name = "SECONDS")]
     limit: Option<u64>,
@@ -107,6 +111,7 @@ fn figures(args: &Args, workloads: &[&Workload]) -> Result<Vec<Figures>> {
         uses_class_cache: !args.no_class_cache,
         is_metered: args.metered,
         is_watched: args.watched,
+        threads: threads(args.threads),
         limit: args.limit.map_or(Duration::MAX, Duration::from_secs),
         ..Conditions::new(args.nodes)
     };
@@ -119,6 +124,13 @@ fn figures(args: &Args, workloads: &[&Workload]) -> Result<Vec<Figures>> {
         }
     }
     Ok(all)
+}
+
+fn threads(wanted: usize) -> usize {
+    match wanted {
+        0 => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
+        n => n,
+    }
 }
 
 fn main() -> ExitCode {

@@ -61,11 +61,16 @@ pub struct PodAffinityTerm {
 }
 
 impl PodAffinityTerm {
+    /// Whether the term looks at pods of a namespace with these labels.
+    pub fn includes_namespace(&self, namespace: &Arc<str>, labels: &Labels) -> bool {
+        self.namespaces.binary_search(namespace).is_ok()
+            || self.namespace_selector.as_ref().is_some_and(|s| s.matches(labels))
+    }
+
     /// Whether the term means `pod`, whose namespace has these labels (`spec/plugins-topology.md` §1.4).
     pub fn matches(&self, pod: &Pod, namespace_labels: &Labels) -> bool {
-        let is_in_scope = self.namespaces.binary_search(&pod.namespace).is_ok()
-            || self.namespace_selector.as_ref().is_some_and(|s| s.matches(namespace_labels));
-        is_in_scope && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
+        self.includes_namespace(&pod.namespace, namespace_labels)
+            && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
     }
 }
 

@@ -165,11 +165,23 @@ impl AffinityTerms {
         self.terms.iter().flatten().map(|term| &**term)
     }
 
-    /// The distinct terms that may mean a pod with these labels, going by one label that they ask for: few among many.
-    /// O(labels + terms found). A term is named once; the order depends on the history of the state alone.
-    pub fn about(&self, labels: &Labels) -> impl Iterator<Item = (TermId, &CarriedTerm)> {
-        let found = self.index.about(labels);
-        found.filter_map(|id| Some((id, self.get(id)?)))
+    /// The distinct terms that mean `pod`, whose namespace has these labels: found by one label that they ask for, few among
+    /// many. O(labels + terms found). A term is named once; the order depends on the history of the state alone.
+    pub fn about<'a>(
+        &'a self,
+        pod: &'a Pod,
+        namespace_labels: &'a Labels,
+    ) -> impl Iterator<Item = (TermId, &'a CarriedTerm)> {
+        self.index.about(&pod.labels).filter_map(move |found| {
+            let carried = self.get(found.id)?;
+            let term = carried.term();
+            let means = if found.is_whole_selector {
+                term.includes_namespace(&pod.namespace, namespace_labels)
+            } else {
+                term.matches(pod, namespace_labels)
+            };
+            means.then_some((found.id, carried))
+        })
     }
 
     /// The term with this number, as long as pods carry it: as long as [`n_turnovers`](Self::n_turnovers) is the same.

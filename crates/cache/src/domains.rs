@@ -44,6 +44,18 @@ impl ClusterState {
         dropped.iter().for_each(|key| self.drop_label_column(key));
     }
 
+    /// As [`follow`](Self::follow), but a counter that is easily derived from another one is kept only if it was asked for
+    /// before: many a pod asks for one that nobody will ask for again, and keeping it costs more than deriving it.
+    pub fn follow_if_asked_again(&mut self, spec: &CounterSpec) {
+        if self.counters.with_pods(&spec.pods).is_some() && !self.counters.was_asked(spec) {
+            if let Some(key) = &spec.topology_key {
+                self.follow_label(&key.clone());
+            }
+            return;
+        }
+        self.follow(spec);
+    }
+
     /// Keeps the column of a label key that is wanted without a counter. A few dozen of them are kept; the one unused
     /// for longest is dropped when there are too many.
     pub fn follow_label(&mut self, key: &Arc<str>) {

@@ -8,5 +8,5 @@
 mod column;
 mod cow_map;
 
-pub use column::Column;
+pub use column::{COLUMN_CHUNK, Column};
 pub use cow_map::CowMap;

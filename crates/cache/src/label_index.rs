@@ -22,7 +22,7 @@ impl ValueId {
     pub const ABSENT: Self = Self(0);
 
     /// The id with this number.
-    pub(crate) const fn from_index(index: usize) -> Self {
+    pub const fn from_index(index: usize) -> Self {
         Self(index as u32)
     }
 

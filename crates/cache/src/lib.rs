@@ -101,12 +101,12 @@ pub use domains::{
     RequiredNodeAffinity, Tolerated,
 };
 pub use error::{CacheError, PodRef};
-pub use fork::{Column, CowMap};
+pub use fork::{COLUMN_CHUNK, Column, CowMap};
 pub use images::ImageState;
 pub use label_index::{LabelColumn, ValueId};
 pub use node_group::NodeGroup;
 pub use node_set::NodeSet;
-pub use node_table::NodeIdx;
+pub use node_table::{NodeIdx, runs_by_chunk};
 pub use objects::{AssumeObjectError, ObjectKey, ObjectStore, storage_class_of};
 pub use overlay::NodeOverlay;
 pub use ports::HostPorts;

@@ -48,6 +48,7 @@ impl NodeGroup {
     }
 
     /// Whether `node` is a member.
+    #[inline]
     pub fn contains(&self, node: NodeIdx) -> bool {
         match &self.0 {
             Members::Few(list) => list.binary_search(&node).is_ok(),

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use crate::fork::Column;
 use crate::node_table::NodeIdx;
 
 const BITS: usize = u64::BITS as usize;
@@ -40,6 +41,16 @@ impl NodeSet {
     pub fn from_words(words: Vec<u64>) -> Self {
         let len = count(&words);
         Self { words, len }
+    }
+
+    /// The slots whose value in a column is `wanted`, those without a node among them. O(slots).
+    pub fn of_slots<T: Copy>(column: &Column<T>, wanted: impl Fn(T) -> bool) -> Self {
+        let word = |values: &[T]| {
+            let bits = values.iter().enumerate().map(|(at, value)| u64::from(wanted(*value)) << at);
+            bits.fold(0, |word, bit| word | bit)
+        };
+        // A chunk of a column holds a whole number of words.
+        Self::from_words(column.chunks().flat_map(|chunk| chunk.chunks(BITS)).map(word).collect())
     }
 
     /// The bits, lowest index first. Words past the end are zero.

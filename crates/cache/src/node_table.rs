@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 use kube_scheduler_api_types::Node;
 use rustc_hash::FxBuildHasher;
 
-use crate::fork::{Column, CowMap};
+use crate::fork::{COLUMN_CHUNK, Column, CowMap};
 use crate::node_set::NodeSet;
 use crate::node_tree::NodeTree;
 
@@ -32,6 +32,20 @@ impl NodeIdx {
     pub const fn index(self) -> usize {
         self.0 as usize
     }
+}
+
+/// Runs of `nodes` whose slots are in one chunk of every column, with the number of the chunk. Few and long when the
+/// nodes are in the order of their slots.
+pub fn runs_by_chunk(nodes: &[NodeIdx]) -> impl Iterator<Item = (usize, &[NodeIdx])> {
+    let chunk = |idx: &NodeIdx| idx.index() / COLUMN_CHUNK;
+    let mut left = nodes;
+    std::iter::from_fn(move || {
+        let at = chunk(left.first()?);
+        let len = left.iter().position(|idx| chunk(idx) != at).unwrap_or(left.len());
+        let (run, others) = left.split_at(len);
+        left = others;
+        Some((at, run))
+    })
 }
 
 impl From<NodeIdx> for usize {

@@ -88,17 +88,18 @@ impl Evaluation {
             Some(_) => Runner::left_out_status(&pre_filter.restricting),
             None => Status::SUCCESS,
         };
-        let nodes = nodes_in_scope(cluster, &pre_filter);
+        let nodes = nodes_by_slot(cluster, &pre_filter);
         let mut verdicts = Verdicts::absent(cluster.capacity());
         let begun = runner.profile.meter().map(Meter::nanos);
         let passed = pool.filter(runner, &state, pod, &nodes, &pre_filter.skip, &mut verdicts);
         let code = if passed.is_ok() { Code::Success } else { Code::Error };
         runner.point_ended(MeteredPoint::Filter, code, begun);
         passed.map_err(|status| {
+            let nodes = nodes_in_scope(cluster, &pre_filter);
             let answers = AnswersInOrder::new(runner, &state, pod, &nodes, &pre_filter.skip);
             EvaluationFailure::Error(answers.error.unwrap_or(status))
         })?;
-        let n_feasible = nodes.iter().filter(|idx| verdicts.passes(**idx)).count();
+        let n_feasible = verdicts.n_passing();
         let dependencies = runner.dependencies(pod);
         Ok(Self {
             state,
@@ -239,10 +240,11 @@ impl Evaluation {
         &mut self,
         runner: &Runner<'_>,
         pod: &Pod,
+        pool: &Pool,
     ) -> Result<Option<NodeIdx>, Status> {
         if self.is_for_once && self.scoring.is_none() {
-            let feasible = self.feasible(runner.cx.cluster);
-            return once::best_once(runner, &mut self.state, pod, &feasible);
+            let feasible = self.verdicts.passing();
+            return once::best_once(runner, pool, &mut self.state, pod, &feasible);
         }
         let position = self.scoring(runner, pod)?.first_best();
         Ok(position.and_then(|at| runner.cx.cluster.order().get(at).copied()))
@@ -309,6 +311,19 @@ pub(crate) fn nodes_in_scope(cluster: &ClusterState, pre_filter: &PreFilterRun) 
         .collect();
     nodes.sort_unstable();
     nodes.into_iter().map(|(_, idx)| idx).collect()
+}
+
+/// The nodes that PreFilter left, in the order of their slots, in which columns are fastest to read.
+fn nodes_by_slot(cluster: &ClusterState, pre_filter: &PreFilterRun) -> Vec<NodeIdx> {
+    if pre_filter.node_names.is_none() && !cluster.order_is_stale() {
+        let live = cluster.live_nodes();
+        let mut nodes = Vec::with_capacity(live.len());
+        nodes.extend(live.iter());
+        return nodes;
+    }
+    let mut nodes = nodes_in_scope(cluster, pre_filter);
+    nodes.sort_unstable();
+    nodes
 }
 
 /// What a failed PreFilter means.

@@ -1,30 +1,54 @@
-//! Splits a filter scan over threads that the caller brought. The outcome never depends on the split.
+//! Splits scans of nodes over threads that the caller brought. The outcome never depends on the split.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{CycleState, NodeIdx, Parallel, Runner, SkipSet, Status, Verdicts};
 use rayon::prelude::*;
 
 /// Scans shorter than this are not worth handing out, unless the caller says otherwise.
-const MIN_NODES_TO_SPLIT: usize = 2_048;
+const MIN_NODES_TO_SPLIT: usize = 32_768;
 
 /// Threads for scans; none means the calling thread does everything.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
     threads: Option<Arc<rayon::ThreadPool>>,
     min_nodes: usize,
+    columns: Arc<Columns>,
+}
+
+/// Columns of numbers that are not in use: what a scan gives back the next one takes, instead of asking for fresh memory
+/// of this size thousands of times a second.
+#[derive(Debug, Default)]
+struct Columns(Mutex<Vec<Vec<i64>>>);
+
+impl Columns {
+    /// How many columns are kept: those of two scans with all plugins.
+    const MANY: usize = 32;
+
+    fn take(&self) -> Vec<i64> {
+        self.0.lock().ok().and_then(|mut spare| spare.pop()).unwrap_or_default()
+    }
+
+    fn give(&self, column: Vec<i64>) {
+        if column.capacity() > 0
+            && let Ok(mut spare) = self.0.lock()
+            && spare.len() < Self::MANY
+        {
+            spare.push(column);
+        }
+    }
 }
 
 impl Pool {
     /// The calling thread does everything.
-    pub const fn none() -> Self {
-        Self { threads: None, min_nodes: 0 }
+    pub fn none() -> Self {
+        Self::default()
     }
 
-    /// Scans are split over these threads.
-    pub const fn new(threads: Arc<rayon::ThreadPool>) -> Self {
-        Self { threads: Some(threads), min_nodes: MIN_NODES_TO_SPLIT }
+    /// Scans are split over these threads and the one that asks, which takes a share itself.
+    pub fn new(threads: Arc<rayon::ThreadPool>) -> Self {
+        Self { threads: Some(threads), min_nodes: MIN_NODES_TO_SPLIT, columns: Arc::default() }
     }
 
     /// Splits scans of `n` nodes and more.
@@ -32,6 +56,22 @@ impl Pool {
     pub const fn splitting_from(mut self, n: usize) -> Self {
         self.min_nodes = n;
         self
+    }
+
+    /// A column of `len` numbers; what they are is not said. To be given [back](Self::give_back).
+    pub(crate) fn column(&self, len: usize) -> Vec<i64> {
+        let mut column = self.columns.take();
+        if column.capacity() < len {
+            // Scans differ in length: with room for more than this one asks for, the column serves the others too.
+            column = Vec::with_capacity(len.next_power_of_two());
+        }
+        column.resize(len, 0);
+        column
+    }
+
+    /// Takes a column back.
+    pub(crate) fn give_back(&self, column: Vec<i64>) {
+        self.columns.give(column);
     }
 
     /// Runs all filters on `nodes` and notes each one's answer. Of several errors, that of the first node range counts.
@@ -44,29 +84,54 @@ impl Pool {
         skip: &SkipSet,
         verdicts: &mut Verdicts,
     ) -> Result<(), Status> {
-        let Some(threads) = self.threads.as_ref().filter(|_| nodes.len() >= self.min_nodes.max(1))
-        else {
+        if !self.splits(nodes.len()) {
             return runner.filter_all(state, pod, nodes, skip, verdicts);
-        };
+        }
         let n_slots = verdicts.len();
-        let chunk_len = nodes.len().div_ceil(threads.current_num_threads().max(1));
-        let parts: Vec<Result<Verdicts, Status>> = threads.install(|| {
-            nodes
-                .par_chunks(chunk_len)
-                .map(|chunk| {
-                    let mut part = Verdicts::absent(n_slots);
-                    runner.filter_all(state, pod, chunk, skip, &mut part)?;
-                    Ok(part)
-                })
-                .collect()
+        let parts = self.map_runs(nodes, |nodes| {
+            let mut part = Verdicts::absent(n_slots);
+            runner.filter_all(state, pod, nodes, skip, &mut part).map(|()| (nodes, part))
         });
-        for (chunk, part) in nodes.chunks(chunk_len).zip(parts) {
-            let part = part?;
-            for &idx in chunk {
-                verdicts.put(idx, part.rejection(idx).unwrap_or(&Status::SUCCESS));
-            }
+        for part in parts {
+            let (nodes, part) = part?;
+            verdicts.take_over(nodes, &part);
         }
         Ok(())
+    }
+
+    /// Whether a scan of `n` nodes is split.
+    fn splits(&self, n: usize) -> bool {
+        self.threads.is_some() && n >= self.min_nodes.max(1)
+    }
+
+    fn n_runs(&self) -> usize {
+        1 + self.threads.as_ref().map_or(0, |threads| threads.current_num_threads())
+    }
+
+    /// What `work` gives for runs of `nodes`, in their order: one run for each thread, or one of all nodes if they are
+    /// too few. The calling thread takes a run itself.
+    pub(crate) fn map_runs<'n, T: Send>(
+        &self,
+        nodes: &'n [NodeIdx],
+        work: impl Fn(&'n [NodeIdx]) -> T + Sync,
+    ) -> Vec<T> {
+        let Some(threads) = self.threads.as_ref().filter(|_| self.splits(nodes.len())) else {
+            return vec![work(nodes)];
+        };
+        let runs = nodes.chunks(nodes.len().div_ceil(self.n_runs()));
+        let mut results: Vec<Option<T>> = runs.clone().map(|_| None).collect();
+        threads.in_place_scope(|scope| {
+            let work = &work;
+            let mut both = runs.zip(&mut results);
+            let own = both.next();
+            for (nodes, result) in both {
+                scope.spawn(move |_| *result = Some(work(nodes)));
+            }
+            if let Some((nodes, result)) = own {
+                *result = Some(work(nodes));
+            }
+        });
+        results.into_iter().flatten().collect()
     }
 }
 

@@ -6,7 +6,7 @@ use kube_scheduler_cache::{ClusterState, CounterSpec};
 
 /// Counters and label columns that a plugin will read.
 ///
-/// They are kept from then on, as long as pods ask for them now and then. They are a matter of speed alone: a plugin
+/// They are kept from then on, or from the second time somebody asks, as long as pods ask for them now and then. They are a matter of speed alone: a plugin
 /// must give the same answers when they are missing, as in a cluster that is only looked at.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Following {
@@ -37,7 +37,7 @@ impl Following {
 
     /// Has `cluster` keep everything that was asked for.
     pub fn apply(&self, cluster: &mut ClusterState) {
-        self.counters.iter().for_each(|spec| cluster.follow(spec));
+        self.counters.iter().for_each(|spec| cluster.follow_if_asked_again(spec));
         self.labels.iter().for_each(|key| cluster.follow_label(key));
     }
 }

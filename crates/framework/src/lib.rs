@@ -83,9 +83,10 @@ pub use view::NodeView;
 pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
     AffinityTerms, AffinityTermsVersion, AssumeObjectError, BoundPreferences, BoundRequirements,
-    BoundSelector, CarriedCounts, CarriedTerm, ChangeKinds, ClusterState, Column, CountedNodes,
-    CountedPods, CounterId, CounterSpec, Domain, DomainCounts, LabelColumn, NodeIdx, NodeOverlay,
-    NodeSet, ObjectKey, ObjectStore, PodTerm, RequiredNodeAffinity, TermId, TermKind, Tolerated,
-    ValueId as LabelValueId, storage_class_of,
+    BoundSelector, COLUMN_CHUNK, CarriedCounts, CarriedTerm, ChangeKinds, ClusterState, Column,
+    CountedNodes, CountedPods, CounterId, CounterSpec, Domain, DomainCounts, LabelColumn,
+    NodeGroup, NodeIdx, NodeOverlay, NodeSet, ObjectKey, ObjectStore, PodTerm,
+    RequiredNodeAffinity, TermId, TermKind, Tolerated, ValueId as LabelValueId, runs_by_chunk,
+    storage_class_of,
 };
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};

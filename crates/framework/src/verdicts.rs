@@ -93,15 +93,61 @@ impl Verdicts {
     ///
     /// When the table of distinct answers is full, the last one stands for all that follow.
     pub fn put(&mut self, node: NodeIdx, status: &Status) {
-        let id = self.intern(status).unwrap_or(VerdictId(u16::MAX - 1));
+        let id = self.intern_or_last(status);
         self.set(node, id);
+    }
+
+    fn intern_or_last(&mut self, status: &Status) -> VerdictId {
+        self.intern(status).unwrap_or(VerdictId(u16::MAX - 1))
     }
 
     /// Lets `nodes` pass, as if [`put`](Self::put) said so for each.
     pub fn let_pass(&mut self, nodes: &[NodeIdx]) {
+        let mut n_absent = 0;
         for &idx in nodes {
-            self.set(idx, VerdictId::PASS);
+            let Some(slot) = self.ids.get_mut(idx.index()) else { continue };
+            match std::mem::replace(slot, VerdictId::PASS) {
+                VerdictId::PASS => {}
+                VerdictId::ABSENT => n_absent += 1,
+                old => self.counts[usize::from(old.0)] -= 1,
+            }
         }
+        self.counts[usize::from(VerdictId::ABSENT.0)] -= n_absent;
+    }
+
+    /// Takes the answers of `nodes` over from a pass that looked at them alone.
+    pub fn take_over(&mut self, nodes: &[NodeIdx], part: &Self) {
+        let theirs = part.statuses.iter().skip(2);
+        let ids: Vec<VerdictId> = [VerdictId::PASS, VerdictId::ABSENT]
+            .into_iter()
+            .chain(theirs.map(|status| self.intern_or_last(status)))
+            .collect();
+        self.let_pass(nodes);
+        for &idx in nodes {
+            let id = part.id(idx);
+            if id != VerdictId::PASS {
+                self.set(idx, ids[usize::from(id.0)]);
+            }
+        }
+    }
+
+    /// The nodes that pass, in the order of their slots.
+    pub fn passing(&self) -> Vec<NodeIdx> {
+        let mut nodes = vec![NodeIdx::from_index(0); self.n_passing() + 1];
+        let mut n = 0;
+        for (at, id) in self.ids.iter().enumerate() {
+            // Whoever does not pass is overwritten by the next one: no branch that is hard to foresee.
+            nodes[n] = NodeIdx::from_index(at);
+            n += usize::from(*id == VerdictId::PASS);
+        }
+        nodes.truncate(n);
+        nodes
+    }
+
+    /// How many nodes pass.
+    pub fn n_passing(&self) -> usize {
+        let n_others: usize = self.counts.iter().map(|n| *n as usize).sum();
+        self.ids.len() - n_others
     }
 
     /// What a slot holds; absent when out of range.

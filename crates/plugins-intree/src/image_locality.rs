@@ -86,6 +86,13 @@ impl Score for ImageLocality {
             .filter_map(|name| Some((cx.cluster.nodes_with_image(name)?, gain(cx.cluster, name)?)))
             .collect();
         let without_images = score_of(0, images.n_containers);
+        if let [(holders, gain)] = &*known {
+            let with_image = score_of(*gain, images.n_containers);
+            for (&idx, score) in nodes.iter().zip(scores) {
+                *score = if holders.contains(idx) { with_image } else { without_images };
+            }
+            return Ok(());
+        }
         scores.fill(without_images);
         if known.is_empty() {
             return Ok(());

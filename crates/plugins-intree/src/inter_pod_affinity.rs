@@ -205,20 +205,20 @@ impl Filter for InterPodAffinity {
             let is_any = nodes.iter().any(|idx| is_asked(sink, *idx));
             return if is_any { Err(Status::error(NO_FILTER_STATE)) } else { Ok(()) };
         };
-        let scan = neighbours.scan(cx.cluster);
         let mut ids: [Option<VerdictId>; 3] = [None; 3];
-        for &idx in nodes {
-            if !is_asked(sink, idx) {
-                continue;
-            }
-            let refusal = match &scan {
-                Some(scan) => scan.refusal(idx),
-                None => NodeView::new(cx.cluster, idx).and_then(|node| neighbours.refusal(&node)),
-            };
-            if let Some(refusal) = refusal {
+        let mut refuse = |idx, refusal| {
+            if is_asked(sink, idx) {
                 let id = &mut ids[refusal as usize];
                 let id = *id.get_or_insert_with(|| sink.code_for(self.rejection(refusal).clone()));
                 sink.reject_with(idx, id);
+            }
+        };
+        if neighbours.refuse_all(cx.cluster, nodes, &mut refuse).is_none() {
+            for &idx in nodes {
+                let node = NodeView::new(cx.cluster, idx);
+                if let Some(refusal) = node.and_then(|node| neighbours.refusal(&node)) {
+                    refuse(idx, refusal);
+                }
             }
         }
         Ok(())

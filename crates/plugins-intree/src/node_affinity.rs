@@ -14,9 +14,10 @@ use kube_scheduler_framework::api::{
 };
 use kube_scheduler_framework::{
     ActionType, BoundPreferences, BoundRequirements, BoundSelector, ChangeKinds, ClusterEvent,
-    Context, CycleState, Dependencies, EnqueueExtensions, EventRegistration, EventResource, Filter,
-    FilterSink, Following, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PreFilter,
-    PreFilterOutcome, PreScore, QueueingHint, Score, Sign, SignatureWriter, Status,
+    ClusterState, Context, CycleState, Dependencies, EnqueueExtensions, EventRegistration,
+    EventResource, Filter, FilterSink, Following, Handle, NodeIdx, NodeSet, NodeView,
+    Normalization, Plugin, PluginArgs, PreFilter, PreFilterOutcome, PreScore, QueueingHint, Score,
+    Sign, SignatureWriter, Status,
 };
 
 use self::added::AddedAffinity;
@@ -64,6 +65,29 @@ fn preferred(pod: &Pod) -> Result<Option<&[PreferredNodeTerm]>, Status> {
 fn is_choosy(pod: &Pod) -> bool {
     pod.spec.node_selector.as_ref().is_some_and(|labels| !labels.is_empty())
         || required(pod).is_some()
+}
+
+/// Up to how many nodes are asked one by one: the set of all that match costs a look at the whole cluster.
+const FEW: usize = 64;
+
+/// Slots without a node are nobody's business.
+fn all_but_missing(cluster: &ClusterState, meant: NodeSet) -> impl Fn(NodeIdx) -> bool {
+    move |idx| meant.contains(idx) || !cluster.live_nodes().contains(idx)
+}
+
+fn reject_unless(
+    is_meant: impl Fn(NodeIdx) -> bool,
+    nodes: &[NodeIdx],
+    sink: &mut FilterSink<'_>,
+    rejection: &Status,
+) {
+    let mut id = None;
+    for &idx in nodes {
+        if !is_meant(idx) && sink.is_open(idx) {
+            let id = *id.get_or_insert_with(|| sink.code_for(rejection.clone()));
+            sink.reject_with(idx, id);
+        }
+    }
 }
 
 impl Plugin for NodeAffinity {
@@ -157,12 +181,12 @@ impl Filter for NodeAffinity {
     ) -> Result<(), Status> {
         if let Some(added) = &self.added.required {
             let added = BoundSelector::new(cx.cluster, added);
-            let mut id = None;
-            for &idx in nodes {
-                if sink.is_open(idx) && added.matches(cx.cluster, idx) == Some(false) {
-                    let id = *id.get_or_insert_with(|| sink.code_for(self.rejection_added.clone()));
-                    sink.reject_with(idx, id);
-                }
+            if nodes.len() < FEW {
+                let is_meant = |idx| added.matches(cx.cluster, idx).unwrap_or(true);
+                reject_unless(is_meant, nodes, sink, &self.rejection_added);
+            } else {
+                let is_meant = all_but_missing(cx.cluster, added.nodes(cx.cluster));
+                reject_unless(is_meant, nodes, sink, &self.rejection_added);
             }
         }
         if !is_choosy(pod) {
@@ -170,12 +194,12 @@ impl Filter for NodeAffinity {
         }
         let own =
             BoundRequirements::new(cx.cluster, pod.spec.node_selector.as_ref(), required(pod));
-        let mut id = None;
-        for &idx in nodes {
-            if sink.is_open(idx) && own.matches(cx.cluster, idx) == Some(false) {
-                let id = *id.get_or_insert_with(|| sink.code_for(self.rejection.clone()));
-                sink.reject_with(idx, id);
-            }
+        if nodes.len() < FEW {
+            let is_meant = |idx| own.matches(cx.cluster, idx).unwrap_or(true);
+            reject_unless(is_meant, nodes, sink, &self.rejection);
+        } else {
+            let is_meant = all_but_missing(cx.cluster, own.nodes(cx.cluster));
+            reject_unless(is_meant, nodes, sink, &self.rejection);
         }
         Ok(())
     }
@@ -232,8 +256,17 @@ impl Score for NodeAffinity {
         let own = preferred(pod)?.unwrap_or_default();
         let terms =
             BoundPreferences::new(cx.cluster, self.added.preferred_terms().iter().chain(own));
-        for (&idx, score) in nodes.iter().zip(scores) {
-            *score = terms.sum_of_matching(cx.cluster, idx);
+        if nodes.len() < FEW {
+            for (&idx, score) in nodes.iter().zip(scores) {
+                *score = terms.sum_of_matching(cx.cluster, idx);
+            }
+            return Ok(());
+        }
+        scores.fill(0);
+        for (weight, meant) in terms.nodes(cx.cluster) {
+            for (&idx, score) in nodes.iter().zip(&mut *scores) {
+                *score += weight * i64::from(meant.contains(idx));
+            }
         }
         Ok(())
     }

@@ -11,6 +11,8 @@ pub(crate) mod device_classes;
 pub(crate) mod fit;
 mod fit_args;
 mod fit_hints;
+mod fit_scan;
 mod scored;
+mod scored_pair;
 pub(crate) mod shape;
 mod strategy;

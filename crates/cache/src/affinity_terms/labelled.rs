@@ -12,7 +12,15 @@ use smallvec::SmallVec;
 
 use super::TermId;
 
-type Ids = SmallVec<[TermId; 2]>;
+/// A term that may mean a pod.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) id: TermId,
+    /// Whether its selector asks for nothing but the label that it was found by.
+    pub(super) is_whole_selector: bool,
+}
+
+type Terms = SmallVec<[Found; 2]>;
 
 /// A label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -31,37 +39,38 @@ impl Equivalent<Pair> for BorrowedPair<'_> {
 /// Numbers of terms by label.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LabelledTerms {
-    by_label: HashMap<Pair, Ids, FxBuildHasher>,
+    by_label: HashMap<Pair, Terms, FxBuildHasher>,
     /// Terms that list no values: any pod may be meant.
-    others: Vec<TermId>,
+    others: Vec<Found>,
 }
 
 impl LabelledTerms {
     pub(super) fn insert(&mut self, term: &PodAffinityTerm, id: TermId) {
         match listed(term) {
             Some((key, values)) => {
+                let n_asked = term.selector.as_ref().map_or(0, |s| s.requirements().len());
                 for value in values {
-                    let ids = self.by_label.entry(Pair(key.clone(), value.clone())).or_default();
+                    let found = self.by_label.entry(Pair(key.clone(), value.clone())).or_default();
                     // A list may name a value twice.
-                    if !ids.contains(&id) {
-                        ids.push(id);
+                    if found.iter().all(|other| other.id != id) {
+                        found.push(Found { id, is_whole_selector: n_asked == 1 });
                     }
                 }
             }
-            None => self.others.push(id),
+            None => self.others.push(Found { id, is_whole_selector: false }),
         }
     }
 
     pub(super) fn remove(&mut self, term: &PodAffinityTerm, id: TermId) {
         let Some((key, values)) = listed(term) else {
-            self.others.retain(|other| *other != id);
+            self.others.retain(|other| other.id != id);
             return;
         };
         for value in values {
             let pair = BorrowedPair(key, value);
-            if let Some(ids) = self.by_label.get_mut(&pair) {
-                ids.retain(|other| *other != id);
-                if ids.is_empty() {
+            if let Some(found) = self.by_label.get_mut(&pair) {
+                found.retain(|other| other.id != id);
+                if found.is_empty() {
                     self.by_label.remove(&pair);
                 }
             }
@@ -69,7 +78,7 @@ impl LabelledTerms {
     }
 
     /// The terms that may mean a pod with these labels.
-    pub(super) fn about(&self, labels: &Labels) -> impl Iterator<Item = TermId> {
+    pub(super) fn about(&self, labels: &Labels) -> impl Iterator<Item = Found> {
         let labelled = labels.iter().filter_map(|(key, value)| {
             (!self.by_label.is_empty()).then(|| self.by_label.get(&BorrowedPair(key, value)))?
         });

@@ -169,14 +169,21 @@ impl DomainCounts {
             domain.n_pods += self.on_node(idx);
             domain.n_nodes += 1;
         }
-        let is_there = |domain: &&Domain| domain.n_nodes > 0;
-        let mut sums: Vec<i64> =
-            domains.iter().filter(is_there).map(|domain| domain.n_pods).collect();
+        let (mut n_empty, mut sums) = (0_u32, Vec::new());
+        for domain in domains.iter().filter(|domain| domain.n_nodes > 0) {
+            match domain.n_pods {
+                0 => n_empty += 1,
+                n_pods => sums.push(n_pods),
+            }
+        }
         sums.sort_unstable();
-        self.n_domains = sums.len();
+        self.n_domains = sums.len() + n_empty as usize;
         self.n_pods = sums.iter().sum();
         let runs = sums.chunk_by(|a, b| a == b);
         self.by_sum = runs.filter_map(|run| Some((*run.first()?, run.len() as u32))).collect();
+        if n_empty > 0 {
+            self.by_sum.insert(0, n_empty);
+        }
         self.domains = domains.into_iter().collect();
     }
 

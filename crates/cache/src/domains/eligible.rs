@@ -22,8 +22,7 @@ pub(super) fn eligible(cluster: &ClusterState, spec: &CounterSpec) -> NodeSet {
         keep_tolerated(cluster, tolerated, &mut eligible);
     }
     if let Some(affinity) = &nodes.affinity {
-        let bound = affinity.bound(cluster);
-        keep(&mut eligible, |idx| bound.matches(cluster, idx).unwrap_or(false));
+        eligible.and(&affinity.bound(cluster).nodes(cluster));
     }
     eligible
 }
@@ -38,7 +37,7 @@ fn keep(nodes: &mut NodeSet, does_count: impl Fn(NodeIdx) -> bool) {
 
 fn keep_labelled(cluster: &ClusterState, key: &str, nodes: &mut NodeSet) {
     match cluster.label_column(key) {
-        Some(column) => keep(nodes, |idx| column.id(idx) != ValueId::ABSENT),
+        Some(column) => nodes.and(&NodeSet::of_slots(column.ids(), |id| id != ValueId::ABSENT)),
         None => {
             let has_key = |idx| cluster.node(idx).is_some_and(|node| node.labels.contains_key(key));
             keep(nodes, has_key);
@@ -54,6 +53,6 @@ fn keep_tolerated(cluster: &ClusterState, tolerated: &Tolerated, nodes: &mut Nod
         lets_in[id.index()] = untolerated_taint(taints, tolerations, *compares_numbers).is_none();
     }
     if lets_in.contains(&false) {
-        keep(nodes, |idx| lets_in[cluster.taint_set(idx).index()]);
+        nodes.and(&NodeSet::of_slots(cluster.taint_set_ids(), |id| lets_in[id.index()]));
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use hashbrown::{Equivalent, HashMap};
 use kube_scheduler_api_types::{Node, Pod};
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashSet};
 use smallvec::SmallVec;
 
 use super::counts::DomainCounts;
@@ -24,6 +24,8 @@ use crate::objects::ObjectStore;
 const MAX_SLOTS: usize = 8 << 20;
 /// How many label columns are kept that no counter needs.
 const MAX_LABELS: usize = 32;
+/// How many specifications are remembered that were asked for once.
+const MAX_ASKED: usize = 4096;
 
 type Slots = SmallVec<[u32; 2]>;
 
@@ -83,6 +85,8 @@ pub(crate) struct CounterTable {
     index: Arc<Index>,
     /// Label keys wanted by themselves, with their last use.
     labels: Vec<(Arc<str>, u64)>,
+    /// Hashes of specifications that were asked for lately and are not followed.
+    asked: Arc<FxHashSet<u64>>,
 }
 
 impl CounterTable {
@@ -142,6 +146,20 @@ impl CounterTable {
             self.clock += 1;
             self.last_used.set(id.slot as usize, self.clock);
         }
+    }
+
+    /// Whether a specification is followed or was asked for lately; it is from now on.
+    pub(crate) fn was_asked(&mut self, spec: &CounterSpec) -> bool {
+        let hash = hash_of(spec);
+        if self.find(spec).is_some() || self.asked.contains(&hash) {
+            return true;
+        }
+        let asked = Arc::make_mut(&mut self.asked);
+        if asked.len() >= MAX_ASKED {
+            asked.clear();
+        }
+        asked.insert(hash);
+        false
     }
 
     /// Takes note that a counter is in use; whether there is one.

@@ -7,12 +7,15 @@ use std::fmt;
 use std::ops::Index;
 use std::sync::Arc;
 
+/// How many values a chunk of a column by node slot has.
+pub const COLUMN_CHUNK: usize = 1024;
+
 /// A vector whose clone shares its content chunk by chunk.
 ///
 /// Reading costs two bounds checks. Writing costs one check whether the chunk is shared, and a copy of `CHUNK` values
 /// the first time it is. Cloning costs `len / CHUNK` reference counts.
-pub struct Column<T, const CHUNK: usize = 1024> {
-    chunks: Vec<Arc<[T]>>,
+pub struct Column<T, const CHUNK: usize = COLUMN_CHUNK> {
+    chunks: Vec<Arc<[T; CHUNK]>>,
     len: usize,
 }
 
@@ -45,7 +48,14 @@ impl<T, const CHUNK: usize> Column<T, CHUNK> {
     /// The value at `idx`, `None` past the end.
     pub fn try_get(&self, idx: impl Into<usize>) -> Option<&T> {
         let idx = idx.into();
-        if idx < self.len { self.chunks.get(idx / CHUNK)?.get(idx % CHUNK) } else { None }
+        if idx < self.len { Some(&self.chunks.get(idx / CHUNK)?[idx % CHUNK]) } else { None }
+    }
+
+    /// The chunk that holds the values from `at * CHUNK` on; those past [`len`](Self::len) are the default. `None` past
+    /// the end. For loops that look up many values of one chunk.
+    #[inline]
+    pub fn chunk(&self, at: usize) -> Option<&[T; CHUNK]> {
+        self.chunks.get(at).map(|chunk| &**chunk)
     }
 
     /// The content as slices of up to `CHUNK` values, in order: the form for vectorised scans.
@@ -88,7 +98,7 @@ impl<T: Clone + Default, const CHUNK: usize> Column<T, CHUNK> {
     pub fn grow(&mut self, len: usize) {
         let n_missing = len.div_ceil(CHUNK).saturating_sub(self.chunks.len());
         if n_missing > 0 {
-            let blank: Arc<[T]> = (0..CHUNK).map(|_| T::default()).collect();
+            let blank = Arc::new(std::array::from_fn(|_| T::default()));
             self.chunks.extend(std::iter::repeat_n(blank, n_missing));
         }
         self.len = self.len.max(len);
@@ -146,11 +156,24 @@ impl<T: fmt::Debug, const CHUNK: usize> fmt::Debug for Column<T, CHUNK> {
 
 impl<T: Clone + Default, const CHUNK: usize> FromIterator<T> for Column<T, CHUNK> {
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        let mut values = values.into_iter().fuse();
         let mut column = Self::new();
-        for value in values {
-            column.push(value);
+        loop {
+            let len = column.len;
+            let chunk = std::array::from_fn(|_| match values.next() {
+                Some(value) => {
+                    column.len += 1;
+                    value
+                }
+                None => T::default(),
+            });
+            if column.len > len {
+                column.chunks.push(Arc::new(chunk));
+            }
+            if column.len < len + CHUNK {
+                return column;
+            }
         }
-        column
     }
 }
 

@@ -60,7 +60,7 @@ impl Search<'_, '_> {
     pub(super) fn best(&self, evaluation: &mut Evaluation) -> Result<Option<NodeIdx>, Status> {
         let runner = &self.runner;
         let cluster = runner.cx.cluster;
-        let best = evaluation.best(runner, self.pod)?;
+        let best = evaluation.best(runner, self.pod, self.pool)?;
         if self.extenders.is_empty() {
             return Ok(best);
         }

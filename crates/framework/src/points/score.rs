@@ -90,6 +90,12 @@ pub trait Score: Send + Sync {
         Normalization::None
     }
 
+    /// Whether every score is within bounds as it is, and asking never fails. With this, a node that is too far behind to be
+    /// chosen whatever the plugin says need not be asked about. Not of meaning for plugins whose scores are normalised.
+    fn promises_bounds(&self) -> bool {
+        false
+    }
+
     /// Normalises in place. Only called for [`Normalization::Custom`].
     fn normalize(
         &self,

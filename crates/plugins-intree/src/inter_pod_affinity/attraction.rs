@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{ClusterState, NodeIdx, NodeView, TermKind};
-use smallvec::SmallVec;
 
 use super::own_terms::preferred_of;
-use super::tally::{BoundTally, KeyTally, Tally};
+use super::tally::{KeyTally, Tally};
 
 /// PreScore's state.
 #[derive(Clone, Debug)]
@@ -36,11 +35,8 @@ impl Attraction {
 
     /// The same for many nodes.
     pub(super) fn of_nodes(&self, cluster: &ClusterState, nodes: &[NodeIdx], scores: &mut [i64]) {
-        let keys: SmallVec<[BoundTally<'_>; 2]> =
-            self.0.keys().iter().map(|key| key.bind(cluster)).collect();
-        for (&idx, score) in nodes.iter().zip(scores) {
-            *score = keys.iter().filter_map(|key| key.of_node(cluster, idx)).sum();
-        }
+        scores.fill(0);
+        self.0.keys().iter().for_each(|key| key.add_to(cluster, nodes, scores));
     }
 }
 
@@ -54,7 +50,7 @@ fn count_others(
     let nothing = Default::default();
     let namespace_labels = cluster.objects().namespace_labels(&pod.namespace).unwrap_or(&nothing);
     let mut says_anything = false;
-    for carried in cluster.affinity_terms().iter() {
+    for (_, carried) in cluster.affinity_terms().about(pod, namespace_labels) {
         let weight = match carried.kind() {
             TermKind::RequiredAntiAffinity => continue,
             TermKind::RequiredAffinity if hard_pod_affinity_weight <= 0 => continue,
@@ -63,7 +59,7 @@ fn count_others(
             TermKind::PreferredAntiAffinity => -i64::from(carried.weight()),
         };
         let (term, domains) = (carried.term(), carried.domains());
-        if !domains.is_empty() && term.matches(pod, namespace_labels) {
+        if !domains.is_empty() {
             tally.add_carried(cluster, &term.topology_key, domains, weight);
             says_anything = true;
         }

@@ -165,8 +165,7 @@ impl AffinityAnswers {
         };
         let mut terms: Vec<_> = cluster
             .affinity_terms()
-            .about(&pod.labels)
-            .filter(|(_, carried)| carried.term().matches(pod, labels))
+            .about(pod, labels)
             .filter_map(|(id, carried)| Some((id, weight(carried.kind(), carried.weight())?)))
             .collect();
         terms.sort_unstable();

@@ -15,7 +15,7 @@ use kube_scheduler_framework::{ClusterState, CounterSpec, NodeIdx, NodeView, Ter
 use smallvec::SmallVec;
 
 use super::own_terms::{Required, required};
-use super::tally::{BoundTally, Tally};
+use super::tally::Tally;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,47 +194,31 @@ impl Neighbours {
         self.n_wanted == 0 && self.counted.matches_itself
     }
 
-    /// The same as [`refusal`](Self::refusal), for many nodes; `None` when hypothetical pods are involved.
-    pub(super) fn scan<'a>(&'a self, cluster: &'a ClusterState) -> Option<Scan<'a>> {
-        let bind = |tally: &'a Tally| tally.keys().iter().map(|key| key.bind(cluster)).collect();
-        self.differences.is_empty().then(|| Scan {
-            cluster,
-            wanted: bind(&self.counted.wanted),
-            unwanted: bind(&self.counted.unwanted),
-            minding: bind(&self.counted.minding),
-            may_be_first: self.may_be_first(),
-        })
-    }
-}
-
-type BoundTallies<'a> = SmallVec<[BoundTally<'a>; 2]>;
-
-/// Numbers made ready for a look at many nodes.
-pub(super) struct Scan<'a> {
-    cluster: &'a ClusterState,
-    wanted: BoundTallies<'a>,
-    unwanted: BoundTallies<'a>,
-    minding: BoundTallies<'a>,
-    may_be_first: bool,
-}
-
-impl Scan<'_> {
-    /// Why `node` will not do, if it will not.
-    #[inline]
-    pub(super) fn refusal(&self, node: NodeIdx) -> Option<Refusal> {
-        for tally in &self.wanted {
-            match tally.of_node(self.cluster, node) {
-                Some(number) if number > 0 || self.may_be_first => {}
-                _ => return Some(Refusal::Affinity),
-            }
+    /// The same as [`refusal`](Self::refusal) for many nodes, in order of precedence: whoever was named before is not to
+    /// be looked at again. May name nodes that are not among `nodes`. `None` when hypothetical pods are involved.
+    pub(super) fn refuse_all(
+        &self,
+        cluster: &ClusterState,
+        nodes: &[NodeIdx],
+        mut refuse: impl FnMut(NodeIdx, Refusal),
+    ) -> Option<()> {
+        if !self.differences.is_empty() {
+            return None;
         }
-        let is_any = |tally: &BoundTally<'_>| {
-            tally.of_node(self.cluster, node).is_some_and(|number| number > 0)
-        };
-        if self.unwanted.iter().any(is_any) {
-            return Some(Refusal::AntiAffinity);
+        let may_be_first = self.may_be_first();
+        let is_missing = |n: Option<i64>| n.is_none_or(|n| n <= 0 && !may_be_first);
+        for tally in self.counted.wanted.keys() {
+            tally.visit_where(cluster, nodes, is_missing, |idx| refuse(idx, Refusal::Affinity));
         }
-        self.minding.iter().any(is_any).then_some(Refusal::ExistingAntiAffinity)
+        let is_any = |n: Option<i64>| n.is_some_and(|n| n > 0);
+        for tally in self.counted.unwanted.keys() {
+            tally.visit_where(cluster, nodes, is_any, |idx| refuse(idx, Refusal::AntiAffinity));
+        }
+        for tally in self.counted.minding.keys() {
+            let refuse = |idx| refuse(idx, Refusal::ExistingAntiAffinity);
+            tally.visit_where(cluster, nodes, is_any, refuse);
+        }
+        Some(())
     }
 }
 
@@ -245,12 +229,9 @@ fn minding(cluster: &ClusterState, pod: &Pod, namespace_labels: &Labels) -> Tall
     if terms.n_terms(TermKind::RequiredAntiAffinity) == 0 {
         return tally;
     }
-    for carried in terms.iter() {
+    for (_, carried) in terms.about(pod, namespace_labels) {
         let (term, domains) = (carried.term(), carried.domains());
-        if carried.kind() == TermKind::RequiredAntiAffinity
-            && !domains.is_empty()
-            && term.matches(pod, namespace_labels)
-        {
+        if carried.kind() == TermKind::RequiredAntiAffinity && !domains.is_empty() {
             tally.add_carried(cluster, &term.topology_key, domains, 1);
         }
     }

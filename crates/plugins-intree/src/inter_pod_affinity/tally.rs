@@ -6,12 +6,13 @@
 //!
 //! Invariant: a key is in a tally at most once; keys stay in order of first mention.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Labels;
 use kube_scheduler_framework::{
-    CarriedCounts, ClusterState, DomainCounts, LabelColumn, LabelValueId, NodeIdx,
+    CarriedCounts, ClusterState, DomainCounts, LabelColumn, LabelValueId, NodeGroup, NodeIdx,
 };
 use smallvec::SmallVec;
 
@@ -64,7 +65,8 @@ impl Tally {
 
     /// The numbers of a key to add to, all 0 if it is new.
     fn numbers_mut(&mut self, cluster: &ClusterState, key: &Arc<str>) -> Option<&mut Numbers> {
-        let at = self.0.iter().position(|tally| tally.key == *key).unwrap_or_else(|| {
+        let is_key = |tally: &KeyTally| Arc::ptr_eq(&tally.key, key) || tally.key == *key;
+        let at = self.0.iter().position(is_key).unwrap_or_else(|| {
             let numbers = match cluster.label_column(key) {
                 Some(column) => Numbers::ById(vec![0; column.n_ids()]),
                 None => Numbers::ByValue(BTreeMap::new()),
@@ -144,61 +146,103 @@ impl KeyTally {
         node: NodeIdx,
         labels: &Labels,
     ) -> Option<i64> {
+        let id =
+            |column: &LabelColumn| Some(column.id(node)).filter(|id| *id != LabelValueId::ABSENT);
         match &self.numbers {
             Numbers::ByValue(numbers) => {
                 let value = labels.get(&self.key)?;
                 Some(numbers.get(value).copied().unwrap_or(0))
             }
-            _ => self.bind(cluster).of_node(cluster, node),
-        }
-    }
-
-    /// The numbers made ready for a scan over many nodes.
-    pub(super) fn bind<'a>(&'a self, cluster: &'a ClusterState) -> BoundTally<'a> {
-        let bound = match &self.numbers {
+            // A value that came after the count has no number yet. Without the column no node is in any domain.
             Numbers::ById(numbers) => {
-                cluster.label_column(&self.key).map(|column| BoundTally::ById { numbers, column })
-            }
-            Numbers::Counted(counts) => {
-                counts.column(cluster).map(|column| BoundTally::Counted { counts, column })
-            }
-            Numbers::ByValue(_) => Some(BoundTally::ByLabels(self)),
-        };
-        bound.unwrap_or(BoundTally::Nowhere)
-    }
-}
-
-/// Numbers of one key, for a scan.
-pub(super) enum BoundTally<'a> {
-    ById {
-        numbers: &'a [i64],
-        column: &'a LabelColumn,
-    },
-    Counted {
-        counts: &'a DomainCounts,
-        column: &'a LabelColumn,
-    },
-    ByLabels(&'a KeyTally),
-    /// The column that the numbers were made for is gone: no node is in any domain.
-    Nowhere,
-}
-
-impl BoundTally<'_> {
-    /// The number in the domain of a node, `None` when the node lacks the label.
-    #[inline]
-    pub(super) fn of_node(&self, cluster: &ClusterState, node: NodeIdx) -> Option<i64> {
-        let is_present = |id: &LabelValueId| *id != LabelValueId::ABSENT;
-        match self {
-            Self::ById { numbers, column } => {
-                let id = Some(column.id(node)).filter(is_present)?;
-                // A value that came after the count has no number yet.
+                let id = id(cluster.label_column(&self.key)?)?;
                 Some(numbers.get(id.index()).copied().unwrap_or(0))
             }
-            Self::Counted { counts, column } => {
-                Some(column.id(node)).filter(is_present).map(|id| counts.n_pods_in(id))
-            }
-            Self::ByLabels(tally) => tally.of_node(cluster, node, &cluster.node(node)?.labels),
-            Self::Nowhere => None,
+            Numbers::Counted(counts) => Some(counts.n_pods_in(id(counts.column(cluster)?)?)),
         }
+    }
+
+    /// The numbers by value of the key's column, `None` where there is none. A node without the label has number 0 here.
+    fn by_id<'a>(&'a self, cluster: &'a ClusterState) -> Option<(Cow<'a, [i64]>, &'a LabelColumn)> {
+        match &self.numbers {
+            Numbers::ById(numbers) => {
+                let column = cluster.label_column(&self.key)?;
+                let mut numbers = Cow::from(numbers);
+                // A value that came after the count has no number yet.
+                if numbers.len() < column.n_ids() {
+                    numbers.to_mut().resize(column.n_ids(), 0);
+                }
+                Some((numbers, column))
+            }
+            Numbers::Counted(counts) => {
+                let column = counts.column(cluster)?;
+                let mut numbers = vec![0; column.n_ids()];
+                for (id, domain) in counts.domains().filter(|(id, _)| *id != LabelValueId::ABSENT) {
+                    if let Some(number) = numbers.get_mut(id.index()) {
+                        *number = domain.n_pods;
+                    }
+                }
+                Some((numbers.into(), column))
+            }
+            Numbers::ByValue(_) => None,
+        }
+    }
+
+    /// Adds to each score the number in the domain of its node.
+    pub(super) fn add_to(&self, cluster: &ClusterState, nodes: &[NodeIdx], scores: &mut [i64]) {
+        if matches!(&self.numbers, Numbers::Counted(counts) if counts.n_pods() == 0) {
+            return;
+        }
+        match self.by_id(cluster) {
+            Some((numbers, column)) => {
+                for (&idx, score) in nodes.iter().zip(scores) {
+                    *score += numbers[column.id(idx).index()];
+                }
+            }
+            None => {
+                for (&idx, score) in nodes.iter().zip(scores) {
+                    *score += self.number_at(cluster, idx).unwrap_or(0);
+                }
+            }
+        }
+    }
+
+    /// Visits nodes by whether the number of their domain, `None` without the label, is `meant`: every such node among
+    /// `nodes`, and perhaps others of the cluster.
+    pub(super) fn visit_where(
+        &self,
+        cluster: &ClusterState,
+        nodes: &[NodeIdx],
+        is_meant: impl Fn(Option<i64>) -> bool,
+        mut visit: impl FnMut(NodeIdx),
+    ) {
+        /// A domain's nodes are listed, which is worth it while they are this small a share of all.
+        const SPARSE: usize = 8;
+
+        let Some((numbers, column)) = self.by_id(cluster) else {
+            let meant = nodes.iter().filter(|idx| is_meant(self.number_at(cluster, **idx)));
+            return meant.for_each(|idx| visit(*idx));
+        };
+        let is_absent_meant = is_meant(None);
+        let mut table: Vec<bool> = numbers.iter().map(|number| is_meant(Some(*number))).collect();
+        table[LabelValueId::ABSENT.index()] = is_absent_meant;
+        if !is_absent_meant {
+            let meant = table.iter().enumerate().filter(|(_, is_meant)| **is_meant);
+            let groups =
+                || meant.clone().filter_map(|(at, _)| column.nodes(LabelValueId::from_index(at)));
+            let n_meant = groups().map(NodeGroup::len).sum::<usize>();
+            if n_meant * SPARSE < nodes.len() {
+                return groups().for_each(|group| group.iter().for_each(&mut visit));
+            }
+        }
+        for &idx in nodes {
+            if table[column.id(idx).index()] {
+                visit(idx);
+            }
+        }
+    }
+
+    fn number_at(&self, cluster: &ClusterState, idx: NodeIdx) -> Option<i64> {
+        self.of_node(cluster, idx, &cluster.node(idx)?.labels)
     }
 }

@@ -111,18 +111,20 @@ impl Score for BalancedAllocation {
         let plan = self.plan(pod);
         let scan = plan.over(cx.cluster);
         if let Some(pair) = scan.pair() {
-            for (&idx, score) in nodes.iter().zip(scores) {
-                *score = match pair.at(idx) {
-                    [Some(a), Some(b)] => gain_of_two(&a, &b),
-                    _ => gain(scan.at(idx)),
-                };
-            }
+            pair.score(nodes, scores, |amounts| match amounts {
+                [Some(a), Some(b)] => gain_of_two(&a, &b),
+                amounts => gain(amounts.into_iter().flatten()),
+            });
             return Ok(());
         }
         for (&idx, score) in nodes.iter().zip(scores) {
             *score = gain(scan.at(idx));
         }
         Ok(())
+    }
+
+    fn promises_bounds(&self) -> bool {
+        true
     }
 
     fn score_depends_on(&self, pod: &Pod) -> Dependencies {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ChangeKinds, ClusterState, Column, Context, CycleState, Dependencies, EnqueueExtensions,
+    ChangeKinds, ClusterState, Context, CycleState, Dependencies, EnqueueExtensions,
     EventRegistration, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PodsRead,
     PreFilter, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VerdictId,
 };
@@ -18,6 +18,7 @@ use super::demand::{Demand, Shortages};
 use super::device_classes;
 use super::fit_args::FitArgs;
 use super::fit_hints;
+use super::fit_scan::Scan;
 use super::scored::{Plan, UsedBasis};
 use super::strategy::Strategy;
 use crate::signature::write_resources;
@@ -142,18 +143,18 @@ impl Filter for Fit {
                 nodes.iter().any(|idx| sink.is_open(*idx) && cx.cluster.node(*idx).is_some());
             return if is_any_open { Err(Status::error(NO_STATE)) } else { Ok(()) };
         };
-        let scan = Scan::new(self, cx.cluster, demand);
+        let scan = Scan::new(cx.cluster, demand, |name| self.is_served(cx.cluster, name));
         // A scan meets few distinct shortages, mostly the same one again and again.
         let mut known: SmallVec<[(Shortages, VerdictId); 8]> = SmallVec::new();
         let mut shortages = Shortages::default();
-        for &idx in nodes {
-            if !sink.is_open(idx) || scan.fits(idx) {
-                continue;
+        scan.visit_short(nodes, |idx| {
+            if !sink.is_open(idx) {
+                return;
             }
             scan.check(idx, &mut shortages);
             // Slots without a node object lack everything, but nobody asked about them.
             if shortages.is_empty() || !cx.cluster.live_nodes().contains(idx) {
-                continue;
+                return;
             }
             let id = match known.iter().find(|(seen, _)| *seen == shortages) {
                 Some((_, id)) => *id,
@@ -164,7 +165,7 @@ impl Filter for Fit {
                 }
             };
             sink.reject_with(idx, id);
-        }
+        });
         Ok(())
     }
 
@@ -175,87 +176,6 @@ impl Filter for Fit {
 
     fn reads_of_pods(&self, _: &Pod) -> PodsRead {
         PodsRead::Sums
-    }
-}
-
-/// The columns that a demand has to be compared with, found once for all nodes.
-struct Scan<'a> {
-    pod_count: &'a Column<i64>,
-    allowed_pods: &'a Column<i64>,
-    items: SmallVec<[ScanItem<'a>; 4]>,
-}
-
-/// One resource that is asked for.
-struct ScanItem<'a> {
-    what: u16,
-    request: i64,
-    /// `None`: no node has any.
-    allocatable: Option<&'a Column<i64>>,
-    requested: Option<&'a Column<i64>>,
-    /// Dynamic resource allocation decides for nodes that have none.
-    is_served: bool,
-}
-
-impl<'a> Scan<'a> {
-    fn new(fit: &Fit, cluster: &'a ClusterState, demand: &Demand) -> Self {
-        let (allocatable, requested) = (cluster.allocatable(), cluster.requested());
-        let compute = [
-            (Shortages::CPU, demand.milli_cpu, allocatable.milli_cpu(), requested.milli_cpu()),
-            (Shortages::MEMORY, demand.memory, allocatable.memory(), requested.memory()),
-            (
-                Shortages::EPHEMERAL_STORAGE,
-                demand.ephemeral_storage,
-                allocatable.ephemeral_storage(),
-                requested.ephemeral_storage(),
-            ),
-        ];
-        let compute = compute.into_iter().filter(|(_, request, _, _)| *request > 0).map(
-            |(what, request, allocatable, requested)| ScanItem {
-                what,
-                request,
-                allocatable: Some(allocatable),
-                requested: Some(requested),
-                is_served: false,
-            },
-        );
-        let scalars =
-            (Shortages::FIRST_SCALAR..).zip(&demand.scalars).map(|(what, scalar)| ScanItem {
-                what,
-                request: scalar.amount,
-                allocatable: allocatable.scalar(&scalar.name),
-                requested: requested.scalar(&scalar.name),
-                is_served: fit.is_served(cluster, &scalar.name),
-            });
-        Self {
-            pod_count: cluster.pod_count(),
-            allowed_pods: cluster.allowed_pods(),
-            items: compute.chain(scalars).collect(),
-        }
-    }
-
-    /// Whether a node is short of nothing, which most nodes are: the fast way to an empty [`check`](Self::check).
-    #[inline]
-    fn fits(&self, node: NodeIdx) -> bool {
-        let has_room = self.pod_count.get(node) < self.allowed_pods.get(node);
-        self.items.iter().fold(has_room, |fits, item| {
-            let (Some(allocatable), Some(requested)) = (item.allocatable, item.requested) else {
-                return false;
-            };
-            fits & (item.request <= allocatable.get(node).wrapping_sub(requested.get(node)))
-        })
-    }
-
-    #[inline]
-    fn check(&self, node: NodeIdx, shortages: &mut Shortages) {
-        shortages.clear();
-        shortages.check_pods(self.pod_count.get(node), self.allowed_pods.get(node));
-        for item in &self.items {
-            let capacity = item.allocatable.map_or(0, |column| column.get(node));
-            if capacity > 0 || !item.is_served {
-                let requested = item.requested.map_or(0, |column| column.get(node));
-                shortages.check(item.what, item.request, capacity, requested);
-            }
-        }
     }
 }
 
@@ -299,6 +219,10 @@ impl Score for Fit {
             *score = self.args.strategy.score(scan.at(idx));
         }
         Ok(())
+    }
+
+    fn promises_bounds(&self) -> bool {
+        true
     }
 
     fn score_depends_on(&self, _: &Pod) -> Dependencies {

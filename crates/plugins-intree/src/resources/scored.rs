@@ -9,10 +9,10 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Resources, is_scalar_resource};
-use kube_scheduler_framework::{ClusterState, Column, MAX_NODE_SCORE, NodeIdx, NodeView};
+use kube_scheduler_framework::{ClusterState, Column, NodeIdx, NodeView};
 use smallvec::SmallVec;
 
-use super::strategy::Strategy;
+use super::scored_pair::{Columns, Pair};
 
 /// A resource named by a plugin's arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -203,108 +203,6 @@ impl<'a> ScanPlan<'a> {
             let ScanItem { item: Item { request, weight, .. }, capacity, used } = *item;
             Some(Columns { request, weight, capacity, used: used? })
         };
-        Some(Pair([columns(a)?, columns(b)?]))
-    }
-}
-
-/// Two resources with their columns.
-#[derive(Debug)]
-pub(crate) struct Pair<'a>([Columns<'a>; 2]);
-
-#[derive(Debug)]
-struct Columns<'a> {
-    request: i64,
-    weight: i64,
-    capacity: &'a Column<i64>,
-    used: &'a Column<i64>,
-}
-
-impl Columns<'_> {
-    #[inline]
-    fn at(&self, node: NodeIdx) -> Option<Amounts> {
-        let Self { request, weight, .. } = *self;
-        let (allocatable, before) = (self.capacity.get(node), self.used.get(node));
-        let after = before.wrapping_add(request);
-        (allocatable != 0).then_some(Amounts { allocatable, before, after, weight })
-    }
-}
-
-impl Pair<'_> {
-    /// The amounts on one node; `None` for a resource that it does not have.
-    #[inline]
-    pub(crate) fn at(&self, node: NodeIdx) -> [Option<Amounts>; 2] {
-        [self.0[0].at(node), self.0[1].at(node)]
-    }
-
-    /// What [`Strategy::LeastAllocated`](super::strategy::Strategy) gives to each of `nodes`.
-    pub(crate) fn score_least_allocated(&self, nodes: &[NodeIdx], scores: &mut [i64]) {
-        let weights = self.0[0].weight + self.0[1].weight;
-        for (&idx, score) in nodes.iter().zip(scores) {
-            *score = match self.at(idx) {
-                [Some(a), Some(b)] => {
-                    let sum = free_percent(&a).wrapping_mul(a.weight);
-                    let sum = sum.wrapping_add(free_percent(&b).wrapping_mul(b.weight));
-                    quotient(sum, weights)
-                }
-                amounts => Strategy::LeastAllocated.score(amounts.into_iter().flatten()),
-            };
-        }
-    }
-}
-
-/// How much of a resource stays free, in percent, truncated; 0 when more is used than there is.
-#[inline]
-fn free_percent(amounts: &Amounts) -> i64 {
-    /// Up to here a product with 100 is an exact float, and rounding a quotient of such numbers never reaches the next
-    /// whole percent: the two differ by 1/allocatable at least, which is more than the rounding of a number below 128.
-    const EXACT: i64 = 1 << 45;
-    let Amounts { allocatable, after, .. } = *amounts;
-    if after > allocatable {
-        return 0;
-    }
-    let free = allocatable.wrapping_sub(after);
-    if allocatable > 0 && allocatable < EXACT && after >= 0 {
-        return ((free * 100) as f64 / allocatable as f64) as i64;
-    }
-    free.wrapping_mul(MAX_NODE_SCORE).wrapping_div(allocatable)
-}
-
-/// Truncated division; the short form takes a fraction of the time.
-#[inline]
-fn quotient(sum: i64, weights: i64) -> i64 {
-    match (u32::try_from(sum), u32::try_from(weights)) {
-        (Ok(sum), Ok(weights)) if weights > 0 => i64::from(sum / weights),
-        _ if weights == 0 => 0,
-        _ => sum.wrapping_div(weights),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::{ProptestConfig, any, prop_assert_eq, prop_oneof, proptest};
-    use proptest::strategy::Strategy as AnyStrategy;
-
-    use super::*;
-
-    fn amount() -> impl AnyStrategy<Value = i64> {
-        prop_oneof![0_i64..300, 0_i64..1 << 46, any::<i64>()]
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
-
-        #[test]
-        fn short_forms_give_what_the_long_ones_give(
-            allocatable in amount().prop_filter("resource exists", |n| *n != 0),
-            before in amount(),
-            request in amount(),
-            weight in 1_i64..200,
-        ) {
-            let after = before.wrapping_add(request);
-            let amounts = Amounts { allocatable, before, after, weight };
-            let long = Strategy::LeastAllocated.score(std::iter::once(amounts));
-            let short = quotient(free_percent(&amounts).wrapping_mul(weight), weight);
-            prop_assert_eq!(short, long);
-        }
+        Some(Pair::new(columns(a)?, columns(b)?))
     }
 }

@@ -1,0 +1,132 @@
+//! Comparing one demand with all nodes, column by column.
+//!
+//! Invariant: [`Scan::check`] finds what a look at the node itself would; [`Scan::visit_short`] leaves out nobody for whom
+//! it finds anything.
+
+use kube_scheduler_framework::{COLUMN_CHUNK, ClusterState, Column, NodeIdx, runs_by_chunk};
+use smallvec::SmallVec;
+
+use super::demand::{Demand, Shortages};
+
+/// From how many nodes in a chunk on it is worth looking at all of the chunk.
+const WORTH_A_CHUNK: usize = COLUMN_CHUNK / 8;
+
+/// The columns that a demand has to be compared with, found once for all nodes.
+pub(super) struct Scan<'a> {
+    pod_count: &'a Column<i64>,
+    allowed_pods: &'a Column<i64>,
+    items: SmallVec<[ScanItem<'a>; 4]>,
+}
+
+/// One resource that is asked for.
+struct ScanItem<'a> {
+    what: u16,
+    request: i64,
+    /// `None`: no node has any.
+    allocatable: Option<&'a Column<i64>>,
+    requested: Option<&'a Column<i64>>,
+    /// Dynamic resource allocation decides for nodes that have none.
+    is_served: bool,
+}
+
+impl<'a> Scan<'a> {
+    /// Finds the columns. `is_served` tells which scalar resources dynamic resource allocation may provide instead.
+    pub(super) fn new(
+        cluster: &'a ClusterState,
+        demand: &Demand,
+        is_served: impl Fn(&str) -> bool,
+    ) -> Self {
+        let (allocatable, requested) = (cluster.allocatable(), cluster.requested());
+        let compute = [
+            (Shortages::CPU, demand.milli_cpu, allocatable.milli_cpu(), requested.milli_cpu()),
+            (Shortages::MEMORY, demand.memory, allocatable.memory(), requested.memory()),
+            (
+                Shortages::EPHEMERAL_STORAGE,
+                demand.ephemeral_storage,
+                allocatable.ephemeral_storage(),
+                requested.ephemeral_storage(),
+            ),
+        ];
+        let compute = compute.into_iter().filter(|(_, request, _, _)| *request > 0).map(
+            |(what, request, allocatable, requested)| ScanItem {
+                what,
+                request,
+                allocatable: Some(allocatable),
+                requested: Some(requested),
+                is_served: false,
+            },
+        );
+        let scalars =
+            (Shortages::FIRST_SCALAR..).zip(&demand.scalars).map(|(what, scalar)| ScanItem {
+                what,
+                request: scalar.amount,
+                allocatable: allocatable.scalar(&scalar.name),
+                requested: requested.scalar(&scalar.name),
+                is_served: is_served(&scalar.name),
+            });
+        Self {
+            pod_count: cluster.pod_count(),
+            allowed_pods: cluster.allowed_pods(),
+            items: compute.chain(scalars).collect(),
+        }
+    }
+
+    /// Visits those of `nodes` that may be short of something; all that are among them.
+    pub(super) fn visit_short(&self, nodes: &[NodeIdx], mut visit: impl FnMut(NodeIdx)) {
+        let mut margins = [0; COLUMN_CHUNK];
+        for (at, run) in runs_by_chunk(nodes) {
+            if run.len() >= WORTH_A_CHUNK && self.fill_margins(at, &mut margins).is_some() {
+                let is_short = |idx: &&NodeIdx| margins[idx.index() % COLUMN_CHUNK] < 0;
+                run.iter().filter(is_short).for_each(|idx| visit(*idx));
+            } else {
+                run.iter().filter(|idx| !self.fits(**idx)).for_each(|idx| visit(*idx));
+            }
+        }
+    }
+
+    /// For every slot of a chunk a number that is below zero if the node is short of something. `None` when a resource has
+    /// no column.
+    ///
+    /// Only sums and signs, so that the compiler makes vector instructions of it. What is free and what is left of it after
+    /// the request are both looked at, because the latter may wrap when the former is negative already.
+    fn fill_margins(&self, at: usize, margins: &mut [i64; COLUMN_CHUNK]) -> Option<()> {
+        let both = self.allowed_pods.chunk(at)?.iter().zip(self.pod_count.chunk(at)?);
+        for (margin, (allowed, count)) in margins.iter_mut().zip(both) {
+            *margin = *allowed | allowed.wrapping_sub(*count).wrapping_sub(1);
+        }
+        for item in &self.items {
+            let both = item.allocatable?.chunk(at)?.iter().zip(item.requested?.chunk(at)?);
+            for (margin, (allocatable, requested)) in margins.iter_mut().zip(both) {
+                let free = allocatable.wrapping_sub(*requested);
+                *margin |= free | free.wrapping_sub(item.request);
+            }
+        }
+        Some(())
+    }
+
+    /// Whether a node is short of nothing, which most nodes are: the fast way to an empty [`check`](Self::check).
+    #[inline]
+    fn fits(&self, node: NodeIdx) -> bool {
+        let has_room = self.pod_count.get(node) < self.allowed_pods.get(node);
+        self.items.iter().fold(has_room, |fits, item| {
+            let (Some(allocatable), Some(requested)) = (item.allocatable, item.requested) else {
+                return false;
+            };
+            fits & (item.request <= allocatable.get(node).wrapping_sub(requested.get(node)))
+        })
+    }
+
+    /// What a node is short of.
+    #[inline]
+    pub(super) fn check(&self, node: NodeIdx, shortages: &mut Shortages) {
+        shortages.clear();
+        shortages.check_pods(self.pod_count.get(node), self.allowed_pods.get(node));
+        for item in &self.items {
+            let capacity = item.allocatable.map_or(0, |column| column.get(node));
+            if capacity > 0 || !item.is_served {
+                let requested = item.requested.map_or(0, |column| column.get(node));
+                shortages.check(item.what, item.request, capacity, requested);
+            }
+        }
+    }
+}
