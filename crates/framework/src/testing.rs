@@ -19,6 +19,6 @@ mod contract;
 mod fixture;
 mod objects;
 
-pub use contract::{Violation, check_contract};
+pub use contract::{Violation, check_contract, check_forms};
 pub use fixture::Fixture;
 pub use objects::{NodeBuilder, PodBuilder, node, pod};

@@ -17,7 +17,7 @@ use super::objects::{node, pod};
 use crate::cycle_state::CycleState;
 use crate::dependencies::Dependencies;
 use crate::plugin::Plugin;
-use crate::points::{FilterSink, SignatureWriter};
+use crate::points::{FilterSink, MAX_NODE_SCORE, MIN_NODE_SCORE, SignatureWriter};
 use crate::status::{PluginName, Status};
 use crate::verdicts::Verdicts;
 use crate::view::NodeView;
@@ -61,6 +61,17 @@ pub fn check_contract(plugin: &dyn Plugin, fixture: &Fixture, pods: &[Arc<Pod>])
     }
     check.violations
 }
+
+/// The first of these promises alone, and that bounds hold that are promised: for clusters that are too large to try out
+/// every change.
+pub fn check_forms(plugin: &dyn Plugin, fixture: &Fixture, pods: &[Arc<Pod>]) -> Vec<Violation> {
+    let mut check = Check { plugin, violations: Vec::new() };
+    pods.iter().for_each(|pod| check.forms_agree(fixture, pod));
+    check.violations
+}
+
+/// Up to how many nodes the whole-cluster forms are also asked about each of them alone.
+const FEW: usize = 64;
 
 /// Everything a plugin says about a pod, node by node.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,13 +153,15 @@ impl Check<'_> {
         }
     }
 
-    /// The whole-cluster forms against the per-node forms, over all nodes and over one node at a time.
+    /// The whole-cluster forms against the per-node forms, over all nodes, over some of them, and over one node or a few at a
+    /// time.
     fn forms_agree(&mut self, fixture: &Fixture, pod: &Pod) {
         const PROMISE: &str = "the whole-cluster form answers as the per-node form does";
         let (once, state) = self.before_nodes(fixture, pod);
         let all: Vec<NodeIdx> = fixture.cluster().order().to_vec();
-        let mut groups: Vec<&[NodeIdx]> = vec![&all];
-        groups.extend(all.chunks(1));
+        let third: Vec<NodeIdx> = all.iter().copied().step_by(3).rev().collect();
+        let mut groups: Vec<&[NodeIdx]> = vec![&all, &third];
+        groups.extend(all.chunks(if all.len() > FEW { FEW / 2 } else { 1 }));
         let name: PluginName = self.plugin.name().into();
         for group in groups {
             if let Some(point) = self.plugin.as_filter().filter(|_| once.pre_filter.is_success()) {
@@ -191,6 +204,11 @@ impl Check<'_> {
                             one.score
                         );
                         self.complain(PROMISE, what);
+                    }
+                    let is_within = (MIN_NODE_SCORE..=MAX_NODE_SCORE).contains(whole);
+                    if point.promises_bounds() && !(result.is_ok() && is_within) {
+                        let what = format!("Score, pod {}, node {node}: {whole}", pod.key());
+                        self.complain("scores are within bounds", what);
                     }
                 }
             }

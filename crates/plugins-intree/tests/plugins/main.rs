@@ -7,6 +7,7 @@ mod agreement;
 mod filters;
 mod hints;
 mod inter_pod_affinity;
+mod large_scans;
 mod preemption;
 mod promises;
 mod queueing;
