@@ -294,6 +294,15 @@ mod tests {
     }
 
     #[test]
+    fn slots_of_a_column_by_value() {
+        for len in [0, 1, 64, 1_024, 1_025, 2_100] {
+            let column: Column<usize> = (0..len).map(|at| at % 7).collect();
+            let expected: BTreeSet<usize> = (0..len).filter(|at| at % 7 == 3).collect();
+            assert_eq!(indexes(&NodeSet::of_slots(&column, |value| value == 3)), expected, "{len}");
+        }
+    }
+
+    #[test]
     fn first_n_is_a_full_prefix() {
         for n in [0, 1, 63, 64, 65, 128, 130] {
             let set = NodeSet::first_n(n);

@@ -275,6 +275,16 @@ mod tests {
     }
 
     #[test]
+    fn runs_end_where_chunks_do() {
+        let nodes = [5, 1_023, 1_024, 3_000, 7].map(NodeIdx::from_index);
+        let runs: Vec<(usize, &[NodeIdx])> = runs_by_chunk(&nodes).collect();
+        assert_eq!(
+            runs,
+            [(0, &nodes[..2]), (1, &nodes[2..3]), (2, &nodes[3..4]), (0, &nodes[4..])]
+        );
+    }
+
+    #[test]
     fn a_change_of_zone_reorders_with_the_next_change_of_membership() {
         let mut table = abc();
         assert_eq!(names(&table), "a c b");

@@ -213,4 +213,22 @@ mod tests {
         verdicts.grow(5);
         assert_eq!(verdicts.id(NodeIdx::from_index(4)), VerdictId::ABSENT);
     }
+
+    #[test]
+    fn answers_of_parts_are_taken_over() {
+        let nodes: Vec<NodeIdx> = (0..6).map(NodeIdx::from_index).collect();
+        let mut whole = Verdicts::absent(7);
+        for (part, text) in [(&nodes[..3], "x"), (&nodes[3..], "y")] {
+            let mut answers = Verdicts::absent(7);
+            answers.let_pass(part);
+            answers.put(part[0], &Status::unschedulable("both"));
+            answers.put(part[1], &Status::unschedulable(text));
+            whole.take_over(part, &answers);
+        }
+        let seen: Vec<_> = whole.rejections().map(|(s, n)| (s.message(), n)).collect();
+        assert_eq!(seen, [("both".to_owned(), 2), ("x".to_owned(), 1), ("y".to_owned(), 1)]);
+        assert_eq!(whole.passing(), [nodes[2], nodes[5]]);
+        assert_eq!((whole.n_passing(), whole.n_rejected()), (2, 4));
+        assert_eq!(whole.id(NodeIdx::from_index(6)), VerdictId::ABSENT);
+    }
 }

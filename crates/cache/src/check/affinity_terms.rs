@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::PodAffinityTerm;
+use kube_scheduler_api_types::{Labels, PodAffinityTerm};
 
 use super::{PlainNode, Report};
-use crate::affinity_terms::TermKind;
+use crate::affinity_terms::{CarriedTerm, TermKind};
 use crate::node_table::NodeIdx;
 use crate::state::ClusterState;
 
@@ -43,6 +43,24 @@ pub(super) fn check(
         expected.is_empty(),
         cluster.affinity_terms().is_empty(),
     );
+    let no_labels = Labels::default();
+    for pod in plain.values().flat_map(|node| node.pods.values()) {
+        let labels = cluster.objects().namespace_labels(&pod.namespace).unwrap_or(&no_labels);
+        let terms = cluster.affinity_terms();
+        let meant = terms.iter().filter(|carried| carried.term().matches(pod, labels));
+        let about = terms.about(pod, labels).map(|(_, carried)| carried);
+        report.compare(|| format!("terms about pod {}", pod.key()), by_text(meant), by_text(about));
+    }
+}
+
+fn by_text<'a>(terms: impl Iterator<Item = &'a CarriedTerm>) -> Vec<String> {
+    let mut texts: Vec<String> = terms
+        .map(|carried| {
+            format!("{:?} {} {}", carried.kind(), carried.weight(), shown_term(carried.term()))
+        })
+        .collect();
+    texts.sort_unstable();
+    texts
 }
 
 fn recomputed(plain: &BTreeMap<Arc<str>, PlainNode>) -> Terms {

@@ -15,6 +15,19 @@ use crate::{
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
+#[test]
+fn what_is_easily_derived_is_kept_when_it_is_asked_for_again() {
+    let mut cluster = ClusterState::new();
+    let (first, mut second) = (spec(0), spec(0));
+    second.nodes.required_keys = Arc::from(["disk".into()]);
+    cluster.follow_if_asked_again(&first);
+    assert!(cluster.followed(&first).is_some(), "nothing to derive it from");
+    cluster.follow_if_asked_again(&second);
+    assert!(cluster.followed(&second).is_none(), "asked for once");
+    cluster.follow_if_asked_again(&second);
+    assert!(cluster.followed(&second).is_some());
+}
+
 /// Specifications of every kind, by number.
 pub(super) const N_SPECS: usize = 10;
 
