@@ -23,6 +23,7 @@ pub(crate) fn apply(kind: KindId, value: &mut Value) {
         default_pod_spec(child_mut(value, "spec"));
         return;
     }
+    apply_to_status(kind, value);
     let entry = kind.get();
     if has_pod_template(entry) {
         let spec = child_mut(value, "spec");
@@ -76,6 +77,16 @@ pub(crate) fn apply(kind: KindId, value: &mut Value) {
     }
 }
 
+/// Fills in what holds of a status at any time: a node that does not say what is allocatable offers all that it has.
+pub(crate) fn apply_to_status(kind: KindId, value: &mut Value) {
+    if kind == NODES {
+        let status = child_mut(value, "status");
+        if let Some(capacity) = status.get("capacity").cloned() {
+            status.entry("allocatable").or_insert(capacity);
+        }
+    }
+}
+
 /// What admission adds when an object comes into being; `keep_status` leaves a status that was given.
 pub(crate) fn admit(
     state: &State,
@@ -99,12 +110,6 @@ pub(crate) fn admit(
                 .or_insert(name.into());
             child_mut(value, "spec").entry("finalizers").or_insert(json!(["kubernetes"]));
             child_mut(value, "status").entry("phase").or_insert(json!("Active"));
-        }
-        NODES => {
-            let status = child_mut(value, "status");
-            if let Some(capacity) = status.get("capacity").cloned() {
-                status.entry("allocatable").or_insert(capacity);
-            }
         }
         PRIORITY_CLASSES => {
             let number = value.get("value").and_then(Value::as_i64);

@@ -94,6 +94,8 @@ pub(crate) fn modify_in(
             let generation = int_at(&old, &["metadata", "generation"]).unwrap_or(0) + 1;
             meta_mut(&mut result).insert("generation".into(), generation.into());
         }
+    } else if part == Part::Status {
+        defaults::apply_to_status(kind, &mut result);
     }
     validation::check(kind, &result)?;
     meta_mut(&mut result)

@@ -197,6 +197,35 @@ async fn foreign_nodes_become_ready() {
 }
 
 #[tokio::test]
+async fn a_node_offers_its_capacity_unless_it_says_otherwise() {
+    let world = still().await;
+    let node = |status| {
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "status": status})
+    };
+    let offered = |node: &serde_json::Value| node["status"]["allocatable"].clone();
+    let put = async |path: &str, status| {
+        world.raw("PUT", path, "application/json", &node(status)).await.expect("replaced")
+    };
+    world
+        .raw("POST", "/api/v1/nodes", "application/json", &node(json!({"capacity": {"cpu": "1"}})))
+        .await
+        .expect("created");
+    let (main, status) = ("/api/v1/nodes/a", "/api/v1/nodes/a/status");
+    assert_eq!(offered(&world.get(main).await), json!({"cpu": "1"}));
+    assert_eq!(offered(&put(main, json!({"capacity": {"cpu": "2"}})).await), json!({"cpu": "1"}));
+    assert_eq!(offered(&put(status, json!({"capacity": {"cpu": "2"}})).await), json!({"cpu": "2"}));
+    let less = json!({"capacity": {"cpu": "4"}, "allocatable": {"cpu": "3"}});
+    assert_eq!(offered(&put(status, less).await), json!({"cpu": "3"}));
+    let removed = json!({"status": {"capacity": {"cpu": "5"}, "allocatable": null}});
+    let node = world
+        .nodes()
+        .patch_status("a", &PatchParams::default(), &Patch::Merge(removed))
+        .await
+        .expect("patched");
+    assert_eq!(offered(&serde_json::to_value(node).expect("json")), json!({"cpu": "5"}));
+}
+
+#[tokio::test]
 async fn a_budget_refuses_evictions_it_cannot_afford() {
     let world = with(DevCluster::builder()).await;
     world.cluster.add_hollow_nodes(1, &NodeTemplate::default()).expect("added");
