@@ -199,9 +199,7 @@ async fn foreign_nodes_become_ready() {
 #[tokio::test]
 async fn a_node_offers_its_capacity_unless_it_says_otherwise() {
     let world = still().await;
-    let node = |status| {
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "status": status})
-    };
+    let node = |status| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "status": status});
     let offered = |node: &serde_json::Value| node["status"]["allocatable"].clone();
     let put = async |path: &str, status| {
         world.raw("PUT", path, "application/json", &node(status)).await.expect("replaced")
