@@ -27,6 +27,7 @@ mod tree;
 mod args;
 mod decode;
 mod defaults;
+mod election;
 mod gates;
 mod load;
 mod managed;
@@ -44,6 +45,7 @@ pub use args::{
 pub use decode::{ArgsError, DecodeError, decode};
 pub use defaults::{DEFAULT_SCHEDULER_NAME, default, default_args};
 pub use duration::{Duration, DurationError};
+pub use election::LeaderElectionError;
 pub use gates::{
     CURRENT_MINOR, FeatureGates, Gate, GateError, GateSpec, GateWarning, OLDEST_MINOR, Stage,
     parse_feature_gates,

@@ -17,7 +17,7 @@ mod record;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_config::{Configuration, Duration as ConfigDuration};
+use kube_scheduler_config::{Configuration, Duration as ConfigDuration, LeaderElectionError};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -31,21 +31,6 @@ use elector::Elector;
 pub(crate) use elector::Leadership;
 pub(crate) use fence::{Fence, GivenUp, closed};
 use lease::LeaseClient;
-
-/// How much of the renew deadline a retry period may take at most, as a factor.
-const JITTER_FACTOR: f64 = 1.2;
-
-/// Why leader election cannot be had as configured. The texts are the reference's.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LeaderElectionError {
-    /// The kind of lock does not exist any more, or never did.
-    #[error("couldn't create resource lock: {0}")]
-    Lock(String),
-    /// The times make no sense together.
-    #[error("couldn't create leader elector: {0}")]
-    Timing(&'static str),
-}
 
 /// Options of leader election.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,25 +52,13 @@ impl LeaderElection {
         if wanted.leader_elect != Some(true) {
             return Ok(None);
         }
-        let removed =
-            |to: &str| format!("{} lock is removed, {to} to leases", wanted.resource_lock);
-        match wanted.resource_lock.as_str() {
-            "leases" => {}
-            "endpoints" | "configmaps" | "endpointsleases" => {
-                return Err(LeaderElectionError::Lock(removed("migrate")));
-            }
-            "configmapsleases" => return Err(LeaderElectionError::Lock(removed("migrated"))),
-            other => {
-                return Err(LeaderElectionError::Lock(format!("Invalid lock-type {other}")));
-            }
-        }
+        wanted.check()?;
         let length = |length: ConfigDuration| length.to_std().unwrap_or_default();
         let timing = Timing {
             lease_duration: length(wanted.lease_duration),
             renew_deadline: length(wanted.renew_deadline),
             retry_period: length(wanted.retry_period),
         };
-        check(timing)?;
         Ok(Some(Self {
             timing,
             namespace: wanted.resource_namespace.clone(),
@@ -105,27 +78,6 @@ impl LeaderElection {
     pub(crate) const fn delays_cache(&self) -> bool {
         self.delays_cache
     }
-}
-
-fn check(timing: Timing) -> Result<(), LeaderElectionError> {
-    let Timing { lease_duration, renew_deadline, retry_period } = timing;
-    let wrong = |text| Err(LeaderElectionError::Timing(text));
-    if lease_duration <= renew_deadline {
-        return wrong("leaseDuration must be greater than renewDeadline");
-    }
-    if renew_deadline <= retry_period.mul_f64(JITTER_FACTOR) {
-        return wrong("renewDeadline must be greater than retryPeriod*JitterFactor");
-    }
-    if lease_duration.is_zero() {
-        return wrong("leaseDuration must be greater than zero");
-    }
-    if renew_deadline.is_zero() {
-        return wrong("renewDeadline must be greater than zero");
-    }
-    if retry_period.is_zero() {
-        return wrong("retryPeriod must be greater than zero");
-    }
-    Ok(())
 }
 
 /// `<host>_<random UUID>`.
@@ -227,10 +179,6 @@ mod tests {
         config
     }
 
-    fn refused(change: impl FnOnce(&mut Configuration)) -> String {
-        LeaderElection::of(&config(change)).unwrap_err().to_string()
-    }
-
     #[test]
     fn the_defaults_are_the_references() {
         let options = LeaderElection::of(&config(|_| {})).unwrap().unwrap();
@@ -248,30 +196,11 @@ mod tests {
     }
 
     #[test]
-    fn locks_that_are_no_more_say_where_to_go() {
-        let lock =
-            |lock: &str| refused(|config| config.leader_election.resource_lock = lock.into());
+    fn what_cannot_work_is_refused() {
+        let wrong = config(|config| config.leader_election.resource_lock = "endpoints".into());
         assert_eq!(
-            lock("endpoints"),
+            LeaderElection::of(&wrong).unwrap_err().to_string(),
             "couldn't create resource lock: endpoints lock is removed, migrate to leases"
-        );
-        assert_eq!(
-            lock("configmapsleases"),
-            "couldn't create resource lock: configmapsleases lock is removed, migrated to leases"
-        );
-        assert_eq!(lock("foo"), "couldn't create resource lock: Invalid lock-type foo");
-    }
-
-    #[test]
-    fn times_that_cannot_work_are_refused() {
-        let seconds = |text: &str| ConfigDuration::parse(text).unwrap();
-        assert_eq!(
-            refused(|config| config.leader_election.lease_duration = seconds("10s")),
-            "couldn't create leader elector: leaseDuration must be greater than renewDeadline"
-        );
-        assert_eq!(
-            refused(|config| config.leader_election.retry_period = seconds("8334ms")),
-            "couldn't create leader elector: renewDeadline must be greater than retryPeriod*JitterFactor"
         );
     }
 

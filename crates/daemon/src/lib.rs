@@ -46,7 +46,7 @@ mod writes;
 
 pub use daemon::{Daemon, DaemonBuilder, DaemonHandle, RunError, StartError};
 pub use extender::{ExtenderError, ExtenderTlsError};
-pub use leader::{LeaderElection, LeaderElectionError};
+pub use leader::LeaderElection;
 pub use metrics::{MetricsOptions, resident_memory_bytes};
 pub use progress::Progress;
 pub use serve::{

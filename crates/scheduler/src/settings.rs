@@ -78,7 +78,8 @@ impl Settings {
             }
             warn_overruled(&flags, &mut warnings);
         }
-        leader_election::check(&config.leader_election).map_err(|error| anyhow!(error))?;
+        // Flags without a file are not validated before.
+        config.leader_election.check()?;
         let kubeconfig = kubeconfig(&flags, &config, &mut warnings);
         warn_without_effect(&flags, &mut warnings);
         let max_in_unschedulable = flags.deprecated.pod_max_in_unschedulable_pods_duration;

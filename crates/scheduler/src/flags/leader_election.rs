@@ -1,6 +1,6 @@
 //! Leader election. What is given here goes before the configuration file; what is not leaves the file alone.
 
-use kube_scheduler_config::{Configuration, Duration, LeaderElection};
+use kube_scheduler_config::{Configuration, Duration};
 
 use super::{Flags, section};
 
@@ -63,40 +63,4 @@ pub(crate) fn apply(flags: &Flags, config: &mut Configuration) {
     if flags.is_given("leader-elect-resource-namespace") {
         election.resource_namespace.clone_from(&given.resource_namespace);
     }
-}
-
-/// Why no elector can be made of this, when leader election is on. The reference finds these when it starts to elect, and
-/// flags without a file are not validated before.
-pub(crate) fn check(election: &LeaderElection) -> Result<(), String> {
-    if election.leader_elect != Some(true) {
-        return Ok(());
-    }
-    let lock = |text: &str| Err(format!("couldn't create resource lock: {text}"));
-    match &*election.resource_lock {
-        "leases" => {}
-        "endpoints" => return lock("endpoints lock is removed, migrate to leases"),
-        "configmaps" => return lock("configmaps lock is removed, migrate to leases"),
-        "endpointsleases" => return lock("endpointsleases lock is removed, migrate to leases"),
-        "configmapsleases" => return lock("configmapsleases lock is removed, migrated to leases"),
-        other => return lock(&format!("Invalid lock-type {other}")),
-    }
-    let elector = |text: &str| Err(format!("couldn't create leader elector: {text}"));
-    let [lease, renew, retry] =
-        [election.lease_duration, election.renew_deadline, election.retry_period]
-            .map(Duration::as_nanos);
-    if lease <= renew {
-        return elector("leaseDuration must be greater than renewDeadline");
-    }
-    // The reference multiplies by 1.2 in floating point and cuts off; so does this, for all that can matter.
-    if i128::from(renew) <= i128::from(retry) * 6 / 5 {
-        return elector("renewDeadline must be greater than retryPeriod*JitterFactor");
-    }
-    for (name, nanos) in
-        [("leaseDuration", lease), ("renewDeadline", renew), ("retryPeriod", retry)]
-    {
-        if nanos < 1 {
-            return elector(&format!("{name} must be greater than zero"));
-        }
-    }
-    Ok(())
 }

@@ -11,7 +11,6 @@ use serde::Serialize;
 use super::lint::{self, Finding, Severity};
 use super::{Form, GateArgs, build, print_tree, read_or_stdin};
 use crate::commands::print;
-use crate::flags::leader_election;
 
 /// Check a configuration file: the rules of kube-scheduler, whether all profiles can be built, and what has no effect.
 ///
@@ -81,10 +80,10 @@ pub(super) fn findings(
     default(&mut config, gates);
     let broken = validate(&config, gates);
     findings.extend(broken.iter().map(|error| Finding::error("", error.to_string())));
-    if let Err(error) = leader_election::check(&config.leader_election)
+    if let Err(error) = config.leader_election.check()
         && broken.is_empty()
     {
-        findings.push(Finding::error("leaderElection", error));
+        findings.push(Finding::error("leaderElection", error.to_string()));
     }
     // What breaks a rule already would only be told again.
     if findings.is_empty() {
