@@ -52,6 +52,24 @@ impl StatusPatch {
     /// Takes the nomination away.
     pub const NO_NOMINATION: Self =
         Self { condition: None, nominated_node_name: Some(None), has_conditions: false };
+
+    /// Makes this patch, which is not written yet, do what `newer` does as well: what is newer wins. Returns whether it
+    /// could: conditions of different kinds are different news, which stay apart.
+    #[must_use]
+    pub fn absorb(&mut self, newer: &Self) -> bool {
+        if let (Some(waiting), Some(newer)) = (&self.condition, &newer.condition)
+            && waiting.kind != newer.kind
+        {
+            return false;
+        }
+        if newer.condition.is_some() {
+            self.condition.clone_from(&newer.condition);
+        }
+        if newer.nominated_node_name.is_some() {
+            self.nominated_node_name.clone_from(&newer.nominated_node_name);
+        }
+        true
+    }
 }
 
 impl fmt::Display for StatusPatch {

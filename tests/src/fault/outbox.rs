@@ -1,7 +1,7 @@
 //! What a scheduler's shell still has to write: one pod's writes in order, at most one of them under way.
 //!
-//! The rules are those of the daemon's lanes: waiting patches of one pod's status become one, unless they are about
-//! conditions of different kinds.
+//! The promise is that of the daemon's lanes, but not the order: lanes start the most urgent write that came first, while
+//! here the simulation picks any that may start, so that what holds does not hang on the order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Outbox {
         let lane = self.lanes.entry(write.pod().uid.clone()).or_default();
         if let (Write::Patch { patch: newer, .. }, Some(Write::Patch { patch: waiting, .. })) =
             (&write, lane.waiting.back_mut())
-            && merge(waiting, newer)
+            && waiting.absorb(newer)
         {
             return;
         }
@@ -92,20 +92,4 @@ impl Outbox {
     pub(super) fn is_empty(&self) -> bool {
         self.lanes.is_empty()
     }
-}
-
-/// What is newer wins.
-fn merge(waiting: &mut StatusPatch, newer: &StatusPatch) -> bool {
-    if let (Some(waiting), Some(newer)) = (&waiting.condition, &newer.condition)
-        && waiting.kind != newer.kind
-    {
-        return false;
-    }
-    if newer.condition.is_some() {
-        waiting.condition.clone_from(&newer.condition);
-    }
-    if newer.nominated_node_name.is_some() {
-        waiting.nominated_node_name.clone_from(&newer.nominated_node_name);
-    }
-    true
 }

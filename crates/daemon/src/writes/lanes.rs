@@ -119,7 +119,7 @@ impl Lanes {
         let lane = self.lanes.entry(uid.clone()).or_default();
         if let (PodWrite::Patch { patch, .. }, Some(PodWrite::Patch { patch: waiting, .. })) =
             (&write, lane.waiting.back_mut())
-            && merge(waiting, patch)
+            && waiting.absorb(patch)
         {
             return;
         }
@@ -170,7 +170,7 @@ impl Lanes {
         let newer = match (&write, lane.waiting.front()) {
             (PodWrite::Patch { patch: old, .. }, Some(PodWrite::Patch { patch: new, .. })) => {
                 let mut merged = old.clone();
-                merge(&mut merged, new).then_some(merged)
+                merged.absorb(new).then_some(merged)
             }
             _ => None,
         };
@@ -238,24 +238,6 @@ impl Lanes {
             line.push_back(uid);
         }
     }
-}
-
-/// What is newer wins. Conditions of different kinds are different news, which stay apart.
-fn merge(waiting: &mut StatusPatch, newer: &StatusPatch) -> bool {
-    let is_other_kind = match (&waiting.condition, &newer.condition) {
-        (Some(waiting), Some(newer)) => waiting.kind != newer.kind,
-        _ => false,
-    };
-    if is_other_kind {
-        return false;
-    }
-    if newer.condition.is_some() {
-        waiting.condition.clone_from(&newer.condition);
-    }
-    if newer.nominated_node_name.is_some() {
-        waiting.nominated_node_name.clone_from(&newer.nominated_node_name);
-    }
-    true
 }
 
 #[cfg(test)]
