@@ -13,7 +13,7 @@ use hdrhistogram::Histogram;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{
-    AttemptResult, Effect, Engine, EngineOptions, Evicted, Input, PodRef, Pool,
+    AttemptResult, Effect, Engine, EngineOptions, Evicted, Input, PodRef, Pool, Sharing,
 };
 use kube_scheduler_framework::Timer;
 
@@ -138,11 +138,13 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
     let mut world = World {
         engine,
         now,
+        sharing: Sharing::default(),
         digest: Digest::default(),
         running: conditions.is_watched.then(VecDeque::new),
     };
     for node in workload.nodes(conditions.n_nodes) {
-        let (node, csi_node) = node?;
+        let (mut node, csi_node) = node?;
+        world.sharing.share_node(&mut node);
         world.tell(Input::NodeApplied(node));
         csi_node.into_iter().for_each(|object| world.tell(Input::ObjectApplied(object)));
     }
@@ -212,6 +214,8 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
 struct World {
     engine: Engine,
     now: Timestamp,
+    /// What objects have in common, as where a watch tells of them.
+    sharing: Sharing,
     digest: Digest,
     /// Pods as told of, oldest first, if they are to be told of again when they are bound.
     running: Option<VecDeque<Arc<Pod>>>,
@@ -230,7 +234,8 @@ impl World {
     }
 
     fn add(&mut self, new: NewPod) -> Result<()> {
-        let pod = new.pod()?;
+        let mut pod = new.pod()?;
+        self.sharing.share_pod(&mut pod);
         new.objects.into_iter().for_each(|object| self.tell(Input::ObjectApplied(object)));
         if let Some(running) = &mut self.running {
             running.push_back(pod.clone());

@@ -1,14 +1,15 @@
 //! What nodes and running pods cost in memory: the growth of the live heap while an engine is told of them.
 //!
 //! Bytes are those that were asked of the allocator and not given back; what it rounds up to is its own affair. Nothing is
-//! scheduled: pods come with their node, as they do when a scheduler starts. Everything
-//! counts: identities, resource versions, table entries, and names and labels too, whose text is told beside it.
+//! scheduled: pods come with their node, as they do when a scheduler starts, and share equal parts before, as they do when a
+//! watch tells of them. Everything counts: identities, resource versions, table entries, the tables of what is shared, and
+//! names and labels too, whose text is told beside it.
 
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use kube_scheduler_api_types::{Labels, Node, Pod};
-use kube_scheduler_engine::Input;
+use kube_scheduler_engine::{Input, Sharing};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -53,6 +54,7 @@ pub fn memory(
     for namespace in workload.namespaces()? {
         engine.handle(Input::ObjectApplied(namespace), now);
     }
+    let mut sharing = Sharing::default();
     let before = live();
     let mut node_text = 0;
     for at in 0..n_nodes {
@@ -62,7 +64,9 @@ pub fn memory(
         }
         let node = Node::from_value(&json).context("node")?;
         node_text += text(&node.name, &node.labels);
-        engine.handle(Input::NodeApplied(Arc::new(node)), now);
+        let mut node = Arc::new(node);
+        sharing.share_node(&mut node);
+        engine.handle(Input::NodeApplied(node), now);
     }
     let with_nodes = live();
     let n_pods = n_nodes * PODS_PER_NODE;
@@ -82,7 +86,9 @@ pub fn memory(
         pod["status"] = running_status(detail, at);
         let pod = Pod::from_value(&pod).context("pod")?;
         pod_text += text(&pod.name, &pod.labels);
-        engine.handle(Input::PodApplied(Arc::new(pod)), now);
+        let mut pod = Arc::new(pod);
+        sharing.share_pod(&mut pod);
+        engine.handle(Input::PodApplied(pod), now);
     }
     let with_pods = live();
     let each = |bytes: f64, n: usize| bytes / n as f64;

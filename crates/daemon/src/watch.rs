@@ -8,7 +8,6 @@ mod decode;
 mod frames;
 mod items;
 mod position;
-mod sharing;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use kube::client::Body;
-use kube_scheduler_engine::{Followed, FollowedKey as Key, Input, Known};
+use kube_scheduler_engine::{Followed, FollowedKey as Key, Input, Known, Sharing};
 
 use crate::backoff::{Backoff, Jitter};
 use crate::inbox::{CoreEnded, Inbox, Message};
@@ -28,7 +27,6 @@ use frames::{Frames, MAX_FRAME, Next};
 use items::Items;
 use position::Place;
 pub(crate) use position::Position;
-use sharing::Sharing;
 
 /// The least time between the beginnings of two watches.
 const SHORTEST: Duration = Duration::from_millis(100);

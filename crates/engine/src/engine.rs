@@ -30,7 +30,6 @@ use crate::pods::PodIndex;
 use crate::policy::{Entry, NominatingQueue, Plans, Policy, Queue};
 use crate::pool::Pool;
 use crate::preemption::{HeldAttempt, Plan, Preemptions};
-use crate::shared::Shared;
 use crate::turn::{AttemptResult, Turn};
 
 /// How many notes are kept when nobody fetches them.
@@ -43,8 +42,6 @@ pub struct Engine {
     pub(crate) queue: NominatingQueue,
     pub(crate) cluster: ClusterState,
     pub(crate) pods: PodIndex,
-    /// What running pods and nodes have in common.
-    pub(crate) shared: Shared,
     pub(crate) bindings: Bindings,
     pub(crate) preemptions: Preemptions,
     pub(crate) effects: Vec<Effect>,
@@ -85,7 +82,6 @@ impl Engine {
             queue: NominatingQueue(queue),
             cluster,
             pods: PodIndex::default(),
-            shared: Shared::default(),
             bindings: Bindings::default(),
             preemptions: Preemptions::default(),
             effects: Vec::new(),

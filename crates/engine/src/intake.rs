@@ -16,11 +16,7 @@ use crate::engine::Engine;
 use crate::policy::Entry;
 
 impl Engine {
-    pub(crate) fn pod_applied(&mut self, mut pod: Arc<Pod>, now: Timestamp) {
-        // A pod that waits is soon seen again with its node, and then stays.
-        if pod.is_assigned() {
-            self.shared.share_pod(&mut pod);
-        }
+    pub(crate) fn pod_applied(&mut self, pod: Arc<Pod>, now: Timestamp) {
         let old = self.pods.insert(pod.clone());
         if pod.deletion_requested.is_some() {
             self.preemptions.pod_goes(&pod.uid);
@@ -195,8 +191,7 @@ impl Engine {
         self.move_all(&ClusterEvent::ASSIGNED_POD_DELETE, Some(&object), None, now);
     }
 
-    pub(crate) fn node_applied(&mut self, mut node: Arc<Node>, now: Timestamp) {
-        self.shared.share_node(&mut node);
+    pub(crate) fn node_applied(&mut self, node: Arc<Node>, now: Timestamp) {
         let old = self.cluster.node_idx(&node.name).and_then(|idx| self.cluster.node(idx)).cloned();
         let new_object = EventObject::Node(node.clone());
         match old {

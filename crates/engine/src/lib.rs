@@ -29,7 +29,7 @@ mod policy;
 mod pool;
 mod preemption;
 mod score_tree;
-mod shared;
+mod sharing;
 mod sizes;
 mod turn;
 
@@ -44,5 +44,6 @@ pub use measures::{FailedBinding, Measurements};
 pub use observer::{Observer, SearchStep, Unobserved};
 pub use policy::Entry;
 pub use pool::Pool;
+pub use sharing::Sharing;
 pub use sizes::TableSize;
 pub use turn::{AttemptResult, Turn};

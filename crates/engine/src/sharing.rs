@@ -1,11 +1,12 @@
 //! Equal parts of pods and nodes, kept once.
 //!
-//! Pods of one template have the same specification, requests, labels and owner; nodes have the same images and label keys.
-//! Each object arrives with its own copies, and a running pod stays for long: before it is kept, its parts are replaced by
-//! equal ones that are there already.
+//! Pods of one template have the same specification, requests, labels and owner; nodes of one pool have the same images,
+//! taints and label keys. Each object arrives with its own copies, and an engine keeps it for long: whoever feeds an engine
+//! lets an object share what it can first, so that memory follows the number of templates rather than that of objects.
 //!
 //! Invariants: what replaces a part is equal to it to the letter, so nothing that reads it can tell; no decision reads a
-//! table, and none depends on when a table is swept. Sharing is O(size of the object).
+//! table, and none depends on when a table is swept; parts that nobody else holds are given up. Sharing is O(size of the
+//! object).
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -13,9 +14,12 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use kube_scheduler_api_types::{
     ConditionText, ControllerRef, Labels, Node, NodeAffinity, NodeImage, Pod, PodAffinity,
-    PodCondition, PodRequests, PodSpec, PodStatus, Quantity, ResourceName, Toleration, Volume,
+    PodCondition, PodRequests, PodSpec, PodStatus, Quantity, ResourceName, Taint, Toleration,
+    Volume,
 };
 use rustc_hash::{FxBuildHasher, FxHasher};
+
+use crate::known::Followed;
 
 /// Tables smaller than this are not swept.
 const SWEPT_FROM: usize = 1_024;
@@ -23,9 +27,9 @@ const SWEPT_FROM: usize = 1_024;
 type Quantities = Arc<[(ResourceName, Quantity)]>;
 type NodeConditions = Arc<[(Arc<str>, Arc<str>)]>;
 
-/// All parts that are shared.
+/// What pods and nodes have in common.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub struct Sharing {
     texts: Table<Arc<str>>,
     labels: Table<Labels>,
     owners: Table<Arc<ControllerRef>>,
@@ -38,12 +42,23 @@ pub(crate) struct Shared {
     conditions: Table<Arc<ConditionText>>,
     quantities: Table<Quantities>,
     node_conditions: Table<NodeConditions>,
+    taints: Table<Arc<[Taint]>>,
+    images: Table<Arc<[NodeImage]>>,
     names: Table<Arc<[Arc<str>]>>,
 }
 
-impl Shared {
-    /// Replaces what the pod has in common with others.
-    pub(crate) fn share_pod(&mut self, pod: &mut Arc<Pod>) {
+impl Sharing {
+    /// Replaces what a pod or a node has in common with others. Objects that somebody else holds too are copied for it.
+    pub fn share(&mut self, object: &mut Followed) {
+        match object {
+            Followed::Pod(pod) => self.share_pod(pod),
+            Followed::Node(node) => self.share_node(node),
+            Followed::Other(_) => {}
+        }
+    }
+
+    /// [`share`](Self::share) for a pod.
+    pub fn share_pod(&mut self, pod: &mut Arc<Pod>) {
         let pod = Arc::make_mut(pod);
         self.text(&mut pod.namespace);
         if let Some(node_name) = &mut pod.node_name {
@@ -67,35 +82,31 @@ impl Shared {
         self.share_status(&mut pod.status);
     }
 
-    /// Replaces what the node has in common with others.
-    pub(crate) fn share_node(&mut self, node: &mut Arc<Node>) {
+    /// [`share`](Self::share) for a node.
+    pub fn share_node(&mut self, node: &mut Arc<Node>) {
         let node = Arc::make_mut(node);
         self.text(&mut node.name);
         self.share_texts_of(&mut node.labels);
-        self.share_texts_of(&mut node.annotations);
+        if !self.labels.replace(&mut node.annotations) {
+            self.share_texts_of(&mut node.annotations);
+            self.labels.share(&mut node.annotations);
+        }
         self.quantities.share(&mut node.allocatable_quantities);
         for (name, _) in &mut node.allocatable.scalars {
             self.text(name);
         }
         self.node_conditions.share(&mut node.conditions);
         self.names.share(&mut node.declared_features);
-        if !node.images.is_empty() {
+        give_up_empty(&mut node.taints);
+        self.taints.share(&mut node.taints);
+        if !self.images.replace(&mut node.images) {
             let mut images: Vec<NodeImage> = node.images.to_vec();
             for image in &mut images {
                 self.names.share(&mut image.names);
             }
             node.images = images.into();
+            self.images.share(&mut node.images);
         }
-    }
-
-    /// How many parts there are, in use or not swept yet.
-    pub(crate) fn len(&self) -> usize {
-        let nodes = self.quantities.len() + self.node_conditions.len() + self.names.len();
-        let status = self.statuses.len() + self.conditions.len();
-        let affinities = self.node_affinities.len() + self.pod_affinities.len();
-        let specs = self.specs.len() + self.tolerations.len() + affinities;
-        let pods = self.owners.len() + specs + self.requests.len() + status;
-        self.texts.len() + self.labels.len() + pods + nodes
     }
 
     fn text(&mut self, text: &mut Arc<str>) {
@@ -160,9 +171,10 @@ impl Shared {
         }
     }
 
-    /// Times differ from pod to pod, texts do not.
+    /// Pods that wait are told so by the thousand in the same second. Those that run began at times of their own, but what
+    /// is said of them is the same.
     fn share_status(&mut self, status: &mut Arc<PodStatus>) {
-        let is_common = status.started.is_none() && status.conditions.is_empty();
+        let is_common = status.started.is_none();
         if is_common && self.statuses.replace(status) {
             return;
         }
@@ -214,10 +226,6 @@ impl<T> Default for Table<T> {
 }
 
 impl<T: Part> Table<T> {
-    fn len(&self) -> usize {
-        self.parts.len()
-    }
-
     /// Replaces `part` by an equal one if there is one.
     fn replace(&self, part: &mut T) -> bool {
         let known = self.parts.find(hash_of(part), |(_, known)| known.is_same(part));
@@ -288,13 +296,14 @@ shared_by_equality!(
     ConditionText,
     [Arc<str>],
     [(Arc<str>, Arc<str>)],
+    [NodeImage],
+    [Taint],
     [Toleration]
 );
 
 impl Part for Arc<PodStatus> {
     fn hash_content(&self, hasher: &mut FxHasher) {
-        self.phase.hash(hasher);
-        self.nominated_node_name.hash(hasher);
+        (&self.phase, &self.nominated_node_name, &self.conditions).hash(hasher);
     }
 
     fn is_same(&self, other: &Self) -> bool {
@@ -439,9 +448,11 @@ mod tests {
         Arc::new(Pod::from_value(&json).unwrap())
     }
 
-    fn shared(shared: &mut Shared, mut pod: Arc<Pod>) -> Arc<Pod> {
+    fn shared(sharing: &mut Sharing, pod: Arc<Pod>) -> Arc<Pod> {
         let before = (*pod).clone();
-        shared.share_pod(&mut pod);
+        let mut object = Followed::Pod(pod);
+        sharing.share(&mut object);
+        let Followed::Pod(pod) = object else { panic!("{object:?}") };
         assert_eq!(*pod, before);
         assert_eq!(format!("{pod:?}"), format!("{before:?}"));
         pod
@@ -449,7 +460,7 @@ mod tests {
 
     #[test]
     fn pods_of_one_template_share_all_but_what_is_their_own() {
-        let mut table = Shared::default();
+        let mut table = Sharing::default();
         let a = shared(&mut table, pod("a", |_| ()));
         let b = shared(&mut table, pod("bb", |_| ()));
         assert!(Arc::ptr_eq(&a.spec, &b.spec));
@@ -459,6 +470,26 @@ mod tests {
         assert!(Arc::ptr_eq(a.controller.as_ref().unwrap(), b.controller.as_ref().unwrap()));
         assert!(Arc::ptr_eq(&a.status.conditions[0].text, &b.status.conditions[0].text));
         assert_ne!(a.status, b.status);
+    }
+
+    #[test]
+    fn pods_that_wait_share_what_is_said_of_them() {
+        let waiting = |name: &str, second: u8| {
+            pod(name, |pod| {
+                pod["spec"]["nodeName"].take();
+                pod["status"] = json!({"phase": "Pending", "conditions": [{
+                    "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room",
+                    "lastTransitionTime": format!("2026-01-01T00:00:0{second}Z"),
+                }]});
+            })
+        };
+        let mut table = Sharing::default();
+        let a = shared(&mut table, waiting("a", 1));
+        let b = shared(&mut table, waiting("b", 1));
+        let later = shared(&mut table, waiting("c", 2));
+        assert!(Arc::ptr_eq(&a.spec, &b.spec) && Arc::ptr_eq(&a.status, &b.status));
+        assert_ne!(a.status, later.status);
+        assert!(Arc::ptr_eq(&a.status.conditions[0].text, &later.status.conditions[0].text));
     }
 
     #[test]
@@ -476,7 +507,7 @@ mod tests {
             },
             |pod| pod["spec"]["containers"][0]["image"] = "other".into(),
         ];
-        let mut table = Shared::default();
+        let mut table = Sharing::default();
         let first = shared(&mut table, pod("a", |_| ()));
         for change in changes {
             let other = shared(&mut table, pod("a", change));
@@ -486,7 +517,7 @@ mod tests {
 
     #[test]
     fn amounts_that_are_written_differently_stay_so() {
-        let mut table = Shared::default();
+        let mut table = Sharing::default();
         let first = shared(&mut table, pod("a", |_| ()));
         for cpu in ["1000m", "1e0", "1.0"] {
             let other = shared(
@@ -503,7 +534,10 @@ mod tests {
     fn nodes_share_images_and_texts() {
         let node = |name: &str| {
             let json = json!({
-                "metadata": {"name": name, "labels": {"zone": "z", "host": name}},
+                "metadata": {
+                    "name": name, "labels": {"zone": "z", "host": name}, "annotations": {"a": "b"},
+                },
+                "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]},
                 "status": {
                     "allocatable": {"cpu": "4"},
                     "conditions": [{"type": "Ready", "status": "True"}],
@@ -512,14 +546,23 @@ mod tests {
             });
             Arc::new(Node::from_value(&json).unwrap())
         };
-        let mut table = Shared::default();
+        let mut table = Sharing::default();
         let (mut a, mut b) = (node("a"), node("b"));
-        for node in [&mut a, &mut b] {
+        let mut other = {
+            let mut node = node("c");
+            Arc::make_mut(&mut node).images =
+                [a.images[0].clone(), NodeImage { names: Arc::default(), size_bytes: 1 }].into();
+            node
+        };
+        for node in [&mut a, &mut b, &mut other] {
             let before = (**node).clone();
             table.share_node(node);
             assert_eq!(**node, before);
         }
-        assert!(Arc::ptr_eq(&a.images[0].names, &b.images[0].names));
+        assert!(Arc::ptr_eq(&a.images, &b.images));
+        assert!(Arc::ptr_eq(&a.images[0].names, &other.images[0].names));
+        assert!(Arc::ptr_eq(&a.taints, &b.taints));
+        assert!(a.annotations.is_same_allocation(&b.annotations));
         assert!(Arc::ptr_eq(&a.conditions, &b.conditions));
         assert!(Arc::ptr_eq(&a.allocatable_quantities, &b.allocatable_quantities));
         assert!(Arc::ptr_eq(
@@ -530,7 +573,7 @@ mod tests {
 
     #[test]
     fn what_nobody_holds_is_given_up() {
-        let mut table = Shared::default();
+        let mut table = Sharing::default();
         let kept = shared(&mut table, pod("kept", |_| ()));
         for at in 0..5 * SWEPT_FROM {
             shared(&mut table, pod("a", |pod| pod["spec"]["nodeName"] = format!("n{at}").into()));

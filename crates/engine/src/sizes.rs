@@ -47,7 +47,6 @@ impl Engine {
             ("followed counters", cluster.n_followed()),
             ("signatures", n_signatures),
             ("evaluations", n_evaluations),
-            ("parts of pods and nodes", self.shared.len()),
         ];
         bound
             .chain(kept.map(|(table, n_entries)| TableSize {
