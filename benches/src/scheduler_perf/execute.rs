@@ -100,7 +100,7 @@ impl Executor<'_> {
             Op::DeletePods(op) => self.delete_pods(op).await,
             Op::Sleep(op) => self.sleep(op).await,
             Op::StartCollectingMetrics(op) => self.start_collecting(op),
-            Op::StopCollectingMetrics => self.stop_collecting(),
+            Op::StopCollectingMetrics(_) => self.stop_collecting(),
             Op::UpdateAny(op) => self.update_any(op).await,
         }?;
         // Something in the background may have failed meanwhile.

@@ -6,50 +6,61 @@
 use std::collections::BTreeMap;
 
 use kube_scheduler_config::Duration;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::params::{ParamError, Params};
 
-/// One operation.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Op {
-    AllocResourceClaims(AllocResourceClaims),
-    Barrier(Barrier),
-    Churn(Churn),
-    CreateAny(CreateAny),
-    CreateNamespaces(CreateNamespaces),
-    CreateNodes(CreateNodes),
-    CreatePodSets(CreatePodSets),
-    CreatePods(CreatePods),
-    CreateResourceClaims(CreateResourceClaims),
-    CreateResourceDriver(CreateResourceDriver),
-    DeletePods(DeletePods),
-    Sleep(Sleep),
-    StartCollectingMetrics(StartCollectingMetrics),
-    StopCollectingMetrics,
-    UpdateAny(UpdateAny),
+/// The operations: what each is called in files, in alphabetical order.
+macro_rules! operations {
+    ($($op:ident = $opcode:literal),* $(,)?) => {
+        /// One operation.
+        #[derive(Clone, Debug, PartialEq)]
+        pub(crate) enum Op {
+            $($op($op)),*
+        }
+
+        /// All opcodes, for errors.
+        const OPCODES: &[&str] = &[$($opcode),*];
+
+        impl Op {
+            /// Its name in files.
+            pub(crate) fn opcode(&self) -> &'static str {
+                match self {
+                    $(Self::$op(_) => $opcode),*
+                }
+            }
+
+            fn of_fields(opcode: String, fields: Value) -> Result<Self, OpError> {
+                // The reason is the whole message, so it is not a cause beside one.
+                let read = match opcode.as_str() {
+                    $($opcode => serde_json::from_value(fields).map(Self::$op),)*
+                    _ => return Err(OpError::UnknownOpcode { opcode }),
+                };
+                read.map_err(|error| OpError::Invalid { opcode, what: error.to_string() })
+            }
+        }
+    };
 }
 
-/// All opcodes, for errors.
-const OPCODES: [&str; 15] = [
-    "allocResourceClaims",
-    "barrier",
-    "churn",
-    "createAny",
-    "createNamespaces",
-    "createNodes",
-    "createPodSets",
-    "createPods",
-    "createResourceClaims",
-    "createResourceDriver",
-    "deletePods",
-    "sleep",
-    "startCollectingMetrics",
-    "stopCollectingMetrics",
-    "updateAny",
-];
+operations! {
+    AllocResourceClaims = "allocResourceClaims",
+    Barrier = "barrier",
+    Churn = "churn",
+    CreateAny = "createAny",
+    CreateNamespaces = "createNamespaces",
+    CreateNodes = "createNodes",
+    CreatePodSets = "createPodSets",
+    CreatePods = "createPods",
+    CreateResourceClaims = "createResourceClaims",
+    CreateResourceDriver = "createResourceDriver",
+    DeletePods = "deletePods",
+    Sleep = "sleep",
+    StartCollectingMetrics = "startCollectingMetrics",
+    StopCollectingMetrics = "stopCollectingMetrics",
+    UpdateAny = "updateAny",
+}
 
 /// An operation that cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -177,25 +188,17 @@ pub(crate) struct CreatePods {
     pub(crate) persistent_volume_claim_template_path: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct CreatePodSets {
-    pub(crate) count: usize,
-    pub(crate) count_param: String,
-    pub(crate) namespace_prefix: String,
-    pub(crate) create_pods_op: CreatePods,
-}
-
-/// As written: the operation inside has an opcode too.
-#[derive(Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct WrittenPodSets {
+pub(crate) struct CreatePodSets {
     #[serde(default)]
-    count: usize,
+    pub(crate) count: usize,
     #[serde(default)]
-    count_param: String,
+    pub(crate) count_param: String,
     #[serde(default)]
-    namespace_prefix: String,
-    create_pods_op: Value,
+    pub(crate) namespace_prefix: String,
+    #[serde(deserialize_with = "create_pods")]
+    pub(crate) create_pods_op: CreatePods,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -247,9 +250,9 @@ pub(crate) struct StartCollectingMetrics {
     pub(crate) label_selector: BTreeMap<String, String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+pub(crate) struct StopCollectingMetrics {}
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -276,52 +279,10 @@ impl Op {
             Some(other) => return Err(OpError::UnknownOpcode { opcode: other.to_string() }),
             None => return Err(OpError::NoOpcode),
         };
-        let fields = Value::Object(fields);
-        let op = match opcode.as_str() {
-            "allocResourceClaims" => Self::AllocResourceClaims(typed(&opcode, fields)?),
-            "barrier" => Self::Barrier(typed(&opcode, fields)?),
-            "churn" => Self::Churn(typed(&opcode, fields)?),
-            "createAny" => Self::CreateAny(typed(&opcode, fields)?),
-            "createNamespaces" => Self::CreateNamespaces(typed(&opcode, fields)?),
-            "createNodes" => Self::CreateNodes(typed(&opcode, fields)?),
-            "createPodSets" => Self::CreatePodSets(pod_sets(&opcode, fields)?),
-            "createPods" => Self::CreatePods(typed(&opcode, fields)?),
-            "createResourceClaims" => Self::CreateResourceClaims(typed(&opcode, fields)?),
-            "createResourceDriver" => Self::CreateResourceDriver(typed(&opcode, fields)?),
-            "deletePods" => Self::DeletePods(typed(&opcode, fields)?),
-            "sleep" => Self::Sleep(typed(&opcode, fields)?),
-            "startCollectingMetrics" => Self::StartCollectingMetrics(typed(&opcode, fields)?),
-            "stopCollectingMetrics" => {
-                typed::<Nothing>(&opcode, fields)?;
-                Self::StopCollectingMetrics
-            }
-            "updateAny" => Self::UpdateAny(typed(&opcode, fields)?),
-            _ => return Err(OpError::UnknownOpcode { opcode }),
-        };
+        let op = Self::of_fields(opcode, Value::Object(fields))?;
         match op.fault() {
-            Some(what) => Err(OpError::Invalid { opcode, what }),
+            Some(what) => Err(OpError::Invalid { opcode: op.opcode().to_owned(), what }),
             None => Ok(op),
-        }
-    }
-
-    /// Its name in files.
-    pub(crate) fn opcode(&self) -> &'static str {
-        match self {
-            Self::AllocResourceClaims(_) => "allocResourceClaims",
-            Self::Barrier(_) => "barrier",
-            Self::Churn(_) => "churn",
-            Self::CreateAny(_) => "createAny",
-            Self::CreateNamespaces(_) => "createNamespaces",
-            Self::CreateNodes(_) => "createNodes",
-            Self::CreatePodSets(_) => "createPodSets",
-            Self::CreatePods(_) => "createPods",
-            Self::CreateResourceClaims(_) => "createResourceClaims",
-            Self::CreateResourceDriver(_) => "createResourceDriver",
-            Self::DeletePods(_) => "deletePods",
-            Self::Sleep(_) => "sleep",
-            Self::StartCollectingMetrics(_) => "startCollectingMetrics",
-            Self::StopCollectingMetrics => "stopCollectingMetrics",
-            Self::UpdateAny(_) => "updateAny",
         }
     }
 
@@ -330,7 +291,7 @@ impl Op {
         match self {
             Self::CreatePods(op) => op.collect_metrics,
             Self::CreatePodSets(op) => op.create_pods_op.collect_metrics,
-            Self::StopCollectingMetrics => true,
+            Self::StopCollectingMetrics(_) => true,
             _ => false,
         }
     }
@@ -352,7 +313,6 @@ impl Op {
                 Some("labelNodePrepareStrategy: labelValues cannot be empty".to_owned())
             }
             Self::CreatePods(op) => op.fault(),
-            Self::CreatePodSets(op) => op.create_pods_op.fault(),
             Self::StartCollectingMetrics(op) if op.namespaces.is_empty() => {
                 Some("namespaces cannot be empty".to_owned())
             }
@@ -388,24 +348,13 @@ pub(crate) fn counted(
     if param.is_empty() { Ok(written) } else { params.count(field, param) }
 }
 
-fn typed<T: DeserializeOwned>(opcode: &str, fields: Value) -> Result<T, OpError> {
-    // The reason is the whole message, so it is not a cause beside one.
-    serde_json::from_value(fields)
-        .map_err(|error| OpError::Invalid { opcode: opcode.to_owned(), what: error.to_string() })
-}
-
-fn pod_sets(opcode: &str, fields: Value) -> Result<CreatePodSets, OpError> {
-    let written: WrittenPodSets = typed(opcode, fields)?;
-    let Op::CreatePods(create_pods_op) = Op::read(written.create_pods_op)? else {
-        let what = "createPodsOp must have the opcode createPods".to_owned();
-        return Err(OpError::Invalid { opcode: opcode.to_owned(), what });
-    };
-    Ok(CreatePodSets {
-        count: written.count,
-        count_param: written.count_param,
-        namespace_prefix: written.namespace_prefix,
-        create_pods_op,
-    })
+/// The operation inside another has an opcode too.
+fn create_pods<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CreatePods, D::Error> {
+    match Op::read(Value::deserialize(deserializer)?) {
+        Ok(Op::CreatePods(op)) => Ok(op),
+        Ok(_) => Err(D::Error::custom("createPodsOp must have the opcode createPods")),
+        Err(error) => Err(D::Error::custom(error)),
+    }
 }
 
 #[cfg(test)]
@@ -434,7 +383,7 @@ mod tests {
 
     #[test]
     fn every_opcode_is_known_by_its_name() {
-        for opcode in OPCODES {
+        for opcode in OPCODES.iter().copied() {
             let error = Op::read(json!({"opcode": opcode, "nonsense": 1})).unwrap_err();
             let text = error.to_string();
             assert!(text.contains("unknown field `nonsense`"), "{opcode}: {text}");
@@ -462,7 +411,11 @@ mod tests {
         assert_eq!(
             refused(json!({"opcode": "createPodSets", "createPodsOp": {"opcode": "createPods",
                 "collectMetrics": true, "skipWaitToCompletion": true}})),
-            "createPods: collectMetrics and skipWaitToCompletion cannot be true at the same time"
+            "createPodSets: createPods: collectMetrics and skipWaitToCompletion cannot be true at the same time"
+        );
+        assert_eq!(
+            refused(json!({"opcode": "createPodSets", "createPodsOp": {"opcode": "barrier"}})),
+            "createPodSets: createPodsOp must have the opcode createPods"
         );
     }
 }
