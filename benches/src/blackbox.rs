@@ -20,10 +20,10 @@ mod watcher;
 
 pub use ceiling::bind_all;
 pub use figures::{Figures, Pair, table};
-pub(crate) use load::{end_namespace, refuse_other_nodes};
+pub(crate) use load::{delete_now, end_namespace, refuse_other_nodes};
 pub use process_usage::Usage;
 pub use progress::Progress;
 pub(crate) use round::interrupted;
 pub use round::{Round, Subject};
-pub use server::{Backend, Cluster, serve_devcluster};
+pub use server::{Backend, Cluster, ServeDevcluster};
 pub use shape::Shape;

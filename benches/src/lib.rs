@@ -8,12 +8,16 @@ pub mod chart;
 mod churn;
 mod different;
 mod digest;
+mod exit;
 pub mod figures;
 pub mod measure;
 pub mod memory;
 mod numbers;
 pub mod page;
+mod pod_watch;
 pub mod scheduler_perf;
 pub mod table;
 pub mod template;
 pub mod workload;
+
+pub use exit::exit_code;

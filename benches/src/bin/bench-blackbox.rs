@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use kube_scheduler_benches::blackbox::{
-    Backend, Figures, Pair, Round, Shape, Subject, bind_all, serve_devcluster, table,
+    Backend, Figures, Pair, Round, ServeDevcluster, Shape, Subject, bind_all, table,
 };
+use kube_scheduler_benches::exit_code;
 use kube_scheduler_tests::control_plane::{Api, Assets};
 use serde_json::json;
 
@@ -35,12 +36,7 @@ struct Cli {
 enum Part {
     /// The API server in memory
     #[command(hide = true)]
-    ServeDevcluster {
-        administrator: PathBuf,
-        scheduler: PathBuf,
-        #[arg(long)]
-        plain: bool,
-    },
+    ServeDevcluster(ServeDevcluster),
     /// The ceiling
     #[command(hide = true)]
     BindAll { kubeconfig: PathBuf, round: String, n_nodes: usize, n_pods: usize },
@@ -102,22 +98,13 @@ enum Output {
 async fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.part {
-        Some(Part::ServeDevcluster { administrator, scheduler, plain }) => {
-            serve_devcluster(&administrator, &scheduler, plain).await.map(|()| true)
-        }
+        Some(Part::ServeDevcluster(server)) => server.run().await.map(|()| true),
         Some(Part::BindAll { kubeconfig, round, n_nodes, n_pods }) => {
             run_ceiling(&kubeconfig, &round, n_nodes, n_pods).await.map(|()| true)
         }
         None => measure(cli.args).await,
     };
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(done)
 }
 
 async fn run_ceiling(kubeconfig: &Path, round: &str, n_nodes: usize, n_pods: usize) -> Result<()> {

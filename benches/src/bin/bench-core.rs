@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
 use kube_scheduler_benches::campaign::{Campaign, memories};
 use kube_scheduler_benches::catalogue::WORKLOADS;
+use kube_scheduler_benches::exit_code;
 use kube_scheduler_benches::figures::Figures;
 use kube_scheduler_benches::measure::Conditions;
 use kube_scheduler_benches::memory::Detail;
@@ -134,11 +135,5 @@ fn threads(wanted: usize) -> usize {
 }
 
 fn main() -> ExitCode {
-    match measure(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(measure(&Args::parse()).map(|()| true))
 }

@@ -11,6 +11,7 @@ use clap::Parser;
 use kube_scheduler_benches::campaign::{Campaign, memories};
 use kube_scheduler_benches::catalogue::WORKLOADS;
 use kube_scheduler_benches::chart::{Chart, Series};
+use kube_scheduler_benches::exit_code;
 use kube_scheduler_benches::figures::{Figures, REFERENCE_NODES};
 use kube_scheduler_benches::measure::Conditions;
 use kube_scheduler_benches::memory::{Detail, Memory};
@@ -255,14 +256,8 @@ fn memory(report: &Report) -> Table {
 #[expect(clippy::print_stdout, reason = "the figures are what the program is for")]
 fn main() -> ExitCode {
     let args = Args::parse();
-    match write(&args) {
-        Ok(()) => {
-            println!("written: README.md, core.json and scale.svg in {}", args.dir.display());
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(write(&args).map(|()| {
+        println!("written: README.md, core.json and scale.svg in {}", args.dir.display());
+        true
+    }))
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Parser;
 use kube_scheduler_benches::catalogue::WORKLOADS;
+use kube_scheduler_benches::exit_code;
 use kube_scheduler_benches::memory::{Detail, Memory, memory};
 use peak_alloc::PeakAlloc;
 use serde::Serialize;
@@ -51,11 +52,5 @@ fn measure(args: &Args) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    match measure(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(measure(&Args::parse()).map(|()| true))
 }

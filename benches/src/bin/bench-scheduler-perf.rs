@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
-use kube_scheduler_benches::blackbox::{Backend, serve_devcluster};
+use kube_scheduler_benches::blackbox::{Backend, ServeDevcluster};
+use kube_scheduler_benches::exit_code;
 use kube_scheduler_benches::scheduler_perf::{
     DataItems, Definitions, LabelFilter, RunOptions, is_meant, run_workload,
 };
@@ -34,12 +35,7 @@ struct Cli {
 enum Part {
     /// The API server in memory
     #[command(hide = true)]
-    ServeDevcluster {
-        administrator: PathBuf,
-        scheduler: PathBuf,
-        #[arg(long)]
-        plain: bool,
-    },
+    ServeDevcluster(ServeDevcluster),
 }
 
 #[derive(Debug, clap::Args)]
@@ -90,19 +86,10 @@ enum Output {
 async fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.part {
-        Some(Part::ServeDevcluster { administrator, scheduler, plain }) => {
-            serve_devcluster(&administrator, &scheduler, plain).await.map(|()| true)
-        }
+        Some(Part::ServeDevcluster(server)) => server.run().await.map(|()| true),
         None => measure(cli.args).await,
     };
-    match done {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(done)
 }
 
 /// Whether everything that was asked for was measured, and is good enough.

@@ -101,19 +101,20 @@ pub(super) async fn scheduled_events(api: &Api, round: &str) -> Result<usize> {
 
 /// Takes away what [`fill`] made, and the events.
 pub(super) async fn empty(api: &Api, round: &str) -> Result<()> {
+    let namespace = format!("/api/v1/namespaces/{round}");
+    delete_now(api, &format!("{namespace}/pods")).await?;
+    delete_now(api, &format!("/api/v1/nodes?labelSelector={ROUND_LABEL}%3D{round}")).await?;
+    delete_now(api, &format!("{namespace}/events")).await?;
+    end_namespace(api, round).await
+}
+
+/// Deletes what is at a path, without grace; that nothing is there is no error.
+pub(crate) async fn delete_now(api: &Api, path: &str) -> Result<()> {
     let now = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0});
-    let delete = async |path: String| match api
-        .send("DELETE", &path, Some(&now), "application/json")
-        .await
-    {
+    match api.send("DELETE", path, Some(&now), "application/json").await {
         Err(error) if code(&error) != Some(404) => Err(error.context(format!("DELETE {path}"))),
         _ => Ok(()),
-    };
-    let namespace = format!("/api/v1/namespaces/{round}");
-    delete(format!("{namespace}/pods")).await?;
-    delete(format!("/api/v1/nodes?labelSelector={ROUND_LABEL}%3D{round}")).await?;
-    delete(format!("{namespace}/events")).await?;
-    end_namespace(api, round).await
+    }
 }
 
 /// Deletes a namespace that holds nothing any more, and waits until it is gone.

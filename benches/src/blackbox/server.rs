@@ -53,7 +53,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// Starts the server if it is one of our own. `program` is this program, which serves the devcluster in a process of
-    /// its own when it is called with `serve-devcluster`; see [`serve_devcluster`].
+    /// its own when it is called with `serve-devcluster`; see [`ServeDevcluster`].
     ///
     /// # Errors
     /// If the server does not start, or a kubeconfig cannot be read.
@@ -134,33 +134,43 @@ async fn until_written(process: &mut Process, path: &Path) -> Result<()> {
 
 /// Serves an empty devcluster without kubelets, volumes or controllers until standard input ends, which it does when
 /// whoever started this process is gone. Writes the administrator's kubeconfig first and the scheduler's last.
-///
-/// # Errors
-/// If the cluster does not start, or a file cannot be written.
-pub async fn serve_devcluster(
-    administrator: &Path,
-    scheduler: &Path,
-    is_plain: bool,
-) -> Result<()> {
-    let builder = DevCluster::builder()
-        .hollow(None)
-        .volumes(None)
-        .disruption_controller(false)
-        .events(1_000_000, Duration::from_secs(3600))
-        .tls(!is_plain)
-        .rbac(!is_plain);
-    let cluster = builder.start().await?;
-    let write = |path: &Path, text: String| -> Result<()> {
-        // Whoever waits for the file must not see half of it.
-        let new = path.with_extension("new");
-        std::fs::write(&new, text)?;
-        std::fs::rename(&new, path).with_context(|| path.display().to_string())
-    };
-    write(administrator, cluster.kubeconfig_for(&User::administrator())?)?;
-    write(scheduler, cluster.kubeconfig_for(&User::kube_scheduler())?)?;
-    let ended =
-        tokio::task::spawn_blocking(|| std::io::stdin().lock().read_to_end(&mut Vec::new()));
-    ended.await?.context("standard input")?;
-    cluster.shutdown().await?;
-    Ok(())
+#[derive(Clone, Debug, clap::Args)]
+pub struct ServeDevcluster {
+    /// Where to write the administrator's kubeconfig
+    administrator: PathBuf,
+    /// Where to write the scheduler's kubeconfig
+    scheduler: PathBuf,
+    /// Do without TLS and roles
+    #[arg(long)]
+    plain: bool,
+}
+
+impl ServeDevcluster {
+    /// Serves until standard input ends.
+    ///
+    /// # Errors
+    /// If the cluster does not start, or a file cannot be written.
+    pub async fn run(self) -> Result<()> {
+        let builder = DevCluster::builder()
+            .hollow(None)
+            .volumes(None)
+            .disruption_controller(false)
+            .events(1_000_000, Duration::from_secs(3600))
+            .tls(!self.plain)
+            .rbac(!self.plain);
+        let cluster = builder.start().await?;
+        let write = |path: &Path, text: String| -> Result<()> {
+            // Whoever waits for the file must not see half of it.
+            let new = path.with_extension("new");
+            std::fs::write(&new, text)?;
+            std::fs::rename(&new, path).with_context(|| path.display().to_string())
+        };
+        write(&self.administrator, cluster.kubeconfig_for(&User::administrator())?)?;
+        write(&self.scheduler, cluster.kubeconfig_for(&User::kube_scheduler())?)?;
+        let ended =
+            tokio::task::spawn_blocking(|| std::io::stdin().lock().read_to_end(&mut Vec::new()));
+        ended.await?.context("standard input")?;
+        cluster.shutdown().await?;
+        Ok(())
+    }
 }

@@ -4,11 +4,13 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use futures::{AsyncBufRead, AsyncBufReadExt};
+use futures::AsyncBufRead;
 use kube_scheduler_tests::control_plane::Api;
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+
+use crate::pod_watch::{Change, PodWatch, watch_pods};
 
 /// How many watches may end one after the other without telling anything new.
 const MAX_FAILURES: u32 = 40;
@@ -35,7 +37,7 @@ impl Watcher {
         let path = format!(
             "/api/v1/namespaces/{namespace}/pods?watch=1&timeoutSeconds=7200&resourceVersion=0&fieldSelector=spec.nodeName%21%3D"
         );
-        let mut lines = api.stream(&path).await.context("watch pods")?;
+        let mut pods = watch_pods(api, &path).await?;
         let (tell, seen) = watch::channel(Seen::default());
         let api = api.clone();
         let task = tokio::spawn(async move {
@@ -43,17 +45,17 @@ impl Watcher {
             let mut n_failures = 0;
             loop {
                 let n_before = names.len();
-                let ended = follow(lines, &mut names, &tell).await;
+                let ended = follow(pods, &mut names, &tell).await;
                 n_failures = if names.len() > n_before { 0 } else { n_failures + 1 };
                 if n_failures > MAX_FAILURES {
                     ended?;
                 }
                 // Servers end watches whose readers fall behind, and refuse some while they are behind themselves. A new one
                 // begins with all bound pods.
-                lines = loop {
+                pods = loop {
                     tokio::time::sleep(BETWEEN_WATCHES).await;
-                    match api.stream(&path).await.context("watch pods") {
-                        Ok(lines) => break lines,
+                    match watch_pods(&api, &path).await {
+                        Ok(pods) => break pods,
                         Err(error) if n_failures > MAX_FAILURES => return Err(error),
                         Err(_) => n_failures += 1,
                     }
@@ -91,14 +93,13 @@ impl Watcher {
 
 /// Takes in what a watch tells until it ends.
 async fn follow(
-    mut lines: impl AsyncBufRead + Unpin,
+    mut pods: PodWatch<impl AsyncBufRead + Unpin>,
     names: &mut HashSet<String>,
     tell: &watch::Sender<Seen>,
 ) -> Result<()> {
-    let mut line = Vec::new();
-    while lines.read_until(b'\n', &mut line).await.context("watch pods")? > 0 {
+    while let Some(change) = pods.next().await? {
         let now = Instant::now();
-        if let Some(name) = bound_pod(&line)?
+        if let Some(name) = bound_pod(change)
             && names.insert(name)
         {
             tell.send_modify(|seen| {
@@ -107,7 +108,6 @@ async fn follow(
                 seen.last = Some(now);
             });
         }
-        line.clear();
     }
     Ok(())
 }
@@ -118,46 +118,30 @@ impl Drop for Watcher {
     }
 }
 
-#[derive(Deserialize)]
-struct Event<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: &'a str,
-    #[serde(default)]
-    object: Object,
-}
-
 #[derive(Default, Deserialize)]
-struct Object {
-    #[serde(default)]
+#[serde(default)]
+struct Pod {
     metadata: Metadata,
-    #[serde(default)]
     spec: Spec,
-    #[serde(default)]
-    message: String,
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default)]
 struct Metadata {
-    #[serde(default)]
     name: String,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase")]
 struct Spec {
-    #[serde(default)]
     node_name: String,
 }
 
-/// The name of the pod that a line of the watch tells to be bound.
-fn bound_pod(line: &[u8]) -> Result<Option<String>> {
-    let event: Event<'_> = serde_json::from_slice(line).context("watch pods")?;
-    match event.kind {
-        "ADDED" | "MODIFIED" if !event.object.spec.node_name.is_empty() => {
-            Ok(Some(event.object.metadata.name))
-        }
-        "ERROR" => anyhow::bail!("watch pods: {}", event.object.message),
-        _ => Ok(None),
+/// The name of the pod, if the watch tells that it is bound.
+fn bound_pod(change: Change<Pod>) -> Option<String> {
+    match change {
+        Change::Applied(pod) if !pod.spec.node_name.is_empty() => Some(pod.metadata.name),
+        _ => None,
     }
 }
 
@@ -167,24 +151,12 @@ mod tests {
 
     #[test]
     fn only_bound_pods_count() {
-        let line = |kind: &str, node: &str| {
-            format!(
-                r#"{{"type":"{kind}","object":{{"kind":"Pod","metadata":{{"name":"a"}},"spec":{{"nodeName":"{node}"}}}}}}"#
-            )
+        let pod = |node: &str| {
+            let json = format!(r#"{{"metadata":{{"name":"a"}},"spec":{{"nodeName":"{node}"}}}}"#);
+            serde_json::from_str::<Pod>(&json).unwrap()
         };
-        let told = |kind, node| bound_pod(line(kind, node).as_bytes()).unwrap();
-        assert_eq!(told("ADDED", "n"), Some("a".to_owned()));
-        assert_eq!(told("MODIFIED", "n"), Some("a".to_owned()));
-        assert_eq!(told("ADDED", ""), None);
-        assert_eq!(told("DELETED", "n"), None);
-    }
-
-    #[test]
-    fn what_the_server_complains_about_is_told() {
-        let line = br#"{"type":"ERROR","object":{"kind":"Status","message":"too old resource version","code":410}}"#;
-        assert_eq!(
-            bound_pod(line).unwrap_err().to_string(),
-            "watch pods: too old resource version"
-        );
+        assert_eq!(bound_pod(Change::Applied(pod("n"))), Some("a".to_owned()));
+        assert_eq!(bound_pod(Change::Applied(pod(""))), None);
+        assert_eq!(bound_pod(Change::Deleted(pod("n"))), None);
     }
 }

@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
-use futures::AsyncBufReadExt;
 use kube_scheduler_tests::control_plane::Api;
 use serde::Deserialize;
 use tokio::sync::watch;
+
+use crate::pod_watch::{Change, WatchError, watch_pods};
 
 /// How far a pod is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,16 +176,20 @@ impl Pods {
             listed.is_some()
         });
         for object in objects {
-            self.apply("ADDED", object);
+            self.apply(Change::Applied(object));
         }
     }
 
-    fn apply(&self, kind: &str, object: Object) {
+    fn apply(&self, change: Change<Object>) {
+        let (object, is_gone) = match change {
+            Change::Applied(object) => (object, false),
+            Change::Deleted(object) => (object, true),
+        };
         let Metadata { namespace, name, uid, labels } = object.metadata;
         let mut table = self.lock();
         let table = &mut *table;
         let pods = table.pods.entry(namespace.clone()).or_default();
-        if kind == "DELETED" {
+        if is_gone {
             pods.remove(&name);
         } else {
             let condition =
@@ -233,19 +238,11 @@ impl Drop for ScheduledCounter {
     }
 }
 
-#[derive(Deserialize)]
-struct Event {
-    #[serde(rename = "type")]
-    kind: String,
-    object: Object,
-}
-
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Object {
     metadata: Metadata,
     spec: Spec,
-    #[serde(deserialize_with = "status")]
     status: Status,
 }
 
@@ -278,20 +275,6 @@ struct Condition {
     message: String,
 }
 
-/// An error's status is a text.
-fn status<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Status, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Either {
-        Pod(Status),
-        Text(serde::de::IgnoredAny),
-    }
-    Ok(match Either::deserialize(deserializer)? {
-        Either::Pod(status) => status,
-        Either::Text(_) => Status::default(),
-    })
-}
-
 #[derive(Deserialize)]
 struct List {
     metadata: ListMetadata,
@@ -320,24 +303,18 @@ pub(crate) async fn follow(
             "/api/v1/pods?watch=1&timeoutSeconds=86400&resourceVersion={}",
             list.metadata.resource_version
         );
-        let mut lines = api.stream(&path).await.context("watch pods")?;
+        let mut watch = watch_pods(&api, &path).await?;
         if let Some(standing) = standing.take() {
             // Whoever waits for it may be gone.
             let _ = standing.send(());
         }
-        let mut line = Vec::new();
         // A watch that breaks off is one that has ended; if the server is gone, listing says so.
-        while lines.read_until(b'\n', &mut line).await.is_ok_and(|n| n > 0) {
-            if !line.ends_with(b"\n") {
-                break;
+        loop {
+            match watch.next().await {
+                Ok(Some(change)) => pods.apply(change),
+                Err(error @ WatchError::Malformed(_)) => return Err(error.into()),
+                Ok(None) | Err(_) => break,
             }
-            let event: Event = serde_json::from_slice(&line).context("watch pods")?;
-            match event.kind.as_str() {
-                "ERROR" => break,
-                "BOOKMARK" => {}
-                kind => pods.apply(kind, event.object),
-            }
-            line.clear();
         }
     }
 }
@@ -348,7 +325,14 @@ mod tests {
 
     use super::*;
 
-    fn tell(pods: &Pods, kind: &str, name: &str, uid: &str, node: &str, condition: bool) {
+    fn tell(
+        pods: &Pods,
+        change: fn(Object) -> Change<Object>,
+        name: &str,
+        uid: &str,
+        node: &str,
+        condition: bool,
+    ) {
         let conditions = if condition {
             json!([{"type": "PodScheduled", "status": "False", "message": "no room"}])
         } else {
@@ -356,15 +340,15 @@ mod tests {
         };
         let object = json!({"metadata": {"namespace": "a", "name": name, "uid": uid,
             "labels": {"type": name}}, "spec": {"nodeName": node}, "status": {"conditions": conditions}});
-        pods.apply(kind, serde_json::from_value(object).unwrap());
+        pods.apply(change(serde_json::from_value(object).unwrap()));
     }
 
     #[test]
     fn pods_are_counted_by_how_far_they_are() {
         let pods = Pods::new();
-        tell(&pods, "ADDED", "x", "1", "", false);
-        tell(&pods, "ADDED", "y", "2", "", true);
-        tell(&pods, "ADDED", "z", "3", "n", false);
+        tell(&pods, Change::Applied, "x", "1", "", false);
+        tell(&pods, Change::Applied, "y", "2", "", true);
+        tell(&pods, Change::Applied, "z", "3", "n", false);
         let counts = pods.count(&PodFilter::namespace("a"));
         assert_eq!((counts.scheduled, counts.attempted, counts.unattempted), (1, 1, 1));
         assert_eq!(counts.pending.unwrap(), "a/y: no room");
@@ -372,21 +356,21 @@ mod tests {
         assert_eq!(pods.count(&x).pending.unwrap(), "a/x: not tried yet");
         assert_eq!(pods.count(&PodFilter::namespace("b")), Counts::default());
         assert_eq!(pods.names("a", &BTreeMap::new()), ["x", "y", "z"]);
-        tell(&pods, "DELETED", "z", "3", "n", false);
+        tell(&pods, Change::Deleted, "z", "3", "n", false);
         assert_eq!(pods.count(&PodFilter::default()).scheduled, 0);
     }
 
     #[test]
     fn a_pod_counts_once_for_each_time_it_gets_a_node() {
         let pods = Pods::new();
-        tell(&pods, "ADDED", "x", "1", "n", false);
+        tell(&pods, Change::Applied, "x", "1", "n", false);
         let counter = pods.count_scheduled(PodFilter::namespace("a"));
         assert_eq!(counter.n_scheduled(), 1);
-        tell(&pods, "MODIFIED", "x", "1", "n", false);
+        tell(&pods, Change::Applied, "x", "1", "n", false);
         assert_eq!(counter.n_scheduled(), 1);
-        tell(&pods, "DELETED", "x", "1", "n", false);
-        tell(&pods, "ADDED", "x", "2", "", false);
-        tell(&pods, "MODIFIED", "x", "2", "n", false);
+        tell(&pods, Change::Deleted, "x", "1", "n", false);
+        tell(&pods, Change::Applied, "x", "2", "", false);
+        tell(&pods, Change::Applied, "x", "2", "n", false);
         assert_eq!(counter.n_scheduled(), 2);
         drop(counter);
         assert!(pods.lock().counters.is_empty());
@@ -395,21 +379,13 @@ mod tests {
     #[test]
     fn a_list_replaces_what_was_known() {
         let pods = Pods::new();
-        tell(&pods, "ADDED", "gone", "1", "n", false);
-        tell(&pods, "ADDED", "bound", "2", "", false);
+        tell(&pods, Change::Applied, "gone", "1", "n", false);
+        tell(&pods, Change::Applied, "bound", "2", "", false);
         let counter = pods.count_scheduled(PodFilter::namespace("a"));
         let listed = json!([{"metadata": {"namespace": "a", "name": "bound", "uid": "2"},
             "spec": {"nodeName": "n"}}]);
         pods.replace(serde_json::from_value(listed).unwrap());
         assert_eq!(pods.names("a", &BTreeMap::new()), ["bound"]);
         assert_eq!(counter.n_scheduled(), 2);
-    }
-
-    #[test]
-    fn a_status_that_is_an_error_can_be_read() {
-        let line =
-            r#"{"type":"ERROR","object":{"kind":"Status","status":"Failure","message":"gone"}}"#;
-        let event: Event = serde_json::from_str(line).unwrap();
-        assert_eq!(event.kind, "ERROR");
     }
 }

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use super::objects::collection;
 use super::pods::{Pods, follow};
-use crate::blackbox::{Backend, Cluster, end_namespace, refuse_other_nodes};
+use crate::blackbox::{Backend, Cluster, delete_now, end_namespace, refuse_other_nodes};
 
 /// How many requests are on their way at once.
 pub(crate) const WIDTH: usize = 30;
@@ -140,21 +140,13 @@ impl World {
         let created =
             std::mem::take(&mut *self.created.lock().unwrap_or_else(PoisonError::into_inner));
         let api = &self.cluster.api;
-        let now = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0});
-        let delete = async |path: String| match api
-            .send("DELETE", &path, Some(&now), "application/json")
-            .await
-        {
-            Err(error) if code(&error) != Some(404) => Err(error.context(format!("DELETE {path}"))),
-            _ => Ok(()),
-        };
         stream::iter(created.collections.into_iter().chain(created.objects))
-            .map(delete)
+            .map(async |path| delete_now(api, &path).await)
             .buffer_unordered(WIDTH)
             .try_collect::<()>()
             .await?;
         for namespace in created.namespaces {
-            delete(format!("/api/v1/namespaces/{namespace}/events")).await?;
+            delete_now(api, &format!("/api/v1/namespaces/{namespace}/events")).await?;
             end_namespace(api, &namespace).await?;
         }
         Ok(())
