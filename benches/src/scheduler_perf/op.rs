@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn every_opcode_is_known_by_its_name() {
-        for opcode in OPCODES.iter().copied() {
+        for opcode in OPCODES {
             let error = Op::read(json!({"opcode": opcode, "nonsense": 1})).unwrap_err();
             let text = error.to_string();
             assert!(text.contains("unknown field `nonsense`"), "{opcode}: {text}");
