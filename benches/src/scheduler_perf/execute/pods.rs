@@ -173,10 +173,11 @@ async fn create_one(
         pod["spec"]["volumes"] = json!([{"name": "vol",
             "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}}]);
     }
+    let has_name = !pod["metadata"]["name"].is_null();
     match hands.create(&pod, namespace).await {
-        // Somebody else deletes the namespace's pods meanwhile, or the first try went through.
-        Err(error) if code(&error) != Some(409) => Err(error),
-        _ => Ok(()),
+        // The first try went through. A pod whose generated names were all taken, though, is not there.
+        Err(error) if has_name && code(&error) == Some(409) => Ok(()),
+        made => made.map(drop),
     }
 }
 

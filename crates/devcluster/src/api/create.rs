@@ -41,7 +41,7 @@ pub(crate) fn create_in(
             "resourceVersion should not be set on objects to be created",
         ));
     }
-    name_object(state, &mut value);
+    name_object(state, kind, &namespace, &mut value);
     let name = text_at(&value, &["metadata", "name"]).to_owned();
     check_namespace(state, kind, &namespace, &name)?;
 
@@ -118,15 +118,24 @@ fn scope(kind: KindId, namespace: &str, value: &Value) -> Result<String, ApiErro
     }
 }
 
-fn name_object(state: &mut State, value: &mut Value) {
+/// Finds a name for an object that has only the beginning of one. If names that are taken keep coming up, it has the last
+/// of them, which is refused then.
+fn name_object(state: &mut State, kind: KindId, namespace: &str, value: &mut Value) {
     /// Room that is left for the random suffix.
     const LONGEST_BASE: usize = 58;
+    const MAX_TRIES: usize = 8;
     let base = text_at(value, &["metadata", "generateName"]);
     if base.is_empty() || !text_at(value, &["metadata", "name"]).is_empty() {
         return;
     }
     let base: String = base.chars().take(LONGEST_BASE).collect();
-    let name = format!("{base}{}", state.rng.name_suffix());
+    let mut name = String::new();
+    for _ in 0..MAX_TRIES {
+        name = format!("{base}{}", state.rng.name_suffix());
+        if state.get(kind, namespace, &name).is_none() {
+            break;
+        }
+    }
     meta_mut(value).insert("name".into(), name.into());
 }
 

@@ -134,6 +134,17 @@ async fn generated_names_differ_and_follow_the_seed() {
 }
 
 #[tokio::test]
+async fn a_generated_name_that_is_taken_is_generated_again() {
+    // Of so many random suffixes several are equal.
+    const N_OBJECTS: usize = 20_000;
+    let world = still().await;
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"generateName": "a-", "namespace": "default"}});
+    let objects = std::iter::repeat_n(object, N_OBJECTS);
+    assert_eq!(world.cluster.bulk_create(objects).map_err(|error| error.to_string()), Ok(N_OBJECTS));
+}
+
+#[tokio::test]
 async fn leases_are_replaced_only_with_their_version() {
     let world = still().await;
     let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
