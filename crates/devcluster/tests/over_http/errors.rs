@@ -141,7 +141,10 @@ async fn a_generated_name_that_is_taken_is_generated_again() {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"generateName": "a-", "namespace": "default"}});
     let objects = std::iter::repeat_n(object, N_OBJECTS);
-    assert_eq!(world.cluster.bulk_create(objects).map_err(|error| error.to_string()), Ok(N_OBJECTS));
+    assert_eq!(
+        world.cluster.bulk_create(objects).map_err(|error| error.to_string()),
+        Ok(N_OBJECTS)
+    );
 }
 
 #[tokio::test]
