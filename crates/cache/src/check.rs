@@ -6,6 +6,7 @@
 //! name (see [`HostPorts`](crate::HostPorts)), scalar resources in use a superset.
 
 mod affinity_terms;
+mod storage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,6 +17,7 @@ use kube_scheduler_api_types::{HostPort, Node, NonZeroRequest, Pod, Resources, V
 use crate::domains::DomainCounts;
 use crate::node_table::NodeIdx;
 use crate::objects::storage_class_of;
+use crate::pod_table::VolumeCounts;
 use crate::state::ClusterState;
 
 /// Something that is not what it should be.
@@ -80,6 +82,7 @@ pub fn check(cluster: &ClusterState) -> Vec<Difference> {
     check_claims(cluster, &plain, &mut report);
     check_objects(cluster, &mut report);
     check_counters(cluster, &mut report);
+    storage::check_limits(cluster, &mut report);
     affinity_terms::check(cluster, &plain, &mut report);
     report.0
 }
@@ -142,6 +145,7 @@ fn check_node(cluster: &ClusterState, name: &str, plain: &PlainNode, report: &mu
         );
     }
     check_pods(cluster, idx, plain, is_live, &of, report);
+    storage::check_node(cluster, name, idx, plain, report);
 }
 
 fn check_pods(
@@ -307,6 +311,8 @@ fn check_free_slots(
             (0, 0),
             (cluster.allowed_pods().get(idx), cluster.pod_count().get(idx)),
         );
+        report.compare(|| of("attachments"), 0, cluster.n_attachments().get(idx));
+        report.compare(|| of("volumes"), VolumeCounts::default(), cluster.volume_counts().get(idx));
         report.compare(|| of("features"), 0, cluster.feature_bits().get(idx));
         report.compare(|| of("taints"), 0, cluster.taint_set(idx).index());
         report.require(|| of("cordon"), !cluster.unschedulable().contains(idx));

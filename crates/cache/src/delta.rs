@@ -100,6 +100,7 @@ impl ClusterState {
 
     /// The slot of a name, made as a ghost when it is new.
     pub(crate) fn claim_slot(&mut self, name: &Arc<str>) -> NodeIdx {
+        let is_new = self.nodes.slot_of(name).is_none();
         let idx = self.nodes.claim_slot(name);
         let capacity = self.nodes.capacity();
         if self.taint_ids.len() < capacity {
@@ -108,6 +109,10 @@ impl ClusterState {
             self.labels.grow(capacity);
             self.pods.grow(capacity);
             self.affinity_terms.grow(capacity);
+            self.storage.grow(capacity);
+        }
+        if is_new {
+            self.storage.slot_claimed(idx, name, &self.objects);
         }
         idx
     }
@@ -116,6 +121,7 @@ impl ClusterState {
     pub(crate) fn drop_if_unused(&mut self, idx: NodeIdx) {
         if self.node(idx).is_none() && self.n_pods_on(idx) == 0 {
             self.columns.requested.clear(idx);
+            self.storage.slot_freed(idx);
             self.nodes.free_slot(idx);
         }
     }

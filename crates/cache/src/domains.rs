@@ -101,7 +101,8 @@ impl ClusterState {
     pub fn upsert_object(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
         let is_namespace = is_namespace(&object.group, &object.kind);
         let name = object.name.clone();
-        let old = self.objects.upsert(object);
+        let old = self.objects.upsert(object.clone());
+        self.storage_changed(old.as_deref(), Some(&object));
         if is_namespace {
             self.namespace_changed(&name, old.as_deref());
         }
@@ -117,6 +118,7 @@ impl ClusterState {
         name: &str,
     ) -> Option<Arc<Object>> {
         let old = self.objects.remove(group, kind, namespace, name)?;
+        self.storage_changed(Some(&old), None);
         if is_namespace(group, kind) {
             self.namespace_changed(name, Some(&old));
         }

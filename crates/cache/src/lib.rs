@@ -61,6 +61,7 @@ mod fork;
 mod bound_selector;
 mod node_group;
 mod node_set;
+mod node_storage;
 
 mod columns;
 mod label_index;
@@ -94,7 +95,7 @@ pub use assume::{AddedPod, UpdatedPod};
 pub use bound_selector::{BoundPreferences, BoundRequirements, BoundSelector};
 pub use change_log::{Change, ChangeEntries, ChangeKinds, Changes};
 pub use check::{Difference, check};
-pub use claims::{ClaimKey, NodeClaims};
+pub use claims::{ClaimKey, NodeClaims, VolumeCounts};
 pub use columns::ResourceColumns;
 pub use domains::{
     CountedNodes, CountedPods, CounterId, CounterSpec, Domain, DomainCounts, PodTerm,
@@ -106,6 +107,7 @@ pub use images::ImageState;
 pub use label_index::{LabelColumn, ValueId};
 pub use node_group::NodeGroup;
 pub use node_set::NodeSet;
+pub use node_storage::{Attachment, CsiLimits, CsiLimitsId};
 pub use node_table::{NodeIdx, runs_by_chunk};
 pub use objects::{AssumeObjectError, ObjectKey, ObjectStore, storage_class_of};
 pub use overlay::NodeOverlay;

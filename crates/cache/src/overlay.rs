@@ -72,13 +72,27 @@ impl NodeOverlay {
         self.node
     }
 
-    /// Adds a pod, whatever node it names.
-    pub fn add_pod(&mut self, cluster: &ClusterState, pod: &Arc<Pod>) {
+    /// Adds what a pod asks for, and nothing else of it: **the list of pods and the host ports stay as they are.**
+    pub fn add_sums(&mut self, pod: &Pod) {
         self.requested.add(&pod.requests.accounted);
         self.non_zero.milli_cpu =
             self.non_zero.milli_cpu.wrapping_add(pod.requests.non_zero.milli_cpu);
         self.non_zero.memory = self.non_zero.memory.wrapping_add(pod.requests.non_zero.memory);
         self.n_pods += 1;
+    }
+
+    /// Takes back what [`add_sums`](Self::add_sums) did, or what the sums say of a pod that is there.
+    pub fn remove_sums(&mut self, pod: &Pod) {
+        self.requested.subtract(&pod.requests.accounted);
+        self.non_zero.milli_cpu =
+            self.non_zero.milli_cpu.wrapping_sub(pod.requests.non_zero.milli_cpu);
+        self.non_zero.memory = self.non_zero.memory.wrapping_sub(pod.requests.non_zero.memory);
+        self.n_pods -= 1;
+    }
+
+    /// Adds a pod, whatever node it names.
+    pub fn add_pod(&mut self, cluster: &ClusterState, pod: &Arc<Pod>) {
+        self.add_sums(pod);
         if !pod.spec.host_ports.is_empty() {
             let ports = self.ports_mut(cluster);
             pod.spec.host_ports.iter().for_each(|port| ports.insert(port));
@@ -100,11 +114,7 @@ impl NodeOverlay {
             let node = cluster.node_name(self.node).cloned().unwrap_or_default();
             return Err(CacheError::PodNotOnNode { pod: uid.into(), node });
         };
-        self.requested.subtract(&pod.requests.accounted);
-        self.non_zero.milli_cpu =
-            self.non_zero.milli_cpu.wrapping_sub(pod.requests.non_zero.milli_cpu);
-        self.non_zero.memory = self.non_zero.memory.wrapping_sub(pod.requests.non_zero.memory);
-        self.n_pods -= 1;
+        self.remove_sums(&pod);
         if !pod.spec.host_ports.is_empty() {
             let ports = self.ports_mut(cluster);
             pod.spec.host_ports.iter().for_each(|port| ports.remove(port));

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 
+pub(crate) use crate::claims::VolumeCounts;
 use crate::claims::{NodeClaims, claims_of};
 use crate::fork::{Column, CowMap};
 use crate::freeable::Levels;
@@ -63,6 +64,7 @@ pub(crate) struct PodTable {
     free: Column<PodIdx>,
     assumed: Column<PodIdx>,
     nodes: Column<Arc<NodePods>, 128>,
+    pub(crate) volumes: Column<VolumeCounts>,
     /// How many pods have which priority; a cluster uses few.
     priorities: BTreeMap<i32, usize>,
 }
@@ -80,6 +82,7 @@ pub(crate) fn memberships(pod: &Pod) -> [bool; N_LISTS] {
 impl PodTable {
     pub(crate) fn grow(&mut self, capacity: usize) {
         self.nodes.grow(capacity);
+        self.volumes.grow(capacity);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -164,6 +167,9 @@ impl PodTable {
         for claim in claims_of(&record.pod) {
             on_node.claims.insert(claim);
         }
+        if !record.pod.spec.volumes.is_empty() {
+            self.volumes.get_mut(node).add(VolumeCounts::of(&record.pod));
+        }
         *self.priorities.entry(record.pod.priority()).or_default() += 1;
         self.by_uid.insert(record.pod.uid.clone(), idx);
         self.records.set(idx, Some(record));
@@ -191,6 +197,9 @@ impl PodTable {
         on_node.levels.remove(&record.pod);
         for claim in claims_of(&record.pod) {
             on_node.claims.remove(&claim);
+        }
+        if !record.pod.spec.volumes.is_empty() {
+            self.volumes.get_mut(record.node).subtract(VolumeCounts::of(&record.pod));
         }
         self.unlist_assumed(record.assumed_place);
         if let Some(n) = self.priorities.get_mut(&record.pod.priority()) {

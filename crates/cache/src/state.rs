@@ -9,7 +9,7 @@ use kube_scheduler_api_types::{Node, Pod};
 
 use crate::affinity_terms::{AffinityTerms, AffinityTermsVersion};
 use crate::change_log::{ChangeKinds, ChangeLog, Changes};
-use crate::claims::{ClaimTable, NodeClaims};
+use crate::claims::{ClaimTable, NodeClaims, VolumeCounts};
 use crate::columns::{NodeColumns, ResourceColumns};
 use crate::domains::CounterTable;
 use crate::fork::Column;
@@ -17,6 +17,7 @@ use crate::images::{ImageState, ImageTable};
 use crate::label_index::{LabelColumn, LabelIndex};
 use crate::node_group::NodeGroup;
 use crate::node_set::NodeSet;
+use crate::node_storage::NodeStorage;
 use crate::node_table::{NodeIdx, NodeTable};
 use crate::objects::ObjectStore;
 use crate::pod_table::{ALL, PodTable, WITH_AFFINITY, WITH_REQUIRED_ANTI_AFFINITY};
@@ -48,6 +49,7 @@ pub struct ClusterState {
     pub(crate) membership_sequence: u64,
     pub(crate) image_sequence: u64,
     pub(crate) objects: ObjectStore,
+    pub(crate) storage: NodeStorage,
     pub(crate) counters: CounterTable,
 }
 
@@ -305,6 +307,11 @@ impl ClusterState {
     /// The persistent volume claims in use on a node; `None` for a slot that never was.
     pub fn claims_on(&self, node: NodeIdx) -> Option<&NodeClaims> {
         self.pods.on_node(node).map(|pods| &pods.claims)
+    }
+
+    /// How many volumes of the pods on a node may take one of a CSI driver's places there.
+    pub fn volume_counts(&self) -> &Column<VolumeCounts> {
+        &self.pods.volumes
     }
 
     /// How many volumes of pods on live nodes use a claim.

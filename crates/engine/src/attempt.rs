@@ -11,7 +11,8 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
     Code, Commands, CycleState, Diagnosis, Extenders, FitError, HypotheticalRunner, Meter,
     MeteredPoint, NodeIdx, NodeOverlay, NodeStatuses, NominatingInfo, PluginName,
-    PostFilterContext, PostFilterOutcome, PreFilterRun, Runner, SkipSet, Status, Verdicts,
+    PostFilterContext, PostFilterOutcome, PreFilterRun, Runner, SkipSet, Status, SumsFilters,
+    Verdicts, must_leave_room,
 };
 
 use self::extended::Said;
@@ -256,26 +257,33 @@ impl Search<'_, '_> {
         if !cx.nominated.has_nominated_pods() {
             return Ok(Vec::new());
         }
+        let (state, skip) = (&evaluation.state, &evaluation.pre_filter.skip);
+        let sums = SumsFilters::new(self.runner, state, self.pod, skip);
         let mut overrides = Vec::new();
-        for name in cx.nominated.nodes_with_nominated_pods() {
-            let Some(idx) = cx.cluster.node_idx(&name) else { continue };
-            if evaluation.is_left_out(idx)
-                || self.runner.nominated_that_count(self.pod, &name).is_empty()
-            {
+        for (name, mut pods) in cx.nominated.nominations() {
+            pods.retain(|other| must_leave_room(self.pod, other));
+            if pods.is_empty() {
                 continue;
             }
-            let overlay = NodeOverlay::new(idx);
-            let status = self.runner.filter_with_nominated_pods(
-                &evaluation.state,
-                self.pod,
-                &overlay,
-                &evaluation.pre_filter.skip,
-            );
+            let Some(idx) = cx.cluster.node_idx(&name) else { continue };
+            if evaluation.is_left_out(idx) {
+                continue;
+            }
+            let known = || evaluation.verdicts.rejection(idx).cloned().unwrap_or_default();
+            let status = match &sums {
+                // Without the pods, the node says what it is known to say.
+                Some(sums) => {
+                    sums.rejection_with(idx, pods.iter().map(|pod| &**pod)).unwrap_or_else(known)
+                }
+                None => {
+                    let overlay = NodeOverlay::new(idx);
+                    self.runner.filter_with_nominated_pods(state, self.pod, &overlay, skip)
+                }
+            };
             if !status.is_success() && !status.is_rejected() {
                 return Err(status);
             }
-            let known = evaluation.verdicts.rejection(idx).cloned().unwrap_or_default();
-            if status != known {
+            if status != known() {
                 overrides.push((idx, status));
             }
         }

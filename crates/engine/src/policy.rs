@@ -12,9 +12,10 @@ use kube_scheduler_framework::{
     WaitingPods,
 };
 use kube_scheduler_queue::{
-    EventLabel, HintId, PluginId, PreEnqueueVerdict, ProfileId, QueueEntry, QueuePolicy, QueuedPod,
-    SchedulingQueue,
+    EventLabel, HintId, NominatedPod, PluginId, PreEnqueueVerdict, ProfileId, QueueEntry,
+    QueuePolicy, QueuedPod, SchedulingQueue,
 };
+use smallvec::SmallVec;
 
 use crate::class_cache::{SignPlan, Signatures};
 use crate::guard::guarded;
@@ -244,13 +245,7 @@ impl DerefMut for NominatingQueue {
 
 impl NominatedPods for NominatingQueue {
     fn nominated_pods(&self, node: &str) -> Vec<Arc<Pod>> {
-        self.0
-            .nominated_pods_for_node(node)
-            .map(|nominee| match nominee.pod {
-                Some(queued) => queued.entry().0.clone(),
-                None => Arc::new(stub(nominee.namespace, nominee.name, nominee.uid)),
-            })
-            .collect()
+        self.0.nominated_pods_for_node(node).map(pod_of).collect()
     }
 
     fn has_nominated_pods(&self) -> bool {
@@ -259,6 +254,20 @@ impl NominatedPods for NominatingQueue {
 
     fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>> {
         self.0.nominated_nodes().map(Arc::from).collect()
+    }
+
+    fn nominations(&self) -> Vec<(Arc<str>, SmallVec<[Arc<Pod>; 1]>)> {
+        self.0
+            .nominations()
+            .map(|(node, pods)| (node.clone(), pods.map(pod_of).collect()))
+            .collect()
+    }
+}
+
+fn pod_of(nominee: NominatedPod<'_, Entry>) -> Arc<Pod> {
+    match nominee.pod {
+        Some(queued) => queued.entry().0.clone(),
+        None => Arc::new(stub(nominee.namespace, nominee.name, nominee.uid)),
     }
 }
 

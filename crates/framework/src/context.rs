@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_cache::ClusterState;
+use smallvec::SmallVec;
 
 use crate::known_pods::KnownPods;
 use crate::status::PluginName;
@@ -62,6 +63,15 @@ pub trait NominatedPods: Sync {
     fn has_nominated_pods(&self) -> bool;
     /// The names of all nodes that have nominated pods, sorted.
     fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>>;
+    /// All of these nodes with [their pods](Self::nominated_pods).
+    fn nominations(&self) -> Vec<(Arc<str>, SmallVec<[Arc<Pod>; 1]>)> {
+        let nodes = self.nodes_with_nominated_pods().into_iter();
+        let with_pods = nodes.map(|node| {
+            let pods = self.nominated_pods(&node);
+            (node, SmallVec::from_vec(pods))
+        });
+        with_pods.collect()
+    }
 }
 
 /// Read access to the preemptions that are being carried out.

@@ -59,34 +59,35 @@ pub use plugin_metrics::{
 };
 pub use points::{
     Bind, BindOutcome, Candidates, Completion, DomainAnswers, DomainScope, DomainScoped,
-    EnqueueExtensions, EventRegistration, Filter, FilterSink, HintFn, HypotheticalFilter,
-    MAX_NODE_SCORE, MIN_NODE_SCORE, NodeStatuses, NominatingInfo, Normalization, Permit,
-    PermitDecision, PodsRead, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
-    PreBindFlight, PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome,
-    PreScore, QueueSort, QueuedPodView, Reserve, Score, Sign, SignatureWriter, Standing,
-    StatusFuture, TaskContext, TaskEvent, TaskStep, WriteError,
+    EnqueueExtensions, EventRegistration, Filter, FilterScan, FilterSink, HintFn,
+    HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NodeStatuses, NominatingInfo,
+    Normalization, Permit, PermitDecision, PodsRead, PostBind, PostFilter, PostFilterContext,
+    PostFilterOutcome, PreBind, PreBindFlight, PreBindTask, PreEnqueue, PreFilter,
+    PreFilterExtensions, PreFilterOutcome, PreScore, PreparedFilter, QueueSort, QueuedPodView,
+    Reserve, Score, Sign, SignatureWriter, Standing, StatusFuture, TaskContext, TaskEvent,
+    TaskStep, WriteError,
 };
 pub use profile::{
     ExtensionPoint, PluginEntry, PluginIdx, PluginSet, Profile, ProfileConfig, ProfileError,
 };
 pub use registry::{PluginArgs, PluginFactory, Registry, RegistryError};
 pub use runner::{
-    HypotheticalRunner, PreFilterRun, RunDependencies, Runner, SkipSet, check_score, min_max,
-    proportional,
+    HypotheticalRunner, PreFilterRun, RunDependencies, Runner, SkipSet, SumsFilters, SumsTrial,
+    check_score, min_max, must_leave_room, proportional,
 };
 pub use status::{Code, PluginName, Reason, Status};
 pub use user_event::EventKind;
-pub use verdicts::{VerdictId, Verdicts};
+pub use verdicts::{MarkedVerdicts, VerdictId, Verdicts};
 pub use view::NodeView;
 
 // The vocabulary plugins share with the lower layers, so that one dependency is enough to write one.
 pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
-    AffinityTerms, AffinityTermsVersion, AssumeObjectError, BoundPreferences, BoundRequirements,
-    BoundSelector, COLUMN_CHUNK, CarriedCounts, CarriedTerm, ChangeKinds, ClusterState, Column,
-    CountedNodes, CountedPods, CounterId, CounterSpec, Domain, DomainCounts, LabelColumn,
-    NodeGroup, NodeIdx, NodeOverlay, NodeSet, ObjectKey, ObjectStore, PodTerm,
-    RequiredNodeAffinity, TermId, TermKind, Tolerated, ValueId as LabelValueId, runs_by_chunk,
-    storage_class_of,
+    AffinityTerms, AffinityTermsVersion, AssumeObjectError, Attachment, BoundPreferences,
+    BoundRequirements, BoundSelector, COLUMN_CHUNK, CarriedCounts, CarriedTerm, ChangeKinds,
+    ClusterState, Column, CountedNodes, CountedPods, CounterId, CounterSpec, CsiLimits,
+    CsiLimitsId, Domain, DomainCounts, LabelColumn, NodeGroup, NodeIdx, NodeOverlay, NodeSet,
+    ObjectKey, ObjectStore, PodTerm, RequiredNodeAffinity, TermId, TermKind, Tolerated,
+    ValueId as LabelValueId, runs_by_chunk, storage_class_of,
 };
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};

@@ -15,8 +15,9 @@ pub use binding::{
 };
 pub use domain::{Candidates, DomainAnswers, DomainScope, DomainScoped, Standing};
 pub use filter::{
-    Filter, FilterSink, HypotheticalFilter, NodeStatuses, NominatingInfo, PodsRead, PostFilter,
-    PostFilterContext, PostFilterOutcome, PreFilter, PreFilterExtensions, PreFilterOutcome,
+    Filter, FilterScan, FilterSink, HypotheticalFilter, NodeStatuses, NominatingInfo, PodsRead,
+    PostFilter, PostFilterContext, PostFilterOutcome, PreFilter, PreFilterExtensions,
+    PreFilterOutcome, PreparedFilter,
 };
 pub use queueing::{
     EnqueueExtensions, EventRegistration, HintFn, PreEnqueue, QueueSort, QueuedPodView, Sign,

@@ -5,6 +5,7 @@
 mod hypothetical;
 mod measuring;
 mod scale;
+mod sums;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub use self::hypothetical::HypotheticalRunner;
 use self::measuring::code_of;
 pub use self::scale::{check_score, min_max, proportional};
 pub(crate) use self::scale::{normalize_min_max, normalize_proportionally};
+pub use self::sums::{SumsFilters, SumsTrial};
 
 /// Plugins that have nothing to say about a pod at one extension point.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -218,7 +220,7 @@ impl<'a> Runner<'a> {
     /// The pods nominated to a node that `pod` must leave room for: others that are at least as important.
     pub fn nominated_that_count(&self, pod: &Pod, node: &str) -> Vec<Arc<Pod>> {
         let mut nominated = self.cx.nominated.nominated_pods(node);
-        nominated.retain(|other| other.priority() >= pod.priority() && other.uid != pod.uid);
+        nominated.retain(|other| must_leave_room(pod, other));
         nominated
     }
 
@@ -566,6 +568,11 @@ pub struct RunDependencies {
     pub once: Dependencies,
     /// Filter and raw scores: computed per node.
     pub per_node: Dependencies,
+}
+
+/// Whether `pod` must leave room for `other`, where that one is nominated: it is another one and at least as important.
+pub fn must_leave_room(pod: &Pod, other: &Pod) -> bool {
+    other.priority() >= pod.priority() && other.uid != pod.uid
 }
 
 fn filter_failure(status: Status, name: &PluginName) -> Status {

@@ -22,6 +22,17 @@ impl VerdictId {
     pub const ABSENT: Self = Self(1);
 }
 
+/// Some of the distinct answers of one [`Verdicts`].
+#[derive(Clone, Debug)]
+pub struct MarkedVerdicts(Vec<bool>);
+
+impl MarkedVerdicts {
+    /// Whether an answer is one of them.
+    pub fn contains(&self, id: VerdictId) -> bool {
+        self.0.get(usize::from(id.0)).copied().unwrap_or(false)
+    }
+}
+
 /// Per node slot: passes, absent, or which status it was turned down with.
 #[derive(Clone, Debug)]
 pub struct Verdicts {
@@ -179,6 +190,15 @@ impl Verdicts {
             .skip(2)
             .filter(|(_, n)| **n > 0)
             .map(|(status, n)| (status, *n))
+    }
+
+    /// Asks something of each distinct answer once; of "passes" and "absent", which have no status, with `None`.
+    pub fn mark(&self, wanted: impl Fn(Option<&Status>) -> bool) -> MarkedVerdicts {
+        let n_silent = usize::from(VerdictId::ABSENT.0) + 1;
+        let marks = self.statuses.iter().enumerate();
+        MarkedVerdicts(
+            marks.map(|(id, status)| wanted((id >= n_silent).then_some(status))).collect(),
+        )
     }
 
     /// How many nodes are turned down explicitly.

@@ -5,24 +5,23 @@
 //! Parity: the reference tells volumes that do not exist yet from others by a random prefix; here they are another
 //! kind of name ([`counted::Handle::Unbound`]), which no volume can have either.
 
-mod attachments;
 mod counted;
 mod hints;
+mod scan;
 
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, VolumeSource};
 use kube_scheduler_framework::{
-    ChangeKinds, ClusterState, Context, CycleState, Dependencies, EnqueueExtensions,
-    EventRegistration, EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin,
-    PluginArgs, PreFilter, PreFilterOutcome, Sign, SignatureWriter, Status,
+    ChangeKinds, ClusterState, Context, CsiLimits, CycleState, Dependencies, EnqueueExtensions,
+    EventRegistration, EventResource, Filter, FilterScan, Handle, NodeView, Plugin, PluginArgs,
+    PreFilter, PreFilterOutcome, Sign, SignatureWriter, Status,
 };
 
-use self::attachments::Attachments;
 use self::counted::{Collector, CountedVolume, Failure};
-use crate::volumes::{CsiNode, InTreePlugin, csi_driver, csi_node, write_volumes};
+use self::scan::Scan;
+use crate::volumes::{InTreePlugin, csi_driver, write_volumes};
 
 pub(crate) const NAME: &str = "NodeVolumeLimits";
 
@@ -55,51 +54,38 @@ impl NodeVolumeLimits {
     /// The first driver of the pod's volumes that wants to be on its nodes and is not on this one.
     fn missing_driver<'v>(
         &self,
-        cx: &Context<'_>,
+        cluster: &ClusterState,
         new: &'v BTreeSet<CountedVolume<'_>>,
-        csi_node: Option<CsiNode<'_>>,
+        csi_node: Option<&CsiLimits>,
     ) -> Option<&'v str> {
         if !self.wants_drivers {
             return None;
         }
         new.iter().map(|volume| &*volume.driver).find(|driver| {
-            csi_driver(cx.cluster, driver).is_some_and(|object| object.is_required_on_nodes())
+            csi_driver(cluster, driver).is_some_and(|object| object.is_required_on_nodes())
                 && !csi_node.is_some_and(|node| node.has_driver(driver))
         })
     }
 
     fn check<'c>(
         &self,
-        cx: &Context<'c>,
-        state: &CycleState,
+        cluster: &'c ClusterState,
         node: &NodeView<'_>,
-        csi_node: Option<CsiNode<'c>>,
         new: &NewVolumes<'c>,
     ) -> Result<(), Status> {
-        let collector = Collector { cluster: cx.cluster, has_csi_node: csi_node.is_some() };
+        let csi_node = cluster.csi_limits(node.idx());
+        let collector = Collector { cluster, has_csi_node: csi_node.is_some() };
         let new = new.as_ref().map_err(Clone::clone)?;
         if new.is_empty() {
             return Ok(());
         }
-        if let Some(driver) = self.missing_driver(cx, new, csi_node) {
+        if let Some(driver) = self.missing_driver(cluster, new, csi_node) {
             return Err(Status::unschedulable(format!(
                 "{driver} CSI driver is not installed on the node"
             )));
         }
-        let Some(csi_node) =
-            csi_node.filter(|node| node.drivers().any(|(_, limit)| limit.is_some()))
-        else {
-            return Ok(());
-        };
-        let owned;
-        let attachments = match state.get::<Attachments>() {
-            Some(attachments) => attachments,
-            None => {
-                owned = Attachments::default();
-                &owned
-            }
-        };
-        let n_attached = attachments.n_on(cx.cluster, node.name());
+        let Some(csi_node) = csi_node.filter(|node| node.has_limits()) else { return Ok(()) };
+        let n_attached = cluster.n_attachments().get(node.idx()) as usize;
         if let Some(most) = most_in_use(node).map(|most| most + n_attached + new.len())
             && new
                 .iter()
@@ -108,7 +94,6 @@ impl NodeVolumeLimits {
             return Ok(());
         }
         let mut new = new.clone();
-        let limits = limits(csi_node);
         let mut attached = BTreeSet::new();
         for other in node.pods() {
             collector.collect_existing(other, &mut attached).map_err(Status::error)?;
@@ -117,11 +102,11 @@ impl NodeVolumeLimits {
         new.retain(|volume| !attached.contains(volume));
         // Quirk: a volume that is still attached for a pod that is gone counts both as there and as new. Pinned by
         // `an_own_volume_that_is_still_attached_counts_twice`.
-        attachments.collect(cx.cluster, node.name(), &mut attached);
+        collector.collect_attached(node.name(), &mut attached);
         let current = per_driver(&attached);
         for (driver, n_new) in per_driver(&new) {
             let n_current = current.get(driver).copied().unwrap_or(0);
-            if limits.get(driver).is_some_and(|limit| n_current + n_new > *limit) {
+            if csi_node.limit(driver).is_some_and(|limit| n_current + n_new > limit) {
                 return Err(self.rejection.clone());
             }
         }
@@ -146,11 +131,6 @@ fn most_in_use(node: &NodeView<'_>) -> Option<usize> {
     let countable = volumes.map(|volume| &volume.source).filter(|source| can_count(source));
     let is_plain = |source: &VolumeSource| matches!(source, VolumeSource::Claim { claim, .. } if !claim.is_empty());
     countable.map(|source| is_plain(source).then_some(1)).sum()
-}
-
-/// How many volumes each driver of a node can attach; of a name listed twice the last counts.
-fn limits(node: CsiNode<'_>) -> BTreeMap<&str, i64> {
-    node.drivers().filter_map(|(driver, count)| Some((driver, count?))).collect()
 }
 
 fn per_driver<'v>(volumes: &'v BTreeSet<CountedVolume<'_>>) -> BTreeMap<&'v str, i64> {
@@ -188,60 +168,27 @@ impl Plugin for NodeVolumeLimits {
 }
 
 impl PreFilter for NodeVolumeLimits {
-    fn pre_filter(&self, _: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
+    fn pre_filter(&self, _: &Context<'_>, _: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
         if !has_countable(pod) {
             return PreFilterOutcome::skip();
         }
-        state.insert(Attachments::default());
         PreFilterOutcome::success()
     }
 
     fn pre_filter_depends_on(&self, _: &Pod) -> Dependencies {
-        // What it stores is filled by Filter, whose answers are dropped together with it.
         Dependencies::POD_ONLY
     }
 }
 
 impl Filter for NodeVolumeLimits {
-    fn filter(
-        &self,
-        cx: &Context<'_>,
-        state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-    ) -> Status {
-        let csi_node = csi_node(cx.cluster, node.name());
-        let new = new_volumes(cx.cluster, pod, csi_node.is_some());
-        self.check(cx, state, node, csi_node, &new).err().unwrap_or_default()
+    fn filter(&self, cx: &Context<'_>, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+        let has_csi_node = cx.cluster.csi_limits(node.idx()).is_some();
+        let new = new_volumes(cx.cluster, pod, has_csi_node);
+        self.check(cx.cluster, node, &new).err().unwrap_or_default()
     }
 
-    fn filter_all(
-        &self,
-        cx: &Context<'_>,
-        state: &CycleState,
-        pod: &Pod,
-        nodes: &[NodeIdx],
-        sink: &mut FilterSink<'_>,
-    ) -> Result<(), Status> {
-        // What the pod brings depends on the node only in whether there is a CSINode.
-        let new: [OnceCell<NewVolumes<'_>>; 2] = Default::default();
-        for &idx in nodes {
-            if !sink.is_open(idx) {
-                continue;
-            }
-            let Some(node) = NodeView::new(cx.cluster, idx) else { continue };
-            let csi_node = csi_node(cx.cluster, node.name());
-            let has_csi_node = csi_node.is_some();
-            let new = new[usize::from(has_csi_node)]
-                .get_or_init(|| new_volumes(cx.cluster, pod, has_csi_node));
-            if let Err(status) = self.check(cx, state, &node, csi_node, new) {
-                if !status.is_rejected() {
-                    return Err(status);
-                }
-                sink.reject(idx, status);
-            }
-        }
-        Ok(())
+    fn scan<'a>(&'a self, cx: &Context<'a>, _: &'a CycleState, pod: &'a Pod) -> FilterScan<'a> {
+        FilterScan::Prepared(Box::new(Scan::new(self, cx.cluster, pod)))
     }
 
     fn filter_depends_on(&self, pod: &Pod) -> Dependencies {

@@ -22,7 +22,7 @@ use kube_scheduler_framework::{
     PostFilter, PostFilterContext, PostFilterOutcome, PreEnqueue, QueueingHint, Status,
 };
 
-use self::candidates::Search;
+use self::candidates::{Candidate, Search};
 use crate::plugin_args::{self, WRONG_ARGS};
 
 pub(crate) const NAME: &str = "DefaultPreemption";
@@ -146,6 +146,8 @@ impl DefaultPreemption {
         state: &CycleState,
         pod: &Arc<Pod>,
     ) -> PostFilterOutcome {
+        // What extenders leave outlives what they are shown.
+        let left;
         let found = match self.search.run(cx, state, pod) {
             Ok(found) => found,
             Err(status) => return PostFilterOutcome::without_nomination(status),
@@ -163,10 +165,14 @@ impl DefaultPreemption {
                 ..PostFilterOutcome::without_nomination(Status::unschedulable(text))
             };
         }
-        let candidates = match candidates::left_by_extenders(cx, pod, found.candidates) {
-            Ok(candidates) => candidates,
-            Err(status) => return PostFilterOutcome::without_nomination(status),
-        };
+        let mut candidates = found.candidates;
+        if !cx.extenders.is_empty() {
+            left = match candidates::left_by_extenders(cx, pod, &candidates) {
+                Ok(left) => left,
+                Err(status) => return PostFilterOutcome::without_nomination(status),
+            };
+            candidates = left.iter().map(Candidate::from).collect();
+        }
         let chosen = choose::best(&candidates, cx.cx.now);
         let Some((chosen, node)) =
             chosen.and_then(|chosen| Some((chosen, cluster.node(chosen.node)?)))
@@ -175,7 +181,7 @@ impl DefaultPreemption {
         };
         PostFilterOutcome {
             nominating: Some(NominatingInfo::Override(Some(node.name.clone()))),
-            victims: chosen.victims.clone(),
+            victims: chosen.victims.iter().copied().cloned().collect(),
             ..PostFilterOutcome::without_nomination(Status::SUCCESS)
         }
     }

@@ -23,8 +23,8 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Commands, Completion, Context, CycleState, Dependencies, EnqueueExtensions, EventRegistration,
-    Filter, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PreBind, PreBindFlight, PreFilter,
-    PreFilterOutcome, PreScore, Reserve, Score, Sign, SignatureWriter, Status,
+    Filter, FilterScan, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PreBind, PreBindFlight,
+    PreFilter, PreFilterOutcome, PreScore, Reserve, Score, Sign, SignatureWriter, Status,
 };
 
 use self::args::BindingArgs;
@@ -126,6 +126,13 @@ impl Filter for VolumeBinding {
             Err(error) => Status::error(error),
             Ok(found) if found.obstacles.is_clear() => Status::SUCCESS,
             Ok(found) => rejection(found.obstacles),
+        }
+    }
+
+    fn scan<'a>(&'a self, _: &Context<'a>, state: &'a CycleState, _: &'a Pod) -> FilterScan<'a> {
+        match state.get::<PodVolumes>() {
+            Some(volumes) if volumes.claims.are_everywhere() => FilterScan::PassesEverywhere,
+            _ => FilterScan::NodeByNode,
         }
     }
 

@@ -19,7 +19,6 @@ pub(crate) use csi_migration::{InTreePlugin, translate_inline, translate_volume}
 pub(crate) use csi_topology::translated_node_affinity;
 pub(crate) use lookup::{
     NotFound, claim, csi_driver, csi_node, is_delay_binding, storage_class, volume,
-    volume_attachments,
 };
 pub(crate) use node_objects::{CsiDriver, CsiNode, VolumeAttachment};
 pub(crate) use objects::{BindingMode, PersistentVolume, StorageClass, VolumeClaim};

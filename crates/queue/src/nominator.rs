@@ -107,6 +107,14 @@ impl Nominator {
         self.by_node.keys().map(|node| &**node).filter(|node| !node.is_empty())
     }
 
+    /// The same with the pods nominated to each.
+    pub(crate) fn by_node(&self) -> impl Iterator<Item = (&Arc<str>, &[Nominee])> {
+        self.by_node
+            .iter()
+            .map(|(node, nominees)| (node, nominees.as_slice()))
+            .filter(|(node, _)| !node.is_empty())
+    }
+
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }

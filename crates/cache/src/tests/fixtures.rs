@@ -77,7 +77,8 @@ pub(super) fn pod(which: u8, on: u8, shape: u32, status: u32) -> Arc<Pod> {
         r#"{"name":"v","persistentVolumeClaim":{"claimName":"c1"}}"#,
         r#"{"name":"v","persistentVolumeClaim":{"claimName":"c1"}},{"name":"w","persistentVolumeClaim":{"claimName":"c1"}}"#,
         r#"{"name":"v","persistentVolumeClaim":{"claimName":"c2"}},{"name":"w","ephemeral":{"volumeClaimTemplate":{"spec":{}}}}"#,
-    ][pick(6, 4) as usize];
+        r#"{"name":"v","azureDisk":{"diskName":"d"}},{"name":"w","emptyDir":{}},{"name":"x","persistentVolumeClaim":{"claimName":""}}"#,
+    ][(pick(6, 4) + pick(21, 2)) as usize];
     let (cpu, namespace, app) =
         (100 * pick(8, 3), ["default", "other"][pick(10, 2) as usize], pick(11, 2));
     let priority = [-5, 0, 7][pick(14, 3) as usize];
@@ -101,6 +102,38 @@ pub(super) fn namespace(which: usize, shape: u32) -> Arc<Object> {
     let labels = ["", r#""team":"red""#, r#""team":"blue""#][(shape % 3) as usize];
     let json = format!(
         r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{name}","labels":{{{labels}}}}}}}"#
+    );
+    Arc::new(Object::from_json(json).unwrap())
+}
+
+/// What a node says about its drivers: none, with and without limits, the same twice, something broken.
+pub(super) fn csi_node(which: u8, shape: u32) -> Arc<Object> {
+    let name = node_name(which);
+    let drivers = [
+        "",
+        r#"{"name":"ebs","allocatable":{"count":3}}"#,
+        r#"{"name":"ebs"},{"name":"nfs","allocatable":{"count":0}}"#,
+        r#"{"name":"ebs","allocatable":{"count":3}},{"name":"ebs","allocatable":{"count":4}}"#,
+        r#"{"name":7,"allocatable":{"count":"many"}},{"name":"ebs"}"#,
+    ][(shape % 5) as usize];
+    let json = format!(
+        r#"{{"apiVersion":"storage.k8s.io/v1","kind":"CSINode","metadata":{{"name":"{name}"}},"spec":{{"drivers":[{drivers}]}}}}"#
+    );
+    Arc::new(Object::from_json(json).unwrap())
+}
+
+/// A volume that is attached to a node; that of an inline volume and one without attacher are among them.
+pub(super) fn attachment(which: u8, on: u8, shape: u32) -> Arc<Object> {
+    let node = node_name(on);
+    let source = [
+        r#""persistentVolumeName":"pv1""#,
+        r#""persistentVolumeName":"pv2""#,
+        r#""inlineVolumeSpec":{}"#,
+    ][(shape % 3) as usize];
+    let attacher = ["ebs", "nfs", ""][((shape >> 8) % 3) as usize];
+    let json = format!(
+        r#"{{"apiVersion":"storage.k8s.io/v1","kind":"VolumeAttachment","metadata":{{"name":"a{which}"}},
+            "spec":{{"attacher":"{attacher}","nodeName":"{node}","source":{{{source}}}}}}}"#
     );
     Arc::new(Object::from_json(json).unwrap())
 }

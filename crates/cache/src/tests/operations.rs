@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 
 use super::counters::{N_SPECS, assert_counts, spec};
-use super::fixtures::{LABEL_KEYS, NAMESPACES, namespace, node, node_name, pod, pod_uid};
+use super::fixtures::{
+    LABEL_KEYS, NAMESPACES, attachment, csi_node, namespace, node, node_name, pod, pod_uid,
+};
 use super::follower::Follower;
 use super::model::Model;
 use crate::{AffinityTerms, ClusterState, check};
@@ -26,6 +28,10 @@ pub(super) enum Op {
     Follow { which: usize },
     Namespace { which: usize, shape: u32 },
     RemoveNamespace { which: usize },
+    CsiNode { which: u8, shape: u32 },
+    RemoveCsiNode { which: u8 },
+    Attachment { which: u8, on: u8, shape: u32 },
+    RemoveAttachment { which: u8 },
     CatchUp,
     Fork,
     SwapFork,
@@ -51,6 +57,11 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (0_usize..N_SPECS).prop_map(|which| Op::Follow { which }),
         2 => (0_usize..2, shape).prop_map(|(which, shape)| Op::Namespace { which, shape }),
         1 => (0_usize..2).prop_map(|which| Op::RemoveNamespace { which }),
+        3 => (0_u8..5, shape).prop_map(|(which, shape)| Op::CsiNode { which, shape }),
+        1 => (0_u8..5).prop_map(|which| Op::RemoveCsiNode { which }),
+        3 => (0_u8..3, 0_u8..5, shape)
+            .prop_map(|(which, on, shape)| Op::Attachment { which, on, shape }),
+        1 => (0_u8..3).prop_map(|which| Op::RemoveAttachment { which }),
         3 => Just(Op::CatchUp),
         1 => Just(Op::Fork),
         1 => Just(Op::SwapFork),
@@ -169,6 +180,23 @@ impl World {
                 let known = model.namespaces.remove(NAMESPACES[which]).is_some();
                 let removed = cluster.remove_object("", "Namespace", "", NAMESPACES[which]);
                 assert_eq!(removed.is_some(), known);
+                (Ok(()), Ok(()))
+            }
+            Op::CsiNode { which, shape } => {
+                cluster.upsert_object(csi_node(which, shape));
+                (Ok(()), Ok(()))
+            }
+            Op::RemoveCsiNode { which } => {
+                cluster.remove_object("storage.k8s.io", "CSINode", "", &node_name(which));
+                (Ok(()), Ok(()))
+            }
+            Op::Attachment { which, on, shape } => {
+                cluster.upsert_object(attachment(which, on, shape));
+                (Ok(()), Ok(()))
+            }
+            Op::RemoveAttachment { which } => {
+                let name = format!("a{which}");
+                cluster.remove_object("storage.k8s.io", "VolumeAttachment", "", &name);
                 (Ok(()), Ok(()))
             }
             Op::CatchUp => {

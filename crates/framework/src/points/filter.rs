@@ -11,6 +11,7 @@ use crate::cycle_state::CycleState;
 use crate::dependencies::Dependencies;
 use crate::extender::Extenders;
 use crate::following::Following;
+use crate::runner::SumsFilters;
 use crate::status::{Code, PluginName, Status};
 use crate::verdicts::{VerdictId, Verdicts};
 use crate::view::NodeView;
@@ -124,7 +125,7 @@ pub trait Filter: Send + Sync {
     /// The whole-cluster form: turns down those of `nodes` that do not fit, leaving out the ones that an earlier
     /// plugin has turned down already. Must give the same answers as [`filter`](Self::filter). Returns the first error.
     ///
-    /// The default asks node by node.
+    /// The default asks node by node, as [`scan`](Self::scan) has it.
     fn filter_all(
         &self,
         cx: &Context<'_>,
@@ -133,12 +134,24 @@ pub trait Filter: Send + Sync {
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
+        let mut scan = self.scan(cx, state, pod);
+        if matches!(scan, FilterScan::PassesEverywhere) {
+            return Ok(());
+        }
         for &idx in nodes {
             if !sink.is_open(idx) {
                 continue;
             }
+            if let FilterScan::Prepared(prepared) = &mut scan
+                && prepared.surely_passes(idx)
+            {
+                continue;
+            }
             let Some(node) = NodeView::new(cx.cluster, idx) else { continue };
-            let status = self.filter(cx, state, pod, &node);
+            let status = match &mut scan {
+                FilterScan::Prepared(prepared) => prepared.filter(&node),
+                _ => self.filter(cx, state, pod, &node),
+            };
             if status.is_success() {
                 continue;
             }
@@ -148,6 +161,15 @@ pub trait Filter: Send + Sync {
             sink.reject(idx, status);
         }
         Ok(())
+    }
+
+    /// Prepares for asking about many nodes: called once, before the first of them. Whatever it says must give the same
+    /// answers as [`filter`](Self::filter).
+    ///
+    /// The default prepares nothing.
+    fn scan<'a>(&'a self, cx: &Context<'a>, state: &'a CycleState, pod: &'a Pod) -> FilterScan<'a> {
+        let _ = (cx, state, pod);
+        FilterScan::NodeByNode
     }
 
     /// What, beside the pod, the answer for one node depends on.
@@ -169,6 +191,38 @@ pub trait Filter: Send + Sync {
             PodsRead::Nothing
         }
     }
+}
+
+/// How a filter goes through many nodes for one pod.
+pub enum FilterScan<'a> {
+    /// By [`Filter::filter`] alone.
+    NodeByNode,
+    /// No node is turned down, and none need be asked.
+    PassesEverywhere,
+    /// With what was computed once for all nodes.
+    Prepared(Box<dyn PreparedFilter + 'a>),
+}
+
+impl std::fmt::Debug for FilterScan<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NodeByNode => "NodeByNode",
+            Self::PassesEverywhere => "PassesEverywhere",
+            Self::Prepared(_) => "Prepared",
+        })
+    }
+}
+
+/// A filter that knows what is the same for all nodes of one scan.
+pub trait PreparedFilter {
+    /// Whether a node passes, as far as columns tell. With `false` the node is looked at.
+    fn surely_passes(&mut self, node: NodeIdx) -> bool {
+        let _ = node;
+        false
+    }
+
+    /// The same as [`Filter::filter`].
+    fn filter(&mut self, node: &NodeView<'_>) -> Status;
 }
 
 /// Where [`Filter::filter_all`] puts its rejections.
@@ -250,9 +304,10 @@ impl NodeStatuses<'_> {
         self.verdicts.rejection(node).unwrap_or(self.absent)
     }
 
-    /// The nodes of `order` whose status has `code`.
+    /// The nodes of `order` whose status has `code`. Looks at each distinct status once, then at one number per node.
     pub fn nodes_with_code(&self, order: &[NodeIdx], code: Code) -> Vec<NodeIdx> {
-        order.iter().copied().filter(|idx| self.get(*idx).code() == code).collect()
+        let has_code = self.verdicts.mark(|status| status.unwrap_or(self.absent).code() == code);
+        order.iter().copied().filter(|idx| has_code.contains(self.verdicts.id(*idx))).collect()
     }
 }
 
@@ -281,6 +336,19 @@ pub trait HypotheticalFilter: Sync {
         priority: i32,
     ) -> Option<Status> {
         let _ = (cx, state, pod, node, priority);
+        None
+    }
+    /// The filters for a pod, when none of them looks at more than sums of what runs on a node. Then nodes can be tried
+    /// without telling anybody of single pods.
+    ///
+    /// The default says that there are filters that look closer.
+    fn by_sums<'a>(
+        &'a self,
+        cx: &Context<'a>,
+        state: &'a CycleState,
+        pod: &'a Pod,
+    ) -> Option<SumsFilters<'a>> {
+        let _ = (cx, state, pod);
         None
     }
     /// Tells every plugin that `added` is now on the node behind `overlay`.

@@ -3,7 +3,7 @@
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::{NodeIdx, NodeOverlay};
 
-use super::{Runner, SkipSet};
+use super::{Runner, SkipSet, SumsFilters};
 use crate::context::Context;
 use crate::cycle_state::CycleState;
 use crate::points::HypotheticalFilter;
@@ -41,6 +41,15 @@ impl HypotheticalFilter for HypotheticalRunner<'_> {
     ) -> Option<Status> {
         Runner { profile: self.profile, cx: *cx }
             .rejection_without_pods_below(state, pod, node, priority, self.skip)
+    }
+
+    fn by_sums<'c>(
+        &'c self,
+        cx: &Context<'c>,
+        state: &'c CycleState,
+        pod: &'c Pod,
+    ) -> Option<SumsFilters<'c>> {
+        SumsFilters::new(Runner { profile: self.profile, cx: *cx }, state, pod, self.skip)
     }
 
     fn add_pod(

@@ -83,6 +83,19 @@ impl<'c> Collector<'c> {
         self.collect(pod, false, into).map_err(Failure::into_text)
     }
 
+    /// Adds the attached volumes of a node, whether or not a pod uses them. Attachments of inline volumes, of volumes
+    /// that are gone and of volumes without a CSI source do not count.
+    pub(super) fn collect_attached(self, node: &str, into: &mut BTreeSet<CountedVolume<'c>>) {
+        for attachment in self.cluster.attachments_on(node) {
+            let Ok(volume) = volume(self.cluster, &attachment.volume) else { continue };
+            let Some((_, handle)) = volume.csi_source() else { continue };
+            into.insert(CountedVolume {
+                driver: (&*attachment.attacher).into(),
+                handle: Handle::Volume(handle.into()),
+            });
+        }
+    }
+
     fn collect(
         self,
         pod: &Pod,

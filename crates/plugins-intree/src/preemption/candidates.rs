@@ -16,8 +16,7 @@ use kube_scheduler_framework::{
     Code, CycleState, NodeIdx, PostFilterContext, PreemptionCandidate, Status,
 };
 
-use super::disruption::Budgets;
-use super::victims;
+use super::victims::{DryRun, SomePods};
 
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
@@ -28,23 +27,23 @@ pub(super) fn not_helpful() -> Status {
 
 /// A node that fits the pod once its victims are gone.
 #[derive(Clone, Debug)]
-pub(super) struct Candidate {
+pub(super) struct Candidate<'a> {
     pub(super) node: NodeIdx,
     /// Most important first, never empty.
-    pub(super) victims: Vec<Arc<Pod>>,
+    pub(super) victims: SomePods<'a>,
     /// How many victims a disruption budget protects. An extender may say any number.
     pub(super) n_violations: i64,
 }
 
 /// What the scan found.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) candidates: Vec<Candidate>,
+pub(super) struct Found<'a> {
+    pub(super) candidates: Vec<Candidate<'a>>,
     /// What the nodes said that were tried in vain, and how many said it.
     pub(super) rejections: Vec<(Status, u32)>,
 }
 
-impl Found {
+impl Found<'_> {
     /// Nodes give few different answers.
     fn reject(&mut self, status: Status) {
         match self.rejections.iter_mut().find(|(known, _)| *known == status) {
@@ -58,23 +57,21 @@ impl Found {
 pub(super) fn left_by_extenders(
     cx: &PostFilterContext<'_>,
     pod: &Arc<Pod>,
-    candidates: Vec<Candidate>,
-) -> Result<Vec<Candidate>, Status> {
-    if cx.extenders.is_empty() {
-        return Ok(candidates);
-    }
-    let shown = candidates.into_iter().map(|candidate| PreemptionCandidate {
+    candidates: &[Candidate<'_>],
+) -> Result<Vec<PreemptionCandidate>, Status> {
+    let shown = candidates.iter().map(|candidate| PreemptionCandidate {
         node: candidate.node,
-        victims: candidate.victims,
+        victims: candidate.victims.iter().copied().cloned().collect(),
         n_pdb_violations: candidate.n_violations,
     });
-    let left = cx.extenders.preempt(cx.cx.cluster, pod, shown.collect())?;
-    let candidate = |left: PreemptionCandidate| Candidate {
-        node: left.node,
-        victims: left.victims,
-        n_violations: left.n_pdb_violations,
-    };
-    Ok(left.into_iter().map(candidate).collect())
+    cx.extenders.preempt(cx.cx.cluster, pod, shown.collect())
+}
+
+impl<'a> From<&'a PreemptionCandidate> for Candidate<'a> {
+    fn from(left: &'a PreemptionCandidate) -> Self {
+        let victims = left.victims.iter().collect();
+        Self { node: left.node, victims, n_violations: left.n_pdb_violations }
+    }
 }
 
 /// How far to search.
@@ -98,12 +95,12 @@ impl Search {
     }
 
     /// Tries nodes where fewer pods might help. An error is only reported when there is no candidate.
-    pub(super) fn run(
+    pub(super) fn run<'b>(
         self,
-        cx: &PostFilterContext<'_>,
+        cx: &PostFilterContext<'b>,
         state: &CycleState,
         pod: &Arc<Pod>,
-    ) -> Result<Found, Status> {
+    ) -> Result<Found<'b>, Status> {
         let cluster = cx.cx.cluster;
         if cluster.n_nodes() == 0 {
             return Err(Status::error("no nodes available"));
@@ -116,11 +113,11 @@ impl Search {
         let enough = self.n_candidates(potential.len());
         let offset = usize::try_from(cx.random % potential.len() as u64).unwrap_or(0);
         let (first, second) = potential.split_at(offset);
-        let budgets = Budgets::of(cluster);
-        let mut violating: Vec<Candidate> = Vec::new();
+        let dry_run = DryRun::new(cx, state, pod);
+        let mut violating: Vec<Candidate<'b>> = Vec::new();
         let mut errors: Vec<String> = Vec::new();
         for &node in second.iter().chain(first) {
-            match victims::select(cx, state, pod, node, &budgets) {
+            match dry_run.on(node) {
                 Ok(candidate) if candidate.victims.is_empty() => {
                     let name = cluster.node_name(node).map_or("", |name| name);
                     errors.push(format!("expected at least one victim pod on node \"{name}\""));

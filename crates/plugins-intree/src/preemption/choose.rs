@@ -15,12 +15,15 @@ use super::candidates::Candidate;
 const PRIORITY_OFFSET: i64 = 1 << 31;
 
 /// The best candidate; `now` stands for the start of pods that have not started.
-pub(super) fn best(candidates: &[Candidate], now: Timestamp) -> Option<&Candidate> {
+pub(super) fn best<'a, 'b>(
+    candidates: &'a [Candidate<'b>],
+    now: Timestamp,
+) -> Option<&'a Candidate<'b>> {
     candidates.iter().min_by_key(|candidate| harm(candidate, now))
 }
 
 /// Compares like the chain of criteria, and `min_by_key` takes the first of equals.
-fn harm(candidate: &Candidate, now: Timestamp) -> (i64, i32, i64, usize, Reverse<Timestamp>) {
+fn harm(candidate: &Candidate<'_>, now: Timestamp) -> (i64, i32, i64, usize, Reverse<Timestamp>) {
     let victims = &candidate.victims;
     let highest = victims.iter().map(|victim| victim.priority()).max().unwrap_or(i32::MIN);
     let earliest = victims

@@ -12,6 +12,8 @@ use kube_scheduler_framework::ClusterState;
 use kube_scheduler_framework::api::{LabelSelector, Object, Pod, wire};
 use serde::Deserialize;
 
+use super::victims::SomePods;
+
 /// One budget.
 #[derive(Debug)]
 struct Budget {
@@ -65,9 +67,9 @@ impl Budgets {
 
     /// Splits pods, most important first, into those whose eviction would violate a budget and the others. Both keep
     /// the order.
-    pub(super) fn split(&self, pods: Vec<Arc<Pod>>) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
+    pub(super) fn split<'a>(&self, pods: SomePods<'a>) -> (SomePods<'a>, SomePods<'a>) {
         if self.0.is_empty() {
-            return (Vec::new(), pods);
+            return (SomePods::new(), pods);
         }
         let mut left: Vec<i64> = self.0.iter().map(|budget| budget.allowed).collect();
         pods.into_iter().partition(|pod| {

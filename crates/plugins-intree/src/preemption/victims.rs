@@ -1,12 +1,18 @@
 //! The dry run on one node: whom to evict so that the pod fits, and nobody more than needed.
 //!
+//! Mostly sums decide ([`SumsFilters`]), and nothing of a node is copied. Where a filter looks closer, a full trial tells
+//! the plugins of every pod that goes and comes back.
+//!
 //! Behaviour in `spec/preemption.md` §5.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, Timestamp};
-use kube_scheduler_framework::{CycleState, NodeIdx, NodeOverlay, PostFilterContext, Status};
+use kube_scheduler_framework::{
+    CycleState, NodeIdx, NodeOverlay, PostFilterContext, Status, SumsFilters, SumsTrial,
+};
+use smallvec::SmallVec;
 
 use super::candidates::Candidate;
 use super::choose::started;
@@ -14,51 +20,91 @@ use super::disruption::Budgets;
 
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 
-/// The victims on `node`, possibly none, or why preemption does not help there.
-pub(super) fn select(
-    cx: &PostFilterContext<'_>,
-    state: &CycleState,
-    pod: &Arc<Pod>,
-    node: NodeIdx,
-    budgets: &Budgets,
-) -> Result<Candidate, Status> {
-    let cluster = cx.cx.cluster;
-    let priority = pod.priority();
-    if cluster.lowest_priority_on(node).is_none_or(|lowest| lowest >= priority) {
-        return Err(Status::unresolvable(NO_VICTIMS));
+/// Pods of one node. Few nodes have more that could go.
+pub(super) type SomePods<'a> = SmallVec<[&'a Arc<Pod>; 8]>;
+
+/// Finds victims for one pod, node by node.
+pub(super) struct DryRun<'a, 'b> {
+    cx: &'a PostFilterContext<'b>,
+    state: &'a CycleState,
+    pod: &'a Arc<Pod>,
+    budgets: Budgets,
+    /// The filters, if sums are all they read.
+    sums: Option<SumsFilters<'a>>,
+}
+
+impl<'a, 'b: 'a> DryRun<'a, 'b> {
+    pub(super) fn new(
+        cx: &'a PostFilterContext<'b>,
+        state: &'a CycleState,
+        pod: &'a Arc<Pod>,
+    ) -> Self {
+        let budgets = Budgets::of(cx.cx.cluster);
+        let sums = cx.filters.by_sums(&cx.cx, state, pod);
+        Self { cx, state, pod, budgets, sums }
     }
-    // What the trial below would end with, from columns.
-    if let Some(status) =
-        cx.filters.rejection_without_pods_below(&cx.cx, state, pod, node, priority)
-    {
-        return Err(status);
-    }
-    let mut potential: Vec<Arc<Pod>> =
-        cluster.pods_on(node).filter(|other| other.priority() < priority).cloned().collect();
-    let mut trial = Trial { cx, pod, state: state.clone(), overlay: NodeOverlay::new(node) };
-    for victim in &potential {
-        trial.remove(victim)?;
-    }
-    let emptied = trial.filter();
-    if !emptied.is_success() {
-        return Err(emptied);
-    }
-    sort_by_importance(&mut potential, cx.cx.now);
-    let (violating, others) = budgets.split(potential);
-    let has_both = !violating.is_empty() && !others.is_empty();
-    let n_violating = violating.len();
-    let mut victims = Vec::new();
-    let mut n_violations = 0;
-    for (i, victim) in violating.into_iter().chain(others).enumerate() {
-        if !trial.reprieve(&victim)? {
-            n_violations += i64::from(i < n_violating);
-            victims.push(victim);
+
+    /// The victims on `node`, possibly none, or why preemption does not help there.
+    pub(super) fn on(&self, node: NodeIdx) -> Result<Candidate<'b>, Status> {
+        let cluster = self.cx.cx.cluster;
+        let priority = self.pod.priority();
+        if cluster.lowest_priority_on(node).is_none_or(|lowest| lowest >= priority) {
+            return Err(Status::unresolvable(NO_VICTIMS));
         }
+        let below = || cluster.pods_on(node).filter(|other| other.priority() < priority);
+        if let Some(sums) = &self.sums {
+            let mut trial = sums.without_pods_below(node, priority);
+            let emptied = trial.filter();
+            if !emptied.is_success() {
+                return Err(emptied);
+            }
+            return self.reprieve(node, below().collect(), &mut trial);
+        }
+        // What the trial below would end with, from columns.
+        let (cx, filters) = (&self.cx.cx, self.cx.filters);
+        if let Some(status) =
+            filters.rejection_without_pods_below(cx, self.state, self.pod, node, priority)
+        {
+            return Err(status);
+        }
+        let potential: SomePods<'_> = below().collect();
+        let (state, overlay) = (self.state.clone(), NodeOverlay::new(node));
+        let mut trial = FullTrial { cx: self.cx, pod: self.pod, state, overlay };
+        for victim in &potential {
+            trial.remove(victim)?;
+        }
+        let emptied = trial.filter();
+        if !emptied.is_success() {
+            return Err(emptied);
+        }
+        self.reprieve(node, potential, &mut trial)
     }
-    if has_both {
-        sort_by_importance(&mut victims, cx.cx.now);
+
+    /// Puts back whom the node has room for; the others are the victims.
+    fn reprieve(
+        &self,
+        node: NodeIdx,
+        mut potential: SomePods<'b>,
+        trial: &mut impl Trial,
+    ) -> Result<Candidate<'b>, Status> {
+        let now = self.cx.cx.now;
+        sort_by_importance(&mut potential, now);
+        let (violating, others) = self.budgets.split(potential);
+        let has_both = !violating.is_empty() && !others.is_empty();
+        let n_violating = violating.len();
+        let mut victims = SomePods::new();
+        let mut n_violations = 0;
+        for (i, victim) in violating.into_iter().chain(others).enumerate() {
+            if !trial.reprieve(victim)? {
+                n_violations += i64::from(i < n_violating);
+                victims.push(victim);
+            }
+        }
+        if has_both {
+            sort_by_importance(&mut victims, now);
+        }
+        Ok(Candidate { node, victims, n_violations })
     }
-    Ok(Candidate { node, victims, n_violations })
 }
 
 /// Higher priority first, then the one that started earlier, then the ones that have not started, in reverse.
@@ -66,23 +112,35 @@ pub(super) fn select(
 /// Quirk: two pods of equal priority that have not started are each "earlier" than the other for the reference, because it
 /// looks at the clock for every comparison; its sort turns their order round, every time it runs. Any order would be
 /// legal, but whoever compares decisions sees this one.
-fn sort_by_importance(pods: &mut [Arc<Pod>], now: Timestamp) {
+fn sort_by_importance(pods: &mut [&Arc<Pod>], now: Timestamp) {
     pods.sort_by_key(|pod| (Reverse(pod.priority()), started(pod, now)));
-    let is_unstarted = |pod: &Arc<Pod>| pod.status.started.is_none();
+    let is_unstarted = |pod: &Pod| pod.status.started.is_none();
     let runs = pods
         .chunk_by_mut(|a, b| a.priority() == b.priority() && is_unstarted(a) && is_unstarted(b));
     runs.for_each(<[_]>::reverse);
 }
 
+/// A node that some pods are gone from.
+trait Trial {
+    /// Puts a pod back if there is room for both; whether there is. A filter that fails counts as no room.
+    fn reprieve(&mut self, victim: &Arc<Pod>) -> Result<bool, Status>;
+}
+
+impl Trial for SumsTrial<'_, '_> {
+    fn reprieve(&mut self, victim: &Arc<Pod>) -> Result<bool, Status> {
+        Ok(SumsTrial::reprieve(self, victim))
+    }
+}
+
 /// The node with some of its pods gone, and the plugins' view of that.
-struct Trial<'a, 'b> {
+struct FullTrial<'a, 'b> {
     cx: &'a PostFilterContext<'b>,
     pod: &'a Arc<Pod>,
     state: CycleState,
     overlay: NodeOverlay,
 }
 
-impl Trial<'_, '_> {
+impl FullTrial<'_, '_> {
     fn remove(&mut self, victim: &Arc<Pod>) -> Result<(), Status> {
         let cx = &self.cx.cx;
         self.overlay
@@ -105,8 +163,9 @@ impl Trial<'_, '_> {
             &self.overlay,
         )
     }
+}
 
-    /// Puts a pod back if there is room for both; whether there is. A filter that fails counts as no room.
+impl Trial for FullTrial<'_, '_> {
     fn reprieve(&mut self, victim: &Arc<Pod>) -> Result<bool, Status> {
         self.add(victim)?;
         let fits = self.filter().is_success();
@@ -135,7 +194,7 @@ mod tests {
             });
             Arc::new(Pod::from_value(&pod).unwrap())
         };
-        let mut pods = vec![
+        let owned = [
             pod("a", 1, None),
             pod("b", 1, None),
             pod("c", 1, Some("2026-01-01T00:00:02Z")),
@@ -143,9 +202,10 @@ mod tests {
             pod("e", 1, Some("2026-01-01T00:00:02Z")),
             pod("f", 1, None),
         ];
+        let mut pods: Vec<&Arc<Pod>> = owned.iter().collect();
         let now = Timestamp::parse("2026-01-01T01:00:00Z").unwrap();
         let names =
-            |pods: &[Arc<Pod>]| pods.iter().map(|pod| pod.name.to_string()).collect::<String>();
+            |pods: &[&Arc<Pod>]| pods.iter().map(|pod| pod.name.to_string()).collect::<String>();
         sort_by_importance(&mut pods, now);
         assert_eq!(names(&pods), "dcefba");
         sort_by_importance(&mut pods, now);

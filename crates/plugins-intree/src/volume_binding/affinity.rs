@@ -72,6 +72,11 @@ impl BoundAffinity {
         Self { plain: VolumeAffinity::new(volume), migrated }
     }
 
+    /// Whether there is none, on whatever node.
+    pub(super) fn is_none(&self) -> bool {
+        self.plain.0.is_none() && self.migrated.is_none()
+    }
+
     /// The affinity that counts on a node; `csi_node` is only asked for if it matters. The error is that of a volume that
     /// cannot be translated.
     pub(super) fn on<'a>(

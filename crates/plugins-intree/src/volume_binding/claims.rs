@@ -124,6 +124,14 @@ impl PodClaims {
     }
 }
 
+impl PodClaims {
+    /// Whether every claim is bound to a volume that can be reached from any node.
+    pub(super) fn are_everywhere(&self) -> bool {
+        self.delayed.is_empty()
+            && self.bound.iter().all(|volume| volume.as_ref().is_some_and(BoundAffinity::is_none))
+    }
+}
+
 /// Whether every claim of the pod is bound, as far as is known; an unusable claim is not.
 pub(super) fn all_bound(cluster: &ClusterState, pod: &Pod) -> bool {
     pod.spec.volumes.iter().filter_map(|volume| claim_of(pod, volume)).all(|claim| {

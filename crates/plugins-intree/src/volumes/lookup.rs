@@ -4,9 +4,7 @@ use std::fmt;
 
 use kube_scheduler_framework::ClusterState;
 
-use super::{
-    BindingMode, CsiDriver, CsiNode, PersistentVolume, StorageClass, VolumeAttachment, VolumeClaim,
-};
+use super::{BindingMode, CsiDriver, CsiNode, PersistentVolume, StorageClass, VolumeClaim};
 
 const STORAGE: &str = "storage.k8s.io";
 
@@ -65,13 +63,6 @@ pub(crate) fn csi_node<'a>(cluster: &'a ClusterState, name: &str) -> Option<CsiN
 /// The driver `name`. That there is none is never an error to anybody.
 pub(crate) fn csi_driver<'a>(cluster: &'a ClusterState, name: &str) -> Option<CsiDriver<'a>> {
     cluster.objects().get(STORAGE, "CSIDriver", "", name).map(|object| CsiDriver(object))
-}
-
-/// All attachments of all nodes, by name.
-pub(crate) fn volume_attachments(
-    cluster: &ClusterState,
-) -> impl Iterator<Item = VolumeAttachment<'_>> {
-    cluster.objects().list(STORAGE, "VolumeAttachment").map(|object| VolumeAttachment(object))
 }
 
 /// Whether the volume of a claim is chosen together with the node: its class exists and says so. The error is that of

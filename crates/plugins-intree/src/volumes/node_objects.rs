@@ -34,11 +34,6 @@ impl<'a> CsiNode<'a> {
             self.drivers().filter_map(|(name, count)| (name == driver).then_some(count)?);
         limits.last()
     }
-
-    /// Whether a driver is installed on the node.
-    pub(crate) fn has_driver(self, driver: &str) -> bool {
-        self.drivers().any(|(name, _)| name == driver)
-    }
 }
 
 /// What a driver wants of the cluster.
@@ -65,15 +60,5 @@ impl<'a> VolumeAttachment<'a> {
     /// The driver that attaches.
     pub(crate) fn attacher(self) -> &'a str {
         text(&self.0.json["spec"]["attacher"]).unwrap_or_default()
-    }
-
-    /// The node.
-    pub(crate) fn node_name(self) -> &'a str {
-        text(&self.0.json["spec"]["nodeName"]).unwrap_or_default()
-    }
-
-    /// Name of the volume; `None` for inline volumes.
-    pub(crate) fn volume_name(self) -> Option<&'a str> {
-        text(&self.0.json["spec"]["source"]["persistentVolumeName"])
     }
 }

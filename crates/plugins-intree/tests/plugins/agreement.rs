@@ -51,6 +51,7 @@ fn plugins() -> Vec<Arc<dyn Plugin>> {
         "VolumeRestrictions",
         "NodeVolumeLimits",
         "VolumeZone",
+        "VolumeBinding",
     ]
     .into_iter()
     .map(plugin)

@@ -189,7 +189,7 @@ fn volumes(max: usize) -> impl Strategy<Value = Value> {
 }
 
 /// Claims, volumes and a class, and limits for every node.
-fn storage(limits: &[(i64, i64)]) -> Vec<Value> {
+fn storage(limits: &[(i64, Option<i64>)], attached: &[usize]) -> Vec<Value> {
     let claim = |name: &str, spec: Value| {
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"name": name, "namespace": "default"}, "spec": spec})
@@ -219,6 +219,10 @@ fn storage(limits: &[(i64, i64)]) -> Vec<Value> {
         json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "attachment"},
             "spec": {"attacher": "csi.example.com", "nodeName": "n1", "source": {"persistentVolumeName": "csi"}}}),
     ];
+    objects.extend(attached.iter().enumerate().map(|(i, node)| {
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": format!("more{i}")},
+            "spec": {"attacher": "csi.example.com", "nodeName": format!("n{node}"), "source": {"persistentVolumeName": "csi"}}})
+    }));
     objects.extend(limits.iter().enumerate().map(|(i, (csi, ebs))| {
         json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": format!("n{i}")},
             "spec": {"drivers": [
@@ -276,9 +280,11 @@ pub(crate) fn world() -> impl Strategy<Value = World> {
     let nodes =
         (1_usize..6).prop_flat_map(|n| (0..n).map(|i| node(format!("n{i}"))).collect::<Vec<_>>());
     let pods = prop::collection::vec((0_usize..6, containers(1), volumes(2)), 0..8);
-    let limits = prop::collection::vec((0_i64..3, 0_i64..3), 0..6);
+    // From full to ample; a driver may have no limit.
+    let limits = prop::collection::vec((0_i64..5, prop::option::of(0_i64..4)), 0..6);
+    let attached = prop::collection::vec(0_usize..6, 0..4);
     let columns = prop::sample::subsequence(KEYS.to_vec(), 0..=3);
-    (nodes, pods, columns, any::<bool>(), any::<bool>(), limits).prop_map(|(nodes, pods, columns, has_ghost, has_class, limits)| {
+    (nodes, pods, columns, any::<bool>(), any::<bool>(), limits, attached).prop_map(|(nodes, pods, columns, has_ghost, has_class, limits, attached)| {
         let nodes: Vec<Arc<Node>> = nodes.iter().map(|node| Arc::new(Node::from_value(node).unwrap())).collect();
         let n = nodes.len();
         let pods = pods.into_iter().enumerate().map(|(i, (at, containers, volumes))| {
@@ -288,7 +294,7 @@ pub(crate) fn world() -> impl Strategy<Value = World> {
             Arc::new(Pod::from_value(&pod).unwrap())
         });
         let mut world = World::new(nodes, pods);
-        for object in storage(&limits) {
+        for object in storage(&limits, &attached) {
             world = world.with_object(object);
         }
         for key in columns {

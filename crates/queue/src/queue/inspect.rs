@@ -1,6 +1,7 @@
 //! Looking at the queue: pods, counts, metrics. Nothing here changes anything.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kube_scheduler_api_types::Timestamp;
 
@@ -10,6 +11,7 @@ use crate::backoff::backoff_end;
 use crate::counters::PendingCounts;
 use crate::entry::{EventObject, QueueEntry, QueuedPod};
 use crate::event::{EventLabel, EventResource};
+use crate::nominator::Nominee;
 use crate::plugins::PluginId;
 use crate::profile::{ProfileId, QueueSettings};
 use crate::records::{Place, Queue};
@@ -170,14 +172,27 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         node: &str,
     ) -> impl Iterator<Item = NominatedPod<'a, E>> {
         let nominees = if node.is_empty() { &[] } else { self.nominator.nominees(node) };
-        nominees.iter().map(|nominee| NominatedPod {
+        nominees.iter().map(|nominee| self.nominated(nominee))
+    }
+
+    /// All nodes with nominated pods, in order of their names, with [their pods](Self::nominated_pods_for_node).
+    pub fn nominations(
+        &self,
+    ) -> impl Iterator<Item = (&Arc<str>, impl Iterator<Item = NominatedPod<'_, E>>)> {
+        self.nominator
+            .by_node()
+            .map(|(node, nominees)| (node, nominees.iter().map(|nominee| self.nominated(nominee))))
+    }
+
+    fn nominated<'a>(&'a self, nominee: &'a Nominee) -> NominatedPod<'a, E> {
+        NominatedPod {
             uid: &nominee.uid,
             namespace: &nominee.namespace,
             name: &nominee.name,
             pod: self
                 .get(&nominee.namespace, &nominee.name)
                 .filter(|pod| pod.entry.uid() == &*nominee.uid),
-        })
+        }
     }
 
     /// The nodes with nominated pods, in order of their names.

@@ -1,0 +1,274 @@
+//! What nodes can attach and what is attached to them: CSINode and VolumeAttachment objects, read once when they come.
+//!
+//! Whoever looks for a node for a pod with volumes asks every node for its limits. The objects are JSON under the name of
+//! the node; here the limits are a number per node slot, and a thousand nodes share a handful of numbers.
+//!
+//! Invariants: a slot with a name, live or ghost, shows the CSINode and the attachments of that name as the API server told
+//! of them; equal limits have equal numbers and different ones different numbers; number 0 means that there is no CSINode.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use kube_scheduler_api_types::Object;
+use rustc_hash::FxBuildHasher;
+
+use crate::fork::{Column, CowMap};
+use crate::node_table::NodeIdx;
+use crate::objects::ObjectStore;
+use crate::state::ClusterState;
+
+const GROUP: &str = "storage.k8s.io";
+const CSI_NODE: &str = "CSINode";
+const ATTACHMENT: &str = "VolumeAttachment";
+
+/// The CSI drivers of a node, with how many volumes each can attach, as its CSINode lists them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CsiLimits {
+    drivers: Box<[(Arc<str>, Option<i64>)]>,
+}
+
+impl CsiLimits {
+    /// Reads a CSINode. What is of the wrong type reads as absent.
+    pub fn of(csi_node: &Object) -> Self {
+        let drivers = csi_node.json["spec"]["drivers"].as_array().into_iter().flatten();
+        let drivers = drivers.map(|driver| {
+            let name = driver["name"].as_str().unwrap_or_default();
+            (Arc::from(name), driver["allocatable"]["count"].as_i64())
+        });
+        Self { drivers: drivers.collect() }
+    }
+
+    /// The drivers in the order in which they are listed.
+    pub fn drivers(&self) -> impl Iterator<Item = (&str, Option<i64>)> {
+        self.drivers.iter().map(|(name, count)| (&**name, *count))
+    }
+
+    /// How many volumes a driver can attach; of a name listed twice the last counts.
+    pub fn limit(&self, driver: &str) -> Option<i64> {
+        self.drivers().filter_map(|(name, count)| count.filter(|_| name == driver)).last()
+    }
+
+    /// Whether a driver is installed on the node.
+    pub fn has_driver(&self, driver: &str) -> bool {
+        self.drivers().any(|(name, _)| name == driver)
+    }
+
+    /// Whether any driver has a limit.
+    pub fn has_limits(&self) -> bool {
+        self.drivers().any(|(_, count)| count.is_some())
+    }
+}
+
+/// The limits of a node, by number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CsiLimitsId(u32);
+
+impl CsiLimitsId {
+    /// There is no CSINode.
+    pub const NONE: Self = Self(0);
+
+    /// Its number, for tables by id.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A volume that is attached to a node, or about to be. Those of inline volumes, and those that do not say who attaches
+/// them, are left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// The driver that attaches.
+    pub attacher: Arc<str>,
+    /// Name of the persistent volume.
+    pub volume: Arc<str>,
+}
+
+impl Attachment {
+    fn of(object: &Object) -> Option<Self> {
+        let spec = &object.json["spec"];
+        let attacher = spec["attacher"].as_str().filter(|attacher| !attacher.is_empty())?;
+        let volume = spec["source"]["persistentVolumeName"].as_str()?;
+        Some(Self { attacher: attacher.into(), volume: volume.into() })
+    }
+}
+
+fn node_of(attachment: &Object) -> &str {
+    attachment.json["spec"]["nodeName"].as_str().unwrap_or_default()
+}
+
+type ByName = BTreeMap<Arc<str>, Attachment>;
+
+/// Limits and attachments of all nodes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeStorage {
+    limits_ids: Column<CsiLimitsId>,
+    /// Behind an `Arc` because it changes with CSINodes alone.
+    limits: Arc<LimitsTable>,
+    /// By the name of the node, whether or not there is such a node.
+    attachments: CowMap<Arc<str>, Arc<ByName>>,
+    n_attachments: Column<u32>,
+}
+
+impl NodeStorage {
+    pub(crate) fn grow(&mut self, capacity: usize) {
+        self.limits_ids.grow(capacity);
+        self.n_attachments.grow(capacity);
+    }
+
+    /// A slot got a name.
+    pub(crate) fn slot_claimed(&mut self, node: NodeIdx, name: &str, objects: &ObjectStore) {
+        let csi_node = objects.get(GROUP, CSI_NODE, "", name);
+        self.set_limits(node, csi_node.map(|object| CsiLimits::of(object)));
+        self.count_attachments(node, name);
+    }
+
+    /// A slot lost its name.
+    pub(crate) fn slot_freed(&mut self, node: NodeIdx) {
+        self.set_limits(node, None);
+        self.n_attachments.set(node, 0);
+    }
+
+    fn set_limits(&mut self, node: NodeIdx, limits: Option<CsiLimits>) {
+        let old = self.limits_ids.get(node);
+        if self.limits.get(old) == limits.as_ref() {
+            return;
+        }
+        let table = Arc::make_mut(&mut self.limits);
+        let new = limits.map_or(CsiLimitsId::NONE, |limits| table.intern(limits));
+        table.release(old);
+        self.limits_ids.set(node, new);
+    }
+
+    fn count_attachments(&mut self, node: NodeIdx, name: &str) {
+        let n = self.attachments.get(name).map_or(0, |attachments| attachments.len());
+        self.n_attachments.set(node, u32::try_from(n).unwrap_or(u32::MAX));
+    }
+
+    fn detach(&mut self, object: &Object) {
+        let node = node_of(object);
+        let Some(attachments) = self.attachments.get_mut(node) else { return };
+        if attachments.contains_key(&object.name) {
+            Arc::make_mut(attachments).remove(&object.name);
+            if attachments.is_empty() {
+                self.attachments.remove(node);
+            }
+        }
+    }
+
+    fn attach(&mut self, object: &Object) {
+        let Some(attachment) = Attachment::of(object) else { return };
+        let node = Arc::from(node_of(object));
+        let attachments = self.attachments.get_or_insert_with(&node, Arc::default);
+        Arc::make_mut(attachments).insert(object.name.clone(), attachment);
+    }
+}
+
+/// All distinct limits.
+#[derive(Clone, Debug)]
+struct LimitsTable {
+    /// With the number of slots that have them. Slot 0 stays empty.
+    entries: Vec<Option<(Arc<CsiLimits>, usize)>>,
+    by_limits: HashMap<Arc<CsiLimits>, CsiLimitsId, FxBuildHasher>,
+    free: Vec<CsiLimitsId>,
+}
+
+impl Default for LimitsTable {
+    fn default() -> Self {
+        Self { entries: vec![None], by_limits: HashMap::default(), free: Vec::new() }
+    }
+}
+
+impl LimitsTable {
+    fn get(&self, id: CsiLimitsId) -> Option<&CsiLimits> {
+        self.entries.get(id.index())?.as_ref().map(|(limits, _)| &**limits)
+    }
+
+    fn intern(&mut self, limits: CsiLimits) -> CsiLimitsId {
+        if let Some(id) = self.by_limits.get(&limits) {
+            if let Some((_, n)) = &mut self.entries[id.index()] {
+                *n += 1;
+            }
+            return *id;
+        }
+        let limits = Arc::new(limits);
+        let entry = Some((limits.clone(), 1));
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.entries[id.index()] = entry;
+                id
+            }
+            None => {
+                self.entries.push(entry);
+                CsiLimitsId((self.entries.len() - 1) as u32)
+            }
+        };
+        self.by_limits.insert(limits, id);
+        id
+    }
+
+    fn release(&mut self, id: CsiLimitsId) {
+        let Some(entry) = self.entries.get_mut(id.index()) else { return };
+        let Some((limits, n)) = entry else { return };
+        *n -= 1;
+        if *n == 0 {
+            self.by_limits.remove(limits);
+            *entry = None;
+            self.free.push(id);
+        }
+    }
+}
+
+/// # Storage of nodes
+impl ClusterState {
+    /// The drivers of a node; `None` without a CSINode.
+    pub fn csi_limits(&self, node: NodeIdx) -> Option<&CsiLimits> {
+        self.storage.limits.get(self.storage.limits_ids.try_get(node).copied()?)
+    }
+
+    /// The same by number, for all nodes: equal numbers mean equal drivers with equal limits.
+    pub fn csi_limits_ids(&self) -> &Column<CsiLimitsId> {
+        &self.storage.limits_ids
+    }
+
+    /// One more than the highest number of limits that was ever used: the length of a table by number.
+    pub fn n_csi_limits_ids(&self) -> usize {
+        self.storage.limits.entries.len()
+    }
+
+    /// How many volumes are attached to each node.
+    pub fn n_attachments(&self) -> &Column<u32> {
+        &self.storage.n_attachments
+    }
+
+    /// The volumes attached to a node, by the name of the attachment.
+    pub fn attachments_on(&self, node: &str) -> impl Iterator<Item = &Attachment> {
+        self.storage.attachments.get(node).into_iter().flat_map(|by_name| by_name.values())
+    }
+
+    pub(crate) fn storage_limits_in_use(&self) -> usize {
+        self.storage.limits.by_limits.len()
+    }
+
+    /// An object came, changed or went; both are of one name.
+    pub(crate) fn storage_changed(&mut self, old: Option<&Object>, new: Option<&Object>) {
+        let Some(object) = new.or(old).filter(|object| *object.group == *GROUP) else { return };
+        match &*object.kind {
+            CSI_NODE => {
+                if let Some(node) = self.nodes.slot_of(&object.name) {
+                    self.storage.set_limits(node, new.map(CsiLimits::of));
+                }
+            }
+            ATTACHMENT => {
+                old.into_iter().for_each(|old| self.storage.detach(old));
+                new.into_iter().for_each(|new| self.storage.attach(new));
+                for name in [old, new].into_iter().flatten().map(node_of) {
+                    if let Some(node) = self.nodes.slot_of(name) {
+                        self.storage.count_attachments(node, name);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! One pod against the limits of all nodes.
+//!
+//! What the pod brings depends on a node only in whether there is a CSINode, and what the pod may find there on the
+//! node's limits, of which there are few distinct ones. So most nodes are let pass by two small numbers: how many volumes
+//! the pods there have at most, and how many are attached. Nodes that these bring near a limit are looked at.
+//!
+//! Invariant: a node that surely passes is one that [`NodeVolumeLimits::check`] accepts.
+
+use std::cell::OnceCell;
+
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::{ClusterState, NodeIdx, NodeView, PreparedFilter, Status};
+
+use super::{NewVolumes, NodeVolumeLimits, new_volumes};
+
+/// What a node with certain limits has to fulfil to pass without a closer look.
+#[derive(Clone, Copy, Debug)]
+enum Room {
+    /// Nothing.
+    Any,
+    /// At most so many volumes in use and attached before.
+    UpTo(i64),
+    /// Has to be looked at.
+    Unclear,
+}
+
+pub(super) struct Scan<'a> {
+    plugin: &'a NodeVolumeLimits,
+    cluster: &'a ClusterState,
+    pod: &'a Pod,
+    /// What the pod brings to nodes without and with a CSINode.
+    new: [OnceCell<NewVolumes<'a>>; 2],
+    /// By number of limits.
+    rooms: Vec<Option<Room>>,
+}
+
+impl<'a> Scan<'a> {
+    pub(super) fn new(
+        plugin: &'a NodeVolumeLimits,
+        cluster: &'a ClusterState,
+        pod: &'a Pod,
+    ) -> Self {
+        let rooms = vec![None; cluster.n_csi_limits_ids()];
+        Self { plugin, cluster, pod, new: Default::default(), rooms }
+    }
+
+    fn new_volumes(&self, has_csi_node: bool) -> &NewVolumes<'a> {
+        let new = &self.new[usize::from(has_csi_node)];
+        new.get_or_init(|| new_volumes(self.cluster, self.pod, has_csi_node))
+    }
+
+    /// For all nodes with the limits that `node` has.
+    fn room(&self, node: NodeIdx) -> Room {
+        let csi_node = self.cluster.csi_limits(node);
+        let Ok(new) = self.new_volumes(csi_node.is_some()) else { return Room::Unclear };
+        if new.is_empty() {
+            return Room::Any;
+        }
+        if self.plugin.missing_driver(self.cluster, new, csi_node).is_some() {
+            return Room::Unclear;
+        }
+        let limits = new.iter().filter_map(|volume| csi_node?.limit(&volume.driver));
+        match (limits.min(), i64::try_from(new.len())) {
+            // A limit on a driver that the pod does not use takes a closer look only where volumes cannot be counted.
+            (None, _) if csi_node.is_none_or(|node| !node.has_limits()) => Room::Any,
+            (None, _) => Room::UpTo(i64::MAX),
+            (Some(least), Ok(n_new)) => Room::UpTo(least.saturating_sub(n_new)),
+            (Some(_), Err(_)) => Room::Unclear,
+        }
+    }
+}
+
+impl PreparedFilter for Scan<'_> {
+    fn surely_passes(&mut self, node: NodeIdx) -> bool {
+        let id = self.cluster.csi_limits_ids().get(node).index();
+        let room = match self.rooms.get(id).copied().flatten() {
+            Some(room) => room,
+            None => {
+                let room = self.room(node);
+                if let Some(known) = self.rooms.get_mut(id) {
+                    *known = Some(room);
+                }
+                room
+            }
+        };
+        match room {
+            Room::Any => true,
+            Room::UpTo(most) => {
+                let counts = self.cluster.volume_counts().get(node);
+                let n_attached = self.cluster.n_attachments().get(node);
+                counts.n_others == 0 && i64::from(counts.n_claims) + i64::from(n_attached) <= most
+            }
+            Room::Unclear => false,
+        }
+    }
+
+    fn filter(&mut self, node: &NodeView<'_>) -> Status {
+        let has_csi_node = self.cluster.csi_limits(node.idx()).is_some();
+        let checked = self.plugin.check(self.cluster, node, self.new_volumes(has_csi_node));
+        checked.err().unwrap_or_default()
+    }
+}
