@@ -8,14 +8,13 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Pod, PodRequests, PodSpec, PodStatus, Timestamp};
 use kube_scheduler_framework::{
     ClusterState, Code, Context, EventObject, Extenders, HintFn, Meter, MeteredPoint, NoPods,
-    NominatedPods, PluginName, Profile, QueuedPodView, QueueingHint, RunningPreemptions,
-    WaitingPods,
+    NodeNominations, NominatedPods, PluginName, Profile, QueuedPodView, QueueingHint,
+    RunningPreemptions, WaitingPods,
 };
 use kube_scheduler_queue::{
     EventLabel, HintId, NominatedPod, PluginId, PreEnqueueVerdict, ProfileId, QueueEntry,
     QueuePolicy, QueuedPod, SchedulingQueue,
 };
-use smallvec::SmallVec;
 
 use crate::class_cache::{SignPlan, Signatures};
 use crate::guard::guarded;
@@ -256,7 +255,7 @@ impl NominatedPods for NominatingQueue {
         self.0.nominated_nodes().map(Arc::from).collect()
     }
 
-    fn nominations(&self) -> Vec<(Arc<str>, SmallVec<[Arc<Pod>; 1]>)> {
+    fn nominations(&self) -> Vec<NodeNominations> {
         self.0
             .nominations()
             .map(|(node, pods)| (node.clone(), pods.map(pod_of).collect()))
