@@ -1,13 +1,13 @@
 //! The connection to the API server: where it is, who we are, and one request at a time.
 //!
-//! kube does configuration, TLS and authentication; nothing outside of here knows kube. Requests go out over kept-alive
-//! HTTP/1.1 connections, one per request under way.
+//! kube does configuration, TLS and authentication; nothing outside of here knows kube.
 //!
 //! Invariants: whether an unanswered request was carried out is never guessed ([`ApiError::is_outcome_unknown`]); no
 //! request waits for ever, watches excepted; kube's own retries are off, because only the caller knows what may be sent
 //! twice.
 
 mod call;
+mod connection;
 pub(crate) mod envelope;
 mod error;
 
@@ -134,6 +134,12 @@ impl Endpoint {
         self.config.cluster_url.to_string()
     }
 
+    /// A kube client over the kind of connection that the scheduler uses, for programs that measure or test it.
+    pub fn kube_client(&self) -> Result<kube::Client, ConnectError> {
+        connection::client(self.config.clone())
+            .map_err(|error| ConnectError::Client { server: self.url(), source: error.into() })
+    }
+
     fn new(mut config: kube::Config, origin: String) -> Self {
         config.default_retry = false;
         Self { config, origin }
@@ -146,8 +152,7 @@ impl Endpoint {
         if let Ok(agent) = HeaderValue::try_from(agent) {
             config.headers.push((USER_AGENT, agent));
         }
-        let client = kube::Client::try_from(config)
-            .map_err(|error| ConnectError::Client { server: self.url(), source: error.into() })?;
+        let client = Self { config, origin: String::new() }.kube_client()?;
         let host = self.config.cluster_url.authority().map_or("", |host| host.as_str()).into();
         Ok(Api { client, host, metrics: None, fence: None, is_json_only: Arc::default() })
     }

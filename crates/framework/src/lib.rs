@@ -35,8 +35,8 @@ mod view;
 pub use api_client::{ApiClient, ApiError, ApiFuture, ApiRequest, ApiVerb, NoApiServer};
 pub use args::{ArgsError, decode_args};
 pub use context::{
-    Command, Commands, Context, EventObject, MAX_PERMIT_WAIT, NoPods, NominatedPods,
-    RunningPreemptions, WaitingPod, WaitingPods,
+    Command, Commands, Context, EventObject, MAX_PERMIT_WAIT, NoPods, NodeNominations,
+    NominatedPods, RunningPreemptions, WaitingPod, WaitingPods,
 };
 pub use cycle_state::{CycleState, StateValue};
 pub use dependencies::Dependencies;

@@ -52,6 +52,11 @@ impl Api {
         Ok(Self { client: kube::Client::try_from(config)? })
     }
 
+    /// What a client reaches.
+    pub const fn of_client(client: kube::Client) -> Self {
+        Self { client }
+    }
+
     /// Any server with a certificate that is not asked about, as the user of a kubeconfig or as nobody.
     ///
     /// # Errors

@@ -1,0 +1,147 @@
+//! How requests reach the API server: over one HTTP/2 connection where its TLS side offers that, else over kept-alive
+//! HTTP/1.1 connections, one per request under way.
+//!
+//! HTTP/2 was chosen by measurement (`docs/performance/intake.md`). Whether a connection is still alive is found out by
+//! pings, as in the reference's client: one after 30 quiet seconds, to be answered within 15. Credentials, certificates and
+//! names are kube's business.
+
+use std::time::Duration;
+
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::{Body, ConfigExt};
+use rustls::pki_types::ServerName;
+use tower::util::option_layer;
+use tower::{BoxError, Layer, ServiceExt};
+
+const PING_AFTER: Duration = Duration::from_secs(30);
+const PING_PATIENCE: Duration = Duration::from_secs(15);
+
+/// A client for the API server that `config` means. Nothing is sent yet.
+pub(super) fn client(config: kube::Config) -> Result<kube::Client, kube::Error> {
+    let name = config.tls_server_name.clone().map(ServerName::try_from).transpose();
+    let (None, Ok(name)) = (&config.proxy_url, name) else {
+        // Proxies, and names that are none, are what kube has messages for.
+        return kube::Client::try_from(config);
+    };
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    let mut https = HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config()?)
+        .https_or_http();
+    if let Some(name) = name {
+        https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    let mut connector =
+        TimeoutConnector::new(https.enable_http1().enable_http2().wrap_connector(http));
+    connector.set_connect_timeout(config.connect_timeout);
+    let client: Client<_, Body> = Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .http2_keep_alive_interval(PING_AFTER)
+        .http2_keep_alive_timeout(PING_PATIENCE)
+        .http2_keep_alive_while_idle(true)
+        .build(connector);
+    let service = config.extra_headers_layer()?.layer(client.map_err(BoxError::from));
+    let service = option_layer(config.auth_layer()?).layer(service);
+    let service = config.base_uri_layer().layer(service);
+    Ok(kube::Client::new(service, config.default_namespace))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    use bytes::Bytes;
+    use futures::future::join_all;
+    use http::{Request, Response, Version};
+    use http_body_util::Full;
+    use hyper::server::conn::{http1, http2};
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
+
+    use super::*;
+
+    const N_REQUESTS: usize = 20;
+
+    /// Which versions of HTTP a server speaks that offers `protocols`, by connection.
+    async fn versions_seen(protocols: &[&str]) -> Vec<Vec<Version>> {
+        let identity = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key =
+            PrivateKeyDer::from(PrivatePkcs8KeyDer::from(identity.signing_key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut tls = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![identity.cert.der().clone()], key)
+            .unwrap();
+        tls.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let seen: Arc<Mutex<Vec<Vec<Version>>>> = Arc::default();
+        let server = tokio::spawn({
+            let seen = seen.clone();
+            async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    let Ok(stream) = acceptor.accept(stream).await else { continue };
+                    let is_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                    let number = {
+                        let mut seen = seen.lock().unwrap();
+                        seen.push(Vec::new());
+                        seen.len() - 1
+                    };
+                    let seen = seen.clone();
+                    let answer = service_fn(move |request: Request<hyper::body::Incoming>| {
+                        seen.lock().unwrap()[number].push(request.version());
+                        async { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("{}")))) }
+                    });
+                    let io = TokioIo::new(stream);
+                    tokio::spawn(async move {
+                        if is_h2 {
+                            let http2 = http2::Builder::new(TokioExecutor::new());
+                            http2.serve_connection(io, answer).await.ok();
+                        } else {
+                            http1::Builder::new().serve_connection(io, answer).await.ok();
+                        }
+                    });
+                }
+            }
+        });
+        let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
+        config.accept_invalid_certs = true;
+        let client = client(config).unwrap();
+        let get = || Request::get("/version").body(Vec::new()).unwrap();
+        // The first request alone, so that all others find a connection.
+        client.request_text(get()).await.unwrap();
+        for answer in join_all((1..N_REQUESTS).map(|_| client.request_text(get()))).await {
+            assert_eq!(answer.unwrap(), "{}");
+        }
+        server.abort();
+        let seen = seen.lock().unwrap().clone();
+        assert_eq!(seen.iter().map(Vec::len).sum::<usize>(), N_REQUESTS);
+        seen
+    }
+
+    #[tokio::test]
+    async fn requests_share_a_connection_where_the_server_offers_http2() {
+        let seen = versions_seen(&["h2", "http/1.1"]).await;
+        assert_eq!(seen, [vec![Version::HTTP_2; N_REQUESTS]]);
+    }
+
+    #[tokio::test]
+    async fn a_server_without_http2_is_spoken_to_in_http1() {
+        for protocols in [&["http/1.1"][..], &[]] {
+            let seen = versions_seen(protocols).await;
+            assert!(seen.iter().flatten().all(|version| *version == Version::HTTP_11), "{seen:?}");
+        }
+    }
+}
