@@ -47,13 +47,14 @@ impl ClusterState {
     /// As [`follow`](Self::follow), but a counter that is easily derived from another one is kept only if it was asked for
     /// before: many a pod asks for one that nobody will ask for again, and keeping it costs more than deriving it.
     pub fn follow_if_asked_again(&mut self, spec: &CounterSpec) {
-        if self.counters.with_pods(&spec.pods).is_some() && !self.counters.was_asked(spec) {
-            if let Some(key) = &spec.topology_key {
-                self.follow_label(&key.clone());
-            }
+        if self.counters.touch(spec) {
             return;
         }
-        self.follow(spec);
+        if self.counters.with_pods(&spec.pods).is_none() || self.counters.was_asked(spec) {
+            self.follow(spec);
+        } else if let Some(key) = &spec.topology_key {
+            self.follow_label(key);
+        }
     }
 
     /// Keeps the column of a label key that is wanted without a counter. A few dozen of them are kept; the one unused

@@ -6,7 +6,8 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{CycleState, NodeIdx, Parallel, Runner, SkipSet, Status, Verdicts};
 use rayon::prelude::*;
 
-/// Scans shorter than this are not worth handing out, unless the caller says otherwise.
+/// Scans shorter than this are not worth handing out, unless the caller says otherwise: a sleeping thread takes up to 150 µs
+/// to wake on a virtual machine, and a scan takes less than 100 ns a node.
 const MIN_NODES_TO_SPLIT: usize = 32_768;
 
 /// Threads for scans; none means the calling thread does everything.

@@ -70,9 +70,21 @@ fn is_choosy(pod: &Pod) -> bool {
 /// Up to how many nodes are asked one by one: the set of all that match costs a look at the whole cluster.
 const FEW: usize = 64;
 
-/// Slots without a node are nobody's business.
-fn all_but_missing(cluster: &ClusterState, meant: NodeSet) -> impl Fn(NodeIdx) -> bool {
-    move |idx| meant.contains(idx) || !cluster.live_nodes().contains(idx)
+/// Turns down those of `nodes` that are not meant, asking about few of them `alone`, about many `at_once`. Slots without a
+/// node are nobody's business.
+fn reject_others(
+    cluster: &ClusterState,
+    nodes: &[NodeIdx],
+    sink: &mut FilterSink<'_>,
+    rejection: &Status,
+    alone: impl Fn(NodeIdx) -> Option<bool>,
+    at_once: impl FnOnce() -> NodeSet,
+) {
+    if nodes.len() < FEW {
+        return reject_unless(|idx| alone(idx).unwrap_or(true), nodes, sink, rejection);
+    }
+    let (meant, live) = (at_once(), cluster.live_nodes());
+    reject_unless(|idx| meant.contains(idx) || !live.contains(idx), nodes, sink, rejection);
 }
 
 fn reject_unless(
@@ -181,26 +193,18 @@ impl Filter for NodeAffinity {
     ) -> Result<(), Status> {
         if let Some(added) = &self.added.required {
             let added = BoundSelector::new(cx.cluster, added);
-            if nodes.len() < FEW {
-                let is_meant = |idx| added.matches(cx.cluster, idx).unwrap_or(true);
-                reject_unless(is_meant, nodes, sink, &self.rejection_added);
-            } else {
-                let is_meant = all_but_missing(cx.cluster, added.nodes(cx.cluster));
-                reject_unless(is_meant, nodes, sink, &self.rejection_added);
-            }
+            let alone = |idx| added.matches(cx.cluster, idx);
+            let at_once = || added.nodes(cx.cluster);
+            reject_others(cx.cluster, nodes, sink, &self.rejection_added, alone, at_once);
         }
         if !is_choosy(pod) {
             return Ok(());
         }
         let own =
             BoundRequirements::new(cx.cluster, pod.spec.node_selector.as_ref(), required(pod));
-        if nodes.len() < FEW {
-            let is_meant = |idx| own.matches(cx.cluster, idx).unwrap_or(true);
-            reject_unless(is_meant, nodes, sink, &self.rejection);
-        } else {
-            let is_meant = all_but_missing(cx.cluster, own.nodes(cx.cluster));
-            reject_unless(is_meant, nodes, sink, &self.rejection);
-        }
+        let alone = |idx| own.matches(cx.cluster, idx);
+        let at_once = || own.nodes(cx.cluster);
+        reject_others(cx.cluster, nodes, sink, &self.rejection, alone, at_once);
         Ok(())
     }
 

@@ -148,10 +148,10 @@ impl CounterTable {
         }
     }
 
-    /// Whether a specification is followed or was asked for lately; it is from now on.
+    /// Whether a specification that is not followed was asked for lately; it was from now on.
     pub(crate) fn was_asked(&mut self, spec: &CounterSpec) -> bool {
         let hash = hash_of(spec);
-        if self.find(spec).is_some() || self.asked.contains(&hash) {
+        if self.asked.contains(&hash) {
             return true;
         }
         let asked = Arc::make_mut(&mut self.asked);
