@@ -63,7 +63,9 @@ pub struct PodAffinityTerm {
 impl PodAffinityTerm {
     /// Whether the term looks at pods of a namespace with these labels.
     pub fn includes_namespace(&self, namespace: &Arc<str>, labels: &Labels) -> bool {
-        self.namespaces.binary_search(namespace).is_ok()
+        // The usual case first, in which names are shared: without looking at the text.
+        self.namespaces.first().is_some_and(|first| Arc::ptr_eq(first, namespace))
+            || self.namespaces.binary_search(namespace).is_ok()
             || self.namespace_selector.as_ref().is_some_and(|s| s.matches(labels))
     }
 

@@ -165,14 +165,16 @@ impl AffinityTerms {
         self.terms.iter().flatten().map(|term| &**term)
     }
 
-    /// The distinct terms that mean `pod`, whose namespace has these labels: found by one label that they ask for, few among
-    /// many. O(labels + terms found). A term is named once; the order depends on the history of the state alone.
+    /// The distinct terms of `wanted` kinds that mean `pod`, whose namespace has these labels: found by one label that they
+    /// ask for, few among many. O(labels + terms found). A term is named once; the order depends on the history of the state alone.
     pub fn about<'a>(
         &'a self,
         pod: &'a Pod,
         namespace_labels: &'a Labels,
+        wanted: impl Fn(TermKind) -> bool,
     ) -> impl Iterator<Item = (TermId, &'a CarriedTerm)> {
-        self.index.about(&pod.labels).filter_map(move |found| {
+        let found = self.index.about(&pod.labels).filter(move |found| wanted(found.kind));
+        found.filter_map(move |found| {
             let carried = self.get(found.id)?;
             let term = carried.term();
             let means = if found.is_whole_selector {
@@ -322,7 +324,7 @@ impl AffinityTerms {
         });
         self.by_term.insert(key.clone(), id);
         self.n_turnovers += 1;
-        Arc::make_mut(&mut self.index).insert(term, id);
+        Arc::make_mut(&mut self.index).insert(kind, term, id);
         self.n_terms[kind as usize] += 1;
         self.n_with_namespace_selector += usize::from(term.namespace_selector.is_some());
         let carried = CarriedTerm { key, n_carried: 0, domains: CarriedCounts::new() };

@@ -56,6 +56,7 @@
 //! | first write to a chunk after a fork | one copy of the chunk |
 //! | catch up | O(changes), up to 16,384 of them |
 
+mod fingerprint;
 mod fork;
 
 mod bound_selector;

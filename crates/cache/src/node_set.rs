@@ -168,6 +168,18 @@ impl NodeSet {
         self.words.iter().enumerate().flat_map(|(at, &word)| Bits { word, base: at * BITS })
     }
 
+    /// Appends all members to `nodes`, in order of their indexes.
+    pub fn list(&self, nodes: &mut Vec<NodeIdx>) {
+        for (at, &word) in self.words.iter().enumerate() {
+            let base = at * BITS;
+            if word == u64::MAX {
+                nodes.extend((base..base + BITS).map(NodeIdx::from_index));
+            } else {
+                nodes.extend(Bits { word, base });
+            }
+        }
+    }
+
     /// All members, those from `start` on first, then the ones below it.
     pub fn iter_from(&self, start: NodeIdx) -> impl Iterator<Item = NodeIdx> {
         let split = (start.index() / BITS).min(self.words.len());
@@ -273,6 +285,9 @@ mod tests {
 
             prop_assert_eq!(set.len(), a.len());
             prop_assert!(set.iter().map(NodeIdx::index).eq(a.iter().copied()));
+            let mut list = Vec::new();
+            set.list(&mut list);
+            prop_assert!(set.iter().eq(list));
             prop_assert_eq!(set.contains(probed), a.contains(&probe));
             prop_assert_eq!(set.rank(probed), a.range(..probe).count());
             prop_assert_eq!(set.nth(probe).map(NodeIdx::index), a.iter().nth(probe).copied());
@@ -308,6 +323,9 @@ mod tests {
             let set = NodeSet::first_n(n);
             assert_eq!(set.len(), n);
             assert!(set.iter().map(NodeIdx::index).eq(0..n));
+            let mut list = Vec::new();
+            set.list(&mut list);
+            assert!(list.into_iter().map(NodeIdx::index).eq(0..n));
             assert_eq!(NodeSet::from_words(set.words().to_vec()), set);
         }
     }

@@ -11,6 +11,7 @@ use kube_scheduler_api_types::Pod;
 
 pub(crate) use crate::claims::VolumeCounts;
 use crate::claims::{NodeClaims, claims_of};
+use crate::fingerprint::Fingerprint;
 use crate::fork::{Column, CowMap};
 use crate::freeable::Levels;
 use crate::node_table::NodeIdx;
@@ -41,6 +42,7 @@ const N_LISTS: usize = 3;
 struct PodRecord {
     pod: Arc<Pod>,
     node: NodeIdx,
+    fingerprint: Fingerprint,
     /// The place in each list of the node.
     places: [u32; N_LISTS],
     /// The place in the list of assumed pods.
@@ -122,6 +124,17 @@ impl PodTable {
         self.records.iter().flatten().map(|record| (&record.pod, record.node))
     }
 
+    /// All pods that may be among those that count, and others; in no order that means anything.
+    pub(crate) fn iter_with(
+        &self,
+        needed: Fingerprint,
+    ) -> impl Iterator<Item = (&Arc<Pod>, NodeIdx)> {
+        let records = self.records.iter().flatten();
+        records
+            .filter(move |record| record.fingerprint.has(needed))
+            .map(|record| (&record.pod, record.node))
+    }
+
     /// What a node holds; `None` for slots that never were.
     pub(crate) fn on_node(&self, node: NodeIdx) -> Option<&NodePods> {
         self.nodes.try_get(node).map(|pods| &**pods)
@@ -144,8 +157,13 @@ impl PodTable {
                 PodIdx((self.records.len() - 1) as u32)
             }
         };
-        let mut record =
-            PodRecord { pod, node, places: [UNLISTED; N_LISTS], assumed_place: UNLISTED };
+        let mut record = PodRecord {
+            fingerprint: Fingerprint::of(&pod),
+            pod,
+            node,
+            places: [UNLISTED; N_LISTS],
+            assumed_place: UNLISTED,
+        };
         if is_assumed {
             record.assumed_place = self.assumed.len() as u32;
             self.assumed.push(idx);

@@ -88,7 +88,8 @@ impl Evaluation {
             Some(_) => Runner::left_out_status(&pre_filter.restricting),
             None => Status::SUCCESS,
         };
-        let nodes = nodes_by_slot(cluster, &pre_filter);
+        let mut nodes = pool.list(cluster.capacity());
+        list_nodes_by_slot(cluster, &pre_filter, &mut nodes);
         let mut verdicts = Verdicts::absent(cluster.capacity());
         let begun = runner.profile.meter().map(Meter::nanos);
         let passed = pool.filter(runner, &state, pod, &nodes, &pre_filter.skip, &mut verdicts);
@@ -99,6 +100,7 @@ impl Evaluation {
             let answers = AnswersInOrder::new(runner, &state, pod, &nodes, &pre_filter.skip);
             EvaluationFailure::Error(answers.error.unwrap_or(status))
         })?;
+        pool.give_back_list(nodes);
         let n_feasible = verdicts.n_passing();
         let dependencies = runner.dependencies(pod);
         Ok(Self {
@@ -243,8 +245,11 @@ impl Evaluation {
         pool: &Pool,
     ) -> Result<Option<NodeIdx>, Status> {
         if self.is_for_once && self.scoring.is_none() {
-            let feasible = self.verdicts.passing();
-            return once::best_once(runner, pool, &mut self.state, pod, &feasible);
+            let mut feasible = pool.list(self.verdicts.n_passing());
+            self.verdicts.passing(&mut feasible);
+            let best = once::best_once(runner, pool, &mut self.state, pod, &feasible);
+            pool.give_back_list(feasible);
+            return best;
         }
         let position = self.scoring(runner, pod)?.first_best();
         Ok(position.and_then(|at| runner.cx.cluster.order().get(at).copied()))
@@ -313,17 +318,14 @@ pub(crate) fn nodes_in_scope(cluster: &ClusterState, pre_filter: &PreFilterRun) 
     nodes.into_iter().map(|(_, idx)| idx).collect()
 }
 
-/// The nodes that PreFilter left, in the order of their slots, in which columns are fastest to read.
-fn nodes_by_slot(cluster: &ClusterState, pre_filter: &PreFilterRun) -> Vec<NodeIdx> {
+/// Lists the nodes that PreFilter left, in the order of their slots, in which columns are fastest to read.
+fn list_nodes_by_slot(cluster: &ClusterState, pre_filter: &PreFilterRun, nodes: &mut Vec<NodeIdx>) {
     if pre_filter.node_names.is_none() && !cluster.order_is_stale() {
-        let live = cluster.live_nodes();
-        let mut nodes = Vec::with_capacity(live.len());
-        nodes.extend(live.iter());
-        return nodes;
+        cluster.live_nodes().list(nodes);
+        return;
     }
-    let mut nodes = nodes_in_scope(cluster, pre_filter);
+    nodes.extend(nodes_in_scope(cluster, pre_filter));
     nodes.sort_unstable();
-    nodes
 }
 
 /// What a failed PreFilter means.

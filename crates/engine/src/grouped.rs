@@ -16,7 +16,7 @@ use kube_scheduler_cache::CounterId;
 use kube_scheduler_framework::{
     Candidates, ChangeKinds, Code, CycleState, Dependencies, DomainAnswers, DomainScope, Meter,
     MeteredPoint, NodeIdx, NodeView, Normalization, PluginIdx, PluginName, PreFilterRun,
-    RunDependencies, Runner, SkipSet, Standing, Verdicts, check_score, min_max, proportional,
+    RunDependencies, Runner, Scale, SkipSet, Standing, Verdicts, check_score, is_within_bounds,
 };
 
 use self::groups::{Groups, Place};
@@ -46,13 +46,12 @@ struct Following {
 /// A Score plugin that looks at single nodes.
 struct NodeScores {
     idx: PluginIdx,
-    name: PluginName,
     weight: i64,
     normalization: Normalization,
     /// Raw scores by slot; of meaning for nodes that are in a group.
     raw: Vec<i64>,
     /// The raw scores that totals were scaled by.
-    scale: (i64, i64),
+    scale: Scale,
 }
 
 impl NodeScores {
@@ -62,14 +61,7 @@ impl NodeScores {
 
     /// The score without its weight; `None` when it is out of bounds.
     fn normalised(&self, raw: i64) -> Option<i64> {
-        let (lowest, highest) = self.scale;
-        let score = match self.normalization {
-            Normalization::None | Normalization::Custom => raw,
-            Normalization::Proportional => proportional(raw, highest, false),
-            Normalization::ReversedProportional => proportional(raw, highest, true),
-            Normalization::MinMax => min_max(raw, lowest, highest),
-        };
-        check_score(&self.name, score).ok().map(|()| score)
+        Some(self.scale.score(raw)).filter(|score| is_within_bounds(*score))
     }
 }
 
@@ -158,7 +150,7 @@ impl Grouped {
         let skipped = runner.pre_score(&mut state, pod, &passing).ok()?;
         let mut node_scores = Vec::new();
         let mut column = vec![0; passing.len()];
-        for (idx, name, score) in runner.profile.score() {
+        for (idx, _, score) in runner.profile.score() {
             if skipped.contains(idx) || left_out.contains(idx) {
                 continue;
             }
@@ -166,14 +158,14 @@ impl Grouped {
             if normalization == Normalization::Custom {
                 return None;
             }
-            column.fill(0);
             runner.raw_scores(idx, &state, pod, &passing, &mut column).ok()?;
             let mut raw = vec![0; cluster.capacity()];
             for (idx, score) in passing.iter().zip(&column) {
                 raw[idx.index()] = *score;
             }
-            let (name, weight) = (name.clone(), runner.profile.weight(idx));
-            node_scores.push(NodeScores { idx, name, weight, normalization, raw, scale: (0, 0) });
+            let weight = runner.profile.weight(idx);
+            let scale = Scale::new(normalization, 0, 0);
+            node_scores.push(NodeScores { idx, weight, normalization, raw, scale });
         }
         let counters =
             following.iter().flat_map(|plugin| plugin.answers.counters()).copied().collect();
@@ -344,10 +336,7 @@ impl Grouped {
         let scaled = self.node_scores.iter_mut().filter(|plugin| plugin.is_scaled());
         for (at, plugin) in scaled.enumerate() {
             let (lowest, highest) = self.groups.bounds(at);
-            let scale = match plugin.normalization {
-                Normalization::MinMax => (lowest, highest),
-                _ => (0, highest.max(0)),
-            };
+            let scale = Scale::new(plugin.normalization, lowest, highest);
             is_rescaled |= scale != plugin.scale;
             plugin.scale = scale;
         }

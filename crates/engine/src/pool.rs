@@ -15,28 +15,40 @@ const MIN_NODES_TO_SPLIT: usize = 32_768;
 pub struct Pool {
     threads: Option<Arc<rayon::ThreadPool>>,
     min_nodes: usize,
-    columns: Arc<Columns>,
+    columns: Arc<Spare<i64>>,
+    lists: Arc<Spare<NodeIdx>>,
 }
 
-/// Columns of numbers that are not in use: what a scan gives back the next one takes, instead of asking for fresh memory
-/// of this size thousands of times a second.
-#[derive(Debug, Default)]
-struct Columns(Mutex<Vec<Vec<i64>>>);
+/// Vectors over all nodes that are not in use: what a scan gives back the next one takes, instead of asking for fresh
+/// memory of this size thousands of times a second, which the system has to clear first.
+#[derive(Debug)]
+struct Spare<T>(Mutex<Vec<Vec<T>>>);
 
-impl Columns {
-    /// How many columns are kept: those of two scans with all plugins.
+impl<T> Default for Spare<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Spare<T> {
+    /// How many vectors are kept: those of two scans with all plugins.
     const MANY: usize = 32;
 
-    fn take(&self) -> Vec<i64> {
-        self.0.lock().ok().and_then(|mut spare| spare.pop()).unwrap_or_default()
+    /// A vector with room for `len` values, and some in it.
+    fn take(&self, len: usize) -> Vec<T> {
+        let spare = self.0.lock().ok().and_then(|mut spare| spare.pop());
+        // Scans differ in length: with room for more than this one asks for, it serves the others too.
+        spare
+            .filter(|vector| vector.capacity() >= len)
+            .unwrap_or_else(|| Vec::with_capacity(len.next_power_of_two()))
     }
 
-    fn give(&self, column: Vec<i64>) {
-        if column.capacity() > 0
+    fn give(&self, vector: Vec<T>) {
+        if vector.capacity() > 0
             && let Ok(mut spare) = self.0.lock()
             && spare.len() < Self::MANY
         {
-            spare.push(column);
+            spare.push(vector);
         }
     }
 }
@@ -49,7 +61,12 @@ impl Pool {
 
     /// Scans are split over these threads and the one that asks, which takes a share itself.
     pub fn new(threads: Arc<rayon::ThreadPool>) -> Self {
-        Self { threads: Some(threads), min_nodes: MIN_NODES_TO_SPLIT, columns: Arc::default() }
+        Self {
+            threads: Some(threads),
+            min_nodes: MIN_NODES_TO_SPLIT,
+            columns: Arc::default(),
+            lists: Arc::default(),
+        }
     }
 
     /// Splits scans of `n` nodes and more.
@@ -61,13 +78,21 @@ impl Pool {
 
     /// A column of `len` numbers; what they are is not said. To be given [back](Self::give_back).
     pub(crate) fn column(&self, len: usize) -> Vec<i64> {
-        let mut column = self.columns.take();
-        if column.capacity() < len {
-            // Scans differ in length: with room for more than this one asks for, the column serves the others too.
-            column = Vec::with_capacity(len.next_power_of_two());
-        }
+        let mut column = self.columns.take(len);
         column.resize(len, 0);
         column
+    }
+
+    /// An empty list with room for `len` nodes. To be given [back](Self::give_back_list).
+    pub(crate) fn list(&self, len: usize) -> Vec<NodeIdx> {
+        let mut list = self.lists.take(len);
+        list.clear();
+        list
+    }
+
+    /// Takes a list back.
+    pub(crate) fn give_back_list(&self, list: Vec<NodeIdx>) {
+        self.lists.give(list);
     }
 
     /// Takes a column back.

@@ -72,8 +72,8 @@ pub use profile::{
 };
 pub use registry::{PluginArgs, PluginFactory, Registry, RegistryError};
 pub use runner::{
-    HypotheticalRunner, PreFilterRun, RunDependencies, Runner, SkipSet, SumsFilters, SumsTrial,
-    check_score, min_max, must_leave_room, proportional,
+    HypotheticalRunner, PreFilterRun, RunDependencies, Runner, Scale, SkipSet, SumsFilters,
+    SumsTrial, bounds, check_score, is_within_bounds, must_leave_room, percent,
 };
 pub use status::{Code, PluginName, Reason, Status};
 pub use user_event::EventKind;

@@ -30,8 +30,8 @@ use crate::view::NodeView;
 
 pub use self::hypothetical::HypotheticalRunner;
 use self::measuring::code_of;
-pub use self::scale::{check_score, min_max, proportional};
-pub(crate) use self::scale::{normalize_min_max, normalize_proportionally};
+pub(crate) use self::scale::normalize;
+pub use self::scale::{Scale, bounds, check_score, is_within_bounds, percent};
 pub use self::sums::{SumsFilters, SumsTrial};
 
 /// Plugins that have nothing to say about a pod at one extension point.
@@ -500,10 +500,6 @@ impl<'a> Runner<'a> {
     ) -> Result<(), Status> {
         let Some((name, score)) = self.score_plugin(plugin) else { return Ok(()) };
         match score.normalization() {
-            Normalization::None => {}
-            Normalization::Proportional => normalize_proportionally(scores, false),
-            Normalization::ReversedProportional => normalize_proportionally(scores, true),
-            Normalization::MinMax => normalize_min_max(scores),
             Normalization::Custom => {
                 let status = self.measured(
                     plugin,
@@ -518,6 +514,7 @@ impl<'a> Runner<'a> {
                     return Err(status.wrapped(text).from_plugin(name));
                 }
             }
+            normalization => normalize(normalization, scores),
         }
         let weight = self.profile.weight(plugin);
         for score in scores {

@@ -142,9 +142,9 @@ impl Verdicts {
         }
     }
 
-    /// The nodes that pass, in the order of their slots.
-    pub fn passing(&self) -> Vec<NodeIdx> {
-        let mut nodes = vec![NodeIdx::from_index(0); self.n_passing() + 1];
+    /// Replaces `nodes` by those that pass, in the order of their slots.
+    pub fn passing(&self, nodes: &mut Vec<NodeIdx>) {
+        nodes.resize(self.n_passing() + 1, NodeIdx::from_index(0));
         let mut n = 0;
         for (at, id) in self.ids.iter().enumerate() {
             // Whoever does not pass is overwritten by the next one: no branch that is hard to foresee.
@@ -152,7 +152,6 @@ impl Verdicts {
             n += usize::from(*id == VerdictId::PASS);
         }
         nodes.truncate(n);
-        nodes
     }
 
     /// How many nodes pass.
@@ -247,7 +246,9 @@ mod tests {
         }
         let seen: Vec<_> = whole.rejections().map(|(s, n)| (s.message(), n)).collect();
         assert_eq!(seen, [("both".to_owned(), 2), ("x".to_owned(), 1), ("y".to_owned(), 1)]);
-        assert_eq!(whole.passing(), [nodes[2], nodes[5]]);
+        let mut passing = vec![nodes[0]];
+        whole.passing(&mut passing);
+        assert_eq!(passing, [nodes[2], nodes[5]]);
         assert_eq!((whole.n_passing(), whole.n_rejected()), (2, 4));
         assert_eq!(whole.id(NodeIdx::from_index(6)), VerdictId::ABSENT);
     }

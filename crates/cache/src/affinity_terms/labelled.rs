@@ -10,12 +10,13 @@ use kube_scheduler_api_types::{Labels, Operator, PodAffinityTerm};
 use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
 
-use super::TermId;
+use super::{TermId, TermKind};
 
 /// A term that may mean a pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) id: TermId,
+    pub(super) kind: TermKind,
     /// Whether its selector asks for nothing but the label that it was found by.
     pub(super) is_whole_selector: bool,
 }
@@ -45,7 +46,7 @@ pub(super) struct LabelledTerms {
 }
 
 impl LabelledTerms {
-    pub(super) fn insert(&mut self, term: &PodAffinityTerm, id: TermId) {
+    pub(super) fn insert(&mut self, kind: TermKind, term: &PodAffinityTerm, id: TermId) {
         match listed(term) {
             Some((key, values)) => {
                 let n_asked = term.selector.as_ref().map_or(0, |s| s.requirements().len());
@@ -53,11 +54,11 @@ impl LabelledTerms {
                     let found = self.by_label.entry(Pair(key.clone(), value.clone())).or_default();
                     // A list may name a value twice.
                     if found.iter().all(|other| other.id != id) {
-                        found.push(Found { id, is_whole_selector: n_asked == 1 });
+                        found.push(Found { id, kind, is_whole_selector: n_asked == 1 });
                     }
                 }
             }
-            None => self.others.push(Found { id, is_whole_selector: false }),
+            None => self.others.push(Found { id, kind, is_whole_selector: false }),
         }
     }
 

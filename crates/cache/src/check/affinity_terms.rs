@@ -48,7 +48,7 @@ pub(super) fn check(
         let labels = cluster.objects().namespace_labels(&pod.namespace).unwrap_or(&no_labels);
         let terms = cluster.affinity_terms();
         let meant = terms.iter().filter(|carried| carried.term().matches(pod, labels));
-        let about = terms.about(pod, labels).map(|(_, carried)| carried);
+        let about = terms.about(pod, labels, |_| true).map(|(_, carried)| carried);
         report.compare(|| format!("terms about pod {}", pod.key()), by_text(meant), by_text(about));
     }
 }

@@ -10,6 +10,7 @@ use kube_scheduler_api_types::Pod;
 
 use super::eligible::eligible;
 use super::spec::CounterSpec;
+use crate::fingerprint::Fingerprint;
 use crate::fork::Column;
 use crate::label_index::{LabelColumn, LabelIndex, ValueId};
 use crate::node_set::NodeSet;
@@ -142,7 +143,10 @@ impl DomainCounts {
         let mut counts = Self::nothing(spec);
         match cluster.counters.with_pods(&spec.pods) {
             Some(other) => counts.on_nodes = other.on_nodes.clone(),
-            None => counts.count_pods(cluster),
+            None => {
+                let needed = Fingerprint::needed_by(&spec.pods);
+                counts.count_pods(cluster, cluster.pods.iter_with(needed));
+            }
         }
         counts.eligible = match cluster.counters.with_nodes(spec) {
             Some(other) => other.eligible.clone(),
@@ -200,9 +204,14 @@ impl DomainCounts {
         }
     }
 
-    fn count_pods(&mut self, cluster: &ClusterState) {
+    /// Counts those of `pods` that count.
+    fn count_pods<'a>(
+        &mut self,
+        cluster: &ClusterState,
+        pods: impl Iterator<Item = (&'a Arc<Pod>, NodeIdx)>,
+    ) {
         let spec = self.spec.clone();
-        for (pod, node) in cluster.all_pods() {
+        for (pod, node) in pods {
             if spec.pods.includes(pod, cluster.objects()) {
                 *self.on_node_mut(node) += 1;
             }
@@ -223,7 +232,7 @@ impl DomainCounts {
             let column = LabelColumn::of(key, cluster.capacity(), nodes());
             counts.own_column = Some(Arc::new(column));
         }
-        counts.count_pods(cluster);
+        counts.count_pods(cluster, cluster.all_pods());
         for (idx, node) in nodes() {
             if spec.includes_node(node) {
                 let value = counts.column(cluster).map_or(ValueId::ABSENT, |column| column.id(idx));

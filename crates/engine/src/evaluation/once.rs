@@ -9,8 +9,8 @@
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    Code, CycleState, MAX_NODE_SCORE, MIN_NODE_SCORE, Meter, MeteredPoint, NodeIdx, Normalization,
-    PluginIdx, Runner, SkipSet, Status, min_max, proportional,
+    Code, CycleState, MAX_NODE_SCORE, Meter, MeteredPoint, NodeIdx, Normalization, PluginIdx,
+    Runner, Scale, SkipSet, Status, bounds, is_within_bounds,
 };
 use smallvec::SmallVec;
 
@@ -47,26 +47,8 @@ struct Scorer {
 
 type Scorers = SmallVec<[Scorer; 8]>;
 
-/// The lowest and the highest of some raw scores.
-#[derive(Clone, Copy)]
-struct Bounds {
-    lowest: i64,
-    highest: i64,
-}
-
-impl Bounds {
-    const NONE: Self = Self { lowest: i64::MAX, highest: i64::MIN };
-
-    #[inline]
-    fn with(self, score: i64) -> Self {
-        self.and(Self { lowest: score, highest: score })
-    }
-
-    #[inline]
-    fn and(self, other: Self) -> Self {
-        Self { lowest: self.lowest.min(other.lowest), highest: self.highest.max(other.highest) }
-    }
-}
+/// The lowest and the highest of some raw scores; the former is above the latter when there are none.
+type Bounds = (i64, i64);
 
 /// The scores of a run of nodes.
 struct Scored<'a> {
@@ -76,6 +58,13 @@ struct Scored<'a> {
     raw: SmallVec<[Vec<i64>; 8]>,
     /// By scorer.
     bounds: SmallVec<[Bounds; 8]>,
+}
+
+/// Nodes that can still win.
+struct Candidates {
+    nodes: Vec<NodeIdx>,
+    /// What each has so far.
+    totals: Vec<i64>,
 }
 
 /// How many nodes with the most so far are scored to the end before the others are compared with them.
@@ -133,75 +122,93 @@ impl<'a> Search<'a> {
         let mut totals = self.pool.column(nodes.len());
         totals.fill(0);
         let mut column = self.pool.column(nodes.len());
-        let (mut raw, mut bounds) = (SmallVec::new(), SmallVec::new());
+        let (mut raw, mut bounds_of_raw) = (SmallVec::new(), SmallVec::new());
         for scorer in scorers {
             self.raw_scores(scorer, nodes, &mut column)?;
-            let mut of_run = Bounds::NONE;
+            bounds_of_raw.push(bounds(&column));
             if scorer.normalization == Normalization::None {
                 for (total, score) in totals.iter_mut().zip(&column) {
                     *total = i64::wrapping_add(*total, score.wrapping_mul(scorer.weight));
-                    of_run = of_run.with(*score);
                 }
                 raw.push(Vec::new());
             } else {
-                column.iter().for_each(|score| of_run = of_run.with(*score));
                 raw.push(std::mem::replace(&mut column, self.pool.column(nodes.len())));
             }
-            bounds.push(of_run);
         }
         self.pool.give_back(column);
-        Some(Scored { nodes, totals, raw, bounds })
+        Some(Scored { nodes, totals, raw, bounds: bounds_of_raw })
     }
 
     fn raw_scores(&self, scorer: &Scorer, nodes: &[NodeIdx], column: &mut [i64]) -> Option<()> {
-        column.fill(0);
         self.runner.raw_scores(scorer.idx, self.state, self.pod, nodes, column).ok()
     }
 
     /// The best node when `bounded` plugins have their say too.
     fn best_of(&self, runs: &[Scored<'_>], bounded: &[Scorer]) -> Option<Option<NodeIdx>> {
-        let Some(most) = runs.iter().flat_map(|run| &run.totals).copied().max() else {
+        if self.feasible.is_empty() {
             return Some(None);
-        };
-        let all = || runs.iter().flat_map(Scored::both);
-        if bounded.is_empty() {
-            return Some(self.first(all().filter(|(_, total)| *total == most)));
         }
+        let most = runs.iter().map(|run| bounds(&run.totals).1).max()?;
+        if bounded.is_empty() {
+            let nodes = runs.iter().flat_map(|run| run.nodes.iter().zip(&run.totals));
+            let best = nodes.filter(|(_, total)| **total == most);
+            return Some(self.first(best.map(|(idx, _)| *idx)));
+        }
+        let mut ahead = self.candidates(runs, most, MANY_AHEAD);
+        self.finish(&mut ahead, bounded)?;
+        let best_ahead = bounds(&ahead.totals).1;
+        self.give_back(ahead);
         let room: i64 = bounded.iter().map(|scorer| scorer.weight * MAX_NODE_SCORE).sum();
-        let ahead = all().filter(|(_, total)| *total == most).take(MANY_AHEAD).collect();
-        let best_ahead =
-            self.finished(ahead, bounded)?.into_iter().map(|(_, total)| total).max()?;
-        let has_a_chance = |total: i64| total.saturating_add(room) >= best_ahead;
-        let finished =
-            self.finished(all().filter(|(_, total)| has_a_chance(*total)).collect(), bounded)?;
-        let best = finished.iter().map(|(_, total)| *total).max()?;
-        Some(self.first(finished.into_iter().filter(|(_, total)| *total == best)))
+        let mut left = self.candidates(runs, best_ahead.saturating_sub(room), usize::MAX);
+        self.finish(&mut left, bounded)?;
+        let best = bounds(&left.totals).1;
+        let nodes = left.nodes.iter().zip(&left.totals);
+        let first = self.first(nodes.filter(|(_, total)| **total == best).map(|(idx, _)| *idx));
+        self.give_back(left);
+        Some(first)
+    }
+
+    /// The nodes with `least` or more so far, `limit` of them at most.
+    fn candidates(&self, runs: &[Scored<'_>], least: i64, limit: usize) -> Candidates {
+        let n_all = self.feasible.len();
+        let (mut nodes, mut totals) = (self.pool.list(n_all), self.pool.column(n_all));
+        totals.clear();
+        for run in runs {
+            let both = run.nodes.iter().zip(&run.totals).filter(|(_, total)| **total >= least);
+            for (idx, total) in both.take(limit - nodes.len()) {
+                nodes.push(*idx);
+                totals.push(*total);
+            }
+        }
+        Candidates { nodes, totals }
     }
 
     /// Adds what `bounded` plugins give. `None` when one of them fails or breaks its promise.
-    fn finished(
-        &self,
-        mut candidates: Vec<(NodeIdx, i64)>,
-        bounded: &[Scorer],
-    ) -> Option<Vec<(NodeIdx, i64)>> {
-        let nodes: Vec<NodeIdx> = candidates.iter().map(|(idx, _)| *idx).collect();
+    fn finish(&self, candidates: &mut Candidates, bounded: &[Scorer]) -> Option<()> {
+        let Candidates { nodes, totals } = candidates;
         let mut column = self.pool.column(nodes.len());
         for scorer in bounded {
-            self.raw_scores(scorer, &nodes, &mut column)?;
-            for ((_, total), score) in candidates.iter_mut().zip(&column) {
-                is_fine(*score).then_some(())?;
+            self.raw_scores(scorer, nodes, &mut column)?;
+            let (lowest, highest) = bounds(&column);
+            (is_within_bounds(lowest) && is_within_bounds(highest)).then_some(())?;
+            for (total, score) in totals.iter_mut().zip(&column) {
                 *total = total.wrapping_add(score * scorer.weight);
             }
         }
         self.pool.give_back(column);
-        Some(candidates)
+        Some(())
+    }
+
+    fn give_back(&self, candidates: Candidates) {
+        self.pool.give_back_list(candidates.nodes);
+        self.pool.give_back(candidates.totals);
     }
 
     /// The one of equally good nodes that [`ScoreTree`](crate::score_tree::ScoreTree) prefers.
-    fn first(&self, nodes: impl Iterator<Item = (NodeIdx, i64)>) -> Option<NodeIdx> {
+    fn first(&self, nodes: impl Iterator<Item = NodeIdx>) -> Option<NodeIdx> {
         let cluster = self.runner.cx.cluster;
         let place = |idx: NodeIdx| Some((pre_order_rank(cluster.position(idx)?), idx));
-        nodes.filter_map(|(idx, _)| place(idx)).min().map(|(_, idx)| idx)
+        nodes.filter_map(place).min().map(|(_, idx)| idx)
     }
 
     /// Has the plugin normalise its scores, and adds them. `None` when it fails.
@@ -225,75 +232,20 @@ impl<'a> Search<'a> {
     }
 }
 
-impl Scored<'_> {
-    /// The nodes with their totals.
-    fn both(&self) -> impl Iterator<Item = (NodeIdx, i64)> {
-        self.nodes.iter().copied().zip(self.totals.iter().copied())
-    }
-}
-
-fn is_fine(score: i64) -> bool {
-    (MIN_NODE_SCORE..=MAX_NODE_SCORE).contains(&score)
-}
-
 /// Adds scaled, weighted scores. `None` when one of them is out of bounds.
 fn add_scaled(runs: &mut [Scored<'_>], (at, scorer): (usize, &Scorer)) -> Option<()> {
-    let Bounds { lowest, highest } =
-        runs.iter().fold(Bounds::NONE, |bounds, run| bounds.and(run.bounds[at]));
-    let top = highest.max(0);
-    let scaled = |raw: i64| match scorer.normalization {
-        Normalization::None | Normalization::Custom => raw,
-        Normalization::Proportional => proportional(raw, top, false),
-        Normalization::ReversedProportional => proportional(raw, top, true),
-        Normalization::MinMax => min_max(raw, lowest, highest),
-    };
+    let (lowest, highest) = runs.iter().fold((i64::MAX, i64::MIN), |(lowest, highest), run| {
+        (lowest.min(run.bounds[at].0), highest.max(run.bounds[at].1))
+    });
+    let scale = Scale::new(scorer.normalization, lowest, highest);
     // Scaling never turns the order of two scores around halfway: if both ends are fine, all are.
-    (is_fine(scaled(lowest)) && is_fine(scaled(highest))).then_some(())?;
+    let is_fine = |raw: i64| is_within_bounds(scale.score(raw));
+    (is_fine(lowest) && is_fine(highest)).then_some(())?;
     // One score for all changes nothing about who is best.
     if scorer.normalization != Normalization::None && lowest != highest {
         for run in runs {
-            add_scaled_run(&mut run.totals, &run.raw[at], scorer, Bounds { lowest, highest });
+            scale.add_weighted(&run.raw[at], scorer.weight, &mut run.totals);
         }
     }
     Some(())
-}
-
-/// The loops are apart so that each is a plain one.
-fn add_scaled_run(totals: &mut [i64], raw: &[i64], scorer: &Scorer, bounds: Bounds) {
-    /// Products of numbers below this with 100 are exact floats, and their quotients, which are at most 100, are further
-    /// from the next whole number than rounding goes: truncated they are what dividing integers gives.
-    const EXACT: i64 = 1 << 45;
-
-    let Bounds { lowest, highest } = bounds;
-    let weight = scorer.weight;
-    let both = totals.iter_mut().zip(raw);
-    match scorer.normalization {
-        Normalization::Proportional | Normalization::ReversedProportional
-            if lowest >= 0 && highest < EXACT =>
-        {
-            let is_reversed = scorer.normalization == Normalization::ReversedProportional;
-            let (base, sign) = if is_reversed { (MAX_NODE_SCORE, -1) } else { (0, 1) };
-            let top = highest as f64;
-            for (total, raw) in both {
-                let share = ((MAX_NODE_SCORE * raw) as f64 / top) as i64;
-                *total = total.wrapping_add((base + sign * share) * weight);
-            }
-        }
-        Normalization::Proportional => {
-            both.for_each(|(total, raw)| {
-                *total = total.wrapping_add(proportional(*raw, highest.max(0), false) * weight);
-            });
-        }
-        Normalization::ReversedProportional => {
-            both.for_each(|(total, raw)| {
-                *total = total.wrapping_add(proportional(*raw, highest.max(0), true) * weight);
-            });
-        }
-        Normalization::MinMax => {
-            both.for_each(|(total, raw)| {
-                *total = total.wrapping_add(min_max(*raw, lowest, highest) * weight);
-            });
-        }
-        Normalization::None | Normalization::Custom => {}
-    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
     ClusterState, Code, CycleState, Meter, MeteredPoint, NodeIdx, Normalization, PluginIdx,
-    PluginName, Runner, SkipSet, Status, Verdicts, check_score, min_max, proportional,
+    PluginName, Runner, Scale, SkipSet, Status, Verdicts, check_score,
 };
 
 use crate::score_tree::{NO_SCORE, ScoreTree};
@@ -25,13 +25,6 @@ struct PluginScores {
     scale: Scale,
 }
 
-/// What raw scores are scaled by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Scale {
-    lowest: i64,
-    highest: i64,
-}
-
 impl PluginScores {
     fn is_scaled(&self) -> bool {
         matches!(
@@ -45,11 +38,7 @@ impl PluginScores {
     fn scale_now(&self) -> Scale {
         let lowest = self.counts.first_key_value().map_or(0, |(score, _)| *score);
         let highest = self.counts.last_key_value().map_or(0, |(score, _)| *score);
-        if self.normalization == Normalization::MinMax {
-            Scale { lowest, highest }
-        } else {
-            Scale { lowest: 0, highest: highest.max(0) }
-        }
+        Scale::new(self.normalization, lowest, highest)
     }
 
     fn count(&mut self, idx: NodeIdx) {
@@ -74,14 +63,10 @@ impl PluginScores {
     /// The weighted score of a passing node.
     fn weighted(&self, idx: NodeIdx) -> Result<i64, Status> {
         let raw = self.raw.get(idx.index()).copied().unwrap_or(0);
-        let Scale { lowest, highest } = self.scale;
-        let score = match self.normalization {
-            Normalization::None => raw,
-            Normalization::Proportional => proportional(raw, highest, false),
-            Normalization::ReversedProportional => proportional(raw, highest, true),
-            Normalization::MinMax => min_max(raw, lowest, highest),
-            Normalization::Custom => return Ok(raw),
-        };
+        if self.normalization == Normalization::Custom {
+            return Ok(raw);
+        }
+        let score = self.scale.score(raw);
         check_score(&self.name, score)?;
         Ok(score * self.weight)
     }
@@ -128,19 +113,19 @@ impl Scoring {
             if skip.contains(idx) {
                 continue;
             }
+            let normalization = score.normalization();
             plugins.push(PluginScores {
                 idx,
                 name: name.clone(),
                 weight: runner.profile.weight(idx),
-                normalization: score.normalization(),
+                normalization,
                 raw: vec![0; cluster.capacity()],
                 counts: BTreeMap::new(),
-                scale: Scale::default(),
+                scale: Scale::new(normalization, 0, 0),
             });
         }
         let mut column = vec![0; feasible.len()];
         for plugin in &mut plugins {
-            column.fill(0);
             runner.raw_scores(plugin.idx, state, pod, feasible, &mut column)?;
             if plugin.normalization == Normalization::Custom {
                 runner.normalize_and_weigh(plugin.idx, state, pod, feasible, &mut column)?;

@@ -67,7 +67,8 @@ pub trait Score: Send + Sync {
         node: &NodeView<'_>,
     ) -> Result<i64, Status>;
 
-    /// The whole-cluster form: fills `scores[i]` for `nodes[i]`. Must give the same answers as [`score`](Self::score).
+    /// The whole-cluster form: fills `scores[i]` for `nodes[i]`, whatever was there. Must give the same answers as
+    /// [`score`](Self::score).
     ///
     /// The default asks node by node.
     fn score_all(
@@ -79,6 +80,7 @@ pub trait Score: Send + Sync {
         scores: &mut [i64],
     ) -> Result<(), Status> {
         for (&idx, score) in nodes.iter().zip(scores) {
+            *score = 0;
             let Some(node) = NodeView::new(cx.cluster, idx) else { continue };
             *score = self.score(cx, state, pod, &node)?;
         }

@@ -191,7 +191,7 @@ impl Check<'_> {
             }
             let scores = once.pre_filter.is_success() && once.pre_score.is_success();
             if let Some(point) = self.plugin.as_score().filter(|_| scores) {
-                let mut column = vec![0; group.len()];
+                let mut column = vec![i64::MIN; group.len()];
                 let result = point.score_all(&fixture.cx(), &state, pod, group, &mut column);
                 for (&idx, whole) in group.iter().zip(&column) {
                     let Some((node, one)) = self.about(fixture, &once, &state, pod, idx) else {

@@ -16,7 +16,7 @@ use crate::cycle_state::CycleState;
 use crate::known_pods::KnownPods;
 use crate::plugin::Plugin;
 use crate::points::{Normalization, PermitDecision, PreFilterOutcome};
-use crate::runner::{check_score, normalize_min_max, normalize_proportionally};
+use crate::runner::{check_score, normalize};
 use crate::status::{PluginName, Status};
 use crate::view::NodeView;
 
@@ -208,16 +208,13 @@ impl Fixture {
         let mut scores = vec![0; nodes.len()];
         point.score_all(&self.cx(), &state, pod, &nodes, &mut scores)?;
         match point.normalization() {
-            Normalization::None => {}
-            Normalization::Proportional => normalize_proportionally(&mut scores, false),
-            Normalization::ReversedProportional => normalize_proportionally(&mut scores, true),
-            Normalization::MinMax => normalize_min_max(&mut scores),
             Normalization::Custom => {
                 let status = point.normalize(&self.cx(), &state, pod, &nodes, &mut scores);
                 if !status.is_success() {
                     return Err(status);
                 }
             }
+            normalization => normalize(normalization, &mut scores),
         }
         let name: PluginName = plugin.name().into();
         scores.iter().try_for_each(|score| check_score(&name, *score))?;

@@ -50,13 +50,17 @@ fn count_others(
     let nothing = Default::default();
     let namespace_labels = cluster.objects().namespace_labels(&pod.namespace).unwrap_or(&nothing);
     let mut says_anything = false;
-    for (_, carried) in cluster.affinity_terms().about(pod, namespace_labels) {
+    let draws = |kind| match kind {
+        TermKind::RequiredAntiAffinity => false,
+        TermKind::RequiredAffinity => hard_pod_affinity_weight > 0,
+        TermKind::PreferredAffinity | TermKind::PreferredAntiAffinity => true,
+    };
+    for (_, carried) in cluster.affinity_terms().about(pod, namespace_labels, draws) {
         let weight = match carried.kind() {
-            TermKind::RequiredAntiAffinity => continue,
-            TermKind::RequiredAffinity if hard_pod_affinity_weight <= 0 => continue,
             TermKind::RequiredAffinity => i64::from(hard_pod_affinity_weight),
             TermKind::PreferredAffinity => i64::from(carried.weight()),
             TermKind::PreferredAntiAffinity => -i64::from(carried.weight()),
+            TermKind::RequiredAntiAffinity => 0,
         };
         let (term, domains) = (carried.term(), carried.domains());
         if !domains.is_empty() {

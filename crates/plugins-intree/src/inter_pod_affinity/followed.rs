@@ -11,7 +11,8 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{Labels, Pod};
 use kube_scheduler_framework::{
     AffinityTermsVersion, Candidates, ClusterState, Context, CounterId, CounterSpec, DomainAnswers,
-    DomainScope, DomainScoped, LabelValueId, NodeIdx, Standing, TermId, TermKind, min_max,
+    DomainScope, DomainScoped, LabelValueId, NodeIdx, Normalization, Scale, Standing, TermId,
+    TermKind,
 };
 use smallvec::SmallVec;
 
@@ -165,7 +166,7 @@ impl AffinityAnswers {
         };
         let mut terms: Vec<_> = cluster
             .affinity_terms()
-            .about(pod, labels)
+            .about(pod, labels, |_| true)
             .filter_map(|(id, carried)| Some((id, weight(carried.kind(), carried.weight())?)))
             .collect();
         terms.sort_unstable();
@@ -306,9 +307,8 @@ impl DomainAnswers for AffinityAnswers {
                 }
             }
         }
-        let lowest = scores.iter().copied().min().unwrap_or(0);
-        let highest = scores.iter().copied().max().unwrap_or(0);
-        scores.iter_mut().for_each(|score| *score = min_max(*score, lowest, highest));
+        let scale = Scale::spanning(Normalization::MinMax, scores);
+        scores.iter_mut().for_each(|score| *score = scale.score(*score));
         true
     }
 }

@@ -229,9 +229,10 @@ fn minding(cluster: &ClusterState, pod: &Pod, namespace_labels: &Labels) -> Tall
     if terms.n_terms(TermKind::RequiredAntiAffinity) == 0 {
         return tally;
     }
-    for (_, carried) in terms.about(pod, namespace_labels) {
+    let minds = |kind| kind == TermKind::RequiredAntiAffinity;
+    for (_, carried) in terms.about(pod, namespace_labels, minds) {
         let (term, domains) = (carried.term(), carried.domains());
-        if carried.kind() == TermKind::RequiredAntiAffinity && !domains.is_empty() {
+        if !domains.is_empty() {
             tally.add_carried(cluster, &term.topology_key, domains, 1);
         }
     }

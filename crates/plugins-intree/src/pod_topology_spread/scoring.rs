@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ClusterState, CountedNodes, CounterSpec, DomainCounts, LabelColumn, LabelValueId,
-    MAX_NODE_SCORE, NodeIdx, NodeSet,
+    MAX_NODE_SCORE, NodeIdx, NodeSet, percent,
 };
 
 use super::constraints::{Constraint, HOSTNAME, keys};
@@ -175,20 +175,13 @@ pub(super) fn normalize(scores: &mut [i64]) {
         least = least.min(*score);
         most = most.max(*score);
     }
-    /// Up to here products with 100 are exact floats, and a quotient, which is below 256, is further from the next whole
-    /// number than rounding goes: truncated it is what dividing integers gives, in a fraction of the time.
-    const EXACT: i64 = 1 << 44;
-
-    let is_exact = least >= 0 && most < EXACT;
     for score in scores {
         *score = if *score == IGNORED {
             0
         } else if most == 0 {
             MAX_NODE_SCORE
-        } else if is_exact {
-            ((MAX_NODE_SCORE * (most + least - *score)) as f64 / most as f64) as i64
         } else {
-            MAX_NODE_SCORE.wrapping_mul(most.wrapping_add(least).wrapping_sub(*score)) / most
+            percent(most.wrapping_add(least).wrapping_sub(*score), most)
         };
     }
 }

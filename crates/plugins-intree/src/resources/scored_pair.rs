@@ -3,7 +3,7 @@
 //! Invariant: the amounts are those of [`ScanPlan::at`](super::scored::ScanPlan::at), and the scores those of
 //! [`Strategy::LeastAllocated`](super::strategy::Strategy).
 
-use kube_scheduler_framework::{COLUMN_CHUNK, Column, MAX_NODE_SCORE, NodeIdx, runs_by_chunk};
+use kube_scheduler_framework::{COLUMN_CHUNK, Column, NodeIdx, percent, runs_by_chunk};
 
 use super::scored::Amounts;
 use super::strategy::Strategy;
@@ -95,18 +95,11 @@ impl<'a> Pair<'a> {
 /// How much of a resource stays free, in percent, truncated; 0 when more is used than there is.
 #[inline]
 fn free_percent(amounts: &Amounts) -> i64 {
-    /// Up to here a product with 100 is an exact float, and rounding a quotient of such numbers never reaches the next
-    /// whole percent: the two differ by 1/allocatable at least, which is more than the rounding of a number below 128.
-    const EXACT: i64 = 1 << 45;
     let Amounts { allocatable, after, .. } = *amounts;
     if after > allocatable {
         return 0;
     }
-    let free = allocatable.wrapping_sub(after);
-    if allocatable > 0 && allocatable < EXACT && after >= 0 {
-        return ((free * 100) as f64 / allocatable as f64) as i64;
-    }
-    free.wrapping_mul(MAX_NODE_SCORE).wrapping_div(allocatable)
+    percent(allocatable.wrapping_sub(after), allocatable)
 }
 
 /// Truncated division; the short form takes a fraction of the time.

@@ -7,7 +7,7 @@ use kube_scheduler_framework::api::{Node, Object, Pod, Timestamp};
 use kube_scheduler_framework::{
     ClusterEvent, ClusterState, Context, CycleState, EventObject, FilterSink, Handle, NoPods,
     NodeIdx, NodeView, Normalization, Plugin, PluginArgs, QueueingHint, SignatureWriter, Status,
-    Verdicts, proportional,
+    Verdicts,
 };
 use serde_json::{Value, json};
 
@@ -249,7 +249,14 @@ impl World {
             Normalization::None | Normalization::MinMax | Normalization::Custom => return scores,
         };
         let highest = scores.iter().copied().fold(0, i64::max);
-        scores.into_iter().map(|score| proportional(score, highest, is_reversed)).collect()
+        let share = |score| if highest == 0 { score } else { 100 * score / highest };
+        let scores = scores.into_iter();
+        if is_reversed {
+            return scores
+                .map(|score| if highest == 0 { 100 } else { 100 - share(score) })
+                .collect();
+        }
+        scores.map(share).collect()
     }
 
     /// What the plugin's hint says about an event, given the waiting pod.
