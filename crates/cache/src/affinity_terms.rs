@@ -16,11 +16,13 @@ mod labelled;
 
 use std::sync::Arc;
 
+use std::hash::{Hash, Hasher};
+
 use hashbrown::Equivalent;
 use kube_scheduler_api_types::{Labels, Pod, PodAffinity, PodAffinityTerm};
 use smallvec::SmallVec;
 
-pub use self::carried_counts::CarriedCounts;
+pub use self::carried_counts::{Carried, CarriedCounts};
 use self::labelled::LabelledTerms;
 use crate::fork::{Column, CowMap};
 use crate::label_index::{LabelIndex, ValueId};
@@ -41,7 +43,7 @@ pub enum TermKind {
 
 const N_KINDS: usize = 4;
 
-/// A distinct term with everything that makes it one, and where the pods are that carry it.
+/// A distinct term, and where the pods are that carry it. Preferred terms that differ by their weights alone are one.
 #[derive(Clone, Debug)]
 pub struct CarriedTerm {
     key: TermKey,
@@ -56,17 +58,12 @@ impl CarriedTerm {
         self.key.kind
     }
 
-    /// The weight of a preferred term; 0 for required ones.
-    pub fn weight(&self) -> i32 {
-        self.key.weight
-    }
-
     /// Which pods it means, and by which node label.
     pub fn term(&self) -> &PodAffinityTerm {
         &self.key.term
     }
 
-    /// How often pods carry it, by value of the topology key's [`LabelColumn`](crate::LabelColumn), which exists. Pods on
+    /// How often pods carry it, and with what weights in sum, by value of the topology key's [`LabelColumn`](crate::LabelColumn), which exists. Pods on
     /// nodes without the label are in no domain.
     pub fn domains(&self) -> &CarriedCounts {
         &self.domains
@@ -90,21 +87,27 @@ pub struct AffinityTermsVersion {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct TermKey {
     kind: TermKind,
-    weight: i32,
     term: PodAffinityTerm,
 }
 
 /// A term as its pod holds it; hashes like [`TermKey`].
-#[derive(Clone, Copy, Debug, PartialEq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TermOfPod<'a> {
     kind: TermKind,
     weight: i32,
     pub(crate) term: &'a PodAffinityTerm,
 }
 
+impl Hash for TermOfPod<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.kind.hash(state);
+        self.term.hash(state);
+    }
+}
+
 impl Equivalent<TermKey> for TermOfPod<'_> {
     fn equivalent(&self, key: &TermKey) -> bool {
-        self.kind == key.kind && self.weight == key.weight && *self.term == key.term
+        self.kind == key.kind && *self.term == key.term
     }
 }
 
@@ -141,7 +144,7 @@ pub(crate) fn has_same_terms(old: &Pod, new: &Pod) -> bool {
 pub struct TermId(u32);
 
 /// The terms that the pods of one node carry, sorted, with how often.
-type NodeTerms = SmallVec<[(TermId, u32); 2]>;
+type NodeTerms = SmallVec<[(TermId, Carried); 1]>;
 
 /// All distinct terms that pods on nodes carry.
 #[derive(Clone, Debug, Default)]
@@ -221,7 +224,7 @@ impl AffinityTerms {
     }
 
     /// How often the pods of a node carry each term.
-    pub(crate) fn on_node(&self, node: NodeIdx) -> impl Iterator<Item = (&CarriedTerm, u32)> {
+    pub(crate) fn on_node(&self, node: NodeIdx) -> impl Iterator<Item = (&CarriedTerm, Carried)> {
         let terms = self.nodes.try_get(node).into_iter().flatten();
         terms.filter_map(|(id, n)| Some((self.carried(*id)?, *n)))
     }
@@ -235,17 +238,17 @@ impl AffinityTerms {
         for term in terms_of(pod) {
             self.sequence = sequence;
             let id = self.by_term.get(&term).copied().unwrap_or_else(|| self.intern(term));
-            let domain = domain_of(term.term, node, labels);
+            let (domain, once) = (domain_of(term.term, node, labels), Carried::once(term.weight));
             if let Some(carried) = self.carried_mut(id) {
                 carried.n_carried += 1;
                 if let Some(domain) = domain {
-                    carried.domains.add(domain, 1);
+                    carried.domains.add(domain, once);
                 }
             }
             let on_node = self.nodes.get_mut(node);
             match on_node.binary_search_by_key(&id, |(id, _)| *id) {
-                Ok(at) => on_node[at].1 += 1,
-                Err(at) => on_node.insert(at, (id, 1)),
+                Ok(at) => on_node[at].1 = on_node[at].1.plus(once),
+                Err(at) => on_node.insert(at, (id, once)),
             }
         }
     }
@@ -255,10 +258,11 @@ impl AffinityTerms {
         for term in terms_of(pod) {
             self.sequence = sequence;
             let Some(id) = self.by_term.get(&term).copied() else { continue };
+            let once = Carried::once(term.weight);
             let on_node = self.nodes.get_mut(node);
             if let Ok(at) = on_node.binary_search_by_key(&id, |(id, _)| *id) {
-                on_node[at].1 -= 1;
-                if on_node[at].1 == 0 {
+                on_node[at].1 = on_node[at].1.minus(once);
+                if on_node[at].1.is_none() {
                     on_node.remove(at);
                 }
             }
@@ -266,7 +270,7 @@ impl AffinityTerms {
             let Some(carried) = self.carried_mut(id) else { continue };
             carried.n_carried -= 1;
             if let Some(domain) = domain {
-                carried.domains.subtract(domain, 1);
+                carried.domains.subtract(domain, once);
             }
             if carried.n_carried == 0 {
                 self.release(id);
@@ -291,7 +295,7 @@ impl AffinityTerms {
         &mut self,
         node: NodeIdx,
         labels: &LabelIndex,
-        change: fn(&mut CarriedCounts, ValueId, u32),
+        change: fn(&mut CarriedCounts, ValueId, Carried),
     ) -> bool {
         let Some(on_node) = self.nodes.try_get(node).filter(|terms| !terms.is_empty()).cloned()
         else {
@@ -316,8 +320,8 @@ impl AffinityTerms {
     }
 
     fn intern(&mut self, term: TermOfPod<'_>) -> TermId {
-        let TermOfPod { kind, weight, term } = term;
-        let key = TermKey { kind, weight, term: term.clone() };
+        let TermOfPod { kind, term, .. } = term;
+        let key = TermKey { kind, term: term.clone() };
         let id = self.free.pop().unwrap_or_else(|| {
             self.terms.push(None);
             TermId((self.terms.len() - 1) as u32)

@@ -207,6 +207,8 @@ fn check_pods(
         plain.pods.values().flat_map(|pod| pod.spec.host_ports.iter()).collect();
     let is_subset = cluster.used_ports(idx).iter().all(|port| named.contains(port));
     report.require(|| of("host ports named by pods"), is_subset);
+    let is_known = cluster.used_ports(idx).is_empty() || cluster.nodes_with_ports().contains(idx);
+    report.require(|| of("nodes with host ports"), is_known);
     let found: BTreeMap<_, _> = cluster
         .claims_on(idx)
         .into_iter()

@@ -42,6 +42,7 @@ pub struct LabelColumn {
     values: Column<Option<LabelValue>, 128>,
     by_value: CowMap<Arc<str>, ValueId>,
     free: Column<ValueId>,
+    n_labelled: usize,
     renumbered_at: u64,
 }
 
@@ -57,7 +58,15 @@ impl LabelColumn {
         ids.grow(capacity);
         let mut values = Column::new();
         values.push(None);
-        Self { key, ids, values, by_value: CowMap::new(), free: Column::new(), renumbered_at: 0 }
+        Self {
+            key,
+            ids,
+            values,
+            by_value: CowMap::new(),
+            free: Column::new(),
+            n_labelled: 0,
+            renumbered_at: 0,
+        }
     }
 
     /// The column of `key` over these nodes, of which nobody is told what changes.
@@ -109,6 +118,11 @@ impl LabelColumn {
         self.nodes(id).map_or(0, NodeGroup::len)
     }
 
+    /// How many nodes have the label.
+    pub fn n_labelled(&self) -> usize {
+        self.n_labelled
+    }
+
     /// How many distinct values there are.
     pub fn n_values(&self) -> usize {
         self.by_value.len()
@@ -144,7 +158,7 @@ impl LabelColumn {
             return;
         }
         if let Some(entry) = self.values.get_mut(old.index()) {
-            entry.nodes.remove(node);
+            self.n_labelled -= usize::from(entry.nodes.remove(node));
             if entry.nodes.is_empty() {
                 if let Some(gone) = self.values.take(old.index()) {
                     self.by_value.remove(&*gone.value);
@@ -155,7 +169,7 @@ impl LabelColumn {
         }
         let new = value.map_or(ValueId::ABSENT, |value| self.id_for(value, sequence));
         if let Some(entry) = self.values.get_mut(new.index()) {
-            entry.nodes.insert(node);
+            self.n_labelled += usize::from(entry.nodes.insert(node));
         }
         self.ids.set(node, new);
     }

@@ -90,7 +90,7 @@ mod overlay;
 mod state;
 
 pub use affinity_terms::{
-    AffinityTerms, AffinityTermsVersion, CarriedCounts, CarriedTerm, TermId, TermKind,
+    AffinityTerms, AffinityTermsVersion, Carried, CarriedCounts, CarriedTerm, TermId, TermKind,
 };
 pub use assume::{AddedPod, UpdatedPod};
 pub use bound_selector::{BoundPreferences, BoundRequirements, BoundSelector};

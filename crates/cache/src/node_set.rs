@@ -118,6 +118,12 @@ impl NodeSet {
         self.len = count(&self.words);
     }
 
+    /// How many members are in `other` too.
+    pub fn n_common(&self, other: &Self) -> usize {
+        let both = self.words.iter().zip(&other.words);
+        both.map(|(word, mask)| (word & mask).count_ones() as usize).sum()
+    }
+
     /// Drops what is in `other`.
     pub fn minus(&mut self, other: &Self) {
         for (word, mask) in self.words.iter_mut().zip(&other.words) {
@@ -304,6 +310,7 @@ mod tests {
                 prop_assert_eq!(found.len(), expected.len());
                 prop_assert_eq!(found, &nodes(&expected));
             }
+            prop_assert_eq!(set.n_common(&other), and.len());
             prop_assert_eq!(set == other, a == b);
         }
     }

@@ -14,6 +14,7 @@ use crate::claims::{NodeClaims, claims_of};
 use crate::fingerprint::Fingerprint;
 use crate::fork::{Column, CowMap};
 use crate::freeable::Levels;
+use crate::node_set::NodeSet;
 use crate::node_table::NodeIdx;
 use crate::ports::HostPorts;
 
@@ -67,6 +68,8 @@ pub(crate) struct PodTable {
     assumed: Column<PodIdx>,
     nodes: Column<Arc<NodePods>, 128>,
     pub(crate) volumes: Column<VolumeCounts>,
+    /// The nodes with host ports in use.
+    pub(crate) with_ports: NodeSet,
     /// How many pods have which priority; a cluster uses few.
     priorities: BTreeMap<i32, usize>,
 }
@@ -180,6 +183,7 @@ impl PodTable {
         }
         for port in record.pod.spec.host_ports.iter() {
             on_node.ports.insert(port);
+            self.with_ports.insert(node);
         }
         on_node.levels.add(&record.pod);
         for claim in claims_of(&record.pod) {
@@ -211,6 +215,9 @@ impl PodTable {
         }
         for port in record.pod.spec.host_ports.iter() {
             on_node.ports.remove(port);
+        }
+        if on_node.ports.is_empty() {
+            self.with_ports.remove(record.node);
         }
         on_node.levels.remove(&record.pod);
         for claim in claims_of(&record.pod) {

@@ -304,6 +304,11 @@ impl ClusterState {
         self.pods.on_node(node).map_or(&NO_PORTS, |pods| &pods.ports)
     }
 
+    /// The nodes with host ports in use, and perhaps others.
+    pub fn nodes_with_ports(&self) -> &NodeSet {
+        &self.pods.with_ports
+    }
+
     /// The persistent volume claims in use on a node; `None` for a slot that never was.
     pub fn claims_on(&self, node: NodeIdx) -> Option<&NodeClaims> {
         self.pods.on_node(node).map(|pods| &pods.claims)

@@ -90,7 +90,7 @@ impl Evaluation {
         };
         let mut nodes = pool.list(cluster.capacity());
         list_nodes_by_slot(cluster, &pre_filter, &mut nodes);
-        let mut verdicts = Verdicts::absent(cluster.capacity());
+        let mut verdicts = pool.verdicts(cluster.capacity());
         let begun = runner.profile.meter().map(Meter::nanos);
         let passed = pool.filter(runner, &state, pod, &nodes, &pre_filter.skip, &mut verdicts);
         let code = if passed.is_ok() { Code::Success } else { Code::Error };
@@ -100,7 +100,7 @@ impl Evaluation {
             let answers = AnswersInOrder::new(runner, &state, pod, &nodes, &pre_filter.skip);
             EvaluationFailure::Error(answers.error.unwrap_or(status))
         })?;
-        pool.give_back_list(nodes);
+        drop(nodes);
         let n_feasible = verdicts.n_passing();
         let dependencies = runner.dependencies(pod);
         Ok(Self {
@@ -247,9 +247,7 @@ impl Evaluation {
         if self.is_for_once && self.scoring.is_none() {
             let mut feasible = pool.list(self.verdicts.n_passing());
             self.verdicts.passing(&mut feasible);
-            let best = once::best_once(runner, pool, &mut self.state, pod, &feasible);
-            pool.give_back_list(feasible);
-            return best;
+            return once::best_once(runner, pool, &mut self.state, pod, &feasible);
         }
         let position = self.scoring(runner, pod)?.first_best();
         Ok(position.and_then(|at| runner.cx.cluster.order().get(at).copied()))

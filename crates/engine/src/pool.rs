@@ -1,9 +1,11 @@
 //! Splits scans of nodes over threads that the caller brought. The outcome never depends on the split.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::{CycleState, NodeIdx, Parallel, Runner, SkipSet, Status, Verdicts};
+use kube_scheduler_framework::{
+    CycleState, Lent, NodeIdx, Parallel, Runner, SkipSet, Spare, Status, VerdictId, Verdicts,
+};
 use rayon::prelude::*;
 
 /// Scans shorter than this are not worth handing out, unless the caller says otherwise: a sleeping thread takes up to 150 µs
@@ -17,40 +19,7 @@ pub struct Pool {
     min_nodes: usize,
     columns: Arc<Spare<i64>>,
     lists: Arc<Spare<NodeIdx>>,
-}
-
-/// Vectors over all nodes that are not in use: what a scan gives back the next one takes, instead of asking for fresh
-/// memory of this size thousands of times a second, which the system has to clear first.
-#[derive(Debug)]
-struct Spare<T>(Mutex<Vec<Vec<T>>>);
-
-impl<T> Default for Spare<T> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<T> Spare<T> {
-    /// How many vectors are kept: those of two scans with all plugins.
-    const MANY: usize = 32;
-
-    /// A vector with room for `len` values, and some in it.
-    fn take(&self, len: usize) -> Vec<T> {
-        let spare = self.0.lock().ok().and_then(|mut spare| spare.pop());
-        // Scans differ in length: with room for more than this one asks for, it serves the others too.
-        spare
-            .filter(|vector| vector.capacity() >= len)
-            .unwrap_or_else(|| Vec::with_capacity(len.next_power_of_two()))
-    }
-
-    fn give(&self, vector: Vec<T>) {
-        if vector.capacity() > 0
-            && let Ok(mut spare) = self.0.lock()
-            && spare.len() < Self::MANY
-        {
-            spare.push(vector);
-        }
-    }
+    verdicts: Arc<Spare<VerdictId>>,
 }
 
 impl Pool {
@@ -61,12 +30,7 @@ impl Pool {
 
     /// Scans are split over these threads and the one that asks, which takes a share itself.
     pub fn new(threads: Arc<rayon::ThreadPool>) -> Self {
-        Self {
-            threads: Some(threads),
-            min_nodes: MIN_NODES_TO_SPLIT,
-            columns: Arc::default(),
-            lists: Arc::default(),
-        }
+        Self { threads: Some(threads), min_nodes: MIN_NODES_TO_SPLIT, ..Self::default() }
     }
 
     /// Splits scans of `n` nodes and more.
@@ -76,28 +40,23 @@ impl Pool {
         self
     }
 
-    /// A column of `len` numbers; what they are is not said. To be given [back](Self::give_back).
-    pub(crate) fn column(&self, len: usize) -> Vec<i64> {
-        let mut column = self.columns.take(len);
+    /// A column of `len` numbers; what they are is not said.
+    pub(crate) fn column(&self, len: usize) -> Lent<i64> {
+        let mut column = self.columns.lend(len);
         column.resize(len, 0);
         column
     }
 
-    /// An empty list with room for `len` nodes. To be given [back](Self::give_back_list).
-    pub(crate) fn list(&self, len: usize) -> Vec<NodeIdx> {
-        let mut list = self.lists.take(len);
+    /// An empty list with room for `len` nodes.
+    pub(crate) fn list(&self, len: usize) -> Lent<NodeIdx> {
+        let mut list = self.lists.lend(len);
         list.clear();
         list
     }
 
-    /// Takes a list back.
-    pub(crate) fn give_back_list(&self, list: Vec<NodeIdx>) {
-        self.lists.give(list);
-    }
-
-    /// Takes a column back.
-    pub(crate) fn give_back(&self, column: Vec<i64>) {
-        self.columns.give(column);
+    /// Verdicts on `n_slots` node slots, all absent.
+    pub(crate) fn verdicts(&self, n_slots: usize) -> Verdicts {
+        Verdicts::absent_in(&self.verdicts, n_slots)
     }
 
     /// Runs all filters on `nodes` and notes each one's answer. Of several errors, that of the first node range counts.
@@ -115,7 +74,7 @@ impl Pool {
         }
         let n_slots = verdicts.len();
         let parts = self.map_runs(nodes, |nodes| {
-            let mut part = Verdicts::absent(n_slots);
+            let mut part = self.verdicts(n_slots);
             runner.filter_all(state, pod, nodes, skip, &mut part).map(|()| (nodes, part))
         });
         for part in parts {

@@ -25,6 +25,7 @@ mod points;
 mod profile;
 mod registry;
 mod runner;
+mod spare;
 mod status;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -75,6 +76,7 @@ pub use runner::{
     HypotheticalRunner, PreFilterRun, RunDependencies, Runner, Scale, SkipSet, SumsFilters,
     SumsTrial, bounds, check_score, is_within_bounds, must_leave_room, percent,
 };
+pub use spare::{Lent, Spare};
 pub use status::{Code, PluginName, Reason, Status};
 pub use user_event::EventKind;
 pub use verdicts::{MarkedVerdicts, VerdictId, Verdicts};
@@ -84,10 +86,10 @@ pub use view::NodeView;
 pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
     AffinityTerms, AffinityTermsVersion, AssumeObjectError, Attachment, BoundPreferences,
-    BoundRequirements, BoundSelector, COLUMN_CHUNK, CarriedCounts, CarriedTerm, ChangeKinds,
-    ClusterState, Column, CountedNodes, CountedPods, CounterId, CounterSpec, CsiLimits,
-    CsiLimitsId, Domain, DomainCounts, LabelColumn, NodeGroup, NodeIdx, NodeOverlay, NodeSet,
-    ObjectKey, ObjectStore, PodTerm, RequiredNodeAffinity, TermId, TermKind, Tolerated,
+    BoundRequirements, BoundSelector, COLUMN_CHUNK, Carried, CarriedCounts, CarriedTerm,
+    ChangeKinds, ClusterState, Column, CountedNodes, CountedPods, CounterId, CounterSpec,
+    CsiLimits, CsiLimitsId, Domain, DomainCounts, LabelColumn, NodeGroup, NodeIdx, NodeOverlay,
+    NodeSet, ObjectKey, ObjectStore, PodTerm, RequiredNodeAffinity, TermId, TermKind, Tolerated,
     ValueId as LabelValueId, runs_by_chunk, storage_class_of,
 };
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};

@@ -6,9 +6,12 @@
 //! Invariants: id 0 is "passes", id 1 is "absent" (not looked at); `counts[id]` is the number of slots that hold `id`,
 //! for ids other than 0; equal statuses have equal ids.
 
+use std::sync::Arc;
+
 use kube_scheduler_cache::NodeIdx;
 use rustc_hash::FxHashMap;
 
+use crate::spare::{Lent, Spare};
 use crate::status::Status;
 
 /// A distinct answer within one [`Verdicts`].
@@ -36,7 +39,7 @@ impl MarkedVerdicts {
 /// Per node slot: passes, absent, or which status it was turned down with.
 #[derive(Clone, Debug)]
 pub struct Verdicts {
-    ids: Vec<VerdictId>,
+    ids: Lent<VerdictId>,
     statuses: Vec<Status>,
     counts: Vec<u32>,
     by_status: FxHashMap<Status, VerdictId>,
@@ -46,11 +49,19 @@ impl Verdicts {
     /// All `n_slots` node slots absent.
     pub fn absent(n_slots: usize) -> Self {
         Self {
-            ids: vec![VerdictId::ABSENT; n_slots],
+            ids: vec![VerdictId::ABSENT; n_slots].into(),
             statuses: vec![Status::SUCCESS, Status::SUCCESS],
             counts: vec![0, u32::try_from(n_slots).unwrap_or(u32::MAX)],
             by_status: FxHashMap::default(),
         }
+    }
+
+    /// The same in memory that is used again.
+    pub fn absent_in(spare: &Arc<Spare<VerdictId>>, n_slots: usize) -> Self {
+        let ids = spare.lend_filled(VerdictId::ABSENT, n_slots);
+        let mut verdicts = Self::absent(0);
+        verdicts.counts[1] = u32::try_from(n_slots).unwrap_or(u32::MAX);
+        Self { ids, ..verdicts }
     }
 
     /// Number of node slots.
@@ -117,13 +128,33 @@ impl Verdicts {
         let mut n_absent = 0;
         for &idx in nodes {
             let Some(slot) = self.ids.get_mut(idx.index()) else { continue };
-            match std::mem::replace(slot, VerdictId::PASS) {
-                VerdictId::PASS => {}
-                VerdictId::ABSENT => n_absent += 1,
-                old => self.counts[usize::from(old.0)] -= 1,
+            let old = std::mem::replace(slot, VerdictId::PASS);
+            n_absent += u32::from(old == VerdictId::ABSENT);
+            if old > VerdictId::ABSENT {
+                self.counts[usize::from(old.0)] -= 1;
             }
         }
         self.counts[usize::from(VerdictId::ABSENT.0)] -= n_absent;
+    }
+
+    /// Puts `id` on those of `nodes` that pass so far and are `meant`. All are asked, without a branch for each: which ones
+    /// are meant is as good as random, and a wrong guess takes longer than the question.
+    pub(crate) fn set_where(
+        &mut self,
+        nodes: &[NodeIdx],
+        id: VerdictId,
+        mut is_meant: impl FnMut(NodeIdx) -> bool,
+    ) {
+        let mut n_set = 0;
+        for &idx in nodes {
+            let Some(slot) = self.ids.get_mut(idx.index()) else { continue };
+            let is_set = (*slot == VerdictId::PASS) & is_meant(idx);
+            *slot = if is_set { id } else { *slot };
+            n_set += u32::from(is_set);
+        }
+        if id != VerdictId::PASS {
+            self.counts[usize::from(id.0)] += n_set;
+        }
     }
 
     /// Takes the answers of `nodes` over from a pass that looked at them alone.

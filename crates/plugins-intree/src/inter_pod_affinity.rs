@@ -21,7 +21,7 @@ use kube_scheduler_framework::{
     ChangeKinds, Context, CycleState, Dependencies, DomainScoped, EnqueueExtensions,
     EventRegistration, Filter, FilterSink, Following, Handle, NodeIdx, NodeView, Normalization,
     Plugin, PluginArgs, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign,
-    SignatureWriter, Status, VerdictId,
+    SignatureWriter, Spare, Status,
 };
 
 use self::attraction::Attraction;
@@ -52,6 +52,7 @@ pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, Stri
             Status::unschedulable(REASON_ANTI_AFFINITY).from_plugin(&name),
             Status::unschedulable(REASON_EXISTING).from_plugin(&name),
         ],
+        spare: Spare::new(),
     }))
 }
 
@@ -61,6 +62,8 @@ struct InterPodAffinity {
     ignores_preferences_of_others: bool,
     /// In the order of [`Refusal`].
     rejections: [Status; 3],
+    /// For numbers by domain, which are as many as nodes where every host is one.
+    spare: Arc<Spare<i64>>,
 }
 
 impl InterPodAffinity {
@@ -114,7 +117,7 @@ impl PreFilter for InterPodAffinity {
             return Status::unresolvable(format!("parsing pod: {error}")).into();
         }
         // Quirk: after a skip nobody looks at the anti-affinity of nominated pods either. The reference does the same.
-        let Some(neighbours) = Neighbours::count(cx.cluster, pod) else {
+        let Some(neighbours) = Neighbours::count(cx.cluster, pod, &self.spare) else {
             return PreFilterOutcome::skip();
         };
         state.insert(neighbours);
@@ -205,19 +208,12 @@ impl Filter for InterPodAffinity {
             let is_any = nodes.iter().any(|idx| is_asked(sink, *idx));
             return if is_any { Err(Status::error(NO_FILTER_STATE)) } else { Ok(()) };
         };
-        let mut ids: [Option<VerdictId>; 3] = [None; 3];
-        let mut refuse = |idx, refusal| {
-            if is_asked(sink, idx) {
-                let id = &mut ids[refusal as usize];
-                let id = *id.get_or_insert_with(|| sink.code_for(self.rejection(refusal).clone()));
-                sink.reject_with(idx, id);
-            }
-        };
-        if neighbours.refuse_all(cx.cluster, nodes, &mut refuse).is_none() {
+        let rejection = |refusal| self.rejection(refusal);
+        if neighbours.refuse_all(cx.cluster, nodes, sink, rejection).is_none() {
             for &idx in nodes {
-                let node = NodeView::new(cx.cluster, idx);
+                let node = NodeView::new(cx.cluster, idx).filter(|_| sink.is_open(idx));
                 if let Some(refusal) = node.and_then(|node| neighbours.refusal(&node)) {
-                    refuse(idx, refusal);
+                    sink.reject(idx, rejection(refusal).clone());
                 }
             }
         }
@@ -248,7 +244,7 @@ impl PreScore for InterPodAffinity {
         if let Some(error) = compile_error(pod) {
             return Status::error(format!("failed to parse pod: {error}"));
         }
-        match Attraction::sum(cx.cluster, pod, self.hard_pod_affinity_weight) {
+        match Attraction::sum(cx.cluster, pod, self.hard_pod_affinity_weight, &self.spare) {
             Some(attraction) => {
                 state.insert(attraction);
                 Status::SUCCESS

@@ -81,25 +81,17 @@ fn reject_others(
     at_once: impl FnOnce() -> NodeSet,
 ) {
     if nodes.len() < FEW {
-        return reject_unless(|idx| alone(idx).unwrap_or(true), nodes, sink, rejection);
+        for &idx in nodes {
+            if alone(idx) == Some(false) && sink.is_open(idx) {
+                let id = sink.code_for(rejection.clone());
+                sink.reject_with(idx, id);
+            }
+        }
+        return;
     }
     let (meant, live) = (at_once(), cluster.live_nodes());
-    reject_unless(|idx| meant.contains(idx) || !live.contains(idx), nodes, sink, rejection);
-}
-
-fn reject_unless(
-    is_meant: impl Fn(NodeIdx) -> bool,
-    nodes: &[NodeIdx],
-    sink: &mut FilterSink<'_>,
-    rejection: &Status,
-) {
-    let mut id = None;
-    for &idx in nodes {
-        if !is_meant(idx) && sink.is_open(idx) {
-            let id = *id.get_or_insert_with(|| sink.code_for(rejection.clone()));
-            sink.reject_with(idx, id);
-        }
-    }
+    let id = sink.code_for(rejection.clone());
+    sink.reject_where(nodes, id, |idx| live.contains(idx) & !meant.contains(idx));
 }
 
 impl Plugin for NodeAffinity {

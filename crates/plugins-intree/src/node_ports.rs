@@ -96,7 +96,7 @@ impl Filter for NodePorts {
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
         let has_state = state.get::<Checked>().is_some();
-        let live = cx.cluster.live_nodes();
+        let (live, with_ports) = (cx.cluster.live_nodes(), cx.cluster.nodes_with_ports());
         let mut id = None;
         for &idx in nodes {
             if !sink.is_open(idx) || !live.contains(idx) {
@@ -104,6 +104,9 @@ impl Filter for NodePorts {
             }
             if !has_state {
                 return Err(Status::error(NO_STATE));
+            }
+            if !with_ports.contains(idx) {
+                continue;
             }
             let used = cx.cluster.used_ports(idx);
             if pod.spec.host_ports.iter().any(|port| used.conflicts(port)) {

@@ -122,11 +122,7 @@ impl Filter for TaintToleration {
             return Ok(());
         }
         let id = sink.code_for(self.rejection.clone());
-        for &idx in nodes {
-            if keeps_out[cx.cluster.taint_set(idx).index()] && sink.is_open(idx) {
-                sink.reject_with(idx, id);
-            }
-        }
+        sink.reject_where(nodes, id, |idx| keeps_out[cx.cluster.taint_set(idx).index()]);
         Ok(())
     }
 

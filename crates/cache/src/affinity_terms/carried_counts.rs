@@ -11,6 +11,36 @@ use crate::label_index::ValueId;
 /// Below this many domains a sorted list is always the better form.
 const FEW: usize = 64;
 
+/// How often something is carried, and the sum of the weights that it is carried with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// How often.
+    pub n: u32,
+    /// The sum of the weights; 0 for what has no weight.
+    pub weight: i64,
+}
+
+impl Carried {
+    /// Once, with this weight.
+    pub(crate) fn once(weight: i32) -> Self {
+        Self { n: 1, weight: i64::from(weight) }
+    }
+
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self { n: self.n + other.n, weight: self.weight + other.weight }
+    }
+
+    /// Takes away what was added.
+    pub(crate) fn minus(self, other: Self) -> Self {
+        Self { n: self.n - other.n, weight: self.weight - other.weight }
+    }
+
+    /// Whether it is not carried at all.
+    pub fn is_none(self) -> bool {
+        self.n == 0
+    }
+}
+
 /// Counts by domain, the domains being the values of one label key, by number.
 #[derive(Clone, Debug)]
 pub struct CarriedCounts {
@@ -21,9 +51,9 @@ pub struct CarriedCounts {
 #[derive(Clone, Debug)]
 enum Counts {
     /// Sorted by domain.
-    Few(Vec<(ValueId, u32)>),
+    Few(Vec<(ValueId, Carried)>),
     /// By number of the domain.
-    Many(Column<u32, 256>),
+    Many(Column<Carried, 256>),
 }
 
 impl CarriedCounts {
@@ -32,14 +62,14 @@ impl CarriedCounts {
     }
 
     /// The count in a domain.
-    pub fn get(&self, domain: ValueId) -> u32 {
+    pub fn get(&self, domain: ValueId) -> Carried {
         match &self.counts {
             Counts::Few(list) => list
                 .binary_search_by_key(&domain, |(domain, _)| *domain)
                 .ok()
                 .and_then(|at| list.get(at))
-                .map_or(0, |(_, n)| *n),
-            Counts::Many(column) => column.try_get(domain.index()).copied().unwrap_or(0),
+                .map_or(Carried::default(), |(_, carried)| *carried),
+            Counts::Many(column) => column.try_get(domain.index()).copied().unwrap_or_default(),
         }
     }
 
@@ -54,34 +84,35 @@ impl CarriedCounts {
     }
 
     /// The domains with anything, in order of their numbers, and how much.
-    pub fn iter(&self) -> impl Iterator<Item = (ValueId, u32)> {
+    pub fn iter(&self) -> impl Iterator<Item = (ValueId, Carried)> {
         let (list, column) = match &self.counts {
             Counts::Few(list) => (Some(list.iter().copied()), None),
             Counts::Many(column) => {
-                let numbered = column.iter().enumerate().filter(|(_, n)| **n > 0);
-                (None, Some(numbered.map(|(at, n)| (ValueId::from_index(at), *n))))
+                let numbered = column.iter().enumerate().filter(|(_, carried)| !carried.is_none());
+                (None, Some(numbered.map(|(at, carried)| (ValueId::from_index(at), *carried))))
             }
         };
         list.into_iter().flatten().chain(column.into_iter().flatten())
     }
 
     /// O(1), or O(domains) while they are few.
-    pub(crate) fn add(&mut self, domain: ValueId, n: u32) {
-        if n == 0 {
+    pub(crate) fn add(&mut self, domain: ValueId, more: Carried) {
+        if more.is_none() {
             return;
         }
         match &mut self.counts {
             Counts::Few(list) => match list.binary_search_by_key(&domain, |(domain, _)| *domain) {
-                Ok(at) => list[at].1 += n,
+                Ok(at) => list[at].1 = list[at].1.plus(more),
                 Err(at) => {
-                    list.insert(at, (domain, n));
+                    list.insert(at, (domain, more));
                     self.n_domains += 1;
                     let highest = list.last().map_or(0, |(domain, _)| domain.index());
-                    // A list takes twice the memory of a column per domain, and moves half of it to insert.
+                    // A list takes half again as much memory per domain as a column, and moves half of it to insert.
                     if list.len() > FEW && list.len() * 32 > highest {
                         let mut column = Column::new();
                         column.grow(highest + 1);
-                        list.iter().for_each(|(domain, n)| column.set(domain.index(), *n));
+                        list.iter()
+                            .for_each(|(domain, carried)| column.set(domain.index(), *carried));
                         self.counts = Counts::Many(column);
                     }
                 }
@@ -89,22 +120,22 @@ impl CarriedCounts {
             Counts::Many(column) => {
                 column.grow(domain.index() + 1);
                 let place = column.get_mut(domain.index());
-                self.n_domains += usize::from(*place == 0);
-                *place += n;
+                self.n_domains += usize::from(place.is_none());
+                *place = place.plus(more);
             }
         }
     }
 
     /// Takes away what was added.
-    pub(crate) fn subtract(&mut self, domain: ValueId, n: u32) {
-        if n == 0 {
+    pub(crate) fn subtract(&mut self, domain: ValueId, less: Carried) {
+        if less.is_none() {
             return;
         }
         match &mut self.counts {
             Counts::Few(list) => {
                 if let Ok(at) = list.binary_search_by_key(&domain, |(domain, _)| *domain) {
-                    list[at].1 -= n;
-                    if list[at].1 == 0 {
+                    list[at].1 = list[at].1.minus(less);
+                    if list[at].1.is_none() {
                         list.remove(at);
                         self.n_domains -= 1;
                     }
@@ -112,8 +143,8 @@ impl CarriedCounts {
             }
             Counts::Many(column) => {
                 let place = column.get_mut(domain.index());
-                *place -= n;
-                self.n_domains -= usize::from(*place == 0);
+                *place = place.minus(less);
+                self.n_domains -= usize::from(place.is_none());
                 // A quarter of where it became a column, so that it does not flap.
                 if self.n_domains < FEW / 4 {
                     self.counts = Counts::Few(self.iter().collect());
@@ -141,27 +172,33 @@ mod tests {
         #![proptest_config(crate::tests::cases(64))]
 
         #[test]
-        fn behaves_like_a_map_without_zeroes(ops in prop::collection::vec((0_u8..5, 1_usize..300, 1_u32..4), 0..600)) {
+        fn behaves_like_a_map_without_zeroes(
+            ops in prop::collection::vec((0_u8..5, 1_usize..300, 1_u32..4, -9_i64..9), 0..600),
+        ) {
             let mut counts = CarriedCounts::new();
-            let mut model: BTreeMap<usize, u32> = BTreeMap::new();
-            for (at, (op, domain, n)) in ops.into_iter().enumerate() {
+            let mut model: BTreeMap<usize, Vec<Carried>> = BTreeMap::new();
+            for (at, (op, domain, n, weight)) in ops.into_iter().enumerate() {
                 let id = ValueId::from_index(domain);
                 // Growing in the first half and shrinking in the second visits both forms.
                 if (op == 0) != (at < 300) {
-                    counts.add(id, n);
-                    *model.entry(domain).or_default() += n;
+                    let more = Carried { n, weight };
+                    counts.add(id, more);
+                    model.entry(domain).or_default().push(more);
                 } else if let Some(known) = model.get_mut(&domain) {
-                    let n = n.min(*known);
-                    counts.subtract(id, n);
-                    *known -= n;
-                    if *known == 0 {
+                    let less = known.pop().unwrap_or_default();
+                    counts.subtract(id, less);
+                    if known.is_empty() {
                         model.remove(&domain);
                     }
                 }
-                prop_assert_eq!(counts.get(id), model.get(&domain).copied().unwrap_or(0));
+                let sum = |all: &Vec<Carried>| all.iter().fold(Carried::default(), |sum, one| sum.plus(*one));
+                prop_assert_eq!(counts.get(id), model.get(&domain).map(sum).unwrap_or_default());
                 prop_assert_eq!((counts.n_domains(), counts.is_empty()), (model.len(), model.is_empty()));
             }
-            prop_assert!(counts.iter().map(|(id, n)| (id.index(), n)).eq(model));
+            let sums = model.iter().map(|(at, all)| {
+                (*at, all.iter().fold(Carried::default(), |sum, one| sum.plus(*one)))
+            });
+            prop_assert!(counts.iter().map(|(id, carried)| (id.index(), carried)).eq(sums));
         }
     }
 }

@@ -7,19 +7,19 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Labels, PodAffinityTerm};
 
 use super::{PlainNode, Report};
-use crate::affinity_terms::{CarriedTerm, TermKind};
+use crate::affinity_terms::{Carried, CarriedTerm, TermKind};
 use crate::node_table::NodeIdx;
 use crate::state::ClusterState;
 
 /// How often a term is carried, by node and by domain.
 #[derive(Debug, Default, PartialEq)]
 struct Places {
-    by_node: BTreeMap<NodeIdx, u32>,
-    by_domain: BTreeMap<Arc<str>, u32>,
+    by_node: BTreeMap<NodeIdx, (u32, i64)>,
+    by_domain: BTreeMap<Arc<str>, (u32, i64)>,
 }
 
 /// By the debug form of the term, which shows every field.
-type Terms = BTreeMap<(TermKind, i32, String), Places>;
+type Terms = BTreeMap<(TermKind, String), Places>;
 
 pub(super) fn check(
     cluster: &ClusterState,
@@ -55,9 +55,7 @@ pub(super) fn check(
 
 fn by_text<'a>(terms: impl Iterator<Item = &'a CarriedTerm>) -> Vec<String> {
     let mut texts: Vec<String> = terms
-        .map(|carried| {
-            format!("{:?} {} {}", carried.kind(), carried.weight(), shown_term(carried.term()))
-        })
+        .map(|carried| format!("{:?} {}", carried.kind(), shown_term(carried.term())))
         .collect();
     texts.sort_unstable();
     texts
@@ -67,13 +65,14 @@ fn recomputed(plain: &BTreeMap<Arc<str>, PlainNode>) -> Terms {
     let mut terms = Terms::new();
     for node in plain.values() {
         let Some(idx) = node.idx else { continue };
-        let mut count = |kind, weight, term: &PodAffinityTerm| {
-            let places = terms.entry((kind, weight, shown_term(term))).or_default();
-            *places.by_node.entry(idx).or_default() += 1;
+        let mut count = |kind, weight: i32, term: &PodAffinityTerm| {
+            let places = terms.entry((kind, shown_term(term))).or_default();
+            let add = |sum: &mut (u32, i64)| *sum = (sum.0 + 1, sum.1 + i64::from(weight));
+            add(places.by_node.entry(idx).or_default());
             let value =
                 node.node.as_ref().and_then(|node| node.labels.get_shared(&term.topology_key));
             if let Some(value) = value {
-                *places.by_domain.entry(value.clone()).or_default() += 1;
+                add(places.by_domain.entry(value.clone()).or_default());
             }
         };
         for pod in node.pods.values() {
@@ -97,19 +96,20 @@ fn recomputed(plain: &BTreeMap<Arc<str>, PlainNode>) -> Terms {
 fn shown(cluster: &ClusterState) -> Terms {
     let mut terms = Terms::new();
     for carried in cluster.affinity_terms().iter() {
-        let key = (carried.kind(), carried.weight(), shown_term(carried.term()));
+        let key = (carried.kind(), shown_term(carried.term()));
         let places = terms.entry(key).or_default();
         let column = cluster.label_column(&carried.term().topology_key);
-        for (domain, n) in carried.domains().iter() {
+        for (domain, Carried { n, weight }) in carried.domains().iter() {
             let value = column.and_then(|column| column.value(domain)).cloned();
             let value = value.unwrap_or_else(|| format!("no value {domain:?}").into());
-            *places.by_domain.entry(value).or_default() += n;
+            let place = places.by_domain.entry(value).or_default();
+            *place = (place.0 + n, place.1 + weight);
         }
     }
     for idx in (0..cluster.capacity()).map(NodeIdx::from_index) {
-        for (carried, n) in cluster.affinity_terms.on_node(idx) {
-            let key = (carried.kind(), carried.weight(), shown_term(carried.term()));
-            terms.entry(key).or_default().by_node.insert(idx, n);
+        for (carried, Carried { n, weight }) in cluster.affinity_terms.on_node(idx) {
+            let key = (carried.kind(), shown_term(carried.term()));
+            terms.entry(key).or_default().by_node.insert(idx, (n, weight));
         }
     }
     terms

@@ -26,13 +26,26 @@ pub struct Domain {
     pub n_nodes: u32,
 }
 
+/// A [`Domain`] in half the memory: there is one for each node where every host is one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    n_pods: u32,
+    n_nodes: u32,
+}
+
+impl From<Cell> for Domain {
+    fn from(cell: Cell) -> Self {
+        Self { n_pods: i64::from(cell.n_pods), n_nodes: cell.n_nodes }
+    }
+}
+
 /// How many pods count on each node and in each domain.
 #[derive(Clone, Debug)]
 pub struct DomainCounts {
     spec: Arc<CounterSpec>,
     on_nodes: Column<u32, 64>,
     eligible: NodeSet,
-    domains: Column<Domain, 64>,
+    domains: Column<Cell, 64>,
     by_sum: BTreeMap<i64, u32>,
     n_domains: usize,
     n_pods: i64,
@@ -85,20 +98,21 @@ impl DomainCounts {
     /// it is [`ValueId::ABSENT`].
     #[inline]
     pub fn domain(&self, value: ValueId) -> Option<Domain> {
-        self.domains.try_get(value.index()).copied().filter(|domain| domain.n_nodes > 0)
+        let cell = self.domains.try_get(value.index()).filter(|cell| cell.n_nodes > 0);
+        cell.map(|cell| Domain::from(*cell))
     }
 
     /// How many pods count in a domain; 0 when there is no such domain.
     #[inline]
     pub fn n_pods_in(&self, value: ValueId) -> i64 {
-        self.domains.try_get(value.index()).map_or(0, |domain| domain.n_pods)
+        self.domains.try_get(value.index()).map_or(0, |cell| i64::from(cell.n_pods))
     }
 
     /// All domains that have nodes that count, by id.
     pub fn domains(&self) -> impl Iterator<Item = (ValueId, Domain)> {
         let all = self.domains.iter().enumerate();
         all.filter(|(_, domain)| domain.n_nodes > 0)
-            .map(|(at, domain)| (ValueId::from_index(at), *domain))
+            .map(|(at, domain)| (ValueId::from_index(at), Domain::from(*domain)))
     }
 
     /// How many domains have nodes that count.
@@ -165,19 +179,37 @@ impl DomainCounts {
 
     /// Adds up domains that were empty.
     fn add_up(&mut self, cluster: &ClusterState) {
+        /// Domains of so many nodes are worth a look at the set of nodes of each.
+        const LARGE: usize = 16;
+
         let column = self.column(cluster);
-        let mut domains = vec![Domain::default(); column.map_or(1, LabelColumn::n_ids)];
-        for idx in self.eligible.iter() {
+        let mut domains = vec![Cell::default(); column.map_or(1, LabelColumn::n_ids)];
+        match column.filter(|column| column.n_ids() * LARGE > self.eligible.len()) {
+            Some(column) => {
+                for idx in self.eligible.iter() {
+                    domains[column.id(idx).index()].n_nodes += 1;
+                }
+            }
+            None => {
+                let mut n_labelled = 0;
+                for (id, _, nodes) in column.iter().flat_map(|column| column.values()) {
+                    let n_nodes = nodes.n_common(&self.eligible);
+                    n_labelled += n_nodes;
+                    domains[id.index()].n_nodes = n_nodes as u32;
+                }
+                let n_unlabelled = self.eligible.len() - n_labelled;
+                domains[ValueId::ABSENT.index()].n_nodes = n_unlabelled as u32;
+            }
+        }
+        for (idx, n) in self.with_pods().filter(|(idx, _)| self.eligible.contains(*idx)) {
             let value = column.map_or(ValueId::ABSENT, |column| column.id(idx));
-            let domain = &mut domains[value.index()];
-            domain.n_pods += self.on_node(idx);
-            domain.n_nodes += 1;
+            domains[value.index()].n_pods += n;
         }
         let (mut n_empty, mut sums) = (0_u32, Vec::new());
         for domain in domains.iter().filter(|domain| domain.n_nodes > 0) {
             match domain.n_pods {
                 0 => n_empty += 1,
-                n_pods => sums.push(n_pods),
+                n_pods => sums.push(i64::from(n_pods)),
             }
         }
         sums.sort_unstable();
@@ -189,6 +221,20 @@ impl DomainCounts {
             self.by_sum.insert(0, n_empty);
         }
         self.domains = domains.into_iter().collect();
+    }
+
+    /// The nodes with pods that count, and how many. Most runs of nodes have none, and are passed over.
+    fn with_pods(&self) -> impl Iterator<Item = (NodeIdx, u32)> {
+        let mut start = 0;
+        let runs = self.on_nodes.chunks().map(move |run| {
+            start += run.len();
+            (start - run.len(), run)
+        });
+        let runs = runs.filter(|(_, run)| run.iter().fold(0, |any, n| any | n) != 0);
+        runs.flat_map(|(start, run)| {
+            let counts = run.iter().enumerate().filter(|(_, n)| **n > 0);
+            counts.map(move |(at, n)| (NodeIdx::from_index(start + at), *n))
+        })
     }
 
     fn nothing(spec: &CounterSpec) -> Self {
@@ -303,10 +349,10 @@ impl DomainCounts {
     fn shift_domain(&mut self, value: ValueId, n_pods: i64, n_nodes: i32) {
         self.domains.grow(value.index() + 1);
         let domain = self.domains.get_mut(value.index());
-        let old = *domain;
-        domain.n_pods += n_pods;
+        let old = Domain::from(*domain);
+        domain.n_pods = u32::try_from(old.n_pods + n_pods).unwrap_or(0);
         domain.n_nodes = domain.n_nodes.saturating_add_signed(n_nodes);
-        let new = *domain;
+        let new = Domain::from(*domain);
         self.n_pods += n_pods;
         if old.n_nodes > 0 {
             self.n_domains -= 1;

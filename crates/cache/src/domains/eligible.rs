@@ -37,6 +37,8 @@ fn keep(nodes: &mut NodeSet, does_count: impl Fn(NodeIdx) -> bool) {
 
 fn keep_labelled(cluster: &ClusterState, key: &str, nodes: &mut NodeSet) {
     match cluster.label_column(key) {
+        // Only nodes with an object have labels.
+        Some(column) if column.n_labelled() == cluster.live_nodes().len() => {}
         Some(column) => nodes.and(&NodeSet::of_slots(column.ids(), |id| id != ValueId::ABSENT)),
         None => {
             let has_key = |idx| cluster.node(idx).is_some_and(|node| node.labels.contains_key(key));

@@ -9,7 +9,7 @@
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    Code, CycleState, MAX_NODE_SCORE, Meter, MeteredPoint, NodeIdx, Normalization, PluginIdx,
+    Code, CycleState, Lent, MAX_NODE_SCORE, Meter, MeteredPoint, NodeIdx, Normalization, PluginIdx,
     Runner, Scale, SkipSet, Status, bounds, is_within_bounds,
 };
 use smallvec::SmallVec;
@@ -53,18 +53,18 @@ type Bounds = (i64, i64);
 /// The scores of a run of nodes.
 struct Scored<'a> {
     nodes: &'a [NodeIdx],
-    totals: Vec<i64>,
+    totals: Lent<i64>,
     /// Raw scores that are yet to be scaled, by scorer; empty for the others.
-    raw: SmallVec<[Vec<i64>; 8]>,
+    raw: SmallVec<[Lent<i64>; 8]>,
     /// By scorer.
     bounds: SmallVec<[Bounds; 8]>,
 }
 
 /// Nodes that can still win.
 struct Candidates {
-    nodes: Vec<NodeIdx>,
+    nodes: Lent<NodeIdx>,
     /// What each has so far.
-    totals: Vec<i64>,
+    totals: Lent<i64>,
 }
 
 /// How many nodes with the most so far are scored to the end before the others are compared with them.
@@ -100,11 +100,7 @@ impl<'a> Search<'a> {
                 _ => add_scaled(&mut runs, (at, scorer))?,
             }
         }
-        let best = self.best_of(&runs, &bounded);
-        for run in runs {
-            run.raw.into_iter().chain([run.totals]).for_each(|column| self.pool.give_back(column));
-        }
-        best
+        self.best_of(&runs, &bounded)
     }
 
     /// The same by the book: which of several errors is reported depends on the order of nodes.
@@ -127,15 +123,14 @@ impl<'a> Search<'a> {
             self.raw_scores(scorer, nodes, &mut column)?;
             bounds_of_raw.push(bounds(&column));
             if scorer.normalization == Normalization::None {
-                for (total, score) in totals.iter_mut().zip(&column) {
+                for (total, score) in totals.iter_mut().zip(column.iter()) {
                     *total = i64::wrapping_add(*total, score.wrapping_mul(scorer.weight));
                 }
-                raw.push(Vec::new());
+                raw.push(Lent::default());
             } else {
                 raw.push(std::mem::replace(&mut column, self.pool.column(nodes.len())));
             }
         }
-        self.pool.give_back(column);
         Some(Scored { nodes, totals, raw, bounds: bounds_of_raw })
     }
 
@@ -150,22 +145,20 @@ impl<'a> Search<'a> {
         }
         let most = runs.iter().map(|run| bounds(&run.totals).1).max()?;
         if bounded.is_empty() {
-            let nodes = runs.iter().flat_map(|run| run.nodes.iter().zip(&run.totals));
+            let nodes = runs.iter().flat_map(|run| run.nodes.iter().zip(run.totals.iter()));
             let best = nodes.filter(|(_, total)| **total == most);
             return Some(self.first(best.map(|(idx, _)| *idx)));
         }
         let mut ahead = self.candidates(runs, most, MANY_AHEAD);
         self.finish(&mut ahead, bounded)?;
         let best_ahead = bounds(&ahead.totals).1;
-        self.give_back(ahead);
+        drop(ahead);
         let room: i64 = bounded.iter().map(|scorer| scorer.weight * MAX_NODE_SCORE).sum();
         let mut left = self.candidates(runs, best_ahead.saturating_sub(room), usize::MAX);
         self.finish(&mut left, bounded)?;
         let best = bounds(&left.totals).1;
-        let nodes = left.nodes.iter().zip(&left.totals);
-        let first = self.first(nodes.filter(|(_, total)| **total == best).map(|(idx, _)| *idx));
-        self.give_back(left);
-        Some(first)
+        let nodes = left.nodes.iter().zip(left.totals.iter());
+        Some(self.first(nodes.filter(|(_, total)| **total == best).map(|(idx, _)| *idx)))
     }
 
     /// The nodes with `least` or more so far, `limit` of them at most.
@@ -174,7 +167,8 @@ impl<'a> Search<'a> {
         let (mut nodes, mut totals) = (self.pool.list(n_all), self.pool.column(n_all));
         totals.clear();
         for run in runs {
-            let both = run.nodes.iter().zip(&run.totals).filter(|(_, total)| **total >= least);
+            let both =
+                run.nodes.iter().zip(run.totals.iter()).filter(|(_, total)| **total >= least);
             for (idx, total) in both.take(limit - nodes.len()) {
                 nodes.push(*idx);
                 totals.push(*total);
@@ -191,17 +185,11 @@ impl<'a> Search<'a> {
             self.raw_scores(scorer, nodes, &mut column)?;
             let (lowest, highest) = bounds(&column);
             (is_within_bounds(lowest) && is_within_bounds(highest)).then_some(())?;
-            for (total, score) in totals.iter_mut().zip(&column) {
+            for (total, score) in totals.iter_mut().zip(column.iter()) {
                 *total = total.wrapping_add(score * scorer.weight);
             }
         }
-        self.pool.give_back(column);
         Some(())
-    }
-
-    fn give_back(&self, candidates: Candidates) {
-        self.pool.give_back_list(candidates.nodes);
-        self.pool.give_back(candidates.totals);
     }
 
     /// The one of equally good nodes that [`ScoreTree`](crate::score_tree::ScoreTree) prefers.
@@ -215,11 +203,14 @@ impl<'a> Search<'a> {
     fn add_custom(&self, runs: &mut [Scored<'_>], (at, scorer): (usize, &Scorer)) -> Option<()> {
         let mut column = match runs {
             [run] => std::mem::take(&mut run.raw[at]),
-            ref runs => runs.iter().flat_map(|run| &run.raw[at]).copied().collect(),
+            ref runs => {
+                let raw = runs.iter().flat_map(|run| run.raw[at].iter());
+                raw.copied().collect::<Vec<i64>>().into()
+            }
         };
         let Self { runner, state, pod, feasible, .. } = *self;
         runner.normalize_and_weigh(scorer.idx, state, pod, feasible, &mut column).ok()?;
-        let mut scores = &*column;
+        let mut scores = column.as_slice();
         for run in runs {
             let (of_run, others) = scores.split_at(run.nodes.len());
             scores = others;
@@ -227,7 +218,6 @@ impl<'a> Search<'a> {
                 *total = total.wrapping_add(*score);
             }
         }
-        self.pool.give_back(column);
         Some(())
     }
 }

@@ -254,6 +254,17 @@ impl<'a> FilterSink<'a> {
         self.verdicts.set(node, id);
     }
 
+    /// Turns down those of `nodes` that nobody has turned down yet and that are `meant`. The fast way when many nodes are
+    /// meant and the question is a look into a table: all are asked.
+    pub fn reject_where(
+        &mut self,
+        nodes: &[NodeIdx],
+        id: VerdictId,
+        is_meant: impl FnMut(NodeIdx) -> bool,
+    ) {
+        self.verdicts.set_where(nodes, id, is_meant);
+    }
+
     /// Turns a node down.
     pub fn reject(&mut self, node: NodeIdx, status: Status) {
         self.verdicts.put(node, &status.from_plugin(self.plugin));

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::{ClusterState, NodeIdx, NodeView, TermKind};
+use kube_scheduler_framework::{Carried, ClusterState, NodeIdx, NodeView, Spare, TermKind};
 
 use super::own_terms::preferred_of;
 use super::tally::{KeyTally, Tally};
@@ -20,8 +20,9 @@ impl Attraction {
         cluster: &ClusterState,
         pod: &Pod,
         hard_pod_affinity_weight: i32,
+        spare: &Arc<Spare<i64>>,
     ) -> Option<Self> {
-        let mut tally = Tally::default();
+        let mut tally = Tally::new(spare);
         let is_drawn = count_others(cluster, pod, hard_pod_affinity_weight, &mut tally);
         let draws = count_own(cluster, pod, &mut tally);
         (is_drawn || draws).then(|| Self(Arc::new(tally)))
@@ -56,19 +57,25 @@ fn count_others(
         TermKind::PreferredAffinity | TermKind::PreferredAntiAffinity => true,
     };
     for (_, carried) in cluster.affinity_terms().about(pod, namespace_labels, draws) {
-        let weight = match carried.kind() {
-            TermKind::RequiredAffinity => i64::from(hard_pod_affinity_weight),
-            TermKind::PreferredAffinity => i64::from(carried.weight()),
-            TermKind::PreferredAntiAffinity => -i64::from(carried.weight()),
-            TermKind::RequiredAntiAffinity => 0,
-        };
+        let kind = carried.kind();
+        let pull = |carried: Carried| pull_of(kind, carried, hard_pod_affinity_weight);
         let (term, domains) = (carried.term(), carried.domains());
         if !domains.is_empty() {
-            tally.add_carried(cluster, &term.topology_key, domains, weight);
+            tally.add_carried(cluster, &term.topology_key, domains, pull);
             says_anything = true;
         }
     }
     says_anything
+}
+
+/// How much pods that carry a term of this kind draw a pod that it means.
+pub(super) fn pull_of(kind: TermKind, carried: Carried, hard_pod_affinity_weight: i32) -> i64 {
+    match kind {
+        TermKind::RequiredAffinity => i64::from(hard_pod_affinity_weight) * i64::from(carried.n),
+        TermKind::PreferredAffinity => carried.weight,
+        TermKind::PreferredAntiAffinity => -carried.weight,
+        TermKind::RequiredAntiAffinity => 0,
+    }
 }
 
 /// What `pod` says about the pods on nodes; whether it says anything.

@@ -17,6 +17,7 @@ use kube_scheduler_framework::{
 use smallvec::SmallVec;
 
 use super::InterPodAffinity;
+use super::attraction::pull_of;
 use super::own_terms::{Required, compile_error, has_preferred, preferred_of};
 
 /// Up to how many values of a topology key are told apart one by one.
@@ -34,7 +35,7 @@ impl DomainScoped for InterPodAffinity {
             return DomainScope::OnlyDependencies;
         }
         let scores = has_preferred(pod) || !self.ignores_preferences_of_others;
-        let hard_weight = if scores { i64::from(self.hard_pod_affinity_weight) } else { 0 };
+        let hard_weight = if scores { self.hard_pod_affinity_weight } else { 0 };
         let answers = AffinityAnswers::new(cx.cluster, pod, own, scores, hard_weight);
         answers.map_or(DomainScope::Neither, |answers| DomainScope::Followed(Box::new(answers)))
     }
@@ -53,8 +54,9 @@ struct Key {
     preferred: SmallVec<[(i64, CounterId); 1]>,
     /// Terms of others that keep it out.
     minding: SmallVec<[TermId; 1]>,
-    /// Terms of others that draw it or drive it away, with the weight.
-    drawing: SmallVec<[(i64, TermId); 1]>,
+    /// Terms of others that draw it or drive it away.
+    drawing: SmallVec<[TermId; 1]>,
+    hard_weight: i32,
 }
 
 struct AffinityAnswers {
@@ -64,7 +66,7 @@ struct AffinityAnswers {
     /// Nobody the pod wants is anywhere yet, and it is one of the kind it wants.
     may_be_first: bool,
     scores: bool,
-    hard_weight: i64,
+    hard_weight: i32,
     keys: Vec<Key>,
     /// The terms that concern the pod, and up to when that was so.
     terms: Vec<TermId>,
@@ -79,7 +81,7 @@ impl AffinityAnswers {
         pod: &Pod,
         own: Required,
         scores: bool,
-        hard_weight: i64,
+        hard_weight: i32,
     ) -> Option<Self> {
         let mut answers = Self {
             counters: Vec::new(),
@@ -115,15 +117,15 @@ impl AffinityAnswers {
         if terms.len() > MANY_TERMS {
             return None;
         }
-        for (id, weight) in &terms {
-            let key = &cluster.affinity_terms().get(*id)?.term().topology_key;
-            let key = answers.key(cluster, key)?;
-            match weight {
-                None => key.minding.push(*id),
-                Some(weight) => key.drawing.push((*weight, *id)),
+        for id in &terms {
+            let carried = cluster.affinity_terms().get(*id)?;
+            let key = answers.key(cluster, &carried.term().topology_key)?;
+            match carried.kind() {
+                TermKind::RequiredAntiAffinity => key.minding.push(*id),
+                _ => key.drawing.push(*id),
             }
         }
-        answers.terms = terms.into_iter().map(|(id, _)| id).collect();
+        answers.terms = terms;
         Some(answers)
     }
 
@@ -146,6 +148,7 @@ impl AffinityAnswers {
                     preferred: SmallVec::new(),
                     minding: SmallVec::new(),
                     drawing: SmallVec::new(),
+                    hard_weight: self.hard_weight,
                 });
                 self.keys.len() - 1
             }
@@ -153,22 +156,17 @@ impl AffinityAnswers {
         self.keys.get_mut(at)
     }
 
-    /// The terms of others that concern the pod: with a weight those that draw it, without those that keep it out.
-    fn terms_about(&self, cluster: &ClusterState, pod: &Pod) -> Vec<(TermId, Option<i64>)> {
+    /// The terms of others that concern the pod.
+    fn terms_about(&self, cluster: &ClusterState, pod: &Pod) -> Vec<TermId> {
         let nothing = Labels::default();
         let labels = cluster.objects().namespace_labels(&pod.namespace).unwrap_or(&nothing);
-        let weight = |kind, weight: i32| match kind {
-            TermKind::RequiredAntiAffinity => Some(None),
-            _ if !self.scores => None,
-            TermKind::RequiredAffinity => (self.hard_weight > 0).then_some(Some(self.hard_weight)),
-            TermKind::PreferredAffinity => Some(Some(i64::from(weight))),
-            TermKind::PreferredAntiAffinity => Some(Some(-i64::from(weight))),
+        let concerns = |kind| match kind {
+            TermKind::RequiredAntiAffinity => true,
+            TermKind::RequiredAffinity => self.scores && self.hard_weight > 0,
+            TermKind::PreferredAffinity | TermKind::PreferredAntiAffinity => self.scores,
         };
-        let mut terms: Vec<_> = cluster
-            .affinity_terms()
-            .about(pod, labels, |_| true)
-            .filter_map(|(id, carried)| Some((id, weight(carried.kind(), carried.weight())?)))
-            .collect();
+        let about = cluster.affinity_terms().about(pod, labels, concerns);
+        let mut terms: Vec<TermId> = about.map(|(id, _)| id).collect();
         terms.sort_unstable();
         terms
     }
@@ -177,11 +175,6 @@ impl AffinityAnswers {
 /// How many of what `counter` counts are in the domain.
 fn counted(cluster: &ClusterState, counter: CounterId, value: LabelValueId) -> i64 {
     cluster.followed_by_id(counter).map_or(0, |counts| counts.n_pods_in(value))
-}
-
-fn carried(cluster: &ClusterState, term: TermId, value: LabelValueId) -> i64 {
-    let carried = cluster.affinity_terms().get(term);
-    carried.map_or(0, |carried| i64::from(carried.domains().get(value)))
 }
 
 impl Key {
@@ -201,13 +194,15 @@ impl Key {
 
     /// Whether there is anybody in the domain who minds the pod.
     fn is_minded(&self, cluster: &ClusterState, value: LabelValueId) -> bool {
-        self.minding.iter().any(|term| carried(cluster, *term, value) > 0)
+        let mut minding = self.minding.iter().filter_map(|id| cluster.affinity_terms().get(*id));
+        minding.any(|term| !term.domains().get(value).is_none())
     }
 
     fn attraction(&self, cluster: &ClusterState, value: LabelValueId) -> i64 {
         let own = self.preferred.iter().map(|(weight, id)| weight * counted(cluster, *id, value));
+        let drawing = self.drawing.iter().filter_map(|id| cluster.affinity_terms().get(*id));
         let of_others =
-            self.drawing.iter().map(|(weight, id)| weight * carried(cluster, *id, value));
+            drawing.map(|term| pull_of(term.kind(), term.domains().get(value), self.hard_weight));
         own.chain(of_others).sum()
     }
 }

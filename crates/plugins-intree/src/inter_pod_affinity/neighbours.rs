@@ -11,7 +11,9 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Labels, Pod};
-use kube_scheduler_framework::{ClusterState, CounterSpec, NodeIdx, NodeView, TermKind};
+use kube_scheduler_framework::{
+    ClusterState, CounterSpec, FilterSink, NodeIdx, NodeView, Spare, Status, TermKind,
+};
 use smallvec::SmallVec;
 
 use super::own_terms::{Required, required};
@@ -68,18 +70,22 @@ struct Difference {
 
 impl Neighbours {
     /// Counts for `pod`; `None` when nobody minds it and it requires nothing.
-    pub(super) fn count(cluster: &ClusterState, pod: &Pod) -> Option<Self> {
+    pub(super) fn count(
+        cluster: &ClusterState,
+        pod: &Pod,
+        spare: &Arc<Spare<i64>>,
+    ) -> Option<Self> {
         let own = Required::of(pod);
         let namespace_labels =
             cluster.objects().namespace_labels(&pod.namespace).cloned().unwrap_or_default();
-        let minding = minding(cluster, pod, &namespace_labels);
+        let minding = minding(cluster, pod, &namespace_labels, spare);
         if own.is_empty() && minding.keys().is_empty() {
             return None;
         }
         let count = |specs: &[CounterSpec]| {
             let counters: SmallVec<[_; 2]> =
                 specs.iter().map(|spec| cluster.counted(spec)).collect();
-            Tally::of_counters(cluster, &counters)
+            Tally::of_counters(cluster, &counters, spare)
         };
         let (wanted, unwanted) = (count(&own.wanted), count(&own.unwanted));
         Some(Self {
@@ -194,13 +200,14 @@ impl Neighbours {
         self.n_wanted == 0 && self.counted.matches_itself
     }
 
-    /// The same as [`refusal`](Self::refusal) for many nodes, in order of precedence: whoever was named before is not to
-    /// be looked at again. May name nodes that are not among `nodes`. `None` when hypothetical pods are involved.
-    pub(super) fn refuse_all(
+    /// The same as [`refusal`](Self::refusal) for many nodes, in order of precedence. `None` when hypothetical pods are
+    /// involved.
+    pub(super) fn refuse_all<'a>(
         &self,
         cluster: &ClusterState,
         nodes: &[NodeIdx],
-        mut refuse: impl FnMut(NodeIdx, Refusal),
+        sink: &mut FilterSink<'_>,
+        rejection: impl Fn(Refusal) -> &'a Status,
     ) -> Option<()> {
         if !self.differences.is_empty() {
             return None;
@@ -208,23 +215,28 @@ impl Neighbours {
         let may_be_first = self.may_be_first();
         let is_missing = |n: Option<i64>| n.is_none_or(|n| n <= 0 && !may_be_first);
         for tally in self.counted.wanted.keys() {
-            tally.visit_where(cluster, nodes, is_missing, |idx| refuse(idx, Refusal::Affinity));
+            tally.reject_where(cluster, nodes, sink, rejection(Refusal::Affinity), is_missing);
         }
         let is_any = |n: Option<i64>| n.is_some_and(|n| n > 0);
         for tally in self.counted.unwanted.keys() {
-            tally.visit_where(cluster, nodes, is_any, |idx| refuse(idx, Refusal::AntiAffinity));
+            tally.reject_where(cluster, nodes, sink, rejection(Refusal::AntiAffinity), is_any);
         }
         for tally in self.counted.minding.keys() {
-            let refuse = |idx| refuse(idx, Refusal::ExistingAntiAffinity);
-            tally.visit_where(cluster, nodes, is_any, refuse);
+            let rejection = rejection(Refusal::ExistingAntiAffinity);
+            tally.reject_where(cluster, nodes, sink, rejection, is_any);
         }
         Some(())
     }
 }
 
 /// Which pods on nodes would mind `pod`, by domain. Keys without any are left out.
-fn minding(cluster: &ClusterState, pod: &Pod, namespace_labels: &Labels) -> Tally {
-    let mut tally = Tally::default();
+fn minding(
+    cluster: &ClusterState,
+    pod: &Pod,
+    namespace_labels: &Labels,
+    spare: &Arc<Spare<i64>>,
+) -> Tally {
+    let mut tally = Tally::new(spare);
     let terms = cluster.affinity_terms();
     if terms.n_terms(TermKind::RequiredAntiAffinity) == 0 {
         return tally;
@@ -233,7 +245,7 @@ fn minding(cluster: &ClusterState, pod: &Pod, namespace_labels: &Labels) -> Tall
     for (_, carried) in terms.about(pod, namespace_labels, minds) {
         let (term, domains) = (carried.term(), carried.domains());
         if !domains.is_empty() {
-            tally.add_carried(cluster, &term.topology_key, domains, 1);
+            tally.add_carried(cluster, &term.topology_key, domains, |carried| i64::from(carried.n));
         }
     }
     tally

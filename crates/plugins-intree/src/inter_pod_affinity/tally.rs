@@ -6,19 +6,22 @@
 //!
 //! Invariant: a key is in a tally at most once; keys stay in order of first mention.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Labels;
 use kube_scheduler_framework::{
-    CarriedCounts, ClusterState, DomainCounts, LabelColumn, LabelValueId, NodeGroup, NodeIdx,
+    Carried, CarriedCounts, ClusterState, DomainCounts, FilterSink, LabelColumn, LabelValueId,
+    Lent, NodeGroup, NodeIdx, Spare, Status,
 };
 use smallvec::SmallVec;
 
 /// Numbers by topology key and value.
-#[derive(Debug, Default)]
-pub(super) struct Tally(SmallVec<[KeyTally; 2]>);
+#[derive(Debug)]
+pub(super) struct Tally {
+    keys: SmallVec<[KeyTally; 2]>,
+    spare: Arc<Spare<i64>>,
+}
 
 /// Numbers by value of one topology key.
 #[derive(Debug)]
@@ -30,22 +33,31 @@ pub(super) struct KeyTally {
 #[derive(Debug)]
 enum Numbers {
     /// By number of the value in the cluster's column; what is missing at the end is 0.
-    ById(Vec<i64>),
+    ById(Lent<i64>),
     ByValue(BTreeMap<Arc<str>, i64>),
     Counted(Arc<DomainCounts>),
 }
 
 impl Tally {
+    /// No numbers yet; columns of them are taken from `spare`.
+    pub(super) fn new(spare: &Arc<Spare<i64>>) -> Self {
+        Self { keys: SmallVec::new(), spare: spare.clone() }
+    }
+
     /// The sums of counters by their topology keys.
-    pub(super) fn of_counters(cluster: &ClusterState, counters: &[Arc<DomainCounts>]) -> Self {
-        let mut tally = Self::default();
+    pub(super) fn of_counters(
+        cluster: &ClusterState,
+        counters: &[Arc<DomainCounts>],
+        spare: &Arc<Spare<i64>>,
+    ) -> Self {
+        let mut tally = Self::new(spare);
         for counts in counters {
             let Some(key) = &counts.spec().topology_key else { continue };
             let n_of_key =
                 counters.iter().filter(|c| c.spec().topology_key.as_ref() == Some(key)).count();
             if n_of_key == 1 {
                 let numbers = Numbers::Counted(counts.clone());
-                tally.0.push(KeyTally { key: key.clone(), numbers });
+                tally.keys.push(KeyTally { key: key.clone(), numbers });
             } else {
                 tally.add_counter(cluster, counts, 1);
             }
@@ -55,40 +67,40 @@ impl Tally {
 
     /// The keys with their numbers.
     pub(super) fn keys(&self) -> &[KeyTally] {
-        &self.0
+        &self.keys
     }
 
     /// The numbers of a key.
     pub(super) fn key(&self, key: &str) -> Option<&KeyTally> {
-        self.0.iter().find(|tally| *tally.key == *key)
+        self.keys.iter().find(|tally| *tally.key == *key)
     }
 
     /// The numbers of a key to add to, all 0 if it is new.
     fn numbers_mut(&mut self, cluster: &ClusterState, key: &Arc<str>) -> Option<&mut Numbers> {
         let is_key = |tally: &KeyTally| Arc::ptr_eq(&tally.key, key) || tally.key == *key;
-        let at = self.0.iter().position(is_key).unwrap_or_else(|| {
+        let at = self.keys.iter().position(is_key).unwrap_or_else(|| {
             let numbers = match cluster.label_column(key) {
-                Some(column) => Numbers::ById(vec![0; column.n_ids()]),
+                Some(column) => Numbers::ById(self.spare.lend_filled(0, column.n_ids())),
                 None => Numbers::ByValue(BTreeMap::new()),
             };
-            self.0.push(KeyTally { key: key.clone(), numbers });
-            self.0.len() - 1
+            self.keys.push(KeyTally { key: key.clone(), numbers });
+            self.keys.len() - 1
         });
-        self.0.get_mut(at).map(|tally| &mut tally.numbers)
+        self.keys.get_mut(at).map(|tally| &mut tally.numbers)
     }
 
-    /// Adds `factor` times what terms of pods say per domain of `key`, which has a column.
+    /// Adds up `amount` of what terms of pods say per domain of `key`, which has a column.
     pub(super) fn add_carried(
         &mut self,
         cluster: &ClusterState,
         key: &Arc<str>,
         counts: &CarriedCounts,
-        factor: i64,
+        amount: impl Fn(Carried) -> i64,
     ) {
         if let Some(Numbers::ById(numbers)) = self.numbers_mut(cluster, key) {
-            for (domain, n) in counts.iter() {
+            for (domain, carried) in counts.iter() {
                 if let Some(number) = numbers.get_mut(domain.index()) {
-                    *number += factor * i64::from(n);
+                    *number += amount(carried);
                 }
             }
         }
@@ -124,7 +136,7 @@ impl Tally {
 
     /// In how many domains of all keys the number is not 0.
     pub(super) fn n_domains(&self) -> usize {
-        self.0.iter().map(KeyTally::n_domains).sum()
+        self.keys.iter().map(KeyTally::n_domains).sum()
     }
 }
 
@@ -162,27 +174,32 @@ impl KeyTally {
         }
     }
 
-    /// The numbers by value of the key's column, `None` where there is none. A node without the label has number 0 here.
-    fn by_id<'a>(&'a self, cluster: &'a ClusterState) -> Option<(Cow<'a, [i64]>, &'a LabelColumn)> {
+    /// What `of` makes of the number of each value of the key's column, `None` where there is no column. A node without the
+    /// label has number 0 here.
+    fn table<'a, T: Clone>(
+        &'a self,
+        cluster: &'a ClusterState,
+        of: impl Fn(i64) -> T,
+    ) -> Option<(Vec<T>, &'a LabelColumn)> {
         match &self.numbers {
             Numbers::ById(numbers) => {
                 let column = cluster.label_column(&self.key)?;
-                let mut numbers = Cow::from(numbers);
+                let mut table: Vec<T> = numbers.iter().map(|number| of(*number)).collect();
                 // A value that came after the count has no number yet.
-                if numbers.len() < column.n_ids() {
-                    numbers.to_mut().resize(column.n_ids(), 0);
+                if table.len() < column.n_ids() {
+                    table.resize(column.n_ids(), of(0));
                 }
-                Some((numbers, column))
+                Some((table, column))
             }
             Numbers::Counted(counts) => {
                 let column = counts.column(cluster)?;
-                let mut numbers = vec![0; column.n_ids()];
+                let mut table = vec![of(0); column.n_ids()];
                 for (id, domain) in counts.domains().filter(|(id, _)| *id != LabelValueId::ABSENT) {
-                    if let Some(number) = numbers.get_mut(id.index()) {
-                        *number = domain.n_pods;
+                    if let Some(place) = table.get_mut(id.index()) {
+                        *place = of(domain.n_pods);
                     }
                 }
-                Some((numbers.into(), column))
+                Some((table, column))
             }
             Numbers::ByValue(_) => None,
         }
@@ -190,41 +207,57 @@ impl KeyTally {
 
     /// Adds to each score the number in the domain of its node.
     pub(super) fn add_to(&self, cluster: &ClusterState, nodes: &[NodeIdx], scores: &mut [i64]) {
-        if matches!(&self.numbers, Numbers::Counted(counts) if counts.n_pods() == 0) {
-            return;
-        }
-        match self.by_id(cluster) {
-            Some((numbers, column)) => {
-                for (&idx, score) in nodes.iter().zip(scores) {
-                    *score += numbers[column.id(idx).index()];
+        let both = nodes.iter().zip(scores);
+        match &self.numbers {
+            Numbers::Counted(counts) if counts.n_pods() == 0 => {}
+            Numbers::Counted(counts) => {
+                let Some(column) = counts.column(cluster) else { return };
+                if column.n_ids() * Self::WORTH_A_TABLE > nodes.len() {
+                    let number = |id: LabelValueId| match id {
+                        LabelValueId::ABSENT => 0,
+                        id => counts.n_pods_in(id),
+                    };
+                    return both.for_each(|(idx, score)| *score += number(column.id(*idx)));
                 }
+                let Some((numbers, column)) = self.table(cluster, |number| number) else { return };
+                both.for_each(|(idx, score)| *score += numbers[column.id(*idx).index()]);
             }
-            None => {
-                for (&idx, score) in nodes.iter().zip(scores) {
-                    *score += self.number_at(cluster, idx).unwrap_or(0);
-                }
+            Numbers::ById(numbers) => {
+                let Some(column) = cluster.label_column(&self.key) else { return };
+                let numbers = &***numbers;
+                // A value that came after the count has no number yet.
+                let number = |id: LabelValueId| numbers.get(id.index()).copied().unwrap_or(0);
+                both.for_each(|(idx, score)| *score += number(column.id(*idx)));
+            }
+            Numbers::ByValue(_) => {
+                both.for_each(|(idx, score)| *score += self.number_at(cluster, *idx).unwrap_or(0));
             }
         }
     }
 
-    /// Visits nodes by whether the number of their domain, `None` without the label, is `meant`: every such node among
-    /// `nodes`, and perhaps others of the cluster.
-    pub(super) fn visit_where(
+    /// A table is made when there are so many nodes for each entry.
+    const WORTH_A_TABLE: usize = 4;
+
+    /// Turns down those of `nodes` for which the number of their domain, `None` without the label, is `meant`.
+    pub(super) fn reject_where(
         &self,
         cluster: &ClusterState,
         nodes: &[NodeIdx],
+        sink: &mut FilterSink<'_>,
+        rejection: &Status,
         is_meant: impl Fn(Option<i64>) -> bool,
-        mut visit: impl FnMut(NodeIdx),
     ) {
         /// A domain's nodes are listed, which is worth it while they are this small a share of all.
         const SPARSE: usize = 8;
 
-        let Some((numbers, column)) = self.by_id(cluster) else {
-            let meant = nodes.iter().filter(|idx| is_meant(self.number_at(cluster, **idx)));
-            return meant.for_each(|idx| visit(*idx));
+        let id = sink.code_for(rejection.clone());
+        let live = cluster.live_nodes();
+        let Some((mut table, column)) = self.table(cluster, |number| is_meant(Some(number))) else {
+            return sink.reject_where(nodes, id, |idx| {
+                live.contains(idx) && is_meant(self.number_at(cluster, idx))
+            });
         };
         let is_absent_meant = is_meant(None);
-        let mut table: Vec<bool> = numbers.iter().map(|number| is_meant(Some(*number))).collect();
         table[LabelValueId::ABSENT.index()] = is_absent_meant;
         if !is_absent_meant {
             let meant = table.iter().enumerate().filter(|(_, is_meant)| **is_meant);
@@ -232,14 +265,16 @@ impl KeyTally {
                 || meant.clone().filter_map(|(at, _)| column.nodes(LabelValueId::from_index(at)));
             let n_meant = groups().map(NodeGroup::len).sum::<usize>();
             if n_meant * SPARSE < nodes.len() {
-                return groups().for_each(|group| group.iter().for_each(&mut visit));
+                // Only nodes that are asked about are open.
+                let open = groups().flat_map(NodeGroup::iter).filter(|idx| live.contains(*idx));
+                return open.for_each(|idx| {
+                    if sink.is_open(idx) {
+                        sink.reject_with(idx, id);
+                    }
+                });
             }
         }
-        for &idx in nodes {
-            if table[column.id(idx).index()] {
-                visit(idx);
-            }
-        }
+        sink.reject_where(nodes, id, |idx| live.contains(idx) & table[column.id(idx).index()]);
     }
 
     fn number_at(&self, cluster: &ClusterState, idx: NodeIdx) -> Option<i64> {

@@ -129,32 +129,26 @@ impl HardState {
         for (at, hard) in self.all.iter().enumerate() {
             let Some(column) = hard.counts.column(cluster) else { continue };
             let most = hard.most(self.least(at, hard));
-            let by_number =
-                |n_pods: i64| if n_pods > most { Verdict::IsSkewed } else { Verdict::Fits };
             // A domain without nodes that count has no pods.
-            let mut verdicts = vec![by_number(0); column.n_ids()];
+            let mut is_skewed = vec![0 > most; column.n_ids()];
             for (value, domain) in hard.counts.domains() {
-                verdicts[value.index()] = by_number(domain.n_pods);
+                is_skewed[value.index()] = domain.n_pods > most;
             }
             for shift in self.shifts.iter().filter(|shift| shift.at == at) {
-                verdicts[shift.value.index()] = by_number(self.n_pods(at, hard, shift.value));
+                is_skewed[shift.value.index()] = self.n_pods(at, hard, shift.value) > most;
             }
-            verdicts[LabelValueId::ABSENT.index()] = Verdict::LacksLabel;
-            let (mut skewed, mut unlabelled) = (None, None);
-            for &node in nodes {
-                match verdicts[column.id(node).index()] {
-                    Verdict::Fits => {}
-                    _ if !sink.is_open(node) => {}
-                    Verdict::IsSkewed => {
-                        let id = *skewed.get_or_insert_with(|| sink.code_for(rejection.clone()));
-                        sink.reject_with(node, id);
-                    }
-                    Verdict::LacksLabel => {
-                        let id = *unlabelled
-                            .get_or_insert_with(|| sink.code_for(rejection_label.clone()));
-                        sink.reject_with(node, id);
-                    }
-                }
+            is_skewed[LabelValueId::ABSENT.index()] = false;
+            let mut is_any_unlabelled = false;
+            let skewed = sink.code_for(rejection.clone());
+            sink.reject_where(nodes, skewed, |node| {
+                let value = column.id(node);
+                is_any_unlabelled |= value == LabelValueId::ABSENT;
+                is_skewed[value.index()]
+            });
+            if is_any_unlabelled {
+                let unlabelled = sink.code_for(rejection_label.clone());
+                let lacks_label = |node| column.id(node) == LabelValueId::ABSENT;
+                sink.reject_where(nodes, unlabelled, lacks_label);
             }
         }
     }

@@ -12,6 +12,8 @@ use kube_scheduler_framework::{
     MAX_NODE_SCORE, NodeIdx, NodeSet, percent,
 };
 
+use smallvec::SmallVec;
+
 use super::constraints::{Constraint, HOSTNAME, keys};
 
 /// A raw score that no node gets by itself as long as skews are positive.
@@ -127,32 +129,17 @@ impl SoftState {
 
     /// The same for many nodes.
     pub(super) fn score_all(&self, cluster: &ClusterState, nodes: &[NodeIdx], scores: &mut [i64]) {
-        let mut sums = vec![0.0; nodes.len()];
-        for soft in &*self.all {
-            let values = Values::new(cluster, &soft.key);
-            let column = soft.counts.column(cluster).filter(|_| !soft.is_hostname);
-            let Some(column) = column else {
-                for (sum, &node) in sums.iter_mut().zip(nodes) {
-                    if values.has(cluster, node) {
-                        *sum += soft.part(soft.counts.on_node(node));
-                    }
-                }
-                continue;
-            };
-            // Each domain is worked out once. What is not in the table is a domain without nodes that count.
-            let mut parts = vec![soft.part(0); column.n_ids()];
-            for (value, domain) in soft.counts.domains() {
-                parts[value.index()] = soft.part(soft.in_domain(value, domain.n_pods));
+        /// Nodes whose sums are worked out together, in memory that is at hand.
+        const RUN: usize = 256;
+
+        let all: SmallVec<[Parts<'_>; 2]> =
+            self.all.iter().map(|soft| Parts::new(cluster, soft)).collect();
+        for (nodes, scores) in nodes.chunks(RUN).zip(scores.chunks_mut(RUN)) {
+            let mut sums = [0.0; RUN];
+            all.iter().for_each(|parts| parts.add_to(cluster, nodes, &mut sums));
+            for ((score, sum), node) in scores.iter_mut().zip(sums).zip(nodes) {
+                *score = if self.ignored.contains(*node) { 0 } else { rounded(sum) };
             }
-            for (sum, &node) in sums.iter_mut().zip(nodes) {
-                let value = column.id(node);
-                if value != LabelValueId::ABSENT {
-                    *sum += parts[value.index()];
-                }
-            }
-        }
-        for ((score, sum), node) in scores.iter_mut().zip(sums).zip(nodes) {
-            *score = if self.ignored.contains(*node) { 0 } else { rounded(sum) };
         }
     }
 
@@ -208,6 +195,46 @@ impl Soft {
     fn in_domain(&self, value: LabelValueId, n_pods: i64) -> i64 {
         let unlabelled = self.unlabelled.filter(|(empty, _)| *empty == value);
         n_pods + unlabelled.map_or(0, |(_, n_unlabelled)| n_unlabelled)
+    }
+}
+
+/// What a constraint contributes to the raw scores of many nodes.
+enum Parts<'a> {
+    /// Each domain is worked out once.
+    ByDomain(&'a LabelColumn, Vec<f64>),
+    ByNode(&'a Soft, Values<'a>),
+}
+
+impl<'a> Parts<'a> {
+    fn new(cluster: &'a ClusterState, soft: &'a Soft) -> Self {
+        let Some(column) = soft.counts.column(cluster).filter(|_| !soft.is_hostname) else {
+            return Self::ByNode(soft, Values::new(cluster, &soft.key));
+        };
+        // What no counter knows is a domain without nodes that count.
+        let mut parts = vec![soft.part(0); column.n_ids()];
+        for (value, domain) in soft.counts.domains() {
+            parts[value.index()] = soft.part(soft.in_domain(value, domain.n_pods));
+        }
+        // Without the label nothing is added, and adding 0 to a sum that began with 0 is just that.
+        parts[LabelValueId::ABSENT.index()] = 0.0;
+        Self::ByDomain(column, parts)
+    }
+
+    fn add_to(&self, cluster: &ClusterState, nodes: &[NodeIdx], sums: &mut [f64]) {
+        match self {
+            Self::ByDomain(column, parts) => {
+                for (sum, &node) in sums.iter_mut().zip(nodes) {
+                    *sum += parts[column.id(node).index()];
+                }
+            }
+            Self::ByNode(soft, values) => {
+                for (sum, &node) in sums.iter_mut().zip(nodes) {
+                    if values.has(cluster, node) {
+                        *sum += soft.part(soft.counts.on_node(node));
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -76,6 +76,9 @@ impl<'a> Scan<'a> {
         let mut margins = [0; COLUMN_CHUNK];
         for (at, run) in runs_by_chunk(nodes) {
             if run.len() >= WORTH_A_CHUNK && self.fill_margins(at, &mut margins).is_some() {
+                if margins.iter().fold(0, |all, margin| all | margin) >= 0 {
+                    continue;
+                }
                 let is_short = |idx: &&NodeIdx| margins[idx.index() % COLUMN_CHUNK] < 0;
                 run.iter().filter(is_short).for_each(|idx| visit(*idx));
             } else {

@@ -1,0 +1,143 @@
+//! Vectors over all nodes that are used again, instead of asking for fresh memory of this size thousands of times a
+//! second, which the system has to clear first.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex};
+
+/// Vectors that are not in use.
+pub struct Spare<T>(Mutex<Vec<Vec<T>>>);
+
+impl<T> Spare<T> {
+    /// How many vectors are kept: those of two scans with all plugins.
+    const MANY: usize = 32;
+
+    /// No vectors yet.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// A vector with room for `len` values. It comes back when it is dropped. What is in it is not said.
+    pub fn lend(self: &Arc<Self>, len: usize) -> Lent<T> {
+        let spare = self.0.lock().ok().and_then(|mut spare| spare.pop());
+        // Scans differ in length: with room for more than this one asks for, it serves the others too.
+        let vector = spare
+            .filter(|vector| vector.capacity() >= len)
+            .unwrap_or_else(|| Vec::with_capacity(len.next_power_of_two()));
+        Lent { vector, home: Some(self.clone()) }
+    }
+
+    /// The same with `len` values that are all alike.
+    pub fn lend_filled(self: &Arc<Self>, value: T, len: usize) -> Lent<T>
+    where
+        T: Clone,
+    {
+        let mut lent = self.lend(len);
+        lent.clear();
+        lent.resize(len, value);
+        lent
+    }
+
+    fn take_back(&self, vector: Vec<T>) {
+        if vector.capacity() > 0
+            && let Ok(mut spare) = self.0.lock()
+            && spare.len() < Self::MANY
+        {
+            spare.push(vector);
+        }
+    }
+}
+
+impl<T> Default for Spare<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> fmt::Debug for Spare<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spare").finish_non_exhaustive()
+    }
+}
+
+/// A vector that goes back to where it is from when it is dropped; a plain one if it is from nowhere.
+pub struct Lent<T> {
+    vector: Vec<T>,
+    home: Option<Arc<Spare<T>>>,
+}
+
+impl<T> From<Vec<T>> for Lent<T> {
+    fn from(vector: Vec<T>) -> Self {
+        Self { vector, home: None }
+    }
+}
+
+impl<T> Default for Lent<T> {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+impl<T> Drop for Lent<T> {
+    fn drop(&mut self) {
+        if let Some(home) = &self.home {
+            home.take_back(std::mem::take(&mut self.vector));
+        }
+    }
+}
+
+impl<T> Deref for Lent<T> {
+    type Target = Vec<T>;
+
+    fn deref(&self) -> &Vec<T> {
+        &self.vector
+    }
+}
+
+impl<T> DerefMut for Lent<T> {
+    fn deref_mut(&mut self) -> &mut Vec<T> {
+        &mut self.vector
+    }
+}
+
+impl<T: Clone> Clone for Lent<T> {
+    /// A plain vector with the same content.
+    fn clone(&self) -> Self {
+        self.vector.clone().into()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Lent<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.vector.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_is_lent_again() {
+        let spare: Arc<Spare<u32>> = Spare::new();
+        let lent = spare.lend_filled(7, 100);
+        let (at, room) = (lent.as_ptr(), lent.capacity());
+        let copy = lent.clone();
+        drop(lent);
+        let again = spare.lend(90);
+        assert_eq!((again.as_ptr(), again.capacity()), (at, room));
+        assert_eq!(*copy, [7; 100]);
+        // One that is too small is not used again.
+        drop(again);
+        let larger = spare.lend(10_000);
+        assert!(larger.capacity() >= 10_000);
+    }
+
+    #[test]
+    fn no_more_are_kept_than_are_of_use() {
+        let spare: Arc<Spare<u8>> = Spare::new();
+        let many: Vec<Lent<u8>> = (0..100).map(|_| spare.lend(8)).collect();
+        drop(many);
+        assert_eq!(spare.0.lock().unwrap().len(), Spare::<u8>::MANY);
+    }
+}
