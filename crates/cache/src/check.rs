@@ -129,6 +129,8 @@ fn check_node(cluster: &ClusterState, name: &str, plain: &PlainNode, report: &mu
         cluster.allocatable().resources_of(idx),
     );
     report.compare(|| of("allowed pods"), node.allowed_pods, cluster.allowed_pods().get(idx));
+    let headroom = cluster.columns.headroom_of(idx);
+    report.compare(|| of("headroom"), headroom, cluster.headroom().get(idx));
     report.compare(|| of("cordon"), node.unschedulable, cluster.unschedulable().contains(idx));
     report.compare(|| of("feature bits"), node.feature_bits, cluster.feature_bits().get(idx));
     report.compare(

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{NonZeroRequest, Resources};
 
 use crate::fork::Column;
+use crate::headroom::Headroom;
 use crate::node_set::NodeSet;
 use crate::node_table::NodeIdx;
 
@@ -177,6 +178,7 @@ pub(crate) struct NodeColumns {
     pub(crate) non_zero_memory: Column<i64>,
     pub(crate) allowed_pods: Column<i64>,
     pub(crate) pod_count: Column<i64>,
+    pub(crate) headroom: Column<Headroom>,
     pub(crate) feature_bits: Column<u64>,
     pub(crate) unschedulable: NodeSet,
     pub(crate) last_change: Column<u64>,
@@ -191,9 +193,23 @@ impl NodeColumns {
         self.non_zero_memory.grow(capacity);
         self.allowed_pods.grow(capacity);
         self.pod_count.grow(capacity);
+        self.headroom.grow(capacity);
         self.feature_bits.grow(capacity);
         self.last_change.grow(capacity);
         self.last_spec_change.grow(capacity);
+    }
+
+    /// What is free on a node, from the exact amounts.
+    pub(crate) fn headroom_of(&self, node: NodeIdx) -> Headroom {
+        let (has, used) = (&self.allocatable, &self.requested);
+        let free =
+            |has: &Column<i64>, used: &Column<i64>| has.get(node).wrapping_sub(used.get(node));
+        Headroom::new([
+            free(&self.allowed_pods, &self.pod_count),
+            free(&has.milli_cpu, &used.milli_cpu),
+            free(&has.memory, &used.memory),
+            free(&has.ephemeral_storage, &used.ephemeral_storage),
+        ])
     }
 
     pub(crate) fn add_pod(

@@ -65,6 +65,7 @@ mod node_set;
 mod node_storage;
 
 mod columns;
+mod headroom;
 mod label_index;
 mod node_table;
 mod node_tree;
@@ -104,6 +105,7 @@ pub use domains::{
 };
 pub use error::{CacheError, PodRef};
 pub use fork::{COLUMN_CHUNK, Column, CowMap};
+pub use headroom::{Headroom, Needed};
 pub use images::ImageState;
 pub use label_index::{LabelColumn, ValueId};
 pub use node_group::NodeGroup;

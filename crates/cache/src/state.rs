@@ -13,6 +13,7 @@ use crate::claims::{ClaimTable, NodeClaims, VolumeCounts};
 use crate::columns::{NodeColumns, ResourceColumns};
 use crate::domains::CounterTable;
 use crate::fork::Column;
+use crate::headroom::Headroom;
 use crate::images::{ImageState, ImageTable};
 use crate::label_index::{LabelColumn, LabelIndex};
 use crate::node_group::NodeGroup;
@@ -150,6 +151,11 @@ impl ClusterState {
     /// How many pods are on a node.
     pub fn pod_count(&self) -> &Column<i64> {
         &self.columns.pod_count
+    }
+
+    /// What is free on a node for pods, CPU, memory and ephemeral storage, rounded down.
+    pub fn headroom(&self) -> &Column<Headroom> {
+        &self.columns.headroom
     }
 
     /// The cordoned nodes.
@@ -393,6 +399,10 @@ impl ClusterState {
     pub(crate) fn record(&mut self, node: NodeIdx, kinds: ChangeKinds) {
         let sequence = self.log.append(node, kinds);
         self.columns.last_change.set(node, sequence);
+        if kinds.intersects(ChangeKinds::PODS | ChangeKinds::NODE) {
+            let headroom = self.columns.headroom_of(node);
+            self.columns.headroom.set(node, headroom);
+        }
         if kinds.intersects(ChangeKinds::NODE) {
             self.columns.last_spec_change.set(node, sequence);
         }

@@ -225,7 +225,7 @@ impl Search<'_, '_> {
             }
         };
         if let Some(class) = self.class.filter(|_| !matches!(outcome, Err(NoChoice::Broken(_)))) {
-            self.classes.put(class, &runner, evaluation);
+            self.classes.put(class, &runner, self.pod, evaluation);
         }
         outcome
     }

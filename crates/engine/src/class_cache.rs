@@ -185,7 +185,7 @@ impl ClassCache {
         let entry = self.evaluations.0.remove(&class)?;
         let cluster = runner.cx.cluster;
         let mut evaluation = entry.kept;
-        let RunDependencies { once, per_node } = evaluation.dependencies;
+        let RunDependencies { once, per_node } = evaluation.dependencies(runner, pod);
         if !entry.versions.agree(&Versions::of(cluster), once.union(per_node)) {
             self.note_seen(class);
             return None;
@@ -219,9 +219,18 @@ impl ClassCache {
     }
 
     /// Keeps an evaluation that is up to date with `runner`'s cluster, if it can be kept at all.
-    pub(crate) fn put(&mut self, class: u64, runner: &Runner<'_>, evaluation: Evaluation) {
+    pub(crate) fn put(
+        &mut self,
+        class: u64,
+        runner: &Runner<'_>,
+        pod: &Pod,
+        mut evaluation: Evaluation,
+    ) {
         let is_whole = !evaluation.is_for_once || evaluation.n_feasible() == 0;
-        if !is_whole || !can_be_kept(evaluation.dependencies) || !evaluation.is_incremental() {
+        let can_be_kept = is_whole
+            && evaluation.is_incremental()
+            && can_be_kept(evaluation.dependencies(runner, pod));
+        if !can_be_kept {
             self.note_seen(class);
             return;
         }

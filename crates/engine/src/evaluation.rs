@@ -33,8 +33,8 @@ pub(crate) struct Evaluation {
     pub(crate) verdicts: Verdicts,
     /// What absent means.
     pub(crate) absent: Status,
-    /// What the answers depend on, beside the pod: decides whether and how long they can be kept.
-    pub(crate) dependencies: RunDependencies,
+    /// See [`dependencies`](Self::dependencies).
+    dependencies: Option<RunDependencies>,
     /// Whether extenders have turned nodes down.
     pub(crate) rejected_outside: bool,
     /// Whether it serves one pod only, so that scores need not be kept.
@@ -102,18 +102,23 @@ impl Evaluation {
         })?;
         drop(nodes);
         let n_feasible = verdicts.n_passing();
-        let dependencies = runner.dependencies(pod);
         Ok(Self {
             state,
             pre_filter,
             verdicts,
             absent,
-            dependencies,
+            dependencies: None,
             rejected_outside: false,
             is_for_once: false,
             n_feasible,
             scoring: None,
         })
+    }
+
+    /// What the answers depend on, beside the pod: decides whether and how long they can be kept. Found out on first use,
+    /// and with the cluster as it was evaluated.
+    pub(crate) fn dependencies(&mut self, runner: &Runner<'_>, pod: &Pod) -> RunDependencies {
+        *self.dependencies.get_or_insert_with(|| runner.dependencies(pod))
     }
 
     /// How many nodes pass.

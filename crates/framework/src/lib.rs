@@ -88,8 +88,8 @@ pub use kube_scheduler_cache::{
     AffinityTerms, AffinityTermsVersion, AssumeObjectError, Attachment, BoundPreferences,
     BoundRequirements, BoundSelector, COLUMN_CHUNK, Carried, CarriedCounts, CarriedTerm,
     ChangeKinds, ClusterState, Column, CountedNodes, CountedPods, CounterId, CounterSpec,
-    CsiLimits, CsiLimitsId, Domain, DomainCounts, LabelColumn, NodeGroup, NodeIdx, NodeOverlay,
-    NodeSet, ObjectKey, ObjectStore, PodTerm, RequiredNodeAffinity, TermId, TermKind, Tolerated,
-    ValueId as LabelValueId, runs_by_chunk, storage_class_of,
+    CsiLimits, CsiLimitsId, Domain, DomainCounts, Headroom, LabelColumn, Needed, NodeGroup,
+    NodeIdx, NodeOverlay, NodeSet, ObjectKey, ObjectStore, PodTerm, RequiredNodeAffinity, TermId,
+    TermKind, Tolerated, ValueId as LabelValueId, runs_by_chunk, storage_class_of,
 };
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};

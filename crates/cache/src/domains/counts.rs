@@ -115,6 +115,19 @@ impl DomainCounts {
             .map(|(at, domain)| (ValueId::from_index(at), Domain::from(*domain)))
     }
 
+    /// All domains in which pods count, some of them more than once: passes over the others where every node is a domain.
+    pub fn domains_with_pods<'a>(
+        &'a self,
+        cluster: &'a ClusterState,
+    ) -> impl Iterator<Item = (ValueId, Domain)> + 'a {
+        let column = self.column(cluster);
+        let nodes = self.with_pods().filter(|(idx, _)| self.eligible.contains(*idx));
+        nodes.filter_map(move |(idx, _)| {
+            let value = column.map_or(ValueId::ABSENT, |column| column.id(idx));
+            Some((value, self.domain(value)?))
+        })
+    }
+
     /// How many domains have nodes that count.
     pub fn n_domains(&self) -> usize {
         self.n_domains

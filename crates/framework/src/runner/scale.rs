@@ -2,6 +2,8 @@
 //!
 //! Behaviour: `spec/plugins-node.md` §2.10, `spec/plugins-topology.md` §5.6.
 
+use smallvec::SmallVec;
+
 use crate::points::{MAX_NODE_SCORE, MIN_NODE_SCORE, Normalization};
 use crate::status::{PluginName, Status};
 
@@ -95,7 +97,8 @@ impl Scale {
             self.highest.checked_sub(self.lowest).and_then(|span| usize::try_from(span).ok());
         match span.filter(|span| is_scaled && *span < raw.len() / WORTH_A_TABLE) {
             Some(_) => {
-                let table: Vec<i64> = (self.lowest..=self.highest).map(weighted).collect();
+                let table: SmallVec<[i64; 128]> =
+                    (self.lowest..=self.highest).map(weighted).collect();
                 for (total, raw) in both {
                     let at = usize::try_from(raw.wrapping_sub(self.lowest)).ok();
                     let known = at.and_then(|at| table.get(at)).copied();

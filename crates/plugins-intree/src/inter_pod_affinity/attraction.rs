@@ -36,8 +36,11 @@ impl Attraction {
 
     /// The same for many nodes.
     pub(super) fn of_nodes(&self, cluster: &ClusterState, nodes: &[NodeIdx], scores: &mut [i64]) {
-        scores.fill(0);
-        self.0.keys().iter().for_each(|key| key.add_to(cluster, nodes, scores));
+        let Some((first, others)) = self.0.keys().split_first() else { return scores.fill(0) };
+        first.put(cluster, nodes, scores, |score, number| *score = number);
+        for key in others {
+            key.put(cluster, nodes, scores, |score, number| *score += number);
+        }
     }
 }
 

@@ -16,6 +16,9 @@ use kube_scheduler_framework::{
 };
 use smallvec::SmallVec;
 
+/// More values than this are too many to look at each when few have a number.
+const MANY_VALUES: usize = 512;
+
 /// Numbers by topology key and value.
 #[derive(Debug)]
 pub(super) struct Tally {
@@ -34,6 +37,8 @@ pub(super) struct KeyTally {
 enum Numbers {
     /// By number of the value in the cluster's column; what is missing at the end is 0.
     ById(Lent<i64>),
+    /// The same, sorted, where there are many values and few numbers; what is missing is 0.
+    Few(Vec<(LabelValueId, i64)>),
     ByValue(BTreeMap<Arc<str>, i64>),
     Counted(Arc<DomainCounts>),
 }
@@ -80,6 +85,7 @@ impl Tally {
         let is_key = |tally: &KeyTally| Arc::ptr_eq(&tally.key, key) || tally.key == *key;
         let at = self.keys.iter().position(is_key).unwrap_or_else(|| {
             let numbers = match cluster.label_column(key) {
+                Some(column) if column.n_ids() > MANY_VALUES => Numbers::Few(Vec::new()),
                 Some(column) => Numbers::ById(self.spare.lend_filled(0, column.n_ids())),
                 None => Numbers::ByValue(BTreeMap::new()),
             };
@@ -97,13 +103,11 @@ impl Tally {
         counts: &CarriedCounts,
         amount: impl Fn(Carried) -> i64,
     ) {
-        if let Some(Numbers::ById(numbers)) = self.numbers_mut(cluster, key) {
-            for (domain, carried) in counts.iter() {
-                if let Some(number) = numbers.get_mut(domain.index()) {
-                    *number += amount(carried);
-                }
-            }
-        }
+        let spare = self.spare.clone();
+        let Some(column) = cluster.label_column(key) else { return };
+        let Some(numbers) = self.numbers_mut(cluster, key) else { return };
+        numbers.expect(counts.n_domains(), column, &spare);
+        counts.iter().for_each(|(domain, carried)| numbers.add(domain, amount(carried)));
     }
 
     /// Adds `factor` times what a counter with a topology key counts.
@@ -113,23 +117,20 @@ impl Tally {
         counts: &DomainCounts,
         factor: i64,
     ) {
+        let spare = self.spare.clone();
         let Some(key) = &counts.spec().topology_key else { return };
+        let Some(column) = counts.column(cluster) else { return };
         let Some(numbers) = self.numbers_mut(cluster, key) else { return };
+        let n_with_pods = counts.n_domains().saturating_sub(counts.n_domains_with(0) as usize);
+        numbers.expect(n_with_pods, column, &spare);
         for (id, domain) in counts.domains().filter(|(_, domain)| domain.n_pods != 0) {
             let amount = factor * domain.n_pods;
-            match numbers {
-                Numbers::ById(numbers) => {
-                    if let Some(number) = numbers.get_mut(id.index()) {
-                        *number += amount;
-                    }
+            if let Numbers::ByValue(numbers) = numbers {
+                if let Some(value) = column.value(id) {
+                    *numbers.entry(value.clone()).or_default() += amount;
                 }
-                Numbers::ByValue(numbers) => {
-                    let column = counts.column(cluster);
-                    if let Some(value) = column.and_then(|column| column.value(id)) {
-                        *numbers.entry(value.clone()).or_default() += amount;
-                    }
-                }
-                Numbers::Counted(_) => {}
+            } else {
+                numbers.add(id, amount);
             }
         }
     }
@@ -140,10 +141,45 @@ impl Tally {
     }
 }
 
+impl Numbers {
+    /// Gets ready for so many more numbers.
+    fn expect(&mut self, n_more: usize, column: &LabelColumn, spare: &Arc<Spare<i64>>) {
+        /// Below this share of all values a sorted list is the shorter form.
+        const FEW: usize = 16;
+
+        if let Self::Few(list) = self
+            && (list.len() + n_more) * FEW > column.n_ids()
+        {
+            let mut numbers = spare.lend_filled(0, column.n_ids());
+            for (id, number) in &*list {
+                numbers[id.index()] = *number;
+            }
+            *self = Self::ById(numbers);
+        }
+    }
+
+    /// Adds to a number by id.
+    fn add(&mut self, id: LabelValueId, amount: i64) {
+        match self {
+            Self::ById(numbers) => {
+                if let Some(number) = numbers.get_mut(id.index()) {
+                    *number += amount;
+                }
+            }
+            Self::Few(list) => match list.binary_search_by_key(&id, |(id, _)| *id) {
+                Ok(at) => list[at].1 += amount,
+                Err(at) => list.insert(at, (id, amount)),
+            },
+            Self::ByValue(_) | Self::Counted(_) => {}
+        }
+    }
+}
+
 impl KeyTally {
     fn n_domains(&self) -> usize {
         match &self.numbers {
             Numbers::ById(numbers) => numbers.iter().filter(|n| **n != 0).count(),
+            Numbers::Few(list) => list.iter().filter(|(_, n)| *n != 0).count(),
             Numbers::ByValue(numbers) => numbers.values().filter(|n| **n != 0).count(),
             Numbers::Counted(counts) => {
                 counts.n_domains().saturating_sub(counts.n_domains_with(0) as usize)
@@ -170,6 +206,11 @@ impl KeyTally {
                 let id = id(cluster.label_column(&self.key)?)?;
                 Some(numbers.get(id.index()).copied().unwrap_or(0))
             }
+            Numbers::Few(list) => {
+                let id = id(cluster.label_column(&self.key)?)?;
+                let at = list.binary_search_by_key(&id, |(id, _)| *id);
+                Some(at.ok().and_then(|at| list.get(at)).map_or(0, |(_, n)| *n))
+            }
             Numbers::Counted(counts) => Some(counts.n_pods_in(id(counts.column(cluster)?)?)),
         }
     }
@@ -191,6 +232,16 @@ impl KeyTally {
                 }
                 Some((table, column))
             }
+            Numbers::Few(list) => {
+                let column = cluster.label_column(&self.key)?;
+                let mut table = vec![of(0); column.n_ids()];
+                for (id, number) in list {
+                    if let Some(place) = table.get_mut(id.index()) {
+                        *place = of(*number);
+                    }
+                }
+                Some((table, column))
+            }
             Numbers::Counted(counts) => {
                 let column = counts.column(cluster)?;
                 let mut table = vec![of(0); column.n_ids()];
@@ -205,38 +256,50 @@ impl KeyTally {
         }
     }
 
-    /// Adds to each score the number in the domain of its node.
-    pub(super) fn add_to(&self, cluster: &ClusterState, nodes: &[NodeIdx], scores: &mut [i64]) {
+    /// Has `put` change each score by the number in the domain of its node, 0 where there is none.
+    pub(super) fn put(
+        &self,
+        cluster: &ClusterState,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+        put: impl Fn(&mut i64, i64),
+    ) {
+        /// A table is made when there are so many nodes for each entry.
+        const WORTH_A_TABLE: usize = 4;
+
         let both = nodes.iter().zip(scores);
         match &self.numbers {
-            Numbers::Counted(counts) if counts.n_pods() == 0 => {}
-            Numbers::Counted(counts) => {
-                let Some(column) = counts.column(cluster) else { return };
-                if column.n_ids() * Self::WORTH_A_TABLE > nodes.len() {
-                    let number = |id: LabelValueId| match id {
-                        LabelValueId::ABSENT => 0,
-                        id => counts.n_pods_in(id),
-                    };
-                    return both.for_each(|(idx, score)| *score += number(column.id(*idx)));
+            Numbers::Counted(counts) => match counts.column(cluster) {
+                Some(column) if column.n_ids() * WORTH_A_TABLE > nodes.len() => {
+                    both.for_each(|(idx, score)| {
+                        let id = column.id(*idx);
+                        let is_there = id != LabelValueId::ABSENT;
+                        put(score, if is_there { counts.n_pods_in(id) } else { 0 });
+                    });
+                    return;
                 }
-                let Some((numbers, column)) = self.table(cluster, |number| number) else { return };
-                both.for_each(|(idx, score)| *score += numbers[column.id(*idx).index()]);
-            }
+                _ => {}
+            },
             Numbers::ById(numbers) => {
-                let Some(column) = cluster.label_column(&self.key) else { return };
-                let numbers = &***numbers;
-                // A value that came after the count has no number yet.
-                let number = |id: LabelValueId| numbers.get(id.index()).copied().unwrap_or(0);
-                both.for_each(|(idx, score)| *score += number(column.id(*idx)));
+                if let Some(column) = cluster.label_column(&self.key) {
+                    let numbers = numbers.as_slice();
+                    // A value that came after the count has no number yet.
+                    let number = |id: LabelValueId| numbers.get(id.index()).copied().unwrap_or(0);
+                    both.for_each(|(idx, score)| put(score, number(column.id(*idx))));
+                    return;
+                }
             }
-            Numbers::ByValue(_) => {
-                both.for_each(|(idx, score)| *score += self.number_at(cluster, *idx).unwrap_or(0));
+            Numbers::Few(_) | Numbers::ByValue(_) => {}
+        }
+        match self.table(cluster, |number| number) {
+            Some((numbers, column)) => {
+                both.for_each(|(idx, score)| put(score, numbers[column.id(*idx).index()]));
             }
+            None => both.for_each(|(idx, score)| {
+                put(score, self.number_at(cluster, *idx).unwrap_or(0));
+            }),
         }
     }
-
-    /// A table is made when there are so many nodes for each entry.
-    const WORTH_A_TABLE: usize = 4;
 
     /// Turns down those of `nodes` for which the number of their domain, `None` without the label, is `meant`.
     pub(super) fn reject_where(
@@ -247,34 +310,51 @@ impl KeyTally {
         rejection: &Status,
         is_meant: impl Fn(Option<i64>) -> bool,
     ) {
-        /// A domain's nodes are listed, which is worth it while they are this small a share of all.
-        const SPARSE: usize = 8;
-
         let id = sink.code_for(rejection.clone());
         let live = cluster.live_nodes();
-        let Some((mut table, column)) = self.table(cluster, |number| is_meant(Some(number))) else {
-            return sink.reject_where(nodes, id, |idx| {
-                live.contains(idx) && is_meant(self.number_at(cluster, idx))
+        if !is_meant(None)
+            && !is_meant(Some(0))
+            && let Some((numbers, column)) = self.numbers_of_many(cluster)
+        {
+            let meant = numbers.filter(|(_, number)| is_meant(Some(*number)));
+            let groups = meant.filter_map(|(value, _)| column.nodes(value));
+            // Only nodes that are asked about are open.
+            let open = groups.flat_map(NodeGroup::iter).filter(|idx| live.contains(*idx));
+            return open.for_each(|idx| {
+                if sink.is_open(idx) {
+                    sink.reject_with(idx, id);
+                }
             });
-        };
-        let is_absent_meant = is_meant(None);
-        table[LabelValueId::ABSENT.index()] = is_absent_meant;
-        if !is_absent_meant {
-            let meant = table.iter().enumerate().filter(|(_, is_meant)| **is_meant);
-            let groups =
-                || meant.clone().filter_map(|(at, _)| column.nodes(LabelValueId::from_index(at)));
-            let n_meant = groups().map(NodeGroup::len).sum::<usize>();
-            if n_meant * SPARSE < nodes.len() {
-                // Only nodes that are asked about are open.
-                let open = groups().flat_map(NodeGroup::iter).filter(|idx| live.contains(*idx));
-                return open.for_each(|idx| {
-                    if sink.is_open(idx) {
-                        sink.reject_with(idx, id);
-                    }
-                });
-            }
         }
-        sink.reject_where(nodes, id, |idx| live.contains(idx) & table[column.id(idx).index()]);
+        match self.table(cluster, |number| is_meant(Some(number))) {
+            Some((mut table, column)) => {
+                table[LabelValueId::ABSENT.index()] = is_meant(None);
+                let is_meant = |idx| live.contains(idx) & table[column.id(idx).index()];
+                sink.reject_where(nodes, id, is_meant);
+            }
+            None => sink.reject_where(nodes, id, |idx| {
+                live.contains(idx) && is_meant(self.number_at(cluster, idx))
+            }),
+        }
+    }
+
+    /// The numbers that are not 0, if the key has many values; perhaps with zeroes, and some more than once.
+    fn numbers_of_many<'a>(
+        &'a self,
+        cluster: &'a ClusterState,
+    ) -> Option<(impl Iterator<Item = (LabelValueId, i64)> + 'a, &'a LabelColumn)> {
+        let (column, few, by_id, counted) = match &self.numbers {
+            Numbers::Few(list) => (cluster.label_column(&self.key)?, Some(list), None, None),
+            Numbers::ById(numbers) => (cluster.label_column(&self.key)?, None, Some(numbers), None),
+            Numbers::Counted(counts) => (counts.column(cluster)?, None, None, Some(counts)),
+            Numbers::ByValue(_) => return None,
+        };
+        let few = few.into_iter().flatten().copied();
+        let by_id = by_id.into_iter().flat_map(|numbers| numbers.iter().copied().enumerate());
+        let by_id = by_id.map(|(at, number)| (LabelValueId::from_index(at), number));
+        let counted = counted.into_iter().flat_map(|counts| counts.domains_with_pods(cluster));
+        let numbers = few.chain(by_id).chain(counted.map(|(id, domain)| (id, domain.n_pods)));
+        (column.n_ids() > MANY_VALUES).then_some((numbers, column))
     }
 
     fn number_at(&self, cluster: &ClusterState, idx: NodeIdx) -> Option<i64> {

@@ -3,7 +3,9 @@
 //! Invariant: [`Scan::check`] finds what a look at the node itself would; [`Scan::visit_short`] leaves out nobody for whom
 //! it finds anything.
 
-use kube_scheduler_framework::{COLUMN_CHUNK, ClusterState, Column, NodeIdx, runs_by_chunk};
+use kube_scheduler_framework::{
+    COLUMN_CHUNK, ClusterState, Column, Headroom, Needed, NodeIdx, runs_by_chunk,
+};
 use smallvec::SmallVec;
 
 use super::demand::{Demand, Shortages};
@@ -13,6 +15,9 @@ const WORTH_A_CHUNK: usize = COLUMN_CHUNK / 8;
 
 /// The columns that a demand has to be compared with, found once for all nodes.
 pub(super) struct Scan<'a> {
+    headroom: &'a Column<Headroom>,
+    /// `None` when the headroom does not tell: with scalar resources.
+    needed: Option<Needed>,
     pod_count: &'a Column<i64>,
     allowed_pods: &'a Column<i64>,
     items: SmallVec<[ScanItem<'a>; 4]>,
@@ -64,7 +69,10 @@ impl<'a> Scan<'a> {
                 requested: requested.scalar(&scalar.name),
                 is_served: is_served(&scalar.name),
             });
+        let needed = Needed::new(demand.milli_cpu, demand.memory, demand.ephemeral_storage);
         Self {
+            headroom: cluster.headroom(),
+            needed: needed.filter(|_| demand.scalars.is_empty()),
             pod_count: cluster.pod_count(),
             allowed_pods: cluster.allowed_pods(),
             items: compute.chain(scalars).collect(),
@@ -73,38 +81,20 @@ impl<'a> Scan<'a> {
 
     /// Visits those of `nodes` that may be short of something; all that are among them.
     pub(super) fn visit_short(&self, nodes: &[NodeIdx], mut visit: impl FnMut(NodeIdx)) {
-        let mut margins = [0; COLUMN_CHUNK];
+        let Some(needed) = self.needed else {
+            return nodes.iter().filter(|idx| !self.fits(**idx)).for_each(|idx| visit(*idx));
+        };
         for (at, run) in runs_by_chunk(nodes) {
-            if run.len() >= WORTH_A_CHUNK && self.fill_margins(at, &mut margins).is_some() {
-                if margins.iter().fold(0, |all, margin| all | margin) >= 0 {
-                    continue;
-                }
-                let is_short = |idx: &&NodeIdx| margins[idx.index() % COLUMN_CHUNK] < 0;
-                run.iter().filter(is_short).for_each(|idx| visit(*idx));
-            } else {
-                run.iter().filter(|idx| !self.fits(**idx)).for_each(|idx| visit(*idx));
+            // Columns have a chunk for every slot.
+            let Some(free) = self.headroom.chunk(at) else { return };
+            if run.len() >= WORTH_A_CHUNK && Headroom::all_have(free, needed) {
+                continue;
             }
+            let in_doubt = run.iter().filter(|idx| {
+                !free[idx.index() % COLUMN_CHUNK].surely_has(needed) && !self.fits(**idx)
+            });
+            in_doubt.for_each(|idx| visit(*idx));
         }
-    }
-
-    /// For every slot of a chunk a number that is below zero if the node is short of something. `None` when a resource has
-    /// no column.
-    ///
-    /// Only sums and signs, so that the compiler makes vector instructions of it. What is free and what is left of it after
-    /// the request are both looked at, because the latter may wrap when the former is negative already.
-    fn fill_margins(&self, at: usize, margins: &mut [i64; COLUMN_CHUNK]) -> Option<()> {
-        let both = self.allowed_pods.chunk(at)?.iter().zip(self.pod_count.chunk(at)?);
-        for (margin, (allowed, count)) in margins.iter_mut().zip(both) {
-            *margin = *allowed | allowed.wrapping_sub(*count).wrapping_sub(1);
-        }
-        for item in &self.items {
-            let both = item.allocatable?.chunk(at)?.iter().zip(item.requested?.chunk(at)?);
-            for (margin, (allocatable, requested)) in margins.iter_mut().zip(both) {
-                let free = allocatable.wrapping_sub(*requested);
-                *margin |= free | free.wrapping_sub(item.request);
-            }
-        }
-        Some(())
     }
 
     /// Whether a node is short of nothing, which most nodes are: the fast way to an empty [`check`](Self::check).
