@@ -65,7 +65,7 @@ const BASIC: Workload = Workload {
 const UNLISTED: Workload = Workload { goal: Some(20_000.0), reference: None, ..BASIC };
 
 /// All workloads.
-pub const WORKLOADS: [Workload; 18] = [
+pub const WORKLOADS: [Workload; 19] = [
     BASIC,
     Workload {
         name: "SchedulingNodeAffinity",
@@ -208,6 +208,14 @@ pub const WORKLOADS: [Workload; 18] = [
         init: &[default(Template::FivePriorities, 20_000)],
         measured: default(Template::High, 1_000),
         preempts: true,
+        goal: None,
+        ..UNLISTED
+    },
+    Workload {
+        name: "FiftyAntiAffinities",
+        question: "what do fifty deployments cost each other whose pods come in turn?",
+        init: &[plain(1_000)],
+        measured: default(Template::FiftyGroups, 5_000),
         goal: None,
         ..UNLISTED
     },

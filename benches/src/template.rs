@@ -26,6 +26,8 @@ pub enum Template {
     Spreading(&'static str),
     /// One term about pods of its own colour.
     Coloured(Term),
+    /// Of one of fifty groups in turn; no two pods of a group may share a node.
+    FiftyGroups,
     /// Unlike every other pod, made from a seed and its number.
     Different,
 }
@@ -100,6 +102,14 @@ impl Template {
             Self::Coloured(term) => {
                 pod["metadata"]["labels"] = json!({"color": term.colour});
                 pod["spec"]["affinity"] = term.json();
+            }
+            Self::FiftyGroups => {
+                let group = format!("g{}", at % 50);
+                pod["metadata"]["labels"] = json!({"group": group});
+                pod["spec"]["affinity"] = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
+                    "labelSelector": {"matchLabels": {"group": group}},
+                    "topologyKey": "kubernetes.io/hostname",
+                }]}});
             }
             Self::Plain | Self::Low | Self::Different => {}
         }
