@@ -238,7 +238,7 @@ impl Search<'_, '_> {
             return None;
         }
         let grouped = self.classes.grouped(self.class?, &self.runner, self.pod, self.pool)?;
-        let node = grouped.best()?;
+        let node = grouped.best(self.runner.cx.cluster)?;
         self.watched.reached(SearchStep::NodesFiltered);
         if grouped.n_feasible() > 1 {
             self.watched.reached(SearchStep::NodesScored);

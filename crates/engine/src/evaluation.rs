@@ -322,7 +322,11 @@ pub(crate) fn nodes_in_scope(cluster: &ClusterState, pre_filter: &PreFilterRun) 
 }
 
 /// Lists the nodes that PreFilter left, in the order of their slots, in which columns are fastest to read.
-fn list_nodes_by_slot(cluster: &ClusterState, pre_filter: &PreFilterRun, nodes: &mut Vec<NodeIdx>) {
+pub(crate) fn list_nodes_by_slot(
+    cluster: &ClusterState,
+    pre_filter: &PreFilterRun,
+    nodes: &mut Vec<NodeIdx>,
+) {
     if pre_filter.node_names.is_none() && !cluster.order_is_stale() {
         cluster.live_nodes().list(nodes);
         return;

@@ -10,17 +10,19 @@
 //! the caller starts over.
 
 mod groups;
+mod own_scores;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::CounterId;
 use kube_scheduler_framework::{
-    Candidates, ChangeKinds, Code, CycleState, Dependencies, DomainAnswers, DomainScope, Meter,
-    MeteredPoint, NodeIdx, NodeView, Normalization, PluginIdx, PluginName, PreFilterRun,
-    RunDependencies, Runner, Scale, SkipSet, Standing, Verdicts, check_score, is_within_bounds,
+    Candidates, ChangeKinds, ClusterState, Code, CycleState, Dependencies, DomainAnswers,
+    DomainScope, Meter, MeteredPoint, NodeIdx, NodeView, PluginIdx, PluginName, PreFilterRun,
+    RunDependencies, Runner, SkipSet, Standing, check_score,
 };
 
 use self::groups::{Groups, Place};
-use crate::evaluation::nodes_in_scope;
+use self::own_scores::OwnScores;
+use crate::evaluation::list_nodes_by_slot;
 use crate::pool::Pool;
 
 /// With more groups than this, looking at all of them takes as long as looking at all nodes.
@@ -43,28 +45,6 @@ struct Following {
     answers: Box<dyn DomainAnswers>,
 }
 
-/// A Score plugin that looks at single nodes.
-struct NodeScores {
-    idx: PluginIdx,
-    weight: i64,
-    normalization: Normalization,
-    /// Raw scores by slot; of meaning for nodes that are in a group.
-    raw: Vec<i64>,
-    /// The raw scores that totals were scaled by.
-    scale: Scale,
-}
-
-impl NodeScores {
-    fn is_scaled(&self) -> bool {
-        self.normalization != Normalization::None
-    }
-
-    /// The score without its weight; `None` when it is out of bounds.
-    fn normalised(&self, raw: i64) -> Option<i64> {
-        Some(self.scale.score(raw)).filter(|score| is_within_bounds(*score))
-    }
-}
-
 /// See the module.
 pub(crate) struct Grouped {
     pub(crate) state: CycleState,
@@ -75,11 +55,12 @@ pub(crate) struct Grouped {
     skip: SkipSet,
     following: Vec<Following>,
     counters: Vec<CounterId>,
-    node_scores: Vec<NodeScores>,
+    own_scores: OwnScores,
     groups: Groups,
     n_in_scope: usize,
     n_feasible: usize,
     moved: Vec<NodeIdx>,
+    entering: Vec<NodeIdx>,
     candidates: Vec<Candidates>,
     scores: Vec<i64>,
 }
@@ -142,34 +123,19 @@ impl Grouped {
         let mut skip = pre_filter.skip.clone();
         following.iter().for_each(|plugin| skip.insert(plugin.idx));
         let cluster = runner.cx.cluster;
-        let nodes = nodes_in_scope(cluster, &pre_filter);
-        let mut verdicts = Verdicts::absent(cluster.capacity());
+        let mut nodes = pool.list(cluster.capacity());
+        list_nodes_by_slot(cluster, &pre_filter, &mut nodes);
+        let mut verdicts = pool.verdicts(cluster.capacity());
         pool.filter(runner, &state, pod, &nodes, &skip, &mut verdicts).ok()?;
-        let passing: Vec<NodeIdx> =
-            nodes.iter().copied().filter(|idx| verdicts.passes(*idx)).collect();
-        let skipped = runner.pre_score(&mut state, pod, &passing).ok()?;
-        let mut node_scores = Vec::new();
-        let mut column = vec![0; passing.len()];
-        for (idx, _, score) in runner.profile.score() {
-            if skipped.contains(idx) || left_out.contains(idx) {
-                continue;
-            }
-            let normalization = score.normalization();
-            if normalization == Normalization::Custom {
-                return None;
-            }
-            runner.raw_scores(idx, &state, pod, &passing, &mut column).ok()?;
-            let mut raw = vec![0; cluster.capacity()];
-            for (idx, score) in passing.iter().zip(&column) {
-                raw[idx.index()] = *score;
-            }
-            let weight = runner.profile.weight(idx);
-            let scale = Scale::new(normalization, 0, 0);
-            node_scores.push(NodeScores { idx, weight, normalization, raw, scale });
-        }
+        let mut passing = pool.list(nodes.len() + 1);
+        verdicts.passing(&mut passing);
+        let mut unasked = runner.pre_score(&mut state, pod, &passing).ok()?;
+        following.iter().for_each(|plugin| unasked.insert(plugin.idx));
+        let mut own_scores = OwnScores::new(runner, &unasked)?;
+        own_scores.ask(runner, &state, pod, &passing)?;
         let counters =
             following.iter().flat_map(|plugin| plugin.answers.counters()).copied().collect();
-        let n_scaled = node_scores.iter().filter(|plugin| plugin.is_scaled()).count();
+        let groups = Groups::new(cluster, own_scores.n_scaled());
         let mut grouped = Self {
             state,
             pre_filter,
@@ -177,11 +143,12 @@ impl Grouped {
             skip,
             following,
             counters,
-            node_scores,
-            groups: Groups::new(cluster, n_scaled),
+            own_scores,
+            groups,
             n_in_scope: nodes.len(),
             n_feasible: 0,
             moved: Vec::new(),
+            entering: Vec::new(),
             candidates: Vec::new(),
             scores: Vec::new(),
         };
@@ -191,7 +158,7 @@ impl Grouped {
             }
         }
         grouped.moved.clear();
-        for idx in passing {
+        for &idx in passing.iter() {
             grouped.enter(runner, idx);
             if grouped.groups.len() > MANY_GROUPS {
                 return None;
@@ -228,8 +195,8 @@ impl Grouped {
     }
 
     /// The best node that passes.
-    pub(crate) fn best(&self) -> Option<NodeIdx> {
-        self.groups.best()
+    pub(crate) fn best(&self, cluster: &ClusterState) -> Option<NodeIdx> {
+        self.groups.best(cluster)
     }
 
     /// Catches up: the answers of `changed` nodes may differ for themselves, the pods on `with_pods` are others. `None`
@@ -249,23 +216,23 @@ impl Grouped {
                 return None;
             }
         }
+        self.entering.clear();
         for &idx in changed {
-            self.groups.leave(idx);
+            self.groups.leave(runner.cx.cluster, idx, &self.own_scores.raw(idx));
             if self.passes_alone(runner, pod, idx)? {
-                for at in 0..self.node_scores.len() {
-                    let plugin = &mut self.node_scores[at];
-                    let slot = plugin.raw.get_mut(idx.index()..=idx.index())?;
-                    runner.raw_scores(plugin.idx, &self.state, pod, &[idx], slot).ok()?;
-                }
-                self.enter(runner, idx);
+                self.entering.push(idx);
             }
+        }
+        self.own_scores.ask(runner, &self.state, pod, &self.entering)?;
+        for at in 0..self.entering.len() {
+            self.enter(runner, self.entering[at]);
         }
         let mut moved = std::mem::take(&mut self.moved);
         moved.sort_unstable();
         moved.dedup();
         for &idx in &moved {
             if self.groups.contains(idx) && !changed.contains(&idx) {
-                self.groups.leave(idx);
+                self.groups.leave(runner.cx.cluster, idx, &self.own_scores.raw(idx));
                 self.enter(runner, idx);
             }
         }
@@ -302,18 +269,8 @@ impl Grouped {
         for plugin in &self.following {
             plugin.answers.stand(runner.cx.cluster, idx, &mut standing);
         }
-        let total = self.total(idx);
-        let scaled = self.node_scores.iter().filter(|plugin| plugin.is_scaled());
-        let raw = scaled.map(|plugin| plugin.raw[idx.index()]).collect();
-        self.groups.enter(idx, standing, Place { total, raw });
-    }
-
-    /// The weighted sum of the scores that the node has by itself; `None` when one is out of bounds.
-    fn total(&self, idx: NodeIdx) -> Option<i64> {
-        self.node_scores.iter().try_fold(0_i64, |total, plugin| {
-            let score = plugin.normalised(plugin.raw[idx.index()])?;
-            Some(total.wrapping_add(score.wrapping_mul(plugin.weight)))
-        })
+        let (total, raw) = (self.own_scores.total(idx), self.own_scores.raw(idx));
+        self.groups.enter(runner.cx.cluster, idx, standing, Place { total, raw });
     }
 
     /// Asks about every group. `None` when a score is out of bounds.
@@ -323,7 +280,7 @@ impl Grouped {
         self.n_feasible = 0;
         for group in self.groups.iter_mut() {
             let filters = self.following.iter().filter(|plugin| plugin.filters);
-            let Some(node) = group.first() else { continue };
+            let Some(node) = group.first(cluster) else { continue };
             let passes = filters.into_iter().all(|plugin| plugin.answers.fits(cluster, node));
             group.passes = passes;
             group.score = 0;
@@ -332,18 +289,9 @@ impl Grouped {
                 self.candidates.push(Candidates { node, n_nodes: group.n_nodes() });
             }
         }
-        let mut is_rescaled = false;
-        let scaled = self.node_scores.iter_mut().filter(|plugin| plugin.is_scaled());
-        for (at, plugin) in scaled.enumerate() {
-            let (lowest, highest) = self.groups.bounds(at);
-            let scale = Scale::new(plugin.normalization, lowest, highest);
-            is_rescaled |= scale != plugin.scale;
-            plugin.scale = scale;
-        }
+        let is_rescaled = self.own_scores.rescale(|at| self.groups.bounds(at));
         if is_rescaled || is_new {
-            let mut groups = std::mem::take(&mut self.groups);
-            groups.set_totals(|idx| self.total(idx));
-            self.groups = groups;
+            self.groups.set_totals(cluster, |idx| self.own_scores.total(idx));
         }
         if self.groups.has_bad_total() {
             return None;

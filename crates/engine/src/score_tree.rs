@@ -85,15 +85,24 @@ pub(crate) fn first_best_of(scores: &[i64]) -> Option<usize> {
     ties.reduce(|a, b| if is_before_in_pre_order(a, b) { a } else { b })
 }
 
+/// How many bits of a rank tell how deep in the tree its position is.
+const DEPTH_BITS: u32 = 5;
+
 /// A number that grows along pre-order: which of two positions [`ScoreTree::first_best`] prefers. Positions from 2²⁶ on
 /// may get equal numbers.
 pub(crate) fn pre_order_rank(position: usize) -> u32 {
-    const DEPTH_BITS: u32 = 5;
     let one_based = u32::try_from(position + 1).unwrap_or(u32::MAX);
     let depth = one_based.ilog2();
     // The path from the root, left-aligned; a shallower position comes before everything on its leftmost path.
     let path = one_based << (u32::BITS - 1 - depth);
     (path & !((1 << DEPTH_BITS) - 1)) | depth
+}
+
+/// The position with this [rank](pre_order_rank), as long as it is below 2²⁶.
+pub(crate) fn position_of_rank(rank: u32) -> usize {
+    let depth = rank & ((1 << DEPTH_BITS) - 1);
+    let path = rank & !((1 << DEPTH_BITS) - 1);
+    (path >> (u32::BITS - 1 - depth)).saturating_sub(1) as usize
 }
 
 /// Whether position `a` comes before position `b` in pre-order.
@@ -137,7 +146,8 @@ mod tests {
 
     #[test]
     fn ranks_grow_along_pre_order() {
-        for a in 0..600 {
+        for a in (0..600).chain([70_000, (1 << 26) - 2]) {
+            assert_eq!(position_of_rank(pre_order_rank(a)), a);
             for b in 0..600 {
                 let is_before = a != b && is_before_in_pre_order(a, b);
                 assert_eq!(pre_order_rank(a) < pre_order_rank(b), is_before, "{a} {b}");
