@@ -41,6 +41,9 @@ pub struct Pod {
     pub node_name: Option<Arc<str>>,
     /// What the pod asks for in total, by each of the reference's ways of counting.
     pub requests: Arc<PodRequests>,
+    /// `spec.volumes`, those that can matter to scheduling: all but ConfigMaps, Secrets, projected and empty directories.
+    /// Apart from the rest because pods of one template may have volumes of their own.
+    pub volumes: Arc<[Volume]>,
     /// The rest of the specification.
     pub spec: Arc<PodSpec>,
     /// What the status says.
@@ -89,7 +92,7 @@ pub struct ControllerRef {
     pub uid: Arc<str>,
 }
 
-/// The parts of `spec` that can influence placement, apart from requests and the node name.
+/// The parts of `spec` that can influence placement, apart from requests, volumes and the node name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodSpec {
     /// Which profile schedules the pod.
@@ -118,8 +121,6 @@ pub struct PodSpec {
     pub images: PodImages,
     /// Names of the scheduling gates, in order.
     pub scheduling_gates: Arc<[Arc<str>]>,
-    /// Volumes that can matter to scheduling: all but ConfigMaps, Secrets, projected and empty directories.
-    pub volumes: Arc<[Volume]>,
     /// `resourceClaims`, in order.
     pub resource_claims: Arc<[PodResourceClaim]>,
     /// `schedulingGroup.podGroupName`.

@@ -5,8 +5,6 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 /// The name of a resource, as in the API (`nvidia.com/gpu`).
 pub type ResourceName = Arc<str>;
 
@@ -22,7 +20,7 @@ pub struct Resources {
     /// Local ephemeral storage in bytes.
     pub ephemeral_storage: i64,
     /// Extended resources, huge pages and the like, sorted by name.
-    pub scalars: SmallVec<[(ResourceName, i64); 2]>,
+    pub scalars: Vec<(ResourceName, i64)>,
 }
 
 impl Resources {

@@ -248,6 +248,7 @@ fn is_same_for_others(old: &Pod, new: &Pod) -> bool {
         && old.controller == new.controller
         && (Arc::ptr_eq(&old.requests, &new.requests) || old.requests == new.requests)
         && (Arc::ptr_eq(&old.spec, &new.spec) || old.spec == new.spec)
+        && old.volumes == new.volumes
         && old.status.phase == new.status.phase
         && old.status.started == new.status.started
         && old.status.resource_claim_statuses == new.status.resource_claim_statuses

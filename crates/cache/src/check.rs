@@ -277,7 +277,7 @@ fn totals(plain: &PlainNode) -> (Resources, NonZeroRequest) {
 fn claims_of<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> BTreeMap<(Arc<str>, Arc<str>), u32> {
     let mut claims = BTreeMap::new();
     for pod in pods {
-        for volume in pod.spec.volumes.iter() {
+        for volume in pod.volumes.iter() {
             if let VolumeSource::Claim { claim, .. } = &volume.source {
                 *claims.entry((pod.namespace.clone(), claim.clone())).or_insert(0) += 1;
             }

@@ -36,7 +36,7 @@ impl Equivalent<ClaimKey> for BorrowedKey<'_> {
 
 /// The claims a pod mounts, one for each volume.
 pub(crate) fn claims_of(pod: &Pod) -> impl Iterator<Item = ClaimKey> {
-    pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
+    pod.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::Claim { claim, .. } => {
             Some(ClaimKey { namespace: pod.namespace.clone(), name: claim.clone() })
         }
@@ -57,7 +57,7 @@ impl VolumeCounts {
     /// The volumes of one pod. Volumes that live with the pod or are known to count nowhere are left out.
     pub(crate) fn of(pod: &Pod) -> Self {
         let mut counts = Self::default();
-        for volume in pod.spec.volumes.iter() {
+        for volume in pod.volumes.iter() {
             match &volume.source {
                 VolumeSource::Claim { claim, .. } if !claim.is_empty() => counts.n_claims += 1,
                 VolumeSource::Csi { .. }

@@ -189,7 +189,7 @@ impl PodTable {
         for claim in claims_of(&record.pod) {
             on_node.claims.insert(claim);
         }
-        if !record.pod.spec.volumes.is_empty() {
+        if !record.pod.volumes.is_empty() {
             self.volumes.get_mut(node).add(VolumeCounts::of(&record.pod));
         }
         *self.priorities.entry(record.pod.priority()).or_default() += 1;
@@ -223,7 +223,7 @@ impl PodTable {
         for claim in claims_of(&record.pod) {
             on_node.claims.remove(&claim);
         }
-        if !record.pod.spec.volumes.is_empty() {
+        if !record.pod.volumes.is_empty() {
             self.volumes.get_mut(record.node).subtract(VolumeCounts::of(&record.pod));
         }
         self.unlist_assumed(record.assumed_place);

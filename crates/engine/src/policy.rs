@@ -284,6 +284,7 @@ fn stub(namespace: &str, name: &str, uid: &str) -> Pod {
         controller: None,
         node_name: None,
         requests: Arc::new(PodRequests::default()),
+        volumes: Arc::default(),
         spec: Arc::new(PodSpec::default()),
         status: Arc::new(PodStatus::default()),
         source: None,

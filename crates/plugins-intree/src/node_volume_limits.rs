@@ -47,7 +47,7 @@ fn can_count(source: &VolumeSource) -> bool {
 }
 
 fn has_countable(pod: &Pod) -> bool {
-    pod.spec.volumes.iter().any(|volume| can_count(&volume.source))
+    pod.volumes.iter().any(|volume| can_count(&volume.source))
 }
 
 impl NodeVolumeLimits {
@@ -127,7 +127,7 @@ fn new_volumes<'c>(cluster: &'c ClusterState, pod: &Pod, has_csi_node: bool) -> 
 /// How many volumes the pods of a node can have in use at most; `None` when they have to be looked at one by one, because
 /// that can fail.
 fn most_in_use(node: &NodeView<'_>) -> Option<usize> {
-    let volumes = node.pods().flat_map(|pod| pod.spec.volumes.iter());
+    let volumes = node.pods().flat_map(|pod| pod.volumes.iter());
     let countable = volumes.map(|volume| &volume.source).filter(|source| can_count(source));
     let is_plain = |source: &VolumeSource| matches!(source, VolumeSource::Claim { claim, .. } if !claim.is_empty());
     countable.map(|source| is_plain(source).then_some(1)).sum()

@@ -58,7 +58,7 @@ impl OnePodClaims {
 
 /// Claims named by the pod itself; those of ephemeral volumes are nobody else's anyway.
 fn plain_claims(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
-    pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
+    pod.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::Claim { claim, .. } => Some(claim),
         _ => None,
     })

@@ -42,7 +42,7 @@ impl Places {
 
 /// The claims that count here: those of ephemeral volumes do not.
 fn plain_claims(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
-    pod.spec.volumes.iter().filter_map(|volume| match &volume.source {
+    pod.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::Claim { claim, .. } => Some(claim),
         _ => None,
     })

@@ -41,6 +41,7 @@ impl Pod {
             controller: controller(metadata),
             node_name: nonempty(&pod.spec.node_name),
             requests: Arc::new(PodRequests::from_wire(pod, options)),
+            volumes: volumes(&pod.spec),
             spec: Arc::new(spec(pod, options)),
             status: Arc::new(status(&pod.status)),
             source: None,
@@ -105,7 +106,6 @@ fn spec(pod: &wire::Pod, options: &CompileOptions) -> PodSpec {
         host_port_numbers: host_port_numbers(spec),
         images: images(spec),
         scheduling_gates: spec.scheduling_gates.iter().map(|gate| gate.name.0.clone()).collect(),
-        volumes: volumes(spec),
         resource_claims: spec
             .resource_claims
             .iter()

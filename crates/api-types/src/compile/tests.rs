@@ -165,18 +165,19 @@ fn host_ports_of_sidecars_and_containers_are_normalised() {
 
 #[test]
 fn images_keep_order_and_repeats() {
-    let spec = spec(json!({
+    let pod = pod(json!({"spec": {
         "initContainers": [{"image": "i"}],
         "containers": [{"image": "gcr.io:5000/root"}, {"image": "gcr.io:5000/root"}],
         "volumes": [{"name": "v", "image": {"reference": "m@sha256:1"}}],
-    }));
+    }}));
+    let spec = &pod.spec;
     let names: Vec<&str> = spec.images.names.iter().map(|name| &**name).collect();
     assert_eq!(
         names,
         ["i:latest", "gcr.io:5000/root:latest", "gcr.io:5000/root:latest", "m@sha256:1"]
     );
     assert_eq!(spec.images.n_containers, 3);
-    assert_eq!(spec.volumes.len(), 1);
+    assert_eq!(pod.volumes.len(), 1);
 }
 
 #[test]

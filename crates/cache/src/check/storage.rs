@@ -39,7 +39,7 @@ pub(super) fn check_node(
     report.compare(|| format!("attachments of node {name}"), attachments, found);
 
     let mut counts = VolumeCounts::default();
-    for volume in plain.pods.values().flat_map(|pod| pod.spec.volumes.iter()) {
+    for volume in plain.pods.values().flat_map(|pod| pod.volumes.iter()) {
         match &volume.source {
             VolumeSource::Claim { claim, .. } if !claim.is_empty() => counts.n_claims += 1,
             VolumeSource::Other { kind, .. } if crate::claims::is_local(kind) => {}

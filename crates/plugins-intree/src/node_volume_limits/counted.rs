@@ -102,7 +102,7 @@ impl<'c> Collector<'c> {
         is_new: bool,
         into: &mut BTreeSet<CountedVolume<'c>>,
     ) -> Result<(), Failure> {
-        for volume in pod.spec.volumes.iter() {
+        for volume in pod.volumes.iter() {
             let counted = match claim_of(pod, volume) {
                 None => self.inline(volume).map_err(Failure::Broken)?,
                 Some(wanted) => match self.claim(pod, &wanted, is_new)? {

@@ -42,7 +42,7 @@ pub(super) fn events() -> Vec<EventRegistration> {
                     return Ok(QueueingHint::Queue);
                 };
                 let is_own = added.namespace == pod.namespace
-                    && pod.spec.volumes.iter().any(|volume| {
+                    && pod.volumes.iter().any(|volume| {
                         claim_of(pod, volume).is_some_and(|claim| *claim.name == *added.name)
                     });
                 Ok(hint(is_own))
@@ -75,12 +75,12 @@ fn has_more_room(old: &Object, new: &Object) -> bool {
 /// Whether a deleted pod had a volume that could count, and was on or about to be on a node.
 fn made_room(deleted: &Pod) -> bool {
     (deleted.is_assigned() || deleted.nominated_node_name().is_some())
-        && deleted.spec.volumes.iter().any(|volume| can_count(&volume.source))
+        && deleted.volumes.iter().any(|volume| can_count(&volume.source))
 }
 
 /// Whether the pod may have waited for one of a driver's places; an error is as good as yes.
 fn may_use(pod: &Pod, attacher: &str) -> Result<bool, String> {
-    for volume in pod.spec.volumes.iter() {
+    for volume in pod.volumes.iter() {
         if matches!(volume.source, VolumeSource::Claim { .. }) {
             return Ok(true);
         }

@@ -69,7 +69,7 @@ impl PodClaims {
     /// Looks at the claims of a pod; the status is that of PreFilter if it ends here. A pod without claims has none.
     pub(super) fn new(cluster: &ClusterState, pod: &Pod) -> Result<Self, Status> {
         let mut claims = Vec::new();
-        for volume in pod.spec.volumes.iter() {
+        for volume in pod.volumes.iter() {
             let Some(claim) = claim_of(pod, volume) else { continue };
             let unusable = |text: String| Status::unresolvable(text);
             let name = &*claim.name;
@@ -134,7 +134,7 @@ impl PodClaims {
 
 /// Whether every claim of the pod is bound, as far as is known; an unusable claim is not.
 pub(super) fn all_bound(cluster: &ClusterState, pod: &Pod) -> bool {
-    pod.spec.volumes.iter().filter_map(|volume| claim_of(pod, volume)).all(|claim| {
+    pod.volumes.iter().filter_map(|volume| claim_of(pod, volume)).all(|claim| {
         latest_claim(cluster, &pod.namespace, &claim.name).is_some_and(|object| {
             let bound = VolumeClaim(object);
             bound.is_fully_bound() && (!claim.is_ephemeral || check_ownership(pod, bound).is_ok())

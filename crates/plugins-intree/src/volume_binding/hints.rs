@@ -50,7 +50,7 @@ fn class_helps(_: &Pod, old: Option<&Object>, new: &Object) -> bool {
 }
 
 fn claim_helps(pod: &Pod, _: Option<&Object>, new: &Object) -> bool {
-    let mut claims = pod.spec.volumes.iter().filter_map(|volume| claim_of(pod, volume));
+    let mut claims = pod.volumes.iter().filter_map(|volume| claim_of(pod, volume));
     new.namespace == pod.namespace && claims.any(|claim| *claim.name == *new.name)
 }
 
@@ -63,7 +63,7 @@ fn csi_node_helps(_: &Pod, old: Option<&Object>, new: &Object) -> bool {
 /// `a_driver_that_stops_to_publish_capacity_helps_inline_volumes_alone`.
 fn csi_driver_helps(pod: &Pod, old: Option<&Object>, new: &Object) -> bool {
     let names_it = |source: &VolumeSource| matches!(source, VolumeSource::Csi { driver } if *driver == new.name);
-    pod.spec.volumes.iter().any(|volume| names_it(&volume.source))
+    pod.volumes.iter().any(|volume| names_it(&volume.source))
         && old.is_some_and(|old| CsiDriver(old).publishes_capacity())
         && !CsiDriver(new).publishes_capacity()
 }

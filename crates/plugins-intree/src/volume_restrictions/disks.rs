@@ -6,7 +6,7 @@ use kube_scheduler_framework::api::{Pod, VolumeSource};
 
 /// Whether the pod names any such disk.
 pub(super) fn uses_disks(pod: &Pod) -> bool {
-    pod.spec.volumes.iter().any(|volume| is_disk(&volume.source))
+    pod.volumes.iter().any(|volume| is_disk(&volume.source))
 }
 
 fn is_disk(source: &VolumeSource) -> bool {
@@ -21,8 +21,8 @@ fn is_disk(source: &VolumeSource) -> bool {
 
 /// Whether any disk of one pod is in the way of any disk of the other.
 pub(super) fn are_in_conflict(pod: &Pod, other: &Pod) -> bool {
-    pod.spec.volumes.iter().filter(|volume| is_disk(&volume.source)).any(|volume| {
-        other.spec.volumes.iter().any(|existing| is_same_disk(&volume.source, &existing.source))
+    pod.volumes.iter().filter(|volume| is_disk(&volume.source)).any(|volume| {
+        other.volumes.iter().any(|existing| is_same_disk(&volume.source, &existing.source))
     })
 }
 

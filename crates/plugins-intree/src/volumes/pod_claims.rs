@@ -31,7 +31,7 @@ pub(crate) fn claim_of<'a>(pod: &Pod, volume: &'a Volume) -> Option<ClaimOfVolum
 
 /// Whether any volume of the pod has a claim behind it.
 pub(crate) fn has_claims(pod: &Pod) -> bool {
-    pod.spec.volumes.iter().any(|volume| {
+    pod.volumes.iter().any(|volume| {
         matches!(volume.source, VolumeSource::Claim { .. } | VolumeSource::Ephemeral { .. })
     })
 }

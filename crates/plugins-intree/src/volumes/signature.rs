@@ -14,8 +14,8 @@ use crate::signature::write_texts;
 
 /// Writes all volumes of a pod. `false` when no other pod can be like this one.
 pub(crate) fn write_volumes(pod: &Pod, signature: &mut SignatureWriter) -> bool {
-    signature.len(pod.spec.volumes.len());
-    for volume in pod.spec.volumes.iter() {
+    signature.len(pod.volumes.len());
+    for volume in pod.volumes.iter() {
         match &volume.source {
             VolumeSource::Ephemeral { .. } => return false,
             VolumeSource::Claim { claim, .. } => {

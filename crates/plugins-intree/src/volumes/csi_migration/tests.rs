@@ -34,7 +34,7 @@ fn inline_handle_of(source: &Value) -> Result<String, String> {
         "metadata": {"name": "p"}, "spec": {"volumes": [volume]},
     }))
     .unwrap();
-    let source = &pod.spec.volumes[0].source;
+    let source = &pod.volumes[0].source;
     translate_inline(InTreePlugin::of_inline(source).unwrap(), source).map(|volume| volume.handle)
 }
 
