@@ -194,15 +194,11 @@ pub struct ExtendedResourceClaim {
 pub struct PodCondition {
     /// What it says; pods say few different things, and many the same.
     pub text: Arc<ConditionText>,
-    /// `lastProbeTime`.
-    pub last_probe: Option<Timestamp>,
     /// `lastTransitionTime`.
     pub last_transition: Option<Timestamp>,
-    /// `observedGeneration`.
-    pub observed_generation: i64,
 }
 
-/// What a pod condition says.
+/// What a pod condition says, apart from since when.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ConditionText {
     /// Such as `PodScheduled`.
@@ -213,6 +209,10 @@ pub struct ConditionText {
     pub reason: Arc<str>,
     /// Human-readable cause.
     pub message: Arc<str>,
+    /// `lastProbeTime`, which hardly anybody sets.
+    pub last_probe: Option<Timestamp>,
+    /// `observedGeneration`.
+    pub observed_generation: i64,
 }
 
 impl Deref for PodCondition {

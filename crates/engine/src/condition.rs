@@ -27,12 +27,12 @@ pub(crate) fn changed_condition(
             status: condition.status.into(),
             reason: condition.reason.into(),
             message: condition.message.into(),
+            last_probe: None,
+            observed_generation: pod.generation,
         }),
-        last_probe: None,
         last_transition: before
             .filter(|before| *before.status == *condition.status)
             .map_or(Some(now), |before| before.last_transition),
-        observed_generation: pod.generation,
     };
     let is_news = before.is_none_or(|before| {
         before.status != changed.status

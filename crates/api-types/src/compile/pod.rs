@@ -197,10 +197,10 @@ fn status(status: &wire::PodStatus) -> PodStatus {
                     status: condition.status.0.clone(),
                     reason: condition.reason.0.clone(),
                     message: condition.message.0.clone(),
+                    last_probe: condition.last_probe_time.0,
+                    observed_generation: condition.observed_generation.unwrap_or_default(),
                 }),
-                last_probe: condition.last_probe_time.0,
                 last_transition: condition.last_transition_time.0,
-                observed_generation: condition.observed_generation.unwrap_or_default(),
             })
             .collect(),
         resource_claim_statuses: status

@@ -289,9 +289,7 @@ mod tests {
                     status: "True".into(),
                     ..ConditionText::default()
                 }),
-                last_probe: None,
                 last_transition: None,
-                observed_generation: 0,
             };
             let patch = StatusPatch {
                 condition: Some(condition),

@@ -247,10 +247,10 @@ mod tests {
                 status: "False".into(),
                 reason: "Unschedulable".into(),
                 message: "0/1 nodes are available".into(),
+                last_probe: None,
+                observed_generation: 2,
             }),
-            last_probe: None,
             last_transition: Some(Timestamp::from_millis(1_500)),
-            observed_generation: 2,
         };
         let mut status = StatusPatch {
             condition: Some(condition),
