@@ -12,8 +12,15 @@ const LANE: u64 = 0x7FFF;
 const UNITS: [i64; 4] = [1, 16, 32 << 20, 128 << 20];
 
 /// Free room for pods, CPU, memory and ephemeral storage, each in units of its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headroom(u64);
+
+impl Default for Headroom {
+    /// Nothing is free.
+    fn default() -> Self {
+        Self(GUARDS)
+    }
+}
 
 /// What a pod needs, in the same units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +97,7 @@ mod tests {
             let needed = Needed::new(cpu, memory, 0).unwrap();
             let free = [1, cpu + 32, memory + (64 << 20), 0];
             prop_assert!(Headroom::new(free).surely_has(needed));
+            prop_assert!(!Headroom::default().surely_has(needed));
             prop_assert!(!Headroom::all_have(&[Headroom::new(free), Headroom::new([0; 4])], needed));
         }
     }

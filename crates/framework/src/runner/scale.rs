@@ -95,17 +95,15 @@ impl Scale {
         let both = totals.iter_mut().zip(raw);
         let span =
             self.highest.checked_sub(self.lowest).and_then(|span| usize::try_from(span).ok());
-        match span.filter(|span| is_scaled && *span < raw.len() / WORTH_A_TABLE) {
-            Some(_) => {
-                let table: SmallVec<[i64; 128]> =
-                    (self.lowest..=self.highest).map(weighted).collect();
-                for (total, raw) in both {
-                    let at = usize::try_from(raw.wrapping_sub(self.lowest)).ok();
-                    let known = at.and_then(|at| table.get(at)).copied();
-                    *total = total.wrapping_add(known.unwrap_or_else(|| weighted(*raw)));
-                }
-            }
-            None => both.for_each(|(total, raw)| *total = total.wrapping_add(weighted(*raw))),
+        if !is_scaled || span.is_none_or(|span| span >= raw.len() / WORTH_A_TABLE) {
+            both.for_each(|(total, raw)| *total = total.wrapping_add(weighted(*raw)));
+            return;
+        }
+        let table: SmallVec<[i64; 128]> = (self.lowest..=self.highest).map(weighted).collect();
+        for (total, raw) in both {
+            let at = usize::try_from(raw.wrapping_sub(self.lowest)).ok();
+            let known = at.and_then(|at| table.get(at)).copied();
+            *total = total.wrapping_add(known.unwrap_or_else(|| weighted(*raw)));
         }
     }
 }
