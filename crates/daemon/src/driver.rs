@@ -168,7 +168,8 @@ impl Driver {
                         pods = self.engine.n_known_pods(),
                         "Caches are synced"
                     );
-                    self.progress.send_modify(|progress| progress.is_synced = true);
+                    // Whoever waits for this reads the numbers next.
+                    self.publish();
                 }
                 1
             }
@@ -331,7 +332,10 @@ impl Driver {
                 .collect(),
             n_binding: engine.n_binding(),
         };
+        // First what is asked for, then what is waited for: who saw the progress finds it in the metrics.
+        self.metrics.publish(&numbers);
         self.progress.send_modify(|progress| {
+            progress.is_synced = self.unsynced.is_empty();
             progress.n_bound = counts.iter().map(|count| count.scheduled).sum();
             progress.n_unschedulable_attempts =
                 counts.iter().map(|count| count.unschedulable).sum();
@@ -339,7 +343,6 @@ impl Driver {
             progress.pending = numbers.pending;
             progress.n_nodes = cluster.n_nodes();
         });
-        self.metrics.publish(&numbers);
     }
 
     /// Sleeps until there is something to do.

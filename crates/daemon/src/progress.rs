@@ -6,7 +6,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Whether everything in the cluster has been seen; no decision is made before.
+    /// Whether everything in the cluster has been seen; no decision is made before. The other numbers count it from then
+    /// on.
     pub is_synced: bool,
     /// Whether decisions are this scheduler's to make: it leads and has seen all that the last leader did, or there is no
     /// leader election.

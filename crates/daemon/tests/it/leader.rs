@@ -161,17 +161,18 @@ async fn leaders_killed_at_random_moments_are_taken_over_from_and_nothing_is_bou
     let mut n_pods = 0;
     // Not random, so that a failure comes again: after how many bindings of the round the leader dies.
     for (round, after) in [7, 60, 1, 33].into_iter().enumerate() {
-        until("somebody leads", || {
-            contenders.iter().any(|(_, contender)| contender.handle.progress().is_leading)
-        })
-        .await;
         cluster.bulk_create(pods(&format!("r{round}"), 100)).unwrap();
         n_pods += 100;
         until("some are bound", || n_bound(&cluster) >= n_pods - 100 + after).await;
-        let leading =
-            contenders.iter().position(|(_, one)| one.handle.progress().is_leading).unwrap();
-        let (name, leader) = contenders.remove(leading);
-        assert_eq!(holder(&cluster), name);
+        let mut leading = None;
+        until("somebody leads", || {
+            leading = contenders.iter().position(|(name, contender)| {
+                contender.handle.progress().is_leading && holder(&cluster) == *name
+            });
+            leading.is_some()
+        })
+        .await;
+        let (name, leader) = contenders.remove(leading.unwrap());
         leader.kill().await;
         let died = Instant::now();
         let next = format!("{name}.{round}");
