@@ -226,6 +226,8 @@ impl DaemonBuilder {
         };
 
         let api = api.observed_by(metrics.clone());
+        let lists =
+            self.endpoint.client_for_long_answers("scheduler")?.observed_by(metrics.clone());
         let election_api = election_api.map(|api| api.observed_by(metrics.clone()));
         let mut spans = None;
         let mut exporter = None;
@@ -292,6 +294,11 @@ impl DaemonBuilder {
             if matters_at_take_over {
                 positions.push(reflector.position());
             }
+            let reflector = match reflector.form() {
+                // Of these there are thousands.
+                Form::Node | Form::Pod => reflector.listing_over(lists.clone()),
+                Form::Generic => reflector,
+            };
             match reflector.form() {
                 Form::Node => seen.nodes = reflector.known(),
                 Form::Pod => seen.pods = reflector.known(),

@@ -10,6 +10,7 @@ mod call;
 mod connection;
 pub(crate) mod envelope;
 mod error;
+mod opening;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -31,7 +32,9 @@ use crate::backoff::Backoff;
 use crate::leader::{Fence, GivenUp};
 use crate::metrics::{Metrics, RestCall};
 pub(crate) use call::{Call, Encoding};
+use connection::Traffic;
 pub(crate) use error::ApiError;
+use opening::Opening;
 
 /// How often a request is sent again when the server asks for patience, as in the reference's client.
 pub(crate) const MAX_PATIENCE: u32 = 10;
@@ -136,7 +139,7 @@ impl Endpoint {
 
     /// A kube client over the kind of connection that the scheduler uses, for programs that measure or test it.
     pub fn kube_client(&self) -> Result<kube::Client, ConnectError> {
-        connection::client(self.config.clone())
+        connection::client(self.config.clone(), Traffic::Requests)
             .map_err(|error| ConnectError::Client { server: self.url(), source: error.into() })
     }
 
@@ -147,14 +150,25 @@ impl Endpoint {
 
     /// A client whose requests say what they are for. Nothing is sent yet.
     pub(crate) fn client(&self, purpose: &str) -> Result<Api, ConnectError> {
+        self.client_for(purpose, Traffic::Requests)
+    }
+
+    /// The same for answers so long that each had better have a connection to itself.
+    pub(crate) fn client_for_long_answers(&self, purpose: &str) -> Result<Api, ConnectError> {
+        self.client_for(purpose, Traffic::LongAnswers)
+    }
+
+    fn client_for(&self, purpose: &str, traffic: Traffic) -> Result<Api, ConnectError> {
         let mut config = self.config.clone();
         let agent = format!("kube-scheduler-rs/{}/{purpose}", env!("CARGO_PKG_VERSION"));
         if let Ok(agent) = HeaderValue::try_from(agent) {
             config.headers.push((USER_AGENT, agent));
         }
-        let client = Self { config, origin: String::new() }.kube_client()?;
+        let client = connection::client(config, traffic)
+            .map_err(|error| ConnectError::Client { server: self.url(), source: error.into() })?;
+        let opening = (traffic == Traffic::Requests).then(Arc::default);
         let host = self.config.cluster_url.authority().map_or("", |host| host.as_str()).into();
-        Ok(Api { client, host, metrics: None, fence: None, is_json_only: Arc::default() })
+        Ok(Api { client, host, metrics: None, fence: None, is_json_only: Arc::default(), opening })
     }
 
     /// Says so when the server has not answered for `patience`, and again when it does. Any answer will do.
@@ -203,6 +217,8 @@ pub(crate) struct Api {
     fence: Option<Fence>,
     /// Set once the server has refused a body in protobuf. Shared by all clones.
     is_json_only: Arc<AtomicBool>,
+    /// Where requests can share a connection, who sets it up. Shared by all clones.
+    opening: Option<Arc<Opening>>,
 }
 
 impl Api {
@@ -326,8 +342,17 @@ impl Api {
     }
 
     async fn begin(&self, call: &Call) -> Result<Response<Body>, ApiError> {
+        let request = call.request()?;
+        let turn = match &self.opening {
+            Some(opening) => opening.turn().await,
+            None => None,
+        };
         let begun = Instant::now();
-        let answer = self.client.send(call.request()?).await;
+        let answer = self.client.send(request).await;
+        if let Some(opening) = &self.opening {
+            opening.tell(answer.is_ok());
+        }
+        drop(turn);
         if let Some(metrics) = &self.metrics {
             metrics.observe_rest_call(RestCall {
                 method: call.method.as_str(),

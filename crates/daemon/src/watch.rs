@@ -6,6 +6,7 @@
 
 mod decode;
 mod frames;
+mod interruption;
 mod items;
 mod position;
 
@@ -24,6 +25,7 @@ use crate::metrics::Metrics;
 use crate::transport::{Api, ApiError, Call, Encoding};
 use decode::{Frame, ListEnd, Malformed};
 use frames::{Frames, MAX_FRAME, Next};
+use interruption::Interruption;
 use items::Items;
 use position::Place;
 pub(crate) use position::Position;
@@ -72,7 +74,10 @@ impl SharedKnown {
 pub(crate) struct Reflector {
     number: usize,
     kind: WatchedKind,
+    /// Watches, and lists that are the beginning of one.
     api: Api,
+    /// All other lists.
+    lists: Api,
     /// What is asked for; the server may answer in JSON all the same.
     encoding: Encoding,
     inbox: Inbox,
@@ -115,38 +120,6 @@ enum Ended {
     Empty,
 }
 
-/// Why a list or watch broke off.
-#[derive(Debug, thiserror::Error)]
-enum Interruption {
-    #[error("the server no longer has the version asked for")]
-    Gone,
-    #[error("{0}")]
-    Failed(String),
-    #[error("{0}")]
-    Refused(String),
-    #[error("the server does not serve this kind")]
-    NotServed,
-    #[error("the server does not stream lists: {0}")]
-    NotStreamed(String),
-    #[error("the server writes no protobuf: {0}")]
-    NoProtobuf(String),
-    #[error("the list is wanted again")]
-    ListAgain,
-    #[error(transparent)]
-    CoreEnded(#[from] CoreEnded),
-}
-
-impl From<ApiError> for Interruption {
-    fn from(error: ApiError) -> Self {
-        match error.code() {
-            Some(401 | 403) => Self::Refused(error.to_string()),
-            Some(404) => Self::NotServed,
-            Some(410) => Self::Gone,
-            _ => Self::Failed(error.to_string()),
-        }
-    }
-}
-
 impl Reflector {
     pub(crate) fn new(
         number: usize,
@@ -163,6 +136,7 @@ impl Reflector {
             sharing: Sharing::default(),
             place: Place::new(&kind),
             kind,
+            lists: api.clone(),
             api,
             encoding,
             inbox,
@@ -180,6 +154,11 @@ impl Reflector {
     /// The first list shows everything that was written before it was asked for, at the price of a slower start.
     pub(crate) fn beginning_with_latest(self) -> Self {
         Self { how_to_list: HowToList::Streamed, ..self }
+    }
+
+    /// Takes lists that are no watch over another connection.
+    pub(crate) fn listing_over(self, lists: Api) -> Self {
+        Self { lists, ..self }
     }
 
     /// How objects of its kind are read.
@@ -347,7 +326,7 @@ impl Reflector {
         seen: &mut Option<BTreeSet<Key>>,
     ) -> Result<ListEnd, Interruption> {
         let call = Call::get(self.url(query)).wanting(self.encoding).timeout(self.patience.answer);
-        let answer = self.api.stream_patiently(&call).await;
+        let answer = self.lists.stream_patiently(&call).await;
         let (mut body, encoding) = answer.map_err(|error| self.without_protobuf(error))?;
         let mut items = Items::new(encoding, self.kind.kind);
         let mut n_bytes = 0;
@@ -369,7 +348,7 @@ impl Reflector {
             }
             self.inbox.pass_on(&mut self.inputs).await?;
         }
-        self.api.observe_answer(&call, n_bytes);
+        self.lists.observe_answer(&call, n_bytes);
         items.finish().map_err(unreadable)
     }
 

@@ -164,6 +164,12 @@ impl Grouped {
                 return None;
             }
         }
+        for plugin in &grouped.following {
+            let plugin = &runner.profile.plugins()[plugin.idx].plugin;
+            if let Some(scoped) = plugin.as_domain_scoped() {
+                scoped.forget(&mut grouped.state);
+            }
+        }
         // Nothing is in order yet: totals follow from scales, which follow from groups.
         grouped.judge(runner, true)?;
         Some(grouped)

@@ -69,6 +69,12 @@ impl CycleState {
         let (_, value) = self.slots.iter_mut().find(|(slot, _)| *slot == id)?;
         (**value).as_any_mut().downcast_mut()
     }
+
+    /// Drops the value of type `T`, if one was stored.
+    pub fn remove<T: StateValue>(&mut self) {
+        let id = TypeId::of::<T>();
+        self.slots.retain(|(slot, _)| *slot != id);
+    }
 }
 
 impl Clone for CycleState {
@@ -104,5 +110,8 @@ mod tests {
         assert_eq!(copy.get::<&str>(), Some(&"text"));
         assert_eq!(state.get::<Count>(), Some(&Count(2)));
         assert_eq!(state.get::<u8>(), None);
+        state.remove::<Count>();
+        state.remove::<u8>();
+        assert_eq!((state.get::<Count>(), state.get::<&str>()), (None, Some(&"other")));
     }
 }

@@ -1,7 +1,7 @@
 //! How requests reach the API server: over one HTTP/2 connection where its TLS side offers that, else over kept-alive
-//! HTTP/1.1 connections, one per request under way.
+//! HTTP/1.1 connections, one per request under way. Long answers come over HTTP/1.1 in any case.
 //!
-//! HTTP/2 was chosen by measurement (`docs/performance/intake.md`). Whether a connection is still alive is found out by
+//! Both were chosen by measurement (`docs/performance/intake.md`). Whether a connection is still alive is found out by
 //! pings, as in the reference's client: one after 30 quiet seconds, to be answered within 15. Credentials, certificates and
 //! names are kube's business.
 
@@ -19,9 +19,21 @@ use tower::{BoxError, Layer, ServiceExt};
 
 const PING_AFTER: Duration = Duration::from_secs(30);
 const PING_PATIENCE: Duration = Duration::from_secs(15);
+/// Pages of a list follow each other more quickly, and what comes after a list is a watch.
+const LONG_ANSWERS_IDLE: Duration = Duration::from_secs(5);
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Traffic {
+    /// Many small requests and watches, which share a connection.
+    Requests,
+    /// Long answers, each with a connection to itself: to cut them into frames costs kube-apiserver more than half as much
+    /// as to make them.
+    LongAnswers,
+}
 
 /// A client for the API server that `config` means. Nothing is sent yet.
-pub(super) fn client(config: kube::Config) -> Result<kube::Client, kube::Error> {
+pub(super) fn client(config: kube::Config, traffic: Traffic) -> Result<kube::Client, kube::Error> {
     let name = config.tls_server_name.clone().map(ServerName::try_from).transpose();
     let (None, Ok(name)) = (&config.proxy_url, name) else {
         // Proxies, and names that are none, are what kube has messages for.
@@ -36,15 +48,22 @@ pub(super) fn client(config: kube::Config) -> Result<kube::Client, kube::Error> 
     if let Some(name) = name {
         https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
-    let mut connector =
-        TimeoutConnector::new(https.enable_http1().enable_http2().wrap_connector(http));
+    let https = match traffic {
+        Traffic::Requests => https.enable_http1().enable_http2().wrap_connector(http),
+        Traffic::LongAnswers => https.enable_http1().wrap_connector(http),
+    };
+    let mut connector = TimeoutConnector::new(https);
     connector.set_connect_timeout(config.connect_timeout);
-    let client: Client<_, Body> = Client::builder(TokioExecutor::new())
+    let mut builder = Client::builder(TokioExecutor::new());
+    builder
         .timer(TokioTimer::new())
         .http2_keep_alive_interval(PING_AFTER)
         .http2_keep_alive_timeout(PING_PATIENCE)
-        .http2_keep_alive_while_idle(true)
-        .build(connector);
+        .http2_keep_alive_while_idle(true);
+    if traffic == Traffic::LongAnswers {
+        builder.pool_timer(TokioTimer::new()).pool_idle_timeout(LONG_ANSWERS_IDLE);
+    }
+    let client: Client<_, Body> = builder.build(connector);
     let service = config.extra_headers_layer()?.layer(client.map_err(BoxError::from));
     let service = option_layer(config.auth_layer()?).layer(service);
     let service = config.base_uri_layer().layer(service);
@@ -67,12 +86,17 @@ mod tests {
     use tokio::net::TcpListener;
     use tokio_rustls::TlsAcceptor;
 
+    use super::super::{Api, Call, Endpoint};
     use super::*;
 
     const N_REQUESTS: usize = 20;
 
-    /// Which versions of HTTP a server speaks that offers `protocols`, by connection.
-    async fn versions_seen(protocols: &[&str]) -> Vec<Vec<Version>> {
+    /// Which versions of HTTP a server that offers `protocols` hears, by connection, while `ask` asks it for as many
+    /// answers as it says.
+    async fn versions_seen<A: Future<Output = usize>>(
+        protocols: &[&str],
+        ask: impl FnOnce(kube::Config) -> A,
+    ) -> Vec<Vec<Version>> {
         let identity = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let key =
             PrivateKeyDer::from(PrivatePkcs8KeyDer::from(identity.signing_key.serialize_der()));
@@ -118,30 +142,51 @@ mod tests {
         });
         let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
         config.accept_invalid_certs = true;
-        let client = client(config).unwrap();
-        let get = || Request::get("/version").body(Vec::new()).unwrap();
-        // The first request alone, so that all others find a connection.
-        client.request_text(get()).await.unwrap();
-        for answer in join_all((1..N_REQUESTS).map(|_| client.request_text(get()))).await {
-            assert_eq!(answer.unwrap(), "{}");
-        }
+        let n_asked = ask(config).await;
         server.abort();
         let seen = seen.lock().unwrap().clone();
-        assert_eq!(seen.iter().map(Vec::len).sum::<usize>(), N_REQUESTS);
+        assert_eq!(seen.iter().map(Vec::len).sum::<usize>(), n_asked);
         seen
+    }
+
+    /// Many at once, from the beginning.
+    async fn ask_through(api: Api) -> usize {
+        let call = Call::get("/version");
+        for answer in join_all((0..N_REQUESTS).map(|_| api.call(&call))).await {
+            assert_eq!(answer.unwrap(), "{}");
+        }
+        N_REQUESTS
+    }
+
+    fn endpoint(config: kube::Config) -> Endpoint {
+        Endpoint::new(config, String::new())
     }
 
     #[tokio::test]
     async fn requests_share_a_connection_where_the_server_offers_http2() {
-        let seen = versions_seen(&["h2", "http/1.1"]).await;
-        assert_eq!(seen, [vec![Version::HTTP_2; N_REQUESTS]]);
+        let seen = versions_seen(&["h2", "http/1.1"], |config| {
+            ask_through(endpoint(config).client("test").unwrap())
+        });
+        assert_eq!(seen.await, [vec![Version::HTTP_2; N_REQUESTS]]);
     }
 
     #[tokio::test]
     async fn a_server_without_http2_is_spoken_to_in_http1() {
         for protocols in [&["http/1.1"][..], &[]] {
-            let seen = versions_seen(protocols).await;
+            let seen = versions_seen(protocols, |config| {
+                ask_through(endpoint(config).client("test").unwrap())
+            })
+            .await;
             assert!(seen.iter().flatten().all(|version| *version == Version::HTTP_11), "{seen:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn long_answers_come_over_http1_all_the_same() {
+        let seen = versions_seen(&["h2", "http/1.1"], |config| {
+            ask_through(endpoint(config).client_for_long_answers("test").unwrap())
+        })
+        .await;
+        assert!(seen.iter().flatten().all(|version| *version == Version::HTTP_11), "{seen:?}");
     }
 }

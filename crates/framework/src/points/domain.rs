@@ -10,6 +10,7 @@ use kube_scheduler_cache::{ClusterState, CounterId, NodeIdx};
 use smallvec::SmallVec;
 
 use crate::context::Context;
+use crate::cycle_state::CycleState;
 
 /// What sets a node apart from others, as far as some plugins are concerned: a sequence of numbers that they agree on.
 pub type Standing = SmallVec<[u32; 8]>;
@@ -38,6 +39,12 @@ pub trait DomainScoped: Send + Sync {
     /// How the plugin can be asked about pods like this one. Everything that was [followed](crate::Following) for the pod
     /// is up to date.
     fn domain_scope(&self, cx: &Context<'_>, pod: &Pod) -> DomainScope;
+
+    /// Drops from `state` what [`Filter`](crate::Filter) and [`Score`](crate::Score) alone read: they are not asked while
+    /// [`DomainAnswers`] are, and what they prepared would be kept as long. Drops nothing by default.
+    fn forget(&self, state: &mut CycleState) {
+        let _ = state;
+    }
 }
 
 /// The answers of one plugin about one kind of pod, for a cluster in which pods come and go.

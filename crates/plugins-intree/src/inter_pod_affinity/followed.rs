@@ -10,14 +10,15 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Labels, Pod};
 use kube_scheduler_framework::{
-    AffinityTermsVersion, Candidates, ClusterState, Context, CounterId, CounterSpec, DomainAnswers,
-    DomainScope, DomainScoped, LabelValueId, NodeIdx, Normalization, Scale, Standing, TermId,
-    TermKind,
+    AffinityTermsVersion, Candidates, ClusterState, Context, CounterId, CounterSpec, CycleState,
+    DomainAnswers, DomainScope, DomainScoped, LabelValueId, NodeIdx, Normalization, Scale,
+    Standing, TermId, TermKind,
 };
 use smallvec::SmallVec;
 
 use super::InterPodAffinity;
-use super::attraction::pull_of;
+use super::attraction::{Attraction, pull_of};
+use super::neighbours::Neighbours;
 use super::own_terms::{Required, compile_error, has_preferred, preferred_of};
 
 /// Up to how many values of a topology key are told apart one by one.
@@ -38,6 +39,11 @@ impl DomainScoped for InterPodAffinity {
         let hard_weight = if scores { self.hard_pod_affinity_weight } else { 0 };
         let answers = AffinityAnswers::new(cx.cluster, pod, own, scores, hard_weight);
         answers.map_or(DomainScope::Neither, |answers| DomainScope::Followed(Box::new(answers)))
+    }
+
+    fn forget(&self, state: &mut CycleState) {
+        state.remove::<Neighbours>();
+        state.remove::<Attraction>();
     }
 }
 

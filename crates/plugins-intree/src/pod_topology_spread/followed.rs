@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::{
-    Candidates, ClusterState, Context, CounterId, CounterSpec, DomainAnswers, DomainCounts,
-    DomainScope, DomainScoped, LabelColumn, LabelValueId, NodeIdx, Standing,
+    Candidates, ClusterState, Context, CounterId, CounterSpec, CycleState, DomainAnswers,
+    DomainCounts, DomainScope, DomainScoped, LabelColumn, LabelValueId, NodeIdx, Standing,
 };
 
 use super::constraints::{Constraint, HOSTNAME};
 use super::scoring::{IGNORED, normalize, part, rounded, weight_of};
-use super::{PodTopologySpread, filtering, scoring};
+use super::{HardState, PodTopologySpread, SoftState, filtering, scoring};
 
 /// Up to how many values of a topology key are told apart one by one.
 const FEW_VALUES: usize = 64;
@@ -48,6 +48,11 @@ impl DomainScoped for PodTopologySpread {
         }
         let answers = self.answers(cx.cluster, pod, hard, &soft);
         answers.map_or(DomainScope::Neither, |answers| DomainScope::Followed(Box::new(answers)))
+    }
+
+    fn forget(&self, state: &mut CycleState) {
+        state.remove::<HardState>();
+        state.remove::<SoftState>();
     }
 }
 

@@ -1,0 +1,87 @@
+//! Lets the first request go alone, so that those that come with it find its connection.
+//!
+//! Whether a server speaks HTTP/2 shows with its first connection only. Requests that begin before that each set up one of
+//! their own, and a handshake with certificates on both sides costs both sides milliseconds: a scheduler asks for some
+//! twenty kinds at once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Mutex, MutexGuard};
+
+/// A request waits no longer than this for the one before it: handshakes take less, servers that hang take for ever.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Who may go while no connection is known to work.
+#[derive(Debug, Default)]
+pub(super) struct Opening {
+    is_open: AtomicBool,
+    turn: Mutex<()>,
+}
+
+impl Opening {
+    /// Waits while another request tries whether there is a connection. What it returns is held until the answer begins.
+    pub(super) async fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        if self.is_open.load(Ordering::Acquire) {
+            return None;
+        }
+        let turn = tokio::time::timeout(PATIENCE, self.turn.lock()).await.ok();
+        turn.filter(|_| !self.is_open.load(Ordering::Acquire))
+    }
+
+    /// A request was answered, whatever the answer, or was not.
+    pub(super) fn tell(&self, is_answered: bool) {
+        // Most find what they would write.
+        if self.is_open.load(Ordering::Relaxed) != is_answered {
+            self.is_open.store(is_answered, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_goes_and_the_others_follow_when_it_is_answered() {
+        let opening = Opening::default();
+        let first = opening.turn().now_or_never().unwrap();
+        assert!(first.is_some());
+        let (mut second, mut third) = (Box::pin(opening.turn()), Box::pin(opening.turn()));
+        assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
+        opening.tell(true);
+        drop(first);
+        // Nobody waits for the second.
+        let second = second.await;
+        assert!(second.is_none() && third.now_or_never().unwrap().is_none());
+        assert!(opening.turn().now_or_never().unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn after_a_failure_the_next_one_tries() {
+        let opening = Opening::default();
+        let first = opening.turn().await;
+        let mut second = Box::pin(opening.turn());
+        assert!((&mut second).now_or_never().is_none());
+        opening.tell(false);
+        drop(first);
+        let second = second.now_or_never().unwrap();
+        assert!(second.is_some() && opening.turn().now_or_never().is_none());
+        // A connection that worked and broke is tried by one again.
+        opening.tell(true);
+        drop(second);
+        opening.tell(false);
+        assert!(opening.turn().now_or_never().unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_hangs_holds_nobody_up_for_long() {
+        let opening = Opening::default();
+        let _first = opening.turn().await;
+        let begun = tokio::time::Instant::now();
+        assert!(opening.turn().await.is_none());
+        assert!(begun.elapsed() >= PATIENCE);
+    }
+}
