@@ -294,8 +294,8 @@ impl DaemonBuilder {
             if matters_at_take_over {
                 positions.push(reflector.position());
             }
+            // Of nodes and pods there are thousands.
             let reflector = match reflector.form() {
-                // Of these there are thousands.
                 Form::Node | Form::Pod => reflector.listing_over(lists.clone()),
                 Form::Generic => reflector,
             };

@@ -139,7 +139,15 @@ impl Endpoint {
 
     /// A kube client over the kind of connection that the scheduler uses, for programs that measure or test it.
     pub fn kube_client(&self) -> Result<kube::Client, ConnectError> {
-        connection::client(self.config.clone(), Traffic::Requests)
+        self.connect(self.config.clone(), Traffic::Requests)
+    }
+
+    fn connect(
+        &self,
+        config: kube::Config,
+        traffic: Traffic,
+    ) -> Result<kube::Client, ConnectError> {
+        connection::client(config, traffic)
             .map_err(|error| ConnectError::Client { server: self.url(), source: error.into() })
     }
 
@@ -164,8 +172,7 @@ impl Endpoint {
         if let Ok(agent) = HeaderValue::try_from(agent) {
             config.headers.push((USER_AGENT, agent));
         }
-        let client = connection::client(config, traffic)
-            .map_err(|error| ConnectError::Client { server: self.url(), source: error.into() })?;
+        let client = self.connect(config, traffic)?;
         let opening = (traffic == Traffic::Requests).then(Arc::default);
         let host = self.config.cluster_url.authority().map_or("", |host| host.as_str()).into();
         Ok(Api { client, host, metrics: None, fence: None, is_json_only: Arc::default(), opening })
