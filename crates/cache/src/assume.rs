@@ -4,8 +4,7 @@
 //! operation either happens completely or, with an error, not at all. All are O(pod), and allocate nothing beyond the
 //! pod's own record once lists and tables have grown.
 //!
-//! Parity: where the reference ends the process because a running pod is suddenly on another node, the pod is moved
-//! and the caller is told.
+//! Parity: where the reference ends the process because a running pod is suddenly on another node, the pod is moved.
 
 use std::sync::Arc;
 
@@ -16,63 +15,30 @@ use crate::change_log::ChangeKinds;
 use crate::claims::claims_of;
 use crate::error::{CacheError, PodRef};
 use crate::node_table::NodeIdx;
-use crate::pod_table::{PodIdx, memberships};
+use crate::pod_table::PodIdx;
 use crate::state::ClusterState;
-
-/// What adding a pod came to.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AddedPod {
-    /// The slot of its node.
-    pub node: NodeIdx,
-    /// The assumed pod that it confirms, as it was assumed.
-    pub confirmed: Option<Arc<Pod>>,
-}
-
-impl AddedPod {
-    /// Whether it confirms an assumed pod on another node than assumed.
-    pub fn is_moved(&self, pod: &Pod) -> bool {
-        self.confirmed.as_ref().is_some_and(|assumed| assumed.node_name != pod.node_name)
-    }
-}
-
-/// What updating a pod came to.
-#[derive(Clone, Debug, PartialEq)]
-pub struct UpdatedPod {
-    /// The slot of its node.
-    pub node: NodeIdx,
-    /// The pod as it was.
-    pub previous: Arc<Pod>,
-    /// Whether the node is another one than before. The reference ends the process then.
-    pub is_moved: bool,
-}
 
 impl ClusterState {
     /// Adds a pod that runs on a node. It replaces the assumed pod of the same UID, also one on another node. A node
     /// that is not known becomes a ghost.
-    pub fn add_pod(&mut self, pod: Arc<Pod>) -> Result<AddedPod, CacheError> {
+    pub fn add_pod(&mut self, pod: Arc<Pod>) -> Result<NodeIdx, CacheError> {
         check(&pod)?;
         match self.pods.idx(&pod.uid) {
-            None => Ok(AddedPod { node: self.place(pod, false)?, confirmed: None }),
-            Some(known) if self.pods.is_assumed(known) => {
-                let (node, assumed) = self.replace(known, pod)?;
-                Ok(AddedPod { node, confirmed: Some(assumed) })
-            }
+            None => self.place(pod, false),
+            Some(known) if self.pods.is_assumed(known) => self.replace(known, pod),
             Some(_) => Err(CacheError::AlreadyAdded(PodRef::from(&*pod))),
         }
     }
 
     /// Replaces a pod that was added by a newer version, on another node if need be.
-    pub fn update_pod(&mut self, pod: Arc<Pod>) -> Result<UpdatedPod, CacheError> {
+    pub fn update_pod(&mut self, pod: Arc<Pod>) -> Result<NodeIdx, CacheError> {
         check(&pod)?;
         let known =
             self.pods.idx(&pod.uid).ok_or_else(|| CacheError::NotAdded(PodRef::from(&*pod)))?;
         if self.pods.is_assumed(known) {
             return Err(CacheError::Assumed(PodRef::from(&*pod)));
         }
-        let node_name = pod.node_name.clone();
-        let (node, previous) = self.replace(known, pod)?;
-        let is_moved = previous.node_name != node_name;
-        Ok(UpdatedPod { node, previous, is_moved })
+        self.replace(known, pod)
     }
 
     /// Removes a pod, assumed or not, and returns it as it was known.
@@ -135,8 +101,8 @@ impl ClusterState {
         Ok(node)
     }
 
-    /// Puts `pod` in the place of a known one; it is not assumed then. Returns its slot and the known one.
-    fn replace(&mut self, known: PodIdx, pod: Arc<Pod>) -> Result<(NodeIdx, Arc<Pod>), CacheError> {
+    /// Puts `pod` in the place of a known one; it is not assumed then. Returns its slot.
+    fn replace(&mut self, known: PodIdx, pod: Arc<Pod>) -> Result<NodeIdx, CacheError> {
         let shows_nothing_new = self.shows_nothing_new(known, &pod);
         let not_added = CacheError::NotAdded(PodRef::from(&*pod));
         let Some((old, old_node)) = self.take(known) else { return Err(not_added) };
@@ -160,7 +126,7 @@ impl ClusterState {
             self.record(node, ChangeKinds::PODS);
             self.drop_if_unused(old_node);
         }
-        Ok((node, old))
+        Ok(node)
     }
 
     /// Whether putting `pod` in the place of a known one changes nothing that decisions about other pods read: then the
@@ -184,14 +150,10 @@ impl ClusterState {
         self.columns.add_pod(node, &pod.requests.accounted, pod.requests.non_zero);
         if self.nodes.live().contains(node) {
             for claim in claims_of(&pod) {
-                self.claims.add(&claim, 1);
+                self.claims.add(&claim);
             }
         }
-        let has_affinity = memberships(&pod)[1..].contains(&true);
         self.pods.insert(pod, node, is_assumed);
-        if has_affinity {
-            self.note_affinity(node);
-        }
         Ok(node)
     }
 
@@ -216,11 +178,8 @@ impl ClusterState {
         self.columns.remove_pod(node, &pod.requests.accounted, pod.requests.non_zero);
         if self.nodes.live().contains(node) {
             for claim in claims_of(&pod) {
-                self.claims.subtract(&claim, 1);
+                self.claims.subtract(&claim);
             }
-        }
-        if memberships(&pod)[1..].contains(&true) {
-            self.note_affinity(node);
         }
         Some((pod, node))
     }

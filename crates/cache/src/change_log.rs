@@ -9,8 +9,7 @@ use std::ops::{BitAnd, BitOr, BitOrAssign};
 use crate::fork::Column;
 use crate::node_table::NodeIdx;
 
-/// Catching up over more changes than this is slower than looking at the column of last changes, up to the largest
-/// clusters.
+/// Catching up over more changes than this costs more than reading all nodes again, up to the largest clusters.
 const CAPACITY: usize = 16 * 1024;
 
 /// Aspects of a node, as a set.
@@ -50,7 +49,7 @@ impl ChangeKinds {
     pub const IDENTITY: Self = Self(1 << 12);
 
     /// Labels, taints, cordon, allocatable and features.
-    pub const NODE_SPEC: Self = Self(
+    const NODE_SPEC: Self = Self(
         Self::LABELS.0
             | Self::TAINTS.0
             | Self::ALLOCATABLE.0
@@ -153,8 +152,7 @@ pub struct Change {
 pub enum Changes<'a> {
     /// These changes, oldest first. A node may come up more than once.
     Entries(ChangeEntries<'a>),
-    /// Too much to remember: look for nodes whose [`last_change`](crate::ClusterState::last_change) is after that
-    /// point, and take it that they changed in every respect.
+    /// More than the log remembers, or the point is not one of this state: everything may have changed.
     Lost,
 }
 

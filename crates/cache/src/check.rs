@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{HostPort, Node, NonZeroRequest, Pod, Resources, VolumeSource};
 
+use crate::claims::VolumeCounts;
 use crate::domains::DomainCounts;
 use crate::node_table::NodeIdx;
 use crate::objects::storage_class_of;
-use crate::pod_table::VolumeCounts;
 use crate::state::ClusterState;
 
 /// Something that is not what it should be.
@@ -146,7 +146,7 @@ fn check_node(cluster: &ClusterState, name: &str, plain: &PlainNode, report: &mu
             found,
         );
     }
-    check_pods(cluster, idx, plain, is_live, &of, report);
+    check_pods(cluster, idx, plain, &of, report);
     storage::check_node(cluster, name, idx, plain, report);
 }
 
@@ -154,7 +154,6 @@ fn check_pods(
     cluster: &ClusterState,
     idx: NodeIdx,
     plain: &PlainNode,
-    is_live: bool,
     of: &dyn Fn(&str) -> String,
     report: &mut Report,
 ) {
@@ -182,42 +181,14 @@ fn check_pods(
         uids.sort();
         uids
     };
-    let has_affinity =
-        |pod: &&Arc<Pod>| pod.spec.pod_affinity.is_some() || pod.spec.pod_anti_affinity.is_some();
-    let has_required = |pod: &&Arc<Pod>| {
-        pod.spec.pod_anti_affinity.as_ref().is_some_and(|a| !a.required.is_empty())
-    };
     let expected = uids(&mut plain.pods.values());
     report.compare(|| of("pods"), expected, uids(&mut cluster.pods_on(idx)));
-    let expected = uids(&mut plain.pods.values().filter(has_affinity));
-    report.compare(
-        || of("presence of affinity pods"),
-        is_live && !expected.is_empty(),
-        cluster.with_affinity.contains(idx),
-    );
-    report.compare(|| of("affinity pods"), expected, uids(&mut cluster.pods_with_affinity_on(idx)));
-    let expected = uids(&mut plain.pods.values().filter(has_required));
-    let found = cluster.with_required_anti_affinity.contains(idx);
-    report.compare(|| of("presence of anti-affinity pods"), is_live && !expected.is_empty(), found);
-    report.compare(
-        || of("anti-affinity pods"),
-        expected,
-        uids(&mut cluster.pods_with_required_anti_affinity_on(idx)),
-    );
-
     let named: BTreeSet<&HostPort> =
         plain.pods.values().flat_map(|pod| pod.spec.host_ports.iter()).collect();
     let is_subset = cluster.used_ports(idx).iter().all(|port| named.contains(port));
     report.require(|| of("host ports named by pods"), is_subset);
     let is_known = cluster.used_ports(idx).is_empty() || cluster.nodes_with_ports().contains(idx);
     report.require(|| of("nodes with host ports"), is_known);
-    let found: BTreeMap<_, _> = cluster
-        .claims_on(idx)
-        .into_iter()
-        .flat_map(|claims| claims.iter())
-        .map(|(key, n)| ((key.namespace.clone(), key.name.clone()), n))
-        .collect();
-    report.compare(|| of("claims"), claims_of(plain.pods.values()), found);
 }
 
 /// What could be freed by priority: for the lowest pods, for all but the highest, and so on.
@@ -253,9 +224,9 @@ fn check_levels(
         .collect();
     let found: Vec<_> = cluster
         .pods
-        .on_node(idx)
+        .held_by(idx)
         .into_iter()
-        .flat_map(|pods| pods.levels.all())
+        .flat_map(|held| held.levels.all())
         .map(|level| {
             (level.priority, level.n_pods, without_zeros(&level.requested), level.non_zero)
         })
@@ -321,10 +292,6 @@ fn check_free_slots(
         report.compare(|| of("taints"), 0, cluster.taint_set(idx).index());
         report.require(|| of("cordon"), !cluster.unschedulable().contains(idx));
         report.require(|| of("ports"), cluster.used_ports(idx).is_empty());
-        report.require(
-            || of("claims"),
-            cluster.claims_on(idx).is_none_or(|claims| claims.is_empty()),
-        );
     }
 }
 
@@ -338,8 +305,6 @@ fn check_counts(
     report.compare(|| "number of ghosts".to_owned(), plain.len() - n_live, cluster.n_ghosts());
     let n_pods = plain.values().map(|node| node.pods.len()).sum();
     report.compare(|| "number of pods".to_owned(), n_pods, cluster.n_pods());
-    let lowest = plain.values().flat_map(|node| node.pods.values()).map(|pod| pod.priority()).min();
-    report.compare(|| "lowest priority".to_owned(), lowest, cluster.lowest_priority());
     let assumed = cluster.assumed_pods().map(|pod| pod.uid.clone()).collect::<BTreeSet<_>>();
     report.compare(|| "number of assumed pods".to_owned(), assumed.len(), cluster.n_assumed());
     let flagged = plain
@@ -348,14 +313,6 @@ fn check_counts(
         .filter(|uid| cluster.is_assumed(uid))
         .cloned();
     report.compare(|| "assumed pods".to_owned(), flagged.collect(), assumed);
-    let latest = cluster.last_change().iter().copied().max().unwrap_or(0);
-    report.compare(|| "latest change of a node".to_owned(), cluster.sequence(), latest);
-    let is_in_order = cluster
-        .last_spec_change()
-        .iter()
-        .zip(cluster.last_change().iter())
-        .all(|(spec, any)| spec <= any);
-    report.require(|| "specifications change no later than nodes".to_owned(), is_in_order);
 }
 
 fn check_order(cluster: &ClusterState, plain: &BTreeMap<Arc<str>, PlainNode>, report: &mut Report) {
@@ -386,8 +343,6 @@ fn check_order(cluster: &ClusterState, plain: &BTreeMap<Arc<str>, PlainNode>, re
             cluster.position(*idx),
         );
     }
-    let is_identity = order.iter().enumerate().all(|(rank, idx)| rank == idx.index());
-    report.compare(|| "order is by slot".to_owned(), is_identity, cluster.order_is_identity());
 }
 
 fn check_taints(cluster: &ClusterState, report: &mut Report) {
@@ -399,9 +354,9 @@ fn check_taints(cluster: &ClusterState, report: &mut Report) {
         }
     }
     let found: BTreeMap<_, usize> =
-        cluster.taint_sets().iter().map(|(id, _, n_nodes)| (id, n_nodes)).collect();
+        cluster.taint_sets().iter().map(|(id, _)| (id, cluster.taint_sets().n_nodes(id))).collect();
     report.compare(|| "nodes by list of taints".to_owned(), by_id, found);
-    let lists: BTreeSet<_> = cluster.taint_sets().iter().map(|(_, taints, _)| taints).collect();
+    let lists: BTreeSet<_> = cluster.taint_sets().iter().map(|(_, taints)| taints).collect();
     report.compare(
         || "distinct lists of taints".to_owned(),
         lists.len(),

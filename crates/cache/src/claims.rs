@@ -14,11 +14,9 @@ use crate::fork::CowMap;
 
 /// Namespace and name of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClaimKey {
-    /// Namespace.
-    pub namespace: Arc<str>,
-    /// Name.
-    pub name: Arc<str>,
+pub(crate) struct ClaimKey {
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
 }
 
 /// Lets a claim be looked up without allocating its key; field order and types hash like [`ClaimKey`].
@@ -97,49 +95,6 @@ pub(crate) fn is_local(kind: &str) -> bool {
     )
 }
 
-/// The claims that the pods of one node use, sorted by namespace and name, with the number of volumes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NodeClaims(Vec<(ClaimKey, u32)>);
-
-impl NodeClaims {
-    /// All claims in order, with the number of volumes that use each.
-    pub fn iter(&self) -> impl Iterator<Item = (&ClaimKey, u32)> {
-        self.0.iter().map(|(key, n)| (key, *n))
-    }
-
-    /// Number of distinct claims.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether no claim is used.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// How many volumes use a claim.
-    pub fn count(&self, namespace: &str, name: &str) -> u32 {
-        let wanted = (namespace, name);
-        let found = self.0.binary_search_by(|(key, _)| (&*key.namespace, &*key.name).cmp(&wanted));
-        found.ok().and_then(|at| self.0.get(at)).map_or(0, |(_, n)| *n)
-    }
-
-    pub(crate) fn insert(&mut self, key: ClaimKey) {
-        match self.0.binary_search_by(|(other, _)| other.cmp(&key)) {
-            Ok(at) => self.0[at].1 += 1,
-            Err(at) => self.0.insert(at, (key, 1)),
-        }
-    }
-
-    pub(crate) fn remove(&mut self, key: &ClaimKey) {
-        let Ok(at) = self.0.binary_search_by(|(other, _)| other.cmp(key)) else { return };
-        self.0[at].1 -= 1;
-        if self.0[at].1 == 0 {
-            self.0.remove(at);
-        }
-    }
-}
-
 /// How many volumes use each claim, over all live nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClaimTable(CowMap<ClaimKey, u32>);
@@ -153,13 +108,13 @@ impl ClaimTable {
         self.0.len()
     }
 
-    pub(crate) fn add(&mut self, key: &ClaimKey, n: u32) {
-        *self.0.get_or_insert_with(key, || 0) += n;
+    pub(crate) fn add(&mut self, key: &ClaimKey) {
+        *self.0.get_or_insert_with(key, || 0) += 1;
     }
 
-    pub(crate) fn subtract(&mut self, key: &ClaimKey, n: u32) {
+    pub(crate) fn subtract(&mut self, key: &ClaimKey) {
         if let Some(count) = self.0.get_mut(key) {
-            *count -= n;
+            *count -= 1;
             if *count == 0 {
                 self.0.remove(key);
             }

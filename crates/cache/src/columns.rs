@@ -16,7 +16,7 @@ use crate::node_table::NodeIdx;
 /// units.
 ///
 /// The column of a scalar resource exists as long as some node or its pods mention it. "Mentions it with zero" and
-/// "does not mention it" are told apart by [`scalar_presence`](Self::scalar_presence); the amount is 0 in both cases.
+/// "does not mention it" are told apart by [`scalar_at`](Self::scalar_at); the amount is 0 in both cases.
 #[derive(Clone, Debug, Default)]
 pub struct ResourceColumns {
     milli_cpu: Column<i64>,
@@ -52,11 +52,6 @@ impl ResourceColumns {
     /// A scalar resource; `None` when no node mentions it, which means 0 everywhere. O(log scalars).
     pub fn scalar(&self, name: &str) -> Option<&Column<i64>> {
         self.find(name).map(|scalar| &scalar.amounts)
-    }
-
-    /// The nodes that mention a scalar resource; `None` when there is none.
-    pub fn scalar_presence(&self, name: &str) -> Option<&NodeSet> {
-        self.find(name).map(|scalar| &scalar.present)
     }
 
     /// The amount of a scalar resource on one node, `None` when the node does not mention it.
@@ -181,8 +176,6 @@ pub(crate) struct NodeColumns {
     pub(crate) headroom: Column<Headroom>,
     pub(crate) feature_bits: Column<u64>,
     pub(crate) unschedulable: NodeSet,
-    pub(crate) last_change: Column<u64>,
-    pub(crate) last_spec_change: Column<u64>,
 }
 
 impl NodeColumns {
@@ -195,8 +188,6 @@ impl NodeColumns {
         self.pod_count.grow(capacity);
         self.headroom.grow(capacity);
         self.feature_bits.grow(capacity);
-        self.last_change.grow(capacity);
-        self.last_spec_change.grow(capacity);
     }
 
     /// What is free on a node, from the exact amounts.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Labels, Node};
 
 use crate::change_log::ChangeKinds;
+use crate::claims::claims_of;
 use crate::error::CacheError;
 use crate::node_table::NodeIdx;
-use crate::pod_table::{ALL, WITH_AFFINITY, WITH_REQUIRED_ANTI_AFFINITY};
 use crate::state::ClusterState;
 
 impl ClusterState {
@@ -30,7 +30,7 @@ impl ClusterState {
             self.update_labels(idx, &node.labels, sequence);
         }
         if kinds.contains(ChangeKinds::TAINTS) {
-            self.set_taints(idx, &node, sequence);
+            self.set_taints(idx, &node);
         }
         if kinds.contains(ChangeKinds::ALLOCATABLE) {
             self.columns.allocatable.set(idx, &node.allocatable);
@@ -46,7 +46,7 @@ impl ClusterState {
             self.count_node(idx, &node, counted_by);
         }
         if old.is_none() {
-            self.show_pods(idx);
+            self.count_claims(idx);
         }
         // Even a refresh with the same list can change the size of an image.
         let old_images = old.as_ref().map_or(&[][..], |old| &old.images);
@@ -82,12 +82,12 @@ impl ClusterState {
         let nothing = Node::default();
         self.uncount_node(idx, ChangeKinds::NODE);
         self.update_labels(idx, &nothing.labels, sequence);
-        self.set_taints(idx, &nothing, sequence);
+        self.set_taints(idx, &nothing);
         self.columns.allocatable.clear(idx);
         self.columns.allowed_pods.set(idx, 0);
         self.columns.unschedulable.remove(idx);
         self.columns.feature_bits.set(idx, 0);
-        self.hide_pods(idx);
+        self.uncount_claims(idx);
         let images_changed = self.images.update(idx, &old.images, &nothing.images);
         // What pods once mentioned goes too when the slot is freed.
         self.record(idx, ChangeKinds::NODE | ChangeKinds::PODS | ChangeKinds::REMOVED);
@@ -126,54 +126,33 @@ impl ClusterState {
         }
     }
 
-    /// Brings the sets of nodes with affinity pods up to date for one node.
-    pub(crate) fn note_affinity(&mut self, idx: NodeIdx) {
-        let is_live = self.nodes.live().contains(idx);
-        let has = |list| is_live && !self.pods.list(idx, list).is_empty();
-        let (affinity, required) = (has(WITH_AFFINITY), has(WITH_REQUIRED_ANTI_AFFINITY));
-        self.with_affinity.set(idx, affinity);
-        self.with_required_anti_affinity.set(idx, required);
+    /// The claims of the pods on a slot that has just got a node object count cluster-wide from now on.
+    fn count_claims(&mut self, idx: NodeIdx) {
+        let Self { pods, claims, .. } = self;
+        pods.on_node(idx).flat_map(|pod| claims_of(pod)).for_each(|claim| claims.add(&claim));
     }
 
-    /// The pods of a slot that has just become live begin to count cluster-wide.
-    fn show_pods(&mut self, idx: NodeIdx) {
-        if self.pods.list(idx, ALL).is_empty() {
-            return;
-        }
-        self.note_affinity(idx);
+    /// The claims of the pods on a slot that has lost its node object no longer count cluster-wide.
+    fn uncount_claims(&mut self, idx: NodeIdx) {
         let Self { pods, claims, .. } = self;
-        for (claim, n) in pods.on_node(idx).into_iter().flat_map(|pods| pods.claims.iter()) {
-            claims.add(claim, n);
-        }
-    }
-
-    /// The pods of a slot that is not live any more cease to count cluster-wide.
-    fn hide_pods(&mut self, idx: NodeIdx) {
-        if self.pods.list(idx, ALL).is_empty() {
-            return;
-        }
-        self.note_affinity(idx);
-        let Self { pods, claims, .. } = self;
-        for (claim, n) in pods.on_node(idx).into_iter().flat_map(|pods| pods.claims.iter()) {
-            claims.subtract(claim, n);
-        }
+        pods.on_node(idx).flat_map(|pod| claims_of(pod)).for_each(|claim| claims.subtract(&claim));
     }
 
     /// Columns and what is counted by their values follow the labels of a node.
     fn update_labels(&mut self, idx: NodeIdx, labels: &Labels, sequence: u64) {
         self.affinity_terms.leave_domains(idx, &self.labels);
-        self.labels.update(idx, labels, sequence);
+        self.labels.update(idx, labels);
         self.affinity_terms.enter_domains(idx, &self.labels, sequence);
     }
 
-    fn set_taints(&mut self, idx: NodeIdx, node: &Node, sequence: u64) {
+    fn set_taints(&mut self, idx: NodeIdx, node: &Node) {
         let old = self.taint_ids.get(idx);
         if *self.taint_sets.taints(old) == *node.taints {
             return;
         }
         let sets = Arc::make_mut(&mut self.taint_sets);
         sets.release(old);
-        let new = sets.intern(&node.taints, sequence);
+        let new = sets.acquire(&node.taints);
         self.taint_ids.set(idx, new);
     }
 }

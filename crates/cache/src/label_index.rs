@@ -43,7 +43,6 @@ pub struct LabelColumn {
     by_value: CowMap<Arc<str>, ValueId>,
     free: Column<ValueId>,
     n_labelled: usize,
-    renumbered_at: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -53,31 +52,21 @@ struct LabelValue {
 }
 
 impl LabelColumn {
-    fn new(key: Arc<str>, capacity: usize) -> Self {
+    /// The column of `key` over `nodes`. O(nodes).
+    pub(crate) fn new<'a>(
+        key: Arc<str>,
+        capacity: usize,
+        nodes: impl Iterator<Item = (NodeIdx, &'a Node)>,
+    ) -> Self {
         let mut ids = Column::new();
         ids.grow(capacity);
         let mut values = Column::new();
         values.push(None);
-        Self {
-            key,
-            ids,
-            values,
-            by_value: CowMap::new(),
-            free: Column::new(),
-            n_labelled: 0,
-            renumbered_at: 0,
-        }
-    }
-
-    /// The column of `key` over these nodes, of which nobody is told what changes.
-    pub(crate) fn of<'a>(
-        key: &Arc<str>,
-        capacity: usize,
-        nodes: impl Iterator<Item = (NodeIdx, &'a Node)>,
-    ) -> Self {
-        let mut column = Self::new(key.clone(), capacity);
+        let (by_value, free) = (CowMap::new(), Column::new());
+        let mut column = Self { key, ids, values, by_value, free, n_labelled: 0 };
         for (idx, node) in nodes {
-            column.set(idx, node.labels.get_shared(key), 0);
+            let value = node.labels.get_shared(&column.key);
+            column.set(idx, value);
         }
         column
     }
@@ -119,7 +108,7 @@ impl LabelColumn {
     }
 
     /// How many nodes have the label.
-    pub fn n_labelled(&self) -> usize {
+    pub(crate) fn n_labelled(&self) -> usize {
         self.n_labelled
     }
 
@@ -141,18 +130,11 @@ impl LabelColumn {
         })
     }
 
-    /// The [`sequence`](crate::ClusterState::sequence) at which an id last changed its meaning, by coming into use or
-    /// going out of it. What was computed per id before that needs another look at
-    /// [`value`](Self::value).
-    pub fn renumbered_at(&self) -> u64 {
-        self.renumbered_at
-    }
-
     fn entry(&self, id: ValueId) -> Option<&LabelValue> {
         self.values.try_get(id.index())?.as_ref()
     }
 
-    fn set(&mut self, node: NodeIdx, value: Option<&Arc<str>>, sequence: u64) {
+    fn set(&mut self, node: NodeIdx, value: Option<&Arc<str>>) {
         let old = self.id(node);
         if value == self.value(old) {
             return;
@@ -164,17 +146,16 @@ impl LabelColumn {
                     self.by_value.remove(&*gone.value);
                 }
                 self.free.push(old);
-                self.renumbered_at = sequence;
             }
         }
-        let new = value.map_or(ValueId::ABSENT, |value| self.id_for(value, sequence));
+        let new = value.map_or(ValueId::ABSENT, |value| self.id_for(value));
         if let Some(entry) = self.values.get_mut(new.index()) {
             self.n_labelled += usize::from(entry.nodes.insert(node));
         }
         self.ids.set(node, new);
     }
 
-    fn id_for(&mut self, value: &Arc<str>, sequence: u64) -> ValueId {
+    fn id_for(&mut self, value: &Arc<str>) -> ValueId {
         if let Some(id) = self.id_of(value) {
             return id;
         }
@@ -190,7 +171,6 @@ impl LabelColumn {
             }
         };
         self.by_value.insert(value.clone(), id);
-        self.renumbered_at = sequence;
         id
     }
 }
@@ -213,16 +193,11 @@ impl LabelIndex {
         &mut self,
         key: &str,
         capacity: usize,
-        sequence: u64,
         nodes: impl Iterator<Item = (NodeIdx, &'a Node)>,
     ) {
-        let Err(at) = self.find(key) else { return };
-        let mut column = LabelColumn::new(key.into(), capacity);
-        for (idx, node) in nodes {
-            column.set(idx, node.labels.get_shared(key), sequence);
+        if let Err(at) = self.find(key) {
+            self.0.insert(at, LabelColumn::new(key.into(), capacity, nodes));
         }
-        column.renumbered_at = sequence;
-        self.0.insert(at, column);
     }
 
     pub(crate) fn drop_column(&mut self, key: &str) {
@@ -237,10 +212,10 @@ impl LabelIndex {
         }
     }
 
-    pub(crate) fn update(&mut self, node: NodeIdx, labels: &Labels, sequence: u64) {
+    pub(crate) fn update(&mut self, node: NodeIdx, labels: &Labels) {
         for column in &mut self.0 {
             let value = labels.get_shared(&column.key);
-            column.set(node, value, sequence);
+            column.set(node, value);
         }
     }
 
@@ -254,9 +229,9 @@ mod tests {
     use super::*;
 
     fn column(values: &[&str]) -> LabelColumn {
-        let mut column = LabelColumn::new("k".into(), 8);
+        let mut column = LabelColumn::new("k".into(), 8, std::iter::empty());
         for (at, value) in values.iter().enumerate() {
-            column.set(NodeIdx::from_index(at), Some(&(*value).into()), 1);
+            column.set(NodeIdx::from_index(at), Some(&(*value).into()));
         }
         column
     }
@@ -274,15 +249,15 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_reused_only_after_its_last_node_and_says_so() {
+    fn an_id_is_reused_only_after_its_last_node() {
         let mut column = column(&["a", "a", "b"]);
         let (n0, n1, n2) = (NodeIdx::from_index(0), NodeIdx::from_index(1), NodeIdx::from_index(2));
         let a = column.id(n0);
-        column.set(n0, Some(&"b".into()), 2);
-        assert_eq!((column.n_nodes(a), column.renumbered_at()), (1, 1));
-        column.set(n1, None, 3);
-        assert_eq!((column.id_of("a"), column.value(a), column.renumbered_at()), (None, None, 3));
-        column.set(n2, Some(&"c".into()), 4);
+        column.set(n0, Some(&"b".into()));
+        assert_eq!(column.n_nodes(a), 1);
+        column.set(n1, None);
+        assert_eq!((column.id_of("a"), column.value(a)), (None, None));
+        column.set(n2, Some(&"c".into()));
         assert_eq!(column.id(n2), a);
         let values: Vec<_> =
             column.values().map(|(_, value, nodes)| (&**value, nodes.len())).collect();

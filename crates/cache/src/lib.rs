@@ -66,6 +66,7 @@ mod node_storage;
 
 mod columns;
 mod headroom;
+mod interner;
 mod label_index;
 mod node_table;
 mod node_tree;
@@ -93,18 +94,17 @@ mod state;
 pub use affinity_terms::{
     AffinityTerms, AffinityTermsVersion, Carried, CarriedCounts, CarriedTerm, TermId, TermKind,
 };
-pub use assume::{AddedPod, UpdatedPod};
 pub use bound_selector::{BoundPreferences, BoundRequirements, BoundSelector};
 pub use change_log::{Change, ChangeEntries, ChangeKinds, Changes};
 pub use check::{Difference, check};
-pub use claims::{ClaimKey, NodeClaims, VolumeCounts};
+pub use claims::VolumeCounts;
 pub use columns::ResourceColumns;
 pub use domains::{
     CountedNodes, CountedPods, CounterId, CounterSpec, Domain, DomainCounts, PodTerm,
     RequiredNodeAffinity, Tolerated,
 };
 pub use error::{CacheError, PodRef};
-pub use fork::{COLUMN_CHUNK, Column, CowMap};
+pub use fork::{COLUMN_CHUNK, Column};
 pub use headroom::{Headroom, Needed};
 pub use images::ImageState;
 pub use label_index::{LabelColumn, ValueId};

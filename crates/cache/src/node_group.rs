@@ -30,7 +30,7 @@ enum Members {
 
 impl NodeGroup {
     /// An empty group.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Members::Few(SmallVec::new()))
     }
 
@@ -66,7 +66,7 @@ impl NodeGroup {
     }
 
     /// How many members are in `others` too.
-    pub fn n_common(&self, others: &NodeSet) -> usize {
+    pub(crate) fn n_common(&self, others: &NodeSet) -> usize {
         match &self.0 {
             Members::Few(list) => list.iter().filter(|idx| others.contains(**idx)).count(),
             Members::Many(set) => set.n_common(others),
@@ -74,7 +74,7 @@ impl NodeGroup {
     }
 
     /// The members as a bitset.
-    pub fn to_set(&self) -> NodeSet {
+    pub(crate) fn to_set(&self) -> NodeSet {
         match &self.0 {
             Members::Few(list) => list.iter().copied().collect(),
             Members::Many(set) => (**set).clone(),
@@ -82,7 +82,7 @@ impl NodeGroup {
     }
 
     /// Adds a member; whether it is new. O(1) for big groups, else O(members).
-    pub fn insert(&mut self, node: NodeIdx) -> bool {
+    pub(crate) fn insert(&mut self, node: NodeIdx) -> bool {
         match &mut self.0 {
             Members::Few(list) => {
                 let Err(at) = list.binary_search(&node) else { return false };
@@ -99,7 +99,7 @@ impl NodeGroup {
     }
 
     /// Removes a member; whether it was one.
-    pub fn remove(&mut self, node: NodeIdx) -> bool {
+    pub(crate) fn remove(&mut self, node: NodeIdx) -> bool {
         match &mut self.0 {
             Members::Few(list) => {
                 let Ok(at) = list.binary_search(&node) else { return false };
@@ -117,12 +117,6 @@ impl NodeGroup {
                 true
             }
         }
-    }
-}
-
-impl Default for NodeGroup {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -24,27 +24,18 @@ impl NodeSet {
     }
 
     /// An empty set with room for indexes below `capacity`, so that inserting them allocates nothing.
-    pub fn with_capacity(capacity: usize) -> Self {
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
         Self { words: Vec::with_capacity(capacity.div_ceil(BITS)), len: 0 }
     }
 
-    /// All indexes below `n`.
-    pub fn first_n(n: usize) -> Self {
-        let mut words = vec![u64::MAX; n / BITS];
-        if !n.is_multiple_of(BITS) {
-            words.push((1 << (n % BITS)) - 1);
-        }
-        Self { words, len: n }
-    }
-
     /// The set whose bits are `words`, lowest index first.
-    pub fn from_words(words: Vec<u64>) -> Self {
+    fn from_words(words: Vec<u64>) -> Self {
         let len = count(&words);
         Self { words, len }
     }
 
     /// The slots whose value in a column is `wanted`, those without a node among them. O(slots).
-    pub fn of_slots<T: Copy>(column: &Column<T>, wanted: impl Fn(T) -> bool) -> Self {
+    pub(crate) fn of_slots<T: Copy>(column: &Column<T>, wanted: impl Fn(T) -> bool) -> Self {
         let word = |values: &[T]| {
             let bits = values.iter().enumerate().map(|(at, value)| u64::from(wanted(*value)) << at);
             bits.fold(0, |word, bit| word | bit)
@@ -54,7 +45,7 @@ impl NodeSet {
     }
 
     /// The bits, lowest index first. Words past the end are zero.
-    pub fn words(&self) -> &[u64] {
+    pub(crate) fn words(&self) -> &[u64] {
         &self.words
     }
 
@@ -99,14 +90,8 @@ impl NodeSet {
     }
 
     /// Adds or removes a member; whether that changed anything.
-    pub fn set(&mut self, node: NodeIdx, is_member: bool) -> bool {
+    pub(crate) fn set(&mut self, node: NodeIdx, is_member: bool) -> bool {
         if is_member { self.insert(node) } else { self.remove(node) }
-    }
-
-    /// Removes all members, keeping the room.
-    pub fn clear(&mut self) {
-        self.words.clear();
-        self.len = 0;
     }
 
     /// Keeps what is in `other` too.
@@ -119,17 +104,9 @@ impl NodeSet {
     }
 
     /// How many members are in `other` too.
-    pub fn n_common(&self, other: &Self) -> usize {
+    pub(crate) fn n_common(&self, other: &Self) -> usize {
         let both = self.words.iter().zip(&other.words);
         both.map(|(word, mask)| (word & mask).count_ones() as usize).sum()
-    }
-
-    /// Drops what is in `other`.
-    pub fn minus(&mut self, other: &Self) {
-        for (word, mask) in self.words.iter_mut().zip(&other.words) {
-            *word &= !mask;
-        }
-        self.len = count(&self.words);
     }
 
     /// Adds what is in `other`.
@@ -141,32 +118,6 @@ impl NodeSet {
             *word |= more;
         }
         self.len = count(&self.words);
-    }
-
-    /// How many members have a lower index than `node`.
-    pub fn rank(&self, node: NodeIdx) -> usize {
-        let idx = node.index();
-        let whole = (idx / BITS).min(self.words.len());
-        let partial = self.words.get(idx / BITS).map_or(0, |word| word & ((1 << (idx % BITS)) - 1));
-        count(&self.words[..whole]) + partial.count_ones() as usize
-    }
-
-    /// The member with `rank` members before it.
-    pub fn nth(&self, rank: usize) -> Option<NodeIdx> {
-        let mut left = rank;
-        for (at, &word) in self.words.iter().enumerate() {
-            let n = word.count_ones() as usize;
-            if left < n {
-                return Bits { word, base: at * BITS }.nth(left);
-            }
-            left -= n;
-        }
-        None
-    }
-
-    /// The member with the lowest index.
-    pub fn first(&self) -> Option<NodeIdx> {
-        self.iter().next()
     }
 
     /// All members in order.
@@ -184,27 +135,6 @@ impl NodeSet {
                 nodes.extend(Bits { word, base });
             }
         }
-    }
-
-    /// All members, those from `start` on first, then the ones below it.
-    pub fn iter_from(&self, start: NodeIdx) -> impl Iterator<Item = NodeIdx> {
-        let split = (start.index() / BITS).min(self.words.len());
-        let low_bits = if start.index() / BITS < self.words.len() {
-            (1 << (start.index() % BITS)) - 1
-        } else {
-            0
-        };
-        let from_split = self.words[split..].iter().enumerate().map(move |(at, &word)| {
-            let word = if at == 0 { word & !low_bits } else { word };
-            Bits { word, base: (split + at) * BITS }
-        });
-        let up_to_split = self.words[..(split + 1).min(self.words.len())].iter().enumerate().map(
-            move |(at, &word)| {
-                let word = if at == split { word & low_bits } else { word };
-                Bits { word, base: at * BITS }
-            },
-        );
-        from_split.chain(up_to_split).flatten()
     }
 }
 
@@ -287,25 +217,18 @@ mod tests {
                 prop_assert_eq!(set.remove(NodeIdx::from_index(idx)), a.remove(&idx));
             }
             let other = nodes(&b);
-            let probed = NodeIdx::from_index(probe);
-
             prop_assert_eq!(set.len(), a.len());
             prop_assert!(set.iter().map(NodeIdx::index).eq(a.iter().copied()));
             let mut list = Vec::new();
             set.list(&mut list);
             prop_assert!(set.iter().eq(list));
-            prop_assert_eq!(set.contains(probed), a.contains(&probe));
-            prop_assert_eq!(set.rank(probed), a.range(..probe).count());
-            prop_assert_eq!(set.nth(probe).map(NodeIdx::index), a.iter().nth(probe).copied());
-            prop_assert_eq!(set.first().map(NodeIdx::index), a.first().copied());
-            let wrapped: Vec<usize> = a.range(probe..).chain(a.range(..probe)).copied().collect();
-            prop_assert_eq!(set.iter_from(probed).map(NodeIdx::index).collect::<Vec<_>>(), wrapped);
+            prop_assert_eq!(set.contains(NodeIdx::from_index(probe)), a.contains(&probe));
+            prop_assert_eq!(&NodeSet::from_words(set.words().to_vec()), &set);
 
-            let (mut and, mut minus, mut or) = (set.clone(), set.clone(), set.clone());
+            let (mut and, mut or) = (set.clone(), set.clone());
             and.and(&other);
-            minus.minus(&other);
             or.or(&other);
-            for (found, expected) in [(&and, &a & &b), (&minus, &a - &b), (&or, &a | &b)] {
+            for (found, expected) in [(&and, &a & &b), (&or, &a | &b)] {
                 prop_assert_eq!(indexes(found), expected.clone());
                 prop_assert_eq!(found.len(), expected.len());
                 prop_assert_eq!(found, &nodes(&expected));
@@ -325,15 +248,12 @@ mod tests {
     }
 
     #[test]
-    fn first_n_is_a_full_prefix() {
+    fn a_list_passes_over_full_words_at_once() {
         for n in [0, 1, 63, 64, 65, 128, 130] {
-            let set = NodeSet::first_n(n);
-            assert_eq!(set.len(), n);
-            assert!(set.iter().map(NodeIdx::index).eq(0..n));
+            let set: NodeSet = (0..n).map(NodeIdx::from_index).collect();
             let mut list = Vec::new();
             set.list(&mut list);
             assert!(list.into_iter().map(NodeIdx::index).eq(0..n));
-            assert_eq!(NodeSet::from_words(set.words().to_vec()), set);
         }
     }
 }

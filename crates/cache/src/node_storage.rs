@@ -9,11 +9,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use kube_scheduler_api_types::Object;
-use rustc_hash::FxBuildHasher;
 
 use crate::fork::{Column, CowMap};
+use crate::interner::{Interner, NOTHING};
 use crate::node_table::NodeIdx;
 use crate::objects::ObjectStore;
 use crate::state::ClusterState;
@@ -66,7 +65,7 @@ pub struct CsiLimitsId(u32);
 
 impl CsiLimitsId {
     /// There is no CSINode.
-    pub const NONE: Self = Self(0);
+    pub const NONE: Self = Self(NOTHING);
 
     /// Its number, for tables by id.
     pub const fn index(self) -> usize {
@@ -104,7 +103,7 @@ type ByName = BTreeMap<Arc<str>, Attachment>;
 pub(crate) struct NodeStorage {
     limits_ids: Column<CsiLimitsId>,
     /// Behind an `Arc` because it changes with CSINodes alone.
-    limits: Arc<LimitsTable>,
+    limits: Arc<Interner<Arc<CsiLimits>>>,
     /// By the name of the node, whether or not there is such a node.
     attachments: CowMap<Arc<str>, Arc<ByName>>,
     n_attachments: Column<u32>,
@@ -131,12 +130,13 @@ impl NodeStorage {
 
     fn set_limits(&mut self, node: NodeIdx, limits: Option<CsiLimits>) {
         let old = self.limits_ids.get(node);
-        if self.limits.get(old) == limits.as_ref() {
+        if self.limits.get(old.0).map(|limits| &**limits) == limits.as_ref() {
             return;
         }
         let table = Arc::make_mut(&mut self.limits);
-        let new = limits.map_or(CsiLimitsId::NONE, |limits| table.intern(limits));
-        table.release(old);
+        let new = limits
+            .map_or(CsiLimitsId::NONE, |limits| CsiLimitsId(table.acquire(&Arc::new(limits))));
+        table.release(old.0);
         self.limits_ids.set(node, new);
     }
 
@@ -164,66 +164,12 @@ impl NodeStorage {
     }
 }
 
-/// All distinct limits.
-#[derive(Clone, Debug)]
-struct LimitsTable {
-    /// With the number of slots that have them. Slot 0 stays empty.
-    entries: Vec<Option<(Arc<CsiLimits>, usize)>>,
-    by_limits: HashMap<Arc<CsiLimits>, CsiLimitsId, FxBuildHasher>,
-    free: Vec<CsiLimitsId>,
-}
-
-impl Default for LimitsTable {
-    fn default() -> Self {
-        Self { entries: vec![None], by_limits: HashMap::default(), free: Vec::new() }
-    }
-}
-
-impl LimitsTable {
-    fn get(&self, id: CsiLimitsId) -> Option<&CsiLimits> {
-        self.entries.get(id.index())?.as_ref().map(|(limits, _)| &**limits)
-    }
-
-    fn intern(&mut self, limits: CsiLimits) -> CsiLimitsId {
-        if let Some(id) = self.by_limits.get(&limits) {
-            if let Some((_, n)) = &mut self.entries[id.index()] {
-                *n += 1;
-            }
-            return *id;
-        }
-        let limits = Arc::new(limits);
-        let entry = Some((limits.clone(), 1));
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.entries[id.index()] = entry;
-                id
-            }
-            None => {
-                self.entries.push(entry);
-                CsiLimitsId((self.entries.len() - 1) as u32)
-            }
-        };
-        self.by_limits.insert(limits, id);
-        id
-    }
-
-    fn release(&mut self, id: CsiLimitsId) {
-        let Some(entry) = self.entries.get_mut(id.index()) else { return };
-        let Some((limits, n)) = entry else { return };
-        *n -= 1;
-        if *n == 0 {
-            self.by_limits.remove(limits);
-            *entry = None;
-            self.free.push(id);
-        }
-    }
-}
-
 /// # Storage of nodes
 impl ClusterState {
     /// The drivers of a node; `None` without a CSINode.
     pub fn csi_limits(&self, node: NodeIdx) -> Option<&CsiLimits> {
-        self.storage.limits.get(self.storage.limits_ids.try_get(node).copied()?)
+        let number = self.storage.limits_ids.try_get(node)?.0;
+        self.storage.limits.get(number).map(|limits| &**limits)
     }
 
     /// The same by number, for all nodes: equal numbers mean equal drivers with equal limits.
@@ -233,7 +179,7 @@ impl ClusterState {
 
     /// One more than the highest number of limits that was ever used: the length of a table by number.
     pub fn n_csi_limits_ids(&self) -> usize {
-        self.storage.limits.entries.len()
+        self.storage.limits.n_numbers()
     }
 
     /// How many volumes are attached to each node.
@@ -247,7 +193,7 @@ impl ClusterState {
     }
 
     pub(crate) fn storage_limits_in_use(&self) -> usize {
-        self.storage.limits.by_limits.len()
+        self.storage.limits.len()
     }
 
     /// An object came, changed or went; both are of one name.

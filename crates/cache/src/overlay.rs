@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::error::CacheError;
 use crate::node_table::NodeIdx;
-use crate::pod_table::{ALL, PodIdx};
+use crate::pod_table::PodIdx;
 use crate::ports::HostPorts;
 use crate::state::ClusterState;
 
@@ -56,7 +56,7 @@ impl NodeOverlay {
     /// where removing every such pod would look at each.
     pub fn sums_without_pods_below(cluster: &ClusterState, node: NodeIdx, priority: i32) -> Self {
         let mut overlay = Self::new(node);
-        let levels = cluster.pods.on_node(node).map(|pods| pods.levels.below(priority));
+        let levels = cluster.pods.held_by(node).map(|pods| pods.levels.below(priority));
         for level in levels.unwrap_or_default() {
             overlay.requested.subtract(&level.requested);
             let non_zero = &mut overlay.non_zero;
@@ -122,16 +122,6 @@ impl NodeOverlay {
         Ok(pod)
     }
 
-    /// Whether additions and removals cancel out in number and sums, or there were none.
-    pub fn is_balanced(&self) -> bool {
-        self.n_pods == 0
-            && self.non_zero == NonZeroRequest::default()
-            && self.requested.milli_cpu == 0
-            && self.requested.memory == 0
-            && self.requested.ephemeral_storage == 0
-            && self.requested.scalars.iter().all(|(_, amount)| *amount == 0)
-    }
-
     /// What the pods ask for beyond what the state says; negative where pods were removed.
     pub fn requested_delta(&self) -> &Resources {
         &self.requested
@@ -140,11 +130,6 @@ impl NodeOverlay {
     /// The same with defaults for CPU and memory.
     pub fn non_zero_delta(&self) -> NonZeroRequest {
         self.non_zero
-    }
-
-    /// How many pods more than the state says.
-    pub fn pod_count_delta(&self) -> i64 {
-        self.n_pods
     }
 
     /// Everything the pods ask for.
@@ -178,8 +163,7 @@ impl NodeOverlay {
         &'a self,
         cluster: &'a ClusterState,
     ) -> impl Iterator<Item = &'a Arc<Pod>> + 'a {
-        let untouched =
-            if self.remaining.is_none() { cluster.pods.list(self.node, ALL) } else { &[] };
+        let untouched = if self.remaining.is_none() { cluster.pods.list(self.node) } else { &[] };
         let remaining = self.remaining.iter().flatten().filter_map(|pod| pod.resolve(cluster));
         untouched
             .iter()
@@ -196,7 +180,7 @@ impl NodeOverlay {
     fn unlist(&mut self, cluster: &ClusterState, uid: &str) -> Option<Arc<Pod>> {
         let (node, added) = (self.node, &mut self.added);
         let remaining = self.remaining.get_or_insert_with(|| {
-            let known = cluster.pods.list(node, ALL).iter().map(|pod| OverlayPod::Known(*pod));
+            let known = cluster.pods.list(node).iter().map(|pod| OverlayPod::Known(*pod));
             known.chain(added.drain(..).map(OverlayPod::Added)).collect()
         });
         let at = match cluster.pods.idx(uid) {

@@ -9,7 +9,7 @@ use kube_scheduler_api_types::{Node, Pod};
 
 use crate::affinity_terms::{AffinityTerms, AffinityTermsVersion};
 use crate::change_log::{ChangeKinds, ChangeLog, Changes};
-use crate::claims::{ClaimTable, NodeClaims, VolumeCounts};
+use crate::claims::{ClaimTable, VolumeCounts};
 use crate::columns::{NodeColumns, ResourceColumns};
 use crate::domains::CounterTable;
 use crate::fork::Column;
@@ -21,7 +21,7 @@ use crate::node_set::NodeSet;
 use crate::node_storage::NodeStorage;
 use crate::node_table::{NodeIdx, NodeTable};
 use crate::objects::ObjectStore;
-use crate::pod_table::{ALL, PodTable, WITH_AFFINITY, WITH_REQUIRED_ANTI_AFFINITY};
+use crate::pod_table::PodTable;
 use crate::ports::HostPorts;
 use crate::taint_sets::{TaintSetId, TaintSets};
 
@@ -43,8 +43,6 @@ pub struct ClusterState {
     pub(crate) pods: PodTable,
     pub(crate) images: ImageTable,
     pub(crate) claims: ClaimTable,
-    pub(crate) with_affinity: NodeSet,
-    pub(crate) with_required_anti_affinity: NodeSet,
     pub(crate) affinity_terms: AffinityTerms,
     pub(crate) log: ChangeLog,
     pub(crate) membership_sequence: u64,
@@ -118,11 +116,6 @@ impl ClusterState {
     pub fn position(&self, node: NodeIdx) -> Option<usize> {
         self.nodes.position(node)
     }
-
-    /// Whether rank and slot number are the same for every listed node, so that a scan needs no order.
-    pub fn order_is_identity(&self) -> bool {
-        self.nodes.order_is_identity()
-    }
 }
 
 /// # Columns, by node slot
@@ -175,7 +168,7 @@ impl ClusterState {
     }
 
     /// The lists of taints of all nodes, by number.
-    pub fn taint_set_ids(&self) -> &Column<TaintSetId> {
+    pub(crate) fn taint_set_ids(&self) -> &Column<TaintSetId> {
         &self.taint_ids
     }
 
@@ -192,21 +185,24 @@ impl ClusterState {
     /// Makes a column for a label key, which follows the nodes from then on. O(nodes) the first time. Not a change:
     /// it is in no log.
     pub fn ensure_label_column(&mut self, key: &str) {
-        let Self { nodes, labels, log, .. } = self;
+        let Self { nodes, labels, .. } = self;
         let live = nodes.live().iter().filter_map(|idx| nodes.node(idx).map(|node| (idx, &**node)));
-        labels.ensure(key, nodes.capacity(), log.sequence(), live);
+        labels.ensure(key, nodes.capacity(), live);
     }
 
     /// Drops the column of a label key that nobody needs any more. It stays while a followed counter or an affinity term of
     /// a pod counts by it.
-    pub fn drop_label_column(&mut self, key: &str) {
+    pub(crate) fn drop_label_column(&mut self, key: &str) {
         if !self.counters.needs_label(key) && !self.affinity_terms.counts_by(key) {
             self.labels.drop_column(key);
         }
     }
 
     /// Everything a node's pods ask for, defaults filled in for CPU and memory, as plain numbers.
-    pub fn non_zero_requested_on(&self, node: NodeIdx) -> kube_scheduler_api_types::NonZeroRequest {
+    pub(crate) fn non_zero_requested_on(
+        &self,
+        node: NodeIdx,
+    ) -> kube_scheduler_api_types::NonZeroRequest {
         kube_scheduler_api_types::NonZeroRequest {
             milli_cpu: self.columns.non_zero_milli_cpu.get(node),
             memory: self.columns.non_zero_memory.get(node),
@@ -236,14 +232,9 @@ impl ClusterState {
         self.pods.len()
     }
 
-    /// The lowest priority of any pod that has a node. O(log priorities in use).
-    pub fn lowest_priority(&self) -> Option<i32> {
-        self.pods.lowest_priority()
-    }
-
     /// The lowest priority of any pod on a node. O(1).
     pub fn lowest_priority_on(&self, node: NodeIdx) -> Option<i32> {
-        self.pods.on_node(node)?.levels.all().first().map(|level| level.priority)
+        self.pods.held_by(node)?.levels.all().first().map(|level| level.priority)
     }
 
     /// Number of assumed pods.
@@ -263,35 +254,12 @@ impl ClusterState {
 
     /// The pods on a node, in the order the reference keeps them in.
     pub fn pods_on(&self, node: NodeIdx) -> impl Iterator<Item = &Arc<Pod>> {
-        self.pods.pods_in(node, ALL)
+        self.pods.on_node(node)
     }
 
     /// Number of pods on a node.
     pub fn n_pods_on(&self, node: NodeIdx) -> usize {
-        self.pods.list(node, ALL).len()
-    }
-
-    /// The pods on a node that have any pod affinity or anti-affinity, even without terms.
-    pub fn pods_with_affinity_on(&self, node: NodeIdx) -> impl Iterator<Item = &Arc<Pod>> {
-        self.pods.pods_in(node, WITH_AFFINITY)
-    }
-
-    /// The pods on a node that have a required anti-affinity term.
-    pub fn pods_with_required_anti_affinity_on(
-        &self,
-        node: NodeIdx,
-    ) -> impl Iterator<Item = &Arc<Pod>> {
-        self.pods.pods_in(node, WITH_REQUIRED_ANTI_AFFINITY)
-    }
-
-    /// The live nodes that have [pods with affinity](Self::pods_with_affinity_on).
-    pub fn nodes_with_affinity_pods(&self) -> &NodeSet {
-        &self.with_affinity
-    }
-
-    /// The live nodes that have [pods with required anti-affinity](Self::pods_with_required_anti_affinity_on).
-    pub fn nodes_with_required_anti_affinity_pods(&self) -> &NodeSet {
-        &self.with_required_anti_affinity
+        self.pods.list(node).len()
     }
 
     /// The distinct affinity terms that the pods on nodes carry, and where.
@@ -307,17 +275,12 @@ impl ClusterState {
 
     /// The host ports in use on a node.
     pub fn used_ports(&self, node: NodeIdx) -> &HostPorts {
-        self.pods.on_node(node).map_or(&NO_PORTS, |pods| &pods.ports)
+        self.pods.held_by(node).map_or(&NO_PORTS, |pods| &pods.ports)
     }
 
     /// The nodes with host ports in use, and perhaps others.
     pub fn nodes_with_ports(&self) -> &NodeSet {
         &self.pods.with_ports
-    }
-
-    /// The persistent volume claims in use on a node; `None` for a slot that never was.
-    pub fn claims_on(&self, node: NodeIdx) -> Option<&NodeClaims> {
-        self.pods.on_node(node).map(|pods| &pods.claims)
     }
 
     /// How many volumes of the pods on a node may take one of a CSI driver's places there.
@@ -341,11 +304,6 @@ impl ClusterState {
     /// The nodes that have an image; `None` when there are none.
     pub fn nodes_with_image(&self, name: &str) -> Option<&NodeGroup> {
         self.images.nodes(name)
-    }
-
-    /// Whether a node has an image.
-    pub fn node_has_image(&self, node: NodeIdx, name: &str) -> bool {
-        self.images.nodes(name).is_some_and(|nodes| nodes.contains(node))
     }
 }
 
@@ -386,25 +344,11 @@ impl ClusterState {
         self.log.since(sequence)
     }
 
-    /// When a node slot last changed in any respect.
-    pub fn last_change(&self) -> &Column<u64> {
-        &self.columns.last_change
-    }
-
-    /// When a node slot last changed in anything but its pods.
-    pub fn last_spec_change(&self) -> &Column<u64> {
-        &self.columns.last_spec_change
-    }
-
     pub(crate) fn record(&mut self, node: NodeIdx, kinds: ChangeKinds) {
         let sequence = self.log.append(node, kinds);
-        self.columns.last_change.set(node, sequence);
         if kinds.intersects(ChangeKinds::PODS | ChangeKinds::NODE) {
             let headroom = self.columns.headroom_of(node);
             self.columns.headroom.set(node, headroom);
-        }
-        if kinds.intersects(ChangeKinds::NODE) {
-            self.columns.last_spec_change.set(node, sequence);
         }
         if kinds.intersects(ChangeKinds::MEMBERSHIP) {
             self.membership_sequence = sequence;

@@ -1,107 +1,59 @@
 //! Distinct lists of taints: a thousand nodes share a handful, so that a toleration is checked once per list.
 //!
-//! Invariants: equal lists have equal ids and different lists different ones; order matters, since messages name the
-//! first taint; an id means the same list as long as a node has it, and [`TaintSets::interned_at`] tells when an id
-//! got its present meaning; id 0 is always the empty list.
+//! Invariants: those of [`Interner`]; the order of taints matters, since messages name the first one; id 0 is always the
+//! empty list.
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use kube_scheduler_api_types::Taint;
-use rustc_hash::FxBuildHasher;
 
-/// A list of taints, by number.
+use crate::interner::{Interner, NOTHING};
+
+/// The number of a list of taints. It stands for the same list as long as a node has that list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaintSetId(u32);
 
 impl TaintSetId {
-    /// No taints.
-    pub const EMPTY: Self = Self(0);
+    /// The list without taints.
+    pub const EMPTY: Self = Self(NOTHING);
 
-    /// Its number, for tables by id.
+    /// The number as an index, for tables with one entry per id. See [`TaintSets::n_ids`].
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// All distinct lists of taints.
-#[derive(Clone, Debug)]
-pub struct TaintSets {
-    sets: Vec<TaintSet>,
-    by_taints: HashMap<Arc<[Taint]>, TaintSetId, FxBuildHasher>,
-    free: Vec<TaintSetId>,
-}
-
-#[derive(Clone, Debug)]
-struct TaintSet {
-    taints: Arc<[Taint]>,
-    n_nodes: usize,
-    interned_at: u64,
-}
+/// All distinct lists of taints that nodes have.
+#[derive(Clone, Debug, Default)]
+pub struct TaintSets(Interner<Arc<[Taint]>>);
 
 impl TaintSets {
-    /// The taints behind an id, in order. Empty for ids that are not in use.
+    /// The taints of a list, in the order in which the node gives them. Empty for ids that are not in use.
     pub fn taints(&self, id: TaintSetId) -> &[Taint] {
-        self.sets.get(id.index()).map_or(&[], |set| &set.taints)
+        self.0.get(id.0).map_or(&[], |taints| taints)
     }
 
-    /// The [`sequence`](crate::ClusterState::sequence) at which the id got its present meaning.
-    pub fn interned_at(&self, id: TaintSetId) -> u64 {
-        self.sets.get(id.index()).map_or(0, |set| set.interned_at)
-    }
-
-    /// One more than the highest id that was ever used: the length of a table by id.
+    /// The length of a table with one entry per id: one more than the highest id that was ever used.
     pub fn n_ids(&self) -> usize {
-        self.sets.len()
+        self.0.n_numbers()
     }
 
-    /// All lists that nodes have, by id, with the number of nodes. The empty list is not among them.
-    pub fn iter(&self) -> impl Iterator<Item = (TaintSetId, &[Taint], usize)> {
-        let in_use = self.sets.iter().enumerate().filter(|(_, set)| set.n_nodes > 0);
-        in_use.map(|(at, set)| (TaintSetId(at as u32), &*set.taints, set.n_nodes))
+    /// All lists that nodes have, by id. The empty list is not among them.
+    pub fn iter(&self) -> impl Iterator<Item = (TaintSetId, &[Taint])> {
+        self.0.iter().map(|(number, taints, _)| (TaintSetId(number), &**taints))
     }
 
-    pub(crate) fn intern(&mut self, taints: &Arc<[Taint]>, sequence: u64) -> TaintSetId {
-        if taints.is_empty() {
-            return TaintSetId::EMPTY;
-        }
-        if let Some(id) = self.by_taints.get(&**taints) {
-            self.sets[id.index()].n_nodes += 1;
-            return *id;
-        }
-        let set = TaintSet { taints: taints.clone(), n_nodes: 1, interned_at: sequence };
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.sets[id.index()] = set;
-                id
-            }
-            None => {
-                self.sets.push(set);
-                TaintSetId((self.sets.len() - 1) as u32)
-            }
-        };
-        self.by_taints.insert(taints.clone(), id);
-        id
+    /// How many nodes have a list that [`iter`](Self::iter) names.
+    pub(crate) fn n_nodes(&self, id: TaintSetId) -> usize {
+        self.0.iter().find(|(number, ..)| *number == id.0).map_or(0, |(.., n_nodes)| n_nodes)
+    }
+
+    pub(crate) fn acquire(&mut self, taints: &Arc<[Taint]>) -> TaintSetId {
+        if taints.is_empty() { TaintSetId::EMPTY } else { TaintSetId(self.0.acquire(taints)) }
     }
 
     pub(crate) fn release(&mut self, id: TaintSetId) {
-        if id == TaintSetId::EMPTY {
-            return;
-        }
-        let set = &mut self.sets[id.index()];
-        set.n_nodes -= 1;
-        if set.n_nodes == 0 {
-            let taints = std::mem::replace(&mut set.taints, Arc::from([]));
-            self.by_taints.remove(&*taints);
-            self.free.push(id);
-        }
-    }
-}
-
-impl Default for TaintSets {
-    fn default() -> Self {
-        let empty = TaintSet { taints: Arc::from([]), n_nodes: 0, interned_at: 0 };
-        Self { sets: vec![empty], by_taints: HashMap::default(), free: Vec::new() }
+        self.0.release(id.0);
     }
 }
 
@@ -121,21 +73,17 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_reused_only_after_its_last_node_and_says_so() {
+    fn order_matters_and_the_empty_list_is_not_counted() {
         let mut sets = TaintSets::default();
-        let ab = sets.intern(&taints(&["a", "b"]), 1);
-        let ba = sets.intern(&taints(&["b", "a"]), 2);
+        let ab = sets.acquire(&taints(&["a", "b"]));
+        let ba = sets.acquire(&taints(&["b", "a"]));
         assert_ne!(ab, ba);
-        assert_eq!(sets.intern(&taints(&["a", "b"]), 3), ab);
-        assert_eq!(sets.intern(&taints(&[]), 4), TaintSetId::EMPTY);
-        sets.release(ab);
-        assert_eq!(sets.intern(&taints(&["c"]), 5).index(), 3);
+        assert_eq!(sets.taints(ba), &*taints(&["b", "a"]));
+        assert_eq!(sets.acquire(&taints(&[])), TaintSetId::EMPTY);
+        sets.release(TaintSetId::EMPTY);
+        assert_eq!((sets.taints(TaintSetId::EMPTY), sets.iter().count()), (&[][..], 2));
         sets.release(ab);
         assert_eq!(sets.taints(ab), []);
-        let d = sets.intern(&taints(&["d"]), 6);
-        assert_eq!(d, ab);
-        assert_eq!((sets.interned_at(ba), sets.interned_at(d)), (2, 6));
-        assert_eq!(sets.taints(d), &*taints(&["d"]));
-        assert_eq!(sets.iter().count(), 3);
+        assert_eq!((sets.n_nodes(ab), sets.n_nodes(ba)), (0, 1));
     }
 }

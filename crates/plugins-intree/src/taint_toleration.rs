@@ -112,7 +112,7 @@ impl Filter for TaintToleration {
         let sets = cx.cluster.taint_sets();
         let mut keeps_out = vec![false; sets.n_ids()];
         let mut is_any_closed = false;
-        for (id, taints, _) in sets.iter() {
+        for (id, taints) in sets.iter() {
             if self.is_kept_out(pod, taints) {
                 keeps_out[id.index()] = true;
                 is_any_closed = true;
@@ -174,7 +174,7 @@ impl Score for TaintToleration {
         let tolerations = state.get::<SoftTolerations>().ok_or_else(|| Status::error(NO_STATE))?;
         let sets = cx.cluster.taint_sets();
         let mut counts = vec![0_i64; sets.n_ids()];
-        for (id, taints, _) in sets.iter() {
+        for (id, taints) in sets.iter() {
             counts[id.index()] = tolerations.n_untolerated(taints, self.compares_numbers);
         }
         if counts.iter().all(|count| *count == 0) {

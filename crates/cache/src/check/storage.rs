@@ -5,9 +5,9 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Object, VolumeSource};
 
 use super::{PlainNode, Report};
+use crate::claims::VolumeCounts;
 use crate::node_storage::CsiLimits;
 use crate::node_table::NodeIdx;
-use crate::pod_table::VolumeCounts;
 use crate::state::ClusterState;
 
 const GROUP: &str = "storage.k8s.io";

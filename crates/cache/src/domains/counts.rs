@@ -183,7 +183,7 @@ impl DomainCounts {
         if let Some(key) = key.filter(|key| cluster.label_column(key).is_none()) {
             let nodes = cluster.live_nodes().iter();
             let nodes = nodes.filter_map(|idx| Some((idx, &**cluster.node(idx)?)));
-            let column = LabelColumn::of(key, cluster.capacity(), nodes);
+            let column = LabelColumn::new(key.clone(), cluster.capacity(), nodes);
             counts.own_column = Some(Arc::new(column));
         }
         counts.add_up(cluster);
@@ -288,7 +288,7 @@ impl DomainCounts {
         };
         let key = spec.topology_key.as_ref();
         if let Some(key) = key.filter(|key| cluster.label_column(key).is_none()) {
-            let column = LabelColumn::of(key, cluster.capacity(), nodes());
+            let column = LabelColumn::new(key.clone(), cluster.capacity(), nodes());
             counts.own_column = Some(Arc::new(column));
         }
         counts.count_pods(cluster, cluster.all_pods());

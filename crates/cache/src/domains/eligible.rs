@@ -51,7 +51,7 @@ fn keep_tolerated(cluster: &ClusterState, tolerated: &Tolerated, nodes: &mut Nod
     let Tolerated { tolerations, compares_numbers } = tolerated;
     let sets = cluster.taint_sets();
     let mut lets_in = vec![true; sets.n_ids()];
-    for (id, taints, _) in sets.iter() {
+    for (id, taints) in sets.iter() {
         lets_in[id.index()] = untolerated_taint(taints, tolerations, *compares_numbers).is_none();
     }
     if lets_in.contains(&false) {

@@ -123,7 +123,7 @@ fn selects(selector: &LabelSelector, namespace: Option<&Labels>) -> bool {
 
 impl CounterSpec {
     /// Whether a node counts.
-    pub fn includes_node(&self, node: &Node) -> bool {
+    pub(crate) fn includes_node(&self, node: &Node) -> bool {
         self.nodes.includes(node, self.topology_key.as_deref())
     }
 }
@@ -176,7 +176,7 @@ impl Hash for RequiredNodeAffinity {
 
 impl Tolerated {
     /// Whether every taint of the node that keeps pods out is tolerated.
-    pub fn lets_in(&self, node: &Node) -> bool {
+    pub(super) fn lets_in(&self, node: &Node) -> bool {
         untolerated_taint(&node.taints, &self.tolerations, self.compares_numbers).is_none()
     }
 }

@@ -21,7 +21,7 @@ pub struct Column<T, const CHUNK: usize = COLUMN_CHUNK> {
 
 impl<T, const CHUNK: usize> Column<T, CHUNK> {
     /// An empty column.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         const { assert!(CHUNK.is_power_of_two()) };
         Self { chunks: Vec::new(), len: 0 }
     }
@@ -46,7 +46,7 @@ impl<T, const CHUNK: usize> Column<T, CHUNK> {
     }
 
     /// The value at `idx`, `None` past the end.
-    pub fn try_get(&self, idx: impl Into<usize>) -> Option<&T> {
+    pub(crate) fn try_get(&self, idx: impl Into<usize>) -> Option<&T> {
         let idx = idx.into();
         if idx < self.len { Some(&self.chunks.get(idx / CHUNK)?[idx % CHUNK]) } else { None }
     }
@@ -77,7 +77,7 @@ impl<T, const CHUNK: usize> Column<T, CHUNK> {
 impl<T: Clone + Default, const CHUNK: usize> Column<T, CHUNK> {
     /// A place to write to. Copies the chunk if a fork shares it.
     #[inline]
-    pub fn get_mut(&mut self, idx: impl Into<usize>) -> &mut T {
+    pub(crate) fn get_mut(&mut self, idx: impl Into<usize>) -> &mut T {
         let idx = idx.into();
         debug_assert!(idx < self.len, "index {idx} in a column of {}", self.len);
         &mut Arc::make_mut(&mut self.chunks[idx / CHUNK])[idx % CHUNK]
@@ -85,17 +85,17 @@ impl<T: Clone + Default, const CHUNK: usize> Column<T, CHUNK> {
 
     /// Replaces the value at `idx`.
     #[inline]
-    pub fn set(&mut self, idx: impl Into<usize>, value: T) {
+    pub(crate) fn set(&mut self, idx: impl Into<usize>, value: T) {
         *self.get_mut(idx) = value;
     }
 
     /// Takes the value at `idx` and leaves the default.
-    pub fn take(&mut self, idx: impl Into<usize>) -> T {
+    pub(crate) fn take(&mut self, idx: impl Into<usize>) -> T {
         std::mem::take(self.get_mut(idx))
     }
 
     /// Grows to `len` with default values. Never shrinks. New chunks share one allocation until they are written to.
-    pub fn grow(&mut self, len: usize) {
+    pub(crate) fn grow(&mut self, len: usize) {
         let n_missing = len.div_ceil(CHUNK).saturating_sub(self.chunks.len());
         if n_missing > 0 {
             let blank = Arc::new(std::array::from_fn(|_| T::default()));
@@ -105,14 +105,14 @@ impl<T: Clone + Default, const CHUNK: usize> Column<T, CHUNK> {
     }
 
     /// Appends a value.
-    pub fn push(&mut self, value: T) {
+    pub(crate) fn push(&mut self, value: T) {
         let idx = self.len;
         self.grow(idx + 1);
         self.set(idx, value);
     }
 
     /// Removes the last value. Its chunk stays allocated.
-    pub fn pop(&mut self) -> Option<T> {
+    pub(crate) fn pop(&mut self) -> Option<T> {
         let last = self.len.checked_sub(1)?;
         let value = self.take(last);
         self.len = last;

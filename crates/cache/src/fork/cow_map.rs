@@ -17,7 +17,7 @@ const SHARDS: usize = 64;
 type Shard<K, V> = HashTable<(K, V)>;
 
 /// A hash map whose clone shares its content shard by shard. It cannot be iterated, on purpose.
-pub struct CowMap<K, V> {
+pub(crate) struct CowMap<K, V> {
     shards: Box<[Arc<Shard<K, V>>]>,
     len: usize,
 }
@@ -33,36 +33,31 @@ fn shard_of(hash: u64) -> usize {
 
 impl<K, V> CowMap<K, V> {
     /// An empty map.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let empty = Arc::new(HashTable::new());
         Self { shards: vec![empty; SHARDS].into(), len: 0 }
     }
 
     /// Number of entries.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no entries.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// The value of `key`.
-    pub fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&V> {
+    pub(crate) fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&V> {
         let hash = hash_of(key);
         self.shards[shard_of(hash)].find(hash, |(k, _)| key.equivalent(k)).map(|(_, value)| value)
     }
 
     /// Whether `key` has a value.
-    pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
+    pub(crate) fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         self.get(key).is_some()
     }
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
     /// A place to write the value of `key` to. Copies the shard if a fork shares it and it has the key.
-    pub fn get_mut<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<&mut V> {
+    pub(crate) fn get_mut<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<&mut V> {
         if !self.contains_key(key) {
             return None;
         }
@@ -72,7 +67,7 @@ impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
     }
 
     /// Puts `value` under `key` and returns what was there.
-    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+    pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
         let hash = hash_of(&key);
         let shard = Arc::make_mut(&mut self.shards[shard_of(hash)]);
         match shard.entry(hash, |(k, _)| *k == key, |(k, _)| hash_of(k)) {
@@ -86,7 +81,7 @@ impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
     }
 
     /// The value of `key`, which is made by `make` if there is none.
-    pub fn get_or_insert_with(&mut self, key: &K, make: impl FnOnce() -> V) -> &mut V {
+    pub(crate) fn get_or_insert_with(&mut self, key: &K, make: impl FnOnce() -> V) -> &mut V {
         let hash = hash_of(key);
         let shard = Arc::make_mut(&mut self.shards[shard_of(hash)]);
         match shard.entry(hash, |(k, _)| k == key, |(k, _)| hash_of(k)) {
@@ -99,7 +94,7 @@ impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
     }
 
     /// Removes `key` and returns its value.
-    pub fn remove<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<V> {
+    pub(crate) fn remove<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<V> {
         if !self.contains_key(key) {
             return None;
         }

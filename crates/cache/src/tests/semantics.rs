@@ -57,8 +57,7 @@ fn confirming_an_assumed_pod_sends_nobody_looking_again() {
     let idx = cluster.add_node(node(0, 0));
     cluster.assume_pod(pod(1, 0, 5, 0)).unwrap();
     let sequence = cluster.sequence();
-    let added = cluster.add_pod(pod(1, 0, 5, 1)).unwrap();
-    assert_eq!((added.node, added.confirmed.is_some()), (idx, true));
+    assert_eq!(cluster.add_pod(pod(1, 0, 5, 1)), Ok(idx));
     assert_eq!(kinds_since(&cluster, sequence), [ChangeKinds::POD_STATUS]);
     assert_eq!((cluster.n_assumed(), cluster.n_pods()), (0, 1));
     // A relabelled pod may matter to others.
@@ -85,13 +84,9 @@ fn a_confirmation_that_takes_a_freed_port_again_is_a_change() {
 fn a_pod_confirmed_on_another_node_moves_and_both_nodes_change() {
     let mut cluster = ClusterState::new();
     let (a, b) = (cluster.add_node(node(0, 0)), cluster.add_node(node(1, 0)));
-    let assumed = pod(1, 0, 1 << 8, 0);
-    cluster.assume_pod(assumed.clone()).unwrap();
+    cluster.assume_pod(pod(1, 0, 1 << 8, 0)).unwrap();
     let sequence = cluster.sequence();
-    let running = pod(1, 1, 1 << 8, 0);
-    let added = cluster.add_pod(running.clone()).unwrap();
-    assert!(added.is_moved(&running));
-    assert_eq!((added.node, added.confirmed), (b, Some(assumed)));
+    assert_eq!(cluster.add_pod(pod(1, 1, 1 << 8, 0)), Ok(b));
     let Changes::Entries(entries) = cluster.changes_since(sequence) else { panic!("lost") };
     assert_eq!(entries.map(|change| change.node).collect::<Vec<_>>(), [a, b]);
     assert_eq!(
@@ -103,19 +98,19 @@ fn a_pod_confirmed_on_another_node_moves_and_both_nodes_change() {
 #[test]
 fn a_ghost_lives_as_long_as_its_pods() {
     let mut cluster = ClusterState::new();
-    let added = cluster.add_pod(pod(1, 3, 1 << 8, 0)).unwrap();
+    let ghost = cluster.add_pod(pod(1, 3, 1 << 8, 0)).unwrap();
     assert_eq!((cluster.n_nodes(), cluster.n_ghosts()), (0, 1));
-    assert_eq!((cluster.node_idx("n3"), cluster.node(added.node)), (None, None));
+    assert_eq!((cluster.node_idx("n3"), cluster.node(ghost)), (None, None));
     // The node comes, in the same slot, and goes again.
-    assert_eq!(cluster.add_node(node(3, 0)), added.node);
-    assert_eq!(cluster.requested().milli_cpu().get(added.node), 100);
+    assert_eq!(cluster.add_node(node(3, 0)), ghost);
+    assert_eq!(cluster.requested().milli_cpu().get(ghost), 100);
     cluster.remove_node("n3").unwrap();
     cluster.remove_node("n3").unwrap();
     assert_eq!((cluster.n_nodes(), cluster.n_ghosts()), (0, 1));
     cluster.remove_pod("u1").unwrap();
     assert_eq!(cluster.n_ghosts(), 0);
     assert_eq!(cluster.remove_node("n3").unwrap_err().to_string(), "node n3 is not found");
-    assert_eq!(cluster.add_node(node(4, 0)), added.node, "the slot is used again");
+    assert_eq!(cluster.add_node(node(4, 0)), ghost, "the slot is used again");
     assert_eq!(check(&cluster), []);
 }
 
@@ -125,9 +120,8 @@ fn claims_of_pods_on_ghosts_do_not_count() {
     let two_volumes = 2 << 6;
     cluster.add_pod(pod(1, 0, two_volumes, 0)).unwrap();
     assert_eq!(cluster.pvc_ref_count("default", "c1"), 0);
-    let idx = cluster.add_node(node(0, 0));
+    cluster.add_node(node(0, 0));
     assert_eq!(cluster.pvc_ref_count("default", "c1"), 2);
-    assert_eq!(cluster.claims_on(idx).map(|claims| claims.count("default", "c1")), Some(2));
     cluster.add_pod(pod(2, 0, 1 << 6, 0)).unwrap();
     assert_eq!(cluster.pvc_ref_count("default", "c1"), 3);
     cluster.remove_node("n0").unwrap();
@@ -198,7 +192,7 @@ fn pods_without_identity_or_node_are_refused() {
 }
 
 #[test]
-fn whoever_falls_behind_finds_the_changed_nodes_by_their_last_change() {
+fn a_follower_that_falls_behind_reads_everything_again() {
     let mut cluster = ClusterState::new();
     for which in 0..5 {
         cluster.add_node(node(which, 0));
@@ -216,11 +210,6 @@ fn whoever_falls_behind_finds_the_changed_nodes_by_their_last_change() {
     assert!(matches!(cluster.changes_since(seen_to), Changes::Lost));
     follower.catch_up(&cluster);
     follower.assert_up_to_date(&cluster);
-    assert_eq!(cluster.last_change().iter().filter(|sequence| **sequence > seen_to).count(), 2);
-    assert_eq!(
-        cluster.last_spec_change().iter().filter(|sequence| **sequence > seen_to).count(),
-        0
-    );
 }
 
 #[test]
