@@ -192,8 +192,8 @@ impl QueuePolicy<Waiting, Happening> for FirstComeFirstServed {
         _: &Waiting,
         _: Option<&Happening>,
         _: Option<&Happening>,
-    ) -> Result<QueueingHint, String> {
-        Ok(QueueingHint::Queue)
+    ) -> QueueingHint {
+        QueueingHint::Queue
     }
 
     fn latest(&self, _: &str, _: &str) -> Option<Waiting> {

@@ -194,15 +194,16 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
         entry: &Entry,
         old: Option<&EventObject>,
         new: Option<&EventObject>,
-    ) -> Result<QueueingHint, String> {
+    ) -> QueueingHint {
         let Some((_, hint)) = self.plans.hints.0.get(id.0 as usize) else {
-            return Ok(QueueingHint::Queue);
+            return QueueingHint::Queue;
         };
         let begun = self.measures.hint_begun();
         let answer = guarded(|| hint(&self.context(), &entry.0, old, new))
             .unwrap_or_else(|panic| Err(panic.message()));
         self.measures.hint_ended(id.0, event, &answer, begun);
-        answer
+        // The event has passed: a hint that fails must not leave the pod waiting for it.
+        answer.unwrap_or(QueueingHint::Queue)
     }
 
     fn signature(&mut self, entry: &Entry, profile: ProfileId) -> Option<u64> {

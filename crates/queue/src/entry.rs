@@ -178,12 +178,12 @@ impl<E> QueuedPod<E> {
     }
 
     /// Whether `plugin` is among the [rejectors](Self::rejectors).
-    pub fn is_rejected_by(&self, plugin: PluginId) -> bool {
+    pub(crate) fn is_rejected_by(&self, plugin: PluginId) -> bool {
         self.unschedulable_plugins.contains(plugin) || self.pending_plugins.contains(plugin)
     }
 
     /// Whether any plugin rejected the pod. A failed attempt without rejectors is an error.
-    pub fn has_rejectors(&self) -> bool {
+    pub(crate) fn has_rejectors(&self) -> bool {
         !self.unschedulable_plugins.is_empty() || !self.pending_plugins.is_empty()
     }
 

@@ -235,13 +235,13 @@ pub enum EventLabel {
 
 impl EventLabel {
     /// A pod came back from an attempt that failed.
-    pub const SCHEDULE_ATTEMPT_FAILURE: Self = Self::Named("ScheduleAttemptFailure");
+    pub(crate) const SCHEDULE_ATTEMPT_FAILURE: Self = Self::Named("ScheduleAttemptFailure");
     /// A pod's backoff ended.
-    pub const BACKOFF_COMPLETE: Self = Self::Named("BackoffComplete");
+    pub(crate) const BACKOFF_COMPLETE: Self = Self::Named("BackoffComplete");
     /// A pod was taken out of backoff early, because no other was ready.
-    pub const POP_FROM_BACKOFF: Self = Self::Named("PopFromBackoffQ");
+    pub(crate) const POP_FROM_BACKOFF: Self = Self::Named("PopFromBackoffQ");
     /// Label of the entry that every pod in flight has in the log of events.
-    pub const POD_POPPED: Self = Self::Named("PodPopped");
+    pub(crate) const POD_POPPED: Self = Self::Named("PodPopped");
     pub(crate) const UNSCHEDULABLE_POD_ADD: Self =
         Self::Derived(EventResource::UnschedulablePod, ActionType::ADD);
     pub(crate) const UNSCHEDULABLE_POD_UPDATE: Self =

@@ -39,9 +39,8 @@ where
         }
         let is_worth = match hint {
             None => true,
-            // A hint that fails must not keep the pod waiting for an event that came already.
             Some(hint) => {
-                policy.hint(hint, &event.label, &pod.entry, old, new) != Ok(QueueingHint::Skip)
+                policy.hint(hint, &event.label, &pod.entry, old, new) == QueueingHint::Queue
             }
         };
         if !is_worth {

@@ -140,15 +140,6 @@ impl<E: QueueEntry, O> InFlight<E, O> {
         self.first_event = keep_from;
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.first_marker += self.markers.len() as u64;
-        self.first_event += self.events.len() as u64;
-        self.markers.clear();
-        self.events.clear();
-        self.by_uid.clear();
-        self.counts.values_mut().for_each(|count| *count = 0);
-    }
-
     /// How many events of each label are in the log; labels seen before stay, with zero.
     pub(crate) fn event_counts(&self) -> &FxHashMap<EventLabel, u64> {
         &self.counts

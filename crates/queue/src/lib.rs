@@ -22,7 +22,7 @@
 //! # Invariants
 //!
 //! - A pod (by namespace and name) is in at most one queue, and while it is in flight normally in none.
-//! - The same operations give the same states, pops and notices: equals leave first in, first out, one event moves pods
+//! - The same operations give the same states and pops: equals leave first in, first out, one event moves pods
 //!   in the order in which they were parked, and nothing depends on the order of a hash map.
 //! - Counts are what a recount would find: [`pending_counts`](SchedulingQueue::pending_counts) of the queued pods and
 //!   [`rejected_counts`](SchedulingQueue::rejected_counts) of their rejectors.
@@ -73,8 +73,8 @@
 //!         _: &Job,
 //!         _: Option<&Slots>,
 //!         new: Option<&Slots>,
-//!     ) -> Result<QueueingHint, String> {
-//!         Ok(if new.is_some_and(|node| node.0 > 0) { QueueingHint::Queue } else { QueueingHint::Skip })
+//!     ) -> QueueingHint {
+//!         if new.is_some_and(|node| node.0 > 0) { QueueingHint::Queue } else { QueueingHint::Skip }
 //!     }
 //!
 //!     fn latest(&self, _: &str, _: &str) -> Option<Job> { None }
@@ -129,7 +129,6 @@ mod in_flight;
 mod nominator;
 
 mod counters;
-mod notice;
 
 mod queue;
 
@@ -137,9 +136,8 @@ pub use self::action::ActionType;
 pub use self::counters::PendingCounts;
 pub use self::entry::{EventObject, QueueEntry, QueuedPod};
 pub use self::event::{ClusterEvent, EventLabel, EventResource};
-pub use self::notice::{Move, Notice};
 pub use self::plugins::{PluginId, PluginSet};
-pub use self::policy::{Nomination, PreEnqueueVerdict, QueuePolicy, QueueingHint, Requeue};
+pub use self::policy::{Nomination, PreEnqueueVerdict, QueuePolicy, QueueingHint};
 pub use self::profile::{EXTENDER_PLUGIN, HintId, ProfileId, ProfileSpec, QueueSettings};
-pub use self::queue::{AlreadyQueued, Moved, NominatedPod, SchedulingQueue};
+pub use self::queue::{AlreadyQueued, NominatedPod, SchedulingQueue};
 pub use self::records::{Place, Queue};

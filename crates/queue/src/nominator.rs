@@ -23,7 +23,6 @@ pub(crate) struct Nominee {
 pub(crate) struct Nominator {
     by_node: BTreeMap<Arc<str>, Vec<Nominee>>,
     node_of: FxHashMap<Arc<str>, Arc<str>>,
-    revision: u64,
 }
 
 impl Nominator {
@@ -54,7 +53,6 @@ impl Nominator {
         };
         self.by_node.entry(node.clone()).or_default().push(nominee);
         self.node_of.insert(uid, node);
-        self.revision += 1;
     }
 
     /// Follows an update of the pod. An update without any node name is older than a nomination made since, and keeps it.
@@ -84,14 +82,6 @@ impl Nominator {
                 self.by_node.remove(&node);
             }
         }
-        self.revision += 1;
-    }
-
-    /// Notes that something about a pod changed that may be nominated.
-    pub(crate) fn touch(&mut self, uid: &str) {
-        if !self.node_of.is_empty() && self.node_of.contains_key(uid) {
-            self.revision += 1;
-        }
     }
 
     pub(crate) fn node_of(&self, uid: &str) -> Option<&str> {
@@ -113,10 +103,6 @@ impl Nominator {
             .iter()
             .map(|(node, nominees)| (node, nominees.as_slice()))
             .filter(|(node, _)| !node.is_empty())
-    }
-
-    pub(crate) fn revision(&self) -> u64 {
-        self.revision
     }
 }
 

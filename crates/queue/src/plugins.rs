@@ -116,10 +116,6 @@ impl PluginNames {
         id
     }
 
-    pub(crate) fn id(&self, name: &str) -> Option<PluginId> {
-        self.ids.get(name).copied()
-    }
-
     /// The name of `plugin`, empty for a number of another queue.
     pub(crate) fn name(&self, plugin: PluginId) -> &str {
         self.names.get(plugin.index()).map_or("", |name| name)
@@ -143,10 +139,7 @@ mod tests {
         let mut names = PluginNames::default();
         let fit = names.intern("Fit");
         let nameless = names.intern("");
-        assert_eq!(
-            (names.intern("Fit"), names.id("Fit"), names.id("Gate")),
-            (fit, Some(fit), None)
-        );
+        assert_eq!(names.intern("Fit"), fit);
         assert_eq!((names.name(fit), names.name(nameless)), ("Fit", ""));
     }
 }

@@ -41,8 +41,11 @@ pub trait QueuePolicy<E, O> {
         let _ = profile;
     }
 
-    /// Runs one queueing hint: whether the event on these objects may make the pod schedulable. `Err` counts as
-    /// [`Queue`](QueueingHint::Queue). `event` is what came in, not what the plugin registered for.
+    /// Runs one queueing hint: whether the event on these objects may make the pod schedulable. `event` is what came in,
+    /// not what the plugin registered for.
+    ///
+    /// A hint that fails must answer [`Queue`](QueueingHint::Queue): the event has passed, and the pod would wait for it
+    /// in vain.
     fn hint(
         &mut self,
         hint: HintId,
@@ -50,7 +53,7 @@ pub trait QueuePolicy<E, O> {
         entry: &E,
         old: Option<&O>,
         new: Option<&O>,
-    ) -> Result<QueueingHint, String>;
+    ) -> QueueingHint;
 
     /// Something equal for pods that are scheduled alike, `None` if the pod has no such thing. Called for every new or
     /// updated record.
@@ -83,24 +86,13 @@ pub enum QueueingHint {
 
 /// What is to become of a pod after an event or a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Requeue {
+pub(crate) enum Requeue {
     /// It stays with the unschedulable pods.
     Skip,
     /// It is tried again when its backoff is over.
     AfterBackoff,
     /// It is tried again without backoff.
     Immediately,
-}
-
-impl Requeue {
-    /// The name used in logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Skip => "QueueSkip",
-            Self::AfterBackoff => "QueueAfterBackoff",
-            Self::Immediately => "QueueImmediately",
-        }
-    }
 }
 
 /// Which node a pod is to be nominated to.

@@ -5,7 +5,6 @@
 //!
 //! Invariant: the rejector that an event may help is always in [`ResolvedEvent::plugins`] of that event, whatever the profile.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -218,10 +217,6 @@ impl Profiles {
         id
     }
 
-    pub(crate) fn id(&self, scheduler_name: &str) -> Option<ProfileId> {
-        self.ids.get(scheduler_name).copied().filter(|&id| self.is_known(id))
-    }
-
     pub(crate) fn name(&self, profile: ProfileId) -> &str {
         self.scheduler_names.get(profile.index()).map_or("", |name| name)
     }
@@ -261,15 +256,6 @@ impl Profiles {
     pub(crate) fn resolved(&self, id: ResolvedId) -> &ResolvedEvent {
         self.resolved.get(id.0 as usize).unwrap_or(&self.nobody)
     }
-
-    /// Every registered resource with the union of the actions registered for it.
-    pub(crate) fn events_of_interest(&self) -> BTreeMap<EventResource, ActionType> {
-        let mut union: BTreeMap<EventResource, ActionType> = BTreeMap::new();
-        for (_, event, _) in self.profiles.iter().flat_map(|profile| &profile.registrations) {
-            *union.entry(event.resource().clone()).or_default() |= event.action();
-        }
-        union
-    }
 }
 
 #[cfg(test)]
@@ -302,24 +288,13 @@ mod tests {
     }
 
     #[test]
-    fn registrations_without_events_are_legal_and_silent() {
-        let profiles = Profiles::new(vec![ProfileSpec::new("s").with_events("None", [])]);
-        assert!(profiles.events_of_interest().is_empty());
-    }
-
-    #[test]
-    fn interest_is_the_union_over_profiles_and_hints_are_of_one() {
+    fn interest_is_of_any_profile_and_hints_are_of_one() {
         let mut profiles = Profiles::new(vec![
             ProfileSpec::new("a").with_events("Fit", [(node(ActionType::DELETE), Some(HintId(1)))]),
             ProfileSpec::new("b")
                 .with_events("Fit", [(node(ActionType::UPDATE_NODE_LABEL), Some(HintId(2)))]),
         ]);
-        let union = profiles.events_of_interest();
-        assert_eq!(
-            union.get(&EventResource::Node),
-            Some(&(ActionType::DELETE | ActionType::UPDATE_NODE_LABEL))
-        );
-        let fit = profiles.plugins.id("Fit").unwrap();
+        let fit = profiles.plugins.intern("Fit");
         let id = profiles.resolve(&node(ActionType::DELETE));
         assert_eq!(profiles.resolve(&node(ActionType::DELETE)), id);
         let resolved = profiles.resolved(id);

@@ -17,7 +17,7 @@ mod timers;
 use kube_scheduler_api_types::Timestamp;
 
 pub use self::inspect::NominatedPod;
-pub use self::requeue::{AlreadyQueued, Moved};
+pub use self::requeue::AlreadyQueued;
 use crate::active::Active;
 use crate::backoff::{Backoff, is_backing_off};
 use crate::counters::Counters;
@@ -27,10 +27,9 @@ use crate::gates;
 use crate::heap::Slot;
 use crate::in_flight::InFlight;
 use crate::nominator::Nominator;
-use crate::notice::{Move, Notice};
 use crate::plugins::PluginId;
 use crate::policy::{Nomination, QueuePolicy, Requeue};
-use crate::profile::{ProfileId, ProfileSpec, Profiles, QueueSettings};
+use crate::profile::{ProfileSpec, Profiles, QueueSettings};
 use crate::records::{Place, Queue, Records};
 use crate::unschedulable::Unschedulable;
 
@@ -49,25 +48,9 @@ pub struct SchedulingQueue<E, O> {
     in_flight: InFlight<E, O>,
     nominator: Nominator,
     counters: Counters,
-    notices: Option<Vec<Notice<E>>>,
     /// Kept for its memory: the pods that one operation looks at.
     candidates: Vec<(u64, Slot)>,
     next_seq: u64,
-    scheduling_cycle: u64,
-    is_closed: bool,
-}
-
-/// Why a pod is moved.
-#[derive(Clone, Copy)]
-struct Cause<'a> {
-    label: &'a EventLabel,
-    requeue: Option<Requeue>,
-}
-
-impl<'a> Cause<'a> {
-    const fn new(label: &'a EventLabel) -> Self {
-        Self { label, requeue: None }
-    }
 }
 
 impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
@@ -83,11 +66,8 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             in_flight: InFlight::default(),
             nominator: Nominator::default(),
             counters: Counters::default(),
-            notices: None,
             candidates: Vec::new(),
             next_seq: 0,
-            scheduling_cycle: 0,
-            is_closed: false,
         }
     }
 
@@ -95,22 +75,6 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     /// nothing, or the empty name under which a waiting pod is turned away.
     pub fn intern_plugin(&mut self, name: &str) -> PluginId {
         self.profiles.plugins.intern(name)
-    }
-
-    /// Starts or stops collecting [notices](Notice). Off at first; then nothing is spent on them.
-    pub fn observe(&mut self, enabled: bool) {
-        self.notices = enabled.then(Vec::new);
-    }
-
-    /// Takes the notices collected since the last call, oldest first.
-    pub fn drain_notices(&mut self) -> impl Iterator<Item = Notice<E>> + '_ {
-        self.notices.iter_mut().flat_map(|notices| notices.drain(..))
-    }
-
-    /// Ends the queue: nothing is in flight any more. Pods still queued can be popped.
-    pub fn close(&mut self) {
-        self.in_flight.clear();
-        self.is_closed = true;
     }
 
     /// A record for a pod not known yet.
@@ -126,7 +90,6 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     /// Stores a pod, in no container yet.
     fn insert(&mut self, pod: QueuedPod<E>) -> Slot {
         self.counters.enter(&pod);
-        self.nominator.touch(pod.entry.uid());
         self.records.insert(pod)
     }
 
@@ -138,7 +101,6 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         self.detach(slot, policy);
         let pod = self.records.remove(slot)?;
         self.counters.leave(&pod);
-        self.nominator.touch(pod.entry.uid());
         Some(pod)
     }
 
@@ -175,17 +137,16 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     where
         P: QueuePolicy<E, O> + ?Sized,
     {
-        let cause = Cause { label, requeue: Some(requeue) };
         let must_wait =
             || self.records.pod(slot).is_some_and(|pod| is_backing_off(pod, now, &self.settings));
         match requeue {
             Requeue::Skip => {
-                self.park(slot, cause, policy);
+                self.park(slot, label, policy);
                 Queue::Unschedulable
             }
-            Requeue::AfterBackoff if must_wait() => self.send_to_backoff(slot, cause, policy),
+            Requeue::AfterBackoff if must_wait() => self.send_to_backoff(slot, label, policy),
             Requeue::AfterBackoff | Requeue::Immediately => {
-                self.send_to_active(slot, cause, false, now, policy)
+                self.send_to_active(slot, label, false, now, policy)
             }
         }
     }
@@ -195,7 +156,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     fn send_to_active<P>(
         &mut self,
         slot: Slot,
-        cause: Cause<'_>,
+        label: &EventLabel,
         from_backoff: bool,
         now: Timestamp,
         policy: &mut P,
@@ -204,26 +165,26 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         P: QueuePolicy<E, O> + ?Sized,
     {
         if !(from_backoff && self.settings.pop_from_backoff) && self.is_held(slot, policy) {
-            self.park(slot, cause, policy);
+            self.park(slot, label, policy);
             return Queue::Unschedulable;
         }
-        self.enter_active(slot, cause, now, policy);
+        self.enter_active(slot, label, now, policy);
         Queue::Active
     }
 
     /// Makes a pod wait for its backoff. A pod that may be popped from there must pass the gates first.
-    fn send_to_backoff<P>(&mut self, slot: Slot, cause: Cause<'_>, policy: &mut P) -> Queue
+    fn send_to_backoff<P>(&mut self, slot: Slot, label: &EventLabel, policy: &mut P) -> Queue
     where
         P: QueuePolicy<E, O> + ?Sized,
     {
         if self.settings.pop_from_backoff && self.is_held(slot, policy) {
-            self.park(slot, cause, policy);
+            self.park(slot, label, policy);
             return Queue::Unschedulable;
         }
         self.detach(slot, policy);
         let seq = self.seq();
         let is_error = self.backoff.push(slot, seq, &self.settings, &self.records, policy);
-        self.entered(slot, if is_error { Place::ErrorBackoff } else { Place::Backoff }, cause);
+        self.entered(slot, if is_error { Place::ErrorBackoff } else { Place::Backoff }, label);
         Queue::Backoff
     }
 
@@ -239,7 +200,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         record.pod.is_gated()
     }
 
-    fn enter_active<P>(&mut self, slot: Slot, cause: Cause<'_>, now: Timestamp, policy: &P)
+    fn enter_active<P>(&mut self, slot: Slot, label: &EventLabel, now: Timestamp, policy: &P)
     where
         P: QueuePolicy<E, O> + ?Sized,
     {
@@ -249,9 +210,9 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             record.pod.initial_attempt.get_or_insert(now);
         }
         self.active.push(slot, seq, &self.records, policy);
-        self.entered(slot, Place::Active, cause);
+        self.entered(slot, Place::Active, label);
         if matches!(
-            *cause.label,
+            *label,
             EventLabel::UNSCHEDULABLE_POD_ADD | EventLabel::UNSCHEDULABLE_POD_UPDATE
         ) && let Some(pod) = self.records.pod(slot)
         {
@@ -262,13 +223,13 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     }
 
     /// Puts a pod with the unschedulable ones. One that is there already keeps its rank and does not count as incoming.
-    fn park<P>(&mut self, slot: Slot, cause: Cause<'_>, policy: &P)
+    fn park<P>(&mut self, slot: Slot, label: &EventLabel, policy: &P)
     where
         P: QueuePolicy<E, O> + ?Sized,
     {
         if self.records.place(slot) != Some(Place::Unschedulable) {
             self.detach(slot, policy);
-            self.entered(slot, Place::Unschedulable, cause);
+            self.entered(slot, Place::Unschedulable, label);
         }
         let seq = self.seq();
         self.index_parked(slot, seq);
@@ -281,25 +242,10 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         }
     }
 
-    fn entered(&mut self, slot: Slot, place: Place, cause: Cause<'_>) {
-        self.counters.incoming(place.queue(), cause.label);
-        let Some(record) = self.records.get_mut(slot) else { return };
-        record.place = Some(place);
-        if let Some(notices) = &mut self.notices {
-            notices.push(Notice::Moved(Move {
-                entry: record.pod.entry.clone(),
-                event: cause.label.clone(),
-                queue: place.queue(),
-                requeue: cause.requeue,
-                rejectors: record.pod.rejectors(),
-                scheduling_cycle: self.scheduling_cycle,
-            }));
-        }
-    }
-
-    fn notice(&mut self, notice: impl FnOnce() -> Notice<E>) {
-        if let Some(notices) = &mut self.notices {
-            notices.push(notice());
+    fn entered(&mut self, slot: Slot, place: Place, label: &EventLabel) {
+        self.counters.incoming(place.queue(), label);
+        if let Some(record) = self.records.get_mut(slot) {
+            record.place = Some(place);
         }
     }
 
@@ -307,9 +253,5 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     fn seq(&mut self) -> u64 {
         self.next_seq += 1;
         self.next_seq
-    }
-
-    fn is_known(&self, profile: ProfileId) -> bool {
-        self.profiles.is_known(profile)
     }
 }

@@ -2,7 +2,7 @@
 
 use kube_scheduler_api_types::Timestamp;
 
-use super::{Cause, SchedulingQueue};
+use super::SchedulingQueue;
 use crate::entry::{EventObject, QueueEntry, QueuedPod};
 use crate::event::{ClusterEvent, EventLabel};
 use crate::gates;
@@ -104,7 +104,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             Some(Place::Active) | None => return false,
         };
         let label = ClusterEvent::FORCE_ACTIVATE.label();
-        self.send_to_active(slot, Cause::new(&label), from_backoff, now, policy) == Queue::Active
+        self.send_to_active(slot, &label, from_backoff, now, policy) == Queue::Active
     }
 
     /// Notes an event for the pods in flight.
@@ -136,7 +136,6 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         gates::run(&mut pod, self.profiles.gates(profile), policy);
         let is_gated = pod.is_gated();
         let existing = self.records.find_entry(&pod.entry);
-        let cause = Cause::new(label);
         if let Some(slot) = existing {
             let place = self.records.place(slot);
             if is_gated
@@ -152,10 +151,10 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         }
         let slot = self.insert(pod);
         if is_gated {
-            self.park(slot, cause, policy);
+            self.park(slot, label, policy);
             return Queue::Unschedulable;
         }
-        self.enter_active(slot, cause, now, policy);
+        self.enter_active(slot, label, now, policy);
         Queue::Active
     }
 
@@ -163,9 +162,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     fn swap_parked(&mut self, slot: Slot, pod: QueuedPod<E>) {
         self.counters.enter(&pod);
         if let Some(record) = self.records.get_mut(slot) {
-            self.nominator.touch(pod.entry.uid());
             let replaced = std::mem::replace(&mut record.pod, pod);
-            self.nominator.touch(replaced.entry.uid());
             self.counters.leave(&replaced);
         }
         let seq = self.seq();
@@ -189,9 +186,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         }
         pod.signature = signature;
         pod.signature_is_stale = false;
-        self.nominator.touch(pod.entry.uid());
         pod.entry = new;
-        self.nominator.touch(pod.entry.uid());
         self.nominator.update(old, &pod.entry, |namespace, name| policy.latest(namespace, name));
         match place {
             Some(Place::Active) => self.active.resort(slot, &self.records, policy),

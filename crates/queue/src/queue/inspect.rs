@@ -1,16 +1,14 @@
 //! Looking at the queue: pods, counts, metrics. Nothing here changes anything.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Timestamp;
 
 use super::SchedulingQueue;
-use crate::action::ActionType;
 use crate::backoff::backoff_end;
 use crate::counters::PendingCounts;
 use crate::entry::{EventObject, QueueEntry, QueuedPod};
-use crate::event::{EventLabel, EventResource};
+use crate::event::EventLabel;
 use crate::nominator::Nominee;
 use crate::plugins::PluginId;
 use crate::profile::{ProfileId, QueueSettings};
@@ -131,39 +129,14 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         self.in_flight.contains(uid)
     }
 
-    /// How many pods were popped so far.
-    pub const fn scheduling_cycle(&self) -> u64 {
-        self.scheduling_cycle
-    }
-
-    /// Whether [`close`](Self::close) was called: who waits for a pod need not wait any longer.
-    pub const fn is_closed(&self) -> bool {
-        self.is_closed
-    }
-
-    /// The number of a plugin that was mentioned before.
-    pub fn plugin_id(&self, name: &str) -> Option<PluginId> {
-        self.profiles.plugins.id(name)
-    }
-
     /// The name of a plugin.
     pub fn plugin_name(&self, plugin: PluginId) -> &str {
         self.profiles.plugins.name(plugin)
     }
 
-    /// The number of the profile with this scheduler name.
-    pub fn profile_id(&self, scheduler_name: &str) -> Option<ProfileId> {
-        self.profiles.id(scheduler_name)
-    }
-
     /// The scheduler name of a profile, or of a name without profile.
     pub fn profile_name(&self, profile: ProfileId) -> &str {
         self.profiles.name(profile)
-    }
-
-    /// Every resource that some plugin registered for, with the union of the actions: what has to be watched.
-    pub fn events_of_interest(&self) -> BTreeMap<EventResource, ActionType> {
-        self.profiles.events_of_interest()
     }
 
     /// The pods nominated to a node, in order of nomination.
@@ -203,10 +176,5 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     /// The node that the pod is nominated to. An override with an empty name reads as `Some("")`.
     pub fn nomination(&self, uid: &str) -> Option<&str> {
         self.nominator.node_of(uid)
-    }
-
-    /// Changes whenever an answer of [`nominated_pods_for_node`](Self::nominated_pods_for_node) may have changed.
-    pub fn nomination_revision(&self) -> u64 {
-        self.nominator.revision()
     }
 }

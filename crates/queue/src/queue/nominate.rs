@@ -13,15 +13,6 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         self.nominator.add(entry, nomination, |namespace, name| policy.latest(namespace, name));
     }
 
-    /// Follows an update of a pod that is not queued: a name in the status wins, an update that has none on both sides
-    /// leaves the nomination as it is.
-    pub fn update_nomination<P>(&mut self, old: &E, new: &E, policy: &P)
-    where
-        P: QueuePolicy<E, O> + ?Sized,
-    {
-        self.nominator.update(old, new, |namespace, name| policy.latest(namespace, name));
-    }
-
     /// Withdraws the nomination of the pod, if it has one.
     pub fn withdraw_nomination(&mut self, uid: &str) {
         self.nominator.remove(uid);

@@ -6,7 +6,6 @@ use super::SchedulingQueue;
 use crate::entry::{EventObject, QueueEntry, QueuedPod};
 use crate::event::EventLabel;
 use crate::heap::Slot;
-use crate::notice::Notice;
 use crate::policy::QueuePolicy;
 use crate::records::{Place, Queue};
 
@@ -15,7 +14,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     /// [`add_unschedulable_if_not_present`](Self::add_unschedulable_if_not_present).
     ///
     /// With an empty active queue it is the rejected pod whose backoff ends first, if pods may be popped from backoff; pods
-    /// that met an error always wait. Pods queued at the time of [`close`](Self::close) are still handed out.
+    /// that met an error always wait.
     pub fn pop<P>(&mut self, policy: &P) -> Option<QueuedPod<E>>
     where
         P: QueuePolicy<E, O> + ?Sized,
@@ -79,11 +78,6 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     {
         let mut pod = self.remove(slot, policy)?;
         pod.attempts += 1;
-        if !self.in_flight.pop(pod.entry.clone()) {
-            self.notice(|| Notice::DiscardedDuplicate(pod.entry));
-            return None;
-        }
-        self.scheduling_cycle += 1;
-        Some(pod)
+        self.in_flight.pop(pod.entry.clone()).then_some(pod)
     }
 }

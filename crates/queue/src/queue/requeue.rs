@@ -8,7 +8,6 @@ use crate::entry::{EventObject, QueueEntry, QueuedPod};
 use crate::event::{ClusterEvent, EventLabel};
 use crate::heap::Slot;
 use crate::hints;
-use crate::notice::Notice;
 use crate::policy::{QueuePolicy, Requeue};
 use crate::profile::ResolvedId;
 use crate::records::{Place, Queue};
@@ -26,15 +25,6 @@ pub enum AlreadyQueued {
     /// It waits for its backoff.
     #[error("Pod {0} is already present in the backoff queue")]
     Backoff(String),
-}
-
-/// How many pods one operation moved where.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
-    /// To the active queue.
-    pub to_active: usize,
-    /// To the backoff queue.
-    pub to_backoff: usize,
 }
 
 impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
@@ -104,11 +94,10 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         new: Option<&O>,
         now: Timestamp,
         policy: &mut P,
-    ) -> Moved
-    where
+    ) where
         P: QueuePolicy<E, O> + ?Sized,
     {
-        self.move_all_if(event, old, new, |_| true, now, policy)
+        self.move_all_if(event, old, new, |_| true, now, policy);
     }
 
     /// As [`move_all`](Self::move_all), for pods only that pass `pre_check`. Pods in flight hear of the event
@@ -121,14 +110,13 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         mut pre_check: impl FnMut(&E) -> bool,
         now: Timestamp,
         policy: &mut P,
-    ) -> Moved
-    where
+    ) where
         P: QueuePolicy<E, O> + ?Sized,
     {
         let id = self.profiles.resolve(event);
         let resolved = self.profiles.resolved(id);
         if !resolved.is_of_interest() {
-            return Moved::default();
+            return;
         }
         let mut candidates = std::mem::take(&mut self.candidates);
         if resolved.is_wildcard {
@@ -138,9 +126,8 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         }
         candidates
             .retain(|&(_, slot)| self.records.pod(slot).is_some_and(|pod| pre_check(&pod.entry)));
-        let moved = self.move_candidates(candidates, id, event, old, new, now, policy);
+        self.move_candidates(candidates, id, event, old, new, now, policy);
         self.log_event(event, old, new);
-        moved
     }
 
     /// Tries the candidates in order, and keeps their vector for the next time.
@@ -157,12 +144,10 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         new: Option<&O>,
         now: Timestamp,
         policy: &mut P,
-    ) -> Moved
-    where
+    ) where
         P: QueuePolicy<E, O> + ?Sized,
     {
         let label = event.label();
-        let mut moved = Moved::default();
         for (_, slot) in candidates.drain(..) {
             let Some(pod) = self.records.pod(slot) else { continue };
             let resolved = self.profiles.resolved(id);
@@ -174,14 +159,9 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
                 continue;
             }
             self.detach(slot, policy);
-            match self.requeue(slot, requeue, &label, now, policy) {
-                Queue::Active => moved.to_active += 1,
-                Queue::Backoff => moved.to_backoff += 1,
-                Queue::Unschedulable => {}
-            }
+            self.requeue(slot, requeue, &label, now, policy);
         }
         self.candidates = candidates;
-        moved
     }
 
     /// What an event means for a queued pod.
@@ -212,13 +192,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         P: QueuePolicy<E, O> + ?Sized,
     {
         let Some(record) = self.records.get(slot) else { return Requeue::Skip };
-        let event = self.profiles.resolved(id);
-        let requeue = hints::worth(&record.pod, event, old, new, policy);
-        if !event.is_wildcard && record.pod.has_rejectors() && !self.is_known(record.pod.profile) {
-            let entry = record.pod.entry.clone();
-            self.notice(|| Notice::UnknownProfile(entry));
-        }
-        requeue
+        hints::worth(&record.pod, self.profiles.resolved(id), old, new, policy)
     }
 
     /// Where a pod belongs after an attempt, given what happened meanwhile.
@@ -229,11 +203,11 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         if !pod.has_rejectors() || pod.entry.is_group_member() {
             return Requeue::AfterBackoff;
         }
-        if let Some(missed) = self.in_flight.events_since(pod.entry.uid()) {
-            return hints::worth_of_missed(pod, missed, &self.profiles, policy);
+        match self.in_flight.events_since(pod.entry.uid()) {
+            Some(missed) => hints::worth_of_missed(pod, missed, &self.profiles, policy),
+            // What happened during an attempt of which nothing is known may have helped.
+            None => Requeue::AfterBackoff,
         }
-        self.notice(|| Notice::NotInFlight(pod.entry.clone()));
-        Requeue::AfterBackoff
     }
 }
 

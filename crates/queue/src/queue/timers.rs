@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::Timestamp;
 
-use super::requeue::Moved;
-use super::{Cause, SchedulingQueue};
+use super::SchedulingQueue;
 use crate::entry::{EventObject, QueueEntry};
 use crate::event::{ClusterEvent, EventLabel};
 use crate::policy::QueuePolicy;
@@ -24,8 +23,8 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         while let Some(slot) =
             self.backoff.pop_completed(now, &self.settings, &self.records, policy)
         {
-            let cause = Cause::new(&EventLabel::BACKOFF_COMPLETE);
-            if self.send_to_active(slot, cause, true, now, policy) == Queue::Active {
+            let label = &EventLabel::BACKOFF_COMPLETE;
+            if self.send_to_active(slot, label, true, now, policy) == Queue::Active {
                 n_ready += 1;
             }
         }
@@ -36,7 +35,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     ///
     /// If there are such pods (gated ones included), a pod in flight that comes back rejected will wait for its backoff
     /// only, as if everything had changed.
-    pub fn flush_unschedulable_leftover<P>(&mut self, now: Timestamp, policy: &mut P) -> Moved
+    pub fn flush_unschedulable_leftover<P>(&mut self, now: Timestamp, policy: &mut P)
     where
         P: QueuePolicy<E, O> + ?Sized,
     {
@@ -44,7 +43,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         self.unschedulable.collect_older(now - self.settings.max_in_unschedulable, &mut candidates);
         if candidates.is_empty() {
             self.candidates = candidates;
-            return Moved::default();
+            return;
         }
         for &(seq, slot) in &candidates {
             if let Some(record) = self.records.get_mut(slot)
@@ -56,9 +55,8 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         }
         let event = ClusterEvent::UNSCHEDULABLE_TIMEOUT;
         let id = self.profiles.resolve(&event);
-        let moved = self.move_candidates(candidates, id, &event, None, None, now, policy);
+        self.move_candidates(candidates, id, &event, None, None, now, policy);
         self.log_event(&event, None, None);
-        moved
     }
 
     /// The earliest time at which one of the flushes has something to do; in the past if it has already. `None` if only

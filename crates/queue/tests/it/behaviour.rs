@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_queue::{
-    ActionType, ClusterEvent, EventResource, HintId, Notice, Place, ProfileSpec, Queue,
-    QueueSettings, QueueingHint,
+    ActionType, ClusterEvent, EventResource, HintId, Place, ProfileSpec, Queue, QueueSettings,
+    QueueingHint,
 };
 
 use crate::toy::{Hint, Object, Pod, World};
@@ -41,14 +41,13 @@ pub(crate) fn profile(name: &str) -> ProfileSpec {
         .with_events("None", [])
 }
 
-pub(crate) const HINTS: [Hint; 4] = [
-    |_, _, _| Ok(QueueingHint::Queue),
-    |_, _, _| Ok(QueueingHint::Skip),
+pub(crate) const HINTS: [Hint; 3] = [
+    |_, _, _| QueueingHint::Queue,
+    |_, _, _| QueueingHint::Skip,
     |pod, _, new| match new {
-        Some(Object::Pod(new)) if new.0.uid == pod.0.uid => Ok(QueueingHint::Queue),
-        _ => Ok(QueueingHint::Skip),
+        Some(Object::Pod(new)) if new.0.uid == pod.0.uid => QueueingHint::Queue,
+        _ => QueueingHint::Skip,
     },
-    |_, _, _| Err("no idea".to_owned()),
 ];
 
 pub(crate) fn world() -> World {
@@ -159,13 +158,10 @@ fn flushed(mut world: World) -> Vec<String> {
         world.now = second - Duration::from_millis(before);
         assert_eq!(world.fail(pod, &["Fit"]), Queue::Backoff);
     }
-    world.queue.observe(true);
+    // A pod that becomes ready is asked for its key.
+    world.policy.keyed.take();
     world.flush_backoff();
-    let name = |notice: Notice<Pod>| match notice {
-        Notice::Moved(moved) => moved.entry.0.name.clone(),
-        other => panic!("{other:?}"),
-    };
-    world.queue.drain_notices().map(name).collect()
+    world.policy.keyed.take()
 }
 
 #[test]
@@ -312,10 +308,8 @@ fn a_duplicate_of_a_pod_in_flight_is_thrown_away() {
     world.add(&a.gated_by(&[]));
     world.advance(1);
     world.add(&b);
-    world.queue.observe(true);
     assert_eq!(world.pop_name(), "b");
-    assert_eq!(world.queue.drain_notices().collect::<Vec<_>>(), [Notice::DiscardedDuplicate(a)]);
-    assert_eq!(world.queue.scheduling_cycle(), 2);
+    assert!(world.queue.is_empty(), "the duplicate is gone");
     world.queue.done("a-uid");
     world.queue.done("b-uid");
     assert!(world.in_flight().is_empty());
@@ -350,28 +344,12 @@ fn a_pod_that_is_queued_again_cannot_come_back() {
 }
 
 #[test]
-fn a_pod_that_never_was_in_flight_is_told_to_wait() {
+fn a_pod_that_was_not_in_flight_waits_for_its_backoff() {
     let mut world = world();
     world.add(&Pod::new("a"));
     let pod = world.pop().unwrap();
     world.queue.done("a-uid");
-    world.queue.observe(true);
     assert_eq!(world.fail(pod, &["None"]), Queue::Backoff);
-    assert_eq!(world.queue.drain_notices().next(), Some(Notice::NotInFlight(Pod::new("a"))));
-}
-
-#[test]
-fn closing_ends_attempts_but_not_what_is_queued() {
-    let mut world = world();
-    let [a, b] = pods(["a", "b"]);
-    world.add(&a);
-    world.add(&b);
-    world.pop();
-    world.event(&node_add(), None);
-    world.queue.close();
-    assert!(world.queue.is_closed() && world.in_flight().is_empty());
-    assert_eq!(world.queue.in_flight_pods().count(), 0);
-    assert_eq!([world.pop_name(), world.pop_name()], ["b", "none"]);
 }
 
 #[test]
@@ -387,7 +365,7 @@ fn rejectors_survive_the_pop() {
     assert_eq!(names, ["None", "Pend"]);
     assert!(world.rejected().is_empty());
     pod.clear_rejectors();
-    assert!(!pod.has_rejectors());
+    assert!(pod.rejectors().is_empty());
 }
 
 #[test]

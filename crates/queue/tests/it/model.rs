@@ -7,10 +7,18 @@ use std::time::Duration;
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_queue::{
     ClusterEvent, EventObject, HintId, Nomination, Place, ProfileSpec, Queue, QueueSettings,
-    QueueingHint, Requeue,
+    QueueingHint,
 };
 
 use crate::toy::{Object, Pod, Policy};
+
+/// What is to become of a pod after an event or a failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Requeue {
+    Skip,
+    AfterBackoff,
+    Immediately,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
@@ -71,7 +79,6 @@ pub(crate) struct Model {
     /// Node, UID, name.
     pub(crate) nominations: Vec<(String, String, String)>,
     pub(crate) incoming: Vec<(Queue, String)>,
-    pub(crate) n_popped: u64,
     pub(crate) rank: u64,
 }
 
@@ -84,7 +91,6 @@ impl Model {
             log: vec![],
             nominations: vec![],
             incoming: vec![],
-            n_popped: 0,
             rank: 0,
         }
     }
@@ -172,8 +178,7 @@ impl Model {
                 plugins.contains(plugin)
                     && registered.matches(event)
                     && hint.is_none_or(|hint| {
-                        policy.hints[hint.0 as usize](&record.pod, old, new)
-                            != Ok(QueueingHint::Skip)
+                        policy.hints[hint.0 as usize](&record.pod, old, new) == QueueingHint::Queue
                     })
             })
         };
@@ -401,7 +406,6 @@ impl Model {
             return None;
         }
         self.log.push(LogItem::Popped(record.pod.0.uid.clone()));
-        self.n_popped += 1;
         Some(record)
     }
 

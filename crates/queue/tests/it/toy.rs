@@ -1,5 +1,6 @@
 //! A small world for the queue: pods, objects, and a policy whose gates and hints are data.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -109,7 +110,7 @@ impl EventObject<Pod> for Object {
     }
 }
 
-pub(crate) type Hint = fn(&Pod, Option<&Object>, Option<&Object>) -> Result<QueueingHint, String>;
+pub(crate) type Hint = fn(&Pod, Option<&Object>, Option<&Object>) -> QueueingHint;
 
 /// Gates and hints as data, and a log of who was asked.
 #[derive(Default)]
@@ -117,6 +118,8 @@ pub(crate) struct Policy {
     pub(crate) plugins: BTreeMap<PluginId, String>,
     pub(crate) hints: Vec<Hint>,
     pub(crate) has_sort_keys: bool,
+    /// The pods whose sort keys were asked for, by name.
+    pub(crate) keyed: RefCell<Vec<String>>,
     /// PreEnqueue plugins that hold every pod.
     pub(crate) closed: BTreeSet<String>,
     /// Pods that the informer does not know, by name.
@@ -145,6 +148,7 @@ impl QueuePolicy<Pod, Object> for Policy {
     }
 
     fn sort_key(&self, pod: &QueuedPod<Pod>) -> Option<(i64, i64)> {
+        self.keyed.borrow_mut().push(pod.entry().0.name.clone());
         self.has_sort_keys.then(|| (-i64::from(pod.entry().0.priority), pod.timestamp().as_nanos()))
     }
 
@@ -161,7 +165,7 @@ impl QueuePolicy<Pod, Object> for Policy {
         entry: &Pod,
         old: Option<&Object>,
         new: Option<&Object>,
-    ) -> Result<QueueingHint, String> {
+    ) -> QueueingHint {
         self.asked.push(format!("hint {} {}", hint.0, entry.0.name));
         self.hints[hint.0 as usize](entry, old, new)
     }
