@@ -138,14 +138,36 @@ impl Quantity {
         (a, scale_a, self.format, &self.text) == (b, scale_b, other.format, &other.text)
     }
 
-    /// The number rounded up to a whole one. Overflow gives what the reference gives (see the module head).
+    /// The number rounded up to a whole one, as the reference's `Value` gives it: what 64 bits do not hold (`12E`) gives
+    /// an arbitrary number, the reference's. See [`checked_value`](Self::checked_value).
     pub fn value(&self) -> i64 {
         self.scaled(0)
     }
 
-    /// The number of thousandths, rounded up. Overflow gives what the reference gives.
+    /// The number of thousandths rounded up to a whole one, as the reference's `MilliValue` gives it. For overflow see
+    /// [`value`](Self::value).
     pub fn milli_value(&self) -> i64 {
         self.scaled(3)
+    }
+
+    /// The number rounded away from zero to a whole one; `None` if 64 bits do not hold it.
+    ///
+    /// ```
+    /// use kube_scheduler_api_types::Quantity;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// assert_eq!(Quantity::parse("1500m")?.checked_value(), Some(2));
+    /// assert_eq!(Quantity::parse("12E")?.checked_value(), None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn checked_value(&self) -> Option<i64> {
+        self.to_decimal().checked_scaled(0)
+    }
+
+    /// The number of thousandths rounded away from zero to a whole one; `None` if 64 bits do not hold it.
+    pub fn checked_milli_value(&self) -> Option<i64> {
+        self.to_decimal().checked_scaled(3)
     }
 
     /// -1, 0 or 1.
@@ -369,6 +391,26 @@ impl Decimal {
         let quotient = quotient.low_bits() as i64;
         let quotient = if self.is_negative { quotient.wrapping_neg() } else { quotient };
         quotient.wrapping_add(i64::from(is_inexact && !self.is_negative))
+    }
+
+    /// The number times 10^`places`, rounded away from zero; `None` on overflow.
+    fn checked_scaled(&self, places: i64) -> Option<i64> {
+        let mut magnitude = self.magnitude.clone();
+        let cut = self.scale - places;
+        if cut > 0 {
+            if magnitude.scale_down(u32::try_from(cut).unwrap_or(u32::MAX)) {
+                magnitude.increment();
+            }
+        } else {
+            // Of numbers other than zero 64 bits hold none with so many digits, and scaling further takes memory.
+            magnitude.scale_up(cut.unsigned_abs().min(20) as u32);
+        }
+        let magnitude = magnitude.to_u64()?;
+        if self.is_negative {
+            0_i64.checked_sub_unsigned(magnitude)
+        } else {
+            i64::try_from(magnitude).ok()
+        }
     }
 
     /// The magnitude as a whole number, if it is one.

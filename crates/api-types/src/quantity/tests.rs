@@ -185,6 +185,7 @@ fn absurd_sizes_are_cheap_and_do_not_panic() {
         near.add(&parse("1n"));
     }
     let _ = (near.value(), near.milli_value(), near.canonical());
+    assert_eq!((near.checked_value(), near.checked_milli_value()), (None, None));
 }
 
 /// The number a text stands for, in units of 10^-60, computed the slow way.
@@ -272,6 +273,10 @@ proptest! {
         // Overflow follows rules of its own, which the recorded cases pin, and negative numbers in the long form round
         // up instead of away from zero.
         let fits = |value: &BigInt| i64::try_from(value).is_ok();
+        if !is_capped(&text) {
+            prop_assert_eq!(quantity.checked_value(), i64::try_from(round_away(&nanos, 9)).ok());
+            prop_assert_eq!(quantity.checked_milli_value(), i64::try_from(round_away(&nanos, 6)).ok());
+        }
         let is_small = matches!(quantity.amount, Amount::Small { .. });
         if is_small || (quantity.sign() >= 0 && !is_capped(&text)) {
             let (value, milli) = (round_away(&nanos, 9), round_away(&nanos, 6));

@@ -48,6 +48,11 @@ impl Wide {
         self.0.first().copied().unwrap_or(0)
     }
 
+    /// The value, if 64 bits hold it.
+    pub(super) fn to_u64(&self) -> Option<u64> {
+        (self.0.len() <= 1).then(|| self.low_bits())
+    }
+
     /// `self = self * factor + term`.
     fn multiply_add(&mut self, factor: u64, term: u64) {
         let mut carry = u128::from(term);
