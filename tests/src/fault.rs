@@ -13,7 +13,6 @@ mod chaos;
 mod environment;
 mod follower;
 mod instance;
-mod outbox;
 mod requests;
 mod server;
 mod setup;

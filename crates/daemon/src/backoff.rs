@@ -4,6 +4,8 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::time::{Duration, Instant};
 
+use kube_scheduler_writes::Jitter;
+
 /// The growing wait between tries of one thing that keeps failing.
 #[derive(Debug)]
 pub(crate) struct Backoff {
@@ -29,7 +31,7 @@ impl Backoff {
             reset_after,
             next: first,
             last_failure: None,
-            jitter: Jitter::seeded_at_random(),
+            jitter: random_jitter(),
         }
     }
 
@@ -54,56 +56,16 @@ impl Backoff {
     }
 }
 
-/// A small random generator; nothing it decides can be seen in a scheduling decision.
-#[derive(Debug)]
-pub(crate) struct Jitter(u64);
+/// A generator that starts from [`random_bits`].
+pub(crate) fn random_jitter() -> Jitter {
+    Jitter::new(random_bits())
+}
 
-impl Jitter {
-    pub(crate) fn seeded_at_random() -> Self {
-        Self(Self::random_bits())
-    }
-
-    /// Bits that nobody else has.
-    pub(crate) fn random_bits() -> u64 {
-        // The standard library seeds its hashers from the operating system: the only such source without a dependency.
-        // All hashers of a thread share that seed but for a counter, which the hash spreads over all bits.
-        RandomState::new().build_hasher().finish()
-    }
-
-    /// `length`, stretched by up to `share` of itself.
-    pub(crate) fn stretch(&mut self, length: Duration, share: f64) -> Duration {
-        length.mul_f64(1.0 + share * self.next_share())
-    }
-
-    /// A number from 0 up to 1.
-    pub(crate) fn next_share(&mut self) -> f64 {
-        (self.next_bits() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// A random UUID (version 4).
-    pub(crate) fn uuid(&mut self) -> String {
-        let (high, low) = (self.next_bits(), self.next_bits());
-        let high = (high & !0xf000) | 0x4000;
-        let low = (low & !(0b11 << 62)) | (0b10 << 62);
-        format!(
-            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-            high >> 32,
-            (high >> 16) & 0xffff,
-            high & 0xffff,
-            low >> 48,
-            low & 0xffff_ffff_ffff
-        )
-    }
-
-    /// 64 random bits.
-    pub(crate) fn next_bits(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
+/// 64 bits that no other call gets, in this process or another.
+pub(crate) fn random_bits() -> u64 {
+    // The standard library seeds its hashers from the operating system: the only such source without a dependency.
+    // All hashers of a thread share that seed but for a counter, which the hash spreads over all bits.
+    RandomState::new().build_hasher().finish()
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use std::time::Duration;
 use kube_scheduler_config::{Configuration, FeatureGates, OutputError, to_json_value};
 use kube_scheduler_engine::{BuildError, Engine, EngineOptions, Pool};
 use kube_scheduler_framework::{Registry, Services};
+use kube_scheduler_writes::RateLimit;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -23,7 +24,7 @@ use crate::clock::{Clock, Stopwatch};
 use crate::debugger::Actual;
 use crate::driver::{Driver, Outstanding};
 use crate::extender::{ExtenderError, HttpExtenders};
-use crate::inbox::{Inbox, Message};
+use crate::inbox::{Inbox, Notice, Observation};
 use crate::kinds::Form;
 use crate::leader::{Candidacy, Candidate, LeaderElection};
 use crate::lent::Lent;
@@ -33,7 +34,7 @@ use crate::serve::{SecurePort, ServeError, ServingOptions, Shown};
 use crate::spans::{Exporter, Spans, TracingOptions};
 use crate::transport::{ConnectError, Endpoint};
 use crate::watch::{Patience, Reflector, SharedKnown};
-use crate::writes::{RateLimit, WriteLimits, Writer, hostname};
+use crate::writes::{WriteLimits, Writer, hostname};
 
 /// Why a scheduler does not start.
 #[derive(Debug, thiserror::Error)]
@@ -239,7 +240,7 @@ impl DaemonBuilder {
             spans = Some(maker);
             exporter = Some(AbortOnDrop(tokio::spawn(task.run())));
         }
-        let (inbox, messages) = Inbox::open();
+        let (inbox, inbox_out) = Inbox::open();
         lent.put_in(&api, &inbox, self.request_timeout);
         let (effects, effects_out) = mpsc::unbounded_channel();
         let (progress, progress_out) = watch::channel(Progress::default());
@@ -256,7 +257,7 @@ impl DaemonBuilder {
         let unsynced = (0..kinds.len()).collect();
         let core = Driver {
             engine,
-            inbox: messages,
+            inbox: inbox_out,
             effects,
             clock,
             metrics: metrics.clone(),
@@ -478,12 +479,12 @@ impl Daemon {
         self.terminating.send_replace(true);
         let give_up = tokio::time::Instant::now() + self.grace;
         // A core that has ended needs no orders, here and below.
-        let _ = self.inbox.0.tell(Message::Stop);
+        let _ = self.inbox.0.notify(Notice::Stop);
         let ended = match tokio::time::timeout_at(give_up, &mut self.core_end).await {
             Ok(end) => end.unwrap_or_else(|_| Err("it vanished".to_owned())),
             Err(_) => {
                 tracing::warn!(grace = ?self.grace, "Giving up on bindings under way");
-                let _ = self.inbox.0.tell(Message::Quit);
+                let _ = self.inbox.0.notify(Notice::Quit);
                 Ok(())
             }
         };
@@ -549,7 +550,7 @@ impl DaemonHandle {
         let nodes = self.seen.nodes.lock().iter().map(|((_, name), _)| name.clone()).collect();
         let pods = self.seen.pods.lock().iter().map(|(_, uid)| uid.clone()).collect();
         let (done, is_done) = oneshot::channel();
-        if self.inbox.tell(Message::Debug(Actual { nodes, pods }, done)).is_ok() {
+        if self.inbox.observe(Observation::CompareCaches(Actual { nodes, pods }, done)).is_ok() {
             // A core that ends meanwhile has nothing to tell.
             let _ = is_done.await;
         }
@@ -572,7 +573,7 @@ struct QuitOnDrop(Inbox);
 impl Drop for QuitOnDrop {
     fn drop(&mut self) {
         // A core that has ended needs no orders.
-        let _ = self.0.tell(Message::Quit);
+        let _ = self.0.notify(Notice::Quit);
     }
 }
 

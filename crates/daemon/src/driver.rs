@@ -8,9 +8,9 @@ use std::any::Any;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Select, TryRecvError};
 use kube_scheduler_engine::{AttemptResult, Effect, Engine, Input, Turn};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
@@ -18,7 +18,7 @@ use tokio::sync::{oneshot, watch};
 use crate::clock::Clock;
 use crate::cycle_log::{CycleLog, Told};
 use crate::debugger;
-use crate::inbox::Message;
+use crate::inbox::{InboxReceiver, Notice, Observation};
 use crate::metrics::{CoreNumbers, Metrics, PluginNames};
 use crate::progress::Progress;
 use crate::spans::Spans;
@@ -38,7 +38,7 @@ const PUBLISH_EVERY: Duration = Duration::from_millis(250);
 /// What the core thread works with.
 pub(crate) struct Driver {
     pub(crate) engine: Engine,
-    pub(crate) inbox: Receiver<Message>,
+    pub(crate) inbox: InboxReceiver,
     pub(crate) effects: UnboundedSender<Effect>,
     pub(crate) clock: Clock,
     pub(crate) metrics: Arc<Metrics>,
@@ -111,41 +111,42 @@ impl Driver {
                 published = Instant::now();
             }
             if is_idle {
-                self.wait(&mut mode);
+                self.wait(mode);
             }
         }
         self.publish();
     }
 
-    /// Takes what waits in the inbox, up to a limit.
+    /// Takes what waits in the inbox, up to a limit, and lets the engine know of time that has passed.
     fn take_waiting(&mut self, mode: &mut Mode) -> usize {
         let mut n_taken = 0;
         while n_taken < MAX_INPUTS && *mode != Mode::Ended {
-            match self.inbox.try_recv() {
-                Ok(message) => n_taken += self.take(message, mode),
+            // Notices first: results make room for more bindings, and a flood of changes must not hold up a shutdown.
+            match self.inbox.notices.try_recv() {
+                Ok(notice) => {
+                    self.take_notice(notice, mode);
+                    n_taken += 1;
+                    continue;
+                }
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => *mode = Mode::Ended,
+            }
+            match self.inbox.observations.try_recv() {
+                Ok(observation) => n_taken += self.take_observation(observation),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => *mode = Mode::Ended,
             }
         }
-        if n_taken == 0
-            && self.engine.next_deadline().is_some_and(|deadline| deadline <= self.clock.now())
-        {
+        // After the inputs, which may have made the deadline pointless.
+        if self.engine.next_deadline().is_some_and(|deadline| deadline <= self.clock.now()) {
             self.engine.handle(Input::TimePassed, self.clock.now());
         }
         n_taken
     }
 
-    fn take(&mut self, message: Message, mode: &mut Mode) -> usize {
-        let now = self.clock.now();
-        match message {
-            Message::Seen(inputs, _permit) => {
-                let n = inputs.len();
-                for input in inputs {
-                    self.engine.handle(input, now);
-                }
-                n
-            }
-            Message::Done(input) => {
+    fn take_notice(&mut self, notice: Notice, mode: &mut Mode) {
+        match notice {
+            Notice::Result(input) => {
                 match &input {
                     Input::BindingWritten { .. } => {
                         self.outstanding.writes = self.outstanding.writes.saturating_sub(1)
@@ -158,48 +159,52 @@ impl Driver {
                     }
                     _ => {}
                 }
-                self.engine.handle(input, now);
-                1
+                self.engine.handle(input, self.clock.now());
             }
-            Message::Synced(number) => {
+            Notice::Stop => {
+                if *mode == Mode::Running {
+                    *mode = Mode::Stopping;
+                }
+            }
+            Notice::Quit => *mode = Mode::Ended,
+        }
+    }
+
+    /// Takes one observation. Returns how many inputs it held; anything else counts as one.
+    fn take_observation(&mut self, observation: Observation) -> usize {
+        match observation {
+            Observation::Changes(inputs, _permit) => {
+                let (n, now) = (inputs.len(), self.clock.now());
+                for input in inputs {
+                    self.engine.handle(input, now);
+                }
+                return n;
+            }
+            Observation::Synced(number) => {
                 if self.unsynced.remove(&number) && self.unsynced.is_empty() {
                     tracing::info!(
                         nodes = self.engine.cluster().n_nodes(),
                         pods = self.engine.n_known_pods(),
                         "Caches are synced"
                     );
-                    // Whoever waits for this reads the numbers next.
+                    // A caller that waits for this reads the numbers next.
                     self.publish();
                 }
-                1
             }
-            Message::TellPods(answer) => {
-                // Whoever asked may have given up.
-                let _ = answer.send(self.engine.known_pods().cloned().collect());
-                1
-            }
-            Message::Lead => {
+            Observation::Lead => {
                 self.may_decide = true;
                 self.progress.send_modify(|progress| progress.is_leading = true);
-                1
             }
-            Message::Debug(actual, done) => {
+            // Here and below the caller may have given up.
+            Observation::ListPods(answer) => {
+                let _ = answer.send(self.engine.known_pods().cloned().collect());
+            }
+            Observation::CompareCaches(actual, done) => {
                 debugger::run(&self.engine, actual);
-                // Whoever asked may be gone.
                 let _ = done.send(());
-                1
-            }
-            Message::Stop => {
-                if *mode == Mode::Running {
-                    *mode = Mode::Stopping;
-                }
-                1
-            }
-            Message::Quit => {
-                *mode = Mode::Ended;
-                1
             }
         }
+        1
     }
 
     /// Decides about pods that are ready. Returns about how many.
@@ -345,23 +350,20 @@ impl Driver {
         });
     }
 
-    /// Sleeps until there is something to do.
-    fn wait(&mut self, mode: &mut Mode) {
-        let deadline = match *mode {
+    /// Sleeps until there is something to take, or a deadline of the engine.
+    fn wait(&self, mode: Mode) {
+        let deadline = match mode {
             Mode::Running => self.engine.next_deadline(),
             // A stopping scheduler only waits for answers.
             Mode::Stopping | Mode::Ended => None,
         };
-        let received = match deadline {
-            Some(deadline) => self.inbox.recv_timeout(self.clock.until(deadline)),
-            None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-        };
-        match received {
-            Ok(message) => drop(self.take(message, mode)),
-            Err(RecvTimeoutError::Timeout) => {
-                self.engine.handle(Input::TimePassed, self.clock.now())
-            }
-            Err(RecvTimeoutError::Disconnected) => *mode = Mode::Ended,
+        let mut select = Select::new();
+        select.recv(&self.inbox.notices);
+        select.recv(&self.inbox.observations);
+        // Which of them is ready, or neither, does not matter: the next round looks at both and at the clock.
+        match deadline {
+            Some(deadline) => drop(select.ready_timeout(self.clock.until(deadline))),
+            None => drop(select.ready()),
         }
     }
 }

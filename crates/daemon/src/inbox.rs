@@ -1,12 +1,19 @@
-//! The way into the core thread: one closed set of messages, bounded where the network could flood it.
+//! The way into the core thread: two channels, one for what the watches see and one for everything that must not wait
+//! behind it.
 //!
-//! Invariants: messages of one sender arrive in order; what reflectors send never exceeds [`CAPACITY`] inputs that the
-//! core has not taken yet, so a slow core slows the network down instead of filling memory; results of our own work are
-//! not held back, since the work is bounded itself.
+//! Both are crossbeam channels, because the core is a plain thread that waits for either of them and for a deadline at
+//! once. Both are unbounded, because every sender is a task or a callback inside the runtime, and a send to a full
+//! channel would block a thread that other tasks need. Their bounds are set where waiting is possible: reflectors wait
+//! for room in a semaphore before they send, and the results of our own work are bounded by the work itself. In the other
+//! direction effects go over a tokio channel, because there a task receives them; a send to that never blocks either.
+//!
+//! Invariants: observations arrive in the order in which they were sent, whoever sent them, and so do results; what
+//! reflectors send never exceeds [`CAPACITY`] inputs that the core has not taken yet, so a slow core slows the network
+//! down instead of filling memory.
 
 use std::sync::Arc;
-use std::sync::mpsc;
 
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_engine::Input;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -16,21 +23,26 @@ use crate::debugger::Actual;
 /// How many inputs from reflectors may wait for the core.
 const CAPACITY: u32 = 16_384;
 
-/// Everything the core thread can be told.
+/// What keeps its place among the changes that the watches see.
 #[derive(Debug)]
-pub(crate) enum Message {
+pub(crate) enum Observation {
     /// What a reflector saw. The permit is given back once the core has taken the inputs.
-    Seen(Vec<Input>, OwnedSemaphorePermit),
-    /// The reflector of this number has told all there was at its start.
+    Changes(Vec<Input>, OwnedSemaphorePermit),
+    /// The reflector of this number has passed on everything there was at its start.
     Synced(usize),
-    /// The result of work that an effect started.
-    Done(Input),
-    /// Tell of every pod known.
-    TellPods(oneshot::Sender<Vec<Arc<Pod>>>),
-    /// This scheduler leads, and has seen all that the last leader did: decisions may begin.
+    /// This scheduler leads, and everything that the last leader did was sent before: decisions may start.
     Lead,
-    /// Compare the caches with what the API server told, and dump them; then say so.
-    Debug(Actual, oneshot::Sender<()>),
+    /// Send back every pod known.
+    ListPods(oneshot::Sender<Vec<Arc<Pod>>>),
+    /// Compare the caches with what the watches saw, and dump them; then send a word back.
+    CompareCaches(Actual, oneshot::Sender<()>),
+}
+
+/// What does not wait behind the changes that the watches see.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// The result of work that an effect started, or what a plugin asks for.
+    Result(Input),
     /// Make no more decisions; end once all bindings under way have ended.
     Stop,
     /// End now.
@@ -40,19 +52,30 @@ pub(crate) enum Message {
 /// The sending side.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbox {
-    sender: mpsc::Sender<Message>,
+    observations: Sender<Observation>,
+    notices: Sender<Notice>,
     room: Arc<Semaphore>,
 }
 
-/// The core has ended, so nothing can be told any more.
+/// The receiving side, which belongs to the core thread.
+#[derive(Debug)]
+pub(crate) struct InboxReceiver {
+    pub(crate) observations: Receiver<Observation>,
+    pub(crate) notices: Receiver<Notice>,
+}
+
+/// The core has ended and takes nothing any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the scheduling core has ended")]
 pub(crate) struct CoreEnded;
 
 impl Inbox {
-    pub(crate) fn open() -> (Self, mpsc::Receiver<Message>) {
-        let (sender, receiver) = mpsc::channel();
-        (Self { sender, room: Arc::new(Semaphore::new(CAPACITY as usize)) }, receiver)
+    pub(crate) fn open() -> (Self, InboxReceiver) {
+        let (observations, observations_out) = unbounded();
+        let (notices, notices_out) = unbounded();
+        let room = Arc::new(Semaphore::new(CAPACITY as usize));
+        let receiver = InboxReceiver { observations: observations_out, notices: notices_out };
+        (Self { observations, notices, room }, receiver)
     }
 
     /// Passes on what a reflector saw, as soon as there is room. Leaves `inputs` empty.
@@ -62,11 +85,21 @@ impl Inbox {
         }
         let weight = u32::try_from(inputs.len()).unwrap_or(CAPACITY).min(CAPACITY);
         let permit = self.room.clone().acquire_many_owned(weight).await.map_err(|_| CoreEnded)?;
-        self.tell(Message::Seen(std::mem::take(inputs), permit))
+        self.observe(Observation::Changes(std::mem::take(inputs), permit))
     }
 
-    /// Tells the core something without waiting.
-    pub(crate) fn tell(&self, message: Message) -> Result<(), CoreEnded> {
-        self.sender.send(message).map_err(|_| CoreEnded)
+    /// Sends an observation without waiting.
+    pub(crate) fn observe(&self, observation: Observation) -> Result<(), CoreEnded> {
+        self.observations.send(observation).map_err(|_| CoreEnded)
+    }
+
+    /// Reports the result of work that an effect started, or what a plugin asks for, without waiting.
+    pub(crate) fn report(&self, result: Input) -> Result<(), CoreEnded> {
+        self.notify(Notice::Result(result))
+    }
+
+    /// Sends a notice without waiting.
+    pub(crate) fn notify(&self, notice: Notice) -> Result<(), CoreEnded> {
+        self.notices.send(notice).map_err(|_| CoreEnded)
     }
 }

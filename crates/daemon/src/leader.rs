@@ -21,7 +21,7 @@ use kube_scheduler_config::{Configuration, Duration as ConfigDuration, LeaderEle
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::backoff::Jitter;
+use crate::backoff::{random_bits, random_jitter};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::transport::Api;
@@ -82,7 +82,7 @@ impl LeaderElection {
 
 /// `<host>_<random UUID>`.
 fn fresh_identity(hostname: &str) -> String {
-    let (high, low) = (Jitter::random_bits(), Jitter::random_bits());
+    let (high, low) = (random_bits(), random_bits());
     let bits = (u128::from(high) << 64) | u128::from(low);
     let uuid = uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid();
     format!("{hostname}_{uuid}")
@@ -128,7 +128,7 @@ impl Candidacy {
             release_within: options.timing.renew_deadline,
             held: None,
             has_written: false,
-            jitter: Jitter::seeded_at_random(),
+            jitter: random_jitter(),
         };
         (Self { elector, leadership }, fence)
     }

@@ -16,7 +16,7 @@ use kube_scheduler_framework::{
 };
 use serde_json::Value;
 
-use crate::inbox::{Inbox, Message};
+use crate::inbox::Inbox;
 use crate::transport::{Api, ApiError, Call};
 
 /// The connection and the inbox, once they are there.
@@ -45,7 +45,7 @@ impl CommandSink for Lent {
     fn ask(&self, commands: Commands) {
         if let Some((_, inbox, _)) = self.0.get() {
             // A core that has ended does nothing any more.
-            let _ = inbox.tell(Message::Done(Input::PluginAsked(commands)));
+            let _ = inbox.report(Input::PluginAsked(commands));
         }
     }
 }

@@ -46,6 +46,7 @@ mod writes;
 
 pub use daemon::{Daemon, DaemonBuilder, DaemonHandle, RunError, StartError};
 pub use extender::{ExtenderError, ExtenderTlsError};
+pub use kube_scheduler_writes::RateLimit;
 pub use leader::LeaderElection;
 pub use metrics::{MetricsOptions, resident_memory_bytes};
 pub use progress::Progress;
@@ -57,4 +58,3 @@ pub use spans::TracingOptions;
 pub use transport::{ConnectError, Endpoint};
 pub use version::{KUBERNETES_VERSION, architecture};
 pub use watch::Patience;
-pub use writes::RateLimit;

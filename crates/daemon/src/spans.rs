@@ -17,9 +17,10 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_engine::{AttemptResult, Effect, Turn};
+use kube_scheduler_writes::Jitter;
 use tokio::sync::mpsc;
 
-use crate::backoff::Jitter;
+use crate::backoff::random_jitter;
 
 pub(crate) use exporter::Exporter;
 
@@ -84,7 +85,7 @@ impl Spans {
     pub(crate) fn new(options: &TracingOptions) -> (Self, mpsc::Receiver<Span>) {
         let (out, spans) = mpsc::channel(MAX_WAITING);
         let rate = options.sampling_rate_per_million;
-        let random = Jitter::seeded_at_random();
+        let random = random_jitter();
         (Self { rate, random, out, open: HashMap::new(), n_dropped: 0 }, spans)
     }
 

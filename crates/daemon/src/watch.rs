@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use kube_scheduler_engine::{Followed, FollowedKey as Key, Input, Known, Sharing};
+use kube_scheduler_writes::Jitter;
 
-use crate::backoff::{Backoff, Jitter};
-use crate::inbox::{CoreEnded, Inbox, Message};
+use crate::backoff::{Backoff, random_jitter};
+use crate::inbox::{CoreEnded, Inbox, Observation};
 use crate::kinds::{Form, WatchedKind};
 use crate::metrics::Metrics;
 use crate::transport::{Api, ApiError, Call, Encoding};
@@ -147,7 +148,7 @@ impl Reflector {
             how_to_list: HowToList::AtHand,
             is_synced: false,
             complaints: BTreeSet::new(),
-            jitter: Jitter::seeded_at_random(),
+            jitter: random_jitter(),
         }
     }
 
@@ -551,7 +552,7 @@ impl Reflector {
         if !self.is_synced {
             self.is_synced = true;
             tracing::debug!(kind = self.kind.name, objects = self.known.lock().len(), "Synced");
-            self.inbox.tell(Message::Synced(self.number))?;
+            self.inbox.observe(Observation::Synced(self.number))?;
         }
         Ok(())
     }

@@ -1,51 +1,42 @@
-//! From effects to API calls: many at once, a pod's in order, bindings before conditions before events.
+//! Effects as API calls: sends what the [outbox](kube_scheduler_writes::Outbox) gives out, awaits plugins' work, and
+//! reports every result to the core.
 //!
-//! What the server refuses unseen and wants to be asked again goes back to the head of its line, so that every request,
-//! repeated ones included, is counted by [`Width`] and goes out in the order of classes.
+//! Which request goes next, and how many at once, is the outbox's to say; here are the requests themselves.
 //!
 //! Invariants: every binding ends in exactly one [`Input::BindingWritten`], every eviction in one
 //! [`Input::PodEvicted`], every object to write in one [`Input::ObjectWritten`], every awaited work in one
-//! [`Input::WorkFinished`]; conditions and events never hold up bindings, and are not starved by them either: each class
-//! always has one request under way if it has any to send; memory is bounded by the bindings the core allows, one patch
-//! per pod, and a fixed number of events.
+//! [`Input::WorkFinished`]; memory is bounded by the bindings the core allows, one patch per pod, and a fixed number of
+//! events.
 
-mod correlator;
 mod event_calls;
-mod events;
-mod lanes;
 mod objects;
-mod pace;
 mod pods;
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
-use kube_scheduler_engine::{Effect, Evicted, Input, StatusPatch, Token};
-use kube_scheduler_framework::EventKind;
+use kube_scheduler_engine::{Effect, Input, Token};
 use kube_scheduler_framework::Status;
+use kube_scheduler_writes::{
+    DroppedEvent, EndedWrite, EventAnswer, EventApi, EventRequest, Failure, Outbox, OutboxOptions,
+    PodWrite, RateLimit, Success, Write,
+};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::Instant;
 
+use crate::backoff::random_bits;
 use crate::clock::Clock;
-use crate::inbox::{Inbox, Message};
+use crate::inbox::Inbox;
 use crate::metrics::Metrics;
-use crate::transport::{Api, ApiError, MAX_PATIENCE};
-use correlator::Correlator;
-use event_calls::EventAnswer;
-use events::{EventQueue, EventWrite, FORGET_AFTER, Key, REFRESH_EVERY};
-use lanes::{Lanes, PodWrite, Urgency};
-pub use pace::RateLimit;
-use pace::{Bucket, Width};
-use pods::Written;
+use crate::transport::{Api, MAX_PATIENCE};
 
 /// Effects taken in at once.
 const BATCH: usize = 256;
-/// How often the numbers for metrics are told at most.
-const TELL_EVERY: Duration = Duration::from_millis(250);
+/// How often the numbers for metrics are reported at most.
+const REPORT_EVERY: Duration = Duration::from_millis(250);
 
 /// Bounds of writing.
 #[derive(Clone, Copy, Debug)]
@@ -58,21 +49,13 @@ pub(crate) struct WriteLimits {
     pub(crate) rate: Option<RateLimit>,
 }
 
-/// A write that has ended.
+/// Something that was under way and has ended; a write with the time it took.
 enum Finished {
-    Pod(Box<PodWrite>, Written, Duration),
-    Event(EventWrite, EventAnswer, Duration),
-    /// Whether the server serves `events.k8s.io/v1`.
-    EventForm(bool),
+    Pod(Box<PodWrite>, Result<Success, Failure>, Duration),
+    Event(Box<EventRequest>, EventAnswer, Duration),
+    /// It is known which API events are written to.
+    EventApi(EventApi),
     Work(Token),
-}
-
-/// What events are written as.
-enum EventForm {
-    /// The server is being asked.
-    Unknown,
-    Modern,
-    Core(Correlator),
 }
 
 /// Carries out effects.
@@ -83,28 +66,14 @@ pub(crate) struct Writer {
     metrics: Arc<Metrics>,
     clock: Clock,
     limits: WriteLimits,
-    lanes: Lanes,
-    events: EventQueue,
-    event_form: EventForm,
+    outbox: Outbox,
     hostname: Arc<str>,
     under_way: JoinSet<Finished>,
     /// Plugins' work under way. Looked up only, never walked through.
     works: HashMap<Token, AbortHandle>,
-    /// Requests under way: urgent ones, patches, events.
-    n_under_way: [usize; 3],
-    width: Width,
-    pod_bucket: Bucket,
-    event_bucket: Bucket,
-    /// Since when writes wait for their bucket: pods' and events.
-    short_since: [Option<Instant>; 2],
-    /// When something may start that may not now.
-    wake: Option<Instant>,
-    told: Instant,
+    /// When the numbers for metrics were reported last.
+    reported: Instant,
 }
-
-const URGENT: usize = 0;
-const PATCHES: usize = 1;
-const EVENTS: usize = 2;
 
 impl Writer {
     pub(crate) fn new(
@@ -115,7 +84,12 @@ impl Writer {
         clock: Clock,
         limits: WriteLimits,
     ) -> Self {
-        let now = Instant::now();
+        let options = OutboxOptions {
+            width: limits.width,
+            rate: limits.rate,
+            max_deferrals: MAX_PATIENCE,
+            seed: random_bits(),
+        };
         Self {
             api,
             inbox,
@@ -123,19 +97,11 @@ impl Writer {
             metrics,
             clock,
             limits,
-            lanes: Lanes::default(),
-            events: EventQueue::new(),
-            event_form: EventForm::Unknown,
+            outbox: Outbox::new(options, clock.now()),
             hostname: hostname().into(),
             under_way: JoinSet::new(),
             works: HashMap::new(),
-            n_under_way: [0; 3],
-            width: Width::new(limits.width),
-            pod_bucket: Bucket::new(limits.rate, now),
-            event_bucket: Bucket::new(limits.rate, now),
-            short_since: [None; 2],
-            wake: None,
-            told: now,
+            reported: Instant::now(),
         }
     }
 
@@ -143,68 +109,39 @@ impl Writer {
     pub(crate) async fn run(mut self) {
         let mut is_open = true;
         let mut batch = Vec::with_capacity(BATCH);
-        let every = |period| tokio::time::interval_at(Instant::now() + period, period);
-        let (mut finish, mut refresh) = (every(FORGET_AFTER), every(REFRESH_EVERY));
-        self.ask_for_event_form();
+        self.find_event_api();
         loop {
-            self.start_what_may();
-            let is_idle = self.under_way.is_empty() && self.lanes.is_empty();
-            self.tell(is_idle);
-            if !is_open && is_idle && self.events.is_empty() {
+            self.send_what_may_go();
+            let is_idle = self.under_way.is_empty() && !self.outbox.has_pod_writes();
+            self.report_load(is_idle);
+            if !is_open && is_idle && !self.outbox.has_events() {
                 return;
             }
-            let wake =
-                self.wake.into_iter().chain(self.events.next_due()).chain(self.lanes.next_due());
-            let wake = wake.min();
+            let pause = self.outbox.next_deadline().map(|deadline| self.clock.until(deadline));
             tokio::select! {
+                // Answers first: they make room for the requests that the effects ask for.
                 biased;
                 Some(ended) = self.under_way.join_next() => self.take_end(ended),
                 n = self.effects.recv_many(&mut batch, BATCH), if is_open => {
                     is_open = n > 0;
                     batch.drain(..).for_each(|effect| self.take_in(effect));
                 }
-                () = until(wake) => {}
-                _ = finish.tick() => self.events.finish(self.clock.now()),
-                _ = refresh.tick() => self.events.refresh(),
+                () = passed(pause) => {}
             }
         }
     }
 
     fn take_in(&mut self, effect: Effect) {
-        match effect {
-            Effect::WriteBinding { token, pod, node } => {
-                self.lanes.push(PodWrite::Bind { token, pod, node })
-            }
-            Effect::EvictPod { token, pod, patch } => {
-                self.lanes.push(PodWrite::Evict { token, pod, patch })
-            }
-            Effect::ClearNomination { token, pod } => {
-                self.lanes.push(PodWrite::ClearNomination { token, pod })
-            }
-            Effect::CancelWork { token } => {
+        let other = self.outbox.push(effect, self.clock.now());
+        self.metrics.count_dropped_events(self.outbox.take_dropped_events());
+        match other {
+            None => {}
+            Some(Effect::CancelWork { token }) => {
                 if let Some(work) = self.works.get(&token) {
                     work.abort();
                 }
             }
-            Effect::WriteObject { token, pod, object, .. } => {
-                self.lanes.push(PodWrite::Object { token, pod, object })
-            }
-            Effect::PatchStatus { pod, patch } => self.lanes.push(PodWrite::Patch { pod, patch }),
-            Effect::RecordEvent {
-                pod,
-                resource_version,
-                kind,
-                reason,
-                action,
-                note,
-                reporting,
-            } => {
-                let is_warning = kind == EventKind::Warning;
-                let key = Key { pod, resource_version, is_warning, reason, action, reporting };
-                self.events.record(key, &note, self.clock.now());
-                self.metrics.count_dropped_events(self.events.take_dropped());
-            }
-            Effect::Await { token, plugin, work } => {
+            Some(Effect::Await { token, plugin, work }) => {
                 let (inbox, api) = (self.inbox.clone(), self.api.clone());
                 // What a plugin does outside may be a change, too.
                 let work = tokio::spawn(async move {
@@ -224,275 +161,146 @@ impl Writer {
                         })
                     });
                     // A core that has ended needs no answers.
-                    let _ = inbox.tell(Message::Done(Input::WorkFinished { token, status }));
+                    let _ = inbox.report(Input::WorkFinished { token, status });
                     Finished::Work(token)
                 });
             }
             // Effects are added together with their shell.
-            other => tracing::error!(effect = %other, "Effect is not understood"),
+            Some(other) => tracing::error!(effect = %other, "Effect is not understood"),
         }
     }
 
-    /// Events wait until it is known in which form they are written.
-    fn ask_for_event_form(&mut self) {
+    /// Events wait until it is known to which API they are written.
+    fn find_event_api(&mut self) {
         let (api, timeout) = (self.api.clone(), self.limits.timeout);
         self.under_way.spawn(async move {
-            Finished::EventForm(event_calls::serves_modern_events(&api, timeout).await)
+            Finished::EventApi(event_calls::find_event_api(&api, timeout).await)
         });
     }
 
-    /// Starts as many requests as may be under way.
-    fn start_what_may(&mut self) {
-        let now = Instant::now();
-        // From here on nothing is due that has not started, but for want of room: no reason to look again before.
-        self.lanes.wake(now);
-        self.events.wake(now);
-        self.wake = self.width.held_until(now);
-        if self.wake.is_some() {
-            return;
-        }
-        loop {
-            let n_all: usize = self.n_under_way.iter().sum();
-            let has_room = n_all < self.width.get();
-            // A share for each class, and one request for each whatever the others do.
-            let may = |class: usize, share: usize| {
-                (has_room && self.n_under_way[class] < self.width.get() / share)
-                    || self.n_under_way[class] == 0
+    /// Sends as many requests as may be under way.
+    fn send_what_may_go(&mut self) {
+        while let Some(request) = self.outbox.next_request(self.clock.now()) {
+            let method = match &request.write {
+                Write::Pod(write) => write.method(),
+                Write::Event(_) => "POST",
             };
-            let (may_urgent, may_patch, may_event) =
-                (may(URGENT, 1), may(PATCHES, 2), may(EVENTS, 4));
-            if may_urgent && self.start_pod_write(Urgency::Now, URGENT, now)
-                || may_patch && self.start_pod_write(Urgency::Soon, PATCHES, now)
-                || may_event && self.start_event(now)
-            {
-                continue;
+            if self.limits.rate.is_some() {
+                self.metrics.observe_limiter(method, self.api.host(), request.waited);
             }
-            return;
-        }
-    }
-
-    /// Whether a bucket holds permissions for `n` requests; notes how long they were waited for.
-    fn may_send(&mut self, class: usize, method: &str, n: u32, now: Instant) -> bool {
-        let is_event = class == EVENTS;
-        let bucket = if is_event { &mut self.event_bucket } else { &mut self.pod_bucket };
-        let since = &mut self.short_since[usize::from(is_event)];
-        match bucket.take(n, now) {
-            Ok(()) => {
-                let waited = since.take().map_or(Duration::ZERO, |since| now - since);
-                if self.limits.rate.is_some() {
-                    self.metrics.observe_limiter(method, self.api.host(), waited);
-                }
-                true
-            }
-            Err(refilled) => {
-                since.get_or_insert(now);
-                self.wake = Some(self.wake.map_or(refilled, |other| other.min(refilled)));
-                false
+            match request.write {
+                Write::Pod(write) => self.send_pod_write(write),
+                Write::Event(request) => self.send_event(request),
             }
         }
     }
 
-    fn start_pod_write(&mut self, urgency: Urgency, class: usize, now: Instant) -> bool {
-        let Some(next) = self.lanes.peek(urgency) else { return false };
-        let n_requests = if matches!(next, PodWrite::Evict { patch: Some(_), .. }) { 2 } else { 1 };
-        let method = next.method();
-        if !self.may_send(class, method, n_requests, now) {
-            return false;
-        }
-        let Some(write) = self.lanes.pop(urgency) else { return false };
-        self.n_under_way[class] += 1;
-        let (api, timeout) = (self.api.clone(), self.limits.timeout);
+    fn send_pod_write(&mut self, write: PodWrite) {
+        let (api, timeout, start) = (self.api.clone(), self.limits.timeout, Instant::now());
         self.under_way.spawn(async move {
-            let work = async {
-                match &write {
-                    PodWrite::Bind { pod, node, .. } => pods::bind(&api, pod, node, timeout).await,
-                    PodWrite::Evict { pod, patch, .. } => {
-                        pods::evict(&api, pod, patch.as_ref(), timeout).await
-                    }
-                    PodWrite::ClearNomination { pod, .. } => {
-                        pods::patch(&api, pod, &StatusPatch::NO_NOMINATION, timeout).await
-                    }
-                    PodWrite::Patch { pod, patch } => pods::patch(&api, pod, patch, timeout).await,
-                    PodWrite::Object { object, .. } => {
-                        objects::replace(&api, object, timeout).await
-                    }
-                }
-            };
+            let work = AssertUnwindSafe(pods::send(&api, &write, timeout));
             // A pod whose write broke down without a word would wait for ever.
-            let written =
-                AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| Written::broken());
-            Finished::Pod(Box::new(write), written, now.elapsed())
+            let result = work.catch_unwind().await.unwrap_or_else(|_| Err(pods::broken()));
+            Finished::Pod(Box::new(write), result, start.elapsed())
         });
-        true
     }
 
-    fn start_event(&mut self, now: Instant) -> bool {
-        if matches!(self.event_form, EventForm::Unknown)
-            || self.events.is_empty()
-            || !self.may_send(EVENTS, "POST", 1, now)
-        {
-            return false;
-        }
-        let Some(write) = self.events.pop(now) else { return false };
-        let (api, hostname, timeout) =
-            (self.api.clone(), self.hostname.clone(), self.limits.timeout);
-        let core = match &mut self.event_form {
-            EventForm::Unknown | EventForm::Modern => None,
-            EventForm::Core(correlator) => match correlator.take_up(&write) {
-                Some(event) => Some(event),
-                // Held back for good: there were too many of the kind.
-                None => return true,
-            },
-        };
-        self.n_under_way[EVENTS] += 1;
+    fn send_event(&mut self, request: EventRequest) {
+        let (api, hostname) = (self.api.clone(), self.hostname.clone());
+        let (timeout, start) = (self.limits.timeout, Instant::now());
         self.under_way.spawn(async move {
-            let work = async {
-                match &core {
-                    Some(event) => event_calls::write_core(&api, event, timeout).await,
-                    None => event_calls::write(&api, &write, &hostname, timeout).await,
-                }
-            };
-            let answer = AssertUnwindSafe(work).catch_unwind().await.unwrap_or(EventAnswer::Done);
-            Finished::Event(write, answer, now.elapsed())
+            let work = AssertUnwindSafe(event_calls::send(&api, &request, &hostname, timeout));
+            let answer = work.catch_unwind().await.unwrap_or(EventAnswer::Done);
+            Finished::Event(Box::new(request), answer, start.elapsed())
         });
-        true
     }
 
     fn take_end(&mut self, ended: Result<Finished, tokio::task::JoinError>) {
         match ended {
-            Ok(Finished::Pod(write, written, length)) => self.take_written(*write, written, length),
-            Ok(Finished::Event(write, answer, length)) => self.take_event(write, answer, length),
-            Ok(Finished::EventForm(is_modern)) => {
-                self.event_form = if is_modern {
-                    EventForm::Modern
-                } else {
-                    EventForm::Core(Correlator::default())
-                };
+            Ok(Finished::Pod(write, result, length)) => self.take_result(*write, result, length),
+            Ok(Finished::Event(request, answer, length)) => {
+                let now = self.clock.now();
+                match self.outbox.finish_event(*request, answer, length, now) {
+                    Ok(()) => {}
+                    Err(DroppedEvent::Unreachable(event)) => {
+                        tracing::error!(%event, "Unable to write event (retry limit exceeded!)");
+                    }
+                    Err(DroppedEvent::DeferredTooOften(event)) => {
+                        tracing::error!(%event, "Server rejected event (will not retry!)");
+                    }
+                }
+                self.metrics.count_dropped_events(self.outbox.take_dropped_events());
             }
+            Ok(Finished::EventApi(api)) => self.outbox.set_event_api(api),
             Ok(Finished::Work(token)) => drop(self.works.remove(&token)),
             // Panics are caught inside, so only a runtime that shuts down gets here.
             Err(error) => tracing::error!(%error, "A write broke down"),
         }
     }
 
-    fn take_event(&mut self, write: EventWrite, answer: EventAnswer, length: Duration) {
-        self.n_under_way[EVENTS] -= 1;
-        let now = Instant::now();
-        match answer {
-            EventAnswer::Done => self.width.answered(length),
-            EventAnswer::Unreachable => self.events.retry(write, now),
-            EventAnswer::Asked(pause) => {
-                self.width.refused(Some(pause), now);
-                self.events.put_back(write, now + pause, MAX_PATIENCE);
-            }
-        }
-        self.metrics.count_dropped_events(self.events.take_dropped());
-    }
-
-    /// Learns from an answer how much the server takes.
-    fn learn(&mut self, written: &Written, length: Duration, now: Instant) {
-        match &written.result {
-            _ if written.asked.is_some() => self.width.refused(written.asked, now),
-            Err(error) if error.code() == Some(429) => self.width.refused(None, now),
-            Err(ApiError::Timeout(_)) => self.width.refused(None, now),
-            // Nobody there: says nothing about how much there could be.
-            Err(ApiError::Transport { .. }) => {}
-            Ok(()) | Err(ApiError::Status { .. }) => self.width.answered(length),
-        }
-    }
-
-    fn tell(&mut self, is_idle: bool) {
-        if !is_idle && self.told.elapsed() < TELL_EVERY {
+    /// Publishes how much there is to write; at once when there is nothing.
+    fn report_load(&mut self, is_idle: bool) {
+        if !is_idle && self.reported.elapsed() < REPORT_EVERY {
             return;
         }
-        self.told = Instant::now();
-        let (urgent, patches) = (self.lanes.len(Urgency::Now), self.lanes.len(Urgency::Soon));
-        let classes = [
-            ("binding", urgent, self.n_under_way[URGENT]),
-            ("condition", patches, self.n_under_way[PATCHES]),
-            ("event", self.events.len(), self.n_under_way[EVENTS]),
-        ];
-        self.metrics.set_writes(&classes, self.width.get());
-        self.metrics.set_pending_async_calls("pod_binding", urgent);
-        self.metrics.set_pending_async_calls("pod_status_patch", patches);
+        self.reported = Instant::now();
+        let load = self.outbox.load();
+        let classes =
+            [("binding", load.bindings), ("condition", load.conditions), ("event", load.events)]
+                .map(|(class, load)| (class, load.waiting, load.under_way));
+        self.metrics.set_writes(&classes, load.width);
+        self.metrics.set_pending_async_calls("pod_binding", load.bindings.waiting);
+        self.metrics.set_pending_async_calls("pod_status_patch", load.conditions.waiting);
     }
 
-    fn take_written(&mut self, write: PodWrite, written: Written, length: Duration) {
-        let class = match write.urgency() {
-            Urgency::Now => URGENT,
-            Urgency::Soon => PATCHES,
-        };
-        self.n_under_way[class] -= 1;
-        let now = Instant::now();
-        self.learn(&written, length, now);
-        let write = match written.asked {
-            Some(pause) => {
-                self.metrics.count_rest_retry(write.method(), self.api.host(), written.code());
-                match self.lanes.put_back(write, now + pause, MAX_PATIENCE) {
-                    Some(write) => write,
-                    None => return,
-                }
-            }
-            None => write,
-        };
-        self.lanes.finish(&write.pod().uid);
-        if let Some(call_type) = write.async_call_type() {
-            self.metrics.observe_async_call(call_type, written.result.is_ok(), length);
+    fn take_result(&mut self, write: PodWrite, result: Result<Success, Failure>, length: Duration) {
+        if let Err(failure @ Failure { retry_after: Some(_), .. }) = &result {
+            self.metrics.count_rest_retry(write.method(), self.api.host(), failure.code());
         }
-        let Written { result, is_gone, object: stored, .. } = written;
-        match write {
-            PodWrite::Object { token, pod, object } => {
-                let key = object.key();
-                let result = match (result, stored) {
-                    (Ok(()), Some(stored)) => {
-                        tracing::debug!(%pod, kind = %object.kind, object = key, "Updated object for pod");
-                        Ok(stored)
-                    }
-                    (Ok(()), None) => Ok(object),
-                    (Err(error), _) => {
-                        let kind = &object.kind;
-                        tracing::warn!(%pod, %kind, object = key, err = %error, "Failed to update object for pod");
-                        Err(objects::write_error(&error))
-                    }
-                };
-                // A core that has ended needs no answers.
-                let _ = self.inbox.tell(Message::Done(Input::ObjectWritten { token, result }));
-            }
-            PodWrite::Bind { token, pod, node } => {
-                match &result {
-                    Ok(()) => tracing::debug!(%pod, %node, "Successfully bound pod to node"),
-                    Err(error) => tracing::warn!(%pod, %node, err = %error, "Failed to bind pod"),
-                }
-                let result = result.map_err(|error| error.to_string());
-                // A core that has ended needs no answers.
-                let _ = self.inbox.tell(Message::Done(Input::BindingWritten { token, result }));
-            }
-            PodWrite::Evict { token, pod, .. } => {
-                if let Err(error) = &result {
-                    tracing::error!(%pod, err = %error, "Error evicting pod");
-                }
-                let evicted = if is_gone { Evicted::AlreadyGone } else { Evicted::Deleted };
-                let result = result.map(|()| evicted).map_err(|error| error.to_string());
-                // A core that has ended needs no answers.
-                let _ = self.inbox.tell(Message::Done(Input::PodEvicted { token, result }));
-            }
-            PodWrite::ClearNomination { token, pod } => {
-                if let Err(error) = &result {
-                    tracing::error!(%pod, err = %error, "Error clearing nomination of pod");
-                }
-                let result = result.map_err(|error| error.to_string());
-                // A core that has ended needs no answers.
-                let _ = self.inbox.tell(Message::Done(Input::NominationCleared { token, result }));
-            }
-            PodWrite::Patch { pod, .. } => match result {
-                // The pod is gone, and its condition with it.
-                Err(error) if error.code() == Some(404) => {
-                    tracing::debug!(%pod, err = %error, "Pod to update is gone");
-                }
-                Err(error) => tracing::error!(%pod, err = %error, "Error updating pod"),
-                Ok(()) => {}
-            },
+        let now = self.clock.now();
+        let Some(ended) = self.outbox.finish_pod_write(write, result, length, now) else { return };
+        if let Some(call_type) = ended.write.async_call_type() {
+            self.metrics.observe_async_call(call_type, ended.result.is_ok(), length);
         }
+        log(&ended);
+        if let Some(input) = ended.into_input() {
+            // A core that has ended needs no answers.
+            let _ = self.inbox.report(input);
+        }
+    }
+}
+
+/// Says in the log how a write about a pod ended.
+fn log(EndedWrite { write, result }: &EndedWrite) {
+    match (write, result) {
+        (PodWrite::Object { pod, object, .. }, Ok(Success::Stored(_))) => {
+            let (kind, key) = (&object.kind, object.key());
+            tracing::debug!(%pod, %kind, object = key, "Updated object for pod");
+        }
+        (PodWrite::Object { pod, object, .. }, Err(error)) => {
+            let (kind, key) = (&object.kind, object.key());
+            tracing::warn!(%pod, %kind, object = key, err = %error, "Failed to update object for pod");
+        }
+        (PodWrite::Bind { pod, node, .. }, Ok(_)) => {
+            tracing::debug!(%pod, %node, "Successfully bound pod to node");
+        }
+        (PodWrite::Bind { pod, node, .. }, Err(error)) => {
+            tracing::warn!(%pod, %node, err = %error, "Failed to bind pod");
+        }
+        (PodWrite::Evict { pod, .. }, Err(error)) => {
+            tracing::error!(%pod, err = %error, "Error evicting pod");
+        }
+        (PodWrite::ClearNomination { pod, .. }, Err(error)) => {
+            tracing::error!(%pod, err = %error, "Error clearing nomination of pod");
+        }
+        // The pod is gone, and its condition with it.
+        (PodWrite::Patch { pod, .. }, Err(error)) if error.code() == Some(404) => {
+            tracing::debug!(%pod, err = %error, "Pod to update is gone");
+        }
+        (PodWrite::Patch { pod, .. }, Err(error)) => {
+            tracing::error!(%pod, err = %error, "Error updating pod");
+        }
+        (_, Ok(_)) => {}
     }
 }
 
@@ -505,19 +313,20 @@ impl Drop for AbortOnDrop {
     }
 }
 
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
+/// Sleeps for `pause`; for ever without one.
+async fn passed(pause: Option<Duration>) {
+    match pause {
+        Some(pause) => tokio::time::sleep(pause).await,
         None => std::future::pending().await,
     }
 }
 
 /// The name of this machine.
 pub(crate) fn hostname() -> String {
-    let told = std::fs::read_to_string("/proc/sys/kernel/hostname")
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname")
         .ok()
         .or_else(|| std::env::var("HOSTNAME").ok());
-    told.map(|name| name.trim().to_owned())
+    name.map(|name| name.trim().to_owned())
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| "localhost".to_owned())
 }

@@ -31,6 +31,8 @@ pub(super) enum Cause {
 pub(super) struct Audit {
     /// Pods whose binding is being written.
     binding: BTreeSet<Arc<str>>,
+    /// Pods with a request under way that their other writes wait for.
+    writing: BTreeSet<Arc<str>>,
     /// Pods whose binding was written.
     bound: BTreeSet<Arc<str>>,
     /// What was said about a pod last.
@@ -105,6 +107,17 @@ impl Audit {
         ensure!(!self.bound.contains(uid), "pod {uid} was bound and is bound again");
         ensure!(self.binding.insert(uid.clone()), "pod {uid} is bound twice at once");
         Ok(())
+    }
+
+    /// A request about a pod sets out.
+    pub(super) fn write_starts(&mut self, pod: &PodRef) -> Result<()> {
+        ensure!(self.writing.insert(pod.uid.clone()), "two writes of pod {pod} are under way");
+        Ok(())
+    }
+
+    /// A request about a pod has ended.
+    pub(super) fn write_ends(&mut self, uid: &str) {
+        self.writing.remove(uid);
     }
 
     /// Checks a decision against what the scheduler was shown.

@@ -1,20 +1,21 @@
 //! One scheduler: an engine, the watches that feed it, and what it still has to write.
 //!
-//! What goes into the engine and what comes out is treated as the daemon treats it; what comes out is checked on the way
-//! by the [audit](super::audit).
+//! What goes into the engine and what comes out is treated as the daemon treats it, by the same code where that needs no
+//! I/O: `engine::Known` before the engine, `writes::Outbox` behind it. What comes out is checked on the way by the
+//! [audit](super::audit).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
-use kube_scheduler_engine::{Effect, Engine, FollowedKey, Input, Token, Turn};
+use kube_scheduler_engine::{Effect, Engine, FollowedKey, Input, PodRef, Token, Turn};
 use kube_scheduler_framework::ObjectKey;
+use kube_scheduler_writes::Outbox;
 
 use super::audit::{Audit, Cause};
 use super::chaos::{Dial, Intent};
 use super::follower::Follower;
-use super::outbox::{Outbox, Write};
 use super::server::{KINDS, Server};
 use super::trace::Trace;
 use crate::history::Numbers;
@@ -64,6 +65,14 @@ pub(super) enum Role {
     Leader { renewed: Timestamp, barrier: u64 },
 }
 
+/// A binding that a plugin writes itself.
+#[derive(Clone, Debug)]
+pub(super) struct OwnBinding {
+    pub(super) token: Token,
+    pub(super) pod: PodRef,
+    pub(super) node: Arc<str>,
+}
+
 /// A plugin's work that the shell awaits.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
@@ -81,7 +90,7 @@ pub(super) struct Instance {
     pub(super) outbox: Outbox,
     pub(super) works: Vec<Work>,
     /// Bindings that plugins write themselves, to be sent.
-    pub(super) own_bindings: Vec<Write>,
+    pub(super) own_bindings: Vec<OwnBinding>,
     pub(super) now: Timestamp,
     pub(super) role: Role,
     /// Whether it was asked to stop: it decides nothing more and only waits for answers.
@@ -98,6 +107,7 @@ impl Instance {
     pub(super) fn new(
         name: String,
         engine: Engine,
+        outbox: Outbox,
         dial: Arc<Dial>,
         merges_recreations: bool,
         now: Timestamp,
@@ -107,7 +117,7 @@ impl Instance {
             engine,
             followers: KINDS.iter().map(|kind| Follower::new(kind)).collect(),
             shown: Shown::default(),
-            outbox: Outbox::default(),
+            outbox,
             works: Vec::new(),
             own_bindings: Vec::new(),
             now,
@@ -235,29 +245,16 @@ impl Instance {
     }
 
     fn take(&mut self, effect: Effect) {
-        match effect {
-            Effect::WriteBinding { token, pod, node } => {
-                self.outbox.push(Write::Bind { token, pod, node, is_work: false });
-            }
-            Effect::PatchStatus { pod, patch } => self.outbox.push(Write::Patch { pod, patch }),
-            Effect::EvictPod { token, pod, patch } => {
-                self.outbox.push(Write::Evict { token, pod, patch });
-            }
-            Effect::ClearNomination { token, pod } => {
-                self.outbox.push(Write::ClearNomination { token, pod });
-            }
-            Effect::WriteObject { token, pod, object, .. } => {
-                self.outbox.push(Write::Object { token, pod, object });
-            }
-            Effect::Await { token, .. } => match self.dial.next_intent() {
+        match self.outbox.push(effect, self.now) {
+            Some(Effect::Await { token, .. }) => match self.dial.next_intent() {
                 Some(Intent::Bind { pod, node }) => {
-                    self.own_bindings.push(Write::Bind { token, pod, node, is_work: true });
+                    self.own_bindings.push(OwnBinding { token, pod, node });
                 }
                 Some(Intent::Work) | None => {
                     self.works.push(Work { token, is_cancelled: false });
                 }
             },
-            Effect::CancelWork { token } => {
+            Some(Effect::CancelWork { token }) => {
                 for work in self.works.iter_mut().filter(|work| work.token == token) {
                     work.is_cancelled = true;
                 }

@@ -2,28 +2,66 @@
 //!
 //! Invariants, as in the daemon: every write but a patch ends in exactly one answer, if its scheduler lives; a binding is
 //! reported as failed only if the server said no, or if the pod was seen without it afterwards. A write that its scheduler
-//! has given up may still arrive.
+//! has given up may still arrive. The server may ask for patience: the write goes back to the outbox then.
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
-use kube_scheduler_api_types::Object;
-use kube_scheduler_engine::{Evicted, Input, PodRef};
-use kube_scheduler_framework::{Status, WriteError};
+use kube_scheduler_engine::{Input, PodRef, StatusPatch};
+use kube_scheduler_framework::Status;
+use kube_scheduler_writes::{
+    Cause as FailureCause, EventAnswer, EventRequest, Failure, PodWrite, Success, Write,
+};
 
 use super::Fault;
 use super::audit::Cause;
-use super::outbox::Write;
+use super::instance::OwnBinding;
 use super::server::{Key, Refusal};
 use super::simulation::Simulation;
+
+/// How long a request takes, to the outbox's knowledge.
+const LENGTH: Duration = Duration::from_millis(5);
 
 /// One request. It belongs to one life of one scheduler.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) seat: usize,
     pub(super) life: u64,
-    pub(super) write: Write,
+    pub(super) sent: Sent,
     pub(super) stage: Stage,
+}
+
+/// What a request writes.
+#[derive(Clone, Debug)]
+pub(super) enum Sent {
+    /// What the outbox gave out.
+    Write(PodWrite),
+    /// A plugin's own binding, which no outbox orders and no shell looks up.
+    OwnBinding(OwnBinding),
+}
+
+impl Sent {
+    const fn pod(&self) -> &PodRef {
+        match self {
+            Self::Write(write) => write.pod(),
+            Self::OwnBinding(binding) => &binding.pod,
+        }
+    }
+
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::OwnBinding(_) | Self::Write(PodWrite::Bind { .. }) => "binding",
+            Self::Write(PodWrite::Evict { .. }) => "eviction",
+            Self::Write(PodWrite::ClearNomination { .. }) => "clearing",
+            Self::Write(PodWrite::Patch { .. }) => "patch",
+            Self::Write(PodWrite::Object { .. }) => "object",
+        }
+    }
+
+    /// Whether the shell looks at the pod when the outcome is unknown.
+    const fn is_looked_up(&self) -> bool {
+        matches!(self, Self::Write(PodWrite::Bind { .. }))
+    }
 }
 
 /// How far a request is.
@@ -32,30 +70,26 @@ pub(super) enum Stage {
     /// On its way to the server.
     Sent,
     /// A binding of unknown outcome: the pod is read.
-    LookUp { error: String },
+    LookUp { failure: Failure },
     /// The answer is on its way back.
     Answered(Answer),
     /// Nobody waits for it any more; it may arrive all the same.
     Late,
 }
 
-/// What a scheduler is told.
-#[derive(Clone, Debug)]
-pub(super) enum Answer {
-    Done,
-    AlreadyGone,
-    Stored(Arc<Object>),
-    Failed { reason: &'static str, message: String },
+/// How a request ended.
+type Answer = std::result::Result<Success, Failure>;
+
+fn refused(refusal: Refusal) -> Failure {
+    failed(FailureCause::Status(refusal.code), refusal.reason, &refusal.message)
 }
 
-impl Answer {
-    fn refused(refusal: Refusal) -> Self {
-        Self::Failed { reason: refusal.reason, message: refusal.message }
-    }
+fn timed_out() -> Failure {
+    failed(FailureCause::Timeout, "", "timed out")
+}
 
-    fn timed_out() -> Self {
-        Self::Failed { reason: "", message: "timed out".to_owned() }
-    }
+fn failed(cause: FailureCause, reason: &str, message: &str) -> Failure {
+    Failure { cause, reason: reason.into(), message: message.to_owned(), retry_after: None }
 }
 
 fn key_of(pod: &PodRef) -> Key {
@@ -83,11 +117,11 @@ impl Simulation {
                 if !self.is_healing && self.numbers.one_in(3) {
                     return Ok(());
                 }
-                let answer = self.execute(&request.write)?;
+                let answer = self.execute(&request.sent)?;
                 self.trace.add(format!(
                     "  a late {} of {} arrives: {answer:?}",
-                    request.write.word(),
-                    request.write.pod()
+                    request.sent.word(),
+                    request.sent.pod()
                 ));
             }
             _ if !is_awaited => drop(self.requests.swap_remove(at)),
@@ -95,16 +129,16 @@ impl Simulation {
                 let stage = self.arrive(&request)?;
                 self.requests[at].stage = stage;
             }
-            Stage::LookUp { error } => {
-                let stage = self.look_up(&request.write, error);
-                self.requests[at].stage = Stage::Answered(stage);
+            Stage::LookUp { failure } => {
+                let answer = self.look_up(&request.sent, failure);
+                self.requests[at].stage = Stage::Answered(answer);
             }
             Stage::Answered(answer) => {
                 if self.is_frozen(request.seat) {
                     return Ok(());
                 }
                 self.requests.swap_remove(at);
-                self.answer(request.seat, request.write, answer)?;
+                self.answer(request.seat, request.sent, answer)?;
             }
         }
         Ok(())
@@ -112,169 +146,188 @@ impl Simulation {
 
     /// A request reaches the server, or does not.
     fn arrive(&mut self, request: &Request) -> Result<Stage> {
-        let write = &request.write;
+        let sent = &request.sent;
         let fate = if self.is_healing { u64::MAX } else { self.numbers.below(16) };
         let fails = self.suffers(Fault::Writes);
-        let unknown = |write: &Write| match write {
-            Write::Bind { is_work: false, .. } => Stage::LookUp { error: "timed out".to_owned() },
-            _ => Stage::Answered(Answer::timed_out()),
+        let unknown = |sent: &Sent| match sent.is_looked_up() {
+            true => Stage::LookUp { failure: timed_out() },
+            false => Stage::Answered(Err(timed_out())),
         };
         let (word, stage) = match fate {
             0 if fails => {
-                let message = "internal error".to_owned();
-                ("is refused", Stage::Answered(Answer::Failed { reason: "InternalError", message }))
+                let cause = FailureCause::Status(500);
+                let failure = failed(cause, "InternalError", "internal error");
+                let stage = match sent.is_looked_up() {
+                    true => Stage::LookUp { failure },
+                    false => Stage::Answered(Err(failure)),
+                };
+                ("is refused", stage)
             }
-            1 if fails => ("is lost", unknown(write)),
-            2 if fails => ("is asked to wait", Stage::Sent),
+            1 if fails => ("is lost", unknown(sent)),
+            2 if fails => {
+                let cause = FailureCause::Status(429);
+                let retry_after = Some(Duration::from_millis(100 + self.numbers.below(3_000)));
+                let failure =
+                    Failure { retry_after, ..failed(cause, "TooManyRequests", "slow down") };
+                ("is asked to wait", Stage::Answered(Err(failure)))
+            }
             3 | 4 if self.suffers(Fault::LateWrites) => {
                 self.requests.push(Request { stage: Stage::Late, ..request.clone() });
-                ("is delayed", unknown(write))
+                ("is delayed", unknown(sent))
             }
             5 | 6 if fails => {
-                self.execute(write)?;
-                ("is done, and the answer lost", unknown(write))
+                drop(self.execute(sent)?);
+                ("is done, and the answer lost", unknown(sent))
             }
             _ => {
-                let answer = self.execute(write)?;
-                let stage = match (write, answer) {
-                    (
-                        Write::Bind { is_work: false, .. },
-                        Answer::Failed { reason: "Conflict", message },
-                    ) => Stage::LookUp { error: message },
-                    (_, answer) => Stage::Answered(answer),
+                let stage = match self.execute(sent)? {
+                    Err(failure) if sent.is_looked_up() && failure.code() == Some(409) => {
+                        Stage::LookUp { failure }
+                    }
+                    answer => Stage::Answered(answer),
                 };
                 ("arrives", stage)
             }
         };
-        self.trace.add(format!("  {} of {} {word}: {stage:?}", write.word(), write.pod()));
+        self.trace.add(format!("  {} of {} {word}: {stage:?}", sent.word(), sent.pod()));
         Ok(stage)
     }
 
     /// The server does what it is asked to.
-    fn execute(&mut self, write: &Write) -> Result<Answer> {
-        let key = key_of(write.pod());
-        let done = |written: std::result::Result<(), Refusal>| match written {
-            Ok(()) => Answer::Done,
-            Err(refusal) => Answer::refused(refusal),
+    fn execute(&mut self, sent: &Sent) -> Result<Answer> {
+        let key = key_of(sent.pod());
+        let done = |written: std::result::Result<(), Refusal>| {
+            written.map(|()| Success::Done).map_err(refused)
+        };
+        let write = match sent {
+            Sent::OwnBinding(OwnBinding { pod, node, .. }) => {
+                return Ok(done(self.server.bind(&key, &pod.uid, node)?));
+            }
+            Sent::Write(write) => write,
         };
         Ok(match write {
-            Write::Bind { pod, node, .. } => done(self.server.bind(&key, &pod.uid, node)?),
-            Write::Patch { patch, .. } => done(self.server.patch_status(&key, patch)?),
-            Write::ClearNomination { .. } => {
-                let patch = kube_scheduler_engine::StatusPatch::NO_NOMINATION;
-                done(self.server.patch_status(&key, &patch)?)
+            PodWrite::Bind { pod, node, .. } => done(self.server.bind(&key, &pod.uid, node)?),
+            PodWrite::Patch { patch, .. } => done(self.server.patch_status(&key, patch)?),
+            PodWrite::ClearNomination { .. } => {
+                done(self.server.patch_status(&key, &StatusPatch::NO_NOMINATION)?)
             }
-            Write::Object { object, .. } => match self.server.replace(object)? {
-                Ok(stored) => Answer::Stored(stored),
-                Err(refusal) => Answer::refused(refusal),
-            },
-            Write::Evict { pod, patch, .. } => {
+            PodWrite::Object { object, .. } => {
+                self.server.replace(object)?.map(Success::Stored).map_err(refused)
+            }
+            PodWrite::Evict { pod, patch, .. } => {
                 if let Some(patch) = patch {
                     match self.server.patch_status(&key, patch)? {
                         Ok(()) => {}
-                        Err(refusal) if refusal.code == 404 => return Ok(Answer::AlreadyGone),
-                        Err(refusal) => return Ok(Answer::refused(refusal)),
+                        Err(refusal) if refusal.code == 404 => return Ok(Ok(Success::AlreadyGone)),
+                        Err(refusal) => return Ok(Err(refused(refusal))),
                     }
                 }
                 if self.suffers(Fault::Writes) && self.numbers.one_in(8) {
-                    return Ok(Answer::timed_out());
+                    return Ok(Err(timed_out()));
                 }
                 let now = self.now;
-                match self.server.delete_pod(&key, Some(&pod.uid), false, now)? {
-                    Ok(()) => Answer::Done,
-                    Err(_) => Answer::AlreadyGone,
-                }
+                let deleted = self.server.delete_pod(&key, Some(&pod.uid), false, now)?;
+                Ok(if deleted.is_ok() { Success::Done } else { Success::AlreadyGone })
             }
         })
     }
 
     /// Reads a pod to see whether its binding stands.
-    fn look_up(&mut self, write: &Write, error: String) -> Answer {
-        let Write::Bind { pod, node, .. } = write else { return Answer::timed_out() };
+    fn look_up(&mut self, sent: &Sent, failure: Failure) -> Answer {
+        let Sent::Write(PodWrite::Bind { pod, node, .. }) = sent else { return Err(failure) };
         let read = self.server.get("Pod", &key_of(pod));
         let stands = read.is_some_and(|read| {
             read["metadata"]["uid"] == *pod.uid && read["spec"]["nodeName"] == **node
         });
         let is_unreadable = self.suffers(Fault::Writes) && self.numbers.one_in(6);
-        if stands && !is_unreadable {
-            return Answer::Done;
-        }
-        Answer::Failed { reason: "", message: error }
+        if stands && !is_unreadable { Ok(Success::Done) } else { Err(failure) }
     }
 
-    /// A scheduler hears what became of its request.
-    fn answer(&mut self, seat: usize, write: Write, answer: Answer) -> Result<()> {
+    /// A scheduler gets the answer to its request.
+    fn answer(&mut self, seat: usize, sent: Sent, answer: Answer) -> Result<()> {
         let Some(instance) = self.instance(seat) else { return Ok(()) };
-        let (is_own, uid) = match &write {
-            Write::Bind { is_work, pod, .. } => (*is_work, pod.uid.clone()),
-            other => (false, other.pod().uid.clone()),
-        };
-        if !is_own {
-            instance.outbox.finish(&uid);
-        }
-        let failed = match &answer {
-            Answer::Failed { message, .. } => Some(message.clone()),
-            _ => None,
-        };
-        let result = failed.clone().map_or(Ok(()), Err);
-        let mut cause = Cause::News;
-        let input = match write {
-            Write::Patch { .. } => return Ok(()),
-            Write::Bind { token, is_work, .. } => {
-                cause = Cause::Bound { uid, is_done: failed.is_none() };
-                if is_work {
-                    let status = failed.map_or(Status::SUCCESS, Status::error);
-                    Input::WorkFinished { token, status }
-                } else {
-                    Input::BindingWritten { token, result }
-                }
-            }
-            Write::Evict { token, .. } => {
-                let is_gone = matches!(answer, Answer::AlreadyGone);
-                let evicted = if is_gone { Evicted::AlreadyGone } else { Evicted::Deleted };
-                Input::PodEvicted { token, result: result.map(|()| evicted) }
-            }
-            Write::ClearNomination { token, .. } => Input::NominationCleared { token, result },
-            Write::Object { token, object, .. } => {
-                let result = match answer {
-                    Answer::Stored(stored) => Ok(stored),
-                    Answer::Failed { reason, message } => {
-                        Err(WriteError { reason: reason.into(), message: message.into() })
-                    }
-                    Answer::Done | Answer::AlreadyGone => Ok(object),
+        let uid = sent.pod().uid.clone();
+        let (input, cause) = match sent {
+            Sent::OwnBinding(OwnBinding { token, .. }) => {
+                let cause = Cause::Bound { uid, is_done: answer.is_ok() };
+                let status = match answer {
+                    Ok(_) => Status::SUCCESS,
+                    Err(failure) => Status::error(failure.message),
                 };
-                Input::ObjectWritten { token, result }
+                (Input::WorkFinished { token, status }, cause)
+            }
+            Sent::Write(write) => {
+                instance.audit.write_ends(&uid);
+                let now = instance.now;
+                let Some(ended) = instance.outbox.finish_pod_write(write, answer, LENGTH, now)
+                else {
+                    return Ok(());
+                };
+                let cause = match &ended.write {
+                    PodWrite::Bind { .. } => Cause::Bound { uid, is_done: ended.result.is_ok() },
+                    _ => Cause::News,
+                };
+                let Some(input) = ended.into_input() else { return Ok(()) };
+                (input, cause)
             }
         };
         self.tell(seat, input, cause)
     }
 
-    /// A scheduler sends the next write of one of its pods. False when there is none.
+    /// A scheduler sends its next request. False when none may go out.
     pub(super) fn send(&mut self, seat: usize) -> Result<bool> {
         let life = self.life(seat);
         let is_holder = self.lease_is_held_by(seat);
-        let mut choice = self.numbers.below(1 << 16);
+        let Some(sent) = self.next_request(seat)? else { return Ok(false) };
         let Some(instance) = self.instance(seat) else { return Ok(false) };
-        let write = match instance.own_bindings.pop() {
-            Some(write) => Some(write),
-            None => {
-                let startable = instance.outbox.startable();
-                choice %= (startable.len() as u64).max(1);
-                let uid = startable.get(usize::try_from(choice)?);
-                uid.and_then(|uid| instance.outbox.start(uid))
-            }
-        };
-        let Some(write) = write else { return Ok(false) };
-        if let Write::Bind { pod, is_work, .. } = &write {
-            if *is_work {
-                instance.audit.binding_asked(&pod.uid)?;
-            }
+        if let Sent::OwnBinding(OwnBinding { pod, .. }) = &sent {
+            instance.audit.binding_asked(&pod.uid)?;
+        }
+        if sent.word() == "binding" {
+            let pod = sent.pod();
             anyhow::ensure!(is_holder, "{} does not lead and binds pod {pod}", instance.name);
         }
-        self.trace.add(format!("  {} of {} sets out", write.word(), write.pod()));
+        self.trace.add(format!("  {} of {} sets out", sent.word(), sent.pod()));
         self.counts.n_writes += 1;
-        self.requests.push(Request { seat, life, write, stage: Stage::Sent });
+        self.requests.push(Request { seat, life, sent, stage: Stage::Sent });
         Ok(true)
+    }
+
+    /// What a scheduler sends next about a pod. Events that go out before it are answered at once: no decision depends on
+    /// when they arrive.
+    fn next_request(&mut self, seat: usize) -> Result<Option<Sent>> {
+        loop {
+            let Some(instance) = self.instance(seat) else { return Ok(None) };
+            if let Some(binding) = instance.own_bindings.pop() {
+                return Ok(Some(Sent::OwnBinding(binding)));
+            }
+            match instance.outbox.next_request(instance.now).map(|request| request.write) {
+                None => return Ok(None),
+                Some(Write::Pod(write)) => {
+                    instance.audit.write_starts(write.pod())?;
+                    return Ok(Some(Sent::Write(write)));
+                }
+                Some(Write::Event(request)) => self.answer_event(seat, request),
+            }
+        }
+    }
+
+    /// The server takes an event, or does not.
+    fn answer_event(&mut self, seat: usize, request: EventRequest) {
+        let fate = if self.suffers(Fault::Writes) { self.numbers.below(16) } else { u64::MAX };
+        let answer = match fate {
+            0 | 1 => EventAnswer::Unreachable,
+            2 => EventAnswer::RetryAfter(Duration::from_secs(1)),
+            _ => EventAnswer::Done,
+        };
+        let event = &request.event;
+        self.trace.add(format!(
+            "  event {} {:?} of {}: {answer:?}",
+            event.name, event.series, event.key.pod
+        ));
+        let Some(instance) = self.instance(seat) else { return };
+        // An event that is given up is lost for users, and for nothing else.
+        let _ = instance.outbox.finish_event(request, answer, LENGTH, instance.now);
     }
 
     /// A scheduler is gone: what it has sent may still arrive.

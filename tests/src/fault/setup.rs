@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_config::{Configuration, FeatureGates, Gate, load};
 use kube_scheduler_engine::{Engine, EngineOptions, Pool};
 use kube_scheduler_framework::Registry;
+use kube_scheduler_writes::{EventApi, Outbox, OutboxOptions, RateLimit};
 use serde_json::{Value, json};
 
 use super::chaos::{self, CHAOS, Dial, LATE_CHAOS};
@@ -32,6 +34,8 @@ pub(super) struct Setup {
     seed: u64,
     shares_evaluations: bool,
     pool: Pool,
+    rate: Option<RateLimit>,
+    event_api: EventApi,
 }
 
 impl Setup {
@@ -47,6 +51,8 @@ impl Setup {
             .with(Gate::SchedulerPopFromBackoffQ, !numbers.one_in(4))
             .with(Gate::NominatedNodeNameForExpectation, !numbers.one_in(4));
         let percentage = if numbers.one_in(2) { 40 } else { 0 };
+        let rate = numbers.one_in(4).then_some(RateLimit { qps: 20.0, burst: 10 });
+        let event_api = if numbers.one_in(4) { EventApi::Core } else { EventApi::Modern };
         let mut registry = kube_scheduler_plugins_intree::registry();
         chaos::register(&mut registry, dial)?;
         Ok(Self {
@@ -58,6 +64,8 @@ impl Setup {
             seed,
             shares_evaluations,
             pool,
+            rate,
+            event_api,
         })
     }
 
@@ -72,6 +80,15 @@ impl Setup {
             ..EngineOptions::default()
         };
         Ok(Engine::new(&self.config, &self.registry, options)?)
+    }
+
+    /// The writes of a scheduler in its life of this number.
+    pub(super) fn outbox(&self, life: u64, now: Timestamp) -> Outbox {
+        let options =
+            OutboxOptions { width: 8, rate: self.rate, max_deferrals: 10, seed: self.seed ^ life };
+        let mut outbox = Outbox::new(options, now);
+        outbox.set_event_api(self.event_api);
+        outbox
     }
 
     /// One that never fails, to judge others by.

@@ -311,8 +311,9 @@ impl Simulation {
         self.seats[seat].life += 1;
         let name = format!("s{seat}.{}", self.seats[seat].life);
         self.trace.add(format!("  {name} starts"));
-        let instance =
-            Instance::new(name, engine, self.dial.clone(), self.merges_recreations, self.now);
+        let outbox = self.setup.outbox(self.seats[seat].life, self.now);
+        let dial = self.dial.clone();
+        let instance = Instance::new(name, engine, outbox, dial, self.merges_recreations, self.now);
         self.seats[seat].instance = Some(instance);
         Ok(())
     }
@@ -378,7 +379,7 @@ impl Simulation {
         let instance = self.seats[seat].instance.as_ref();
         instance.is_some_and(|instance| {
             instance.is_leaving
-                && instance.outbox.is_empty()
+                && !instance.outbox.has_pod_writes()
                 && instance.works.is_empty()
                 && instance.own_bindings.is_empty()
                 && !self.requests.iter().any(is_awaited)

@@ -104,8 +104,12 @@ impl Simulation {
             if self.round()? {
                 continue;
             }
-            let deadlines = self.instances().filter(|it| it.role != Role::Standby);
-            let next = deadlines.filter_map(|it| it.engine.next_deadline()).min();
+            let next = self
+                .instances()
+                .filter(|it| it.role != Role::Standby)
+                .flat_map(|it| [it.engine.next_deadline(), it.outbox.next_deadline()])
+                .flatten()
+                .min();
             // Schedulers come and go by the second.
             let is_led = self.leader().is_some();
             let next = match next {
@@ -259,6 +263,11 @@ impl Simulation {
                 .any(|word| size.table.contains(word));
                 ensure!(!is_of_the_way || size.n_entries == 0, "{name} is left with {size:?}");
             }
+            let load = instance.outbox.load();
+            ensure!(
+                !instance.outbox.has_pod_writes() && !instance.outbox.has_events(),
+                "{name} is left with writes: {load:?}"
+            );
             let n_pods = self.server.list("Pod").len();
             ensure!(
                 instance.shown.pods.len() == n_pods,

@@ -42,6 +42,13 @@ const LAYERS: &[Layer] = &[
         tests_may_use: &[],
         is_pure: true,
     },
+    // The writes of a daemon without its IO, so that the fault simulation runs the same.
+    Layer {
+        name: "writes",
+        may_use: &["api-types", "framework", "engine"],
+        tests_may_use: &[],
+        is_pure: true,
+    },
     Layer {
         name: "simulator",
         may_use: &["api-types", "config", "framework", "engine", "plugins-intree"],
@@ -50,7 +57,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "daemon",
-        may_use: &["api-types", "config", "framework", "engine"],
+        may_use: &["api-types", "config", "framework", "engine", "writes"],
         tests_may_use: &["plugins-intree", "devcluster"],
         is_pure: false,
     },
@@ -77,6 +84,7 @@ const LIBRARIES: &[&str] = &[
     "framework",
     "plugins-intree",
     "engine",
+    "writes",
     "simulator",
     "daemon",
     "devcluster",
@@ -90,6 +98,7 @@ const EVERYTHING: &[&str] = &[
     "framework",
     "plugins-intree",
     "engine",
+    "writes",
     "simulator",
     "daemon",
     "devcluster",
@@ -104,6 +113,7 @@ const BENCHES: &[&str] = &[
     "framework",
     "plugins-intree",
     "engine",
+    "writes",
     "simulator",
     "daemon",
     "devcluster",

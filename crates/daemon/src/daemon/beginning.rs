@@ -7,7 +7,7 @@ use kube_scheduler_framework::ClusterEvent;
 use tokio::sync::watch;
 
 use crate::extender::HttpExtenders;
-use crate::inbox::{Inbox, Message};
+use crate::inbox::{Inbox, Observation};
 use crate::kinds::WatchedKind;
 use crate::leader::{Leadership, catch_up};
 use crate::progress::Progress;
@@ -44,7 +44,7 @@ pub(super) async fn lead(
         catch_up(&api, positions).await;
     }
     // A core that has ended needs no orders.
-    let _ = inbox.tell(Message::Lead);
+    let _ = inbox.observe(Observation::Lead);
 }
 
 /// What the plugins want to hear of, and what is always followed.

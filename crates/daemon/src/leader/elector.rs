@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube_scheduler_writes::Jitter;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -15,7 +16,6 @@ use super::election::{Answer, Ask, Election, Moment, News, Todo, released};
 use super::fence::FenceKeeper;
 use super::lease::LeaseClient;
 use super::record::{Lease, Record};
-use crate::backoff::Jitter;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 

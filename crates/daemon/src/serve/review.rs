@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use crate::backoff::Jitter;
+use crate::backoff::random_jitter;
 use crate::transport::{Api, ApiError, Call};
 
 /// Questions under way at once.
@@ -43,7 +43,7 @@ impl Reviewer {
     ) -> Result<T, String> {
         let call = Call::post(path, review.to_string().into_bytes()).timeout(TIMEOUT);
         let _slot = self.slots.acquire().await.map_err(|error| error.to_string())?;
-        let mut jitter = Jitter::seeded_at_random();
+        let mut jitter = random_jitter();
         let mut pause = FIRST_PAUSE;
         for number in 1.. {
             match self.api.call(&call).await {

@@ -25,7 +25,7 @@ use super::options::VerbositySetter;
 use super::reply::{self, Reply};
 use super::zpages::{Page, ZPages};
 use super::{debugging, pod_resources};
-use crate::inbox::{Inbox, Message};
+use crate::inbox::{Inbox, Observation};
 use crate::metrics::{Metrics, TextPage};
 use crate::progress::Progress;
 
@@ -200,7 +200,7 @@ impl Site {
         }
         let (ask, answer) = oneshot::channel();
         let asked =
-            self.shown.inbox.tell(Message::TellPods(ask)).map_err(|error| error.to_string());
+            self.shown.inbox.observe(Observation::ListPods(ask)).map_err(|error| error.to_string());
         let pods = match asked {
             Ok(()) => match tokio::time::timeout(CORE_PATIENCE, answer).await {
                 Ok(Ok(pods)) => Ok(pods),

@@ -10,11 +10,12 @@ use std::sync::{Mutex, PoisonError};
 use http::header::{ACCEPT, CONTENT_TYPE, WARNING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
+use kube_scheduler_writes::Jitter;
 use serde::Serialize;
 
 use super::options::Introspection;
 use super::reply::{self, Reply};
-use crate::backoff::Jitter;
+use crate::backoff::random_jitter;
 
 const COMPONENT: &str = "kube-scheduler";
 const GROUP: &str = "config.k8s.io";
@@ -92,7 +93,7 @@ struct Metadata {
 
 impl ZPages {
     pub(crate) fn new(told: Introspection, started_at: f64) -> Self {
-        let mut jitter = Jitter::seeded_at_random();
+        let mut jitter = random_jitter();
         let flagz_delimiter = delimiter(&mut jitter);
         Self { told, started_at: started_at as i64, jitter: Mutex::new(jitter), flagz_delimiter }
     }

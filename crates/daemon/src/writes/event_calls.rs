@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_writes::{
+    CoreEvent, EventAnswer, EventApi, EventKey, EventRequest, EventSeries, EventWrite,
+};
 use serde_json::{Value, json};
 
-use super::correlator::CoreEvent;
-use super::events::{EventWrite, Key};
 use crate::backoff::Backoff;
 use crate::clock::to_micro_time;
 use crate::transport::envelope::Message;
@@ -14,30 +15,19 @@ use crate::transport::{Api, ApiError, Call, Encoding};
 
 const MODERN: &str = "/apis/events.k8s.io/v1";
 
-/// What became of an event.
-#[derive(Debug, PartialEq)]
-pub(crate) enum EventAnswer {
-    /// It is written, or never will be.
-    Done,
-    /// It did not get through.
-    Unreachable,
-    /// The server wants to be left alone for so long.
-    Asked(Duration),
-}
-
-/// Whether the server serves `events.k8s.io/v1`. A server that cannot be asked at the moment is asked again; events wait.
+/// Finds out which API events are written to. A server that does not answer at the moment is asked again.
 ///
 /// Parity: the reference asks once, and a failure means the old form for as long as it lives.
-pub(crate) async fn serves_modern_events(api: &Api, timeout: Duration) -> bool {
+pub(super) async fn find_event_api(api: &Api, timeout: Duration) -> EventApi {
     let mut backoff =
         Backoff::new(Duration::from_millis(100), Duration::from_secs(10), Duration::MAX);
     loop {
         let (answer, _) = api.call_patiently(&Call::get(MODERN).timeout(timeout)).await;
         match answer {
-            Ok(_) => return true,
+            Ok(_) => return EventApi::Modern,
             Err(error) if error.code().is_some_and(|code| code < 500) => {
                 tracing::warn!(%error, "The server does not serve events.k8s.io/v1; events are written to v1");
-                return false;
+                return EventApi::Core;
             }
             Err(_) => tokio::time::sleep(backoff.fail(std::time::Instant::now())).await,
         }
@@ -45,7 +35,19 @@ pub(crate) async fn serves_modern_events(api: &Api, timeout: Duration) -> bool {
 }
 
 /// Writes one event.
-pub(crate) async fn write(
+pub(super) async fn send(
+    api: &Api,
+    request: &EventRequest,
+    hostname: &str,
+    timeout: Duration,
+) -> EventAnswer {
+    match &request.core {
+        Some(event) => write_core(api, event, timeout).await,
+        None => write_modern(api, &request.event, hostname, timeout).await,
+    }
+}
+
+async fn write_modern(
     api: &Api,
     write: &EventWrite,
     hostname: &str,
@@ -60,8 +62,8 @@ pub(crate) async fn write(
         Call::post(&*path, body).written_in(encoding).timeout(timeout)
     };
     let mut answer = match write.series {
-        Some((count, last)) => {
-            let body = json!({"series": series(count, last)}).to_string().into_bytes();
+        Some(occurrences) => {
+            let body = json!({"series": series(occurrences)}).to_string().into_bytes();
             api.call(&Call::patch(format!("{path}/{}", write.name), body).timeout(timeout)).await
         }
         None => api.write(create).await,
@@ -77,8 +79,7 @@ pub(crate) async fn write(
     judged(answer.map(drop), &write.name)
 }
 
-/// Writes one event of the old form.
-pub(crate) async fn write_core(api: &Api, event: &CoreEvent, timeout: Duration) -> EventAnswer {
+async fn write_core(api: &Api, event: &CoreEvent, timeout: Duration) -> EventAnswer {
     let path = format!("/api/v1/namespaces/{}/events", event.key.pod.namespace);
     let create = || Call::post(&path, classic(event).to_string().into_bytes()).timeout(timeout);
     let mut answer = if event.count > 1 {
@@ -101,7 +102,7 @@ pub(crate) async fn write_core(api: &Api, event: &CoreEvent, timeout: Duration) 
 fn judged(answer: Result<(), ApiError>, name: &str) -> EventAnswer {
     let Err(error) = answer else { return EventAnswer::Done };
     if let Some(pause) = error.retry_after() {
-        return EventAnswer::Asked(pause);
+        return EventAnswer::RetryAfter(pause);
     }
     // Without an answer nothing was decided; a refusal would be the same the next time.
     match error.code() {
@@ -120,11 +121,11 @@ fn judged(answer: Result<(), ApiError>, name: &str) -> EventAnswer {
     }
 }
 
-fn series(count: u32, last: Timestamp) -> Value {
-    json!({"count": count, "lastObservedTime": to_micro_time(last)})
+fn series(occurrences: EventSeries) -> Value {
+    json!({"count": occurrences.count, "lastObservedTime": to_micro_time(occurrences.last)})
 }
 
-fn reference(key: &Key) -> Value {
+fn reference(key: &EventKey) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -150,8 +151,8 @@ fn modern(write: &EventWrite, hostname: &str) -> Value {
         "note": &*write.note,
         "regarding": reference(key),
     });
-    if let Some((count, last)) = write.series {
-        body["series"] = series(count, last);
+    if let Some(occurrences) = write.series {
+        body["series"] = series(occurrences);
     }
     body
 }
@@ -168,7 +169,7 @@ fn modern_message(write: &EventWrite, hostname: &str) -> Vec<u8> {
         .text(5, "v1")
         .text(6, &key.resource_version);
     let mut event = Message::default().message(1, &metadata).message(2, &micro_time(write.time));
-    if let Some((count, last)) = write.series {
+    if let Some(EventSeries { count, last }) = write.series {
         let series = Message::default().integer(1, count.into()).message(2, &micro_time(last));
         event = event.message(3, &series);
     }
@@ -212,10 +213,11 @@ fn classic(event: &CoreEvent) -> Value {
 mod tests {
     use std::sync::Arc;
 
-    use kube_scheduler_engine::PodRef;
+    use kube_scheduler_engine::{Effect, PodRef};
+    use kube_scheduler_framework::EventKind;
+    use kube_scheduler_writes::{Outbox, OutboxOptions, Write};
 
     use super::*;
-    use crate::writes::events::EventQueue;
 
     /// The event as its message tells it, in the form of JSON.
     fn in_protobuf(write: &EventWrite) -> Value {
@@ -273,7 +275,7 @@ mod tests {
 
     #[test]
     fn events_have_the_references_form() {
-        let key = Key {
+        let key = EventKey {
             pod: PodRef { namespace: "x".into(), name: "p".into(), uid: "u".into() },
             resource_version: "7".into(),
             is_warning: true,
@@ -281,10 +283,27 @@ mod tests {
             action: "Scheduling".into(),
             reporting: "default-scheduler".into(),
         };
-        let mut queue = EventQueue::new();
-        queue.record(key.clone(), "no room", Timestamp::from_millis(1_500));
-        queue.record(key.clone(), "no room", Timestamp::from_millis(2_500));
-        let now = tokio::time::Instant::now();
+        let mut outbox = Outbox::new(OutboxOptions::default(), Timestamp::EPOCH);
+        outbox.set_event_api(EventApi::Modern);
+        let mut record = |millis| {
+            let now = Timestamp::from_millis(millis);
+            let EventKey { pod, resource_version, reason, action, reporting, .. } = key.clone();
+            let (kind, note) = (EventKind::Warning, "no room".to_owned());
+            let effect = Effect::RecordEvent {
+                pod,
+                resource_version,
+                kind,
+                reason,
+                action,
+                note,
+                reporting,
+            };
+            assert!(outbox.push(effect, now).is_none());
+            match outbox.next_request(now).map(|request| request.write) {
+                Some(Write::Event(request)) => request.event,
+                other => panic!("{other:?}"),
+            }
+        };
         let expected = json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event",
             "metadata": {"name": "p.59682f00", "namespace": "x"},
@@ -295,10 +314,10 @@ mod tests {
                 "apiVersion": "v1", "kind": "Pod", "namespace": "x", "name": "p", "uid": "u", "resourceVersion": "7",
             },
         });
-        let first = queue.pop(now).unwrap();
+        let first = record(1_500);
         assert_eq!(modern(&first, "host"), expected);
         assert_eq!(in_protobuf(&first), expected);
-        let again = queue.pop(now).unwrap();
+        let again = record(2_500);
         assert_eq!(in_protobuf(&again), modern(&again, "host"));
         let again = modern(&again, "host");
         assert_eq!(
@@ -338,7 +357,7 @@ mod tests {
         assert_eq!(judged(Ok(()), "e"), EventAnswer::Done);
         assert_eq!(judged(Err(lost), "e"), EventAnswer::Unreachable);
         assert_eq!(judged(Err(ApiError::Timeout(second)), "e"), EventAnswer::Unreachable);
-        assert_eq!(judged(Err(status(429, Some(second))), "e"), EventAnswer::Asked(second));
+        assert_eq!(judged(Err(status(429, Some(second))), "e"), EventAnswer::RetryAfter(second));
         for code in [400, 403, 404, 409, 422, 500] {
             assert_eq!(judged(Err(status(code, None)), "e"), EventAnswer::Done, "{code}");
         }

@@ -3,15 +3,15 @@
 //! Invariants: a binding is reported as failed only if the server said no, or if the pod was seen without it afterwards;
 //! a pod's uid goes with every binding and deletion, so that they never hit another pod of the same name.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::Object;
 use kube_scheduler_engine::{PodRef, StatusPatch};
+use kube_scheduler_writes::{Cause, Failure, PodWrite, Success};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::backoff::Jitter;
+use super::objects;
+use crate::backoff::random_jitter;
 use crate::transport::envelope::Message;
 use crate::transport::{Api, ApiError, Call, Encoding};
 
@@ -21,38 +21,40 @@ const PATCH_FIRST_PAUSE: Duration = Duration::from_millis(10);
 const PATCH_PAUSE_FACTOR: u32 = 5;
 const PATCH_JITTER: f64 = 0.1;
 
-/// What became of a write.
-#[derive(Debug)]
-pub(crate) struct Written {
-    pub(crate) result: Result<(), ApiError>,
-    /// Whether the pod was gone, so that there was nothing to do.
-    pub(crate) is_gone: bool,
-    /// The server refused it unseen and wants to be left alone for so long.
-    pub(crate) asked: Option<Duration>,
-    /// What is stored now, of a write of an object that was taken.
-    pub(crate) object: Option<Arc<Object>>,
+impl From<ApiError> for Failure {
+    fn from(error: ApiError) -> Self {
+        let (message, retry_after) = (error.to_string(), error.retry_after());
+        let (cause, reason) = match error {
+            ApiError::Status { code, reason, .. } => (Cause::Status(code), reason.into()),
+            ApiError::Transport { .. } => (Cause::Unreachable, "".into()),
+            ApiError::Timeout(_) => (Cause::Timeout, "".into()),
+        };
+        Self { cause, reason, message, retry_after }
+    }
 }
 
-impl Written {
-    pub(crate) fn new(result: Result<(), ApiError>) -> Self {
-        let asked = result.as_ref().err().and_then(ApiError::retry_after);
-        Self { result, is_gone: false, asked, object: None }
-    }
+/// How a write ends whose request panicked.
+pub(super) fn broken() -> Failure {
+    let text = "the request broke down".to_owned();
+    ApiError::Transport { text, is_refused: false }.into()
+}
 
-    const fn gone() -> Self {
-        Self { result: Ok(()), is_gone: true, asked: None, object: None }
-    }
-
-    /// The HTTP status of a refusal.
-    pub(crate) fn code(&self) -> Option<u16> {
-        self.result.as_ref().err().and_then(ApiError::code)
-    }
-
-    /// Of a request that ended in a panic.
-    pub(crate) fn broken() -> Self {
-        let text = "the request broke down".to_owned();
-        Self::new(Err(ApiError::Transport { text, is_refused: false }))
-    }
+/// Sends a write and waits for its answer.
+pub(super) async fn send(
+    api: &Api,
+    write: &PodWrite,
+    timeout: Duration,
+) -> Result<Success, Failure> {
+    let result = match write {
+        PodWrite::Bind { pod, node, .. } => bind(api, pod, node, timeout).await,
+        PodWrite::Evict { pod, patch, .. } => evict(api, pod, patch.as_ref(), timeout).await,
+        PodWrite::ClearNomination { pod, .. } => {
+            patch(api, pod, &StatusPatch::NO_NOMINATION, timeout).await
+        }
+        PodWrite::Patch { pod, patch } => self::patch(api, pod, patch, timeout).await,
+        PodWrite::Object { object, .. } => objects::replace(api, object, timeout).await,
+    };
+    result.map_err(Failure::from)
 }
 
 fn pod_path(pod: &PodRef) -> String {
@@ -60,13 +62,13 @@ fn pod_path(pod: &PodRef) -> String {
 }
 
 /// Binds a pod to a node.
-pub(crate) async fn bind(api: &Api, pod: &PodRef, node: &str, timeout: Duration) -> Written {
+async fn bind(api: &Api, pod: &PodRef, node: &str, timeout: Duration) -> Result<Success, ApiError> {
     let path = format!("{}/binding", pod_path(pod));
     let call = |encoding: Encoding| {
         Call::post(&*path, binding(pod, node, encoding)).written_in(encoding).timeout(timeout)
     };
-    let result = match api.write(call).await {
-        Ok(_) => Ok(()),
+    match api.write(call).await {
+        Ok(_) => Ok(Success::Done),
         // The binding may stand all the same: the answer got lost, the server lost its store's answer, or this is the
         // second try of one whose answer got lost.
         Err(error)
@@ -75,13 +77,12 @@ pub(crate) async fn bind(api: &Api, pod: &PodRef, node: &str, timeout: Duration)
                 || (error.code() >= Some(500) && error.retry_after().is_none()) =>
         {
             match node_of(api, pod, timeout).await {
-                Ok(Some(bound)) if bound == node => Ok(()),
+                Ok(Some(bound)) if bound == node => Ok(Success::Done),
                 _ => Err(error),
             }
         }
         Err(error) => Err(error),
-    };
-    Written::new(result)
+    }
 }
 
 /// The body of a binding.
@@ -129,22 +130,22 @@ async fn node_of(api: &Api, pod: &PodRef, timeout: Duration) -> Result<Option<St
 }
 
 /// Patches a pod's status, trying again where that may help.
-pub(crate) async fn patch(
+async fn patch(
     api: &Api,
     pod: &PodRef,
     patch: &StatusPatch,
     timeout: Duration,
-) -> Written {
-    let Some(body) = patch_body(patch) else { return Written::new(Ok(())) };
+) -> Result<Success, ApiError> {
+    let Some(body) = patch_body(patch) else { return Ok(Success::Done) };
     let call = Call::patch(format!("{}/status", pod_path(pod)), body.to_string().into_bytes())
         .timeout(timeout);
-    let mut jitter = Jitter::seeded_at_random();
+    let mut jitter = random_jitter();
     let mut pause = PATCH_FIRST_PAUSE;
     let mut tries = 1;
     loop {
         match api.call(&call).await {
             Err(error) if tries < PATCH_TRIES && is_worth_retrying(&error) => {}
-            answer => return Written::new(answer.map(drop)),
+            answer => return answer.map(|_| Success::Done),
         }
         tokio::time::sleep(jitter.stretch(pause, PATCH_JITTER)).await;
         pause *= PATCH_PAUSE_FACTOR;
@@ -189,17 +190,17 @@ fn patch_body(patch: &StatusPatch) -> Option<Value> {
 }
 
 /// Marks a victim of preemption, then deletes it with its own grace period. One that is gone already is as good.
-pub(crate) async fn evict(
+async fn evict(
     api: &Api,
     pod: &PodRef,
     patch: Option<&StatusPatch>,
     timeout: Duration,
-) -> Written {
+) -> Result<Success, ApiError> {
     if let Some(patch) = patch {
-        match self::patch(api, pod, patch, timeout).await.result {
-            Err(error) if error.code() == Some(404) => return Written::gone(),
-            Err(error) => return Written::new(Err(error)),
-            Ok(()) => {}
+        match self::patch(api, pod, patch, timeout).await {
+            Err(error) if error.code() == Some(404) => return Ok(Success::AlreadyGone),
+            Err(error) => return Err(error),
+            Ok(_) => {}
         }
     }
     let body = json!({
@@ -210,13 +211,15 @@ pub(crate) async fn evict(
     let call = Call::delete(pod_path(pod), body.to_string().into_bytes()).timeout(timeout);
     match api.call(&call).await {
         // 409: another pod has the name by now.
-        Err(error) if matches!(error.code(), Some(404 | 409)) => Written::gone(),
-        answer => Written::new(answer.map(drop)),
+        Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(Success::AlreadyGone),
+        answer => answer.map(|_| Success::Done),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use kube_scheduler_api_types::{ConditionText, PodCondition, Timestamp};
 

@@ -1,15 +1,15 @@
-//! How fast and how many at once: a fixed rate where one was asked for, else as much as the server takes.
+//! How fast requests go out and how many at once: at a fixed rate where one is configured, else as the server takes them.
 //!
-//! What the server takes is learned from it: each push-back (429, a wish to be left alone, an answer that did not come in
-//! time) halves the number of requests under way, at most once a second; a round of answers that took much longer than the
-//! best rounds do takes an eighth off; every other round adds one. When nothing but push-back comes, nothing is sent until
-//! the server wants to be asked again.
+//! What the server takes is learned from its answers: each push-back (429, a wish to be left alone, an answer that did not
+//! come in time) halves the number of requests under way, at most once a second; a round of answers that took much longer
+//! than the best rounds did takes an eighth off; every other round adds one. When nothing but push-back comes, nothing is
+//! sent until the server wants to be asked again.
 //!
 //! Invariant: at least [`FEWEST`] requests may be under way, whatever the server says, so that nothing stops for good.
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use kube_scheduler_api_types::Timestamp;
 
 const FEWEST: usize = 4;
 
@@ -27,27 +27,29 @@ pub struct RateLimit {
 pub(crate) struct Bucket {
     limit: Option<RateLimit>,
     level: f64,
-    filled: Instant,
+    filled: Timestamp,
 }
 
 impl Bucket {
-    pub(crate) fn new(limit: Option<RateLimit>, now: Instant) -> Self {
+    pub(crate) fn new(limit: Option<RateLimit>, now: Timestamp) -> Self {
         let limit = limit.filter(|limit| limit.qps > 0.0);
         Self { limit, level: limit.map_or(0.0, |limit| f64::from(limit.burst.max(1))), filled: now }
     }
 
     /// Takes permissions for `n` requests, or says when there will be as many, or as many as there can be.
-    pub(crate) fn take(&mut self, n: u32, now: Instant) -> Result<(), Instant> {
+    pub(crate) fn take(&mut self, n: u32, now: Timestamp) -> Result<(), Timestamp> {
         let Some(limit) = self.limit else { return Ok(()) };
         let needed = f64::from(n.min(limit.burst.max(1)));
-        let since = now.saturating_duration_since(self.filled).as_secs_f64();
+        let since = now.saturating_since(self.filled).as_secs_f64();
         self.level = (self.level + since * limit.qps).min(f64::from(limit.burst.max(1)));
         self.filled = now;
         if self.level >= needed {
             self.level -= f64::from(n);
             return Ok(());
         }
-        Err(now + Duration::from_secs_f64((needed - self.level) / limit.qps))
+        // Never at once, or a caller that comes back at that time would not get on.
+        let pause = Duration::from_secs_f64((needed - self.level) / limit.qps);
+        Err(now + pause.max(Duration::from_nanos(1)))
     }
 }
 
@@ -56,10 +58,10 @@ impl Bucket {
 pub(crate) struct Width {
     most: usize,
     now: f64,
-    narrowed: Option<Instant>,
+    narrowed: Option<Timestamp>,
     /// Push-backs since the last request that went through.
-    n_refused: usize,
-    held_until: Option<Instant>,
+    n_pushed_back: usize,
+    held_until: Option<Timestamp>,
     round: Round,
     /// What a request takes at best, in seconds: the average of the best round, slowly forgotten.
     best: Option<f64>,
@@ -92,7 +94,7 @@ impl Width {
             most,
             now: most as f64,
             narrowed: None,
-            n_refused: 0,
+            n_pushed_back: 0,
             held_until: None,
             round: Round::default(),
             best: None,
@@ -103,14 +105,14 @@ impl Width {
         self.now as usize
     }
 
-    /// The time before which nothing should be sent at all.
-    pub(crate) fn held_until(&self, now: Instant) -> Option<Instant> {
+    /// The time before which nothing is to be sent at all.
+    pub(crate) fn held_until(&self, now: Timestamp) -> Option<Timestamp> {
         self.held_until.filter(|until| *until > now)
     }
 
     /// A request went through and took so long.
     pub(crate) fn answered(&mut self, length: Duration) {
-        self.n_refused = 0;
+        self.n_pushed_back = 0;
         self.held_until = None;
         self.round.n += 1;
         self.round.seconds += length.as_secs_f64();
@@ -131,10 +133,10 @@ impl Width {
     }
 
     /// The server pushed back, and may want to be left alone for a while.
-    pub(crate) fn refused(&mut self, pause: Option<Duration>, now: Instant) {
-        self.n_refused += 1;
+    pub(crate) fn pushed_back(&mut self, pause: Option<Duration>, now: Timestamp) {
+        self.n_pushed_back += 1;
         if let Some(pause) = pause
-            && self.n_refused >= self.get()
+            && self.n_pushed_back >= self.get()
         {
             self.held_until = Some(now + pause.min(LONGEST_HOLD));
         }
@@ -142,11 +144,8 @@ impl Width {
     }
 
     /// Half as many. Answers to requests of the same moment count once.
-    fn narrow(&mut self, now: Instant) {
-        if self
-            .narrowed
-            .is_some_and(|last| now.saturating_duration_since(last) < Duration::from_secs(1))
-        {
+    fn narrow(&mut self, now: Timestamp) {
+        if self.narrowed.is_some_and(|last| now.saturating_since(last) < Duration::from_secs(1)) {
             return;
         }
         self.narrowed = Some(now);
@@ -162,13 +161,13 @@ mod tests {
 
     #[test]
     fn a_bucket_gives_its_burst_and_then_its_rate() {
-        let start = Instant::now();
+        let start = Timestamp::EPOCH;
         let mut bucket = Bucket::new(Some(RateLimit { qps: 10.0, burst: 3 }), start);
         for _ in 0..3 {
             assert_eq!(bucket.take(1, start), Ok(()));
         }
         let next = bucket.take(1, start).unwrap_err();
-        assert!((next - start).as_millis().abs_diff(100) <= 1);
+        assert!(next.saturating_since(start).as_millis().abs_diff(100) <= 1);
         assert_eq!(bucket.take(1, start + Duration::from_millis(101)), Ok(()));
         assert!(bucket.take(1, start + Duration::from_millis(102)).is_err());
         let mut unlimited = Bucket::new(None, start);
@@ -177,22 +176,22 @@ mod tests {
 
     #[test]
     fn two_requests_take_two_permissions_even_from_a_small_bucket() {
-        let start = Instant::now();
+        let start = Timestamp::EPOCH;
         let mut bucket = Bucket::new(Some(RateLimit { qps: 10.0, burst: 1 }), start);
         assert_eq!(bucket.take(2, start), Ok(()), "there can be no more than one");
         let next = bucket.take(1, start).unwrap_err();
-        assert!((next - start).as_millis().abs_diff(200) <= 1, "the second is owed");
+        assert!(next.saturating_since(start).as_millis().abs_diff(200) <= 1, "the second is owed");
     }
 
     #[test]
     fn width_halves_on_push_back_and_recovers() {
-        let start = Instant::now();
+        let start = Timestamp::EPOCH;
         let mut width = Width::new(64);
-        width.refused(None, start);
-        width.refused(None, start);
+        width.pushed_back(None, start);
+        width.pushed_back(None, start);
         assert_eq!(width.get(), 32);
         for second in 1..20 {
-            width.refused(None, start + Duration::from_secs(second));
+            width.pushed_back(None, start + Duration::from_secs(second));
         }
         assert_eq!(width.get(), FEWEST);
         for _ in 0..10_000 {
@@ -203,21 +202,21 @@ mod tests {
 
     #[test]
     fn nothing_is_sent_while_all_is_refused() {
-        let start = Instant::now();
+        let start = Timestamp::EPOCH;
         let mut width = Width::new(FEWEST);
         let second = Duration::from_secs(1);
         for _ in 1..FEWEST {
-            width.refused(Some(second), start);
+            width.pushed_back(Some(second), start);
             assert_eq!(width.held_until(start), None);
         }
-        width.refused(Some(second), start);
+        width.pushed_back(Some(second), start);
         assert_eq!(width.held_until(start), Some(start + second));
         assert_eq!(width.held_until(start + second), None);
-        width.refused(Some(Duration::from_secs(3_600)), start);
+        width.pushed_back(Some(Duration::from_secs(3_600)), start);
         assert_eq!(
             width.held_until(start),
             Some(start + LONGEST_HOLD),
-            "nobody may stop us for good"
+            "no answer stops writing for good"
         );
         width.answered(QUICK);
         assert_eq!(width.held_until(start), None);

@@ -4,46 +4,62 @@
 //! pod's status that wait are one per kind of condition; among pods whose turn it is, bindings and evictions go before
 //! status patches, and each class is first come, first served.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Object;
+use kube_scheduler_api_types::{Object, Timestamp};
 use kube_scheduler_engine::{PodRef, StatusPatch, Token};
-use tokio::time::Instant;
+use rustc_hash::FxHashMap;
 
-/// A write to a pod.
+/// A write about a pod. The token of each ties the answer to what the engine waits with.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum PodWrite {
+pub enum PodWrite {
+    /// Bind the pod.
     Bind {
+        /// Names the binding to the engine.
         token: Token,
+        /// Which pod.
         pod: PodRef,
+        /// To which node.
         node: Arc<str>,
     },
     /// Mark a victim of preemption, then delete it.
     Evict {
+        /// Names the preemption to the engine.
         token: Token,
+        /// The victim.
         pod: PodRef,
+        /// How to mark it; `None` when it is marked already.
         patch: Option<StatusPatch>,
     },
     /// Take a nomination away.
     ClearNomination {
+        /// Names the preemption to the engine.
         token: Token,
+        /// Which pod.
         pod: PodRef,
     },
+    /// Change the pod's status. The engine waits for no answer.
     Patch {
+        /// Which pod.
         pod: PodRef,
+        /// What to change.
         patch: StatusPatch,
     },
-    /// Something else that the pod's binding waits for.
+    /// Replace another object that the pod's binding waits for.
     Object {
+        /// Names the binding to the engine.
         token: Token,
+        /// For which pod.
         pod: PodRef,
+        /// The object, complete, at the revision that it replaces.
         object: Arc<Object>,
     },
 }
 
 impl PodWrite {
-    pub(crate) const fn pod(&self) -> &PodRef {
+    /// The pod that it is about.
+    pub const fn pod(&self) -> &PodRef {
         match self {
             Self::Bind { pod, .. }
             | Self::Evict { pod, .. }
@@ -54,7 +70,7 @@ impl PodWrite {
     }
 
     /// The HTTP method of its request, or of the last one.
-    pub(crate) const fn method(&self) -> &'static str {
+    pub const fn method(&self) -> &'static str {
         match self {
             Self::Bind { .. } => "POST",
             Self::Evict { .. } => "DELETE",
@@ -63,8 +79,8 @@ impl PodWrite {
         }
     }
 
-    /// What the reference calls it where it dispatches calls asynchronously.
-    pub(crate) const fn async_call_type(&self) -> Option<&'static str> {
+    /// The reference's name for calls of this type, where it dispatches them asynchronously; `None` where it does not.
+    pub const fn async_call_type(&self) -> Option<&'static str> {
         match self {
             Self::Bind { .. } => Some("pod_binding"),
             Self::Patch { .. } | Self::ClearNomination { .. } => Some("pod_status_patch"),
@@ -72,7 +88,16 @@ impl PodWrite {
         }
     }
 
-    pub(crate) const fn urgency(&self) -> Urgency {
+    /// How many requests it takes at least: a victim is marked first.
+    pub(crate) const fn n_requests(&self) -> u32 {
+        match self {
+            Self::Evict { patch: Some(_), .. } => 2,
+            _ => 1,
+        }
+    }
+
+    /// Which writes it goes with.
+    pub const fn urgency(&self) -> Urgency {
         match self {
             Self::Bind { .. }
             | Self::Evict { .. }
@@ -85,10 +110,10 @@ impl PodWrite {
 
 /// Which writes go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Urgency {
-    /// Pods wait for it.
+pub enum Urgency {
+    /// What a pod's way to its node waits for: bindings, evictions and the like.
     Now,
-    /// People wait for it.
+    /// What only people read: status patches.
     Soon,
 }
 
@@ -97,19 +122,21 @@ struct Lane {
     waiting: VecDeque<PodWrite>,
     is_busy: bool,
     /// How often the server asked for patience with the write that is under way or comes next.
-    n_asked: u32,
+    n_deferrals: u32,
 }
 
 /// All pods' writes.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     /// By uid. Looked up only, never walked through.
-    lanes: HashMap<Arc<str>, Lane>,
+    lanes: FxHashMap<Arc<str>, Lane>,
+    /// Pods whose next write may start and is urgent, in the order in which that came to be.
     now: VecDeque<Arc<str>>,
+    /// The same for writes that are not urgent.
     soon: VecDeque<Arc<str>>,
-    /// Pods whose write comes again, by when; the number keeps those of the same moment apart.
-    delayed: BTreeMap<(Instant, u64), Arc<str>>,
-    n_delayed: u64,
+    /// Pods whose write comes again, by when; the number keeps those of the same moment in order.
+    deferred: BTreeMap<(Timestamp, u64), Arc<str>>,
+    n_deferred: u64,
 }
 
 impl Lanes {
@@ -125,11 +152,11 @@ impl Lanes {
         }
         lane.waiting.push_back(write);
         if !lane.is_busy && lane.waiting.len() == 1 {
-            self.announce(uid, false);
+            self.line_up(uid, Place::Back);
         }
     }
 
-    /// The next write of this urgency. [`finish`](Self::finish) must follow.
+    /// The next write of this urgency. [`finish`](Self::finish) or [`defer`](Self::defer) must follow.
     pub(crate) fn pop(&mut self, urgency: Urgency) -> Option<PodWrite> {
         let uid = match urgency {
             Urgency::Now => self.now.pop_front(),
@@ -144,29 +171,30 @@ impl Lanes {
     pub(crate) fn finish(&mut self, uid: &Arc<str>) {
         let Some(lane) = self.lanes.get_mut(uid) else { return };
         lane.is_busy = false;
-        lane.n_asked = 0;
+        lane.n_deferrals = 0;
         if lane.waiting.is_empty() {
             self.lanes.remove(uid);
         } else {
-            self.announce(uid.clone(), false);
+            self.line_up(uid.clone(), Place::Back);
         }
     }
 
-    /// The server asked for patience with a pod's write: it comes first again at `due`, instead of
-    /// [`finish`](Self::finish). Gives the write back if the server asked more than `max_asked` times.
-    pub(crate) fn put_back(
+    /// The server asked for patience with a pod's write: it goes out again at `due`, before the pod's other writes.
+    /// Gives the write back if the server asked more than `max_deferrals` times; [`finish`](Self::finish) must follow
+    /// then.
+    pub(crate) fn defer(
         &mut self,
         write: PodWrite,
-        due: Instant,
-        max_asked: u32,
+        due: Timestamp,
+        max_deferrals: u32,
     ) -> Option<PodWrite> {
         let uid = write.pod().uid.clone();
         let lane = self.lanes.entry(uid.clone()).or_default();
-        lane.n_asked += 1;
-        if lane.n_asked > max_asked {
+        lane.n_deferrals += 1;
+        if lane.n_deferrals > max_deferrals {
             return Some(write);
         }
-        // What was told meanwhile is newer.
+        // A patch that came in meanwhile is newer: where both say something, it wins.
         let newer = match (&write, lane.waiting.front()) {
             (PodWrite::Patch { patch: old, .. }, Some(PodWrite::Patch { patch: new, .. })) => {
                 let mut merged = old.clone();
@@ -178,25 +206,26 @@ impl Lanes {
             (Some(merged), Some(PodWrite::Patch { patch, .. })) => *patch = merged,
             _ => lane.waiting.push_front(write),
         }
-        self.n_delayed += 1;
-        self.delayed.insert((due, self.n_delayed), uid);
+        // The lane stays busy until then, so that none of the pod's later writes overtakes this one.
+        self.n_deferred += 1;
+        self.deferred.insert((due, self.n_deferred), uid);
         None
     }
 
-    /// Lets the writes go on whose time has come.
-    pub(crate) fn wake(&mut self, now: Instant) {
-        while let Some(first) = self.delayed.first_entry().filter(|first| first.key().0 <= now) {
+    /// Lets the deferred writes start whose time has come.
+    pub(crate) fn wake(&mut self, now: Timestamp) {
+        while let Some(first) = self.deferred.first_entry().filter(|first| first.key().0 <= now) {
             let uid = first.remove();
             if let Some(lane) = self.lanes.get_mut(&uid) {
                 lane.is_busy = false;
             }
-            self.announce(uid, true);
+            self.line_up(uid, Place::Front);
         }
     }
 
-    /// When the next write comes again.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.delayed.first_key_value().map(|((due, _), _)| *due)
+    /// When the next deferred write may start.
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.deferred.first_key_value().map(|((due, _), _)| *due)
     }
 
     /// How many pods have a write of this urgency that could start.
@@ -207,7 +236,7 @@ impl Lanes {
         }
     }
 
-    /// The next write of this urgency, to look at.
+    /// The write that [`pop`](Self::pop) would give.
     pub(crate) fn peek(&self, urgency: Urgency) -> Option<&PodWrite> {
         let uid = match urgency {
             Urgency::Now => self.now.front(),
@@ -221,8 +250,8 @@ impl Lanes {
         self.lanes.is_empty()
     }
 
-    /// Puts a pod in line for its next write; at the head if it had its turn before.
-    fn announce(&mut self, uid: Arc<str>, is_again: bool) {
+    /// Puts a pod in the line of its next write.
+    fn line_up(&mut self, uid: Arc<str>, place: Place) {
         let Some(urgency) =
             self.lanes.get(&uid).and_then(|lane| lane.waiting.front()).map(PodWrite::urgency)
         else {
@@ -232,12 +261,19 @@ impl Lanes {
             Urgency::Now => &mut self.now,
             Urgency::Soon => &mut self.soon,
         };
-        if is_again {
-            line.push_front(uid);
-        } else {
-            line.push_back(uid);
+        match place {
+            Place::Front => line.push_front(uid),
+            Place::Back => line.push_back(uid),
         }
     }
+}
+
+/// Where in a line a pod goes.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// It had its turn before.
+    Front,
+    Back,
 }
 
 #[cfg(test)]
@@ -310,13 +346,13 @@ mod tests {
     #[test]
     fn what_the_server_wants_later_keeps_its_place() {
         let mut lanes = Lanes::default();
-        let start = Instant::now();
+        let start = Timestamp::EPOCH;
         let due = start + std::time::Duration::from_secs(1);
         lanes.push(bind("a"));
         lanes.push(patch("a", "n1"));
         lanes.push(bind("b"));
         let write = lanes.pop(Urgency::Now).unwrap();
-        assert_eq!(lanes.put_back(write, due, 2), None);
+        assert_eq!(lanes.defer(write, due, 2), None);
         lanes.wake(start);
         assert_eq!(lanes.pop(Urgency::Now), Some(bind("b")), "others go on");
         assert_eq!(lanes.pop(Urgency::Now), None);
@@ -326,10 +362,10 @@ mod tests {
         lanes.wake(due);
         let write = lanes.pop(Urgency::Now).unwrap();
         assert_eq!(write, bind("a"), "before those that came later");
-        assert_eq!(lanes.put_back(write, due, 2), None);
+        assert_eq!(lanes.defer(write, due, 2), None);
         lanes.wake(due);
         let write = lanes.pop(Urgency::Now).unwrap();
-        assert_eq!(lanes.put_back(write, due, 2), Some(bind("a")), "there is an end to patience");
+        assert_eq!(lanes.defer(write, due, 2), Some(bind("a")), "the server asked too often");
         lanes.finish(&"a".into());
         assert_eq!(lanes.pop(Urgency::Soon), Some(patch("a", "n1")));
         for pod in ["a", "b"] {
@@ -341,13 +377,13 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_patch_takes_the_place_of_one_that_was_put_back() {
+    fn a_newer_patch_takes_the_place_of_one_that_was_deferred() {
         let mut lanes = Lanes::default();
-        let now = Instant::now();
+        let now = Timestamp::EPOCH;
         lanes.push(patch("a", "n1"));
         let write = lanes.pop(Urgency::Soon).unwrap();
         lanes.push(patch("a", "n2"));
-        assert_eq!(lanes.put_back(write, now, 2), None);
+        assert_eq!(lanes.defer(write, now, 2), None);
         lanes.wake(now);
         assert_eq!(lanes.pop(Urgency::Soon), Some(patch("a", "n2")));
         lanes.finish(&"a".into());

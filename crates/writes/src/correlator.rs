@@ -3,7 +3,7 @@
 //! Answers to `EventCorrelator` of the reference, with its settings: 25 events at once about an object and one more every
 //! five minutes; from the tenth different text within ten minutes on, they are summed up in one event.
 //!
-//! Invariant: what is remembered is bounded; when there is no room, everything is forgotten, which at worst tells
+//! Invariant: what is remembered is bounded; when there is no room, everything is forgotten, which at worst writes
 //! something twice.
 
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_engine::PodRef;
 
-use super::events::{EventWrite, Key};
+use crate::events::{EventKey, EventWrite};
 
 const MAX_REMEMBERED: usize = 4_096;
 const BURST: f64 = 25.0;
@@ -23,16 +23,21 @@ const MAX_SIMILAR: usize = 10;
 const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
 const SUMMED_UP: &str = "(combined from similar events): ";
 
-/// An event as it is to be written.
+/// An event of the old form, `v1`, as it is to be written.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct CoreEvent {
-    pub(crate) key: Arc<Key>,
-    pub(crate) message: Arc<str>,
-    pub(crate) name: Arc<str>,
-    pub(crate) first: Timestamp,
-    pub(crate) last: Timestamp,
-    /// How often by now; the first time it is created, later it is patched.
-    pub(crate) count: u32,
+pub struct CoreEvent {
+    /// What it is about.
+    pub key: Arc<EventKey>,
+    /// The human-readable text.
+    pub message: Arc<str>,
+    /// The name of the object.
+    pub name: Arc<str>,
+    /// When it occurred first.
+    pub first: Timestamp,
+    /// When it occurred last.
+    pub last: Timestamp,
+    /// How often it occurred so far. The first time it is created, later it is patched.
+    pub count: u32,
 }
 
 /// What makes events similar; with the text, the same.
@@ -62,14 +67,14 @@ impl Correlator {
     /// The event to write for one that is due. One that comes again after it did not get through counts once more, as it
     /// does in the reference when a patch is repeated.
     pub(crate) fn take_up(&mut self, write: &EventWrite) -> Option<CoreEvent> {
-        let time = write.series.map_or(write.time, |(_, last)| last);
+        let time = write.series.map_or(write.time, |series| series.last);
         self.correlate(&write.key, &write.note, &write.name, time)
     }
 
     /// The event to write for one that happened; `None` when there are too many about its object.
     pub(crate) fn correlate(
         &mut self,
-        key: &Arc<Key>,
+        key: &Arc<EventKey>,
         note: &Arc<str>,
         name: &Arc<str>,
         time: Timestamp,
@@ -108,7 +113,7 @@ impl Correlator {
         self.may_pass(key, time).then_some(event)
     }
 
-    fn may_pass(&mut self, key: &Key, time: Timestamp) -> bool {
+    fn may_pass(&mut self, key: &EventKey, time: Timestamp) -> bool {
         let about = (key.pod.clone(), key.reporting.clone(), key.is_warning);
         let tokens =
             self.tokens.entry(about).or_insert_with(|| Tokens { level: BURST, filled: time });
@@ -139,8 +144,8 @@ impl Correlator {
 mod tests {
     use super::*;
 
-    fn key(pod: &str) -> Arc<Key> {
-        Arc::new(Key {
+    fn key(pod: &str) -> Arc<EventKey> {
+        Arc::new(EventKey {
             pod: PodRef { namespace: "x".into(), name: pod.into(), uid: pod.into() },
             resource_version: "7".into(),
             is_warning: true,
@@ -171,19 +176,19 @@ mod tests {
     #[test]
     fn ten_texts_within_ten_minutes_are_summed_up() {
         let mut correlator = Correlator::default();
-        let told: Vec<_> = (1..=12)
+        let written: Vec<_> = (1..=12)
             .filter_map(|i| {
                 let (note, name) = (format!("text {i:02}"), format!("p.{i}"));
                 correlator.correlate(&key("p"), &note.into(), &name.into(), at(i))
             })
             .collect();
-        assert_eq!(&*told[8].message, "text 09");
+        assert_eq!(&*written[8].message, "text 09");
         assert_eq!(
-            (&*told[9].message, told[9].count),
+            (&*written[9].message, written[9].count),
             ("(combined from similar events): text 10", 1)
         );
         assert_eq!(
-            (&*told[11].message, told[11].count, &*told[11].name),
+            (&*written[11].message, written[11].count, &*written[11].name),
             ("(combined from similar events): text 12", 3, "p.10")
         );
         let later =
@@ -194,13 +199,13 @@ mod tests {
     #[test]
     fn a_flood_about_one_object_is_held_back() {
         let mut correlator = Correlator::default();
-        let tell = |correlator: &mut Correlator, pod: &str, second| {
+        let passes = |correlator: &mut Correlator, pod: &str, second| {
             correlator.correlate(&key(pod), &"a".into(), &"n".into(), at(second)).is_some()
         };
-        assert_eq!((0..40).filter(|_| tell(&mut correlator, "p", 1)).count(), 25);
-        assert!(tell(&mut correlator, "q", 1), "others are not concerned");
-        assert!(!tell(&mut correlator, "p", 300));
-        assert!(tell(&mut correlator, "p", 302), "one more every five minutes");
-        assert!(!tell(&mut correlator, "p", 303));
+        assert_eq!((0..40).filter(|_| passes(&mut correlator, "p", 1)).count(), 25);
+        assert!(passes(&mut correlator, "q", 1), "others are not concerned");
+        assert!(!passes(&mut correlator, "p", 300));
+        assert!(passes(&mut correlator, "p", 302), "one more every five minutes");
+        assert!(!passes(&mut correlator, "p", 303));
     }
 }
