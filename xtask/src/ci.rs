@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::process::{self, Ended};
-use crate::{conformance, suite, tidy};
+use crate::{conformance, public_api, suite, tidy};
 
 /// How to run the steps.
 #[derive(Debug, clap::Args)]
@@ -33,6 +33,8 @@ enum Step {
     Lint,
     /// rustdoc, warnings are errors
     Docs,
+    /// `cargo xtask public-api`
+    PublicApi,
     /// unit and integration tests
     Test,
     /// examples in doc comments
@@ -79,7 +81,10 @@ pub(crate) fn run(args: &Args) -> Result<Ended> {
 /// Performs one step; what it returns is why it failed.
 fn perform(step: Step) -> Result<Option<String>> {
     match step {
-        Step::Tidy => Ok(failure("cargo xtask tidy", tidy::run()?)),
+        Step::Tidy => Ok(failure("cargo xtask tidy", tidy::run(&tidy::Args::default())?)),
+        Step::PublicApi => {
+            Ok(failure("cargo xtask public-api", public_api::run(&public_api::Args::default())?))
+        }
         Step::Conformance => Ok(failure(
             "the required families of cargo xtask conformance",
             conformance::run_required()?,
@@ -105,10 +110,11 @@ fn command(step: Step) -> Result<Command> {
         }
         Step::Docs => {
             let mut command = process::cargo("doc");
-            command.args(["--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+            command.args(["--workspace", "--no-deps", "--all-features"]);
+            command.env("RUSTDOCFLAGS", "-D warnings");
             command
         }
-        Step::Format | Step::Tidy | Step::Conformance => {
+        Step::Format | Step::Tidy | Step::PublicApi | Step::Conformance => {
             let mut command = process::cargo("fmt");
             command.args(["--all", "--check"]);
             command

@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "what a command-line tool prints is its result")]
 
 mod artifact;
+mod baseline;
 mod ci;
 mod conformance;
 mod dist;
@@ -14,12 +15,14 @@ mod fault;
 mod launch;
 mod metadata;
 mod process;
+mod public_api;
 mod suite;
 mod tidy;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use crate::process::Ended;
@@ -34,7 +37,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Everything CI runs: format, tidy, lints, docs, tests, doc tests, conformance
+    /// Everything CI runs, step by step
     Ci(ci::Args),
     /// All tests: cargo-nextest if it is installed, else `cargo test`; then the doc tests
     ///
@@ -45,8 +48,10 @@ enum Command {
         #[arg(last = true, value_name = "ARGS")]
         args: Vec<OsString>,
     },
-    /// House rules no compiler knows: layers, forbidden crates, licences, duplicates, sources
-    Tidy,
+    /// House rules no compiler knows: layers, licences, duplicates, sources, signposts, structure
+    Tidy(tidy::Args),
+    /// Compare what the libraries offer with the record in docs/api, and find what nothing uses
+    PublicApi(public_api::Args),
     /// Compare with the recorded decisions of the reference scheduler
     ///
     /// Prints `FAMILY steps=N conform=M` per family; exits with 0 only if all that was asked conforms.
@@ -78,17 +83,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
-        Command::Ci(args) => ci::run(&args),
-        Command::Test { args } => suite::run(&args),
-        Command::Tidy => tidy::run(),
-        Command::Conformance(args) => conformance::run(&args),
-        Command::E2e(args) => e2e::run(&args),
-        Command::Fault { args } => fault::run(&args),
-        Command::Bench { bench } => launch::bench(&bench),
-        Command::Demo { args } => launch::demo(&args),
-        Command::Dist => dist::run(),
-    };
+    let done = public_api::stand_in().unwrap_or_else(command);
     match done {
         Ok(Ended::Well) => ExitCode::SUCCESS,
         Ok(Ended::Badly(code)) => ExitCode::from(code),
@@ -96,6 +91,21 @@ fn main() -> ExitCode {
             eprintln!("xtask: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn command() -> Result<Ended> {
+    match Cli::parse().command {
+        Command::Ci(args) => ci::run(&args),
+        Command::Test { args } => suite::run(&args),
+        Command::Tidy(args) => tidy::run(&args),
+        Command::PublicApi(args) => public_api::run(&args),
+        Command::Conformance(args) => conformance::run(&args),
+        Command::E2e(args) => e2e::run(&args),
+        Command::Fault { args } => fault::run(&args),
+        Command::Bench { bench } => launch::bench(&bench),
+        Command::Demo { args } => launch::demo(&args),
+        Command::Dist => dist::run(),
     }
 }
 

@@ -18,6 +18,9 @@ const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 pub(crate) struct Metadata {
     /// Every package of the graph, ours and others'.
     pub(crate) packages: Vec<Package>,
+    /// Where cargo builds.
+    #[serde(default)]
+    pub(crate) target_directory: PathBuf,
     workspace_members: Vec<String>,
     resolve: Resolve,
 }

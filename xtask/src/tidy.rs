@@ -9,15 +9,24 @@ mod layers;
 mod licences;
 mod manifest;
 mod scan;
+mod signposts;
 mod sources;
+mod structure;
 mod tree;
 
 use std::fmt;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use crate::baseline::Baseline;
 use crate::metadata::Metadata;
 use crate::process::{self, Ended};
+
+pub(crate) use scan::{Source, imports, path_at};
+#[cfg(test)]
+pub(crate) use tree::fixture;
+pub(crate) use tree::{Package, all_files, packages};
 
 /// A broken rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,15 +49,44 @@ impl fmt::Display for Finding {
     }
 }
 
+/// Looks where documents and comments point.
+fn signposts(root: &Path, packages: &[Package]) -> Result<Vec<Finding>> {
+    let files = all_files(root)?;
+    let mut places = signposts::Places::new(files.iter().map(String::as_str));
+    let mut documents = Vec::new();
+    for place in files.iter().filter(|place| place.ends_with(".md")) {
+        let text = tree::read(&root.join(place))?;
+        if let Some(page) = place.strip_prefix(signposts::SPECIFICATION) {
+            places.add_sections(page, &text);
+        }
+        documents.push((place, text));
+    }
+    let documents = documents.iter().map(|(place, text)| (place.as_str(), text.as_str()));
+    let comments = packages.iter().flat_map(|package| &package.files);
+    let comments = comments.map(|file| (file.place.as_str(), file.source.comments.as_str()));
+    Ok(documents
+        .chain(comments)
+        .flat_map(|(place, text)| signposts::check(place, text, &places))
+        .collect())
+}
+
+/// How to check.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Args {
+    /// Record in xtask/baseline.txt what became better
+    #[arg(long)]
+    bless: bool,
+}
+
 /// Checks everything; what is broken is printed, one line each.
-pub(crate) fn run() -> Result<Ended> {
+pub(crate) fn run(args: &Args) -> Result<Ended> {
     let root = process::root()?;
     let read = |path: &str| {
         std::fs::read_to_string(root.join(path))
             .with_context(|| format!("cannot read {}", root.join(path).display()))
     };
     let metadata = Metadata::load()?;
-    let packages = tree::packages(&root, &metadata)?;
+    let packages = packages(&root, &metadata)?;
     let table = manifest::parse(&read("Cargo.toml")?);
 
     let mut findings = layers::check(&metadata);
@@ -60,6 +98,15 @@ pub(crate) fn run() -> Result<Ended> {
         findings.extend(dependencies::check_used(package));
         findings.extend(sources::check(package));
     }
+    findings.extend(signposts(&root, &packages)?);
+    let mut baseline = Baseline::load(&root)?;
+    let structure: Vec<_> = packages.iter().flat_map(structure::check).collect();
+    if args.bless {
+        baseline.shrink(&structure::RULES, &structure);
+        baseline.store(&root)?;
+    }
+    let differences = baseline.compare(&structure::RULES, &structure);
+    findings.extend(differences.into_iter().map(|(place, message)| Finding::new(place, message)));
     findings.sort();
     findings.dedup();
 

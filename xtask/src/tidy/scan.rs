@@ -7,26 +7,26 @@ use std::ops::Range;
 
 /// One file, taken apart.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(crate) struct Source {
     /// The text.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// The text with comments and the contents of strings blank.
-    pub(super) code: String,
+    pub(crate) code: String,
     /// `code` with items under `#[cfg(test)]` blank too.
-    pub(super) shipped: String,
+    pub(crate) shipped: String,
     /// The comments, all else blank.
-    pub(super) comments: String,
+    pub(crate) comments: String,
     /// Items under `#[cfg(test)]`, attribute included.
     test_items: Vec<Range<usize>>,
     /// Modules declared as `#[cfg(test)] mod name;`.
-    pub(super) test_modules: Vec<String>,
+    pub(crate) test_modules: Vec<String>,
     /// Whether the file begins with `#![cfg(test)]`.
-    pub(super) is_all_test: bool,
+    pub(crate) is_all_test: bool,
 }
 
 impl Source {
     /// Takes a file apart.
-    pub(super) fn new(text: String) -> Self {
+    pub(crate) fn new(text: String) -> Self {
         let (code, comments) = split(&text);
         let (test_items, test_modules) = test_items(&code);
         let mut shipped = code.clone().into_bytes();
@@ -55,7 +55,7 @@ impl Source {
 }
 
 /// Where `needle` occurs as a word: not inside a longer name.
-pub(super) fn words<'a>(text: &'a str, needle: &'a str) -> impl Iterator<Item = usize> + 'a {
+pub(crate) fn words<'a>(text: &'a str, needle: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_name =
         |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     let bytes = text.as_bytes();
@@ -87,8 +87,21 @@ pub(super) fn close(code: &str, open: usize) -> usize {
     code.len()
 }
 
-/// All that `use` brings in, as full paths with the offset of the statement; `as` names are dropped.
-pub(super) fn imports(code: &str) -> Vec<(usize, String)> {
+/// One name that `use` brings in.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Import {
+    /// The offset of the statement.
+    pub(crate) at: usize,
+    /// The full path; `*` is the last part of a glob.
+    pub(crate) path: String,
+    /// The name it has here.
+    pub(crate) name: String,
+    /// Whether it is passed on to everyone: `pub use`.
+    pub(crate) is_public: bool,
+}
+
+/// All that `use` brings in.
+pub(crate) fn imports(code: &str) -> Vec<Import> {
     let mut imports = Vec::new();
     for at in words(code, "use") {
         let rest = &code[at + 3..];
@@ -97,13 +110,31 @@ pub(super) fn imports(code: &str) -> Vec<(usize, String)> {
             && let Some(end) = rest.find(';')
         {
             let tree: String = rest[..end].replace(" as ", "\0").split_whitespace().collect();
-            expand("", &tree, &mut |path| imports.push((at, path)));
+            let is_public = code[..at].trim_end().ends_with("pub");
+            expand("", &tree, &mut |path, name| {
+                imports.push(Import { at, path, name, is_public });
+            });
         }
     }
     imports
 }
 
-fn expand(prefix: &str, tree: &str, found: &mut impl FnMut(String)) {
+/// The path that begins at `start`: names joined by `::`, without generic arguments.
+pub(crate) fn path_at(code: &str, start: usize) -> &str {
+    let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_';
+    let mut end = start;
+    loop {
+        let rest = &code[end..];
+        let name = rest.find(|char| !is_name(char)).unwrap_or(rest.len());
+        end += name;
+        match code[end..].strip_prefix("::") {
+            Some(rest) if rest.starts_with(is_name) => end += 2,
+            _ => return &code[start..end],
+        }
+    }
+}
+
+fn expand(prefix: &str, tree: &str, found: &mut impl FnMut(String, String)) {
     match tree.split_once('{') {
         Some((head, group)) => {
             let group = group.strip_suffix('}').unwrap_or(group);
@@ -123,13 +154,16 @@ fn expand(prefix: &str, tree: &str, found: &mut impl FnMut(String)) {
         }
         None if tree.is_empty() => {}
         None => {
-            let leaf = tree.split('\0').next().unwrap_or(tree);
+            let (leaf, alias) = tree.split_once('\0').unwrap_or((tree, ""));
             let path = if leaf == "self" {
                 prefix.trim_end_matches(':').to_owned()
             } else {
                 format!("{prefix}{leaf}")
             };
-            found(path.trim_start_matches(':').to_owned());
+            let path = path.trim_start_matches(':').to_owned();
+            let last = path.rsplit("::").next().unwrap_or(&path);
+            let name = if alias.is_empty() { last } else { alias }.to_owned();
+            found(path, name);
         }
     }
 }
@@ -349,7 +383,8 @@ mod tests {
     #[test]
     fn grouped_imports_are_expanded() {
         let code = "use std::{fs, collections::{BTreeMap, HashMap as Map}, io::{self, Read}};\nuse ::a::b;\nfn f() -> impl Sized + use<'a> { 0 }";
-        let paths: Vec<_> = imports(code).into_iter().map(|(_, path)| path).collect();
+        let imports = imports(code);
+        let paths: Vec<_> = imports.iter().map(|import| import.path.as_str()).collect();
         assert_eq!(
             paths,
             [
@@ -361,6 +396,8 @@ mod tests {
                 "a::b"
             ]
         );
+        let names: Vec<_> = imports.iter().map(|import| import.name.as_str()).collect();
+        assert_eq!(names, ["fs", "BTreeMap", "Map", "io", "Read", "b"]);
     }
 
     #[test]

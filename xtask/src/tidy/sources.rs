@@ -146,12 +146,12 @@ fn check_purity(file: &File, findings: &mut Vec<Finding>) {
     let mut forbid = |path: &str, message: String| {
         let within = format!("{path}::");
         let glob = path.rsplit_once("::").map(|(parent, _)| format!("{parent}::*"));
-        let imported = imports.iter().filter(|(_, import)| {
-            import == path
-                || import.starts_with(&within)
-                || glob.as_ref().is_some_and(|glob| import == glob)
+        let imported = imports.iter().filter(|import| {
+            import.path == path
+                || import.path.starts_with(&within)
+                || glob.as_ref().is_some_and(|glob| import.path == *glob)
         });
-        let places = imported.map(|(at, _)| *at).chain(words(shipped, path));
+        let places = imported.map(|import| import.at).chain(words(shipped, path));
         findings.extend(places.map(|at| at_line(file, at, message.clone())));
     };
     for module in IMPURE_MODULES {

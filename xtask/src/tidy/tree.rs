@@ -3,17 +3,19 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use super::scan::Source;
 use crate::metadata::Metadata;
+use crate::process;
 
 /// A package of the workspace.
 #[derive(Debug)]
-pub(super) struct Package {
+pub(crate) struct Package {
     /// Its full name.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Its manifest's path from the top of the repository.
     pub(super) manifest_place: String,
     /// Its manifest's text.
@@ -21,7 +23,7 @@ pub(super) struct Package {
     /// What its manifest asks for, ours and others'.
     pub(super) dependencies: Vec<Dependency>,
     /// Its Rust files, sorted by path.
-    pub(super) files: Vec<File>,
+    pub(crate) files: Vec<File>,
 }
 
 /// A declared dependency.
@@ -37,17 +39,17 @@ pub(super) struct Dependency {
 
 /// A Rust file.
 #[derive(Debug)]
-pub(super) struct File {
+pub(crate) struct File {
     /// Its path from the top of the repository.
-    pub(super) place: String,
+    pub(crate) place: String,
     /// Its text, taken apart.
-    pub(super) source: Source,
+    pub(crate) source: Source,
     /// Whether it is compiled into tests or benchmarks only.
     pub(super) is_test: bool,
 }
 
 /// Reads all packages of the workspace.
-pub(super) fn packages(root: &Path, metadata: &Metadata) -> Result<Vec<Package>> {
+pub(crate) fn packages(root: &Path, metadata: &Metadata) -> Result<Vec<Package>> {
     let members = metadata.members();
     let directories: BTreeSet<&Path> =
         members.values().filter_map(|member| member.manifest_path.parent()).collect();
@@ -91,7 +93,17 @@ fn dependencies(member: &crate::metadata::Package) -> Vec<Dependency> {
         .collect()
 }
 
-fn read(path: &Path) -> Result<String> {
+/// All files of the repository that git tracks or would, from its top.
+pub(crate) fn all_files(root: &Path) -> Result<Vec<String>> {
+    let mut list = Command::new("git");
+    list.args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"]).current_dir(root);
+    let listed = String::from_utf8(process::output(&mut list)?).context("a path is not UTF-8")?;
+    let files = listed.split_terminator('\0').filter(|path| root.join(path).exists());
+    Ok(files.map(str::to_owned).collect())
+}
+
+/// The text of a file.
+pub(crate) fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
@@ -150,7 +162,7 @@ fn mark_test_modules(files: &mut [(PathBuf, File)]) {
 
 /// Packages made of text, for the tests of the rules.
 #[cfg(test)]
-pub(super) mod fixture {
+pub(crate) mod fixture {
     use super::*;
 
     /// A package with one shipped file, `src/lib.rs`.
@@ -163,6 +175,16 @@ pub(super) mod fixture {
             dependencies: Vec::new(),
             files: vec![File { place, source: Source::new(text.to_owned()), is_test: false }],
         }
+    }
+
+    /// A package with shipped files, each named without its ending.
+    pub(crate) fn with_files(name: &str, files: &[(&str, &str)]) -> Package {
+        let file = |(path, text): &(&str, &str)| File {
+            place: format!("crates/{name}/src/{path}.rs"),
+            source: Source::new((*text).to_owned()),
+            is_test: false,
+        };
+        Package { files: files.iter().map(file).collect(), ..package(name, "") }
     }
 
     impl Package {

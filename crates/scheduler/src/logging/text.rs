@@ -1,4 +1,4 @@
-//! klog's text form: `I0102 15:04:05.123456   12345 file.rs:12] "Message" key="value"`.
+//! klog's text form: `I0102 15:04:05.123456   12345 source:12] "Message" key="value"`.
 //!
 //! Invariants: the header is klog's, with times in UTC; messages and one-line texts are in quotes as Go writes them; a
 //! text of several lines stands between `<` and ` >` with a tab before each line.

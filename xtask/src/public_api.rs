@@ -1,0 +1,175 @@
+//! `public-api`: what the libraries offer, recorded line by line in `docs/api`, and whether anything uses it.
+//!
+//! A change of a public item has to touch the record, so that a review sees it. What nothing outside of a crate uses must
+//! not be public. Exceptions are of two kinds: what is public by design, with the reason, and what the baseline has.
+
+mod library;
+mod rustdoc;
+mod users;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::baseline::{Baseline, Exception};
+use crate::metadata::Metadata;
+use crate::process::{self, Ended};
+use crate::tidy;
+use library::{Kind, Library};
+
+pub(crate) use rustdoc::stand_in;
+
+/// Where the records lie.
+const RECORDS: &str = "docs/api";
+
+/// The names of the rules in the baseline.
+const RULES: [&str; 2] = ["unused-public", "public-names"];
+
+/// What strangers use and the workspace does not, by the beginning of its path, and why.
+const BY_DESIGN: [(&str, &str); 3] = [
+    ("kube_scheduler_framework::testing::", "for the tests of plugin authors"),
+    (
+        "kube_scheduler_rs::SchedulerBuilder::",
+        "for the programs of plugin authors; docs/plugins.md",
+    ),
+    ("kube_scheduler_rs::testing::", "for the tests of plugin authors"),
+];
+
+/// The crate that plugin authors learn, and how many names they can be asked to.
+const FRAMEWORK: &str = "kube_scheduler_framework";
+const MAX_NAMES: usize = 90;
+
+/// What to do.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Args {
+    /// Write the records, and record in xtask/baseline.txt what became better
+    #[arg(long)]
+    bless: bool,
+}
+
+/// Compares what the libraries offer with the records, and with what is used.
+pub(crate) fn run(args: &Args) -> Result<Ended> {
+    let root = process::root()?;
+    let metadata = Metadata::load()?;
+    let libraries = libraries(&root, &metadata)?;
+
+    let mut problems = Vec::new();
+    for library in &libraries {
+        let place = format!("{RECORDS}/{}.txt", library.ident);
+        let record = fs::read_to_string(root.join(&place)).unwrap_or_default();
+        let actual = text(library);
+        if args.bless {
+            fs::create_dir_all(root.join(RECORDS))
+                .with_context(|| format!("cannot make {RECORDS}"))?;
+            fs::write(root.join(&place), actual)
+                .with_context(|| format!("cannot write {place}"))?;
+        } else {
+            problems.extend(changes(&place, &record, &actual));
+        }
+    }
+
+    let packages = tidy::packages(&root, &metadata)?;
+    let found = exceptions(&libraries, &users(&root, &packages)?);
+    let mut baseline = Baseline::load(&root)?;
+    if args.bless {
+        baseline.shrink(&RULES, &found);
+        baseline.store(&root)?;
+    }
+    let differences = baseline.compare(&RULES, &found);
+    problems.extend(differences.into_iter().map(|(place, message)| format!("{place}: {message}")));
+
+    problems.iter().for_each(|problem| println!("{problem}"));
+    let n_items: usize = libraries.iter().map(|library| library.items.len()).sum();
+    let looked_at = format!("{} libraries, {n_items} items", libraries.len());
+    if problems.is_empty() {
+        println!("public-api: ok ({looked_at})");
+        return Ok(Ended::Well);
+    }
+    println!("public-api: {} problems ({looked_at}); `--bless` writes the records", problems.len());
+    Ok(Ended::Badly(1))
+}
+
+/// The libraries that are published.
+fn libraries(root: &Path, metadata: &Metadata) -> Result<Vec<Library>> {
+    let documents = rustdoc::documents(&metadata.target_directory)?;
+    let members = metadata.members().into_iter();
+    let published =
+        members.filter(|(_, member)| member.manifest_path.starts_with(root.join("crates")));
+    published
+        .map(|(name, _)| {
+            let ident = name.replace('-', "_");
+            library::read(&ident, &documents.join(format!("{ident}.json")))
+        })
+        .collect()
+}
+
+fn users(root: &Path, packages: &[tidy::Package]) -> Result<users::Users> {
+    let mut documents = Vec::new();
+    for place in tidy::all_files(root)?.iter().filter(|place| place.ends_with(".md")) {
+        let text = fs::read_to_string(root.join(place));
+        documents.push(text.with_context(|| format!("cannot read {place}"))?);
+    }
+    Ok(users::Users::new(packages, documents.iter().map(String::as_str)))
+}
+
+/// The record of a library.
+fn text(library: &Library) -> String {
+    library.items.iter().map(|item| format!("{}\n", item.line)).collect()
+}
+
+/// The lines that a record lacks or has too many.
+fn changes(place: &str, record: &str, actual: &str) -> Vec<String> {
+    let (old, new) =
+        (record.lines().collect::<BTreeSet<_>>(), actual.lines().collect::<BTreeSet<_>>());
+    let gone = old.difference(&new).map(|line| format!("{place}: - {line}"));
+    gone.chain(new.difference(&old).map(|line| format!("{place}: + {line}"))).collect()
+}
+
+/// Public items without a user, and a framework that is too large.
+fn exceptions(libraries: &[Library], users: &users::Users) -> Vec<Exception> {
+    let unused = users.unused(libraries).into_iter();
+    let unused =
+        unused.filter(|unused| !BY_DESIGN.iter().any(|(start, _)| unused.path.starts_with(start)));
+    let unused = unused.map(|unused| {
+        let who = if unused.in_own_tests {
+            "only tests of its own crate use it"
+        } else {
+            "nothing uses it"
+        };
+        let message = format!("is public, but {who}: narrow it, or delete it");
+        Exception { rule: RULES[0], place: unused.path, measure: 0, message }
+    });
+    let framework = libraries.iter().filter(|library| library.ident == FRAMEWORK);
+    let too_large = framework.map(n_names).filter(|names| *names > MAX_NAMES).map(|measure| {
+        let message = format!(
+            "has {measure} public names; {MAX_NAMES} are allowed: what do plugin authors need?"
+        );
+        Exception { rule: RULES[1], place: FRAMEWORK.to_owned(), measure, message }
+    });
+    unused.chain(too_large).collect()
+}
+
+/// How many names a reader of the crate's page meets, its test support aside.
+fn n_names(library: &Library) -> usize {
+    let names =
+        library.items.iter().filter(|item| matches!(item.kind, Kind::Named | Kind::Reexport(_)));
+    let testing = format!("{}::testing::", library.ident);
+    names
+        .map(|item| &item.path)
+        .filter(|path| !path.starts_with(&testing))
+        .collect::<BTreeSet<_>>()
+        .len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_named_line_by_line() {
+        assert_eq!(changes("r.txt", "a\nb\n", "a\nb\n"), Vec::<String>::new());
+        assert_eq!(changes("r.txt", "a\nb\n", "b\nc\n"), ["r.txt: - a", "r.txt: + c"]);
+    }
+}
