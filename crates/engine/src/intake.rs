@@ -188,8 +188,9 @@ impl Intake<'_> {
     /// A pod went away while it was assumed: what it held is free again.
     fn assumed_pod_deleted(&mut self, uid: &Arc<str>) {
         let Some(assumed) = self.core.cluster.pod(uid).cloned() else { return };
-        let nobody: PluginName = "".into();
-        if !self.bindings.reject(self.core, uid, &nobody, "removed".into())
+        // No plugin is to blame, so no event brings the pod back.
+        let no_plugin = PluginName::default();
+        if !self.bindings.reject(self.core, uid, &no_plugin, "removed".into())
             && let Err(error) = self.core.cluster.forget_pod(uid)
         {
             self.core.note(format!("pod {}: {error}", assumed.key()));
