@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
+use kube_scheduler_api_types::numbers::Numbers;
 use kube_scheduler_framework::{EventKind, Profile, Runner};
 use kube_scheduler_queue::QueuedPod;
 
@@ -173,7 +174,7 @@ impl SchedulingCycle {
             percentage: percentage.filter(|share| *share > 0),
             next_start: &mut self.next_start,
             keeps_state: reads_state_after_score(profile, pod),
-            random: attempt_random(options.seed, self.number),
+            random: Numbers::nth(options.seed, self.number),
             watched,
         };
         search.run()
@@ -249,16 +250,4 @@ fn reads_state_after_score(profile: &Profile, pod: &Pod) -> bool {
         || profile.bind().any(|(_, _, plugin)| plugin.reads_cycle_state())
         || profile.reserve().any(|(_, _, plugin)| plugin.reads_cycle_state(pod))
         || profile.pre_bind().any(|(_, _, plugin)| plugin.reads_cycle_state(pod))
-}
-
-/// A random number for one attempt: the same for the same seed and attempt.
-fn attempt_random(seed: u64, number: u64) -> u64 {
-    mixed(seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
-}
-
-/// splitmix64's finaliser.
-const fn mixed(z: u64) -> u64 {
-    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
