@@ -3,9 +3,8 @@
 //! The same number gives the same pod, for ever. No two pods are of one class: each has a label of its own and asks for
 //! another amount of memory.
 
+use kube_scheduler_api_types::numbers::Numbers;
 use serde_json::{Value, json};
-
-use crate::numbers::Numbers;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOSTNAME: &str = "kubernetes.io/hostname";

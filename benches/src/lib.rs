@@ -12,7 +12,6 @@ mod exit;
 pub mod figures;
 pub mod measure;
 pub mod memory;
-mod numbers;
 pub mod page;
 mod pod_watch;
 pub mod scheduler_perf;

@@ -80,7 +80,7 @@ impl Crowd {
 
     /// How often the sharing engine brought kept answers up to date.
     pub fn n_kept(&self) -> u64 {
-        self.shared.class_cache_counts().0
+        self.shared.class_cache_counts().hits
     }
 
     fn step(&mut self) -> Result<()> {

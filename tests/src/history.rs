@@ -4,7 +4,6 @@
 //! binding; answers to what the engine asks for come late, out of order, or as errors. What comes back is the decision
 //! log: one line per turn and per effect, in order.
 
-mod numbers;
 pub(crate) mod shapes;
 mod world;
 
@@ -18,9 +17,9 @@ use kube_scheduler_engine::{Effect, Engine, EngineOptions, Evicted, Input, Token
 use kube_scheduler_framework::WriteError;
 use serde_json::json;
 
-pub use self::numbers::Numbers;
 use self::world::PodKey;
 pub(crate) use self::world::World;
+pub use kube_scheduler_api_types::numbers::Numbers;
 
 /// Something the engine asked for that is not answered yet.
 #[derive(Clone, Debug)]

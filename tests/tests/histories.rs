@@ -94,7 +94,7 @@ fn evaluations_are_really_shared() {
             let mut history =
                 History::new(seed, 0, options(uses_class_cache, Pool::none())).unwrap();
             history.run(STEPS).unwrap();
-            history.engine.class_cache_counts().0
+            history.engine.class_cache_counts().hits
         };
         SEEDS.map(hits_of).sum::<u64>()
     };

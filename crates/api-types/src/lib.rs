@@ -34,6 +34,8 @@
 //! # }
 //! ```
 
+#[doc(hidden)]
+pub mod numbers;
 pub mod protobuf;
 pub mod quantity;
 pub mod selector;

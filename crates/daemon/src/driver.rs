@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Select, TryRecvError};
-use kube_scheduler_engine::{AttemptResult, Effect, Engine, Input, Turn};
+use kube_scheduler_engine::{AttemptResult, Effect, Engine, Input, ProfileIdx, Turn};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
 
@@ -302,7 +302,8 @@ impl Driver {
         }
         let names = &self.names;
         let bound: Vec<_> = self.engine.drain_bound().collect();
-        let name_of = |profile: usize| names.get(profile).map_or("", |names| &*names.profile);
+        let name_of =
+            |profile: ProfileIdx| names.get(profile.position()).map_or("", |names| &*names.profile);
         self.metrics.observe_measurements(&self.engine.drain_measurements(), names);
         self.metrics.observe_preemptions(self.engine.drain_preemption_counts());
         self.metrics.observe_bound(bound.into_iter().map(|pod| (name_of(pod.profile), pod)));

@@ -1,29 +1,25 @@
-//! A small seeded generator (splitmix64).
+//! Names, identities and chances from a seed.
 //!
 //! Invariant: uids, name suffixes and fault decisions depend on the seed and the order of requests only.
 
-/// Sixty-four bits of state, enough for names, uids and fault decisions; not for secrets.
+use kube_scheduler_api_types::numbers::Numbers;
+
+/// A sequence of numbers with what an API server makes of them; not for secrets.
 #[derive(Debug, Clone)]
-pub(crate) struct SplitMix {
-    state: u64,
-}
+pub(crate) struct SplitMix(Numbers);
 
 impl SplitMix {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { state: seed }
+        Self(Numbers::new(seed))
     }
 
     /// Goes on with another sequence, chosen by `stream`.
     pub(crate) fn skip_to(&mut self, stream: u64) {
-        self.state = Self { state: self.state ^ stream }.next_u64();
+        self.0.skip_to(stream);
     }
 
     pub(crate) fn next_u64(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     /// Uniform in `0.0..1.0`.

@@ -11,16 +11,22 @@ use kube_scheduler_config::{
     ignore_managed_resources,
 };
 use kube_scheduler_framework::{
-    ClusterState, EventResource, Extenders, ExtensionPoint, Handle, HintFn, PluginName, PluginSet,
-    Profile, ProfileConfig, ProfileError, Registry, Services, Timer,
+    EventResource, Extenders, ExtensionPoint, Handle, HintFn, PluginName, PluginSet, Profile,
+    ProfileConfig, ProfileError, Registry, Services, Timer,
 };
 use kube_scheduler_queue::{HintId, ProfileSpec, QueueSettings, SchedulingQueue};
 
+use crate::binding::Bindings;
 use crate::class_cache::SignPlan;
+use crate::core::Core;
 use crate::counts::{Counts, ProfileCounts};
+use crate::cycle::{CycleOptions, SchedulingCycle};
 use crate::engine::Engine;
-use crate::policy::{Hints, Plans};
+use crate::measures::Measures;
+use crate::policy::{Gate as PreEnqueueGate, Hints, Plans};
 use crate::pool::Pool;
+use crate::preemption::Preemptions;
+use crate::profiles::Profiles;
 
 /// What an engine needs to know beside its configuration.
 #[derive(Clone, Debug)]
@@ -33,14 +39,14 @@ pub struct EngineOptions {
     pub gates: FeatureGates,
     /// How long a pod may stay unschedulable without any event.
     pub max_in_unschedulable: Duration,
-    /// What plugins are lent. Threads come from `pool`.
+    /// What plugins may use of their surroundings. Threads come from `pool`.
     pub services: Services,
     /// Whether pods of one class share evaluations. Off, every pod is evaluated from scratch, with the same outcome.
     pub uses_class_cache: bool,
     /// Whether bound pods and preemptions are kept for [`Engine::drain_bound`] and
     /// [`Engine::drain_preemption_counts`].
     pub keeps_bound: bool,
-    /// Who outside has a say in every attempt.
+    /// Programs outside that take part in every attempt.
     pub extenders: Extenders,
     /// Measures plugins, hints and events for [`Engine::drain_measurements`]; nothing is measured without.
     pub timer: Option<Arc<dyn Timer>>,
@@ -101,8 +107,8 @@ pub enum BuildError {
     /// What extenders count cannot be left to them.
     #[error("couldn't build extenders: {0}")]
     ManagedResources(#[from] NoFitArgs),
-    /// The configuration has extenders that nobody made. Whoever makes an engine brings them in
-    /// [`EngineOptions::extenders`], or takes them out of the configuration.
+    /// The configuration has extenders that were not made. The caller brings them in [`EngineOptions::extenders`], or takes
+    /// them out of the configuration.
     #[error("couldn't build extenders: {configured} are configured, but {given} were made")]
     MissingExtenders {
         /// How many are configured.
@@ -150,7 +156,10 @@ impl Engine {
             .map(|profile| {
                 profile
                     .pre_enqueue()
-                    .map(|(idx, name, _)| (queue.intern_plugin(name), idx))
+                    .map(|(plugin, name, _)| PreEnqueueGate {
+                        id: queue.intern_plugin(name),
+                        plugin,
+                    })
                     .collect()
             })
             .collect();
@@ -168,11 +177,22 @@ impl Engine {
             gates,
             hints: Hints(hints),
             is_by_priority_then_age,
-            extenders: options.extenders.clone(),
-            profiles,
+            extenders: options.extenders,
+            profiles: Profiles::new(profiles),
         };
-        let percentage = config.percentage_of_nodes_to_score.filter(|percentage| *percentage > 0);
-        Ok(Self::assemble(plans, queue, ClusterState::new(), counts, percentage, options))
+        let measures = Measures::new(options.timer, options.keeps_bound);
+        let is_enabled = |gate| options.gates.is_enabled(gate);
+        Ok(Self {
+            core: Core::new(plans, queue, counts, measures),
+            cycle: SchedulingCycle::new(CycleOptions {
+                pool: options.pool,
+                uses_class_cache: options.uses_class_cache,
+                percentage: config.percentage_of_nodes_to_score.filter(|share| *share > 0),
+                seed: options.seed,
+            }),
+            bindings: Bindings::new(is_enabled(Gate::NominatedNodeNameForExpectation)),
+            preemptions: Preemptions::new(is_enabled(Gate::SchedulerAsyncPreemption)),
+        })
     }
 }
 

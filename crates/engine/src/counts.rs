@@ -4,23 +4,24 @@ use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_queue::QueuedPod;
 
 use crate::policy::Entry;
+use crate::profiles::ProfileIdx;
 
 /// Attempts of one profile by how they ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProfileCounts {
     /// Bound.
     pub scheduled: u64,
-    /// Turned down.
+    /// Rejected.
     pub unschedulable: u64,
-    /// Broken.
+    /// Failed with an error.
     pub error: u64,
 }
 
 /// A pod that was bound, as its metrics need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoundPod {
-    /// The profile, by position in the configuration.
-    pub profile: usize,
+    /// The profile that scheduled it.
+    pub profile: ProfileIdx,
     /// How many attempts it took.
     pub attempts: u32,
     /// From the start of the last attempt to the end of the binding.
@@ -43,7 +44,7 @@ pub struct EndedPreemption {
 /// Preemptions, as their metrics need them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PreemptionCounts {
-    /// How often preemption was tried, whatever came of it.
+    /// The number of attempts at preemption, with or without success, since the engine was made.
     pub n_attempts: u64,
     /// The number of victims of each that was carried out.
     pub victims: Vec<usize>,
@@ -52,6 +53,8 @@ pub struct PreemptionCounts {
 }
 
 /// Everything counted.
+///
+/// Invariant: single pods and preemptions are kept only for a shell that fetches them, so nothing grows without one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) profiles: Vec<ProfileCounts>,
@@ -64,11 +67,11 @@ impl Counts {
     pub(crate) fn bound(
         &mut self,
         queued: &QueuedPod<Entry>,
-        profile: usize,
+        profile: ProfileIdx,
         started: Timestamp,
         now: Timestamp,
     ) {
-        if let Some(counts) = self.profiles.get_mut(profile) {
+        if let Some(counts) = self.profiles.get_mut(profile.position()) {
             counts.scheduled += 1;
         }
         if self.keeps_bound {
@@ -84,8 +87,8 @@ impl Counts {
         }
     }
 
-    /// A preemption with so many victims is carried out.
-    pub(crate) fn preemption_begun(&mut self, n_victims: usize) {
+    /// A preemption with `n_victims` victims is carried out from now on.
+    pub(crate) fn preemption_started(&mut self, n_victims: usize) {
         if self.keeps_bound {
             self.preemptions.victims.push(n_victims);
         }
@@ -98,8 +101,17 @@ impl Counts {
         }
     }
 
-    pub(crate) fn failed(&mut self, profile: usize, is_rejected: bool) {
-        let Some(counts) = self.profiles.get_mut(profile) else { return };
+    /// Attempts at preemption so far, and what was kept since the last call.
+    pub(crate) fn drain_preemptions(&mut self) -> PreemptionCounts {
+        PreemptionCounts {
+            n_attempts: self.preemptions.n_attempts,
+            victims: std::mem::take(&mut self.preemptions.victims),
+            ended: std::mem::take(&mut self.preemptions.ended),
+        }
+    }
+
+    pub(crate) fn failed(&mut self, profile: ProfileIdx, is_rejected: bool) {
+        let Some(counts) = self.profiles.get_mut(profile.position()) else { return };
         if is_rejected {
             counts.unschedulable += 1;
         } else {

@@ -54,7 +54,7 @@ impl StatusPatch {
         Self { condition: None, nominated_node_name: Some(None), has_conditions: false };
 
     /// Makes this patch, which is not written yet, do what `newer` does as well: what is newer wins. Returns whether it
-    /// could: conditions of different kinds are different news, which stay apart.
+    /// could: conditions of different kinds are written one by one.
     #[must_use]
     pub fn absorb(&mut self, newer: &Self) -> bool {
         if let (Some(waiting), Some(newer)) = (&self.condition, &newer.condition)
@@ -103,13 +103,13 @@ pub enum Effect {
         /// What to change.
         patch: StatusPatch,
     },
-    /// Tell the user.
+    /// Record an event that users see.
     RecordEvent {
         /// About which pod.
         pod: PodRef,
         /// The version of the pod that was decided about.
         resource_version: Arc<str>,
-        /// Good or bad news.
+        /// Whether something went as planned or not.
         kind: EventKind,
         /// Machine-readable cause.
         reason: Cow<'static, str>,
@@ -117,7 +117,7 @@ pub enum Effect {
         action: Cow<'static, str>,
         /// Human-readable text.
         note: String,
-        /// The profile that speaks.
+        /// The name of the profile that reports it.
         reporting: Arc<str>,
     },
     /// Mark a victim of preemption, then delete it with its own grace period. The result comes back as
@@ -130,7 +130,7 @@ pub enum Effect {
         /// How to mark it; `None` when it is marked already.
         patch: Option<StatusPatch>,
     },
-    /// Take away a pod's nomination for a more important pod's sake. The result comes back as
+    /// Clear a pod's nomination, since a more important pod needs the room. The result comes back as
     /// [`Input::NominationCleared`](crate::Input::NominationCleared).
     ClearNomination {
         /// Ties the result to the preemption.
@@ -138,7 +138,7 @@ pub enum Effect {
         /// Which pod.
         pod: PodRef,
     },
-    /// Give up an [`Await`](Self::Await) that nobody needs any more. Its result still comes back.
+    /// Cancel an [`Await`](Self::Await) whose result is not needed any more. The result still comes back.
     CancelWork {
         /// Which work.
         token: Token,
@@ -148,9 +148,9 @@ pub enum Effect {
     WriteObject {
         /// Ties the answer to the binding.
         token: Token,
-        /// For the sake of which pod; its other writes come before and after, not beside.
+        /// The pod for which it is written; writes of one pod are carried out one after the other.
         pod: PodRef,
-        /// Who asks for it.
+        /// The plugin that asks for it.
         plugin: PluginName,
         /// What to write, complete.
         object: Arc<Object>,
@@ -159,7 +159,7 @@ pub enum Effect {
     Await {
         /// Ties the result to the binding.
         token: Token,
-        /// Whose work.
+        /// The plugin whose work it is.
         plugin: PluginName,
         /// The work.
         work: StatusFuture,

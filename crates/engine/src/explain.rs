@@ -6,15 +6,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    Commands, Context, CycleState, Extenders, HypotheticalRunner, NodeIdx, NodeOverlay,
-    NodeStatuses, PluginName, PostFilterContext, PostFilterOutcome, Runner, SkipSet, Status,
-    Verdicts,
+    Commands, CycleState, Extenders, HypotheticalRunner, NodeIdx, NodeOverlay, NodeStatuses,
+    PluginName, PostFilterContext, PostFilterOutcome, Runner, SkipSet, Status, Verdicts,
 };
 
+use crate::core::Core;
 use crate::effect::PodRef;
-use crate::engine::Engine;
 use crate::evaluation::{AnswersInOrder, Evaluation, EvaluationFailure, nodes_in_scope};
 use crate::guard::guarded;
 use crate::pool::Pool;
@@ -78,28 +77,17 @@ impl Explanation {
     }
 }
 
-impl Engine {
-    /// Explains what the next attempt at `pod` would find. The pod need not be known. `None` when no profile is
-    /// responsible for it. `random` stands for the attempt's random number.
-    pub fn explain(&mut self, pod: &Arc<Pod>, random: u64, now: Timestamp) -> Option<Explanation> {
-        let profile = self.profile_of(pod)?;
-        self.cluster.refresh_order();
-        let failed = |panic| Explanation { error: Some(panic), ..Explanation::nothing_yet(pod) };
-        if let Err(panic) = self.follow_for(pod, profile, now) {
-            return Some(failed(panic));
-        }
-        let cx = Context {
-            cluster: &self.cluster,
-            pods: &self.pods,
-            waiting: &self.bindings,
-            nominated: &self.queue,
-            preemptions: &self.preemptions,
-            now,
-        };
-        let runner = Runner { profile: &self.plans.profiles[profile], cx };
-        let explanation = guarded(|| explain(&runner, pod, random));
-        Some(explanation.unwrap_or_else(failed))
+/// Explains what the next attempt at `pod` would find; `None` when no profile is responsible for it.
+pub(crate) fn explained(core: &mut Core, pod: &Arc<Pod>, random: u64) -> Option<Explanation> {
+    let profile = core.plans.profiles.of(pod)?;
+    core.cluster.refresh_order();
+    let failed = |panic| Explanation { error: Some(panic), ..Explanation::nothing_yet(pod) };
+    if let Err(panic) = core.follow_for(pod, profile) {
+        return Some(failed(panic));
     }
+    let runner = Runner { profile: &core.plans.profiles[profile], cx: core.context() };
+    let explanation = guarded(|| explain(&runner, pod, random));
+    Some(explanation.unwrap_or_else(failed))
 }
 
 fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, random: u64) -> Explanation {

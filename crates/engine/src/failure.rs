@@ -1,4 +1,4 @@
-//! What happens after "no": back to the queue, an event, a condition.
+//! What happens when an attempt fails: back to the queue, an event, a condition.
 //!
 //! Behaviour: `spec/core.md` §8.
 
@@ -9,9 +9,10 @@ use kube_scheduler_framework::{EventKind, FitError, NominatingInfo, Status};
 use kube_scheduler_queue::{Nomination, QueuedPod};
 
 use crate::condition::{Condition, changed_condition};
+use crate::core::{Core, PodEvent};
 use crate::effect::{Effect, PodRef, StatusPatch};
-use crate::engine::Engine;
 use crate::policy::Entry;
+use crate::profiles::ProfileIdx;
 use crate::turn::AttemptResult;
 
 /// The longest note of an event, in bytes.
@@ -25,7 +26,7 @@ pub(crate) enum Nominating {
     Clear,
     /// The pod's own status counts.
     Keep,
-    /// This node it is.
+    /// The pod is nominated to this node.
     To(Arc<str>),
 }
 
@@ -44,7 +45,7 @@ impl From<Option<NominatingInfo>> for Nominating {
 pub(crate) enum Failure {
     /// The pod fits nowhere: plugins are to blame, and their events will bring it back.
     Unfit(Box<FitError>, Nominating),
-    /// The pod was turned down without anybody to blame; it comes back after its backoff.
+    /// The pod was rejected, and no plugin is to blame; it comes back after its backoff.
     Rejected(String),
     /// Something broke; it comes back after its backoff.
     Error(String),
@@ -71,17 +72,20 @@ impl From<Status> for Failure {
     }
 }
 
-impl Engine {
-    /// Sends a pod back to the queue and says why (`spec/core.md` §8). `assumed` is the pod with its node filled in, if
-    /// it got that far.
-    pub(crate) fn fail(
-        &mut self,
-        mut queued: QueuedPod<Entry>,
-        assumed: Option<Arc<Pod>>,
-        profile: usize,
-        failure: Failure,
-        now: Timestamp,
-    ) -> AttemptResult {
+/// An attempt that ended without success.
+#[derive(Debug)]
+pub(crate) struct FailedAttempt {
+    pub(crate) queued: QueuedPod<Entry>,
+    pub(crate) profile: ProfileIdx,
+    /// The pod with its node filled in, if it got that far.
+    pub(crate) assumed: Option<Arc<Pod>>,
+    pub(crate) failure: Failure,
+}
+
+impl FailedAttempt {
+    /// Sends the pod back to the queue and reports why (`spec/core.md` §8).
+    pub(crate) fn send_back(self, core: &mut Core) -> AttemptResult {
+        let Self { mut queued, profile, assumed, failure } = self;
         let attempted = assumed.unwrap_or_else(|| queued.entry().0.clone());
         let (message, nominating, is_rejected) = match &failure {
             Failure::Unfit(error, nominating) => (error.to_string(), nominating.clone(), true),
@@ -90,64 +94,65 @@ impl Engine {
         };
         queued.clear_rejectors();
         if let Failure::Unfit(error, _) = &failure {
-            for name in &error.diagnosis.unschedulable_plugins {
-                queued.add_unschedulable_plugin(self.queue.intern_plugin(name));
-            }
-            for name in &error.diagnosis.pending_plugins {
-                queued.add_pending_plugin(self.queue.intern_plugin(name));
-            }
+            core.with_queue(|queue, _| {
+                for name in &error.diagnosis.unschedulable_plugins {
+                    queued.add_unschedulable_plugin(queue.intern_plugin(name));
+                }
+                for name in &error.diagnosis.pending_plugins {
+                    queued.add_pending_plugin(queue.intern_plugin(name));
+                }
+            });
         }
-        self.counts.failed(profile, is_rejected);
+        core.counts.failed(profile, is_rejected);
         let result = if is_rejected {
             AttemptResult::Unschedulable(message.clone())
         } else {
             AttemptResult::Error(message.clone())
         };
-        let known = self.pods.get(&attempted.namespace, &attempted.name).cloned();
+        let known = core.pods.get(&attempted.namespace, &attempted.name).cloned();
         let about = match known {
+            // Another pod has taken the name: nothing of this attempt is about that one.
             Some(pod) if pod.uid != attempted.uid => {
-                self.queue.done(&attempted.uid);
+                core.done(&attempted.uid);
                 return result;
             }
+            // The queue gets the newest state, as the pod may have changed during its attempt.
             Some(pod) if !pod.is_assigned() => {
                 queued.replace_entry(Entry(pod.clone()));
-                self.requeue(queued, now);
+                core.requeue(queued);
                 pod
             }
-            // Gone, or placed by somebody: there is nothing to retry, but what happened is still told.
+            // Gone, or placed by another scheduler: there is nothing to retry, but what happened is still reported.
             _ => {
-                self.queue.done(&attempted.uid);
+                core.done(&attempted.uid);
                 attempted
             }
         };
-        self.nominate(&about, &nominating, now);
-        let reporting = self.plans.profiles[profile].scheduler_name.clone();
-        self.effects.push(Effect::RecordEvent {
-            pod: PodRef::from(&*about),
-            resource_version: about.resource_version.clone(),
+        // The nomination comes after the pod is in the queue again, which has a say in what its nomination is.
+        nominate(core, &about, &nominating);
+        let event = PodEvent {
             kind: EventKind::Warning,
             reason: "FailedScheduling".into(),
             action: "Scheduling".into(),
             note: truncated(&message),
-            reporting,
-        });
+            reporting: core.plans.profiles[profile].scheduler_name.clone(),
+        };
+        core.record(&about, event);
         let reason = if is_rejected { "Unschedulable" } else { "SchedulerError" };
-        if let Some(patch) = status_patch(&about, reason, &message, &nominating, now) {
-            self.effects.push(Effect::PatchStatus { pod: PodRef::from(&*about), patch });
+        if let Some(patch) = status_patch(&about, reason, &message, &nominating, core.now) {
+            core.effects.push(Effect::PatchStatus { pod: PodRef::from(&*about), patch });
         }
         result
     }
+}
 
-    fn nominate(&mut self, pod: &Arc<Pod>, nominating: &Nominating, now: Timestamp) {
-        let nomination = match nominating {
-            Nominating::Clear => Nomination::Override(""),
-            Nominating::Keep => Nomination::Noop,
-            Nominating::To(node) => Nomination::Override(node),
-        };
-        self.with_queue(now, |queue, policy| {
-            queue.nominate(&Entry(pod.clone()), nomination, policy)
-        });
-    }
+fn nominate(core: &mut Core, pod: &Arc<Pod>, nominating: &Nominating) {
+    let nomination = match nominating {
+        Nominating::Clear => Nomination::Override(""),
+        Nominating::Keep => Nomination::Noop,
+        Nominating::To(node) => Nomination::Override(node),
+    };
+    core.with_queue(|queue, policy| queue.nominate(&Entry(pod.clone()), nomination, policy));
 }
 
 /// At most 1,024 bytes; a longer text is cut and says so.
@@ -163,7 +168,7 @@ pub(crate) fn truncated(message: &str) -> String {
     format!("{}{SUFFIX}", &message[..end])
 }
 
-/// The change to the pod's status that tells users of the failure; `None` when it would change nothing.
+/// The change to the pod's status that shows the failure to users; `None` when it would change nothing.
 fn status_patch(
     pod: &Pod,
     reason: &str,

@@ -76,7 +76,7 @@ pub enum Input {
         /// The error text, if it failed.
         result: Result<(), String>,
     },
-    /// A plugin's awaited work asks for something.
+    /// Work of a plugin that goes on outside of the engine asks for something.
     PluginAsked(Commands),
     /// Nothing but time has passed.
     TimePassed,

@@ -1,274 +1,287 @@
-//! What the cluster tells: pods, nodes and other objects come, change and go.
+//! Changes in the cluster: pods, nodes and other objects come, change and go.
+//!
+//! [`Intake`] brings one change to everything that it concerns: the cluster state, the queue, the bindings' tasks that wait
+//! for it, the preemptions whose victims go. It keeps nothing itself.
 //!
 //! Behaviour: `spec/queue.md` §11.2 to §11.4.
 //!
-//! Invariant: a change is in the cluster state before anybody in the queue is asked whether it helps, but for a deleted
-//! node, which hints still may look at.
+//! Invariant: a change is in the cluster state before hints are asked whether it helps, but for a deleted node, which hints
+//! may still look at.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
+use kube_scheduler_api_types::{Node, Object, Pod};
 use kube_scheduler_framework::{ActionType, ClusterEvent, EventObject, EventResource, PluginName};
 
+use crate::binding::Bindings;
 use crate::changes::{node_changes, pod_changes};
-use crate::engine::Engine;
+use crate::core::Core;
 use crate::policy::Entry;
+use crate::preemption::Preemptions;
 
-impl Engine {
-    pub(crate) fn pod_applied(&mut self, pod: Arc<Pod>, now: Timestamp) {
-        let old = self.pods.insert(pod.clone());
+/// Takes in one input about the cluster.
+pub(crate) struct Intake<'e> {
+    pub(crate) core: &'e mut Core,
+    pub(crate) bindings: &'e mut Bindings,
+    pub(crate) preemptions: &'e mut Preemptions,
+}
+
+impl Intake<'_> {
+    pub(crate) fn pod_applied(&mut self, pod: Arc<Pod>) {
+        let old = self.core.pods.insert(pod.clone());
         if pod.deletion_requested.is_some() {
-            self.preemptions.pod_goes(&pod.uid);
+            self.preemptions.pod_goes(self.core, &pod.uid);
         }
         let Some(old) = old else {
-            return self.pod_added(pod, now);
+            return self.pod_added(pod);
         };
         if old.uid != pod.uid {
             // A pod re-created under the same name, with the deletion missed in between. What the old one held or was
             // assumed to hold would never be given back.
-            self.pod_removed(&old, now);
-            self.wake_tasks_of(&old.uid, now);
-            return self.pod_added(pod, now);
+            self.pod_removed(&old);
+            self.bindings.pod_gone(self.core, &old.uid);
+            return self.pod_added(pod);
         }
         match (old.is_assigned(), pod.is_assigned()) {
-            (true, true) => self.assigned_pod_updated(&old, &pod, now),
+            (true, true) => self.assigned_pod_updated(&old, &pod),
             // A pod never loses its node; one that seems to is another pod.
             (true, false) => {
-                self.assigned_pod_removed(&old, now);
-                self.pod_added(pod, now);
+                self.assigned_pod_removed(&old);
+                self.pod_added(pod);
             }
             (false, true) => {
-                self.assigned_pod_added(&pod, now);
+                self.assigned_pod_added(&pod);
                 if self.is_ours(&old) {
-                    self.with_queue(now, |queue, policy| queue.delete(&Entry(old.clone()), policy));
+                    self.dequeue(old);
                 }
             }
-            (false, false) if self.is_ours(&old) => self.pending_pod_updated(&old, &pod, now),
-            (false, false) if self.is_ours(&pod) => self.pod_added(pod, now),
+            (false, false) if self.is_ours(&old) => self.pending_pod_updated(&old, &pod),
+            (false, false) if self.is_ours(&pod) => self.pod_added(pod),
             (false, false) => {}
         }
     }
 
-    pub(crate) fn pod_deleted(&mut self, namespace: &str, name: &str, now: Timestamp) {
-        if let Some(pod) = self.pods.remove(namespace, name) {
-            self.pod_removed(&pod, now);
-            self.wake_tasks_of(&pod.uid, now);
+    pub(crate) fn pod_deleted(&mut self, namespace: &str, name: &str) {
+        if let Some(pod) = self.core.pods.remove(namespace, name) {
+            self.pod_removed(&pod);
+            self.bindings.pod_gone(self.core, &pod.uid);
         }
     }
 
     fn is_ours(&self, pod: &Pod) -> bool {
-        self.profile_of(pod).is_some()
+        self.core.plans.profiles.of(pod).is_some()
     }
 
-    fn pod_added(&mut self, pod: Arc<Pod>, now: Timestamp) {
+    fn dequeue(&mut self, pod: Arc<Pod>) {
+        self.core.with_queue(|queue, policy| queue.delete(&Entry(pod), policy));
+    }
+
+    fn pod_added(&mut self, pod: Arc<Pod>) {
         if pod.is_assigned() {
-            self.assigned_pod_added(&pod, now);
+            self.assigned_pod_added(&pod);
         } else if self.is_ours(&pod) {
-            self.with_queue(now, |queue, policy| queue.add(Entry(pod.clone()), now, policy));
-            self.measures.input_handled(ClusterEvent::UNSCHEDULABLE_POD_ADD.label());
+            self.core.with_queue(|queue, policy| queue.add(Entry(pod), policy.now, policy));
+            self.core.measures.input_handled(ClusterEvent::UNSCHEDULABLE_POD_ADD.label());
         }
     }
 
-    /// Tells the queue of an event of the input at hand, whose object is up to date by now.
+    /// Tells the queue of an event that follows from the input, whose object is up to date by now.
     fn happened(
         &mut self,
         event: &ClusterEvent,
         old: Option<&EventObject>,
         new: Option<&EventObject>,
-        now: Timestamp,
     ) {
-        self.move_all(event, old, new, now);
-        self.measures.event_handled(event.label());
+        self.core.move_all(event, old, new);
+        self.core.measures.event_handled(event.label());
     }
 
-    fn pod_removed(&mut self, pod: &Arc<Pod>, now: Timestamp) {
-        self.preemptions.pod_goes(&pod.uid);
+    fn pod_removed(&mut self, pod: &Arc<Pod>) {
+        self.preemptions.pod_goes(self.core, &pod.uid);
         if pod.is_assigned() {
-            return self.assigned_pod_removed(pod, now);
+            return self.assigned_pod_removed(pod);
         }
         if !self.is_ours(pod) {
             return;
         }
-        self.with_queue(now, |queue, policy| queue.delete(&Entry(pod.clone()), policy));
-        if self.cluster.is_assumed(&pod.uid) {
-            self.assumed_pod_deleted(&pod.uid.clone(), now);
+        self.dequeue(pod.clone());
+        if self.core.cluster.is_assumed(&pod.uid) {
+            self.assumed_pod_deleted(&pod.uid.clone());
         } else if pod.nominated_node_name().is_some() {
-            self.lower_pods_may_move(pod, now);
+            self.lower_pods_may_move(pod);
         }
-        self.measures.input_handled(ClusterEvent::UNSCHEDULABLE_POD_DELETE.label());
+        self.core.measures.input_handled(ClusterEvent::UNSCHEDULABLE_POD_DELETE.label());
     }
 
-    fn assigned_pod_added(&mut self, pod: &Arc<Pod>, now: Timestamp) {
-        if let Err(error) = self.cluster.add_pod(pod.clone()) {
-            self.note(format!("pod {}: {error}", pod.key()));
+    fn assigned_pod_added(&mut self, pod: &Arc<Pod>) {
+        if let Err(error) = self.core.cluster.add_pod(pod.clone()) {
+            self.core.note(format!("pod {}: {error}", pod.key()));
         }
         let object = EventObject::Pod(pod.clone());
-        self.measures.applied();
-        self.happened(&ClusterEvent::ASSIGNED_POD_ADD, None, Some(&object), now);
+        self.core.measures.applied();
+        self.happened(&ClusterEvent::ASSIGNED_POD_ADD, None, Some(&object));
     }
 
-    fn assigned_pod_updated(&mut self, old: &Arc<Pod>, new: &Arc<Pod>, now: Timestamp) {
-        if let Err(error) = self.cluster.update_pod(new.clone()) {
-            self.note(format!("pod {}: {error}", new.key()));
+    fn assigned_pod_updated(&mut self, old: &Arc<Pod>, new: &Arc<Pod>) {
+        if let Err(error) = self.core.cluster.update_pod(new.clone()) {
+            self.core.note(format!("pod {}: {error}", new.key()));
         }
         let (old_object, new_object) =
             (EventObject::Pod(old.clone()), EventObject::Pod(new.clone()));
-        self.measures.applied();
+        self.core.measures.applied();
         let mut has_generic = false;
         for event in pod_changes(new, old) {
             has_generic |= event == ClusterEvent::ASSIGNED_POD_UPDATE;
-            self.happened(&event, Some(&old_object), Some(&new_object), now);
+            self.happened(&event, Some(&old_object), Some(&new_object));
         }
         // The reference counts a generic update twice, once as the whole and once as one of its parts.
         if !has_generic {
-            self.measures.input_handled(ClusterEvent::ASSIGNED_POD_UPDATE.label());
+            self.core.measures.input_handled(ClusterEvent::ASSIGNED_POD_UPDATE.label());
         }
     }
 
-    fn assigned_pod_removed(&mut self, pod: &Arc<Pod>, now: Timestamp) {
-        if let Err(error) = self.cluster.remove_pod(&pod.uid) {
-            self.note(format!("pod {}: {error}", pod.key()));
+    fn assigned_pod_removed(&mut self, pod: &Arc<Pod>) {
+        if let Err(error) = self.core.cluster.remove_pod(&pod.uid) {
+            self.core.note(format!("pod {}: {error}", pod.key()));
         }
         let object = EventObject::Pod(pod.clone());
-        self.measures.applied();
-        self.happened(&ClusterEvent::ASSIGNED_POD_DELETE, Some(&object), None, now);
+        self.core.measures.applied();
+        self.happened(&ClusterEvent::ASSIGNED_POD_DELETE, Some(&object), None);
     }
 
-    fn pending_pod_updated(&mut self, old: &Arc<Pod>, new: &Arc<Pod>, now: Timestamp) {
+    fn pending_pod_updated(&mut self, old: &Arc<Pod>, new: &Arc<Pod>) {
         if old.resource_version == new.resource_version && !new.resource_version.is_empty() {
             return;
         }
-        if self.cluster.is_assumed(&new.uid) {
+        if self.core.cluster.is_assumed(&new.uid) {
             if old.deletion_requested.is_none() && new.deletion_requested.is_some() {
-                self.assumed_pod_deleted(&new.uid.clone(), now);
+                self.assumed_pod_deleted(&new.uid.clone());
             }
             return;
         }
         let events = pod_changes(new, old);
-        self.with_queue(now, |queue, policy| {
-            queue.update(&Entry(old.clone()), Entry(new.clone()), &events, now, policy);
+        self.core.with_queue(|queue, policy| {
+            let (old, new) = (Entry(old.clone()), Entry(new.clone()));
+            queue.update(&old, new, &events, policy.now, policy);
         });
         if old.nominated_node_name().is_some()
             && old.nominated_node_name() != new.nominated_node_name()
         {
-            self.lower_pods_may_move(old, now);
+            self.lower_pods_may_move(old);
         }
         let update = ClusterEvent::UNSCHEDULABLE_POD_UPDATE.label();
         for label in events.iter().map(ClusterEvent::label).filter(|label| *label != update) {
-            self.measures.input_handled(label);
+            self.core.measures.input_handled(label);
         }
-        self.measures.input_handled(update);
+        self.core.measures.input_handled(update);
     }
 
     /// A nomination is gone: what it kept free is there for pods of the same priority or less.
-    fn lower_pods_may_move(&mut self, pod: &Arc<Pod>, now: Timestamp) {
+    fn lower_pods_may_move(&mut self, pod: &Arc<Pod>) {
         let object = EventObject::Pod(pod.clone());
         let limit = pod.priority();
-        self.with_queue(now, |queue, policy| {
-            let event = &ClusterEvent::ASSIGNED_POD_DELETE;
-            queue.move_all_if(
-                event,
-                Some(&object),
-                None,
-                |entry| entry.0.priority() <= limit,
-                now,
-                policy,
-            )
-        });
+        let event = &ClusterEvent::ASSIGNED_POD_DELETE;
+        self.core.move_all_if(event, &object, |other| other.priority() <= limit);
     }
 
     /// A pod went away while it was assumed: what it held is free again.
-    fn assumed_pod_deleted(&mut self, uid: &Arc<str>, now: Timestamp) {
-        let Some(assumed) = self.cluster.pod(uid).cloned() else { return };
-        let nobody: PluginName = "".into();
-        if !self.reject_waiting(uid, &nobody, "removed".into(), now)
-            && let Err(error) = self.cluster.forget_pod(uid)
+    fn assumed_pod_deleted(&mut self, uid: &Arc<str>) {
+        let Some(assumed) = self.core.cluster.pod(uid).cloned() else { return };
+        // No plugin is to blame, so no event brings the pod back.
+        let no_plugin = PluginName::default();
+        if !self.bindings.reject(self.core, uid, &no_plugin, "removed".into())
+            && let Err(error) = self.core.cluster.forget_pod(uid)
         {
-            self.note(format!("pod {}: {error}", assumed.key()));
+            self.core.note(format!("pod {}: {error}", assumed.key()));
         }
         let object = EventObject::Pod(assumed);
-        self.move_all(&ClusterEvent::ASSIGNED_POD_DELETE, Some(&object), None, now);
+        self.core.move_all(&ClusterEvent::ASSIGNED_POD_DELETE, Some(&object), None);
     }
 
-    pub(crate) fn node_applied(&mut self, node: Arc<Node>, now: Timestamp) {
-        let old = self.cluster.node_idx(&node.name).and_then(|idx| self.cluster.node(idx)).cloned();
+    pub(crate) fn node_applied(&mut self, node: Arc<Node>) {
+        let old = self
+            .core
+            .cluster
+            .node_idx(&node.name)
+            .and_then(|idx| self.core.cluster.node(idx))
+            .cloned();
         let new_object = EventObject::Node(node.clone());
         match old {
             None => {
-                self.cluster.add_node(node);
+                self.core.cluster.add_node(node);
                 let event = ClusterEvent::new(EventResource::Node, ActionType::ADD);
-                self.measures.applied();
-                self.happened(&event, None, Some(&new_object), now);
+                self.core.measures.applied();
+                self.happened(&event, None, Some(&new_object));
             }
             Some(old) => {
-                self.cluster.update_node(node.clone());
+                self.core.cluster.update_node(node.clone());
                 let old_object = EventObject::Node(old.clone());
-                self.measures.applied();
+                self.core.measures.applied();
                 for event in node_changes(&node, &old) {
-                    self.happened(&event, Some(&old_object), Some(&new_object), now);
+                    self.happened(&event, Some(&old_object), Some(&new_object));
                 }
             }
         }
     }
 
-    pub(crate) fn node_deleted(&mut self, name: &str, now: Timestamp) {
-        let node = self.cluster.node_idx(name).and_then(|idx| self.cluster.node(idx)).cloned();
+    pub(crate) fn node_deleted(&mut self, name: &str) {
+        let node =
+            self.core.cluster.node_idx(name).and_then(|idx| self.core.cluster.node(idx)).cloned();
         if let Some(node) = node {
             let object = EventObject::Node(node);
             let event = ClusterEvent::new(EventResource::Node, ActionType::DELETE);
-            self.happened(&event, Some(&object), None, now);
+            self.happened(&event, Some(&object), None);
         }
-        if let Err(error) = self.cluster.remove_node(name) {
-            self.note(error.to_string());
+        if let Err(error) = self.core.cluster.remove_node(name) {
+            self.core.note(error.to_string());
         }
     }
 
-    pub(crate) fn object_applied(&mut self, object: Arc<Object>, now: Timestamp) {
-        let resource = resource_of(&object, &self.plans.custom_resources);
-        let old = self.cluster.upsert_object(object.clone());
+    pub(crate) fn object_applied(&mut self, object: Arc<Object>) {
+        let resource = resource_of(&object, &self.core.plans.custom_resources);
+        let old = self.core.cluster.upsert_object(object.clone());
         let action = if old.is_some() { ActionType::UPDATE } else { ActionType::ADD };
         let old = old.map(EventObject::Other);
         let new = EventObject::Other(object.clone());
         let event = ClusterEvent::new(resource, action);
-        self.measures.applied();
-        self.object_changed(&event, old.as_ref(), Some(&new), now);
-        self.wake_tasks_for(&object, now);
+        self.core.measures.applied();
+        self.object_changed(&event, old.as_ref(), Some(&new));
+        self.bindings.object_changed(self.core, &object);
     }
 
-    /// Tells the queue of another kind's event. Kinds that nobody registered for are followed for other reasons, and the
+    /// Tells the queue of another kind's event. Kinds that no plugin registered for are watched for other reasons, and the
     /// reference does not count them.
     fn object_changed(
         &mut self,
         event: &ClusterEvent,
         old: Option<&EventObject>,
         new: Option<&EventObject>,
-        now: Timestamp,
     ) {
-        if self.queue.is_of_interest(event) {
-            self.happened(event, old, new, now);
+        if self.core.with_queue(|queue, _| queue.is_of_interest(event)) {
+            self.happened(event, old, new);
         }
     }
 
-    pub(crate) fn object_deleted(&mut self, object: &Object, now: Timestamp) {
-        let removed = self.cluster.remove_object(
+    pub(crate) fn object_deleted(&mut self, object: &Object) {
+        let removed = self.core.cluster.remove_object(
             &object.group,
             &object.kind,
             &object.namespace,
             &object.name,
         );
         let Some(old) = removed else { return };
-        let resource = resource_of(&old, &self.plans.custom_resources);
+        let resource = resource_of(&old, &self.core.plans.custom_resources);
         let old = EventObject::Other(old);
         let event = ClusterEvent::new(resource, ActionType::DELETE);
-        self.measures.applied();
-        self.object_changed(&event, Some(&old), None, now);
-        self.wake_tasks_for(object, now);
+        self.core.measures.applied();
+        self.object_changed(&event, Some(&old), None);
+        self.bindings.object_changed(self.core, object);
     }
 }
 
-/// The resource that plugins register for to hear of this object. An object does not tell its plural: of the usual ones,
-/// the one that somebody registered for is meant.
+/// The resource that plugins register for to hear of this object. An object does not name its plural: of the usual ones,
+/// the one that a plugin registered for is meant.
 fn resource_of(object: &Object, custom: &BTreeSet<Arc<str>>) -> EventResource {
     match (&*object.group, &*object.kind) {
         ("", "PersistentVolume") => EventResource::PersistentVolume,

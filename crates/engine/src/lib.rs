@@ -1,8 +1,12 @@
 //! The deterministic core of the scheduler: inputs in, effects out.
 //!
-//! [`Engine`] owns the cluster state, the queue and everything on its way. It reads no clock, opens no socket, starts no
-//! thread. The same inputs at the same times with the same seed give the same effects, whatever the number of threads that
-//! scan. It knows no plugin by name: profiles are built from a registry that the caller brings.
+//! [`Engine`] owns the cluster state, the queue and every pod on its way to a node. It reads no clock, opens no socket and
+//! starts no thread. The same inputs at the same times with the same seed give the same effects, whatever the number of
+//! threads that scan. It knows no plugin by name: profiles are built from a registry that the caller brings.
+//!
+//! Inside, each part owns its state and works on a shared [`Core`](core::Core): `cycle` finds nodes, `binding` leads pods
+//! to them, `preemption` makes room, `intake` takes in changes of the cluster, `failure` sends pods back. `deadlines` holds
+//! every reason to wake up.
 
 mod attempt;
 mod binding;
@@ -10,7 +14,10 @@ mod build;
 mod changes;
 mod class_cache;
 mod condition;
+mod core;
 mod counts;
+mod cycle;
+mod deadlines;
 mod duration;
 mod effect;
 mod engine;
@@ -28,6 +35,7 @@ mod pods;
 mod policy;
 mod pool;
 mod preemption;
+mod profiles;
 mod score_tree;
 mod sharing;
 mod sizes;
@@ -35,15 +43,17 @@ mod turn;
 
 pub use build::{BuildError, EngineOptions};
 pub use counts::{BoundPod, EndedPreemption, PreemptionCounts, ProfileCounts};
+pub use cycle::ClassCacheCounts;
 pub use effect::{Effect, PodRef, StatusPatch, Token};
 pub use engine::Engine;
 pub use explain::{Explanation, NodeExplanation, NodeScores};
 pub use input::{Evicted, Input};
 pub use known::{Followed, FollowedKey, Known};
-pub use measures::{FailedBinding, Measurements};
+pub use measures::{FailedBinding, MeasuredHint, Measurements};
 pub use observer::{Observer, SearchStep, Unobserved};
 pub use policy::Entry;
 pub use pool::Pool;
+pub use profiles::ProfileIdx;
 pub use sharing::Sharing;
 pub use sizes::TableSize;
 pub use turn::{AttemptResult, Turn};

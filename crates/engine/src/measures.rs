@@ -11,7 +11,8 @@ use kube_scheduler_framework::{
 use kube_scheduler_queue::{EventLabel, QueueingHint};
 use rustc_hash::FxHashMap;
 
-use crate::engine::Engine;
+use crate::policy::Plans;
+use crate::profiles::ProfileIdx;
 
 /// One hint in so many is measured: hints are asked by the thousand, and each takes about as long as reading a clock.
 const HINTS_PER_SAMPLE: u64 = 10;
@@ -19,12 +20,25 @@ const HINTS_PER_SAMPLE: u64 = 10;
 /// A pod that did not get bound although a node was found for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedBinding {
-    /// The profile, by position in the configuration.
-    pub profile: usize,
-    /// Whether it was turned down, rather than something broke.
+    /// The profile that scheduled it.
+    pub profile: ProfileIdx,
+    /// Whether it was rejected, rather than something failed.
     pub is_rejected: bool,
     /// From the start of the attempt to its failure.
     pub length: Duration,
+}
+
+/// How long a plugin's hints took about one event.
+#[derive(Clone, Debug)]
+pub struct MeasuredHint {
+    /// The plugin.
+    pub plugin: PluginName,
+    /// The event.
+    pub event: EventLabel,
+    /// What the hints answered: `Queue`, `QueueSkip` or `Error`.
+    pub answer: &'static str,
+    /// How long they took.
+    pub lengths: Lengths,
 }
 
 /// Everything measured since the last time, for metrics.
@@ -33,7 +47,7 @@ pub struct Measurements {
     /// Cluster events by label, from their arrival until the pods that they help were requeued.
     pub events: Vec<(EventLabel, Lengths)>,
     /// Hints by plugin, event and answer; a sample.
-    pub hints: Vec<(PluginName, EventLabel, &'static str, Lengths)>,
+    pub hints: Vec<MeasuredHint>,
     /// Waits on Permit by how they ended.
     pub permit_waits: Vec<(Code, Duration)>,
     /// Failures after a node was found.
@@ -47,9 +61,9 @@ pub struct Measurements {
 pub(crate) struct Measures {
     timer: Option<Arc<dyn Timer>>,
     keeps: bool,
-    /// When the input at hand came, and when the work on its next event began.
-    begun: u64,
-    event_begun: u64,
+    /// When the current input came, and when the work on its next event started.
+    start: u64,
+    event_start: u64,
     /// What bringing the state up to date took; counts for each event that follows from it.
     applying: u64,
     events: FxHashMap<EventLabel, Lengths>,
@@ -65,10 +79,10 @@ impl Measures {
     }
 
     /// An input has come.
-    pub(crate) fn input_begun(&mut self) {
+    pub(crate) fn input_started(&mut self) {
         if let Some(timer) = &self.timer {
-            self.begun = timer.nanos();
-            self.event_begun = self.begun;
+            self.start = timer.nanos();
+            self.event_start = self.start;
             self.applying = 0;
         }
     }
@@ -77,8 +91,8 @@ impl Measures {
     pub(crate) fn applied(&mut self) {
         if let Some(timer) = &self.timer {
             let now = timer.nanos();
-            self.applying = now.saturating_sub(self.begun);
-            self.event_begun = now;
+            self.applying = now.saturating_sub(self.start);
+            self.event_start = now;
         }
     }
 
@@ -86,15 +100,15 @@ impl Measures {
     pub(crate) fn event_handled(&mut self, label: EventLabel) {
         let Some(timer) = &self.timer else { return };
         let now = timer.nanos();
-        let nanos = self.applying + now.saturating_sub(self.event_begun);
-        self.event_begun = now;
+        let nanos = self.applying + now.saturating_sub(self.event_start);
+        self.event_start = now;
         self.add_event(label, nanos);
     }
 
     /// The whole input was handled.
     pub(crate) fn input_handled(&mut self, label: EventLabel) {
         let Some(timer) = &self.timer else { return };
-        let nanos = timer.nanos().saturating_sub(self.begun);
+        let nanos = timer.nanos().saturating_sub(self.start);
         self.add_event(label, nanos);
     }
 
@@ -103,7 +117,7 @@ impl Measures {
     }
 
     /// The reading to measure a hint from, if this one is measured.
-    pub(crate) fn hint_begun(&mut self) -> Option<u64> {
+    pub(crate) fn hint_start(&mut self) -> Option<u64> {
         let timer = self.timer.as_ref()?;
         self.n_hints += 1;
         self.n_hints.is_multiple_of(HINTS_PER_SAMPLE).then(|| timer.nanos())
@@ -115,10 +129,10 @@ impl Measures {
         hint: u32,
         event: &EventLabel,
         answer: &Result<QueueingHint, String>,
-        begun: Option<u64>,
+        start: Option<u64>,
     ) {
-        let (Some(timer), Some(begun)) = (&self.timer, begun) else { return };
-        let nanos = timer.nanos().saturating_sub(begun);
+        let (Some(timer), Some(start)) = (&self.timer, start) else { return };
+        let nanos = timer.nanos().saturating_sub(start);
         let answer = match answer {
             Ok(QueueingHint::Queue) => "Queue",
             Ok(QueueingHint::Skip) => "QueueSkip",
@@ -141,31 +155,26 @@ impl Measures {
             self.failed_bindings.push(failed);
         }
     }
-}
 
-impl Engine {
     /// What was measured since the last call, in a fixed order.
-    pub fn drain_measurements(&mut self) -> Measurements {
-        let measures = &mut self.measures;
-        let mut events: Vec<_> = measures.events.drain().collect();
+    pub(crate) fn drain(&mut self, plans: &Plans) -> Measurements {
+        let mut events: Vec<_> = self.events.drain().collect();
         events.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        let plans = &self.plans;
-        let mut hints: Vec<_> = measures
-            .hints
-            .drain()
-            .filter_map(|((hint, event, answer), lengths)| {
-                Some((plans.hints.plugin(hint)?.clone(), event, answer, lengths))
-            })
-            .collect();
-        hints.sort_unstable_by(|a, b| (&a.0, &a.1, a.2).cmp(&(&b.0, &b.1, b.2)));
-        let profiles = &plans.profiles;
+        let hints = self.hints.drain().filter_map(|((hint, event, answer), lengths)| {
+            let plugin = plans.hints.plugin(hint)?.clone();
+            Some(MeasuredHint { plugin, event, answer, lengths })
+        });
+        let mut hints: Vec<_> = hints.collect();
+        hints.sort_unstable_by(|a, b| {
+            (&a.plugin, &a.event, a.answer).cmp(&(&b.plugin, &b.event, b.answer))
+        });
+        let readings = plans.profiles.as_slice().iter();
         Measurements {
             events,
             hints,
-            permit_waits: std::mem::take(&mut measures.permit_waits),
-            failed_bindings: std::mem::take(&mut measures.failed_bindings),
-            profiles: profiles
-                .iter()
+            permit_waits: std::mem::take(&mut self.permit_waits),
+            failed_bindings: std::mem::take(&mut self.failed_bindings),
+            profiles: readings
                 .map(|profile| profile.meter().map(|meter| meter.take()).unwrap_or_default())
                 .collect(),
         }

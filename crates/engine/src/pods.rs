@@ -1,6 +1,6 @@
 //! Every pod as last seen from the API server, by name: what the reference calls the informer's view.
 //!
-//! Invariant: nothing that is told depends on the order of the hash maps; lists are sorted.
+//! Invariant: no list that plugins get depends on the order of the hash maps: lists are sorted.
 
 use std::sync::Arc;
 

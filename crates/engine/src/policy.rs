@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Pod, PodRequests, PodSpec, PodStatus, Timestamp};
 use kube_scheduler_framework::{
     ClusterState, Code, Context, EventObject, Extenders, HintFn, Meter, MeteredPoint, NoPods,
-    NodeNominations, NominatedPods, PluginName, Profile, QueuedPodView, QueueingHint,
+    NodeNominations, NominatedPods, PluginIdx, PluginName, QueuedPodView, QueueingHint,
     RunningPreemptions, WaitingPods,
 };
 use kube_scheduler_queue::{
@@ -20,6 +20,7 @@ use crate::class_cache::{SignPlan, Signatures};
 use crate::guard::guarded;
 use crate::measures::Measures;
 use crate::pods::PodIndex;
+use crate::profiles::{ProfileIdx, Profiles};
 
 /// A pod in the queue.
 #[derive(Clone, Debug)]
@@ -70,17 +71,54 @@ pub(crate) struct Plans {
     /// Resources beyond the known kinds that plugins registered for, by name.
     pub(crate) custom_resources: BTreeSet<Arc<str>>,
     /// The profiles, in the order of configuration and of the queue's numbers.
-    pub(crate) profiles: Vec<Profile>,
-    /// Who outside has a say in every attempt.
+    pub(crate) profiles: Profiles,
+    /// Programs outside that take part in every attempt.
     pub(crate) extenders: Extenders,
     /// Which plugins sign pods, by profile.
     pub(crate) sign: Vec<SignPlan>,
-    /// PreEnqueue plugins by profile: the queue's number and the position in the profile.
-    pub(crate) gates: Vec<Vec<(PluginId, usize)>>,
+    /// PreEnqueue plugins by profile.
+    pub(crate) gates: Vec<Vec<Gate>>,
     /// Hints by the number that the queue knows them by.
     pub(crate) hints: Hints,
     /// Whether every profile sorts by priority, then age.
     pub(crate) is_by_priority_then_age: bool,
+}
+
+impl Plans {
+    /// A run of a whole extension point has ended that started at the reading `start`, if it was measured; gives the reading
+    /// to measure the next one from.
+    pub(crate) fn point_ended(
+        &self,
+        profile: ProfileIdx,
+        point: MeteredPoint,
+        code: Code,
+        start: Option<u64>,
+    ) -> Option<u64> {
+        let meter = self.profiles.get(profile)?.meter()?;
+        Some(meter.point_ended(point, code, start?))
+    }
+
+    /// The same for one plugin that was waited for.
+    pub(crate) fn plugin_ended(
+        &self,
+        profile: ProfileIdx,
+        plugin: &PluginName,
+        point: MeteredPoint,
+        code: Code,
+        start: Option<u64>,
+    ) {
+        let profile = &self.profiles[profile];
+        if let (Some(meter), Some(idx)) = (profile.meter(), profile.position(plugin)) {
+            meter.plugin_ended(idx, point, code, start);
+        }
+    }
+}
+
+/// A PreEnqueue plugin of a profile: the queue's number for it, and the profile's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gate {
+    pub(crate) id: PluginId,
+    pub(crate) plugin: PluginIdx,
 }
 
 /// Hint functions by number, and whose they are.
@@ -109,14 +147,14 @@ pub(crate) struct Policy<'a> {
     pub(crate) preemptions: &'a dyn RunningPreemptions,
     pub(crate) signatures: &'a mut Signatures,
     pub(crate) measures: &'a mut Measures,
-    /// When the gates of the pod at hand began to be asked.
-    pub(crate) gates_begun: Option<u64>,
+    /// The meter's reading when the gates of the current pod were first asked.
+    pub(crate) gates_start: Option<u64>,
     pub(crate) now: Timestamp,
 }
 
 impl Policy<'_> {
     fn meter(&self, profile: ProfileId) -> Option<&Meter> {
-        self.plans.profiles.get(profile.index())?.meter()
+        self.plans.profiles.get(profile.into())?.meter()
     }
 
     /// Nominations are not at hand while the queue works.
@@ -155,35 +193,32 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
         profile: ProfileId,
         plugin: PluginId,
     ) -> PreEnqueueVerdict {
-        let gate = self
-            .plans
-            .gates
-            .get(profile.index())
-            .and_then(|gates| gates.iter().find(|(id, _)| *id == plugin));
-        let found = gate.and_then(|(_, idx)| {
-            let profile = self.plans.profiles.get(profile.index())?;
-            let gate = profile.plugins().get(*idx)?.plugin.as_pre_enqueue()?;
-            Some((*idx, gate, profile.meter()))
+        let gates = self.plans.gates.get(profile.index());
+        let gate = gates.and_then(|gates| gates.iter().find(|gate| gate.id == plugin));
+        let found = gate.and_then(|gate| {
+            let profile = self.plans.profiles.get(profile.into())?;
+            let plugin = profile.plugins().get(gate.plugin)?.plugin.as_pre_enqueue()?;
+            Some((gate.plugin, plugin, profile.meter()))
         });
         let Some((idx, gate, meter)) = found else { return PreEnqueueVerdict::Admit };
-        let begun = meter.and_then(Meter::plugin_start);
+        let start = meter.and_then(Meter::plugin_start);
         let status =
             guarded(|| gate.pre_enqueue(&self.context(), &entry.0)).unwrap_or_else(|panic| panic);
         if let Some(meter) = meter {
-            meter.plugin_ended(idx, MeteredPoint::PreEnqueue, status.code(), begun);
+            meter.plugin_ended(idx, MeteredPoint::PreEnqueue, status.code(), start);
         }
         if status.is_success() { PreEnqueueVerdict::Admit } else { PreEnqueueVerdict::Gate }
     }
 
     fn gates_begin(&mut self, profile: ProfileId) {
-        self.gates_begun = self.meter(profile).map(Meter::nanos);
+        self.gates_start = self.meter(profile).map(Meter::nanos);
     }
 
     fn gates_end(&mut self, profile: ProfileId) {
-        let begun = self.gates_begun.take();
-        if let (Some(meter), Some(begun)) = (self.meter(profile), begun) {
+        let start = self.gates_start.take();
+        if let (Some(meter), Some(start)) = (self.meter(profile), start) {
             // Quirk: a success whatever the gates said, as in the reference.
-            meter.point_ended(MeteredPoint::PreEnqueue, Code::Success, begun);
+            meter.point_ended(MeteredPoint::PreEnqueue, Code::Success, start);
         }
     }
 
@@ -198,20 +233,20 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
         let Some((_, hint)) = self.plans.hints.0.get(id.0 as usize) else {
             return QueueingHint::Queue;
         };
-        let begun = self.measures.hint_begun();
+        let start = self.measures.hint_start();
         let answer = guarded(|| hint(&self.context(), &entry.0, old, new))
             .unwrap_or_else(|panic| Err(panic.message()));
-        self.measures.hint_ended(id.0, event, &answer, begun);
+        self.measures.hint_ended(id.0, event, &answer, start);
         // The event has passed: a hint that fails must not leave the pod waiting for it.
         answer.unwrap_or(QueueingHint::Queue)
     }
 
     fn signature(&mut self, entry: &Entry, profile: ProfileId) -> Option<u64> {
         let plan = self.plans.sign.get(profile.index())?;
-        let begun = self.meter(profile).map(Meter::nanos);
+        let start = self.meter(profile).map(Meter::nanos);
         let number = guarded(|| self.signatures.number(profile.index(), plan, &entry.0));
-        if let (Some(meter), Some(begun)) = (self.meter(profile), begun) {
-            meter.point_ended(MeteredPoint::Sign, Code::Success, begun);
+        if let (Some(meter), Some(start)) = (self.meter(profile), start) {
+            meter.point_ended(MeteredPoint::Sign, Code::Success, start);
         }
         number.ok().flatten()
     }

@@ -1,183 +1,224 @@
 //! Carrying preemptions out: victims go, nominations that no longer hold are cleared, the preemptor waits.
 //!
-//! A preemption is a [`Task`] of steps; the next one starts when every write of the one before has been answered. In the
-//! background, the default, the attempt ends at once with its nomination, and the pod is not tried again while its task
-//! runs: nominations first, then all victims but the last, then the last. In the foreground (gate
-//! `SchedulerAsyncPreemption` off) the attempt itself waits for its victims, and nobody is tried meanwhile.
+//! [`Preemptions`] owns every preemption as a [`Task`] of steps; the next step starts when every write of the one before has
+//! been answered. In the background, the default, the attempt ends at once with its nomination, and the pod is not tried
+//! again while its task runs: nominations first, then all victims but the last, then the last. In the foreground (gate
+//! `SchedulerAsyncPreemption` off) the attempt itself waits for its victims, and no other pod is tried meanwhile.
 //!
-//! Invariants: a task ends, with or without error, once everything it sent out is answered; a victim is told of its
-//! eviction only when that has succeeded; a pod is held back exactly while [`RunningPreemptions`] says so.
+//! Invariants: a task ends, with or without error, once everything it sent out is answered; a victim's eviction is reported
+//! only when it has succeeded; a pod is held back exactly while [`HeldPreemptors`] says so.
 //!
 //! Behaviour: `spec/preemption.md` §7.
 
+mod held;
 mod table;
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{Commands, EventKind, FitError, NominatedPods, PluginName};
 use kube_scheduler_queue::QueuedPod;
 
-use self::table::{Errand, Step, Task};
+use self::table::{Errand, Step, Task, TaskId, TaskTable};
+use crate::binding::Bindings;
 use crate::condition::{Condition, changed_condition};
+use crate::core::{Core, PodEvent};
 use crate::effect::{Effect, PodRef, StatusPatch, Token};
-use crate::engine::Engine;
-use crate::failure::{Failure, Nominating};
+use crate::failure::{FailedAttempt, Failure, Nominating};
 use crate::input::Evicted;
 use crate::policy::Entry;
+use crate::profiles::ProfileIdx;
 
-pub(crate) use self::table::Preemptions;
+pub(crate) use self::held::HeldPreemptors;
 
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
-/// What an attempt found out that makes room by preemption.
+/// Where an attempt wants to make room, and which pods have to go for it.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) node: Arc<str>,
+    node: Arc<str>,
     /// Most important first, without those that are going already.
     victims: Vec<Arc<Pod>>,
+    /// With those that are going already.
     n_victims: usize,
     plugin: PluginName,
-}
-
-impl Plan {
-    /// `None` when there is nothing to do: no victims, or in the background none that is not going already.
-    pub(crate) fn new(
-        nominating: &Nominating,
-        victims: Vec<Arc<Pod>>,
-        plugin: Option<PluginName>,
-        is_in_background: bool,
-    ) -> Option<Self> {
-        let Nominating::To(node) = nominating else { return None };
-        let n_victims = victims.len();
-        let victims: Vec<_> =
-            victims.into_iter().filter(|victim| victim.deletion_requested.is_none()).collect();
-        let plugin = plugin.unwrap_or_default();
-        let n_to_do = if is_in_background { victims.len() } else { n_victims };
-        (n_to_do > 0).then(|| Self { node: node.clone(), victims, n_victims, plugin })
-    }
 }
 
 /// An attempt that waits for the end of its own preemption.
 #[derive(Debug)]
 pub(crate) struct HeldAttempt {
     pub(crate) queued: QueuedPod<Entry>,
-    pub(crate) profile: usize,
+    pub(crate) profile: ProfileIdx,
     pub(crate) error: Box<FitError>,
     pub(crate) commands: Commands,
 }
 
-impl Engine {
-    /// Registers a preemption; [`advance`](Self::advance_preemption) sets it going. From here on the pod is held back,
-    /// unless its attempt is `held`.
-    pub(crate) fn begin_preemption(
+/// All preemptions that are being carried out.
+#[derive(Debug)]
+pub(crate) struct Preemptions {
+    tasks: TaskTable,
+    is_in_background: bool,
+}
+
+impl Preemptions {
+    /// No preemptions; those to come run in the background, or hold their attempts.
+    pub(crate) fn new(is_in_background: bool) -> Self {
+        Self { tasks: TaskTable::default(), is_in_background }
+    }
+
+    /// How many are being carried out.
+    pub(crate) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// What is in which table, and how much of it.
+    pub(crate) fn table_sizes(&self) -> [(&'static str, usize); 3] {
+        self.tasks.sizes()
+    }
+
+    /// Whether preemptions run in the background, beside attempts.
+    pub(crate) const fn is_in_background(&self) -> bool {
+        self.is_in_background
+    }
+
+    /// Whether an attempt waits for its preemption, and no other pod may be tried.
+    pub(crate) const fn holds_an_attempt(&self) -> bool {
+        self.tasks.holds_an_attempt()
+    }
+
+    /// What has to be done for an attempt that found `victims`; `None` when that is nothing: no victims, or in the
+    /// background none that is not going already.
+    pub(crate) fn plan(
+        &self,
+        nominating: &Nominating,
+        victims: Vec<Arc<Pod>>,
+        plugin: Option<PluginName>,
+    ) -> Option<Plan> {
+        let Nominating::To(node) = nominating else { return None };
+        let n_victims = victims.len();
+        let victims: Vec<_> =
+            victims.into_iter().filter(|victim| victim.deletion_requested.is_none()).collect();
+        let plugin = plugin.unwrap_or_default();
+        // An attempt that is held goes on after its preemption, even if that has nothing to send.
+        let n_to_do = if self.is_in_background { victims.len() } else { n_victims };
+        (n_to_do > 0).then(|| Plan { node: node.clone(), victims, n_victims, plugin })
+    }
+
+    /// Registers a preemption; [`advance`](Self::advance) sets it going. From here on the pod is held back, unless its
+    /// attempt is `held`.
+    pub(crate) fn register(
         &mut self,
+        core: &mut Core,
         preemptor: Arc<Pod>,
         plan: Plan,
         held: Option<HeldAttempt>,
-        now: Timestamp,
-    ) -> u64 {
+    ) -> TaskId {
         let Plan { node, victims, n_victims, plugin } = plan;
-        self.counts.preemption_begun(n_victims);
-        self.preemptions.insert(Task {
+        core.counts.preemption_started(n_victims);
+        let task = Task {
             preemptor,
             plugin,
             node,
             victims,
-            step: if held.is_some() { Step::BegunHeld } else { Step::Begun },
+            step: if held.is_some() { Step::NewHeld } else { Step::New },
             n_out: 0,
             error: None,
             has_failed_to_evict: false,
             is_last_going: false,
-            begun: now,
+            holds_preemptor: held.is_none(),
+            started: core.now,
             held,
-        })
+        };
+        self.tasks.insert(task, &mut core.held_back)
     }
 
     /// Takes a preemption's next steps until one has to be waited for.
-    pub(crate) fn advance_preemption(&mut self, id: u64, now: Timestamp) {
-        while let Some(task) = self.preemptions.idle(id) {
-            let step = task.next_step();
-            let victims = task.victims_of(step);
+    pub(crate) fn advance(&mut self, core: &mut Core, bindings: &mut Bindings, id: TaskId) {
+        while let Some(step) = self.tasks.next_step(id, &mut core.held_back) {
             match step {
-                Step::Nominations | Step::NominationsAfter => self.clear_nominations(id),
+                Step::Nominations | Step::NominationsAfter => self.clear_nominations(core, id),
                 Step::Others | Step::Everybody => {
-                    for victim in victims {
-                        self.evict(id, &victim, now);
+                    for victim in self.tasks.victims(id) {
+                        self.evict(core, bindings, id, &victim);
                     }
                 }
                 Step::Last => {
-                    let Some(victim) = victims.first() else { continue };
-                    if self.bindings.is_evictable_in_memory(&victim.uid) {
-                        // What it gives back is told to a preemptor that is not held back any more: nothing else would
-                        // bring the pod back.
-                        self.preemptions.release(id);
+                    let Some(victim) = self.tasks.victims(id).pop() else { continue };
+                    if bindings.can_stop(&victim.uid) {
+                        // What the victim gives back in memory is an event at once, and nothing else would bring the
+                        // preemptor back: it must not be held back any more when the event comes.
+                        self.tasks.release(id, &mut core.held_back);
                     }
-                    self.evict(id, victim, now);
+                    self.evict(core, bindings, id, &victim);
                 }
-                Step::Begun | Step::BegunHeld | Step::Done => return self.end_preemption(id, now),
+                Step::New | Step::NewHeld | Step::Done => return self.end(core, bindings, id),
             }
         }
+    }
+
+    /// A pod is gone, or about to go.
+    pub(crate) fn pod_goes(&mut self, core: &mut Core, uid: &str) {
+        self.tasks.pod_goes(uid, &mut core.held_back);
     }
 
     /// A victim's eviction was answered.
     pub(crate) fn pod_evicted(
         &mut self,
+        core: &mut Core,
+        bindings: &mut Bindings,
         token: Token,
         result: Result<Evicted, String>,
-        now: Timestamp,
     ) {
-        let Some((id, Errand::Evict(victim))) = self.preemptions.redeem(token) else { return };
+        let Some((id, Errand::Evict(victim))) = self.tasks.redeem(token) else { return };
         match result {
-            Ok(Evicted::Deleted) => self.tell_victim(id, &victim, ""),
+            Ok(Evicted::Deleted) => self.report_eviction(core, id, &victim, ""),
             Ok(Evicted::AlreadyGone) => {}
-            Err(error) => self.preemptions.failed(id, error, true),
+            Err(error) => self.tasks.failed(id, error, true),
         }
-        self.advance_preemption(id, now);
+        self.advance(core, bindings, id);
     }
 
     /// The withdrawal of a nomination was answered.
     pub(crate) fn nomination_cleared(
         &mut self,
+        core: &mut Core,
+        bindings: &mut Bindings,
         token: Token,
         result: Result<(), String>,
-        now: Timestamp,
     ) {
-        let Some((id, Errand::ClearNomination)) = self.preemptions.redeem(token) else { return };
+        let Some((id, Errand::ClearNomination)) = self.tasks.redeem(token) else { return };
         if let Err(error) = result {
-            self.note(format!(
+            core.note(format!(
                 "cannot clear the nominatedNodeName of a lower priority pod on the same node: {error}"
             ));
-            self.preemptions.failed(id, error, false);
+            self.tasks.failed(id, error, false);
         }
-        self.advance_preemption(id, now);
+        self.advance(core, bindings, id);
     }
 
     /// Pods of lower priority that are nominated to the node may not fit there any more; without their nomination they
     /// look for another place (`spec/preemption.md` §7.4).
-    fn clear_nominations(&mut self, id: u64) {
-        let Some(task) = self.preemptions.get(id) else { return };
+    fn clear_nominations(&mut self, core: &mut Core, id: TaskId) {
+        let Some(task) = self.tasks.get(id) else { return };
         let priority = task.preemptor.priority();
-        let mut nominated = self.queue.nominated_pods(&task.node);
+        let mut nominated = core.queue().nominated_pods(&task.node);
         nominated.retain(|pod| {
             pod.priority() < priority
                 && pod.nominated_node_name().is_some_and(|node| !node.is_empty())
         });
         for pod in nominated {
-            let token = self.preemptions.send(id, Errand::ClearNomination);
-            self.effects.push(Effect::ClearNomination { token, pod: PodRef::from(&*pod) });
+            let token = self.tasks.send(id, Errand::ClearNomination);
+            core.effects.push(Effect::ClearNomination { token, pod: PodRef::from(&*pod) });
         }
     }
 
     /// Evicts one victim: in memory if it is not bound yet, else through the API server.
-    fn evict(&mut self, id: u64, victim: &Arc<Pod>, now: Timestamp) {
-        let Some(task) = self.preemptions.get(id) else { return };
-        let plugin = task.plugin.clone();
-        let scheduler = task.preemptor.spec.scheduler_name.clone();
-        if self.preempt_waiting(&victim.uid, now) || self.cancel_pre_bind(&victim.uid, &plugin, now)
-        {
-            return self.tell_victim(id, victim, " (in kube-scheduler memory).");
+    fn evict(&mut self, core: &mut Core, bindings: &mut Bindings, id: TaskId, victim: &Arc<Pod>) {
+        let Some(task) = self.tasks.get(id) else { return };
+        if bindings.stop(core, &victim.uid, &task.plugin) {
+            return self.report_eviction(core, id, victim, " (in kube-scheduler memory).");
         }
+        let scheduler = &task.preemptor.spec.scheduler_name;
         let message = format!("{scheduler}: preempting to accommodate a higher priority pod");
         let condition = Condition {
             kind: DISRUPTION_TARGET,
@@ -185,73 +226,70 @@ impl Engine {
             reason: "PreemptionByScheduler",
             message: &message,
         };
-        let patch = changed_condition(victim, &condition, now).map(|condition| StatusPatch {
+        let patch = changed_condition(victim, &condition, core.now).map(|condition| StatusPatch {
             condition: Some(condition),
             nominated_node_name: None,
             has_conditions: !victim.status.conditions.is_empty(),
         });
-        let token = self.preemptions.send(id, Errand::Evict(victim.clone()));
-        self.effects.push(Effect::EvictPod { token, pod: PodRef::from(&**victim), patch });
+        let token = self.tasks.send(id, Errand::Evict(victim.clone()));
+        core.effects.push(Effect::EvictPod { token, pod: PodRef::from(&**victim), patch });
     }
 
-    fn tell_victim(&mut self, id: u64, victim: &Pod, how: &str) {
-        let Some(task) = self.preemptions.get(id) else { return };
-        // The preemptor's UID, where one would expect its name.
-        let note = format!("Preempted by pod {} on node {}{how}", task.preemptor.uid, task.node);
-        let reporting = task.preemptor.spec.scheduler_name.clone();
-        self.effects.push(Effect::RecordEvent {
-            pod: PodRef::from(victim),
-            resource_version: victim.resource_version.clone(),
+    fn report_eviction(&self, core: &mut Core, id: TaskId, victim: &Pod, how: &str) {
+        let Some(task) = self.tasks.get(id) else { return };
+        let event = PodEvent {
             kind: EventKind::Normal,
             reason: "Preempted".into(),
             action: "Preempting".into(),
-            note,
-            reporting,
-        });
+            // The preemptor's UID, where one would expect its name.
+            note: format!("Preempted by pod {} on node {}{how}", task.preemptor.uid, task.node),
+            reporting: task.preemptor.spec.scheduler_name.clone(),
+        };
+        core.record(victim, event);
     }
 
-    fn end_preemption(&mut self, id: u64, now: Timestamp) {
-        let Some(task) = self.preemptions.remove(id) else { return };
-        let preemptor = task.preemptor;
-        match (task.held, task.error) {
-            (Some(held), error) => {
-                let HeldAttempt { queued, profile, error: mut unfit, commands } = held;
-                let nominating = match error.filter(|_| task.has_failed_to_evict) {
-                    Some(error) => {
-                        unfit.diagnosis.post_filter_message = format!("preemption: {error}");
-                        Nominating::Keep
-                    }
-                    None => Nominating::To(task.node),
-                };
-                self.fail(queued, None, profile, Failure::Unfit(unfit, nominating), now);
-                self.carry_out(commands, now);
-            }
-            (None, Some(error)) => {
-                self.counts.preemption_ended(true, now.saturating_since(task.begun));
-                self.note(format!(
-                    "error occurred during async preemption for pod {}: {error}",
-                    preemptor.key()
-                ));
-                // Without this the pod might wait for an event that never comes.
-                self.activate(preemptor, now);
-            }
-            (None, None) => {
-                self.counts.preemption_ended(false, now.saturating_since(task.begun));
-                // Parity: when the last victims went before it was their turn, their events found the pod held back, and
-                // the reference leaves it parked until the next event. Nothing else has to be waited for, so it is tried.
-                let is_held = self
-                    .queue
-                    .get(&preemptor.namespace, &preemptor.name)
-                    .is_some_and(QueuedPod::is_gated);
-                let is_gone = |victim: &Arc<Pod>| self.cluster.pod(&victim.uid).is_none();
-                if is_held && task.victims.iter().all(is_gone) {
-                    self.activate(preemptor, now);
-                }
-            }
+    fn end(&mut self, core: &mut Core, bindings: &mut Bindings, id: TaskId) {
+        let Some(task) = self.tasks.remove(id, &mut core.held_back) else { return };
+        let Task { preemptor, node, victims, error, has_failed_to_evict, started, held, .. } = task;
+        if let Some(held) = held {
+            let error = error.filter(|_| has_failed_to_evict);
+            return end_held(core, bindings, held, node, error);
+        }
+        core.counts.preemption_ended(error.is_some(), core.now.saturating_since(started));
+        if let Some(error) = error {
+            let key = preemptor.key();
+            core.note(format!("error occurred during async preemption for pod {key}: {error}"));
+            // Without this the pod might wait for an event that never comes.
+            return core.activate([preemptor]);
+        }
+        // Parity: when the last victims went before it was their turn, their events found the pod held back, and the
+        // reference leaves it parked until the next event. Nothing else has to be waited for, so it is tried.
+        let queued = core.queue().get(&preemptor.namespace, &preemptor.name);
+        let is_gated = queued.is_some_and(QueuedPod::is_gated);
+        if is_gated && victims.iter().all(|victim| core.cluster.pod(&victim.uid).is_none()) {
+            core.activate([preemptor]);
         }
     }
+}
 
-    fn activate(&mut self, pod: Arc<Pod>, now: Timestamp) {
-        self.with_queue(now, |queue, policy| queue.activate(&[Entry(pod)], now, policy));
-    }
+/// The preemption is over that an attempt waited for, so the attempt ends too: with its nomination, or if a victim could
+/// not be evicted, with what went wrong.
+fn end_held(
+    core: &mut Core,
+    bindings: &mut Bindings,
+    held: HeldAttempt,
+    node: Arc<str>,
+    eviction_error: Option<String>,
+) {
+    let HeldAttempt { queued, profile, mut error, commands } = held;
+    let nominating = match eviction_error {
+        Some(message) => {
+            error.diagnosis.post_filter_message = format!("preemption: {message}");
+            Nominating::Keep
+        }
+        None => Nominating::To(node),
+    };
+    let failure = Failure::Unfit(error, nominating);
+    FailedAttempt { queued, profile, assumed: None, failure }.send_back(core);
+    bindings.carry_out(core, commands);
 }

@@ -1,12 +1,13 @@
 //! Equal parts of pods and nodes, kept once.
 //!
 //! Pods of one template have the same specification, requests, labels and owner; nodes of one pool have the same images,
-//! taints and label keys. Each object arrives with its own copies, and an engine keeps it for long: whoever feeds an engine
-//! lets an object share what it can first, so that memory follows the number of templates rather than that of objects.
+//! taints and label keys. Each object arrives with its own copies, and an engine keeps it for long: a shell that feeds an
+//! engine passes every object through [`Sharing`] first, so that memory follows the number of templates rather than that of
+//! objects.
 //!
 //! Invariants: what replaces a part is equal to it to the letter, so nothing that reads it can tell; no decision reads a
-//! table, and none depends on when a table is swept; parts that nobody else holds are given up. Sharing is O(size of the
-//! object).
+//! table, and none depends on when a table is swept; parts that no object holds any more are dropped. Sharing is O(size of
+//! the object).
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -49,7 +50,7 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// Replaces what a pod or a node has in common with others. Objects that somebody else holds too are copied for it.
+    /// Replaces what a pod or a node has in common with others. An object that has other holders is copied for it.
     pub fn share(&mut self, object: &mut Followed) {
         match object {
             Followed::Pod(pod) => self.share_pod(pod),
@@ -72,7 +73,7 @@ impl Sharing {
             self.share_texts_of(&mut pod.labels);
             self.labels.share(&mut pod.labels);
         }
-        give_up_empty(&mut pod.volumes);
+        share_empty(&mut pod.volumes);
         if !pod.volumes.is_empty() && !self.volumes.replace(&mut pod.volumes) {
             let mut volumes: Vec<Volume> = pod.volumes.to_vec();
             volumes.iter_mut().for_each(|volume| self.texts.share(&mut volume.name));
@@ -105,7 +106,7 @@ impl Sharing {
         }
         self.node_conditions.share(&mut node.conditions);
         self.names.share(&mut node.declared_features);
-        give_up_empty(&mut node.taints);
+        share_empty(&mut node.taints);
         self.taints.share(&mut node.taints);
         if !self.images.replace(&mut node.images) {
             let mut images: Vec<NodeImage> = node.images.to_vec();
@@ -138,10 +139,10 @@ impl Sharing {
     /// For specifications that few pods have.
     fn share_texts_of_spec(&mut self, spec: &mut PodSpec) {
         self.text(&mut spec.scheduler_name);
-        give_up_empty(&mut spec.topology_spread_constraints);
-        give_up_empty(&mut spec.host_ports);
-        give_up_empty(&mut spec.host_port_numbers);
-        give_up_empty(&mut spec.resource_claims);
+        share_empty(&mut spec.topology_spread_constraints);
+        share_empty(&mut spec.host_ports);
+        share_empty(&mut spec.host_port_numbers);
+        share_empty(&mut spec.resource_claims);
         self.names.share(&mut spec.images.names);
         self.names.share(&mut spec.scheduling_gates);
         if let Some(selector) = &mut spec.node_selector {
@@ -161,7 +162,7 @@ impl Sharing {
     fn share_texts_of_requests(&mut self, requests: &mut PodRequests) {
         let is_once = Arc::ptr_eq(&requests.totals, &requests.spec_totals);
         for list in [&mut requests.spec_totals, &mut requests.totals, &mut requests.limits] {
-            give_up_empty(list);
+            share_empty(list);
             if !list.is_empty() {
                 let mut quantities = list.to_vec();
                 quantities.iter_mut().for_each(|(name, _)| self.texts.share(name));
@@ -173,8 +174,8 @@ impl Sharing {
         }
     }
 
-    /// Pods that wait are told so by the thousand in the same second. Those that run began at times of their own, but what
-    /// is said of them is the same.
+    /// The conditions of waiting pods are written by the thousand in the same second, so whole statuses are equal. Pods that
+    /// run started at times of their own, but the texts of their conditions are the same.
     fn share_status(&mut self, status: &mut Arc<PodStatus>) {
         let is_common = status.started.is_none();
         if is_common && self.statuses.replace(status) {
@@ -182,8 +183,8 @@ impl Sharing {
         }
         let changed = Arc::make_mut(status);
         self.text(&mut changed.phase);
-        give_up_empty(&mut changed.conditions);
-        give_up_empty(&mut changed.resource_claim_statuses);
+        share_empty(&mut changed.conditions);
+        share_empty(&mut changed.resource_claim_statuses);
         if !changed.conditions.is_empty() {
             let mut conditions: Vec<PodCondition> = changed.conditions.to_vec();
             for condition in &mut conditions {
@@ -198,19 +199,19 @@ impl Sharing {
 }
 
 /// All empty lists are one.
-fn give_up_empty<T>(list: &mut Arc<[T]>) {
+fn share_empty<T>(list: &mut Arc<[T]>) {
     if list.is_empty() {
         *list = Arc::default();
     }
 }
 
-/// Something that can be kept once.
+/// Something that can be kept once: a handle on content that many may hold.
 trait Part: Clone {
     /// Equal for equal parts; need not differ for others.
     fn hash_content(&self, hasher: &mut FxHasher);
-    /// Whether nothing can tell one from the other.
+    /// Whether no reader can tell one from the other.
     fn is_same(&self, other: &Self) -> bool;
-    /// How many there are that share the content.
+    /// How many handles there are on the content.
     fn n_holders(&self) -> usize;
 }
 
@@ -244,7 +245,7 @@ impl<T: Part> Table<T> {
             return;
         }
         if self.parts.len() >= self.sweeps_at {
-            // Nobody else holds what has one holder.
+            // What has one holder is held by this table alone.
             self.parts.retain(|(_, part)| part.n_holders() > 1);
             self.parts.shrink_to_fit(|(hash, _)| *hash);
             self.sweeps_at = SWEPT_FROM.max(self.parts.len() * 2);
@@ -274,25 +275,42 @@ impl Part for Labels {
     }
 }
 
-macro_rules! shared_by_equality {
-    ($($part:ty),*) => {$(
-        impl Part for Arc<$part> {
+/// What an `Arc` holds that can be shared.
+trait Content: PartialEq {
+    /// As [`Part::hash_content`].
+    fn hash_content(&self, hasher: &mut FxHasher);
+
+    /// As [`Part::is_same`]. Equality may be less: amounts are equal that are written differently.
+    fn is_same(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+impl<T: Content + ?Sized> Part for Arc<T> {
+    fn hash_content(&self, hasher: &mut FxHasher) {
+        T::hash_content(self, hasher);
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        Self::ptr_eq(self, other) || T::is_same(self, other)
+    }
+
+    fn n_holders(&self) -> usize {
+        Self::strong_count(self)
+    }
+}
+
+macro_rules! hashed_as_a_whole {
+    ($($content:ty),* $(,)?) => {$(
+        impl Content for $content {
             fn hash_content(&self, hasher: &mut FxHasher) {
                 self.hash(hasher);
-            }
-
-            fn is_same(&self, other: &Self) -> bool {
-                self == other
-            }
-
-            fn n_holders(&self) -> usize {
-                Arc::strong_count(self)
             }
         }
     )*};
 }
 
-shared_by_equality!(
+hashed_as_a_whole!(
     str,
     ControllerRef,
     ConditionText,
@@ -301,24 +319,16 @@ shared_by_equality!(
     [NodeImage],
     [Taint],
     [Toleration],
-    [Volume]
+    [Volume],
 );
 
-impl Part for Arc<PodStatus> {
+impl Content for PodStatus {
     fn hash_content(&self, hasher: &mut FxHasher) {
         (&self.phase, &self.nominated_node_name, &self.conditions).hash(hasher);
     }
-
-    fn is_same(&self, other: &Self) -> bool {
-        self == other
-    }
-
-    fn n_holders(&self) -> usize {
-        Self::strong_count(self)
-    }
 }
 
-impl Part for Arc<PodSpec> {
+impl Content for PodSpec {
     fn hash_content(&self, hasher: &mut FxHasher) {
         (&self.scheduler_name, self.priority, &self.node_selector, &self.tolerations).hash(hasher);
         (&self.host_ports, &self.images, &self.scheduling_gates, &self.pod_group).hash(hasher);
@@ -333,34 +343,18 @@ impl Part for Arc<PodSpec> {
             (constraint.max_skew, &constraint.topology_key, &constraint.selector).hash(hasher);
         }
     }
-
-    fn is_same(&self, other: &Self) -> bool {
-        self == other
-    }
-
-    fn n_holders(&self) -> usize {
-        Self::strong_count(self)
-    }
 }
 
-impl Part for Arc<PodAffinity> {
+impl Content for PodAffinity {
     fn hash_content(&self, hasher: &mut FxHasher) {
         self.required.hash(hasher);
         for preferred in self.preferred.iter() {
             (preferred.weight, &preferred.term).hash(hasher);
         }
     }
-
-    fn is_same(&self, other: &Self) -> bool {
-        self == other
-    }
-
-    fn n_holders(&self) -> usize {
-        Self::strong_count(self)
-    }
 }
 
-impl Part for Arc<NodeAffinity> {
+impl Content for NodeAffinity {
     fn hash_content(&self, hasher: &mut FxHasher) {
         let required = self.required.iter().flat_map(|selector| selector.terms());
         required.flatten().for_each(|term| term.hash(hasher));
@@ -368,17 +362,9 @@ impl Part for Arc<NodeAffinity> {
             (preferred.weight, &preferred.term).hash(hasher);
         }
     }
-
-    fn is_same(&self, other: &Self) -> bool {
-        self == other
-    }
-
-    fn n_holders(&self) -> usize {
-        Self::strong_count(self)
-    }
 }
 
-impl Part for Arc<PodRequests> {
+impl Content for PodRequests {
     fn hash_content(&self, hasher: &mut FxHasher) {
         (&self.accounted, &self.non_zero, &self.fit, &self.fit_score).hash(hasher);
     }
@@ -390,15 +376,11 @@ impl Part for Arc<PodRequests> {
             && is_same_text(&self.spec_totals, &other.spec_totals)
             && is_same_text(&self.limits, &other.limits)
     }
-
-    fn n_holders(&self) -> usize {
-        Self::strong_count(self)
-    }
 }
 
-impl Part for Quantities {
+impl Content for [(ResourceName, Quantity)] {
     fn hash_content(&self, hasher: &mut FxHasher) {
-        for (name, quantity) in self.iter() {
+        for (name, quantity) in self {
             (name, quantity.value()).hash(hasher);
         }
     }
@@ -406,14 +388,10 @@ impl Part for Quantities {
     fn is_same(&self, other: &Self) -> bool {
         self.len() == other.len() && is_same_text(self, other)
     }
-
-    fn n_holders(&self) -> usize {
-        Self::strong_count(self)
-    }
 }
 
 /// Of lists of the same length.
-fn is_same_text(one: &Quantities, other: &Quantities) -> bool {
+fn is_same_text(one: &[(ResourceName, Quantity)], other: &[(ResourceName, Quantity)]) -> bool {
     let mut pairs = one.iter().zip(other.iter());
     pairs.all(|(a, b)| a.0 == b.0 && a.1.is_written_like(&b.1))
 }
@@ -576,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_holds_is_given_up() {
+    fn what_no_object_holds_is_dropped() {
         let mut table = Sharing::default();
         let kept = shared(&mut table, pod("kept", |_| ()));
         for at in 0..5 * SWEPT_FROM {

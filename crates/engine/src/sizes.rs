@@ -1,6 +1,9 @@
-//! How large the engine's tables are: whoever runs it for months, or in a simulation, sees what only ever grows.
+//! How large the engine's tables are, so that a shell that runs it for months, or a simulation, sees what only ever grows.
 
-use crate::engine::Engine;
+use crate::binding::Bindings;
+use crate::core::Core;
+use crate::cycle::SchedulingCycle;
+use crate::preemption::Preemptions;
 
 /// The size of one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,46 +17,43 @@ pub struct TableSize {
     pub is_bound_to_objects: bool,
 }
 
-impl Engine {
-    /// The sizes of all tables, in a fixed order. O(kinds of objects).
-    pub fn table_sizes(&self) -> Vec<TableSize> {
-        let cluster = self.cluster();
-        let queue = self.queue();
-        let n_missed: u64 = queue.in_flight_event_counts().iter().map(|(_, count)| count).sum();
-        let live = [
-            ("pods known", self.n_known_pods()),
-            ("pods on nodes", cluster.n_pods()),
-            ("assumed pods", cluster.n_assumed()),
-            ("nodes", cluster.n_nodes()),
-            ("nodes that only pods name", cluster.n_ghosts()),
-            ("assumed objects", cluster.objects().n_assumed()),
-            ("pods queued", queue.len()),
-            (
-                "pods in flight and events they missed",
-                usize::try_from(n_missed).unwrap_or(usize::MAX),
-            ),
-            ("nodes with nominated pods", queue.nominated_nodes().count()),
-            ("affinity terms of pods", cluster.affinity_terms().iter().count()),
-            ("lists of taints", cluster.taint_sets().iter().count()),
-        ];
-        let bindings = self.bindings.table_sizes();
-        let preemptions = self.preemptions.table_sizes();
-        let bound =
-            live.into_iter().chain(bindings).chain(preemptions).map(|(table, n_entries)| {
-                TableSize { table, n_entries, is_bound_to_objects: true }
-            });
-        let (n_signatures, n_evaluations) = self.class_table_sizes();
-        let kept = [
-            ("followed counters", cluster.n_followed()),
-            ("signatures", n_signatures),
-            ("evaluations", n_evaluations),
-        ];
-        bound
-            .chain(kept.map(|(table, n_entries)| TableSize {
-                table,
-                n_entries,
-                is_bound_to_objects: false,
-            }))
-            .collect()
-    }
+/// The sizes of all tables, in a fixed order. O(kinds of objects).
+pub(crate) fn table_sizes(
+    core: &Core,
+    cycle: &SchedulingCycle,
+    bindings: &Bindings,
+    preemptions: &Preemptions,
+) -> Vec<TableSize> {
+    let (cluster, queue) = (&core.cluster, core.queue());
+    let n_missed: u64 = queue.in_flight_event_counts().iter().map(|(_, count)| count).sum();
+    let live = [
+        ("pods known", core.pods.len()),
+        ("pods on nodes", cluster.n_pods()),
+        ("assumed pods", cluster.n_assumed()),
+        ("nodes", cluster.n_nodes()),
+        ("nodes that only pods name", cluster.n_ghosts()),
+        ("assumed objects", cluster.objects().n_assumed()),
+        ("pods queued", queue.len()),
+        ("pods in flight and events they missed", usize::try_from(n_missed).unwrap_or(usize::MAX)),
+        ("nodes with nominated pods", queue.nominated_nodes().count()),
+        ("affinity terms of pods", cluster.affinity_terms().iter().count()),
+        ("lists of taints", cluster.taint_sets().iter().count()),
+        ("pods that wait on Permit", core.permits.len()),
+        ("pods that preempt", core.held_back.len()),
+    ];
+    let learned = [
+        ("followed counters", cluster.n_followed()),
+        ("signatures", core.n_signatures()),
+        ("evaluations", cycle.n_evaluations()),
+    ];
+    let size = |is_bound_to_objects| {
+        move |(table, n_entries)| TableSize { table, n_entries, is_bound_to_objects }
+    };
+    live.into_iter()
+        .chain(core.deadlines.table_sizes())
+        .chain(bindings.table_sizes())
+        .chain(preemptions.table_sizes())
+        .map(size(true))
+        .chain(learned.map(size(false)))
+        .collect()
 }

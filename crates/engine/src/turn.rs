@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_queue::QueuedPod;
 
 use crate::effect::PodRef;
+use crate::policy::Entry;
 
 /// How an attempt ended, as far as the scheduling cycle goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +15,7 @@ pub enum AttemptResult {
     Assumed(Arc<str>),
     /// The pod fits nowhere; the text of the event and the condition.
     Unschedulable(String),
-    /// Something broke.
+    /// Something failed.
     Error(String),
     /// The pod need not be scheduled any more: it is being deleted, or placed already.
     Skipped,
@@ -28,7 +30,7 @@ pub struct Turn {
     pub profile: Arc<str>,
     /// How it ended.
     pub result: AttemptResult,
-    /// The how many-th attempt it was.
+    /// The attempt's number, from 1 on.
     pub attempts: u32,
     /// When the pod was first ready to be tried.
     pub first_attempt: Option<Timestamp>,
@@ -39,4 +41,21 @@ pub struct Turn {
     /// The node that was chosen, if one was; the pod went there unless a recorded decision was followed, or a plugin
     /// objected afterwards.
     pub chosen: Option<Arc<str>>,
+}
+
+impl Turn {
+    /// A turn that has not decided anything yet.
+    pub(crate) fn new(queued: &QueuedPod<Entry>) -> Self {
+        let pod = &*queued.entry().0;
+        Self {
+            pod: PodRef::from(pod),
+            profile: pod.spec.scheduler_name.clone(),
+            result: AttemptResult::Skipped,
+            attempts: queued.attempts(),
+            first_attempt: queued.initial_attempt_timestamp(),
+            n_feasible: 0,
+            n_evaluated: 0,
+            chosen: None,
+        }
+    }
 }

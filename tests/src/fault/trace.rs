@@ -4,6 +4,8 @@
 
 use std::hash::Hasher;
 
+use kube_scheduler_api_types::numbers::mixed;
+
 /// FNV-1a over bytes; integers as little-endian, so that it is the same on every machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Digest(u64);
@@ -17,10 +19,7 @@ impl Default for Digest {
 impl Hasher for Digest {
     fn finish(&self) -> u64 {
         // The last bytes must reach all bits: remainders are taken of it.
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        mixed(self.0)
     }
 
     fn write(&mut self, bytes: &[u8]) {

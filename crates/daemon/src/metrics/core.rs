@@ -224,8 +224,9 @@ impl Metrics {
             absorb(&self.core.events, &[&event.to_string()], lengths);
         }
         if let Some(hints) = &self.core.hints {
-            for (plugin, event, answer, lengths) in &measured.hints {
-                absorb(hints, &[&event.to_string(), answer, plugin], lengths);
+            for hint in &measured.hints {
+                let labels = [&*hint.event.to_string(), hint.answer, &hint.plugin];
+                absorb(hints, &labels, &hint.lengths);
             }
         }
         for (code, length) in &measured.permit_waits {
@@ -253,7 +254,8 @@ impl Metrics {
             }
         }
         for failed in &measured.failed_bindings {
-            let profile = profiles.get(failed.profile).map_or("", |names| &names.profile);
+            let names = profiles.get(failed.profile.position());
+            let profile = names.map_or("", |names| &names.profile);
             let result = if failed.is_rejected { RESULTS[1] } else { RESULTS[2] };
             self.attempt_duration.observe(&[profile, result], failed.length.as_secs_f64());
         }

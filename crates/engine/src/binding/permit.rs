@@ -1,71 +1,170 @@
-//! Pods that wait on Permit: allowed, turned down, or out of time.
+//! Pods that wait on Permit: allowed, rejected, or out of time.
 //!
 //! Behaviour: `spec/core.md` §6.
+//!
+//! Invariant: [`PermitWaits`] holds exactly the bindings in the Permit stage, each with at least one wait, and the table
+//! of deadlines has the first deadline of each.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use kube_scheduler_api_types::Timestamp;
-use kube_scheduler_framework::{Code, PluginName, Reason, Status};
+use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_framework::{Code, PluginName, Reason, Status, WaitingPod, WaitingPods};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
-use super::Stage;
+use super::{Bindings, Serial};
+use crate::core::Core;
+use crate::deadlines::{Deadlines, WakeUp};
 use crate::duration::go_duration;
-use crate::engine::Engine;
 
-impl Engine {
-    /// A plugin takes back its wait.
-    pub(crate) fn allow(&mut self, uid: &str, plugin: &str, now: Timestamp) {
-        if !self.bindings.is_waiting(uid) {
-            return;
-        }
-        let Some(mut binding) = self.bindings.remove(uid) else { return };
-        let mut is_through = false;
-        if let Stage::Permit(waits) = &mut binding.stage {
-            waits.retain(|wait| *wait.plugin != *plugin);
-            is_through = waits.is_empty();
-        }
-        let uid = binding.pod.uid.clone();
-        let waited = now.saturating_since(binding.started);
-        self.bindings.insert(binding);
-        if is_through {
-            self.measures.waited(Code::Success, waited);
-            self.after_permit(&uid, now);
-        }
+/// One plugin's wait for one pod.
+#[derive(Clone, Debug)]
+pub(super) struct Wait {
+    pub(super) plugin: PluginName,
+    pub(super) deadline: Timestamp,
+    /// For how long in all.
+    pub(super) timeout: Duration,
+}
+
+/// Waits on Permit, in plugin order.
+pub(super) type Waits = SmallVec<[Wait; 2]>;
+
+#[derive(Debug)]
+struct Waiter {
+    serial: Serial,
+    /// With its node filled in.
+    pod: Arc<Pod>,
+    waits: Waits,
+}
+
+impl Waiter {
+    /// The wait that ends first; of several that end together, the first in plugin order.
+    fn first(&self) -> Option<&Wait> {
+        self.waits.iter().min_by_key(|wait| wait.deadline)
+    }
+}
+
+/// The pods that wait on Permit, as plugins may see them.
+#[derive(Debug, Default)]
+pub(crate) struct PermitWaits {
+    by_uid: FxHashMap<Arc<str>, Waiter>,
+    by_serial: BTreeMap<Serial, Arc<str>>,
+}
+
+impl PermitWaits {
+    /// How many pods wait.
+    pub(crate) fn len(&self) -> usize {
+        self.by_uid.len()
     }
 
-    /// Turns a waiting pod down.
-    pub(crate) fn reject_waiting(
+    /// Whether the pod waits.
+    pub(super) fn contains(&self, uid: &str) -> bool {
+        self.by_uid.contains_key(uid)
+    }
+
+    /// The pod waits from now on.
+    pub(super) fn add(
         &mut self,
+        serial: Serial,
+        pod: &Arc<Pod>,
+        waits: Waits,
+        deadlines: &mut Deadlines,
+    ) {
+        self.insert(Waiter { serial, pod: pod.clone(), waits }, deadlines);
+    }
+
+    fn insert(&mut self, waiter: Waiter, deadlines: &mut Deadlines) {
+        let Some(first) = waiter.first() else { return };
+        deadlines.set(WakeUp::PermitEnds(waiter.serial), first.deadline);
+        self.by_serial.insert(waiter.serial, waiter.pod.uid.clone());
+        self.by_uid.insert(waiter.pod.uid.clone(), waiter);
+    }
+
+    fn take(&mut self, uid: &str, deadlines: &mut Deadlines) -> Option<Waiter> {
+        let waiter = self.by_uid.remove(uid)?;
+        self.by_serial.remove(&waiter.serial);
+        if let Some(first) = waiter.first() {
+            deadlines.clear(WakeUp::PermitEnds(waiter.serial), first.deadline);
+        }
+        Some(waiter)
+    }
+
+    /// The pod does not wait any more; says whether it did.
+    pub(super) fn remove(&mut self, uid: &str, deadlines: &mut Deadlines) -> bool {
+        self.take(uid, deadlines).is_some()
+    }
+
+    /// A plugin takes back its wait; says whether it was the pod's last.
+    fn allow(&mut self, uid: &str, plugin: &str, deadlines: &mut Deadlines) -> bool {
+        let Some(mut waiter) = self.take(uid, deadlines) else { return false };
+        waiter.waits.retain(|wait| *wait.plugin != *plugin);
+        let is_through = waiter.waits.is_empty();
+        self.insert(waiter, deadlines);
+        is_through
+    }
+
+    /// The wait of a binding that ends first, and whose it is.
+    fn first_of(&self, serial: Serial) -> Option<(Arc<str>, Wait)> {
+        let uid = self.by_serial.get(&serial)?;
+        Some((uid.clone(), self.by_uid.get(uid)?.first()?.clone()))
+    }
+}
+
+impl WaitingPods for PermitWaits {
+    fn waiting_pod(&self, uid: &str) -> Option<WaitingPod> {
+        let waiter = self.by_uid.get(uid)?;
+        let mut pending_plugins: Vec<PluginName> =
+            waiter.waits.iter().map(|wait| wait.plugin.clone()).collect();
+        pending_plugins.sort();
+        Some(WaitingPod { pod: waiter.pod.clone(), pending_plugins })
+    }
+
+    fn waiting_pods(&self) -> Vec<WaitingPod> {
+        self.by_serial.values().filter_map(|uid| self.waiting_pod(uid)).collect()
+    }
+}
+
+impl Bindings {
+    /// A plugin takes back its wait.
+    pub(super) fn allow(&mut self, core: &mut Core, uid: &Arc<str>, plugin: &str) {
+        if !core.permits.allow(uid, plugin, &mut core.deadlines) {
+            return;
+        }
+        if let Some(binding) = self.table.get(uid) {
+            core.measures.waited(Code::Success, core.now.saturating_since(binding.started));
+        }
+        self.after_permit(core, uid);
+    }
+
+    /// Rejects a pod that waits on Permit, on behalf of a plugin; says whether it waited.
+    pub(crate) fn reject(
+        &mut self,
+        core: &mut Core,
         uid: &str,
         plugin: &PluginName,
         message: Reason,
-        now: Timestamp,
     ) -> bool {
-        self.fail_waiting(uid, Status::unschedulable(message).from_plugin(plugin), now)
+        self.fail_waiting(core, uid, Status::unschedulable(message).from_plugin(plugin))
     }
 
-    /// Fails a waiting pod whose place somebody more important needs.
-    pub(crate) fn preempt_waiting(&mut self, uid: &str, now: Timestamp) -> bool {
-        self.fail_waiting(uid, Status::error("waiting on permit for pod: preempted"), now)
+    /// The first wait of a binding has lasted too long.
+    pub(crate) fn permit_ended(&mut self, core: &mut Core, serial: Serial) {
+        let Some((uid, wait)) = core.permits.first_of(serial) else { return };
+        let text = format!(
+            "rejected due to timeout after waiting {} at plugin {}",
+            go_duration(wait.timeout),
+            wait.plugin
+        );
+        self.reject(core, &uid, &wait.plugin, text.into());
     }
 
-    /// Ends the waits whose time is up.
-    pub(crate) fn expire_waits(&mut self, now: Timestamp) {
-        while let Some((uid, wait)) = self.bindings.expired(now) {
-            let text = format!(
-                "rejected due to timeout after waiting {} at plugin {}",
-                go_duration(wait.timeout),
-                wait.plugin
-            );
-            if !self.reject_waiting(&uid, &wait.plugin, text.into(), now) {
-                return;
-            }
-        }
-    }
-
-    fn fail_waiting(&mut self, uid: &str, status: Status, now: Timestamp) -> bool {
-        let is_waiting = self.bindings.is_waiting(uid);
+    /// Fails a pod that waits on Permit; says whether it waited.
+    pub(super) fn fail_waiting(&mut self, core: &mut Core, uid: &str, status: Status) -> bool {
+        let is_waiting = core.permits.contains(uid);
         if is_waiting {
-            self.binding_failed(&Arc::from(uid), status, now);
+            self.fail(core, uid, status);
         }
         is_waiting
     }

@@ -1,30 +1,30 @@
-//! PreBind work that the engine leads itself: it writes objects for tasks and wakes them.
+//! PreBind work that the engine carries out itself: it writes objects for tasks and wakes them.
 //!
 //! Invariants: a task is asked for one step at a time, and only when what it waits for may have come; at most one of its
-//! writes is under way; a task ends with its binding, whatever it waits for, and answers that come later find nobody.
+//! writes is under way; a task ends with its binding, whatever it waits for, and later answers to it are dropped.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube_scheduler_api_types::{Object, Timestamp};
 use kube_scheduler_framework::{
-    Commands, Context, ObjectKey, PluginName, PreBindTask, Status, TaskContext, TaskEvent,
+    Commands, MeteredPoint, ObjectKey, PluginName, PreBindTask, Status, TaskContext, TaskEvent,
     TaskStep, WriteError,
 };
-use smallvec::SmallVec;
 
 use super::expect::expect_at_once;
 use super::steps::pre_bind_failure;
-use super::{Binding, Stage};
+use super::{Binding, Bindings, Serial, Stage};
+use crate::core::Core;
 use crate::effect::{Effect, PodRef, Token};
-use crate::engine::Engine;
 use crate::guard::guarded;
 
 /// Work of one PreBind plugin that is under way.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) plugin: PluginName,
-    /// The reading from which it is measured, if it is.
-    pub(super) begun: Option<u64>,
+    /// The meter's reading when it started, if it is measured.
+    pub(super) start: Option<u64>,
     pub(super) work: Work,
 }
 
@@ -40,11 +40,6 @@ pub(super) enum Work {
 }
 
 impl Running {
-    /// Whether the work waits for this answer.
-    pub(super) fn awaits(&self, token: Token) -> bool {
-        matches!(self.work, Work::Outside(other) | Work::Write(other, _) if other == token)
-    }
-
     /// Whether nothing outside of the engine is done for it at the moment.
     pub(super) fn sleeps(&self) -> bool {
         matches!(self.work, Work::Sleep { .. })
@@ -53,10 +48,10 @@ impl Running {
 
 impl Binding {
     /// The PreBind work that is under way.
-    pub(super) fn running(&self) -> &[Running] {
+    fn running(&self) -> &[Running] {
         match &self.stage {
             Stage::PreBind { running, .. } => running,
-            Stage::Permit(_) | Stage::BindOutside { .. } | Stage::Bind { .. } => &[],
+            Stage::Permit | Stage::BindOutside { .. } | Stage::Bind { .. } => &[],
         }
     }
 
@@ -72,172 +67,182 @@ impl Binding {
         matches!(&self.stage, Stage::PreBind { failure: Some(_), .. })
     }
 
-    /// A plugin's PreBind has ended; the first failure counts.
-    pub(super) fn pre_bind_ended(&mut self, status: Status, plugin: &PluginName) {
-        if let Stage::PreBind { failure: failure @ None, .. } = &mut self.stage {
-            *failure = pre_bind_failure(status, plugin);
+    /// Takes in what a step of a plugin's PreBind came to: work that is under way, or how it ended. The first failure of
+    /// all plugins counts. Says whether it is under way.
+    pub(super) fn pre_bind_stepped(
+        &mut self,
+        core: &Core,
+        plugin: PluginName,
+        start: Option<u64>,
+        work: Result<Work, Status>,
+    ) -> bool {
+        let is_running = work.is_ok();
+        match (work, &mut self.stage) {
+            (Ok(work), Stage::PreBind { running, .. }) => {
+                running.push(Running { plugin, start, work });
+            }
+            (Err(status), stage) => {
+                let point = MeteredPoint::PreBind;
+                core.plans.plugin_ended(self.profile, &plugin, point, status.code(), start);
+                if let Stage::PreBind { failure: failure @ None, .. } = stage {
+                    *failure = pre_bind_failure(status, &plugin);
+                }
+            }
+            (Ok(_), _) => {}
         }
+        is_running
     }
 }
 
-impl Engine {
+impl Bindings {
     /// One step of a task: what it waits for now, or how it ended. Once another plugin has failed, it does not go on.
     pub(super) fn step_task(
         &mut self,
+        core: &mut Core,
         binding: &mut Binding,
         plugin: &PluginName,
         mut task: Box<dyn PreBindTask>,
         event: TaskEvent,
         later: &mut Commands,
-        now: Timestamp,
     ) -> Result<Work, Status> {
-        let Self { cluster, bindings, queue, preemptions, pods, .. } = &mut *self;
         let Binding { state, pod, node, .. } = binding;
-        let known = pods.get(&pod.namespace, &pod.name);
+        let known = core.pods.get(&pod.namespace, &pod.name);
+        let pod_exists = known.is_some_and(|known| known.uid == pod.uid);
         let mut asked = Commands::default();
+        let cx = core.context();
         let step = guarded(|| {
-            task.step(
-                &mut TaskContext {
-                    cx: Context {
-                        cluster,
-                        pods,
-                        waiting: bindings,
-                        nominated: queue,
-                        preemptions,
-                        now,
-                    },
-                    state,
-                    pod,
-                    node,
-                    pod_exists: known.is_some_and(|known| known.uid == pod.uid),
-                    commands: &mut asked,
-                },
-                event,
-            )
+            let commands = &mut asked;
+            task.step(&mut TaskContext { cx, state, pod, node, pod_exists, commands }, event)
         });
         let step = step.unwrap_or_else(|panic| {
             asked = Commands::default();
             TaskStep::Done(panic)
         });
-        let refused = expect_at_once(cluster, asked, later);
-        refused.into_iter().for_each(|refused| self.note(refused));
+        expect_at_once(core, asked, later);
         match step {
             TaskStep::Done(status) => Err(status),
             _ if binding.has_failed() => Err(Status::SUCCESS),
             TaskStep::Write(object) => {
-                let token = self.bindings.token(&binding.pod.uid);
+                let token = self.table.issue_token(&binding.pod.uid);
                 let (pod, plugin) = (PodRef::from(&*binding.pod), plugin.clone());
-                self.effects.push(Effect::WriteObject { token, pod, plugin, object });
+                core.effects.push(Effect::WriteObject { token, pod, plugin, object });
                 Ok(Work::Write(token, task))
             }
             TaskStep::Wait { until, objects } => {
                 // A time that is past already would wake it over and over without any time passing.
-                let until = until.map(|until| until.max(now + std::time::Duration::from_nanos(1)));
+                let until = until.map(|until| until.max(core.now + Duration::from_nanos(1)));
                 Ok(Work::Sleep { task, until, objects })
             }
             other => Err(Status::error(format!("step not understood: {other:?}"))),
         }
     }
 
-    /// Stops a pod in PreBind whose place somebody more important needs. False if it is not there
-    /// (`spec/core.md` §11). The binding fails as soon as nobody outside is at work for it any more.
-    pub(crate) fn cancel_pre_bind(&mut self, uid: &str, by: &PluginName, now: Timestamp) -> bool {
+    /// Whether the pod can still be stopped without the API server: it waits on Permit, or for work in PreBind.
+    pub(crate) fn can_stop(&self, uid: &str) -> bool {
+        let binding = self.table.get(uid);
+        binding
+            .is_some_and(|binding| matches!(binding.stage, Stage::Permit | Stage::PreBind { .. }))
+    }
+
+    /// Stops a pod whose place a more important pod needs, on behalf of plugin `by`. False if it cannot be stopped without
+    /// the API server any more.
+    pub(crate) fn stop(&mut self, core: &mut Core, uid: &str, by: &PluginName) -> bool {
+        let status = Status::error("waiting on permit for pod: preempted");
+        self.fail_waiting(core, uid, status) || self.cancel_pre_bind(core, uid, by)
+    }
+
+    /// [`stop`](Self::stop) for a pod in PreBind (`spec/core.md` §11). The binding fails as soon as no request is out for
+    /// it any more: what was sent to the API server may still be carried out there.
+    fn cancel_pre_bind(&mut self, core: &mut Core, uid: &str, by: &PluginName) -> bool {
         let is_in_pre_bind = |binding: &Binding| matches!(binding.stage, Stage::PreBind { .. });
-        if !self.bindings.by_uid.get(uid).is_some_and(is_in_pre_bind) {
+        if !self.table.get(uid).is_some_and(is_in_pre_bind) {
             return false;
         }
-        let Some(mut binding) = self.bindings.remove(uid) else { return false };
+        let Some(mut binding) = self.table.take(uid, &mut core.deadlines) else { return false };
         let uid = binding.pod.uid.clone();
         if let Stage::PreBind { running, failure: failure @ None, .. } = &mut binding.stage {
             let plugin = running.first().map(|running| running.plugin.clone()).unwrap_or_default();
             *failure = pre_bind_failure(Status::error(format!("preempted by {by}")), &plugin);
-            let outside = running.iter().filter_map(|running| match running.work {
+            core.effects.extend(running.iter().filter_map(|running| match running.work {
                 Work::Outside(token) => Some(Effect::CancelWork { token }),
                 Work::Write(..) | Work::Sleep { .. } => None,
-            });
-            self.effects.extend(outside);
+            }));
         }
-        self.bindings.insert(binding);
-        self.run_pre_bind(&uid, now);
+        self.table.put(binding, &mut core.deadlines);
+        self.run_pre_bind(core, &uid);
         true
     }
 
     /// The API server has answered a task's write.
     pub(crate) fn object_written(
         &mut self,
+        core: &mut Core,
         token: Token,
         result: Result<Arc<Object>, WriteError>,
-        now: Timestamp,
     ) {
-        let Some(uid) = self.bindings.redeem(token) else { return };
-        self.lead_tasks(&uid, |running| running.awaits(token), &TaskEvent::Written(result), now);
+        let Some(uid) = self.table.redeem(token) else { return };
+        let awaits = |work: &Work| matches!(work, Work::Outside(other) | Work::Write(other, _) if *other == token);
+        self.step_tasks(core, &uid, awaits, &TaskEvent::Written(result));
     }
 
-    /// Wakes the tasks whose time has come, those that set off first before others.
-    pub(crate) fn wake_due_tasks(&mut self, now: Timestamp) {
-        while let Some(uid) = self.bindings.due(now) {
-            let is_due = |running: &Running| matches!(running.work, Work::Sleep { until: Some(until), .. } if until <= now);
-            self.lead_tasks(&uid, is_due, &TaskEvent::Woken, now);
-        }
+    /// Wakes those tasks of a binding whose time has come.
+    pub(crate) fn wake_due_tasks(&mut self, core: &mut Core, serial: Serial) {
+        let Some(uid) = self.table.sleeper(serial) else { return };
+        let now = core.now;
+        let is_due =
+            |work: &Work| matches!(work, Work::Sleep { until: Some(until), .. } if *until <= now);
+        self.step_tasks(core, &uid, is_due, &TaskEvent::Woken);
     }
 
     /// Wakes the tasks that wait for an object.
-    pub(crate) fn wake_tasks_for(&mut self, object: &Object, now: Timestamp) {
-        if !self.bindings.has_watchers() {
+    pub(crate) fn object_changed(&mut self, core: &mut Core, object: &Object) {
+        if !self.table.has_watchers() {
             return;
         }
         let key = ObjectKey::from(object);
-        for uid in self.bindings.watchers(&key) {
-            let watches = |running: &Running| matches!(&running.work, Work::Sleep { objects, .. } if objects.contains(&key));
-            self.lead_tasks(&uid, watches, &TaskEvent::Woken, now);
+        let watches =
+            |work: &Work| matches!(work, Work::Sleep { objects, .. } if objects.contains(&key));
+        for uid in self.table.watchers(&key) {
+            self.step_tasks(core, &uid, watches, &TaskEvent::Woken);
         }
     }
 
     /// Wakes the tasks of a pod that is gone.
-    pub(crate) fn wake_tasks_of(&mut self, uid: &Arc<str>, now: Timestamp) {
-        self.lead_tasks(uid, Running::sleeps, &TaskEvent::Woken, now);
+    pub(crate) fn pod_gone(&mut self, core: &mut Core, uid: &Arc<str>) {
+        let sleeps = |work: &Work| matches!(work, Work::Sleep { .. });
+        self.step_tasks(core, uid, sleeps, &TaskEvent::Woken);
     }
 
-    /// Lets those tasks of a pod go on that are meant, and the binding with them.
-    fn lead_tasks(
+    /// Asks those tasks of a pod that are meant for their next step, and goes on with the binding.
+    fn step_tasks(
         &mut self,
+        core: &mut Core,
         uid: &Arc<str>,
-        is_meant: impl Fn(&Running) -> bool,
+        is_meant: impl Fn(&Work) -> bool,
         event: &TaskEvent,
-        now: Timestamp,
     ) {
-        let known = self.bindings.by_uid.get(uid);
-        if !known.is_some_and(|binding| binding.running().iter().any(&is_meant)) {
+        let known = self.table.get(uid).map_or(&[][..], Binding::running);
+        if !known.iter().any(|running| is_meant(&running.work)) {
             return;
         }
-        let Some(mut binding) = self.bindings.remove(uid) else { return };
+        let Some(mut binding) = self.table.take(uid, &mut core.deadlines) else { return };
         let Stage::PreBind { running, .. } = &mut binding.stage else { return };
         let awaited = std::mem::take(running);
-        let mut kept = SmallVec::new();
         let mut later = Commands::default();
         for running in awaited {
-            if !is_meant(&running) {
-                kept.push(running);
-                continue;
-            }
-            let Running { plugin, begun, work } = running;
-            let task = match work {
-                Work::Write(_, task) | Work::Sleep { task, .. } => task,
-                Work::Outside(_) => continue,
-            };
-            match self.step_task(&mut binding, &plugin, task, event.clone(), &mut later, now) {
-                Ok(work) => kept.push(Running { plugin, begun, work }),
-                Err(status) => {
-                    self.pre_bind_measured(binding.profile, &plugin, status.code(), begun);
-                    binding.pre_bind_ended(status, &plugin);
+            let is_meant = is_meant(&running.work);
+            let Running { plugin, start, work } = running;
+            let stepped = match work {
+                Work::Write(_, task) | Work::Sleep { task, .. } if is_meant => {
+                    self.step_task(core, &mut binding, &plugin, task, event.clone(), &mut later)
                 }
-            }
+                Work::Outside(_) if is_meant => continue,
+                other => Ok(other),
+            };
+            binding.pre_bind_stepped(core, plugin, start, stepped);
         }
-        if let Stage::PreBind { running, .. } = &mut binding.stage {
-            *running = kept;
-        }
-        self.bindings.insert(binding);
-        self.carry_out(later, now);
-        self.run_pre_bind(uid, now);
+        self.table.put(binding, &mut core.deadlines);
+        self.carry_out(core, later);
+        self.run_pre_bind(core, uid);
     }
 }

@@ -1,31 +1,35 @@
 //! All preemptions that are being carried out, and what they wait for.
 //!
-//! Invariants: `by_preemptor` and `by_last_victim` know every task that has not been released; every token that is out
-//! belongs to a task and is counted in its `n_out`. Whether a pod is held back is two look-ups, however many tasks run.
+//! Invariants: `by_last_victim` knows every task that has not been released; every token that is out belongs to a task and
+//! is counted in its `n_out`; [`HeldPreemptors`] counts exactly the tasks with `holds_preemptor`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_framework::{PluginName, RunningPreemptions};
+use kube_scheduler_framework::PluginName;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::HeldAttempt;
+use super::{HeldAttempt, HeldPreemptors};
 use crate::effect::Token;
 
-/// What a preemption does at the moment.
+/// What a preemption does at the moment. In the background: `New`, `Nominations`, `Others` if there are any, `Last`,
+/// `Done`. With an attempt that waits: `NewHeld`, `Everybody`, `NominationsAfter`, `Done`. A failed eviction leads to
+/// `Done` at the end of its step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// In the background, this comes first.
-    Begun,
+    New,
+    /// Nominations of less important pods to the node are being cleared.
     Nominations,
-    /// All victims but the last.
+    /// All victims but the last are being evicted.
     Others,
+    /// The last victim is being evicted.
     Last,
-    /// With an attempt that waits, this comes first.
-    BegunHeld,
+    NewHeld,
+    /// All victims are being evicted.
     Everybody,
+    /// As `Nominations`.
     NominationsAfter,
     Done,
 }
@@ -47,42 +51,40 @@ pub(super) struct Task {
     pub(super) has_failed_to_evict: bool,
     /// Whether the last victim was seen to go.
     pub(super) is_last_going: bool,
-    pub(super) begun: Timestamp,
+    /// Whether the preemptor must not be tried yet because of this task.
+    pub(super) holds_preemptor: bool,
+    pub(super) started: Timestamp,
     /// The attempt that waits, if one does.
     pub(super) held: Option<HeldAttempt>,
 }
 
 impl Task {
-    /// Goes on to the next step.
-    pub(super) fn next_step(&mut self) -> Step {
-        self.step = match self.step {
-            Step::Begun => Step::Nominations,
+    fn step_after(&self) -> Step {
+        match self.step {
+            Step::New => Step::Nominations,
             Step::Nominations if self.victims.len() > 1 => Step::Others,
             Step::Nominations => Step::Last,
             Step::Others if self.has_failed_to_evict => Step::Done,
             Step::Others => Step::Last,
-            Step::BegunHeld => Step::Everybody,
+            Step::NewHeld => Step::Everybody,
             Step::Everybody if self.has_failed_to_evict => Step::Done,
             Step::Everybody => Step::NominationsAfter,
             Step::Last | Step::NominationsAfter | Step::Done => Step::Done,
-        };
-        self.step
-    }
-
-    /// Whom to evict in this step.
-    pub(super) fn victims_of(&self, step: Step) -> Vec<Arc<Pod>> {
-        let Some((last, others)) = self.victims.split_last() else { return Vec::new() };
-        match step {
-            Step::Others => others.to_vec(),
-            Step::Last => vec![last.clone()],
-            Step::Everybody => self.victims.clone(),
-            _ => Vec::new(),
         }
     }
 
-    /// Whether the preemptor must not be tried yet.
-    fn holds_preemptor_back(&self) -> bool {
-        self.held.is_none() && !(self.step == Step::Last && self.is_last_going)
+    /// The preemptor may be tried again as far as this task goes.
+    fn let_preemptor_go(&mut self, held_back: &mut HeldPreemptors) {
+        if std::mem::take(&mut self.holds_preemptor) {
+            held_back.release(&self.preemptor.uid);
+        }
+    }
+
+    /// Once the last victim is seen to go, nothing has to be waited for but its end, which is an event of its own.
+    fn let_preemptor_go_if_last_goes(&mut self, held_back: &mut HeldPreemptors) {
+        if self.step == Step::Last && self.is_last_going {
+            self.let_preemptor_go(held_back);
+        }
     }
 }
 
@@ -93,58 +95,59 @@ pub(super) enum Errand {
     ClearNomination,
 }
 
-type Tasks = SmallVec<[u64; 1]>;
+/// The number of a preemption; never used twice.
+pub(crate) type TaskId = u64;
 
 /// All preemptions that are being carried out.
 #[derive(Debug, Default)]
-pub(crate) struct Preemptions {
-    tasks: BTreeMap<u64, Task>,
-    by_preemptor: FxHashMap<Arc<str>, Tasks>,
-    by_last_victim: FxHashMap<Arc<str>, Tasks>,
-    by_token: FxHashMap<Token, (u64, Errand)>,
+pub(super) struct TaskTable {
+    tasks: BTreeMap<TaskId, Task>,
+    by_last_victim: FxHashMap<Arc<str>, SmallVec<[TaskId; 1]>>,
+    by_token: FxHashMap<Token, (TaskId, Errand)>,
     n_held: usize,
-    next_task: u64,
-    next_token: u64,
+    last_id: TaskId,
+    last_token: u64,
 }
 
-impl Preemptions {
-    /// How many are being carried out.
-    pub(crate) fn len(&self) -> usize {
+impl TaskTable {
+    pub(super) fn len(&self) -> usize {
         self.tasks.len()
     }
 
     /// What is in which table, and how much of it.
-    pub(crate) fn table_sizes(&self) -> [(&'static str, usize); 4] {
+    pub(super) fn sizes(&self) -> [(&'static str, usize); 3] {
         [
             ("preemptions", self.tasks.len()),
-            ("pods that preempt", self.by_preemptor.len()),
             ("last victims", self.by_last_victim.len()),
             ("answers that preemptions wait for", self.by_token.len()),
         ]
     }
 
-    /// Whether an attempt waits for its preemption, and nobody else may be tried.
-    pub(crate) const fn holds_an_attempt(&self) -> bool {
+    /// Whether an attempt waits for any of them.
+    pub(super) const fn holds_an_attempt(&self) -> bool {
         self.n_held > 0
     }
 
     /// A pod is gone, or about to go.
-    pub(crate) fn pod_goes(&mut self, uid: &str) {
+    pub(super) fn pod_goes(&mut self, uid: &str, held_back: &mut HeldPreemptors) {
         if self.tasks.is_empty() {
             return;
         }
         for id in self.by_last_victim.get(uid).into_iter().flatten() {
             if let Some(task) = self.tasks.get_mut(id) {
                 task.is_last_going = true;
+                task.let_preemptor_go_if_last_goes(held_back);
             }
         }
     }
 
-    pub(super) fn insert(&mut self, task: Task) -> u64 {
-        self.next_task += 1;
-        let id = self.next_task;
+    pub(super) fn insert(&mut self, task: Task, held_back: &mut HeldPreemptors) -> TaskId {
+        self.last_id += 1;
+        let id = self.last_id;
         self.n_held += usize::from(task.held.is_some());
-        self.by_preemptor.entry(task.preemptor.uid.clone()).or_default().push(id);
+        if task.holds_preemptor {
+            held_back.hold(&task.preemptor.uid);
+        }
         if let Some(last) = task.victims.last() {
             self.by_last_victim.entry(last.uid.clone()).or_default().push(id);
         }
@@ -152,19 +155,34 @@ impl Preemptions {
         id
     }
 
-    pub(super) fn get(&self, id: u64) -> Option<&Task> {
+    pub(super) fn get(&self, id: TaskId) -> Option<&Task> {
         self.tasks.get(&id)
     }
 
-    /// The task, if it waits for nothing.
-    pub(super) fn idle(&mut self, id: u64) -> Option<&mut Task> {
-        self.tasks.get_mut(&id).filter(|task| task.n_out == 0)
+    /// Takes the task to its next step, if it waits for nothing.
+    pub(super) fn next_step(&mut self, id: TaskId, held_back: &mut HeldPreemptors) -> Option<Step> {
+        let task = self.tasks.get_mut(&id).filter(|task| task.n_out == 0)?;
+        task.step = task.step_after();
+        task.let_preemptor_go_if_last_goes(held_back);
+        Some(task.step)
+    }
+
+    /// The pods to evict in the step that the task is in.
+    pub(super) fn victims(&self, id: TaskId) -> Vec<Arc<Pod>> {
+        let Some(task) = self.tasks.get(&id) else { return Vec::new() };
+        let Some((last, others)) = task.victims.split_last() else { return Vec::new() };
+        match task.step {
+            Step::Others => others.to_vec(),
+            Step::Last => vec![last.clone()],
+            Step::Everybody => task.victims.clone(),
+            _ => Vec::new(),
+        }
     }
 
     /// Something is sent out for the task; the token comes back with the answer.
-    pub(super) fn send(&mut self, id: u64, errand: Errand) -> Token {
-        self.next_token += 1;
-        let token = Token(self.next_token);
+    pub(super) fn send(&mut self, id: TaskId, errand: Errand) -> Token {
+        self.last_token += 1;
+        let token = Token(self.last_token);
         if let Some(task) = self.tasks.get_mut(&id) {
             task.n_out += 1;
             self.by_token.insert(token, (id, errand));
@@ -173,14 +191,14 @@ impl Preemptions {
     }
 
     /// What an answer is about; a token is good for one answer.
-    pub(super) fn redeem(&mut self, token: Token) -> Option<(u64, Errand)> {
+    pub(super) fn redeem(&mut self, token: Token) -> Option<(TaskId, Errand)> {
         let (id, errand) = self.by_token.remove(&token)?;
         self.tasks.get_mut(&id)?.n_out -= 1;
         Some((id, errand))
     }
 
     /// Something went wrong; the first error is kept.
-    pub(super) fn failed(&mut self, id: u64, error: String, is_eviction: bool) {
+    pub(super) fn failed(&mut self, id: TaskId, error: String, is_eviction: bool) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if is_eviction && !task.has_failed_to_evict {
             task.has_failed_to_evict = true;
@@ -191,35 +209,22 @@ impl Preemptions {
         }
     }
 
-    /// The preemptor is not held back by this task any more.
-    pub(super) fn release(&mut self, id: u64) {
-        let Some(task) = self.tasks.get(&id) else { return };
-        drop_from(&mut self.by_preemptor, &task.preemptor.uid, id);
-        if let Some(last) = task.victims.last() {
-            drop_from(&mut self.by_last_victim, &last.uid, id);
+    /// The preemptor is not held back by this task any more, and its last victim is of no interest.
+    pub(super) fn release(&mut self, id: TaskId, held_back: &mut HeldPreemptors) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.let_preemptor_go(held_back);
+        let Some(last) = task.victims.last() else { return };
+        let Some(ids) = self.by_last_victim.get_mut(&last.uid) else { return };
+        ids.retain(|other| *other != id);
+        if ids.is_empty() {
+            self.by_last_victim.remove(&last.uid);
         }
     }
 
-    pub(super) fn remove(&mut self, id: u64) -> Option<Task> {
-        self.release(id);
+    pub(super) fn remove(&mut self, id: TaskId, held_back: &mut HeldPreemptors) -> Option<Task> {
+        self.release(id, held_back);
         let task = self.tasks.remove(&id)?;
         self.n_held -= usize::from(task.held.is_some());
         Some(task)
-    }
-}
-
-fn drop_from(index: &mut FxHashMap<Arc<str>, Tasks>, uid: &Arc<str>, id: u64) {
-    let Some(tasks) = index.get_mut(uid) else { return };
-    tasks.retain(|task| *task != id);
-    if tasks.is_empty() {
-        index.remove(uid);
-    }
-}
-
-impl RunningPreemptions for Preemptions {
-    fn is_preempting(&self, uid: &str) -> bool {
-        self.by_preemptor.get(uid).is_some_and(|tasks| {
-            tasks.iter().any(|id| self.tasks.get(id).is_some_and(Task::holds_preemptor_back))
-        })
     }
 }

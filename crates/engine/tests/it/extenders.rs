@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use kube_scheduler_engine::{BuildError, Effect};
+use kube_scheduler_engine::{BuildError, ClassCacheCounts, Effect};
 use kube_scheduler_framework::api::{Node, Pod};
 use kube_scheduler_framework::{
     BindOutcome, Extender, ExtenderFilterResult, ExtenderReport, ExtenderVerbs, ExtenderVictims,
@@ -482,7 +482,7 @@ fn every_pod_is_asked_about_even_if_plugins_answer_for_its_class() {
         };
         assert_eq!(world.try_pod(&pod(name)), expected);
     }
-    let (hits, misses) = world.engine.class_cache_counts();
+    let ClassCacheCounts { hits, misses } = world.engine.class_cache_counts();
     assert_eq!((hits + misses, misses < 5), (5, true), "{hits} hits");
 }
 

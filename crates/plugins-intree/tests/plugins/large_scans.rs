@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::api::numbers::Numbers;
 use kube_scheduler_framework::testing::{Fixture, check_forms, node, pod};
 use kube_scheduler_framework::{Following, Plugin};
 use proptest::prelude::{ProptestConfig, any, proptest};
@@ -15,27 +16,6 @@ use crate::support::plugin;
 const N_NODES: u64 = 1_100;
 const ZONE: &str = "topology.kubernetes.io/zone";
 const KEYS: [&str; 4] = [ZONE, "rack", "disk", "kubernetes.io/hostname"];
-
-/// Numbers that follow from a seed (SplitMix64).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % n
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
-    }
-}
 
 fn cluster(numbers: &mut Numbers) -> Fixture {
     let mut fixture = Fixture::new();

@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use kube_scheduler_api_types::numbers::Numbers;
+
 use super::*;
 
 const TIMING: Timing = Timing {
@@ -187,7 +189,7 @@ struct Candidate {
 
 /// Candidates around one lease; times are milliseconds.
 struct World {
-    random: u64,
+    random: Numbers,
     timing: Timing,
     now: i64,
     queue: BinaryHeap<Reverse<(i64, u64, Happening)>>,
@@ -209,7 +211,7 @@ struct World {
 impl World {
     fn new(seed: u64, n_candidates: usize) -> Self {
         let mut world = Self {
-            random: seed,
+            random: Numbers::new(seed),
             timing: TIMING,
             now: 0,
             queue: BinaryHeap::new(),
@@ -242,11 +244,7 @@ impl World {
     }
 
     fn below(&mut self, limit: i64) -> i64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        i64::try_from((mixed ^ (mixed >> 31)) >> 1).unwrap() % limit.max(1)
+        i64::try_from(self.random.next_u64() >> 1).unwrap() % limit.max(1)
     }
 
     fn chance(&mut self, percent: i64) -> bool {

@@ -3,6 +3,7 @@
 //! Invariants: the same numbers of nodes and pods and the same seed give the same objects; everything fits: the nodes are
 //! made as large as the pods need, whatever their number.
 
+use kube_scheduler_api_types::numbers::Numbers;
 use kube_scheduler_devcluster::{ApiError, DevCluster, NODES, NodeTemplate};
 use serde_json::{Value, json};
 
@@ -79,14 +80,14 @@ struct NodeCounts {
 
 impl Workload {
     pub(super) fn new(n_nodes: usize, n_pods: usize, seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random(Numbers::new(seed));
         let mut shapes: Vec<Shape> = Vec::with_capacity(n_pods);
         for (shape, share) in Shape::SHARES {
             shapes.extend(std::iter::repeat_n(shape, n_pods * share / 100));
         }
         // What rounding left over.
         shapes.resize(n_pods, Shape::Plain);
-        let mut workload = Self { n_nodes, shapes, random: Random(0) };
+        let mut workload = Self { n_nodes, shapes, random: Random(Numbers::new(0)) };
         // A host port can be had once per node: with few nodes and many pods some must do without.
         let mut n_ports_left = workload.counts().plain * PORTS.len() / 2;
         for shape in &mut workload.shapes {
@@ -238,18 +239,13 @@ fn pod(number: usize, shape: Shape, random: &mut Random, n_ports: &mut usize) ->
     pod
 }
 
-/// SplitMix64: the same on every machine.
+/// Numbers from the seed, the same on every machine.
 #[derive(Clone, Debug)]
-struct Random(u64);
+struct Random(Numbers);
 
 impl Random {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        let scaled = (u128::from(mixed) * bound as u128) >> 64;
+        let scaled = (u128::from(self.0.next_u64()) * bound as u128) >> 64;
         // Below `bound`, so it fits.
         usize::try_from(scaled).unwrap_or(0)
     }

@@ -1,0 +1,55 @@
+//! Carrying out what plugins ask for.
+
+use std::collections::VecDeque;
+
+use kube_scheduler_framework::{Command, Commands};
+
+use super::Bindings;
+use super::expect::expect_object;
+use crate::core::{Core, PodEvent};
+use crate::failure::truncated;
+
+/// What plugins asked for and is not carried out yet, first come, first served.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    pending: VecDeque<Command>,
+    is_busy: bool,
+}
+
+impl Bindings {
+    /// Does what plugins asked for. What this makes plugins ask for in turn comes after it, not inside of it: a plugin that
+    /// rejects a thousand pods because one failed must not need a thousand frames of the stack.
+    pub(crate) fn carry_out(&mut self, core: &mut Core, commands: Commands) {
+        self.requests.pending.extend(commands.into_vec());
+        if std::mem::replace(&mut self.requests.is_busy, true) {
+            return;
+        }
+        while let Some(command) = self.requests.pending.pop_front() {
+            self.carry_out_one(core, command);
+        }
+        self.requests.is_busy = false;
+    }
+
+    fn carry_out_one(&mut self, core: &mut Core, command: Command) {
+        match command {
+            Command::Allow { uid, plugin } => self.allow(core, &uid, &plugin),
+            Command::Reject { uid, plugin, message } => {
+                self.reject(core, &uid, &plugin, message.into());
+            }
+            Command::AssumeObject(_) | Command::RestoreObject(_) => expect_object(core, command),
+            Command::Activate(pods) => core.activate(pods),
+            Command::RecordEvent { pod, kind, reason, action, note } => {
+                let event = PodEvent {
+                    kind,
+                    reason: reason.to_string().into(),
+                    action: action.to_string().into(),
+                    note: truncated(&note),
+                    reporting: pod.spec.scheduler_name.clone(),
+                };
+                core.record(&pod, event);
+            }
+            Command::CountPreemptionAttempt => core.counts.preemptions.n_attempts += 1,
+            other => core.note(format!("command not understood: {other:?}")),
+        }
+    }
+}

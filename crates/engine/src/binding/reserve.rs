@@ -1,0 +1,117 @@
+//! The plugins that are asked while the pod is being assumed: Reserve, Permit, and Unreserve on the way back.
+//!
+//! Behaviour: `spec/core.md` §5 and §6.
+
+use kube_scheduler_framework::{
+    Code, Commands, MAX_PERMIT_WAIT, Meter, MeteredPoint, PermitDecision, Status,
+};
+use smallvec::SmallVec;
+
+use super::Binding;
+use super::expect::expect_at_once;
+use super::permit::{Wait, Waits};
+use crate::core::Core;
+use crate::guard::guarded;
+
+impl Binding {
+    /// Asks Reserve and Permit; gives the waits of Permit, if it is not through at once.
+    pub(super) fn reserve_and_permit(
+        &mut self,
+        core: &mut Core,
+        commands: &mut Commands,
+    ) -> Result<Waits, Status> {
+        let start = core.plans.profiles[self.profile].meter().map(Meter::nanos);
+        let reserved = self.reserve(core, commands);
+        let code = reserved.as_ref().err().map_or(Code::Success, Status::code);
+        let start = core.plans.point_ended(self.profile, MeteredPoint::Reserve, code, start);
+        reserved?;
+        let permitted = self.permit(core, commands);
+        let code = match &permitted {
+            Ok(waits) if waits.is_empty() => Code::Success,
+            Ok(_) => Code::Wait,
+            Err(status) => status.code(),
+        };
+        self.point_start = core.plans.point_ended(self.profile, MeteredPoint::Permit, code, start);
+        permitted
+    }
+
+    /// Reserve, plugin by plugin. Each sees what those before it asked for about objects.
+    fn reserve(&mut self, core: &mut Core, commands: &mut Commands) -> Result<(), Status> {
+        let plans = core.plans.clone();
+        let profile = &plans.profiles[self.profile];
+        for (idx, name, plugin) in profile.reserve() {
+            let start = profile.meter().and_then(Meter::plugin_start);
+            let mut asked = Commands::default();
+            let Self { state, pod, node, .. } = self;
+            let cx = core.context();
+            let answer = guarded(|| plugin.reserve(&cx, state, pod, node, &mut asked));
+            // Half of what a plugin wanted may be worse than nothing.
+            let status = answer.unwrap_or_else(|panic| {
+                asked = Commands::default();
+                panic
+            });
+            if let Some(meter) = profile.meter() {
+                meter.plugin_ended(idx, MeteredPoint::Reserve, status.code(), start);
+            }
+            expect_at_once(core, asked, commands);
+            if status.is_rejected() {
+                return Err(status.from_plugin(name));
+            }
+            if !status.is_success() {
+                let context = format!("running Reserve plugin \"{name}\"");
+                return Err(status.wrapped(context).from_plugin(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Permit, plugin by plugin.
+    fn permit(&mut self, core: &Core, commands: &mut Commands) -> Result<Waits, Status> {
+        let profile = &core.plans.profiles[self.profile];
+        let cx = core.context();
+        let mut waits = SmallVec::new();
+        for (idx, name, plugin) in profile.permit() {
+            let start = profile.meter().and_then(Meter::plugin_start);
+            let decision =
+                guarded(|| plugin.permit(&cx, &mut self.state, &self.pod, &self.node, commands))
+                    .unwrap_or_else(PermitDecision::deny);
+            if let Some(meter) = profile.meter() {
+                meter.plugin_ended(idx, MeteredPoint::Permit, decision.status.code(), start);
+            }
+            match decision.status.code() {
+                Code::Success => {}
+                Code::Wait => {
+                    let timeout = decision.timeout.min(MAX_PERMIT_WAIT);
+                    let deadline = core.now + timeout;
+                    waits.push(Wait { plugin: name.clone(), deadline, timeout });
+                }
+                code if code.is_rejected() => return Err(decision.status.from_plugin(name)),
+                _ => {
+                    let context = format!("running Permit plugin \"{name}\"");
+                    return Err(decision.status.wrapped(context).from_plugin(name));
+                }
+            }
+        }
+        Ok(waits)
+    }
+
+    /// Unreserve in reverse order; gives what plugins asked for beyond objects.
+    pub(super) fn unreserve(&mut self, core: &mut Core) -> Commands {
+        let mut later = Commands::default();
+        let plans = core.plans.clone();
+        let profile = &plans.profiles[self.profile];
+        let start = profile.meter().map(Meter::nanos);
+        let plugins: Vec<_> = profile.reserve().collect();
+        for (_, name, plugin) in plugins.into_iter().rev() {
+            let mut asked = Commands::default();
+            let Self { state, pod, node, .. } = self;
+            let cx = core.context();
+            if let Err(status) = guarded(|| plugin.unreserve(&cx, state, pod, node, &mut asked)) {
+                core.note(format!("Unreserve of {name}: {}", status.message()));
+            }
+            expect_at_once(core, asked, &mut later);
+        }
+        plans.point_ended(self.profile, MeteredPoint::Unreserve, Code::Success, start);
+        later
+    }
+}

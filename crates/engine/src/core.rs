@@ -1,0 +1,227 @@
+//! What all parts of the engine work on: the cluster and the queue, what plugins may look at, and what leaves the engine.
+//!
+//! The parts ([`SchedulingCycle`](crate::cycle::SchedulingCycle), [`Bindings`](crate::binding::Bindings),
+//! [`Preemptions`](crate::preemption::Preemptions)) own the state of what they carry out; a verb of a part takes the core
+//! as its first argument. What plugins may see of a part's work (pods that wait on Permit, pods that are held back) stands
+//! here, so that a plugin can be called from within any part.
+//!
+//! Invariant: the queue changes through [`Core::with_queue`] alone, which keeps the queue's deadline in the table of
+//! deadlines.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_framework::{
+    ClusterEvent, ClusterState, Context, EventKind, EventObject, Runner, Status,
+};
+use kube_scheduler_queue::QueuedPod;
+
+use crate::binding::PermitWaits;
+use crate::class_cache::Signatures;
+use crate::counts::Counts;
+use crate::deadlines::{Deadlines, WakeUp};
+use crate::effect::{Effect, PodRef};
+use crate::guard::guarded;
+use crate::measures::Measures;
+use crate::pods::PodIndex;
+use crate::policy::{Entry, NominatingQueue, Plans, Policy, Queue};
+use crate::preemption::HeldPreemptors;
+use crate::profiles::ProfileIdx;
+
+/// How many notes are kept until they are fetched; later ones are dropped.
+const MAX_NOTES: usize = 256;
+
+/// What all parts of the engine work on.
+#[derive(Debug)]
+pub(crate) struct Core {
+    /// Shared, so that a part can go through a profile's plugins while it changes the core.
+    pub(crate) plans: Arc<Plans>,
+    pub(crate) cluster: ClusterState,
+    pub(crate) pods: PodIndex,
+    /// Pods that wait on Permit: the bindings' state, as far as plugins may see it.
+    pub(crate) permits: PermitWaits,
+    /// Pods that must not be tried yet: the preemptions' state, as far as plugins may see it.
+    pub(crate) held_back: HeldPreemptors,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) counts: Counts,
+    pub(crate) measures: Measures,
+    /// The time of the input or turn at hand. Set on entry into the engine and not read between calls.
+    pub(crate) now: Timestamp,
+    queue: NominatingQueue,
+    signatures: Signatures,
+    notes: Vec<String>,
+}
+
+/// A user-visible event about a pod.
+#[derive(Debug)]
+pub(crate) struct PodEvent {
+    pub(crate) kind: EventKind,
+    pub(crate) reason: Cow<'static, str>,
+    pub(crate) action: Cow<'static, str>,
+    pub(crate) note: String,
+    /// The name of the profile that reports it.
+    pub(crate) reporting: Arc<str>,
+}
+
+impl Core {
+    pub(crate) fn new(plans: Plans, queue: Queue, counts: Counts, measures: Measures) -> Self {
+        Self {
+            plans: Arc::new(plans),
+            cluster: ClusterState::new(),
+            pods: PodIndex::default(),
+            permits: PermitWaits::default(),
+            held_back: HeldPreemptors::default(),
+            deadlines: Deadlines::default(),
+            effects: Vec::new(),
+            counts,
+            measures,
+            now: Timestamp::default(),
+            queue: NominatingQueue(queue),
+            signatures: Signatures::default(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// What plugins may look at.
+    pub(crate) fn context(&self) -> Context<'_> {
+        Context {
+            cluster: &self.cluster,
+            pods: &self.pods,
+            waiting: &self.permits,
+            nominated: &self.queue,
+            preemptions: &self.held_back,
+            now: self.now,
+        }
+    }
+
+    /// Has the cluster maintain what the plugins will read about a pod. The error is a plugin's panic.
+    pub(crate) fn follow_for(&mut self, pod: &Pod, profile: ProfileIdx) -> Result<(), Status> {
+        let runner = Runner { profile: &self.plans.profiles[profile], cx: self.context() };
+        let following = guarded(|| runner.following(pod))?;
+        following.apply(&mut self.cluster);
+        Ok(())
+    }
+
+    /// The queue, to look at.
+    pub(crate) const fn queue(&self) -> &NominatingQueue {
+        &self.queue
+    }
+
+    /// Changes the queue, which asks the engine's policy about order, gates and hints meanwhile.
+    pub(crate) fn with_queue<T>(
+        &mut self,
+        change: impl FnOnce(&mut Queue, &mut Policy<'_>) -> T,
+    ) -> T {
+        let mut policy = Policy {
+            plans: &self.plans,
+            cluster: &self.cluster,
+            pods: &self.pods,
+            waiting: &self.permits,
+            preemptions: &self.held_back,
+            signatures: &mut self.signatures,
+            measures: &mut self.measures,
+            gates_start: None,
+            now: self.now,
+        };
+        let result = change(&mut self.queue.0, &mut policy);
+        match self.queue.next_deadline() {
+            Some(at) => self.deadlines.set(WakeUp::QueueMoves, at),
+            None => self.deadlines.clear(WakeUp::QueueMoves, self.now),
+        }
+        result
+    }
+
+    /// The queue's next pod. From here until [`done`](Self::done) or [`requeue`](Self::requeue) the queue remembers the
+    /// events that the pod misses.
+    pub(crate) fn pop(&mut self) -> Option<QueuedPod<Entry>> {
+        self.with_queue(|queue, policy| queue.pop(policy))
+    }
+
+    /// A pod's attempt is over as far as the queue goes: events cannot help it any more.
+    pub(crate) fn done(&mut self, uid: &str) {
+        self.with_queue(|queue, _| queue.done(uid));
+    }
+
+    /// Hands a failed pod back to the queue.
+    pub(crate) fn requeue(&mut self, queued: QueuedPod<Entry>) {
+        let result = self.with_queue(|queue, policy| {
+            queue.add_unschedulable_if_not_present(queued, policy.now, policy)
+        });
+        if let Err(error) = result {
+            self.note(error.to_string());
+        }
+    }
+
+    /// Moves the pods whose backoff is over or that have been unschedulable for too long.
+    pub(crate) fn flush_queue(&mut self) {
+        self.with_queue(|queue, policy| queue.flush_due(policy.now, policy));
+    }
+
+    /// Has pods tried again, whatever their backoff.
+    pub(crate) fn activate(&mut self, pods: impl IntoIterator<Item = Arc<Pod>>) {
+        let entries: Vec<Entry> = pods.into_iter().map(Entry).collect();
+        self.with_queue(|queue, policy| queue.activate(&entries, policy.now, policy));
+    }
+
+    /// Tells the queue of an event; pods that it may help are moved.
+    pub(crate) fn move_all(
+        &mut self,
+        event: &ClusterEvent,
+        old: Option<&EventObject>,
+        new: Option<&EventObject>,
+    ) {
+        self.with_queue(|queue, policy| queue.move_all(event, old, new, policy.now, policy));
+    }
+
+    /// As [`move_all`](Self::move_all) for an object that is gone, and only those pods that `may_move`.
+    pub(crate) fn move_all_if(
+        &mut self,
+        event: &ClusterEvent,
+        old: &EventObject,
+        may_move: impl Fn(&Pod) -> bool,
+    ) {
+        self.with_queue(|queue, policy| {
+            queue.move_all_if(
+                event,
+                Some(old),
+                None,
+                |entry| may_move(&entry.0),
+                policy.now,
+                policy,
+            )
+        });
+    }
+
+    /// Has an event recorded about a pod.
+    pub(crate) fn record(&mut self, pod: &Pod, event: PodEvent) {
+        let PodEvent { kind, reason, action, note, reporting } = event;
+        self.effects.push(Effect::RecordEvent {
+            pod: PodRef::from(pod),
+            resource_version: pod.resource_version.clone(),
+            kind,
+            reason,
+            action,
+            note,
+            reporting,
+        });
+    }
+
+    /// Keeps a line for the log.
+    pub(crate) fn note(&mut self, note: String) {
+        if self.notes.len() < MAX_NOTES {
+            self.notes.push(note);
+        }
+    }
+
+    /// The lines for the log, oldest first.
+    pub(crate) fn drain_notes(&mut self) -> impl Iterator<Item = String> + '_ {
+        self.notes.drain(..)
+    }
+
+    /// How many signatures of pods are remembered.
+    pub(crate) fn n_signatures(&self) -> usize {
+        self.signatures.len()
+    }
+}

@@ -1,0 +1,253 @@
+//! The scheduling cycle: from the queue's next pod to a node, or to the reasons why there is none.
+//!
+//! [`SchedulingCycle`] owns what is kept from attempt to attempt: evaluations of pods that are alike, where the next sampled
+//! scan starts, and the number of the attempt, from which its random number follows. What becomes of the pod afterwards is
+//! up to [`Bindings`] and [`Preemptions`].
+//!
+//! Behaviour: `spec/core.md` §3 and §4.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_api_types::numbers::Numbers;
+use kube_scheduler_framework::{EventKind, Profile, Runner};
+use kube_scheduler_queue::QueuedPod;
+
+use crate::attempt::{Choice, NO_NODES, NoChoice, Search, Unfit};
+use crate::binding::{Bindings, Placement};
+use crate::class_cache::ClassCache;
+use crate::core::{Core, PodEvent};
+use crate::effect::PodRef;
+use crate::failure::{FailedAttempt, Failure, Nominating};
+use crate::guard::guarded;
+use crate::observer::{Observer, SearchStep, Watched};
+use crate::policy::Entry;
+use crate::pool::Pool;
+use crate::preemption::{HeldAttempt, Preemptions};
+use crate::profiles::ProfileIdx;
+use crate::turn::{AttemptResult, Turn};
+
+/// What the cycle is made with.
+#[derive(Debug)]
+pub(crate) struct CycleOptions {
+    pub(crate) pool: Pool,
+    pub(crate) uses_class_cache: bool,
+    /// Score only this share of the nodes, where a profile does not say otherwise.
+    pub(crate) percentage: Option<i32>,
+    pub(crate) seed: u64,
+}
+
+/// What is kept from attempt to attempt.
+#[derive(Debug)]
+pub(crate) struct SchedulingCycle {
+    options: CycleOptions,
+    classes: ClassCache,
+    next_start: usize,
+    /// The number of the latest attempt, from 1 on.
+    number: u64,
+}
+
+/// How one turn is taken.
+pub(crate) struct Guidance<'a> {
+    /// The node of a recorded decision that is followed instead of the engine's own choice.
+    pub(crate) recorded: Option<&'a str>,
+    /// Where the steps of the search are reported.
+    pub(crate) observer: &'a mut dyn Observer,
+}
+
+impl SchedulingCycle {
+    pub(crate) fn new(options: CycleOptions) -> Self {
+        Self { options, classes: ClassCache::default(), next_start: 0, number: 0 }
+    }
+
+    /// How often an evaluation was brought up to date, and how often one was made from scratch.
+    pub(crate) const fn class_cache_counts(&self) -> ClassCacheCounts {
+        ClassCacheCounts { hits: self.classes.hits, misses: self.classes.misses }
+    }
+
+    /// How many evaluations are kept.
+    pub(crate) fn n_evaluations(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// Decides about the next pod; `None` when none is ready, or when the last attempt still waits for its victims.
+    pub(crate) fn next(
+        &mut self,
+        core: &mut Core,
+        bindings: &mut Bindings,
+        preemptions: &mut Preemptions,
+        guidance: Guidance<'_>,
+    ) -> Option<Turn> {
+        if preemptions.holds_an_attempt() {
+            return None;
+        }
+        let queued = core.pop()?;
+        let mut turn = Turn::new(&queued);
+        let pod = queued.entry().0.clone();
+        let Some(profile) = core.plans.profiles.of(&pod) else {
+            let name = &pod.spec.scheduler_name;
+            core.note(format!("profile not found for scheduler name \"{name}\""));
+            core.done(&pod.uid);
+            return Some(turn);
+        };
+        if must_skip(core, &pod, profile) {
+            core.done(&pod.uid);
+            return Some(turn);
+        }
+        let Guidance { recorded, observer } = guidance;
+        let found = self.find(core, &queued, profile, &turn.pod, observer);
+        let failure = match found {
+            Ok(Choice { node, state, n_feasible, n_evaluated }) => {
+                turn.chosen = core.cluster.node_name(node).cloned();
+                let recorded = recorded.and_then(|name| core.cluster.node_idx(name));
+                let node = recorded.unwrap_or(node);
+                turn.n_feasible = n_feasible;
+                turn.n_evaluated = n_evaluated;
+                turn.result = bindings.start(core, Placement { queued, profile, node, state });
+                return Some(turn);
+            }
+            Err(NoChoice::Unfit(unfit)) => {
+                turn.n_evaluated = unfit.error.n_nodes;
+                turn.result = unfit_pod(core, bindings, preemptions, queued, profile, *unfit);
+                return Some(turn);
+            }
+            Err(NoChoice::NoNodes) => Failure::Rejected(NO_NODES.to_owned()),
+            Err(NoChoice::Broken(status)) => Failure::Error(status.message()),
+        };
+        let failed = FailedAttempt { queued, profile, assumed: None, failure };
+        turn.result = failed.send_back(core);
+        Some(turn)
+    }
+
+    /// Looks for a node. A panic of a plugin is an error of the attempt.
+    fn find(
+        &mut self,
+        core: &mut Core,
+        queued: &QueuedPod<Entry>,
+        profile: ProfileIdx,
+        pod: &PodRef,
+        observer: &mut dyn Observer,
+    ) -> Result<Choice, NoChoice> {
+        let watched = Watched::new(pod, observer);
+        self.number += 1;
+        if let Some(meter) = core.plans.profiles[profile].meter() {
+            meter.begin_cycle();
+        }
+        core.cluster.refresh_order();
+        // A kept evaluation reads nothing that would have to be followed; if it turns out to be stale, what is not followed
+        // is counted by a scan, with the same result.
+        let class = queued.signature().filter(|_| self.options.uses_class_cache);
+        let is_kept = class.is_some_and(|class| self.classes.contains(class));
+        if let Some(class) = class {
+            core.cluster.keep_following(self.classes.counters(class));
+        }
+        let followed = if is_kept { Ok(()) } else { core.follow_for(&queued.entry().0, profile) };
+        let found =
+            followed.and_then(|()| guarded(|| self.search(core, queued, profile, &watched)));
+        watched.reached(SearchStep::Ended);
+        found.unwrap_or_else(|panic| {
+            // An evaluation may be half done. The cluster is as it was: searching does not change it.
+            self.classes.clear();
+            Err(NoChoice::Broken(panic))
+        })
+    }
+
+    fn search(
+        &mut self,
+        core: &Core,
+        queued: &QueuedPod<Entry>,
+        profile: ProfileIdx,
+        watched: &Watched<'_>,
+    ) -> Result<Choice, NoChoice> {
+        let options = &self.options;
+        let pod = &queued.entry().0;
+        let profile = &core.plans.profiles[profile];
+        // A profile's 0 is not overruled by the global share.
+        let percentage = profile.percentage_of_nodes_to_score.or(options.percentage);
+        let search = Search {
+            runner: Runner { profile, cx: core.context() },
+            extenders: &core.plans.extenders,
+            pool: &options.pool,
+            classes: &mut self.classes,
+            pod,
+            class: queued.signature().filter(|_| options.uses_class_cache),
+            percentage: percentage.filter(|share| *share > 0),
+            next_start: &mut self.next_start,
+            keeps_state: reads_state_after_score(profile, pod),
+            random: Numbers::nth(options.seed, self.number),
+            watched,
+        };
+        search.run()
+    }
+}
+
+/// How often pods that are alike shared the work of their evaluation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassCacheCounts {
+    /// The number of evaluations that were brought up to date.
+    pub hits: u64,
+    /// The number of evaluations that were made from scratch.
+    pub misses: u64,
+}
+
+/// The pod fits nowhere: it goes back to the queue, and its victims, if there are any, are evicted.
+fn unfit_pod(
+    core: &mut Core,
+    bindings: &mut Bindings,
+    preemptions: &mut Preemptions,
+    queued: QueuedPod<Entry>,
+    profile: ProfileIdx,
+    unfit: Unfit,
+) -> AttemptResult {
+    let Unfit { error, nominating, victims, found_by, commands } = unfit;
+    let pod = queued.entry().0.clone();
+    let nominating = Nominating::from(nominating);
+    let plan = preemptions.plan(&nominating, victims, found_by);
+    match plan {
+        Some(plan) if !preemptions.is_in_background() => {
+            let result = AttemptResult::Unschedulable(error.to_string());
+            let held = HeldAttempt { queued, profile, error, commands };
+            let id = preemptions.register(core, pod, plan, Some(held));
+            preemptions.advance(core, bindings, id);
+            result
+        }
+        plan => {
+            // Registered before the pod is in the queue again, so that nothing takes it out meanwhile; carried out after its
+            // nomination is set, so that the room that victims leave is kept for it.
+            let id = plan.map(|plan| preemptions.register(core, pod, plan, None));
+            let failure = Failure::Unfit(error, nominating);
+            let failed = FailedAttempt { queued, profile, assumed: None, failure };
+            let result = failed.send_back(core);
+            bindings.carry_out(core, commands);
+            if let Some(id) = id {
+                preemptions.advance(core, bindings, id);
+            }
+            result
+        }
+    }
+}
+
+/// Pods that are going away or placed already need no attempt.
+fn must_skip(core: &mut Core, pod: &Arc<Pod>, profile: ProfileIdx) -> bool {
+    if pod.deletion_requested.is_some() {
+        let event = PodEvent {
+            kind: EventKind::Warning,
+            reason: "FailedScheduling".into(),
+            action: "Scheduling".into(),
+            note: format!("skip schedule deleting pod: {}/{}", pod.namespace, pod.name),
+            reporting: core.plans.profiles[profile].scheduler_name.clone(),
+        };
+        core.record(pod, event);
+        return true;
+    }
+    core.cluster.is_assumed(&pod.uid)
+}
+
+/// Whether a plugin after Score reads for this pod what was stored before.
+fn reads_state_after_score(profile: &Profile, pod: &Pod) -> bool {
+    profile.permit().next().is_some()
+        || profile.post_bind().next().is_some()
+        || profile.bind().any(|(_, _, plugin)| plugin.reads_cycle_state())
+        || profile.reserve().any(|(_, _, plugin)| plugin.reads_cycle_state(pod))
+        || profile.pre_bind().any(|(_, _, plugin)| plugin.reads_cycle_state(pod))
+}
