@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::effect::PodRef;
-use crate::explain::NodeScores;
+use crate::evaluation::NodeScores;
 
 /// A step of one pod's search for a node (`spec/observability.md` §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,57 +1,51 @@
-//! The best node for a pod that nothing is kept of: scores are added up in one column of totals and are gone.
+//! The best node for a pod that nothing is cached of: scores are added up in one column of totals and are gone.
 //!
 //! Nodes are scored in runs, one per thread; what is scaled by the scores of all nodes is added when all runs are done.
 //! Plugins that promise bounds come last, and are asked about those nodes only that can still win: the others are so far
 //! behind that the most these plugins can give would not help.
 //!
-//! Invariants: the node, and the error if there is one, are those of [`Scoring`](super::Scoring); nothing depends on how
-//! nodes are split into runs.
+//! Invariants: the node, and the error if there is one, are those of [`ScoreTable`]; nothing depends on how nodes are
+//! split into runs.
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    Code, CycleState, Lent, MAX_NODE_SCORE, Meter, MeteredPoint, NodeIdx, Normalization, PluginIdx,
-    Runner, Scale, SkipSet, Status, bounds, is_within_bounds,
+    Code, CycleState, Lent, MAX_NODE_SCORE, Meter, MeteredPoint, NodeIdx, Normalization, Runner,
+    Scale, SkipSet, Status, bounds, is_within_bounds,
 };
 use smallvec::SmallVec;
 
-use super::scoring::Scoring;
+use super::{Evaluation, ScoreTable, Scorer, scorers};
 use crate::pool::Pool;
-use crate::score_tree::pre_order_rank;
+use crate::preference::{first_best, pre_order_rank};
 
-/// The best of `feasible` nodes, which are in the order of their slots, after PreScore.
-pub(super) fn best_once(
+/// The best node that passes, `None` when there is none. Runs PreScore.
+pub(crate) fn best_node(
     runner: &Runner<'_>,
     pool: &Pool,
-    state: &mut CycleState,
     pod: &Pod,
-    feasible: &[NodeIdx],
+    evaluation: &mut Evaluation,
 ) -> Result<Option<NodeIdx>, Status> {
-    let skip = runner.pre_score(state, pod, feasible)?;
-    let begun = runner.profile.meter().map(Meter::nanos);
-    let search = Search { runner, pool, state, pod, feasible };
+    let mut feasible = pool.list(evaluation.verdicts.n_passing() + 1);
+    evaluation.verdicts.passing(&mut feasible);
+    let skip = runner.pre_score(&mut evaluation.state, pod, &feasible)?;
+    let started = runner.profile.meter().map(Meter::nanos);
+    let search = Search { runner, pool, state: &evaluation.state, pod, feasible: &feasible };
     let best = match search.best(&skip) {
         Some(best) => Ok(best),
-        None => search.best_in_order(&skip),
+        None => search.best_in_list_order(&skip),
     };
     let code = best.as_ref().err().map_or(Code::Success, Status::code);
-    runner.point_ended(MeteredPoint::Score, code, begun);
+    runner.point_ended(MeteredPoint::Score, code, started);
     best
 }
 
-/// A plugin that has something to say.
-struct Scorer {
-    idx: PluginIdx,
-    weight: i64,
-    normalization: Normalization,
-}
-
-type Scorers = SmallVec<[Scorer; 8]>;
+type Scorers<'a> = SmallVec<[Scorer<'a>; 8]>;
 
 /// The lowest and the highest of some raw scores; the former is above the latter when there are none.
 type Bounds = (i64, i64);
 
 /// The scores of a run of nodes.
-struct Scored<'a> {
+struct ScoredRun<'a> {
     nodes: &'a [NodeIdx],
     totals: Lent<i64>,
     /// Raw scores that are yet to be scaled, by scorer; empty for the others.
@@ -67,7 +61,7 @@ struct Candidates {
     totals: Lent<i64>,
 }
 
-/// How many nodes with the most so far are scored to the end before the others are compared with them.
+/// How many of the leading nodes are scored to the end before the others are compared with them.
 const MANY_AHEAD: usize = 128;
 
 struct Search<'a> {
@@ -75,23 +69,15 @@ struct Search<'a> {
     pool: &'a Pool,
     state: &'a CycleState,
     pod: &'a Pod,
+    /// In the order of their slots.
     feasible: &'a [NodeIdx],
 }
 
 impl<'a> Search<'a> {
     /// The best node; `None` when there is an error somewhere.
     fn best(&self, skip: &SkipSet) -> Option<Option<NodeIdx>> {
-        let scorers = self.runner.profile.score().filter(|(idx, ..)| !skip.contains(*idx));
-        let (bounded, scorers): (Vec<_>, Vec<_>) = scorers
-            .map(|(idx, _, score)| {
-                let (weight, normalization) =
-                    (self.runner.profile.weight(idx), score.normalization());
-                let is_bounded = normalization == Normalization::None && score.promises_bounds();
-                (is_bounded, Scorer { idx, weight, normalization })
-            })
-            .partition(|(is_bounded, _)| *is_bounded);
-        let bounded: Scorers = bounded.into_iter().map(|(_, scorer)| scorer).collect();
-        let scorers: Scorers = scorers.into_iter().map(|(_, scorer)| scorer).collect();
+        let (bounded, scorers): (Scorers<'_>, Scorers<'_>) =
+            scorers(self.runner, skip).partition(|scorer| scorer.is_bounded);
         let runs = self.pool.map_runs(self.feasible, |nodes| self.run(&scorers, nodes));
         let mut runs = runs.into_iter().collect::<Option<Vec<_>>>()?;
         for (at, scorer) in scorers.iter().enumerate() {
@@ -103,18 +89,18 @@ impl<'a> Search<'a> {
         self.best_of(&runs, &bounded)
     }
 
-    /// The same by the book: which of several errors is reported depends on the order of nodes.
-    fn best_in_order(&self, skip: &SkipSet) -> Result<Option<NodeIdx>, Status> {
+    /// The same with all scores at hand: which of several errors is reported depends on the order of nodes.
+    fn best_in_list_order(&self, skip: &SkipSet) -> Result<Option<NodeIdx>, Status> {
         let cluster = self.runner.cx.cluster;
         let mut in_order = self.feasible.to_vec();
         in_order.sort_unstable_by_key(|idx| cluster.position(*idx));
-        let scoring = Scoring::scored(self.runner, self.state, skip, self.pod, &in_order)?;
-        let position = scoring.first_best();
-        Ok(position.and_then(|at| cluster.order().get(at).copied()))
+        let table =
+            ScoreTable::after_pre_score(self.runner, self.state, skip, self.pod, &in_order)?;
+        Ok(self.first(&in_order, &table.totals))
     }
 
     /// Scores one run of nodes; adds up what need not be scaled. `None` when a plugin fails.
-    fn run(&self, scorers: &[Scorer], nodes: &'a [NodeIdx]) -> Option<Scored<'a>> {
+    fn run(&self, scorers: &[Scorer<'_>], nodes: &'a [NodeIdx]) -> Option<ScoredRun<'a>> {
         let mut totals = self.pool.column(nodes.len());
         totals.fill(0);
         let mut column = self.pool.column(nodes.len());
@@ -123,53 +109,60 @@ impl<'a> Search<'a> {
             self.raw_scores(scorer, nodes, &mut column)?;
             bounds_of_raw.push(bounds(&column));
             if scorer.normalization == Normalization::None {
-                for (total, score) in totals.iter_mut().zip(column.iter()) {
-                    *total = i64::wrapping_add(*total, score.wrapping_mul(scorer.weight));
-                }
+                Scale::IDENTITY.add_weighted(&column, scorer.weight, &mut totals);
                 raw.push(Lent::default());
             } else {
                 raw.push(std::mem::replace(&mut column, self.pool.column(nodes.len())));
             }
         }
-        Some(Scored { nodes, totals, raw, bounds: bounds_of_raw })
+        Some(ScoredRun { nodes, totals, raw, bounds: bounds_of_raw })
     }
 
-    fn raw_scores(&self, scorer: &Scorer, nodes: &[NodeIdx], column: &mut [i64]) -> Option<()> {
+    fn raw_scores(&self, scorer: &Scorer<'_>, nodes: &[NodeIdx], column: &mut [i64]) -> Option<()> {
         self.runner.raw_scores(scorer.idx, self.state, self.pod, nodes, column).ok()
     }
 
     /// The best node when `bounded` plugins have their say too.
-    fn best_of(&self, runs: &[Scored<'_>], bounded: &[Scorer]) -> Option<Option<NodeIdx>> {
-        if self.feasible.is_empty() {
-            return Some(None);
-        }
+    fn best_of(&self, runs: &[ScoredRun<'_>], bounded: &[Scorer<'_>]) -> Option<Option<NodeIdx>> {
         let most = runs.iter().map(|run| bounds(&run.totals).1).max()?;
-        if bounded.is_empty() {
-            let nodes = runs.iter().flat_map(|run| run.nodes.iter().zip(run.totals.iter()));
-            let best = nodes.filter(|(_, total)| **total == most);
-            return Some(self.first(best.map(|(idx, _)| *idx)));
-        }
-        let mut ahead = self.candidates(runs, most, MANY_AHEAD);
+        // What some of the leading nodes get to the end rules out more of the others than what they have so far.
+        let mut ahead = self.candidates(runs, most, 0, MANY_AHEAD);
         self.finish(&mut ahead, bounded)?;
         let best_ahead = bounds(&ahead.totals).1;
-        drop(ahead);
         let room: i64 = bounded.iter().map(|scorer| scorer.weight * MAX_NODE_SCORE).sum();
-        let mut left = self.candidates(runs, best_ahead.saturating_sub(room), usize::MAX);
-        self.finish(&mut left, bounded)?;
-        let best = bounds(&left.totals).1;
-        let nodes = left.nodes.iter().zip(left.totals.iter());
-        Some(self.first(nodes.filter(|(_, total)| **total == best).map(|(idx, _)| *idx)))
+        let least = best_ahead.saturating_sub(room).min(most);
+        let mut others = self.candidates(runs, least, ahead.nodes.len(), usize::MAX);
+        self.finish(&mut others, bounded)?;
+        ahead.nodes.extend_from_slice(&others.nodes);
+        ahead.totals.extend_from_slice(&others.totals);
+        Some(self.first(&ahead.nodes, &ahead.totals))
     }
 
-    /// The nodes with `least` or more so far, `limit` of them at most.
-    fn candidates(&self, runs: &[Scored<'_>], least: i64, limit: usize) -> Candidates {
+    /// The nodes with `least` or more so far, `limit` of them at most; without the first `n_done` leading ones.
+    fn candidates(
+        &self,
+        runs: &[ScoredRun<'_>],
+        least: i64,
+        n_done: usize,
+        limit: usize,
+    ) -> Candidates {
         let n_all = self.feasible.len();
         let (mut nodes, mut totals) = (self.pool.list(n_all), self.pool.column(n_all));
         totals.clear();
+        let most = runs.iter().map(|run| bounds(&run.totals).1).max().unwrap_or(i64::MIN);
+        let mut n_done = n_done;
         for run in runs {
-            let both =
-                run.nodes.iter().zip(run.totals.iter()).filter(|(_, total)| **total >= least);
-            for (idx, total) in both.take(limit - nodes.len()) {
+            for (idx, total) in run.nodes.iter().zip(run.totals.iter()) {
+                if *total < least {
+                    continue;
+                }
+                if *total == most && n_done > 0 {
+                    n_done -= 1;
+                    continue;
+                }
+                if nodes.len() == limit {
+                    return Candidates { nodes, totals };
+                }
                 nodes.push(*idx);
                 totals.push(*total);
             }
@@ -178,29 +171,31 @@ impl<'a> Search<'a> {
     }
 
     /// Adds what `bounded` plugins give. `None` when one of them fails or breaks its promise.
-    fn finish(&self, candidates: &mut Candidates, bounded: &[Scorer]) -> Option<()> {
+    fn finish(&self, candidates: &mut Candidates, bounded: &[Scorer<'_>]) -> Option<()> {
         let Candidates { nodes, totals } = candidates;
         let mut column = self.pool.column(nodes.len());
         for scorer in bounded {
             self.raw_scores(scorer, nodes, &mut column)?;
             let (lowest, highest) = bounds(&column);
             (is_within_bounds(lowest) && is_within_bounds(highest)).then_some(())?;
-            for (total, score) in totals.iter_mut().zip(column.iter()) {
-                *total = total.wrapping_add(score * scorer.weight);
-            }
+            Scale::IDENTITY.add_weighted(&column, scorer.weight, totals);
         }
         Some(())
     }
 
-    /// The one of equally good nodes that [`ScoreTree`](crate::score_tree::ScoreTree) prefers.
-    fn first(&self, nodes: impl Iterator<Item = NodeIdx>) -> Option<NodeIdx> {
+    /// The best of `nodes` by their `totals`; of several the one that comes first in pre-order of the list.
+    fn first(&self, nodes: &[NodeIdx], totals: &[i64]) -> Option<NodeIdx> {
         let cluster = self.runner.cx.cluster;
-        let place = |idx: NodeIdx| Some((pre_order_rank(cluster.position(idx)?), idx));
-        nodes.filter_map(place).min().map(|(_, idx)| idx)
+        let rank = |at: usize| cluster.position(nodes[at]).map_or(u32::MAX, pre_order_rank);
+        first_best(totals, rank).map(|at| nodes[at])
     }
 
     /// Has the plugin normalise its scores, and adds them. `None` when it fails.
-    fn add_custom(&self, runs: &mut [Scored<'_>], (at, scorer): (usize, &Scorer)) -> Option<()> {
+    fn add_custom(
+        &self,
+        runs: &mut [ScoredRun<'_>],
+        (at, scorer): (usize, &Scorer<'_>),
+    ) -> Option<()> {
         let mut column = match runs {
             [run] => std::mem::take(&mut run.raw[at]),
             ref runs => {
@@ -214,16 +209,14 @@ impl<'a> Search<'a> {
         for run in runs {
             let (of_run, others) = scores.split_at(run.nodes.len());
             scores = others;
-            for (total, score) in run.totals.iter_mut().zip(of_run) {
-                *total = total.wrapping_add(*score);
-            }
+            Scale::IDENTITY.add_weighted(of_run, 1, &mut run.totals);
         }
         Some(())
     }
 }
 
 /// Adds scaled, weighted scores. `None` when one of them is out of bounds.
-fn add_scaled(runs: &mut [Scored<'_>], (at, scorer): (usize, &Scorer)) -> Option<()> {
+fn add_scaled(runs: &mut [ScoredRun<'_>], (at, scorer): (usize, &Scorer<'_>)) -> Option<()> {
     let (lowest, highest) = runs.iter().fold((i64::MAX, i64::MIN), |(lowest, highest), run| {
         (lowest.min(run.bounds[at].0), highest.max(run.bounds[at].1))
     });
@@ -231,7 +224,7 @@ fn add_scaled(runs: &mut [Scored<'_>], (at, scorer): (usize, &Scorer)) -> Option
     // Scaling never turns the order of two scores around halfway: if both ends are fine, all are.
     let is_fine = |raw: i64| is_within_bounds(scale.score(raw));
     (is_fine(lowest) && is_fine(highest)).then_some(())?;
-    // One score for all changes nothing about who is best.
+    // One score for all changes nothing about who is best, and unscaled ones were added with their run.
     if scorer.normalization != Normalization::None && lowest != highest {
         for run in runs {
             scale.add_weighted(&run.raw[at], scorer.weight, &mut run.totals);
