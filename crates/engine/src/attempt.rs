@@ -54,7 +54,7 @@ pub(crate) struct Unfit {
     pub(crate) error: Box<FitError>,
     /// What PostFilter wants of the nomination; `None` leaves it alone.
     pub(crate) nominating: Option<NominatingInfo>,
-    /// Whom PostFilter wants evicted.
+    /// The pods that PostFilter wants evicted.
     pub(crate) victims: Vec<Arc<Pod>>,
     /// The plugin that wants it.
     pub(crate) found_by: Option<PluginName>,
@@ -292,8 +292,8 @@ impl Search<'_, '_> {
         Ok(Choice { node, state: self.state_of(evaluation), n_feasible, n_evaluated })
     }
 
-    /// The best of several nodes that pass. All scores are looked at only where somebody wants to see them, or adds to
-    /// them; of a share of the nodes they are computed in any case, as the reference does.
+    /// The best of several nodes that pass. All scores are computed only where observers want to see them or extenders
+    /// add to them, and for a share of the nodes, as the reference does.
     fn best(
         &self,
         evaluation: &mut Evaluation,

@@ -1,7 +1,7 @@
 //! Why a pod goes where it goes: every node's verdict and every plugin's score, as data.
 //!
 //! An explanation is computed from scratch on the state as it is and changes nothing that any answer depends on. It says what the next attempt
-//! would find, but for what extenders have to say, who are not asked; scores are given even when there is only one node to choose.
+//! would find, but extenders are not asked; scores are given even when there is only one node to choose.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

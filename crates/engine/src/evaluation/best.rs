@@ -54,16 +54,6 @@ struct ScoredRun<'a> {
     bounds: SmallVec<[Bounds; 8]>,
 }
 
-/// Nodes that can still win.
-struct Candidates {
-    nodes: Lent<NodeIdx>,
-    /// What each has so far.
-    totals: Lent<i64>,
-}
-
-/// How many of the leading nodes are scored to the end before the others are compared with them.
-const MANY_AHEAD: usize = 128;
-
 struct Search<'a> {
     runner: &'a Runner<'a>,
     pool: &'a Pool,
@@ -107,9 +97,16 @@ impl<'a> Search<'a> {
         let (mut raw, mut bounds_of_raw) = (SmallVec::new(), SmallVec::new());
         for scorer in scorers {
             self.raw_scores(scorer, nodes, &mut column)?;
-            bounds_of_raw.push(bounds(&column));
+            let of_column = match scorer.normalization {
+                // Not read: the plugin knows by itself.
+                Normalization::Custom => (0, 0),
+                _ => bounds(&column),
+            };
+            bounds_of_raw.push(of_column);
             if scorer.normalization == Normalization::None {
-                Scale::IDENTITY.add_weighted(&column, scorer.weight, &mut totals);
+                if of_column != (0, 0) {
+                    Scale::IDENTITY.add_weighted(&column, scorer.weight, &mut totals);
+                }
                 raw.push(Lent::default());
             } else {
                 raw.push(std::mem::replace(&mut column, self.pool.column(nodes.len())));
@@ -125,54 +122,31 @@ impl<'a> Search<'a> {
     /// The best node when `bounded` plugins have their say too.
     fn best_of(&self, runs: &[ScoredRun<'_>], bounded: &[Scorer<'_>]) -> Option<Option<NodeIdx>> {
         let most = runs.iter().map(|run| bounds(&run.totals).1).max()?;
-        // What some of the leading nodes get to the end rules out more of the others than what they have so far.
-        let mut ahead = self.candidates(runs, most, 0, MANY_AHEAD);
-        self.finish(&mut ahead, bounded)?;
-        let best_ahead = bounds(&ahead.totals).1;
+        let mut scored = runs.iter().flat_map(|run| run.nodes.iter().zip(run.totals.iter()));
+        // What one of the leading nodes gets to the end rules out more of the others than what it has so far.
+        let (leader, _) = scored.find(|(_, total)| **total == most)?;
+        let mut leaders = [most];
+        self.finish(&[*leader], &mut leaders, bounded)?;
         let room: i64 = bounded.iter().map(|scorer| scorer.weight * MAX_NODE_SCORE).sum();
-        let least = best_ahead.saturating_sub(room).min(most);
-        let mut others = self.candidates(runs, least, ahead.nodes.len(), usize::MAX);
-        self.finish(&mut others, bounded)?;
-        ahead.nodes.extend_from_slice(&others.nodes);
-        ahead.totals.extend_from_slice(&others.totals);
-        Some(self.first(&ahead.nodes, &ahead.totals))
-    }
-
-    /// The nodes with `least` or more so far, `limit` of them at most; without the first `n_done` leading ones.
-    fn candidates(
-        &self,
-        runs: &[ScoredRun<'_>],
-        least: i64,
-        n_done: usize,
-        limit: usize,
-    ) -> Candidates {
+        let least = leaders[0].saturating_sub(room);
         let n_all = self.feasible.len();
         let (mut nodes, mut totals) = (self.pool.list(n_all), self.pool.column(n_all));
-        totals.clear();
-        let most = runs.iter().map(|run| bounds(&run.totals).1).max().unwrap_or(i64::MIN);
-        let mut n_done = n_done;
+        nodes.resize(n_all, *leader);
+        let mut n = 0;
         for run in runs {
             for (idx, total) in run.nodes.iter().zip(run.totals.iter()) {
-                if *total < least {
-                    continue;
-                }
-                if *total == most && n_done > 0 {
-                    n_done -= 1;
-                    continue;
-                }
-                if nodes.len() == limit {
-                    return Candidates { nodes, totals };
-                }
-                nodes.push(*idx);
-                totals.push(*total);
+                // A node that is too far behind is overwritten by the next one: no branch that is hard to foresee.
+                (nodes[n], totals[n]) = (*idx, *total);
+                n += usize::from(*total >= least);
             }
         }
-        Candidates { nodes, totals }
+        let (nodes, totals) = (&nodes[..n], &mut totals[..n]);
+        self.finish(nodes, totals, bounded)?;
+        Some(self.first(nodes, totals))
     }
 
-    /// Adds what `bounded` plugins give. `None` when one of them fails or breaks its promise.
-    fn finish(&self, candidates: &mut Candidates, bounded: &[Scorer<'_>]) -> Option<()> {
-        let Candidates { nodes, totals } = candidates;
+    /// Adds what `bounded` plugins give to the totals of `nodes`. `None` when one of them fails or breaks its promise.
+    fn finish(&self, nodes: &[NodeIdx], totals: &mut [i64], bounded: &[Scorer<'_>]) -> Option<()> {
         let mut column = self.pool.column(nodes.len());
         for scorer in bounded {
             self.raw_scores(scorer, nodes, &mut column)?;
@@ -224,7 +198,7 @@ fn add_scaled(runs: &mut [ScoredRun<'_>], (at, scorer): (usize, &Scorer<'_>)) ->
     // Scaling never turns the order of two scores around halfway: if both ends are fine, all are.
     let is_fine = |raw: i64| is_within_bounds(scale.score(raw));
     (is_fine(lowest) && is_fine(highest)).then_some(())?;
-    // One score for all changes nothing about who is best, and unscaled ones were added with their run.
+    // One score for all changes nothing about which node is best, and unscaled ones were added with their run.
     if scorer.normalization != Normalization::None && lowest != highest {
         for run in runs {
             scale.add_weighted(&run.raw[at], scorer.weight, &mut run.totals);

@@ -38,7 +38,7 @@ pub(crate) fn scorers<'a>(runner: &Runner<'a>, skip: &SkipSet) -> impl Iterator<
 
 /// The weighted, normalised scores of some nodes by plugin.
 ///
-/// For those who want to see all scores, and for choices between few nodes: every plugin is asked about every node, as
+/// For callers that want to see all scores, and for choices between few nodes: every plugin is asked about every node, as
 /// the reference does, so that an error is the reference's too.
 #[derive(Debug)]
 pub(crate) struct ScoreTable<'a> {

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a node is in one group at most; a group in use has a node at least; within a group nodes are sorted by
 //! total, highest first, equal ones by their [rank](pre_order_rank). When the list of nodes changed, the orders are given
-//! up ([`Groups::begin_relisting`]) and made again ([`Groups::list`]); in between, only who is in which group is known.
+//! up ([`Groups::begin_relisting`]) and made again ([`Groups::list`]); in between, it is only known which node is in which group.
 
 use std::collections::{BTreeMap, BTreeSet};
 
