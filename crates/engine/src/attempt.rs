@@ -2,25 +2,27 @@
 //!
 //! Behaviour: `spec/core.md` §4. Nothing here changes the cluster.
 
-mod extended;
+mod extenders;
 mod sample;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
     Code, Commands, CycleState, Diagnosis, Extenders, FitError, HypotheticalRunner, Meter,
     MeteredPoint, NodeIdx, NodeOverlay, NodeStatuses, NominatingInfo, PluginName,
-    PostFilterContext, PostFilterOutcome, PreFilterRun, Runner, SkipSet, Status, SumsFilters,
-    Verdicts, must_leave_room,
+    PostFilterContext, PostFilterOutcome, PreFilterRun, Runner, SkipSet, Status, Verdicts,
 };
 
-use self::extended::Said;
-use crate::class_cache::ClassCache;
-use crate::evaluation::{Evaluation, EvaluationFailure, Rejected};
-use crate::explain::scores_of;
+use self::extenders::{ExtenderStatuses, best_with};
+use crate::class_cache::{ClassCache, ClassEvaluation};
+use crate::evaluation::{
+    Evaluation, EvaluationFailure, Rejection, ScoreTable, best_node, verdicts_with_nominated_pods,
+};
 use crate::observer::{SearchStep, Watched};
 use crate::pool::Pool;
+use crate::preference::pre_order_rank;
 
 /// The text of an attempt in a cluster without nodes.
 pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
@@ -29,7 +31,7 @@ pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
 #[derive(Debug)]
 pub(crate) struct Choice {
     pub(crate) node: NodeIdx,
-    /// What plugins left for later extension points; empty when nobody will read it.
+    /// What plugins left for later extension points; empty when none of those reads it.
     pub(crate) state: CycleState,
     pub(crate) n_feasible: usize,
     pub(crate) n_evaluated: usize,
@@ -52,28 +54,22 @@ pub(crate) struct Unfit {
     pub(crate) error: Box<FitError>,
     /// What PostFilter wants of the nomination; `None` leaves it alone.
     pub(crate) nominating: Option<NominatingInfo>,
-    /// Whom PostFilter wants evicted.
+    /// The pods that PostFilter wants evicted.
     pub(crate) victims: Vec<Arc<Pod>>,
     /// The plugin that wants it.
     pub(crate) found_by: Option<PluginName>,
     pub(crate) commands: Commands,
 }
 
-/// What a search has learned before it looks at all nodes.
+/// What is known when the pod does not fit on the node that it was nominated to.
 #[derive(Debug)]
-struct Begun {
+struct NominationFailure {
     state: CycleState,
     pre_filter: PreFilterRun,
-    /// What the nominated node said, if the pod has one and does not fit there.
+    /// The filters' rejection of that node.
     rejection: Option<(NodeIdx, Status)>,
-    /// What extenders said then.
-    said: Said,
-}
-
-/// How the pod fares on the node it was nominated to.
-enum Nominated {
-    Fits(Choice),
-    Fails(Begun),
+    /// What extenders answered about it.
+    extender_statuses: ExtenderStatuses,
 }
 
 /// Everything one search needs.
@@ -92,7 +88,7 @@ pub(crate) struct Search<'a, 'w> {
     /// Whether later extension points read the cycle state.
     pub(crate) keeps_state: bool,
     pub(crate) random: u64,
-    /// Who is told of the steps.
+    /// Where steps are reported.
     pub(crate) watched: &'a Watched<'w>,
 }
 
@@ -104,26 +100,24 @@ impl Search<'_, '_> {
         if n_nodes == 0 {
             return Err(NoChoice::NoNodes);
         }
-        let begun = match self.nominated_node() {
-            Some(node) => match self.try_nominated_node(node) {
-                Nominated::Fits(choice) => {
-                    self.watched.reached(SearchStep::NodesFiltered);
-                    return Ok(choice);
-                }
-                Nominated::Fails(begun) => Some(begun),
-            },
+        let failure = match self.nominated_node().map(|node| self.try_nominated_node(node)) {
+            Some(Ok(choice)) => {
+                self.watched.reached(SearchStep::NodesFiltered);
+                return Ok(choice);
+            }
+            Some(Err(failure)) => Some(failure),
             None => None,
         };
         if let Some(percentage) = self.percentage {
             let limit = sample::n_feasible_to_find(n_nodes, percentage);
             if limit < n_nodes || self.one_is_enough() {
-                return self.sampled(percentage, begun);
+                return self.sampled(percentage, failure);
             }
         }
-        self.exhaustive(begun)
+        self.exhaustive(failure)
     }
 
-    /// Whether nobody has an opinion on which of several fitting nodes to take.
+    /// Whether no plugin or extender has an opinion on which of several fitting nodes to take.
     fn one_is_enough(&self) -> bool {
         self.runner.profile.score().next().is_none() && !self.extenders.judge_nodes()
     }
@@ -133,30 +127,37 @@ impl Search<'_, '_> {
     }
 
     /// The node that the pod was nominated to, if it fits there. Failures only mean a full search.
-    fn try_nominated_node(&self, node: NodeIdx) -> Nominated {
-        let mut begun = self.begin();
-        if begun.pre_filter.status.is_success() {
-            let overlay = NodeOverlay::new(node);
-            let skip = &begun.pre_filter.skip;
-            let started = self.started();
-            let status =
-                self.runner.filter_with_nominated_pods(&begun.state, self.pod, &overlay, skip);
-            self.filtered(started, Some(&status));
-            if status.is_success() {
-                let cluster = self.runner.cx.cluster;
-                match self.extenders.filter(cluster, self.pod, vec![node]) {
-                    Ok(verdicts) if verdicts.survivors.is_empty() => begun.said = verdicts.statuses,
-                    Ok(_) => {
-                        let state = begun.state;
-                        let choice = Choice { node, state, n_feasible: 1, n_evaluated: 1 };
-                        return Nominated::Fits(choice);
-                    }
-                    Err(_) => {}
-                }
-            }
-            begun.rejection = status.is_rejected().then_some((node, status));
+    fn try_nominated_node(&self, node: NodeIdx) -> Result<Choice, NominationFailure> {
+        let (state, pre_filter) = self.pre_filter();
+        let mut failure = NominationFailure {
+            state,
+            pre_filter,
+            rejection: None,
+            extender_statuses: ExtenderStatuses::new(),
+        };
+        if !failure.pre_filter.status.is_success() {
+            return Err(failure);
         }
-        Nominated::Fails(begun)
+        let overlay = NodeOverlay::new(node);
+        let (state, skip) = (&failure.state, &failure.pre_filter.skip);
+        let started = self.started();
+        let status = self.runner.filter_with_nominated_pods(state, self.pod, &overlay, skip);
+        self.filtered(started, Some(&status));
+        if status.is_success() {
+            let cluster = self.runner.cx.cluster;
+            match self.extenders.filter(cluster, self.pod, vec![node]) {
+                Ok(verdicts) if verdicts.survivors.is_empty() => {
+                    failure.extender_statuses = verdicts.statuses;
+                }
+                Ok(_) => {
+                    let state = failure.state;
+                    return Ok(Choice { node, state, n_feasible: 1, n_evaluated: 1 });
+                }
+                Err(_) => {}
+            }
+        }
+        failure.rejection = status.is_rejected().then_some((node, status));
+        Err(failure)
     }
 
     /// The time from which an extension point is measured, if it is.
@@ -164,206 +165,181 @@ impl Search<'_, '_> {
         self.runner.profile.meter().map(Meter::nanos)
     }
 
-    /// A pass of the filters over nodes has ended; what single nodes said is no matter, errors excepted.
+    /// A pass of the filters over nodes has ended. Only errors count; the answers of single nodes do not.
     fn filtered(&self, started: Option<u64>, status: Option<&Status>) {
         let is_error = status.is_some_and(|status| !status.is_success() && !status.is_rejected());
         let code = if is_error { Code::Error } else { Code::Success };
         self.runner.point_ended(MeteredPoint::Filter, code, started);
     }
 
-    fn begin(&self) -> Begun {
+    fn pre_filter(&self) -> (CycleState, PreFilterRun) {
         let mut state = CycleState::new();
         let pre_filter = self.runner.pre_filter(&mut state, self.pod);
-        Begun { state, pre_filter, rejection: None, said: Said::new() }
+        (state, pre_filter)
     }
 
     /// All nodes are filtered and every passing one is scored, from the class's evaluation if there is one.
-    fn exhaustive(&mut self, begun: Option<Begun>) -> Result<Choice, NoChoice> {
-        let runner = self.runner;
-        let (mut rejection, mut said) = (None, Said::new());
-        let mut run = None;
-        if let Some(begun) = begun {
-            (rejection, said) = (begun.rejection, begun.said);
-            run = Some((begun.state, begun.pre_filter));
-        }
-        let kept = self.class.and_then(|class| self.classes.take(class, &runner, self.pod));
-        if kept.is_none()
-            && run.is_none()
-            && let Some(choice) = self.by_groups()
+    fn exhaustive(&mut self, failure: Option<NominationFailure>) -> Result<Choice, NoChoice> {
+        let (runner, pool) = (self.runner, self.pool);
+        let class = self.class.and_then(|class| self.classes.take(class, &runner, self.pod, pool));
+        let outcome = self.choose(class.as_deref(), failure);
+        if let (Some(number), Some(class)) = (self.class, class)
+            && !matches!(outcome, Err(NoChoice::Broken(_)))
+            && !self.classes.contains(number)
         {
-            return Ok(choice);
-        }
-        let mut evaluation = match kept {
-            Some(evaluation) => evaluation,
-            None => {
-                self.classes.misses += 1;
-                let (state, pre_filter) = run.unwrap_or_else(|| {
-                    let begun = self.begin();
-                    (begun.state, begun.pre_filter)
-                });
-                let made =
-                    Evaluation::after_pre_filter(&runner, self.pod, self.pool, state, pre_filter);
-                let mut made = made.map_err(|failure| self.failed(failure))?;
-                // Many a class has one pod only: what is kept is made when there is a second one.
-                // Who wants to see scores too would have them computed twice.
-                made.is_for_once = self.class.is_none_or(|class| !self.classes.has_seen(class))
-                    && self.extenders.is_empty()
-                    && !self.watched.wants_scores();
-                made
-            }
-        };
-        let mut overrides = self.nominated_overrides(&evaluation).map_err(NoChoice::Broken)?;
-        // A nominated node is looked at even if PreFilter left it out, and its answer stays.
-        overrides.extend(rejection.filter(|(idx, _)| evaluation.is_left_out(*idx)));
-        let outcome = if overrides.is_empty() {
-            self.choose(&mut evaluation, said)
-        } else {
-            let mut adjusted = evaluation.clone();
-            match adjusted.override_verdicts(&runner, self.pod, &overrides) {
-                Ok(()) => self.choose(&mut adjusted, said),
-                Err(status) => Err(NoChoice::Broken(status)),
-            }
-        };
-        if let Some(class) = self.class.filter(|_| !matches!(outcome, Err(NoChoice::Broken(_)))) {
-            self.classes.put(class, &runner, self.pod, evaluation);
+            self.classes.put(number, class);
         }
         outcome
     }
 
-    /// The best node according to answers that follow other pods, if the class has them. `None` says nothing: neither
-    /// reasons, nominated pods, extenders nor scores to be told are looked at here.
-    fn by_groups(&mut self) -> Option<Choice> {
-        let others_count = self.runner.cx.nominated.has_nominated_pods();
-        if others_count || !self.extenders.is_empty() || self.watched.wants_scores() {
+    fn choose(
+        &mut self,
+        class: Option<&ClassEvaluation>,
+        failure: Option<NominationFailure>,
+    ) -> Result<Choice, NoChoice> {
+        let by_node = class.filter(|class| class.is_by_node());
+        // Where groups of nodes were asked, there are no answers of single nodes that something could change.
+        if by_node.is_none()
+            && failure.is_none()
+            && !self.runner.cx.nominated.has_nominated_pods()
+            && let Some(choice) = class.and_then(|class| self.best_of_class(class))
+        {
+            return Ok(choice);
+        }
+        let (mut rejection, mut extender_statuses, mut run) = (None, ExtenderStatuses::new(), None);
+        if let Some(failure) = failure {
+            (rejection, extender_statuses) = (failure.rejection, failure.extender_statuses);
+            run = Some((failure.state, failure.pre_filter));
+        }
+        let mut evaluation = match by_node {
+            Some(class) => Cow::Borrowed(&class.evaluation),
+            None => Cow::Owned(self.fresh_evaluation(run)?),
+        };
+        let changes = verdicts_with_nominated_pods(&self.runner, self.pod, &evaluation);
+        let mut changes = changes.map_err(NoChoice::Broken)?;
+        // A nominated node is looked at even if PreFilter left it out, and its answer stays.
+        let left_out = rejection.filter(|(idx, _)| evaluation.is_left_out(*idx));
+        changes.extend(left_out.map(|(idx, status)| (idx, Some(status))));
+        if !changes.is_empty() {
+            evaluation.to_mut().replace(changes);
+        } else if let Some(choice) = by_node.and_then(|class| self.best_of_class(class)) {
+            return Ok(choice);
+        }
+        self.conclude(evaluation, None, extender_statuses)
+    }
+
+    /// Looks at all nodes. If none fits, that is kept for the class.
+    fn fresh_evaluation(
+        &mut self,
+        run: Option<(CycleState, PreFilterRun)>,
+    ) -> Result<Evaluation, NoChoice> {
+        self.classes.misses += 1;
+        let (runner, pod, pool) = (&self.runner, self.pod, self.pool);
+        let (state, pre_filter) = run.unwrap_or_else(|| self.pre_filter());
+        let mut evaluation = Evaluation::after_pre_filter(runner, pool, state, pre_filter)
+            .map_err(|failure| self.failed(failure))?;
+        evaluation.look_at_all(runner, pod, pool).map_err(|failure| self.failed(failure))?;
+        if let Some(class) = self.class.filter(|_| evaluation.verdicts.n_passing() == 0) {
+            self.classes.put_unfit(class, runner, pod, &evaluation);
+        }
+        Ok(evaluation)
+    }
+
+    /// The best node according to the class's evaluation. `None` when there is none, or when extenders or observers are to
+    /// have their say about every node.
+    fn best_of_class(&self, class: &ClassEvaluation) -> Option<Choice> {
+        if !self.extenders.is_empty() || self.watched.wants_scores() {
             return None;
         }
-        let grouped = self.classes.grouped(self.class?, &self.runner, self.pod, self.pool)?;
-        let node = grouped.best(self.runner.cx.cluster)?;
+        let (node, n_feasible) = class.best(self.runner.cx.cluster)?;
         self.watched.reached(SearchStep::NodesFiltered);
-        if grouped.n_feasible() > 1 {
+        if n_feasible > 1 {
             self.watched.reached(SearchStep::NodesScored);
         }
-        let state = if self.keeps_state { grouped.state.clone() } else { CycleState::new() };
-        let (n_feasible, n_evaluated) = (grouped.n_feasible(), grouped.n_in_scope());
-        Some(Choice { node, state, n_feasible, n_evaluated })
+        let evaluation = Cow::Borrowed(&class.evaluation);
+        let n_evaluated = evaluation.n_evaluated();
+        Some(Choice { node, state: self.state_of(evaluation), n_feasible, n_evaluated })
     }
 
-    /// Where pods nominated to a node change the answer for it.
-    fn nominated_overrides(
+    /// Takes the best node that passes, after extenders have narrowed them. Of a share of the nodes, `sample` lists those
+    /// that pass, in the order in which they were looked at; all nodes are looked at in the order of the list.
+    /// `earlier` is what extenders answered about the nominated node.
+    fn conclude(
         &self,
-        evaluation: &Evaluation,
-    ) -> Result<Vec<(NodeIdx, Status)>, Status> {
-        let cx = self.runner.cx;
-        if !cx.nominated.has_nominated_pods() {
-            return Ok(Vec::new());
-        }
-        let (state, skip) = (&evaluation.state, &evaluation.pre_filter.skip);
-        let sums = SumsFilters::new(self.runner, state, self.pod, skip);
-        let mut overrides = Vec::new();
-        for (name, mut pods) in cx.nominated.nominations() {
-            pods.retain(|other| must_leave_room(self.pod, other));
-            if pods.is_empty() {
-                continue;
-            }
-            let Some(idx) = cx.cluster.node_idx(&name) else { continue };
-            if evaluation.is_left_out(idx) {
-                continue;
-            }
-            let known = || evaluation.verdicts.rejection(idx).cloned().unwrap_or_default();
-            let status = match &sums {
-                // Without the pods, the node says what it is known to say.
-                Some(sums) => {
-                    sums.rejection_with(idx, pods.iter().map(|pod| &**pod)).unwrap_or_else(known)
-                }
-                None => {
-                    let overlay = NodeOverlay::new(idx);
-                    self.runner.filter_with_nominated_pods(state, self.pod, &overlay, skip)
-                }
-            };
-            if !status.is_success() && !status.is_rejected() {
-                return Err(status);
-            }
-            if status != known() {
-                overrides.push((idx, status));
-            }
-        }
-        Ok(overrides)
-    }
-
-    /// Lets extenders narrow what passes, and takes the best of it.
-    fn choose(&self, evaluation: &mut Evaluation, said: Said) -> Result<Choice, NoChoice> {
-        match self.narrowed(evaluation, said)? {
-            Some(mut narrowed) => self.choose_from(&mut narrowed),
-            None => self.choose_from(evaluation),
-        }
-    }
-
-    fn choose_from(&self, evaluation: &mut Evaluation) -> Result<Choice, NoChoice> {
-        let runner = &self.runner;
-        let n_feasible = evaluation.n_feasible();
-        let n_evaluated = n_feasible + evaluation.verdicts.n_rejected();
+        mut evaluation: Cow<'_, Evaluation>,
+        mut sample: Option<Vec<NodeIdx>>,
+        earlier: ExtenderStatuses,
+    ) -> Result<Choice, NoChoice> {
+        let is_narrowed = self.narrow(&mut evaluation, &mut sample, earlier)?;
         self.watched.reached(SearchStep::NodesFiltered);
-        if n_feasible == 0 {
-            let statuses =
-                NodeStatuses { verdicts: &evaluation.verdicts, absent: &evaluation.absent };
-            return Err(self.unfit(
-                evaluation.diagnosis(),
-                statuses,
-                &evaluation.state,
-                &evaluation.pre_filter.skip,
-            ));
-        }
-        let node = if n_feasible == 1 {
-            evaluation.feasible(runner.cx.cluster).first().copied()
-        } else {
-            let best = self.best(evaluation).map_err(NoChoice::Broken)?;
-            if self.watched.wants_scores() {
-                self.tell_scores(evaluation).map_err(NoChoice::Broken)?;
+        let n_feasible = evaluation.verdicts.n_passing();
+        let n_evaluated = evaluation.n_evaluated();
+        let node = match n_feasible {
+            0 => {
+                let Evaluation { state, pre_filter, .. } = &*evaluation;
+                let diagnosis = evaluation.diagnosis(is_narrowed);
+                return Err(self.unfit(diagnosis, evaluation.statuses(), state, &pre_filter.skip));
             }
-            self.watched.reached(SearchStep::NodesScored);
-            best
+            1 => evaluation.feasible(self.runner.cx.cluster).first().copied(),
+            _ => {
+                let best = self.best(evaluation.to_mut(), sample).map_err(NoChoice::Broken)?;
+                self.watched.reached(SearchStep::NodesScored);
+                best
+            }
         };
         let node = node
             .ok_or_else(|| NoChoice::Broken(Status::error("the list of nodes is out of date")))?;
-        let state = if self.keeps_state { evaluation.state.clone() } else { CycleState::new() };
-        Ok(Choice { node, state, n_feasible, n_evaluated })
+        Ok(Choice { node, state: self.state_of(evaluation), n_feasible, n_evaluated })
     }
 
-    /// Tells what every passing node got. O(nodes × plugins).
-    fn tell_scores(&self, evaluation: &mut Evaluation) -> Result<(), Status> {
-        let cluster = self.runner.cx.cluster;
-        let scores = scores_of(&self.runner, self.pod, evaluation)?;
-        let named = scores.into_iter().filter_map(|(idx, scores)| {
-            let name = cluster.node_name(idx)?.clone();
-            (!scores.by_plugin.is_empty()).then_some((name, scores))
-        });
-        let named: Vec<_> = named.collect();
-        if !named.is_empty() {
-            self.watched.scored(&named);
+    /// The best of several nodes that pass. All scores are computed only where observers want to see them or extenders
+    /// add to them, and for a share of the nodes, as the reference does.
+    fn best(
+        &self,
+        evaluation: &mut Evaluation,
+        sample: Option<Vec<NodeIdx>>,
+    ) -> Result<Option<NodeIdx>, Status> {
+        let (runner, pod) = (&self.runner, self.pod);
+        let cluster = runner.cx.cluster;
+        let wants_scores = self.watched.wants_scores();
+        if sample.is_none() && self.extenders.is_empty() && !wants_scores {
+            return best_node(runner, self.pool, pod, evaluation);
         }
-        Ok(())
+        let is_sample = sample.is_some();
+        let nodes = sample.unwrap_or_else(|| evaluation.feasible(cluster));
+        let table = ScoreTable::new(runner, &mut evaluation.state, pod, &nodes)?;
+        if wants_scores && !table.is_empty() {
+            let names = nodes.iter().map(|idx| cluster.node_name(*idx).cloned());
+            let named =
+                names.zip(table.by_node()).filter_map(|(name, scores)| Some((name?, scores)));
+            self.watched.scored(&named.collect::<Vec<_>>());
+        }
+        let added = self.extenders.prioritize(cluster, pod, &nodes);
+        // Ties fall by the place in the list of all nodes, or in the sample.
+        let place = |at: usize| if is_sample { Some(at) } else { cluster.position(nodes[at]) };
+        let rank = |at: usize| place(at).map_or(u32::MAX, pre_order_rank);
+        Ok(best_with(table.totals, added, rank).map(|at| nodes[at]))
+    }
+
+    /// What later extension points read.
+    fn state_of(&self, evaluation: Cow<'_, Evaluation>) -> CycleState {
+        match evaluation {
+            _ if !self.keeps_state => CycleState::new(),
+            Cow::Owned(evaluation) => evaluation.state,
+            Cow::Borrowed(evaluation) => evaluation.state.clone(),
+        }
     }
 
     fn failed(&self, failure: EvaluationFailure) -> NoChoice {
-        match failure {
-            EvaluationFailure::Error(status) => NoChoice::Broken(status),
-            EvaluationFailure::Rejected(rejected) => {
-                self.watched.reached(SearchStep::NodesFiltered);
-                let Rejected { diagnosis, pre_filter, state } = *rejected;
-                self.rejected_by_pre_filter(diagnosis, &pre_filter, &state)
-            }
-        }
-    }
-
-    fn rejected_by_pre_filter(
-        &self,
-        diagnosis: Diagnosis,
-        run: &PreFilterRun,
-        state: &CycleState,
-    ) -> NoChoice {
+        let Rejection { diagnosis, pre_filter, state } = match failure {
+            EvaluationFailure::PreFilter(status) => return NoChoice::Broken(status),
+            EvaluationFailure::Filter(failure) => return NoChoice::Broken(failure.status),
+            EvaluationFailure::Rejected(rejection) => *rejection,
+        };
+        self.watched.reached(SearchStep::NodesFiltered);
         let verdicts = Verdicts::absent(self.runner.cx.cluster.capacity());
-        let statuses = NodeStatuses { verdicts: &verdicts, absent: &run.status };
-        self.unfit(diagnosis, statuses, state, &run.skip)
+        let statuses = NodeStatuses { verdicts: &verdicts, absent: &pre_filter.status };
+        self.unfit(diagnosis, statuses, &state, &pre_filter.skip)
     }
 
     /// Asks PostFilter what can be done.

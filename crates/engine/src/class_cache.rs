@@ -1,30 +1,34 @@
-//! Evaluations kept per class of pods, and brought up to date from the change log.
+//! One evaluation for each class of pods, brought up to date from the change log.
 //!
-//! Pods with equal signatures under the same profile share a class. An entry says up to which change it is good; the next
-//! pod of the class looks only at nodes that changed since, usually one.
+//! Pods with equal signatures under the same profile are of one class. An entry says up to which change it is up to date;
+//! the next pod of the class looks only at nodes that changed since, usually one. Many a class has one pod only, so an
+//! entry is made when a class comes up for the second time.
 //!
 //! Invariant: an entry is used only if everything that its answers depend on, beside single nodes, is unchanged.
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::{AffinityTermsVersion, Changes, CounterId};
 use kube_scheduler_framework::{
-    ChangeKinds, ClusterState, Dependencies, NodeIdx, RunDependencies, Runner, SignatureWriter,
+    ChangeKinds, ClusterState, Code, Dependencies, Meter, MeteredPoint, NodeIdx, RunDependencies,
+    Runner, SignatureWriter, SkipSet,
 };
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::evaluation::Evaluation;
-use crate::grouped::{Grouped, STARTS_OVER};
 use crate::pool::Pool;
+use crate::ranking::{DOMAINS_START_OVER, DomainPlugins, Ranking};
 
-/// How many signatures are remembered before the table starts over.
+/// How many signatures are remembered before the table starts over: some 10 MiB of them.
 const MAX_SIGNATURES: usize = 1 << 16;
-/// How many evaluations are kept; the one unused for longest goes first.
+/// How many evaluations are kept; the one unused for longest is evicted. With 5,000 nodes each takes some 150 KiB.
 const MAX_EVALUATIONS: usize = 64;
-/// How many classes are remembered that came up once.
-const MAX_SEEN: usize = 1 << 14;
-/// After how many attempts a class is looked at again that could not be kept by groups.
-const ATTEMPTS_WITHOUT_GROUPS: u32 = 32;
-/// How many nodes may have changed before starting over is cheaper than catching up, as a share of all.
+/// How many classes without an evaluation are remembered before the table starts over.
+const MAX_CLASSES: usize = 1 << 14;
+/// How many attempts pass before a class is tried again of which no evaluation could be kept. Making one costs two
+/// attempts, so this adds a sixteenth.
+const ATTEMPTS_WITHOUT: u32 = 32;
+/// How many nodes may have changed before starting over is cheaper than catching up, as a share of all: asking one node takes
+/// about four times as long by itself as in a scan (`bench core --workload FiftyAntiAffinities`).
 const CATCH_UP_SHARE: usize = 4;
 
 /// Numbers for signatures. A number is never used for two signatures; one signature may get several over time.
@@ -91,36 +95,6 @@ impl SignPlan {
     }
 }
 
-#[derive(Debug)]
-struct Entry<T> {
-    kept: T,
-    seen_to: u64,
-    versions: Versions,
-    last_used: u64,
-}
-
-/// What is kept by class, the one unused for longest making room.
-#[derive(Debug)]
-struct Kept<T>(FxHashMap<u64, Entry<T>>);
-
-impl<T> Default for Kept<T> {
-    fn default() -> Self {
-        Self(FxHashMap::default())
-    }
-}
-
-impl<T> Kept<T> {
-    fn insert(&mut self, class: u64, entry: Entry<T>) {
-        if self.0.len() >= MAX_EVALUATIONS && !self.0.contains_key(&class) {
-            let oldest = self.0.iter().map(|(class, entry)| (entry.last_used, *class)).min();
-            if let Some((_, oldest)) = oldest {
-                self.0.remove(&oldest);
-            }
-        }
-        self.0.insert(class, entry);
-    }
-}
-
 /// Where those parts of the cluster stood that are not single nodes.
 #[derive(Clone, Copy, Debug)]
 struct Versions {
@@ -155,141 +129,138 @@ fn can_be_kept(dependencies: RunDependencies) -> bool {
     once.node == ChangeKinds::NONE && !once.anything && !per_node.anything
 }
 
-/// Evaluations by signature number.
-#[derive(Debug, Default)]
-pub(crate) struct ClassCache {
-    evaluations: Kept<Evaluation>,
-    /// Those whose answers follow other pods.
-    grouped: Kept<Grouped>,
-    /// Classes that came up before and could not be kept as evaluations: worth more work the next time.
-    seen: FxHashSet<u64>,
-    /// Classes that cannot be kept by groups either, with the attempts left until that is tried again.
-    without_groups: FxHashMap<u64, u32>,
-    clock: u64,
-    changed: Vec<NodeIdx>,
-    with_pods: Vec<NodeIdx>,
-    /// How often an evaluation was brought up to date, and how often one was made.
-    pub(crate) hits: u64,
-    pub(crate) misses: u64,
+/// The evaluation of a class.
+#[derive(Debug)]
+pub(crate) struct ClassEvaluation {
+    /// By the plugins that look at nodes alone.
+    pub(crate) evaluation: Evaluation,
+    /// Made when there is a choice between nodes for the first time, or when plugins look at topology domains.
+    ranking: Option<Ranking>,
+    /// The counters of the cluster that it is read from.
+    counters: Vec<CounterId>,
+    dependencies: RunDependencies,
+    seen_to: u64,
+    versions: Versions,
+    last_used: u64,
 }
 
-impl ClassCache {
-    /// Takes the evaluation of a class, brought up to date; `None` when there is none or it is no longer good.
-    /// Give it back with [`put`](Self::put).
-    pub(crate) fn take(
-        &mut self,
-        class: u64,
-        runner: &Runner<'_>,
-        pod: &Pod,
-    ) -> Option<Evaluation> {
-        let entry = self.evaluations.0.remove(&class)?;
-        let cluster = runner.cx.cluster;
-        let mut evaluation = entry.kept;
-        let RunDependencies { once, per_node } = evaluation.dependencies(runner, pod);
-        if !entry.versions.agree(&Versions::of(cluster), once.union(per_node)) {
-            self.note_seen(class);
+impl ClassEvaluation {
+    /// Looks at every node; `None` when the answers about such pods cannot be kept up to date, or there are none.
+    fn new(runner: &Runner<'_>, pod: &Pod, pool: &Pool) -> Option<Self> {
+        let domains = DomainPlugins::new(runner, pod);
+        let mut left_out = SkipSet::default();
+        domains.add_to(&mut left_out);
+        let dependencies = runner.dependencies_without(pod, &left_out);
+        if !can_be_kept(dependencies) {
             return None;
         }
-        if entry.seen_to != cluster.sequence() {
-            self.changed.clear();
-            match cluster.changes_since(entry.seen_to) {
-                Changes::Entries(changes) => {
-                    let limit = cluster.capacity() / CATCH_UP_SHARE + 16;
-                    for change in changes {
-                        if change
-                            .kinds
-                            .intersects(per_node.node | ChangeKinds::ADDED | ChangeKinds::REMOVED)
-                        {
-                            self.changed.push(change.node);
-                        }
-                    }
-                    self.changed.sort_unstable();
-                    self.changed.dedup();
-                    if self.changed.len() > limit {
-                        return None;
-                    }
-                }
-                Changes::Lost => return None,
-            }
-            // A failed refresh leaves the evaluation half changed: it is dropped, and starting over shows the error.
-            evaluation.refresh(runner, pod, &self.changed).ok()?;
+        let mut evaluation = Evaluation::before_filters(runner, pod, pool).ok()?;
+        domains.add_to(&mut evaluation.pre_filter.skip);
+        evaluation.look_at_all(runner, pod, pool).ok()?;
+        let mut class = Self::of(runner, evaluation, dependencies);
+        class.counters = domains.counters();
+        if !domains.is_empty() || class.evaluation.verdicts.n_passing() > 1 {
+            class.ranking = Some(Ranking::new(runner, pod, pool, &mut class.evaluation, domains)?);
         }
-        self.hits += 1;
-        Some(evaluation)
+        Some(class)
     }
 
-    /// Keeps an evaluation that is up to date with `runner`'s cluster, if it can be kept at all.
-    pub(crate) fn put(
-        &mut self,
-        class: u64,
-        runner: &Runner<'_>,
-        pod: &Pod,
-        mut evaluation: Evaluation,
-    ) {
-        let is_whole = !evaluation.is_for_once || evaluation.n_feasible() == 0;
-        let can_be_kept = is_whole
-            && evaluation.is_incremental()
-            && can_be_kept(evaluation.dependencies(runner, pod));
-        if !can_be_kept {
-            self.note_seen(class);
-            return;
+    fn of(runner: &Runner<'_>, evaluation: Evaluation, dependencies: RunDependencies) -> Self {
+        let cluster = runner.cx.cluster;
+        Self {
+            evaluation,
+            ranking: None,
+            counters: Vec::new(),
+            dependencies,
+            seen_to: cluster.sequence(),
+            versions: Versions::of(cluster),
+            last_used: 0,
         }
-        let entry = self.entry(evaluation, runner.cx.cluster);
-        self.evaluations.insert(class, entry);
     }
 
-    /// The answers of a class by groups, brought up to date; `None` when there are none or they cannot be followed.
-    /// They are made when a class comes up for the second time.
-    pub(crate) fn grouped(
+    /// Whether all plugins were asked about each node, so that the verdicts are all there is to know. Otherwise some were
+    /// asked about groups of nodes.
+    pub(crate) fn is_by_node(&self) -> bool {
+        !self.ranking.as_ref().is_some_and(Ranking::follows_domains)
+    }
+
+    /// The best node that passes, with the number of those that do. `None` when none passes.
+    pub(crate) fn best(&self, cluster: &ClusterState) -> Option<(NodeIdx, usize)> {
+        match &self.ranking {
+            Some(ranking) => Some((ranking.best(cluster)?, ranking.n_feasible())),
+            None => Some((*self.evaluation.feasible(cluster).first()?, 1)),
+        }
+    }
+
+    /// Looks at the nodes that changed. `None` when that is not enough, or not worth it; this is of no use then.
+    fn catch_up(
         &mut self,
-        class: u64,
         runner: &Runner<'_>,
         pod: &Pod,
         pool: &Pool,
-    ) -> Option<&Grouped> {
-        if self.grouped.0.contains_key(&class) {
-            if self.bring_up_to_date(class, runner, pod).is_some() {
-                self.hits += 1;
-                return self.grouped.0.get(&class).map(|entry| &entry.kept);
-            }
-            self.grouped.0.remove(&class);
-        } else if !self.is_worth_grouping(class) {
-            return None;
-        }
-        self.misses += 1;
-        let Some(grouped) = Grouped::new(runner, pod, pool) else {
-            if self.without_groups.len() >= MAX_SEEN {
-                self.without_groups.clear();
-            }
-            self.without_groups.insert(class, ATTEMPTS_WITHOUT_GROUPS);
-            return None;
-        };
-        let entry = self.entry(grouped, runner.cx.cluster);
-        self.grouped.insert(class, entry);
-        self.grouped.0.get(&class).map(|entry| &entry.kept)
-    }
-
-    fn bring_up_to_date(&mut self, class: u64, runner: &Runner<'_>, pod: &Pod) -> Option<()> {
+        changes: &mut ChangedNodes,
+    ) -> Option<()> {
         let cluster = runner.cx.cluster;
-        let entry = self.grouped.0.get_mut(&class)?;
-        self.clock += 1;
-        entry.last_used = self.clock;
         let now = Versions::of(cluster);
-        let depends = Dependencies { membership: true, ..entry.kept.dependencies() };
-        if !entry.versions.agree(&now, depends) {
+        let follows_domains = !self.is_by_node();
+        let depends = self.dependencies.once.union(self.dependencies.per_node);
+        if !self.versions.agree(&now, depends) {
             return None;
         }
-        let Changes::Entries(changes) = cluster.changes_since(entry.seen_to) else { return None };
+        if self.seen_to == cluster.sequence() && !follows_domains {
+            return Some(());
+        }
+        changes.read(cluster, self.seen_to, self.dependencies.per_node.node, follows_domains)?;
+        let ChangedNodes { changed, with_pods } = changes;
+        self.seen_to = cluster.sequence();
+        self.versions = now;
+        let started = runner.profile.meter().map(Meter::nanos);
+        self.evaluation.look_again(runner, pod, changed).ok()?;
+        // The scores' measuring begins where the filters' ends, which saves reading the timer.
+        let filtered = runner.profile.meter().zip(started).map(|(meter, started)| {
+            meter.point_ended(MeteredPoint::Filter, Code::Success, started)
+        });
+        if let Some(ranking) = &mut self.ranking {
+            ranking.catch_up(runner, pod, &self.evaluation, changed, with_pods)?;
+            runner.point_ended(MeteredPoint::Score, Code::Success, filtered);
+        } else if self.evaluation.verdicts.n_passing() > 1 {
+            let domains = DomainPlugins::default();
+            self.ranking = Some(Ranking::new(runner, pod, pool, &mut self.evaluation, domains)?);
+        }
+        Some(())
+    }
+}
+
+/// Which nodes an evaluation has to look at again.
+#[derive(Debug, Default)]
+struct ChangedNodes {
+    /// Those whose own answers may differ, in the order of their slots.
+    changed: Vec<NodeIdx>,
+    /// Those whose pods are others, in the order of their slots. Of use when plugins look at domains.
+    with_pods: Vec<NodeIdx>,
+}
+
+impl ChangedNodes {
+    /// Reads the change log; `None` when it does not go back so far, or too much has changed.
+    fn read(
+        &mut self,
+        cluster: &ClusterState,
+        seen_to: u64,
+        kinds: ChangeKinds,
+        follows_domains: bool,
+    ) -> Option<()> {
+        let Changes::Entries(changes) = cluster.changes_since(seen_to) else { return None };
+        let kinds = kinds | ChangeKinds::ADDED | ChangeKinds::REMOVED;
         self.changed.clear();
         self.with_pods.clear();
         for change in changes {
-            if change.kinds.intersects(STARTS_OVER) {
+            if follows_domains && change.kinds.intersects(DOMAINS_START_OVER) {
                 return None;
             }
-            if change.kinds.intersects(entry.kept.node_kinds()) {
+            if change.kinds.intersects(kinds) {
                 self.changed.push(change.node);
             }
-            if change.kinds.intersects(ChangeKinds::PODS) {
+            if follows_domains && change.kinds.intersects(ChangeKinds::PODS) {
                 self.with_pods.push(change.node);
             }
         }
@@ -300,64 +271,118 @@ impl ClassCache {
                 return None;
             }
         }
-        entry.seen_to = cluster.sequence();
-        entry.versions = now;
-        entry.kept.catch_up(runner, pod, &self.changed, &self.with_pods)
+        Some(())
     }
+}
 
-    fn entry<T>(&mut self, kept: T, cluster: &ClusterState) -> Entry<T> {
-        self.clock += 1;
-        Entry {
-            kept,
-            seen_to: cluster.sequence(),
-            versions: Versions::of(cluster),
-            last_used: self.clock,
-        }
-    }
+/// Evaluations by signature number.
+#[derive(Debug, Default)]
+pub(crate) struct ClassCache {
+    evaluations: FxHashMap<u64, Box<ClassEvaluation>>,
+    /// Classes that came up before and have no evaluation, with the attempts left until making one is tried.
+    without: FxHashMap<u64, u32>,
+    clock: u64,
+    changes: ChangedNodes,
+    /// How often an evaluation was brought up to date, and how often one was made.
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+}
 
-    /// Whether a class came up before.
-    pub(crate) fn has_seen(&self, class: u64) -> bool {
-        self.seen.contains(&class)
-    }
-
-    fn note_seen(&mut self, class: u64) {
-        if self.seen.len() >= MAX_SEEN {
-            self.seen.clear();
-        }
-        self.seen.insert(class);
-    }
-
-    fn is_worth_grouping(&mut self, class: u64) -> bool {
-        if let Some(left) = self.without_groups.get_mut(&class) {
-            *left -= 1;
-            if *left > 0 {
-                return false;
+impl ClassCache {
+    /// Takes the evaluation of a class, brought up to date, or made if the class came up before; `None` when there is none.
+    /// Give it back with [`put`](Self::put).
+    pub(crate) fn take(
+        &mut self,
+        class: u64,
+        runner: &Runner<'_>,
+        pod: &Pod,
+        pool: &Pool,
+    ) -> Option<Box<ClassEvaluation>> {
+        if let Some(mut evaluation) = self.evaluations.remove(&class) {
+            if evaluation.catch_up(runner, pod, pool, &mut self.changes).is_some() {
+                self.hits += 1;
+                return Some(evaluation);
             }
-            self.without_groups.remove(&class);
+        } else if !self.is_worth_making(class) {
+            return None;
         }
-        self.seen.contains(&class)
+        let made = ClassEvaluation::new(runner, pod, pool);
+        match &made {
+            Some(_) => self.misses += 1,
+            None => self.note_attempt(class, ATTEMPTS_WITHOUT),
+        }
+        made.map(Box::new)
+    }
+
+    /// Keeps the evaluation of a class.
+    pub(crate) fn put(&mut self, class: u64, mut evaluation: Box<ClassEvaluation>) {
+        self.clock += 1;
+        evaluation.last_used = self.clock;
+        if self.evaluations.len() >= MAX_EVALUATIONS {
+            let ages = self.evaluations.iter().map(|(class, entry)| (entry.last_used, *class));
+            if let Some((_, oldest)) = ages.min() {
+                self.evaluations.remove(&oldest);
+            }
+        }
+        self.evaluations.insert(class, evaluation);
+    }
+
+    /// Keeps what was found out about a pod that fits nowhere, if that can be kept up to date: there are no scores to make
+    /// for its class, so it is worth keeping from the first time on.
+    pub(crate) fn put_unfit(
+        &mut self,
+        class: u64,
+        runner: &Runner<'_>,
+        pod: &Pod,
+        evaluation: &Evaluation,
+    ) {
+        let dependencies = runner.dependencies(pod);
+        if can_be_kept(dependencies) {
+            let class_evaluation = ClassEvaluation::of(runner, evaluation.clone(), dependencies);
+            self.put(class, Box::new(class_evaluation));
+        }
+    }
+
+    /// Whether a class came up before, and was not tried in vain a short while ago. Notes that it came up.
+    fn is_worth_making(&mut self, class: u64) -> bool {
+        match self.without.get_mut(&class) {
+            Some(0) => true,
+            Some(left) => {
+                *left -= 1;
+                false
+            }
+            None => {
+                self.note_attempt(class, 0);
+                false
+            }
+        }
+    }
+
+    fn note_attempt(&mut self, class: u64, left: u32) {
+        if self.without.len() >= MAX_CLASSES {
+            self.without.clear();
+        }
+        self.without.insert(class, left);
     }
 
     /// Whether anything is kept of a class, up to date or not.
     pub(crate) fn contains(&self, class: u64) -> bool {
-        self.evaluations.0.contains_key(&class) || self.grouped.0.contains_key(&class)
+        self.evaluations.contains_key(&class)
     }
 
     /// The counters of the cluster that answers of a class are read from.
     pub(crate) fn counters(&self, class: u64) -> &[CounterId] {
-        self.grouped.0.get(&class).map_or(&[], |entry| entry.kept.counters())
+        self.evaluations.get(&class).map_or(&[], |evaluation| &evaluation.counters)
     }
 
-    /// Of how many classes answers are kept.
+    /// Of how many classes evaluations are kept.
     pub(crate) fn len(&self) -> usize {
-        self.evaluations.0.len() + self.grouped.0.len()
+        self.evaluations.len()
     }
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
-        self.evaluations.0.clear();
-        self.grouped.0.clear();
-        self.seen.clear();
-        self.without_groups.clear();
+        self.evaluations.clear();
+        self.without.clear();
     }
 }

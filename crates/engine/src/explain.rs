@@ -1,31 +1,25 @@
 //! Why a pod goes where it goes: every node's verdict and every plugin's score, as data.
 //!
 //! An explanation is computed from scratch on the state as it is and changes nothing that any answer depends on. It says what the next attempt
-//! would find, but for what extenders have to say, who are not asked; scores are given even when there is only one node to choose.
+//! would find, but extenders are not asked; scores are given even when there is only one node to choose.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    Commands, CycleState, Extenders, HypotheticalRunner, NodeIdx, NodeOverlay, NodeStatuses,
-    PluginName, PostFilterContext, PostFilterOutcome, Runner, SkipSet, Status, Verdicts,
+    Commands, CycleState, Extenders, HypotheticalRunner, NodeIdx, NodeStatuses, PostFilterContext,
+    PostFilterOutcome, Runner, SkipSet, Status, Verdicts,
 };
+use rustc_hash::FxHashMap;
 
 use crate::core::Core;
 use crate::effect::PodRef;
-use crate::evaluation::{AnswersInOrder, Evaluation, EvaluationFailure, nodes_in_scope};
+use crate::evaluation::{
+    Evaluation, EvaluationFailure, NodeScores, ScoreTable, verdicts_with_nominated_pods,
+};
 use crate::guard::guarded;
 use crate::pool::Pool;
-
-/// One feasible node's scores.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeScores {
-    /// The sum.
-    pub total: i64,
-    /// Weighted, normalised scores by plugin, in plugin order; plugins that skipped the pod are not listed.
-    pub by_plugin: Vec<(PluginName, i64)>,
-}
 
 /// One node's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,84 +87,81 @@ pub(crate) fn explained(core: &mut Core, pod: &Arc<Pod>, random: u64) -> Option<
 fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, random: u64) -> Explanation {
     let mut explanation =
         Explanation { gated: gating_status(runner, pod), ..Explanation::nothing_yet(pod) };
+    let cluster = runner.cx.cluster;
     let mut evaluation = match Evaluation::new(runner, pod, &Pool::none()) {
         Ok(evaluation) => evaluation,
-        Err(EvaluationFailure::Error(status)) => {
+        Err(EvaluationFailure::PreFilter(status)) => {
             explanation.error = Some(status);
-            add_answers_before_error(runner, pod, &mut explanation);
             return explanation;
         }
-        Err(EvaluationFailure::Rejected(rejected)) => {
-            let run = &rejected.pre_filter;
+        Err(EvaluationFailure::Filter(failure)) => {
+            explanation.error = Some(failure.status);
+            explanation.node_names = failure.node_names;
+            let answers = failure.answers.into_iter().filter_map(|(idx, status)| {
+                let name = cluster.node_name(idx)?.clone();
+                Some(NodeExplanation { name, status, is_explicit: true, scores: None })
+            });
+            explanation.nodes = answers.collect();
+            return explanation;
+        }
+        Err(EvaluationFailure::Rejected(rejection)) => {
+            let run = &rejection.pre_filter;
             explanation.pre_filter = run.status.clone();
-            let verdicts = Verdicts::absent(runner.cx.cluster.capacity());
+            let verdicts = Verdicts::absent(cluster.capacity());
             let statuses = NodeStatuses { verdicts: &verdicts, absent: &run.status };
             explanation.post_filter =
-                post_filter(runner, pod, statuses, &rejected.state, &run.skip, random);
+                post_filter(runner, pod, statuses, &rejection.state, &run.skip, random);
             return explanation;
         }
     };
     explanation.node_names.clone_from(&evaluation.pre_filter.node_names);
-    if let Err(status) = apply_nominations(runner, pod, &mut evaluation) {
-        explanation.error = Some(status);
-        return explanation;
-    }
-    if evaluation.n_feasible() == 0 {
-        let statuses = NodeStatuses { verdicts: &evaluation.verdicts, absent: &evaluation.absent };
-        explanation.post_filter = post_filter(
-            runner,
-            pod,
-            statuses,
-            &evaluation.state,
-            &evaluation.pre_filter.skip,
-            random,
-        );
-    }
-    let scores = scores_of(runner, pod, &mut evaluation);
-    if let Err(status) = &scores {
-        explanation.error = Some(status.clone());
-    }
-    let scores = scores.unwrap_or_default();
-    let best = scores.iter().map(|(_, scores)| scores.total).max();
-    let cluster = runner.cx.cluster;
-    for &idx in cluster.order() {
-        let Some(node) = cluster.node(idx) else { continue };
-        let passes = evaluation.verdicts.passes(idx);
-        let rejection = evaluation.verdicts.rejection(idx);
-        let scores =
-            scores.iter().find(|(scored, _)| *scored == idx).map(|(_, scores)| scores.clone());
-        if scores.as_ref().is_some_and(|scores| Some(scores.total) == best) {
-            explanation.best.push(node.name.clone());
+    match verdicts_with_nominated_pods(runner, pod, &evaluation) {
+        Ok(changed) => evaluation.replace(changed),
+        Err(status) => {
+            explanation.error = Some(status);
+            return explanation;
         }
-        explanation.nodes.push(NodeExplanation {
-            name: node.name.clone(),
-            status: if passes {
-                Status::SUCCESS
-            } else {
-                rejection.unwrap_or(&evaluation.absent).clone()
-            },
-            is_explicit: passes || rejection.is_some(),
-            scores,
-        });
     }
+    if evaluation.verdicts.n_passing() == 0 {
+        let Evaluation { state, pre_filter, .. } = &evaluation;
+        explanation.post_filter =
+            post_filter(runner, pod, evaluation.statuses(), state, &pre_filter.skip, random);
+    }
+    add_nodes(runner, pod, &mut evaluation, &mut explanation);
     explanation
 }
 
-/// Adds what the nodes before the first error answered, if it was a filter's.
-fn add_answers_before_error(runner: &Runner<'_>, pod: &Pod, explanation: &mut Explanation) {
-    let mut state = CycleState::new();
-    let run = runner.pre_filter(&mut state, pod);
-    if !run.status.is_success() {
-        return;
-    }
+/// Adds every node's answer, with scores for those that pass.
+fn add_nodes(
+    runner: &Runner<'_>,
+    pod: &Pod,
+    evaluation: &mut Evaluation,
+    explanation: &mut Explanation,
+) {
     let cluster = runner.cx.cluster;
-    let nodes = nodes_in_scope(cluster, &run);
-    let in_order = AnswersInOrder::new(runner, &state, pod, &nodes, &run.skip);
-    explanation.nodes.extend(in_order.answers.into_iter().filter_map(|(idx, status)| {
-        let name = cluster.node(idx)?.name.clone();
-        Some(NodeExplanation { name, status, is_explicit: true, scores: None })
-    }));
-    explanation.node_names = run.node_names;
+    let feasible = evaluation.feasible(cluster);
+    let mut table = None;
+    if !feasible.is_empty() {
+        match ScoreTable::new(runner, &mut evaluation.state, pod, &feasible) {
+            Ok(scored) => table = Some(scored),
+            Err(status) => explanation.error = Some(status),
+        }
+    }
+    let best = table.as_ref().and_then(|table| table.totals.iter().copied().max());
+    let scores: Vec<NodeScores> = table.map_or_else(Vec::new, |table| table.by_node().collect());
+    let mut scores: FxHashMap<NodeIdx, NodeScores> = feasible.into_iter().zip(scores).collect();
+    let statuses = evaluation.statuses();
+    for &idx in cluster.order() {
+        let Some(name) = cluster.node_name(idx) else { continue };
+        let scores = scores.remove(&idx);
+        if scores.as_ref().is_some_and(|scores| Some(scores.total) == best) {
+            explanation.best.push(name.clone());
+        }
+        let passes = statuses.verdicts.passes(idx);
+        let status = if passes { Status::SUCCESS } else { statuses.get(idx).clone() };
+        let is_explicit = !evaluation.is_left_out(idx);
+        explanation.nodes.push(NodeExplanation { name: name.clone(), status, is_explicit, scores });
+    }
 }
 
 fn gating_status(runner: &Runner<'_>, pod: &Pod) -> Option<Status> {
@@ -178,48 +169,6 @@ fn gating_status(runner: &Runner<'_>, pod: &Pod) -> Option<Status> {
         let status = plugin.pre_enqueue(&runner.cx, pod);
         (!status.is_success()).then(|| status.from_plugin(name))
     })
-}
-
-/// Takes pods into account that are nominated to nodes.
-fn apply_nominations(
-    runner: &Runner<'_>,
-    pod: &Pod,
-    evaluation: &mut Evaluation,
-) -> Result<(), Status> {
-    let mut overrides = Vec::new();
-    for name in runner.cx.nominated.nodes_with_nominated_pods() {
-        let Some(idx) = runner.cx.cluster.node_idx(&name) else { continue };
-        if evaluation.pre_filter.node_names.as_ref().is_some_and(|names| !names.contains(&name)) {
-            continue;
-        }
-        let skip = &evaluation.pre_filter.skip;
-        let status =
-            runner.filter_with_nominated_pods(&evaluation.state, pod, &NodeOverlay::new(idx), skip);
-        if !status.is_success() && !status.is_rejected() {
-            return Err(status);
-        }
-        overrides.push((idx, status));
-    }
-    evaluation.override_verdicts(runner, pod, &overrides)
-}
-
-/// What every passing node got, in list order.
-pub(crate) fn scores_of(
-    runner: &Runner<'_>,
-    pod: &Pod,
-    evaluation: &mut Evaluation,
-) -> Result<Vec<(NodeIdx, NodeScores)>, Status> {
-    let feasible = evaluation.feasible(runner.cx.cluster);
-    if feasible.is_empty() {
-        return Ok(Vec::new());
-    }
-    let scoring = evaluation.scoring(runner, pod)?;
-    feasible
-        .into_iter()
-        .map(|idx| {
-            Ok((idx, NodeScores { total: scoring.total(idx)?, by_plugin: scoring.by_plugin(idx)? }))
-        })
-        .collect()
 }
 
 fn post_filter(

@@ -1,4 +1,4 @@
-//! Where the steps of a search are told while it goes on, so that somebody with a clock can take their times.
+//! Reports the steps of a search while it goes on, so that a caller with a clock can measure them.
 //!
 //! Invariant: nothing that an observer does can change what is decided.
 
@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::effect::PodRef;
-use crate::explain::NodeScores;
+use crate::evaluation::NodeScores;
 
 /// A step of one pod's search for a node (`spec/observability.md` §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum SearchStep {
     Begun,
     /// It is known which nodes fit, if any.
     NodesFiltered,
-    /// The nodes that fit are scored and one is chosen; not told when there was no choice.
+    /// The nodes that fit are scored and one is chosen; not reported when there was no choice.
     NodesScored,
     /// The search is over, well or not. What PostFilter does comes after.
     Ended,
@@ -32,14 +32,14 @@ pub trait Observer {
         false
     }
 
-    /// What the Score plugins gave to the nodes that fit, in the order in which those were looked at. Told when there is a
+    /// What the Score plugins gave to the nodes that fit, in the order in which those were looked at. Called when there is a
     /// choice of at least two nodes, and Score plugins that make it.
     fn scored(&mut self, pod: &PodRef, nodes: &[(Arc<str>, NodeScores)]) {
         let _ = (pod, nodes);
     }
 }
 
-/// Nobody watches.
+/// An observer that ignores everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unobserved;
 
@@ -58,7 +58,7 @@ impl<'o> Watched<'o> {
         Self { pod, observer: RefCell::new((observer, false)) }
     }
 
-    /// Tells of a step; nothing is told after the end.
+    /// Reports a step; nothing is reported after the end.
     pub(crate) fn reached(&self, step: SearchStep) {
         let mut observer = self.observer.borrow_mut();
         if !observer.1 {

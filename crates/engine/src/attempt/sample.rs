@@ -2,18 +2,13 @@
 //!
 //! Behaviour: `spec/core.md` §4.1 to §4.3 and §4.7, followed exactly, as a sequential scan.
 
-use kube_scheduler_framework::{
-    Code, CycleState, EXTENDER, MeteredPoint, NodeIdx, NodeOverlay, NodeSet, NodeStatuses,
-    NodeView, Runner, SkipSet, Status, Verdicts,
-};
+use std::borrow::Cow;
 
-use super::extended::best_with;
-use super::{Begun, Choice, NoChoice, Search};
-use crate::evaluation::{
-    ScoreColumn, columns_of_sample, nodes_in_scope, pre_filter_failure, totals_of,
-};
-use crate::explain::NodeScores;
-use crate::observer::SearchStep;
+use kube_scheduler_framework::{NodeIdx, NodeOverlay, NodeView, Status, VerdictId};
+
+use super::extenders::ExtenderStatuses;
+use super::{Choice, NoChoice, NominationFailure, Search};
+use crate::evaluation::Evaluation;
 
 /// Below this number of nodes all are looked at.
 const MIN_NODES_TO_SAMPLE: i64 = 100;
@@ -39,149 +34,74 @@ impl Search<'_, '_> {
     pub(super) fn sampled(
         &mut self,
         percentage: i32,
-        begun: Option<Begun>,
+        failure: Option<NominationFailure>,
     ) -> Result<Choice, NoChoice> {
-        let runner = self.runner;
-        let cluster = runner.cx.cluster;
-        let Begun { mut state, pre_filter, rejection, said } =
-            begun.unwrap_or_else(|| self.begin());
-        if !pre_filter.status.is_success() {
-            return Err(self.failed(pre_filter_failure(pre_filter, state)));
-        }
-        let candidates = nodes_in_scope(cluster, &pre_filter);
-        let absent = match &pre_filter.node_names {
-            Some(_) => Runner::left_out_status(&pre_filter.restricting),
-            None => Status::SUCCESS,
+        let (mut rejection, mut earlier) = (None, ExtenderStatuses::new());
+        let (state, pre_filter) = match failure {
+            Some(failure) => {
+                (rejection, earlier) = (failure.rejection, failure.extender_statuses);
+                (failure.state, failure.pre_filter)
+            }
+            None => self.pre_filter(),
         };
-        let limit =
-            if self.one_is_enough() { 1 } else { n_feasible_to_find(candidates.len(), percentage) };
-        let mut verdicts = Verdicts::absent(cluster.capacity());
-        // What the nominated node said stays, and counts, even if the scan never gets there.
-        if let Some((node, status)) = &rejection {
-            verdicts.put(*node, status);
-        }
-        let started = self.started();
-        let scan = scan(self, &state, &pre_filter.skip, &candidates, limit, &mut verdicts);
-        let n_rejected = verdicts.n_rejected();
-        let (feasible, error) = scan;
-        self.filtered(started, error.as_ref());
-        *self.next_start =
-            (*self.next_start + feasible.len() + n_rejected) % cluster.n_nodes().max(1);
-        if let Some(status) = error {
-            return Err(NoChoice::Broken(status));
-        }
-        self.watched.reached(SearchStep::NodesFiltered);
-        let n_found = feasible.len();
-        let said_now =
-            self.extenders.filter(cluster, self.pod, feasible).map_err(NoChoice::Broken)?;
-        let feasible = said_now.survivors;
-        let survivors: NodeSet = feasible.iter().copied().collect();
-        for (node, status) in said.iter().chain(&said_now.statuses) {
-            if !survivors.contains(*node) {
-                verdicts.put(*node, status);
-            }
-        }
-        let n_rejected = verdicts.n_rejected();
-        if feasible.is_empty() {
-            let mut diagnosis = kube_scheduler_framework::Diagnosis {
-                absent: absent.clone(),
-                ..Default::default()
-            };
-            diagnosis.unschedulable_plugins.clone_from(&pre_filter.restricting);
-            diagnosis.absorb(&verdicts);
-            if n_found > 0 {
-                diagnosis.unschedulable_plugins.insert(EXTENDER.into());
-            }
-            let statuses = NodeStatuses { verdicts: &verdicts, absent: &absent };
-            return Err(self.unfit(diagnosis, statuses, &state, &pre_filter.skip));
-        }
-        let mut node = feasible[0];
-        if feasible.len() > 1 {
-            let skip =
-                runner.pre_score(&mut state, self.pod, &feasible).map_err(NoChoice::Broken)?;
-            let started = self.started();
-            let columns = columns_of_sample(&runner, &state, &skip, self.pod, &feasible);
-            let code = columns.as_ref().err().map_or(Code::Success, Status::code);
-            runner.point_ended(MeteredPoint::Score, code, started);
-            let columns = columns.map_err(NoChoice::Broken)?;
-            let totals = totals_of(&columns, feasible.len());
-            if self.watched.wants_scores() && !columns.is_empty() {
-                self.tell_sample(&feasible, &columns, &totals);
-            }
-            let scores = self.extenders.prioritize(cluster, self.pod, &feasible);
-            let best = best_with(totals, scores);
-            node = best.and_then(|at| feasible.get(at).copied()).unwrap_or(node);
-            self.watched.reached(SearchStep::NodesScored);
-        }
-        Ok(Choice {
-            node,
-            state,
-            n_feasible: feasible.len(),
-            n_evaluated: feasible.len() + n_rejected,
-        })
-    }
-
-    /// Tells what every node of the sample got.
-    fn tell_sample(&self, nodes: &[NodeIdx], columns: &[ScoreColumn], totals: &[i64]) {
+        let mut evaluation =
+            Evaluation::after_pre_filter(&self.runner, self.pool, state, pre_filter)
+                .map_err(|failure| self.failed(failure))?;
         let cluster = self.runner.cx.cluster;
-        let named: Vec<_> = nodes
-            .iter()
-            .zip(totals)
-            .enumerate()
-            .filter_map(|(at, (idx, total))| {
-                let scores = columns.iter().map(|(name, column)| (name.clone(), column[at]));
-                let scores = NodeScores { total: *total, by_plugin: scores.collect() };
-                Some((cluster.node_name(*idx)?.clone(), scores))
-            })
-            .collect();
-        self.watched.scored(&named);
-    }
-}
-
-/// Looks at candidates in turn. Goes on past the last accepted node until one more fits, as the reference's does: that
-/// decides which rejections are known and where the next scan begins.
-fn scan(
-    search: &Search<'_, '_>,
-    state: &CycleState,
-    skip: &SkipSet,
-    candidates: &[NodeIdx],
-    limit: usize,
-    verdicts: &mut Verdicts,
-) -> (Vec<NodeIdx>, Option<Status>) {
-    let runner = &search.runner;
-    let n = candidates.len();
-    let mut feasible = Vec::with_capacity(limit.min(n));
-    if n == 0 {
-        return (feasible, None);
-    }
-    let start = *search.next_start % n;
-    if runner.profile.filter().next().is_none() {
-        feasible.extend(candidates.iter().cycle().skip(start).take(limit.min(n)));
-        return (feasible, None);
-    }
-    let has_nominated = runner.cx.nominated.has_nominated_pods();
-    for at in 0..n {
-        let idx = candidates[(start + at) % n];
-        let status = if has_nominated {
-            runner.filter_with_nominated_pods(state, search.pod, &NodeOverlay::new(idx), skip)
-        } else {
-            match NodeView::new(runner.cx.cluster, idx) {
-                Some(view) => runner.filter(state, search.pod, &view, skip),
-                None => continue,
-            }
-        };
-        if status.is_success() {
-            if feasible.len() == limit {
-                break;
-            }
-            feasible.push(idx);
-        } else if status.is_rejected() {
-            verdicts.put(idx, &status);
-        } else {
-            return (feasible, Some(status));
+        let nodes = evaluation.nodes_in_scope(cluster);
+        let limit =
+            if self.one_is_enough() { 1 } else { n_feasible_to_find(nodes.len(), percentage) };
+        // What the nominated node said stays, and counts, even if the scan never gets there.
+        evaluation.replace(rejection.map(|(node, status)| (node, Some(status))));
+        let started = self.started();
+        let (feasible, error) = self.scan(&mut evaluation, &nodes, limit);
+        self.filtered(started, error.as_ref());
+        *self.next_start = (*self.next_start + evaluation.n_evaluated()) % cluster.n_nodes().max(1);
+        match error {
+            Some(status) => Err(NoChoice::Broken(status)),
+            None => self.conclude(Cow::Owned(evaluation), Some(feasible), earlier),
         }
     }
-    (feasible, None)
+
+    /// Looks at `nodes` in turn until `limit` of them pass: those, and the first error. Goes on past the last accepted node
+    /// until one more fits, as the reference's does: that decides which rejections are known and where the next scan begins.
+    fn scan(
+        &self,
+        evaluation: &mut Evaluation,
+        nodes: &[NodeIdx],
+        limit: usize,
+    ) -> (Vec<NodeIdx>, Option<Status>) {
+        let (runner, pod) = (&self.runner, self.pod);
+        let mut feasible = Vec::with_capacity(limit.min(nodes.len()));
+        let (before, after) = nodes.split_at(*self.next_start % nodes.len().max(1));
+        let has_filters = runner.profile.filter().next().is_some();
+        let has_nominated = runner.cx.nominated.has_nominated_pods();
+        for &idx in after.iter().chain(before) {
+            let (state, skip) = (&evaluation.state, &evaluation.pre_filter.skip);
+            let status = if !has_filters {
+                Status::SUCCESS
+            } else if has_nominated {
+                runner.filter_with_nominated_pods(state, pod, &NodeOverlay::new(idx), skip)
+            } else {
+                match NodeView::new(runner.cx.cluster, idx) {
+                    Some(view) => runner.filter(state, pod, &view, skip),
+                    None => continue,
+                }
+            };
+            if status.is_success() {
+                if feasible.len() == limit {
+                    break;
+                }
+                feasible.push(idx);
+                evaluation.verdicts.set(idx, VerdictId::PASS);
+            } else if status.is_rejected() {
+                evaluation.verdicts.put(idx, &status);
+            } else {
+                return (feasible, Some(status));
+            }
+        }
+        (feasible, None)
+    }
 }
 
 #[cfg(test)]

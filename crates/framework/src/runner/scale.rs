@@ -50,6 +50,9 @@ pub struct Scale {
 }
 
 impl Scale {
+    /// Leaves scores as they are.
+    pub const IDENTITY: Self = Self { normalization: Normalization::None, lowest: 0, highest: 0 };
+
     /// The scale of raw scores of which these are the lowest and the highest; of no scores at all when `lowest` is above
     /// `highest`.
     pub fn new(normalization: Normalization, lowest: i64, highest: i64) -> Self {
@@ -85,17 +88,27 @@ impl Scale {
         }
     }
 
+    /// The weighted score for a raw one; `None` when the score is not between 0 and 100.
+    #[inline]
+    pub fn weighted(self, raw: i64, weight: i64) -> Option<i64> {
+        let score = self.score(raw);
+        is_within_bounds(score).then(|| score.wrapping_mul(weight))
+    }
+
     /// Adds the weighted scores of `raw` scores to `totals`. Few distinct raw scores are worked out once each.
     pub fn add_weighted(self, raw: &[i64], weight: i64, totals: &mut [i64]) {
         /// A table is made of at most a score for so many nodes.
         const WORTH_A_TABLE: usize = 4;
 
         let weighted = |raw: i64| self.score(raw).wrapping_mul(weight);
-        let is_scaled = !matches!(self.normalization, Normalization::None | Normalization::Custom);
         let both = totals.iter_mut().zip(raw);
+        if matches!(self.normalization, Normalization::None | Normalization::Custom) {
+            both.for_each(|(total, raw)| *total = total.wrapping_add(raw.wrapping_mul(weight)));
+            return;
+        }
         let span =
             self.highest.checked_sub(self.lowest).and_then(|span| usize::try_from(span).ok());
-        if !is_scaled || span.is_none_or(|span| span >= raw.len() / WORTH_A_TABLE) {
+        if span.is_none_or(|span| span >= raw.len() / WORTH_A_TABLE) {
             both.for_each(|(total, raw)| *total = total.wrapping_add(weighted(*raw)));
             return;
         }
@@ -112,8 +125,14 @@ impl Scale {
 pub fn bounds(scores: &[i64]) -> (i64, i64) {
     /// Each lane waits for itself alone, not for the number before.
     const LANES: usize = 4;
-    let (mut lowest, mut highest) = ([i64::MAX; LANES], [i64::MIN; LANES]);
-    let (runs, rest) = scores.as_chunks::<LANES>();
+    const RUN: usize = 16 * LANES;
+
+    let Some(&first) = scores.first() else { return (i64::MAX, i64::MIN) };
+    // Many a plugin gives all nodes the same score, and to see that takes a fraction of the time.
+    let differs = |run: &[i64]| run.iter().fold(0, |all, score| all | (score ^ first)) != 0;
+    let Some(at) = scores.chunks(RUN).position(differs) else { return (first, first) };
+    let (mut lowest, mut highest) = ([first; LANES], [first; LANES]);
+    let (runs, rest) = scores[at * RUN..].as_chunks::<LANES>();
     for run in runs {
         for lane in 0..LANES {
             lowest[lane] = lowest[lane].min(run[lane]);
@@ -203,7 +222,12 @@ mod tests {
         }
 
         #[test]
-        fn bounds_are_the_least_and_the_most(scores in prop::collection::vec(any::<i64>(), 0..20)) {
+        fn bounds_are_the_least_and_the_most(
+            same in any::<i64>(),
+            n_same in 0..150_usize,
+            others in prop::collection::vec(any::<i64>(), 0..20),
+        ) {
+            let scores: Vec<i64> = std::iter::repeat_n(same, n_same).chain(others).collect();
             let least = scores.iter().copied().min().unwrap_or(i64::MAX);
             let most = scores.iter().copied().max().unwrap_or(i64::MIN);
             prop_assert_eq!(bounds(&scores), (least, most));

@@ -5,9 +5,11 @@
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    CycleState, NodeIdx, Normalization, PluginIdx, Runner, Scale, SkipSet, is_within_bounds,
+    CycleState, NodeIdx, Normalization, PluginIdx, Runner, Scale, SkipSet,
 };
 use smallvec::SmallVec;
+
+use crate::evaluation::scorers;
 
 /// A sum of scores one of which is out of bounds.
 const BAD: i32 = i32::MIN;
@@ -47,11 +49,6 @@ impl Scaled {
             *place = score;
         }
     }
-
-    fn weighted(&self, idx: NodeIdx) -> Option<i64> {
-        let score = self.scale.score(self.raw(idx));
-        is_within_bounds(score).then(|| score.wrapping_mul(self.weight))
-    }
 }
 
 impl OwnScores {
@@ -63,8 +60,8 @@ impl OwnScores {
             scaled: Vec::new(),
             column: Vec::new(),
         };
-        for (idx, _, score) in runner.profile.score().filter(|(idx, ..)| !skip.contains(*idx)) {
-            let (weight, normalization) = (runner.profile.weight(idx), score.normalization());
+        for scorer in scorers(runner, skip) {
+            let (idx, weight, normalization) = (scorer.idx, scorer.weight, scorer.normalization);
             match normalization {
                 Normalization::Custom => return None,
                 Normalization::None => scores.unscaled_plugins.push((idx, weight)),
@@ -76,6 +73,14 @@ impl OwnScores {
             }
         }
         Some(scores)
+    }
+
+    /// Makes room for new nodes.
+    pub(super) fn grow(&mut self, capacity: usize) {
+        self.unscaled.resize(capacity, 0);
+        for plugin in self.scaled.iter_mut().filter(|plugin| !plugin.raw.is_empty()) {
+            plugin.raw.resize(capacity, 0);
+        }
     }
 
     /// Asks the plugins about `nodes`. `None` when one of them fails.
@@ -130,17 +135,16 @@ impl OwnScores {
     /// The weighted sum of all scores of a node; `None` when one of them is out of bounds, or the sum too large to keep.
     pub(super) fn total(&self, idx: NodeIdx) -> Option<i32> {
         let unscaled = self.unscaled.get(idx.index()).copied().filter(|sum| *sum != BAD)?;
-        let total = self
-            .scaled
-            .iter()
-            .try_fold(i64::from(unscaled), |sum, plugin| sum.checked_add(plugin.weighted(idx)?))?;
+        let total = self.scaled.iter().try_fold(i64::from(unscaled), |sum, plugin| {
+            sum.checked_add(plugin.scale.weighted(plugin.raw(idx), plugin.weight)?)
+        })?;
         i32::try_from(total).ok()
     }
 }
 
 /// The sum with one more score; `None` when it is out of bounds, or was before.
 fn plus(sum: i32, score: i64, weight: i64) -> Option<i32> {
-    let is_fine = sum != BAD && is_within_bounds(score);
-    let sum = i64::from(sum).checked_add(score.checked_mul(weight)?)?;
-    i32::try_from(sum).ok().filter(|sum| is_fine && *sum != BAD)
+    let score = Scale::IDENTITY.weighted(score, weight).filter(|_| sum != BAD)?;
+    let sum = i64::from(sum).checked_add(score)?;
+    i32::try_from(sum).ok().filter(|sum| *sum != BAD)
 }

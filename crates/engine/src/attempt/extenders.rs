@@ -1,0 +1,107 @@
+//! What extenders have to say about the nodes that the plugins left.
+//!
+//! Extenders answer about single pods, so they are asked in every attempt, also when the plugins' answers are shared by a
+//! class: what they say changes a copy of the evaluation and never gets back into the cache.
+//!
+//! Parity: an extender that is sent whole nodes may send back other ones. The reference goes on with those, as nodes
+//! without any pod, so that scores see empty nodes and a name that it never sent can be chosen. Here only the names
+//! count, and they must be among those that were sent.
+
+use std::borrow::Cow;
+
+use kube_scheduler_framework::{ExtenderScores, NodeIdx, NodeSet, Status};
+
+use super::{NoChoice, Search};
+use crate::evaluation::Evaluation;
+use crate::preference::first_best;
+
+/// What extenders have said of single nodes.
+pub(super) type ExtenderStatuses = Vec<(NodeIdx, Status)>;
+
+impl Search<'_, '_> {
+    /// Lets extenders narrow the nodes that pass; whether they did. `earlier` is what they said when the nominated node
+    /// was tried.
+    pub(super) fn narrow(
+        &self,
+        evaluation: &mut Cow<'_, Evaluation>,
+        sample: &mut Option<Vec<NodeIdx>>,
+        earlier: ExtenderStatuses,
+    ) -> Result<bool, NoChoice> {
+        if self.extenders.is_empty() {
+            return Ok(false);
+        }
+        let cluster = self.runner.cx.cluster;
+        let passing = sample.clone().unwrap_or_else(|| evaluation.feasible(cluster));
+        let answer =
+            self.extenders.filter(cluster, self.pod, passing.clone()).map_err(NoChoice::Broken)?;
+        let is_narrowed = answer.survivors.len() != passing.len();
+        if !is_narrowed && !passing.is_empty() {
+            return Ok(false);
+        }
+        let survivors: NodeSet = answer.survivors.into_iter().collect();
+        let dropped = passing.into_iter().filter(|node| !survivors.contains(*node));
+        let mut changes: Vec<_> = dropped.map(|node| (node, None)).collect();
+        let is_open = |node: NodeIdx| evaluation.verdicts.rejection(node).is_none();
+        let statuses = earlier
+            .into_iter()
+            .filter(|(node, _)| is_open(*node))
+            .chain(answer.statuses)
+            .filter(|(node, _)| !survivors.contains(*node));
+        changes.extend(statuses.map(|(node, status)| (node, Some(status))));
+        if !changes.is_empty() {
+            evaluation.to_mut().replace(changes);
+        }
+        if let Some(sample) = sample {
+            sample.retain(|node| survivors.contains(*node));
+        }
+        Ok(is_narrowed)
+    }
+}
+
+/// The index of the best of some nodes with these totals and what extenders add to them. Of equally good nodes those go
+/// first that an extender mentioned, then those of low `rank`. Among the former any would be legal, as the reference draws
+/// lots.
+pub(super) fn best_with(
+    mut totals: Vec<i64>,
+    added: Option<ExtenderScores>,
+    rank: impl Fn(usize) -> u32,
+) -> Option<usize> {
+    let Some(ExtenderScores { by_node }) = added else { return first_best(&totals, rank) };
+    for (total, added) in totals.iter_mut().zip(&by_node) {
+        *total = total.wrapping_add(added.unwrap_or(0));
+    }
+    let best = totals.iter().copied().max()?;
+    let is_mentioned = |at: usize| by_node.get(at).is_some_and(Option::is_some);
+    let ties = || (0..totals.len()).filter(|at| totals[*at] == best);
+    let mentioned = ties().filter(|at| is_mentioned(*at)).min_by_key(|at| rank(*at));
+    mentioned.or_else(|| ties().min_by_key(|at| rank(*at)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::preference::pre_order_rank;
+
+    fn scores(by_node: &[Option<i64>]) -> Option<ExtenderScores> {
+        Some(ExtenderScores { by_node: by_node.to_vec() })
+    }
+
+    fn best(totals: Vec<i64>, added: Option<ExtenderScores>) -> Option<usize> {
+        best_with(totals, added, pre_order_rank)
+    }
+
+    #[test]
+    fn mentioned_nodes_win_ties_and_nothing_else() {
+        assert_eq!(best(vec![5, 5, 5], None), Some(0));
+        assert_eq!(best(vec![5, 5, 5], scores(&[None, None, Some(0)])), Some(2));
+        assert_eq!(best(vec![6, 5, 5], scores(&[None, None, Some(0)])), Some(0));
+        assert_eq!(best(vec![5, 5, 5], scores(&[Some(-1), Some(0), Some(0)])), Some(1));
+        assert_eq!(best(vec![5, 5], scores(&[Some(0), Some(0)])), Some(0));
+    }
+
+    #[test]
+    fn the_worst_possible_score_can_still_be_chosen() {
+        assert_eq!(best(vec![0], scores(&[Some(i64::MIN)])), Some(0));
+        assert_eq!(best(vec![1, 0], scores(&[Some(i64::MAX), Some(7)])), Some(1), "wraps");
+    }
+}

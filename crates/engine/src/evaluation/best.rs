@@ -1,0 +1,208 @@
+//! The best node for a pod that nothing is cached of: scores are added up in one column of totals and are gone.
+//!
+//! Nodes are scored in runs, one per thread; what is scaled by the scores of all nodes is added when all runs are done.
+//! Plugins that promise bounds come last, and are asked about those nodes only that can still win: the others are so far
+//! behind that the most these plugins can give would not help.
+//!
+//! Invariants: the node, and the error if there is one, are those of [`ScoreTable`]; nothing depends on how nodes are
+//! split into runs.
+
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_framework::{
+    Code, CycleState, Lent, MAX_NODE_SCORE, Meter, MeteredPoint, NodeIdx, Normalization, Runner,
+    Scale, SkipSet, Status, bounds, is_within_bounds,
+};
+use smallvec::SmallVec;
+
+use super::{Evaluation, ScoreTable, Scorer, scorers};
+use crate::pool::Pool;
+use crate::preference::{first_best, pre_order_rank};
+
+/// The best node that passes, `None` when there is none. Runs PreScore.
+pub(crate) fn best_node(
+    runner: &Runner<'_>,
+    pool: &Pool,
+    pod: &Pod,
+    evaluation: &mut Evaluation,
+) -> Result<Option<NodeIdx>, Status> {
+    let mut feasible = pool.list(evaluation.verdicts.n_passing() + 1);
+    evaluation.verdicts.passing(&mut feasible);
+    let skip = runner.pre_score(&mut evaluation.state, pod, &feasible)?;
+    let started = runner.profile.meter().map(Meter::nanos);
+    let search = Search { runner, pool, state: &evaluation.state, pod, feasible: &feasible };
+    let best = match search.best(&skip) {
+        Some(best) => Ok(best),
+        None => search.best_in_list_order(&skip),
+    };
+    let code = best.as_ref().err().map_or(Code::Success, Status::code);
+    runner.point_ended(MeteredPoint::Score, code, started);
+    best
+}
+
+type Scorers<'a> = SmallVec<[Scorer<'a>; 8]>;
+
+/// The lowest and the highest of some raw scores; the former is above the latter when there are none.
+type Bounds = (i64, i64);
+
+/// The scores of a run of nodes.
+struct ScoredRun<'a> {
+    nodes: &'a [NodeIdx],
+    totals: Lent<i64>,
+    /// Raw scores that are yet to be scaled, by scorer; empty for the others.
+    raw: SmallVec<[Lent<i64>; 8]>,
+    /// By scorer.
+    bounds: SmallVec<[Bounds; 8]>,
+}
+
+struct Search<'a> {
+    runner: &'a Runner<'a>,
+    pool: &'a Pool,
+    state: &'a CycleState,
+    pod: &'a Pod,
+    /// In the order of their slots.
+    feasible: &'a [NodeIdx],
+}
+
+impl<'a> Search<'a> {
+    /// The best node; `None` when there is an error somewhere.
+    fn best(&self, skip: &SkipSet) -> Option<Option<NodeIdx>> {
+        let (bounded, scorers): (Scorers<'_>, Scorers<'_>) =
+            scorers(self.runner, skip).partition(|scorer| scorer.is_bounded);
+        let runs = self.pool.map_runs(self.feasible, |nodes| self.run(&scorers, nodes));
+        let mut runs = runs.into_iter().collect::<Option<Vec<_>>>()?;
+        for (at, scorer) in scorers.iter().enumerate() {
+            match scorer.normalization {
+                Normalization::Custom => self.add_custom(&mut runs, (at, scorer))?,
+                _ => add_scaled(&mut runs, (at, scorer))?,
+            }
+        }
+        self.best_of(&runs, &bounded)
+    }
+
+    /// The same with all scores at hand: which of several errors is reported depends on the order of nodes.
+    fn best_in_list_order(&self, skip: &SkipSet) -> Result<Option<NodeIdx>, Status> {
+        let cluster = self.runner.cx.cluster;
+        let mut in_order = self.feasible.to_vec();
+        in_order.sort_unstable_by_key(|idx| cluster.position(*idx));
+        let table =
+            ScoreTable::after_pre_score(self.runner, self.state, skip, self.pod, &in_order)?;
+        Ok(self.first(&in_order, &table.totals))
+    }
+
+    /// Scores one run of nodes; adds up what need not be scaled. `None` when a plugin fails.
+    fn run(&self, scorers: &[Scorer<'_>], nodes: &'a [NodeIdx]) -> Option<ScoredRun<'a>> {
+        let mut totals = self.pool.column(nodes.len());
+        totals.fill(0);
+        let mut column = self.pool.column(nodes.len());
+        let (mut raw, mut bounds_of_raw) = (SmallVec::new(), SmallVec::new());
+        for scorer in scorers {
+            self.raw_scores(scorer, nodes, &mut column)?;
+            let of_column = match scorer.normalization {
+                // Not read: the plugin knows by itself.
+                Normalization::Custom => (0, 0),
+                _ => bounds(&column),
+            };
+            bounds_of_raw.push(of_column);
+            if scorer.normalization == Normalization::None {
+                if of_column != (0, 0) {
+                    Scale::IDENTITY.add_weighted(&column, scorer.weight, &mut totals);
+                }
+                raw.push(Lent::default());
+            } else {
+                raw.push(std::mem::replace(&mut column, self.pool.column(nodes.len())));
+            }
+        }
+        Some(ScoredRun { nodes, totals, raw, bounds: bounds_of_raw })
+    }
+
+    fn raw_scores(&self, scorer: &Scorer<'_>, nodes: &[NodeIdx], column: &mut [i64]) -> Option<()> {
+        self.runner.raw_scores(scorer.idx, self.state, self.pod, nodes, column).ok()
+    }
+
+    /// The best node when `bounded` plugins have their say too.
+    fn best_of(&self, runs: &[ScoredRun<'_>], bounded: &[Scorer<'_>]) -> Option<Option<NodeIdx>> {
+        let most = runs.iter().map(|run| bounds(&run.totals).1).max()?;
+        let mut scored = runs.iter().flat_map(|run| run.nodes.iter().zip(run.totals.iter()));
+        // What one of the leading nodes gets to the end rules out more of the others than what it has so far.
+        let (leader, _) = scored.find(|(_, total)| **total == most)?;
+        let mut leaders = [most];
+        self.finish(&[*leader], &mut leaders, bounded)?;
+        let room: i64 = bounded.iter().map(|scorer| scorer.weight * MAX_NODE_SCORE).sum();
+        let least = leaders[0].saturating_sub(room);
+        let n_all = self.feasible.len();
+        let (mut nodes, mut totals) = (self.pool.list(n_all), self.pool.column(n_all));
+        nodes.resize(n_all, *leader);
+        let mut n = 0;
+        for run in runs {
+            for (idx, total) in run.nodes.iter().zip(run.totals.iter()) {
+                // A node that is too far behind is overwritten by the next one: no branch that is hard to foresee.
+                (nodes[n], totals[n]) = (*idx, *total);
+                n += usize::from(*total >= least);
+            }
+        }
+        let (nodes, totals) = (&nodes[..n], &mut totals[..n]);
+        self.finish(nodes, totals, bounded)?;
+        Some(self.first(nodes, totals))
+    }
+
+    /// Adds what `bounded` plugins give to the totals of `nodes`. `None` when one of them fails or breaks its promise.
+    fn finish(&self, nodes: &[NodeIdx], totals: &mut [i64], bounded: &[Scorer<'_>]) -> Option<()> {
+        let mut column = self.pool.column(nodes.len());
+        for scorer in bounded {
+            self.raw_scores(scorer, nodes, &mut column)?;
+            let (lowest, highest) = bounds(&column);
+            (is_within_bounds(lowest) && is_within_bounds(highest)).then_some(())?;
+            Scale::IDENTITY.add_weighted(&column, scorer.weight, totals);
+        }
+        Some(())
+    }
+
+    /// The best of `nodes` by their `totals`; of several the one that comes first in pre-order of the list.
+    fn first(&self, nodes: &[NodeIdx], totals: &[i64]) -> Option<NodeIdx> {
+        let cluster = self.runner.cx.cluster;
+        let rank = |at: usize| cluster.position(nodes[at]).map_or(u32::MAX, pre_order_rank);
+        first_best(totals, rank).map(|at| nodes[at])
+    }
+
+    /// Has the plugin normalise its scores, and adds them. `None` when it fails.
+    fn add_custom(
+        &self,
+        runs: &mut [ScoredRun<'_>],
+        (at, scorer): (usize, &Scorer<'_>),
+    ) -> Option<()> {
+        let mut column = match runs {
+            [run] => std::mem::take(&mut run.raw[at]),
+            ref runs => {
+                let raw = runs.iter().flat_map(|run| run.raw[at].iter());
+                raw.copied().collect::<Vec<i64>>().into()
+            }
+        };
+        let Self { runner, state, pod, feasible, .. } = *self;
+        runner.normalize_and_weigh(scorer.idx, state, pod, feasible, &mut column).ok()?;
+        let mut scores = column.as_slice();
+        for run in runs {
+            let (of_run, others) = scores.split_at(run.nodes.len());
+            scores = others;
+            Scale::IDENTITY.add_weighted(of_run, 1, &mut run.totals);
+        }
+        Some(())
+    }
+}
+
+/// Adds scaled, weighted scores. `None` when one of them is out of bounds.
+fn add_scaled(runs: &mut [ScoredRun<'_>], (at, scorer): (usize, &Scorer<'_>)) -> Option<()> {
+    let (lowest, highest) = runs.iter().fold((i64::MAX, i64::MIN), |(lowest, highest), run| {
+        (lowest.min(run.bounds[at].0), highest.max(run.bounds[at].1))
+    });
+    let scale = Scale::new(scorer.normalization, lowest, highest);
+    // Scaling never turns the order of two scores around halfway: if both ends are fine, all are.
+    let is_fine = |raw: i64| is_within_bounds(scale.score(raw));
+    (is_fine(lowest) && is_fine(highest)).then_some(())?;
+    // One score for all changes nothing about which node is best, and unscaled ones were added with their run.
+    if scorer.normalization != Normalization::None && lowest != highest {
+        for run in runs {
+            scale.add_weighted(&run.raw[at], scorer.weight, &mut run.totals);
+        }
+    }
+    Some(())
+}
