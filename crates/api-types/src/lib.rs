@@ -64,13 +64,10 @@ pub use affinity::{
     WeightedPodAffinityTerm,
 };
 pub use compile::{CompileOptions, DecodeError};
-pub use features::{REGISTERED_FEATURES, feature_bits};
-pub use images::normalized_image_name;
 pub use labels::Labels;
 pub use names::{
-    CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY, PODS, is_attachable_volume_resource,
-    is_dra_extended_resource, is_extended_resource, is_huge_page_resource, is_native_resource,
-    is_pod_level_resource, is_prefixed_native_resource, is_scalar_resource,
+    CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY, PODS, is_dra_extended_resource,
+    is_extended_resource, is_native_resource, is_scalar_resource,
 };
 pub use node::{Node, NodeImage};
 pub use object::Object;
@@ -80,9 +77,7 @@ pub use pod::{
 };
 pub use quantity::{Quantity, QuantityError};
 pub use requests::PodRequests;
-pub use resources::{
-    DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, NonZeroRequest, ResourceName, Resources,
-};
+pub use resources::{NonZeroRequest, ResourceName, Resources};
 pub use selector::{
     FieldComparison, FieldRequirement, FieldSelector, LabelSelector, NodeNames, NodeSelector,
     NodeSelectorTerm, Operator, Requirement, SelectorError, node_satisfies_required_affinity,

@@ -25,7 +25,7 @@ pub fn is_native_resource(name: &str) -> bool {
 }
 
 /// Whether `kubernetes.io/` is part of the name. Quirk: anywhere, so `notkubernetes.io/x` counts.
-pub fn is_prefixed_native_resource(name: &str) -> bool {
+fn is_prefixed_native_resource(name: &str) -> bool {
     name.contains("kubernetes.io/")
 }
 
@@ -38,12 +38,12 @@ pub fn is_extended_resource(name: &str) -> bool {
 }
 
 /// Whether the name is a size of huge pages.
-pub fn is_huge_page_resource(name: &str) -> bool {
+fn is_huge_page_resource(name: &str) -> bool {
     name.starts_with(HUGE_PAGES_PREFIX)
 }
 
 /// Whether the name is a limit of attachable volumes.
-pub fn is_attachable_volume_resource(name: &str) -> bool {
+fn is_attachable_volume_resource(name: &str) -> bool {
     name.starts_with(ATTACHABLE_VOLUMES_PREFIX)
 }
 
@@ -61,7 +61,7 @@ pub fn is_dra_extended_resource(name: &str) -> bool {
 }
 
 /// Whether `spec.resources` of a pod may set the resource.
-pub fn is_pod_level_resource(name: &str) -> bool {
+pub(crate) fn is_pod_level_resource(name: &str) -> bool {
     matches!(name, CPU | MEMORY) || is_huge_page_resource(name)
 }
 

@@ -30,7 +30,7 @@ macro_rules! plugin_args {
         impl PluginArgs {
             /// Empty arguments of the type that belongs to `plugin`; nothing if it has none.
             #[must_use]
-            pub fn empty_for(plugin: &str) -> Option<Self> {
+            pub(crate) fn empty_for(plugin: &str) -> Option<Self> {
                 match plugin {
                     $($plugin => Some(Self::$variant($args::default())),)*
                     _ => None,

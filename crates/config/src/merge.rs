@@ -64,8 +64,7 @@ pub fn default_plugins(gates: &FeatureGates) -> Plugins {
 }
 
 /// The user's sets over the default sets.
-#[must_use]
-pub fn merge_plugins(defaults: &Plugins, user: &Plugins) -> Plugins {
+pub(crate) fn merge_plugins(defaults: &Plugins, user: &Plugins) -> Plugins {
     let mut merged = Plugins::default();
     for point in ExtensionPoint::ALL {
         *merged.set_mut(point) = merge_set(defaults.set(point), user.set(point));
@@ -77,8 +76,7 @@ pub fn merge_plugins(defaults: &Plugins, user: &Plugins) -> Plugins {
 ///
 /// A default plugin that the user enables too keeps its place and takes the user's weight; with a name given twice, the
 /// last one counts and the others stay in the list, to be refused when the profile is built.
-#[must_use]
-pub fn merge_set(defaults: &PluginSet, user: &PluginSet) -> PluginSet {
+fn merge_set(defaults: &PluginSet, user: &PluginSet) -> PluginSet {
     let mut result = PluginSet::default();
     let named: BTreeSet<&str> =
         user.disabled.iter().chain(&defaults.disabled).map(|plugin| plugin.name.as_str()).collect();

@@ -34,11 +34,6 @@ pub fn to_json_value(configuration: &Configuration) -> Result<Json, OutputError>
     Ok(sorted(serde_json::to_value(document)?))
 }
 
-/// The configuration as one line of JSON.
-pub fn to_json(configuration: &Configuration) -> Result<String, OutputError> {
-    Ok(serde_json::to_string(&to_json_value(configuration)?)?)
-}
-
 /// The configuration as YAML: the JSON form, block style.
 pub fn to_yaml(configuration: &Configuration) -> Result<String, OutputError> {
     let options =

@@ -6,7 +6,6 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 
-use super::CompileOptions;
 use crate::node::Node;
 use crate::pod::Pod;
 use crate::wire;
@@ -37,29 +36,16 @@ impl std::error::Error for DecodeError {}
 impl Pod {
     /// Decodes and compiles a pod from JSON text.
     pub fn from_json(json: impl AsRef<[u8]>) -> Result<Self, DecodeError> {
-        Self::from_json_with(json, &CompileOptions::default())
-    }
-
-    /// The same under other feature gates.
-    pub fn from_json_with(
-        json: impl AsRef<[u8]>,
-        options: &CompileOptions,
-    ) -> Result<Self, DecodeError> {
         let pod: wire::Pod = decode_text("pod", json.as_ref())?;
         check_kind("pod", "Pod", &pod.kind, &pod.metadata)?;
-        Ok(Self::from_wire_with(&pod, options))
+        Ok(Self::from_wire(&pod))
     }
 
     /// Compiles a pod from parsed JSON.
     pub fn from_value(value: &Value) -> Result<Self, DecodeError> {
-        Self::from_value_with(value, &CompileOptions::default())
-    }
-
-    /// The same under other feature gates.
-    pub fn from_value_with(value: &Value, options: &CompileOptions) -> Result<Self, DecodeError> {
         let pod: wire::Pod = decode_value("pod", value)?;
         check_kind("pod", "Pod", &pod.kind, &pod.metadata)?;
-        Ok(Self::from_wire_with(&pod, options))
+        Ok(Self::from_wire(&pod))
     }
 }
 

@@ -22,12 +22,6 @@ impl LabelSelector {
         Self { requirements: requirements.into() }
     }
 
-    /// The selector that asks for every pair of `labels` exactly. Nothing is validated.
-    pub fn from_labels(labels: &Labels) -> Self {
-        let equals = |(key, value): (&str, &str)| Requirement::equals(key.into(), value.into());
-        Self { requirements: labels.iter().map(equals).collect() }
-    }
-
     /// Compiles `matchLabels` and `matchExpressions`. The first bad requirement is the error.
     pub fn from_wire(selector: &wire::LabelSelector) -> Result<Self, SelectorError> {
         let mut requirements = Vec::new();

@@ -131,11 +131,6 @@ impl NodeSelector {
         self.n_terms_given
     }
 
-    /// Whether no term can ever match because there is none with requirements.
-    pub fn has_no_terms(&self) -> bool {
-        self.terms.is_empty()
-    }
-
     /// To which nodes the selector narrows the search. Counts every term, even those in error.
     pub fn node_names(&self) -> &NodeNames {
         &self.names

@@ -189,7 +189,7 @@ fn empty_terms_match_nothing() {
     {
         let selector = node_selector(terms);
         assert_eq!(selector.matches_or_error(&some, "n"), Ok(false));
-        assert!(selector.has_no_terms());
+        assert!(selector.terms().is_empty());
     }
     let selector =
         node_selector(json!([{}, {"matchExpressions": [expression("k", "Exists", &[])]}]));

@@ -89,7 +89,7 @@ pub struct Container {
 
 impl Container {
     /// Whether this init container keeps running beside the containers ("sidecar").
-    pub fn is_restartable(&self) -> bool {
+    pub(crate) fn is_restartable(&self) -> bool {
         self.restart_policy.as_deref() == Some("Always")
     }
 }

@@ -71,13 +71,13 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     }
 
     /// As [`next_deadline`](Self::next_deadline), for [`flush_backoff_completed`](Self::flush_backoff_completed).
-    pub fn next_backoff_deadline(&self) -> Option<Timestamp> {
+    fn next_backoff_deadline(&self) -> Option<Timestamp> {
         self.backoff.next_release(&self.settings)
     }
 
     /// As [`next_deadline`](Self::next_deadline), for
     /// [`flush_unschedulable_leftover`](Self::flush_unschedulable_leftover).
-    pub fn next_leftover_deadline(&self) -> Option<Timestamp> {
+    fn next_leftover_deadline(&self) -> Option<Timestamp> {
         let since = self.unschedulable.oldest_waiting()?;
         Some(since + self.settings.max_in_unschedulable + Duration::from_nanos(1))
     }
