@@ -50,6 +50,7 @@ mod labels;
 mod names;
 mod node;
 mod object;
+mod options;
 mod pod;
 mod requests;
 mod resources;
@@ -60,10 +61,10 @@ mod time;
 mod topology;
 
 pub use affinity::{
-    NodeAffinity, PodAffinity, PodAffinityTerm, PreferredNodeTerm, PreferredNodeTerms,
-    WeightedPodAffinityTerm,
+    NodeAffinity, PodAffinity, PodAffinityTerm, PreferredNodeTerms, WeightedPodAffinityTerm,
+    node_satisfies_required_affinity, required_node_affinity_matches,
 };
-pub use compile::{CompileOptions, DecodeError};
+pub use compile::DecodeError;
 pub use labels::Labels;
 pub use names::{
     CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY, PODS, is_dra_extended_resource,
@@ -71,6 +72,7 @@ pub use names::{
 };
 pub use node::{Node, NodeImage};
 pub use object::Object;
+pub use options::CompileOptions;
 pub use pod::{
     ClaimOfPod, ConditionText, ControllerRef, ExtendedResourceClaim, HostPort, Pod, PodCondition,
     PodImages, PodResourceClaim, PodSpec, PodStatus,
@@ -80,8 +82,7 @@ pub use requests::PodRequests;
 pub use resources::{NonZeroRequest, ResourceName, Resources};
 pub use selector::{
     FieldComparison, FieldRequirement, FieldSelector, LabelSelector, NodeNames, NodeSelector,
-    NodeSelectorTerm, Operator, Requirement, SelectorError, node_satisfies_required_affinity,
-    required_node_affinity_matches,
+    NodeSelectorTerm, Operator, PreferredNodeTerm, Requirement, SelectorError,
 };
 pub use source::{Source, SourceError};
 pub use storage::{Volume, VolumeSource};

@@ -10,8 +10,8 @@ mod totals;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::compile::CompileOptions;
 use crate::names::{self, is_pod_level_resource, is_scalar_resource};
+use crate::options::CompileOptions;
 use crate::quantity::Quantity;
 use crate::resources::{
     DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, NonZeroRequest, ResourceName, Resources,

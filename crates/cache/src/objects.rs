@@ -5,6 +5,7 @@
 //! only by those who ask for what is latest.
 
 mod assumed;
+mod cluster;
 mod volume_classes;
 
 use std::collections::BTreeMap;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::CompileOptions;
 use crate::affinity::{NodeAffinity, PodAffinity};
 use crate::features::{RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK};
 use crate::images::normalized_image_name;
+use crate::options::CompileOptions;
 use crate::pod::{
     ConditionText, ControllerRef, ExtendedResourceClaim, HostPort, Pod, PodCondition, PodImages,
     PodResourceClaim, PodSpec, PodStatus,

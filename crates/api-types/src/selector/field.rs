@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::SelectorError;
+use super::error::SelectorError;
 use crate::validation::quoted;
 
 /// One comparison of a field selector.

@@ -3,12 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::SelectorError;
+use super::error::SelectorError;
 use super::requirement::{OperatorName, Requirement, bad_list, new_requirement};
-use crate::affinity::PreferredNodeTerm;
 use crate::labels::Labels;
-use crate::node::Node;
-use crate::pod::Pod;
 use crate::validation::{BadValue, FieldError, FieldPath};
 use crate::wire;
 
@@ -161,27 +158,13 @@ impl NodeSelector {
     }
 }
 
-/// Whether the pod's `nodeSelector` and required node affinity match the node. An error counts as no match.
-pub fn node_satisfies_required_affinity(pod: &Pod, node: &Node) -> bool {
-    matches_node_selector(pod, node)
-        && required(pod).is_none_or(|selector| selector.matches(&node.labels, &node.name))
-}
-
-/// The same with the errors that could have changed the answer: some term could not be tried and no other matched.
-pub fn required_node_affinity_matches(pod: &Pod, node: &Node) -> Result<bool, SelectorError> {
-    if !matches_node_selector(pod, node) {
-        return Ok(false);
-    }
-    required(pod).map_or(Ok(true), |selector| selector.matches_or_error(&node.labels, &node.name))
-}
-
-fn matches_node_selector(pod: &Pod, node: &Node) -> bool {
-    let Some(wanted) = &pod.spec.node_selector else { return true };
-    wanted.iter().all(|(key, value)| node.labels.get(key) == Some(value))
-}
-
-fn required(pod: &Pod) -> Option<&NodeSelector> {
-    pod.spec.node_affinity.as_ref()?.required.as_ref()
+/// One preferred node term. Terms of weight 0 and empty preferences are dropped when compiling.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PreferredNodeTerm {
+    /// What a matching node gains.
+    pub weight: i32,
+    /// Which nodes match.
+    pub term: NodeSelectorTerm,
 }
 
 /// Compiles preferred terms strictly; those of weight 0 and empty ones are dropped unread.

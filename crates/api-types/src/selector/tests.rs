@@ -8,6 +8,7 @@ use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::affinity::{node_satisfies_required_affinity, required_node_affinity_matches};
 use crate::labels::Labels;
 use crate::node::Node;
 use crate::pod::Pod;

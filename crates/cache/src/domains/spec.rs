@@ -10,9 +10,7 @@ use kube_scheduler_api_types::{
     LabelSelector, Labels, Node, NodeSelector, Operator, Pod, Toleration, untolerated_taint,
 };
 
-use crate::bound_selector::BoundRequirements;
 use crate::objects::ObjectStore;
-use crate::state::ClusterState;
 
 /// Which pods count, on which nodes, and by which label of the node they are added up.
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
@@ -64,8 +62,8 @@ pub struct CountedNodes {
 /// A pod's `nodeSelector` and required node affinity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequiredNodeAffinity {
-    pairs: Option<Labels>,
-    required: Option<NodeSelector>,
+    pub(super) pairs: Option<Labels>,
+    pub(super) required: Option<NodeSelector>,
 }
 
 /// The tolerations of a pod.
@@ -145,11 +143,6 @@ impl RequiredNodeAffinity {
         let required =
             pod.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.clone());
         (pairs.is_some() || required.is_some()).then_some(Self { pairs, required })
-    }
-
-    /// The same for scans over many nodes.
-    pub(super) fn bound<'a>(&'a self, cluster: &'a ClusterState) -> BoundRequirements<'a> {
-        BoundRequirements::new(cluster, self.pairs.as_ref(), self.required.as_ref())
     }
 
     /// Whether a node is as required. A term that cannot be read matches nothing.
