@@ -53,7 +53,7 @@ pub struct PodAffinityTerm {
 }
 
 impl PodAffinityTerm {
-    /// Whether the term looks at pods of a namespace with these labels.
+    /// Whether the term covers the namespace of this name with these labels.
     pub fn includes_namespace(&self, namespace: &Arc<str>, labels: &Labels) -> bool {
         // The usual case first, in which names are shared: without looking at the text.
         self.namespaces.first().is_some_and(|first| Arc::ptr_eq(first, namespace))
@@ -61,7 +61,7 @@ impl PodAffinityTerm {
             || self.namespace_selector.as_ref().is_some_and(|s| s.matches(labels))
     }
 
-    /// Whether the term means `pod`, whose namespace has these labels (`spec/plugins-topology.md` §1.4).
+    /// Whether the term matches `pod`, whose namespace has these labels (`spec/plugins-topology.md` §1.4).
     pub fn matches(&self, pod: &Pod, namespace_labels: &Labels) -> bool {
         self.includes_namespace(&pod.namespace, namespace_labels)
             && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))

@@ -1,4 +1,4 @@
-//! What a Kubernetes scheduler reads of the API, compiled once.
+//! The Kubernetes API objects that a scheduler reads, in a compact form that is compiled once.
 //!
 //! Pods and nodes arrive as JSON, are decoded into the lean types of [`wire`] and compiled into [`Pod`] and [`Node`]:
 //! quantities parsed, requests totalled, selectors and tolerations ready to match, strings shared. Nothing a decision

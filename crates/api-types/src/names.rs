@@ -1,4 +1,4 @@
-//! Classes of resource names (`spec/plugins-node.md` §2.2).
+//! Classes of resource names: native, extended, scalar (`spec/plugins-node.md` §2.2).
 //!
 //! Invariant: every function is total and linear in the length of the name.
 
@@ -10,7 +10,7 @@ pub const CPU: &str = "cpu";
 pub const MEMORY: &str = "memory";
 /// Local ephemeral storage.
 pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
-/// How many pods a node takes.
+/// The number of pods that a node may run.
 pub const PODS: &str = "pods";
 /// Prefix of the resources that stand for a device class by its name.
 pub const DEVICE_CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";

@@ -1,6 +1,7 @@
 //! Feature gates that change how objects are read.
 
-/// Feature gates that change how objects are read. The default is the reference's default.
+/// Feature gates that change how objects are read, for [`Pod::from_wire_with`](crate::Pod::from_wire_with). The default is
+/// the reference's default, and what every other way of reading a pod assumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompileOptions {

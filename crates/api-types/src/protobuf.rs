@@ -32,7 +32,7 @@ impl Pod {
     /// Decodes and compiles a pod from the bytes of its message, without an envelope around it.
     ///
     /// # Errors
-    /// If a field that matters is not what it should be; the error names pod and field as far as they can be told.
+    /// If a field that matters is not what it should be; the error names pod and field as far as they can be read.
     pub fn from_protobuf(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut pod = wire::Pod::default();
         pod.read(bytes).map_err(|fault| fault.in_object("pod", bytes))?;

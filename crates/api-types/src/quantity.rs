@@ -125,8 +125,8 @@ impl Quantity {
         Self { amount: Amount::Small { value, scale: -3 }, format: Format::DecimalSi, text: None }
     }
 
-    /// Whether both are the same number in the same writing, so that nothing can tell them apart. `false` for some
-    /// that are, with more digits than 64 bits hold.
+    /// Whether both are the same number written in the same way, so that they can be exchanged for each other. May be
+    /// `false` for equal ones with more digits than 64 bits hold.
     pub fn is_written_like(&self, other: &Self) -> bool {
         let (
             Amount::Small { value: a, scale: scale_a },

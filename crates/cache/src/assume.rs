@@ -53,7 +53,7 @@ impl ClusterState {
         Ok(pod)
     }
 
-    /// Places a pod on the node it names, ahead of what the API server says.
+    /// Places a pod on the node it names before the API server confirms it.
     pub fn assume_pod(&mut self, pod: Arc<Pod>) -> Result<NodeIdx, CacheError> {
         check(&pod)?;
         if self.pods.idx(&pod.uid).is_some() {
@@ -130,7 +130,7 @@ impl ClusterState {
     }
 
     /// Whether putting `pod` in the place of a known one changes nothing that decisions about other pods read: then the
-    /// confirmation of an assumed pod sends nobody looking at its node again.
+    /// confirmation of an assumed pod makes no cached answer about its node stale.
     fn shows_nothing_new(&self, known: PodIdx, pod: &Pod) -> bool {
         let (Some(old), Some(node)) = (self.pods.pod(known), self.pods.node_of(known)) else {
             return false;

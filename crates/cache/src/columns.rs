@@ -16,7 +16,7 @@ use crate::node_table::NodeIdx;
 /// units.
 ///
 /// The column of a scalar resource exists as long as some node or its pods mention it. "Mentions it with zero" and
-/// "does not mention it" are told apart by [`scalar_at`](Self::scalar_at); the amount is 0 in both cases.
+/// "does not mention it" are distinguished by [`scalar_at`](Self::scalar_at); the amount is 0 in both cases.
 #[derive(Clone, Debug, Default)]
 pub struct ResourceColumns {
     milli_cpu: Column<i64>,

@@ -22,6 +22,8 @@ impl ClusterState {
         let old = self.nodes.set_node(idx, node.clone());
         let kinds = old.as_ref().map_or(ChangeKinds::NODE, |old| differences(old, &node));
 
+        // Counters find the domain of a node in the label columns. So the node leaves them while the columns still have
+        // its old labels, and enters them again once they have the new ones.
         let counted_by = kinds & (ChangeKinds::LABELS | ChangeKinds::TAINTS);
         if !counted_by.is_empty() {
             self.uncount_node(idx, counted_by);
@@ -45,6 +47,7 @@ impl ClusterState {
         if !counted_by.is_empty() {
             self.count_node(idx, &node, counted_by);
         }
+        // A ghost's pods are known already, but their claims count only on nodes that have an object.
         if old.is_none() {
             self.count_claims(idx);
         }
@@ -56,6 +59,7 @@ impl ClusterState {
             Some(_) => kinds,
             None => kinds | ChangeKinds::ADDED,
         };
+        // Last, since recording a change recomputes the headroom from the columns.
         if !kinds.is_empty() {
             self.record(idx, kinds);
         }
@@ -65,7 +69,7 @@ impl ClusterState {
         idx
     }
 
-    /// The same as [`add_node`](Self::add_node): whoever watches cannot always tell the two apart.
+    /// The same as [`add_node`](Self::add_node): a watch cannot always tell an added node from an updated one.
     pub fn update_node(&mut self, node: Arc<Node>) -> NodeIdx {
         self.add_node(node)
     }

@@ -1,12 +1,12 @@
 //! Counters of pods per node and per topology domain, kept up to date by every change of the state.
 //!
-//! A [`CounterSpec`] says which pods count, on which nodes, and by which topology key. Whoever wants its
-//! [`DomainCounts`] has the state [follow](crate::ClusterState::follow) it; pods of one deployment ask for equal
+//! A [`CounterSpec`] says which pods count, on which nodes, and by which topology key. To have its
+//! [`DomainCounts`] kept up to date, [follow](crate::ClusterState::follow) it; pods of one deployment need equal
 //! specifications and share one counter. What is not followed is computed in one scan with [`DomainCounts::count`].
 //!
 //! Invariants: a followed counter equals the one computed from scratch after every change (`check` compares them);
 //! ghosts count nowhere, and their pods count again as soon as the node is back; the number of followed counters is
-//! bounded, the one unused for longest makes room.
+//! bounded, the one unused for longest is dropped.
 
 mod cluster;
 mod counts;

@@ -1,10 +1,10 @@
 //! What nodes can attach and what is attached to them: CSINode and VolumeAttachment objects, read once when they come.
 //!
-//! Whoever looks for a node for a pod with volumes asks every node for its limits. The objects are JSON under the name of
-//! the node; here the limits are a number per node slot, and a thousand nodes share a handful of numbers.
+//! The search for a node for a pod with volumes reads the limits of every node. The objects are JSON, by the name of the
+//! node; here the limits are a number per node slot, and a thousand nodes share a handful of numbers.
 //!
-//! Invariants: a slot with a name, live or ghost, shows the CSINode and the attachments of that name as the API server told
-//! of them; equal limits have equal numbers and different ones different numbers; number 0 means that there is no CSINode.
+//! Invariants: a slot with a name, live or ghost, shows the CSINode and the attachments of that name as the API server
+//! reported them; equal limits have equal numbers and different ones different numbers; number 0 means that there is no CSINode.
 
 mod cluster;
 

@@ -122,7 +122,7 @@ impl NodeOverlay {
         Ok(pod)
     }
 
-    /// What the pods ask for beyond what the state says; negative where pods were removed.
+    /// The requests of the pods of the overlay minus those in the state; negative where pods were removed.
     pub fn requested_delta(&self) -> &Resources {
         &self.requested
     }

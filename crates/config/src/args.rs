@@ -1,7 +1,7 @@
 //! Typed plugin arguments.
 //!
 //! Invariants: a plugin named here never has raw arguments after [`decode`](crate::decode); every other plugin's
-//! arguments stay as they were written and are nobody's business but the plugin's. An absent field stays absent until
+//! arguments stay as they were written, for the plugin to read. An absent field stays absent until
 //! defaulting.
 
 mod core;

@@ -28,7 +28,7 @@ pub enum DecodeError {
     Syntax {
         /// `yaml` or `json`.
         language: &'static str,
-        /// What the parser says.
+        /// The message of the parser.
         message: String,
         /// Where, if known.
         position: Option<Position>,
@@ -127,7 +127,7 @@ pub enum ArgsError {
     },
 }
 
-/// Prefix that tells a position, if there is one.
+/// A prefix with the position, if there is one.
 struct At(Option<Position>);
 
 impl fmt::Display for At {

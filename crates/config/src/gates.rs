@@ -67,7 +67,7 @@ impl fmt::Display for Gate {
 pub enum Stage {
     /// Does not exist at the emulated version.
     PreAlpha,
-    /// Off unless asked for.
+    /// Off unless switched on.
     Alpha,
     /// Usually on.
     Beta,
@@ -151,7 +151,7 @@ pub enum GateError {
     Locked {
         /// The gate.
         gate: String,
-        /// What was asked for.
+        /// The requested value or name.
         value: bool,
         /// What it is.
         default: bool,
@@ -163,7 +163,7 @@ pub enum GateError {
     PreAlpha {
         /// The gate.
         gate: String,
-        /// What was asked for.
+        /// The requested value or name.
         value: bool,
         /// The emulated minor version.
         minor: u16,
@@ -191,7 +191,7 @@ pub enum GateError {
         "minCompatibilityVersion version {version} is not between [1.{OLDEST_MINOR}, {emulated}]"
     )]
     CompatibilityOutOfRange {
-        /// What was asked for.
+        /// The requested value or name.
         version: String,
         /// The emulated version.
         emulated: String,
@@ -229,7 +229,7 @@ impl FeatureGates {
         }
     }
 
-    /// The same gates, compatible with components as old as `1.<minor>`. Unless told, that is one version before the
+    /// The same gates, compatible with components as old as `1.<minor>`. Without it, that is one version before the
     /// emulated one. No gate of the table depends on it so far.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::plugins::PluginId;
 use crate::profile::ProfileId;
 use crate::records::Queue;
 
-/// How many pods wait, as `pending_pods` tells them apart.
+/// The number of waiting pods, split as by the label `queue` of the metric `pending_pods`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PendingCounts {
     /// Ready to be tried.

@@ -185,7 +185,7 @@ const MAP_FIELDS: [&str; 9] = [
     "capacity",
 ];
 
-/// The message without the place in the text, which the path tells better.
+/// The message without the position in the text; the path is more useful.
 fn reason_text(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {

@@ -86,6 +86,7 @@ fn spec(pod: &wire::Pod, options: &CompileOptions) -> PodSpec {
         TopologySpreadConstraint::from_wire(constraint, &pod.metadata.labels, options)
     };
     PodSpec {
+        // Objects from files have not passed the API server, which fills this in.
         scheduler_name: nonempty(&spec.scheduler_name)
             .unwrap_or_else(|| DEFAULT_SCHEDULER_NAME.into()),
         priority: spec.priority,

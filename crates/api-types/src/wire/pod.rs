@@ -100,7 +100,7 @@ impl Container {
 pub struct WorkloadResources {
     /// Requests.
     pub requests: ResourceList,
-    /// Limits; only told to those who ask how much is promised, never decided by.
+    /// Limits. They are reported in metrics; no decision reads them.
     pub limits: ResourceList,
 }
 

@@ -1,4 +1,4 @@
-//! The counters of a cluster: who has them followed, and what changes them.
+//! The counters of a cluster: which are followed, and what changes them.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::state::ClusterState;
 
 /// # Counters by topology domain
 impl ClusterState {
-    /// Keeps a counter up to date from now on, with the label column of its topology key. The first time O(nodes), and
-    /// O(pods) if no counter has the same pods; one look-up afterwards. Not a change: it is in no log. The counter unused for longest is dropped when there
-    /// are too many.
+    /// Follows a counter: keeps it up to date from now on, with the label column of its topology key. O(nodes) the first
+    /// time, and O(pods) if no followed counter counts the same pods; one look-up afterwards. This is not a change of the
+    /// state, and is in no log. When there are too many counters, the one unused for longest is dropped.
     pub fn follow(&mut self, spec: &CounterSpec) {
         if self.counters.touch(spec) {
             return;
@@ -29,8 +29,9 @@ impl ClusterState {
         dropped.iter().for_each(|key| self.drop_label_column(key));
     }
 
-    /// As [`follow`](Self::follow), but a counter that is easily derived from another one is kept only if it was asked for
-    /// before: many a pod asks for one that nobody will ask for again, and keeping it costs more than deriving it.
+    /// As [`follow`](Self::follow), but a counter that is cheap to derive from another one is followed only when it is
+    /// requested for the second time: many pods need a counter that no other pod needs, and following it costs more than
+    /// deriving it.
     pub fn follow_if_asked_again(&mut self, spec: &CounterSpec) {
         if self.counters.touch(spec) {
             return;
@@ -42,7 +43,7 @@ impl ClusterState {
         }
     }
 
-    /// Keeps the column of a label key that is wanted without a counter. A few dozen of them are kept; the one unused
+    /// Keeps the column of a label key that is read without a counter. A few dozen of them are kept; the one unused
     /// for longest is dropped when there are too many.
     pub fn follow_label(&mut self, key: &Arc<str>) {
         self.ensure_label_column(key);
@@ -51,7 +52,8 @@ impl ClusterState {
         }
     }
 
-    /// A counter that is [followed](Self::follow). Holding on to it costs a copy with the next change to it.
+    /// A counter that is [followed](Self::follow), `None` if it is not. A caller that keeps the `Arc` makes the next change
+    /// of the counter copy it.
     pub fn followed(&self, spec: &CounterSpec) -> Option<&Arc<DomainCounts>> {
         self.counters.get(spec)
     }
@@ -68,12 +70,12 @@ impl ClusterState {
         self.counters.by_id(id).map(|counts| &**counts)
     }
 
-    /// Takes note that counters are in use, so that others make room first.
+    /// Marks counters as used, so that others are dropped before them.
     pub fn keep_following(&mut self, ids: &[CounterId]) {
         ids.iter().for_each(|id| self.counters.touch_id(*id));
     }
 
-    /// A counter as it is now: the followed one, or one that is computed.
+    /// A counter as it is now: the followed one, or else one that is computed, at the cost of [`follow`](Self::follow).
     pub fn counted(&self, spec: &CounterSpec) -> Arc<DomainCounts> {
         self.followed(spec).cloned().unwrap_or_else(|| Arc::new(DomainCounts::derived(self, spec)))
     }
@@ -83,13 +85,13 @@ impl ClusterState {
         self.counters.len()
     }
 
-    /// A pod is on a node now.
+    /// A pod was put on a node.
     pub(crate) fn count_pod(&mut self, pod: &Pod, node: NodeIdx) {
         let Self { counters, labels, objects, .. } = self;
         counters.shift(pod, node, 1, labels, objects);
     }
 
-    /// A pod is no longer on a node.
+    /// A pod was taken off a node.
     pub(crate) fn uncount_pod(&mut self, pod: &Pod, node: NodeIdx) {
         let Self { counters, labels, objects, .. } = self;
         counters.shift(pod, node, -1, labels, objects);
@@ -107,13 +109,13 @@ impl ClusterState {
         }
     }
 
-    /// A node is about to differ in `kinds`, or to go: its labels are still the old ones.
+    /// A node is about to change in `kinds`, or to be removed: its labels are still the old ones.
     pub(crate) fn uncount_node(&mut self, node: NodeIdx, kinds: ChangeKinds) {
         let Self { counters, labels, .. } = self;
         counters.hide_node(node, kinds, labels);
     }
 
-    /// A node differs in `kinds`, or has come: its labels are the new ones.
+    /// A node has changed in `kinds`, or was added: its labels are the new ones.
     pub(crate) fn count_node(&mut self, idx: NodeIdx, node: &Node, kinds: ChangeKinds) {
         let Self { counters, labels, .. } = self;
         counters.show_node(idx, node, kinds, labels);

@@ -83,19 +83,19 @@ impl CountedPods {
             && self.terms.iter().all(|term| term.matches(pod, objects))
     }
 
-    /// Whether it matters to any term that the labels of a namespace (`None`: no object) are new.
+    /// Whether the change of a namespace's labels (`None`: no object) from `old` to `new` matters to any term.
     pub(crate) fn tells_apart(&self, old: Option<&Labels>, new: Option<&Labels>) -> bool {
         let mut selectors = self.terms.iter().filter_map(|term| term.namespace_selector.as_ref());
         selectors.any(|selector| selects(selector, old) != selects(selector, new))
     }
 
-    /// The namespaces that any pod that counts is in, `None` when that is not said.
+    /// The only namespaces in which pods count; `None` when any namespace may have pods that count.
     pub(crate) fn only_namespaces(&self) -> Option<&[Arc<str>]> {
         let named = self.terms.iter().find(|term| term.namespace_selector.is_none());
         named.map(|term| &*term.namespaces)
     }
 
-    /// A label with the values of which any pod that counts has one, `None` when there is no such label.
+    /// A label and values such that every pod that counts has one of the values; `None` when there is no such label.
     pub(crate) fn only_values(&self) -> Option<(&Arc<str>, &[Arc<str>])> {
         let mut requirements = self.terms.iter().flat_map(|term| term.selector.requirements());
         let listed = requirements.find(|requirement| requirement.operator == Operator::In);

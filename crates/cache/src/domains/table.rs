@@ -24,7 +24,7 @@ use crate::objects::ObjectStore;
 const MAX_SLOTS: usize = 8 << 20;
 /// How many label columns are kept that no counter needs.
 const MAX_LABELS: usize = 32;
-/// How many specifications are remembered that were asked for once.
+/// The number of specifications that are remembered after they were requested once.
 const MAX_ASKED: usize = 4096;
 
 type Slots = SmallVec<[u32; 2]>;
@@ -75,7 +75,7 @@ pub struct CounterId {
 pub(crate) struct CounterTable {
     slots: Column<Option<Arc<DomainCounts>>, 64>,
     free: Vec<u32>,
-    /// By slot: when it was last asked for, in calls.
+    /// By slot: when it was last requested, in calls.
     last_used: Column<u64, 64>,
     /// By slot: when the counter was counted that is there, in calls. Never the same for two of them.
     counted_at: Column<u64, 64>,
@@ -85,7 +85,7 @@ pub(crate) struct CounterTable {
     index: Arc<Index>,
     /// Label keys wanted by themselves, with their last use.
     labels: Vec<(Arc<str>, u64)>,
-    /// Hashes of specifications that were asked for lately and are not followed.
+    /// Hashes of specifications that were requested lately and are not followed.
     asked: Arc<FxHashSet<u64>>,
 }
 
@@ -148,7 +148,7 @@ impl CounterTable {
         }
     }
 
-    /// Whether a specification that is not followed was asked for lately; it was from now on.
+    /// Whether a specification that is not followed was requested lately. Remembers this request.
     pub(crate) fn was_asked(&mut self, spec: &CounterSpec) -> bool {
         let hash = hash_of(spec);
         if self.asked.contains(&hash) {
@@ -186,7 +186,7 @@ impl CounterTable {
         (!self.needs_label(&dropped)).then_some(dropped)
     }
 
-    /// Whether a counter, or somebody by [`touch_label`](Self::touch_label), wants the column of a label key.
+    /// Whether a counter needs the column of a label key, or [`touch_label`](Self::touch_label) keeps it.
     pub(crate) fn needs_label(&self, key: &str) -> bool {
         self.labels.iter().any(|(wanted, _)| **wanted == *key)
             || self.index.n_by_key.contains_key(key)

@@ -39,7 +39,7 @@ impl ClusterState {
         self.storage.limits.len()
     }
 
-    /// An object came, changed or went; both are of one name.
+    /// Follows an object that was added (`old` is `None`), changed or removed (`new` is `None`). Both have the same name.
     pub(crate) fn storage_changed(&mut self, old: Option<&Object>, new: Option<&Object>) {
         let Some(object) = new.or(old).filter(|object| *object.group == *GROUP) else { return };
         match &*object.kind {

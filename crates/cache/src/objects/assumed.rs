@@ -1,6 +1,6 @@
-//! Objects as the scheduler expects them to be soon, over what the API server told (`spec/plugins-storage.md` §3.2).
+//! Objects as the scheduler expects them to be soon, over what the API server reported (`spec/plugins-storage.md` §3.2).
 //!
-//! Whoever decides to change an object assumes the changed copy, so that later decisions already count with it, and
+//! A plugin that decides to change an object assumes the changed copy, so that later decisions already count with it, and
 //! writes it afterwards. The copy belongs to the revision it was made from: it shows while the object has that revision,
 //! and is dropped with any other one, as the news then either contain the change or contradict it.
 //!

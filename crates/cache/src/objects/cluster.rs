@@ -1,4 +1,4 @@
-//! Objects that are neither pods nor nodes, as they come to the cluster, change and go.
+//! Adding, updating and removing objects that are neither pods nor nodes, with all that is derived from them.
 
 use std::sync::Arc;
 
@@ -37,7 +37,8 @@ impl ClusterState {
         Some(old)
     }
 
-    /// Counts again wherever a namespace begins or ceases to be meant. O(pods) for each such counter.
+    /// Counts again where a namespace is selected now and was not before, or the other way round. O(pods) for each such
+    /// counter.
     fn namespace_changed(&mut self, name: &str, old: Option<&Object>) {
         let old = old.map(|object| &object.labels);
         let new = self.objects.namespace_labels(name);

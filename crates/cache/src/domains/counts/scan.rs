@@ -1,4 +1,4 @@
-//! A counter and the cluster it counts: counting from scratch, and what is read by the labels of nodes.
+//! Counting from scratch, and reading a counter together with the labels of the cluster's nodes.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::state::ClusterState;
 
 /// # Reading by the labels of nodes
 impl DomainCounts {
-    /// The column that tells the domain of a node; `None` when there is no topology key.
+    /// The column with the domain of each node; `None` when there is no topology key.
     pub fn column<'a>(&'a self, cluster: &'a ClusterState) -> Option<&'a LabelColumn> {
         let key = self.spec.topology_key.as_ref()?;
         self.own_column.as_deref().or_else(|| cluster.label_column(key))
@@ -150,7 +150,7 @@ impl DomainCounts {
         self.domains = domains.into_iter().collect();
     }
 
-    /// Counts those of `pods` that count.
+    /// Adds those of `pods` that count to the numbers per node.
     fn count_pods<'a>(
         &mut self,
         cluster: &ClusterState,
