@@ -366,8 +366,8 @@ fn ticker(interval: Duration) -> tokio::time::Interval {
     ticks
 }
 
-/// Gives a node its name, and what the operation's strategy prescribes. `number` is its place in the operation, `overall` among
-/// all nodes of the workload.
+/// Gives a node its name, and what the operation's strategy prescribes. `number` is its place in the operation,
+/// `overall` among all nodes of the workload.
 fn prepare(node: &mut Value, op: &CreateNodes, number: usize, overall: usize) {
     let name = match node["metadata"]["name"].as_str() {
         Some(name) => name.to_owned(),

@@ -83,7 +83,10 @@ pub fn node_satisfies_required_affinity(pod: &Pod, node: &Node) -> bool {
         && required(pod).is_none_or(|selector| selector.matches(&node.labels, &node.name))
 }
 
-/// The same with the errors that could have changed the answer: some term could not be tried and no other matched.
+/// As [`node_satisfies_required_affinity`], but reports terms that cannot be compiled.
+///
+/// # Errors
+/// If no term matched and some could not be compiled, so that the answer is unknown.
 pub fn required_node_affinity_matches(pod: &Pod, node: &Node) -> Result<bool, SelectorError> {
     if !matches_node_selector(pod, node) {
         return Ok(false);

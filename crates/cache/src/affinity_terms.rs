@@ -63,8 +63,8 @@ impl CarriedTerm {
         &self.key.term
     }
 
-    /// How often pods carry it, and with what weights in sum, by value of the topology key's [`LabelColumn`](crate::LabelColumn), which exists. Pods on
-    /// nodes without the label are in no domain.
+    /// How often pods carry it, and with what weights in sum, by value of the topology key's
+    /// [`LabelColumn`](crate::LabelColumn), which exists. Pods on nodes without the label are in no domain.
     pub fn domains(&self) -> &CarriedCounts {
         &self.domains
     }
@@ -169,7 +169,8 @@ impl AffinityTerms {
     }
 
     /// The distinct terms of `wanted` kinds that mean `pod`, whose namespace has these labels: found by one label that they
-    /// ask for, few among many. O(labels + terms found). A term is named once; the order depends on the history of the state alone.
+    /// ask for, few among many. O(labels + terms found). A term is named once; the order depends on the history of the
+    /// state alone.
     pub fn about<'a>(
         &'a self,
         pod: &'a Pod,

@@ -2,8 +2,8 @@
 //!
 //! For tests and for the debugger: O(cluster), and written the obvious way on purpose.
 //!
-//! What depends on history is compared as far as it can be derived from the present: host ports in use are a subset of those that pods
-//! name (see [`HostPorts`](crate::HostPorts)), scalar resources in use a superset.
+//! What depends on history is compared as far as it can be derived from the present: host ports in use are a subset of
+//! those that pods name (see [`HostPorts`](crate::HostPorts)), scalar resources in use a superset.
 
 mod affinity_terms;
 mod storage;

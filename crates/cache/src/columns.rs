@@ -136,7 +136,7 @@ impl ResourceColumns {
         self.combine(node, amounts, i64::wrapping_add);
     }
 
-    /// Takes amounts away; the scalar resources stay mentioned, at zero if need be.
+    /// Subtracts amounts; the scalar resources stay mentioned, with amount 0 if need be.
     pub(crate) fn subtract(&mut self, node: NodeIdx, amounts: &Resources) {
         self.combine(node, amounts, i64::wrapping_sub);
     }

@@ -15,7 +15,8 @@ use crate::node_table::NodeIdx;
 use crate::state::ClusterState;
 
 impl ClusterState {
-    /// Adds a node or refreshes it; a ghost becomes real. O(labels in use + images + what differs).
+    /// Adds a node or replaces it by a newer version, and returns its slot. A ghost of this name becomes a node.
+    /// O(labels in use + images + what differs).
     pub fn add_node(&mut self, node: Arc<Node>) -> NodeIdx {
         let idx = self.claim_slot(&node.name);
         let sequence = self.next_sequence();
@@ -75,6 +76,9 @@ impl ClusterState {
     }
 
     /// Removes a node. While it has pods it stays as a ghost, which no cycle sees. Removing a ghost changes nothing.
+    ///
+    /// # Errors
+    /// If there is neither a node nor a ghost of this name.
     pub fn remove_node(&mut self, name: &str) -> Result<(), CacheError> {
         let idx = self
             .nodes

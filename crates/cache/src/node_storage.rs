@@ -4,7 +4,8 @@
 //! node; here the limits are a number per node slot, and a thousand nodes share a handful of numbers.
 //!
 //! Invariants: a slot with a name, live or ghost, shows the CSINode and the attachments of that name as the API server
-//! reported them; equal limits have equal numbers and different ones different numbers; number 0 means that there is no CSINode.
+//! reported them; equal limits have equal numbers and different ones different numbers; number 0 means that there is no
+//! CSINode.
 
 mod cluster;
 

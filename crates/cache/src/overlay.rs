@@ -81,7 +81,7 @@ impl NodeOverlay {
         self.n_pods += 1;
     }
 
-    /// Takes back what [`add_sums`](Self::add_sums) did, or what the sums say of a pod that is there.
+    /// Subtracts the requests of a pod that [`add_sums`](Self::add_sums) added, or that is on the node.
     pub fn remove_sums(&mut self, pod: &Pod) {
         self.requested.subtract(&pod.requests.accounted);
         self.non_zero.milli_cpu =

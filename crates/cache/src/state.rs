@@ -125,7 +125,8 @@ impl ClusterState {
         &self.columns.allocatable
     }
 
-    /// The sum of the requests of the pods on a node, as [`PodRequests::accounted`](kube_scheduler_api_types::PodRequests::accounted).
+    /// The sum of the requests of the pods on a node, as
+    /// [`PodRequests::accounted`](kube_scheduler_api_types::PodRequests::accounted).
     pub fn requested(&self) -> &ResourceColumns {
         &self.columns.requested
     }
@@ -268,7 +269,8 @@ impl ClusterState {
     }
 
     /// A version that changes whenever the answer to "which terms of pods on nodes match this pod, and where are they" may
-    /// change, for any pod: with the terms, with their places, and with namespaces as long as a term selects some by their labels.
+    /// change, for any pod: with the terms, with their places, and with namespaces as long as a term selects some by
+    /// their labels.
     pub fn affinity_terms_version(&self) -> AffinityTermsVersion {
         self.affinity_terms.version(self.objects.kind_sequence("", "Namespace"))
     }

@@ -136,7 +136,11 @@ impl fmt::Display for At {
     }
 }
 
-/// Reads a configuration file. A text whose first character is `{` is JSON, any other YAML.
+/// Reads the text of a configuration file, strictly: unknown and repeated fields are errors. A text whose first character is
+/// `{` is JSON, any other YAML. Nothing is defaulted or validated.
+///
+/// # Errors
+/// What is wrong, with its path and, where it is known, its position in the text.
 pub fn decode(text: &str) -> Result<Configuration, DecodeError> {
     let language = Language::of(text);
     let root = tree::parse(text, language).map_err(|error| DecodeError::Syntax {

@@ -215,6 +215,9 @@ impl Default for FeatureGates {
 
 impl FeatureGates {
     /// The defaults of an emulated version, given as `1.35` or `kube=1.35`.
+    ///
+    /// # Errors
+    /// If the text is not a version, or one that cannot be emulated.
     pub fn emulating(version: &str) -> Result<Self, GateError> {
         let text = version.strip_prefix("kube=").unwrap_or(version);
         let minor = text.trim_start_matches('v').strip_prefix("1.").and_then(|rest| {
@@ -281,7 +284,10 @@ impl FeatureGates {
     }
 
     /// Sets gates and returns what is worth a warning. `AllAlpha` and `AllBeta` set every gate of their stage that is
-    /// not set by name. On an error nothing has changed.
+    /// not set by name.
+    ///
+    /// # Errors
+    /// If a gate is unknown, locked to another value, or not available in the emulated version; nothing changes then.
     pub fn set(&mut self, wanted: &BTreeMap<String, bool>) -> Result<Vec<GateWarning>, GateError> {
         let mut values = self.values.clone();
         let mut warnings = Vec::new();

@@ -125,7 +125,7 @@ impl<'de> Reader<'de, '_> {
         }
     }
 
-    /// The entries to visit, in visiting order, with those marked that are to be complained of.
+    /// The entries to visit, in visiting order; unknown and repeated ones are marked, to be reported.
     fn fields(&self, names: Names<'_>) -> Result<Fields<'de, '_>, TypeError> {
         let entries = match &self.node.value {
             Value::Map(entries) => entries.as_slice(),

@@ -9,7 +9,8 @@ use crate::profile::{Profiles, ResolvedEvent};
 
 /// What an event on these objects means for `pod`.
 ///
-/// If a plugin that answered "pending" says yes, that beats everything: it waits for something that is on its way, so backoff would only add delay.
+/// If a plugin that answered "pending" says yes, that beats everything: it waits for something that is on its way, so
+/// backoff would only add delay.
 pub(crate) fn worth<E, O, P>(
     pod: &QueuedPod<E>,
     event: &ResolvedEvent,

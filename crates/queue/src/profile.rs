@@ -3,7 +3,8 @@
 //! Answers to `buildQueueingHintMap` of the reference. Built once; what grows later are names of plugins and schedulers that
 //! were not mentioned at construction, and the cache of resolved events.
 //!
-//! Invariant: the rejector that an event may help is always in [`ResolvedEvent::plugins`] of that event, whatever the profile.
+//! Invariant: the rejector that an event may help is always in [`ResolvedEvent::plugins`] of that event, whatever the
+//! profile.
 
 use std::sync::Arc;
 use std::time::Duration;

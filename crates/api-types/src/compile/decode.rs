@@ -35,6 +35,9 @@ impl std::error::Error for DecodeError {}
 
 impl Pod {
     /// Decodes and compiles a pod from JSON text.
+    ///
+    /// # Errors
+    /// If the text is not JSON, is of another kind, or a field that matters has a wrong type or value.
     pub fn from_json(json: impl AsRef<[u8]>) -> Result<Self, DecodeError> {
         let pod: wire::Pod = decode_text("pod", json.as_ref())?;
         check_kind("pod", "Pod", &pod.kind, &pod.metadata)?;
@@ -42,6 +45,9 @@ impl Pod {
     }
 
     /// Compiles a pod from parsed JSON.
+    ///
+    /// # Errors
+    /// As [`from_json`](Self::from_json).
     pub fn from_value(value: &Value) -> Result<Self, DecodeError> {
         let pod: wire::Pod = decode_value("pod", value)?;
         check_kind("pod", "Pod", &pod.kind, &pod.metadata)?;
@@ -51,6 +57,9 @@ impl Pod {
 
 impl Node {
     /// Decodes and compiles a node from JSON text.
+    ///
+    /// # Errors
+    /// As [`Pod::from_json`].
     pub fn from_json(json: impl AsRef<[u8]>) -> Result<Self, DecodeError> {
         let node: wire::Node = decode_text("node", json.as_ref())?;
         check_kind("node", "Node", &node.kind, &node.metadata)?;
@@ -58,6 +67,9 @@ impl Node {
     }
 
     /// Compiles a node from parsed JSON.
+    ///
+    /// # Errors
+    /// As [`Pod::from_json`].
     pub fn from_value(value: &Value) -> Result<Self, DecodeError> {
         let node: wire::Node = decode_value("node", value)?;
         check_kind("node", "Node", &node.kind, &node.metadata)?;

@@ -22,7 +22,10 @@ impl LabelSelector {
         Self { requirements: requirements.into() }
     }
 
-    /// Compiles `matchLabels` and `matchExpressions`. The first bad requirement is the error.
+    /// Compiles `matchLabels` and `matchExpressions`.
+    ///
+    /// # Errors
+    /// What is wrong with the first bad requirement.
     pub fn from_wire(selector: &wire::LabelSelector) -> Result<Self, SelectorError> {
         let mut requirements = Vec::new();
         let mut push = |key: &Arc<str>, operator, values: Option<&[Arc<str>]>| {

@@ -40,7 +40,10 @@ pub struct NodeSelectorTerm {
 }
 
 impl NodeSelectorTerm {
-    /// Compiles one term. `path` is where it stands, for error texts.
+    /// Compiles one term. `path` is the field it is the value of, for error texts.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the term.
     pub fn compile(term: &wire::NodeSelectorTerm, path: &FieldPath) -> Result<Self, SelectorError> {
         let mut errors = Vec::new();
         let expressions = compile_expressions(
@@ -98,7 +101,10 @@ impl NodeSelector {
         }
     }
 
-    /// Compiles strictly: any error fails. `path` is where the selector stands, [`FieldPath::root`] for none.
+    /// Compiles strictly. `path` is the field that the selector is the value of, [`FieldPath::root`] for none.
+    ///
+    /// # Errors
+    /// Everything that is wrong with any term.
     pub fn compile_strict(
         selector: &wire::NodeSelector,
         path: &FieldPath,
@@ -138,7 +144,10 @@ impl NodeSelector {
         self.terms.iter().flatten().any(|term| term.matches(labels, node_name))
     }
 
-    /// Whether some term matches; if none does, the errors of the terms that could not be tried.
+    /// Whether some term matches.
+    ///
+    /// # Errors
+    /// If no term matches, the errors of the terms that could not be compiled.
     pub fn matches_or_error(
         &self,
         labels: &Labels,

@@ -16,7 +16,7 @@ use crate::label_index::{LabelColumn, LabelIndex, ValueId};
 use crate::node_set::NodeSet;
 use crate::node_table::NodeIdx;
 
-/// What is known of one domain.
+/// The counts of one topology domain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Domain {
     /// How many pods count on its nodes.

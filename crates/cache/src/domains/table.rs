@@ -83,7 +83,7 @@ pub(crate) struct CounterTable {
     n_counters: usize,
     /// Behind an `Arc` because it changes with the set of counters alone.
     index: Arc<Index>,
-    /// Label keys wanted by themselves, with their last use.
+    /// Label keys that are read without a counter, with their last use.
     labels: Vec<(Arc<str>, u64)>,
     /// Hashes of specifications that were requested lately and are not followed.
     asked: Arc<FxHashSet<u64>>,
@@ -140,7 +140,7 @@ impl CounterTable {
         self.slots.try_get(slot).filter(|_| is_same)?.as_ref()
     }
 
-    /// Takes note that a counter is in use.
+    /// Marks a counter as used.
     pub(crate) fn touch_id(&mut self, id: CounterId) {
         if self.by_id(id).is_some() {
             self.clock += 1;
@@ -162,7 +162,7 @@ impl CounterTable {
         false
     }
 
-    /// Takes note that a counter is in use; whether there is one.
+    /// Marks a counter as used. Returns whether there is one.
     pub(crate) fn touch(&mut self, spec: &CounterSpec) -> bool {
         let Some(slot) = self.find(spec) else { return false };
         self.clock += 1;
@@ -170,7 +170,7 @@ impl CounterTable {
         true
     }
 
-    /// Takes note that the column of a label key is in use; returns a key whose column is of no use any more.
+    /// Marks the column of a label key as used. Returns a key whose column is no longer used.
     pub(crate) fn touch_label(&mut self, key: &Arc<str>) -> Option<Arc<str>> {
         self.clock += 1;
         if let Some(known) = self.labels.iter_mut().find(|(known, _)| known == key) {
@@ -193,7 +193,7 @@ impl CounterTable {
     }
 
     /// Adds a counter that is not there yet, and drops others while there are more than `limit`. Returns label keys
-    /// whose columns are of no use any more.
+    /// whose columns are no longer used.
     pub(crate) fn insert(&mut self, counts: DomainCounts, limit: usize) -> Vec<Arc<str>> {
         let mut dropped = Vec::new();
         while self.n_counters >= limit.max(1) {

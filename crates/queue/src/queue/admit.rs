@@ -12,8 +12,8 @@ use crate::policy::QueuePolicy;
 use crate::records::{Place, Queue};
 
 impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
-    /// Adds a pod that has no node: to the active queue, or to the unschedulable pods if a PreEnqueue plugin gates it. Returns
-    /// the queue that the pod is in afterwards.
+    /// Adds a pod that has no node: to the active queue, or to the unschedulable pods if a PreEnqueue plugin gates it.
+    /// Returns the queue that the pod is in afterwards.
     ///
     /// A queued pod of the same name is replaced, unless that one is ready or in backoff and the new one is gated.
     pub fn add<P>(&mut self, entry: E, now: Timestamp, policy: &mut P) -> Queue

@@ -10,8 +10,9 @@ use crate::policy::QueuePolicy;
 use crate::records::{Place, Queue};
 
 impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
-    /// Takes the next pod to try, `None` if none is ready. The pod is in flight until the caller reports the end of the attempt
-    /// with [`done`](Self::done) or [`add_unschedulable_if_not_present`](Self::add_unschedulable_if_not_present).
+    /// Takes the next pod to try, `None` if none is ready. The pod is in flight until the caller reports the end of the
+    /// attempt with [`done`](Self::done) or
+    /// [`add_unschedulable_if_not_present`](Self::add_unschedulable_if_not_present).
     ///
     /// When the active queue is empty and pods may be popped from backoff, this is the rejected pod whose backoff ends first;
     /// pods whose attempt ended with an error always wait for their backoff.
@@ -30,8 +31,8 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         }
     }
 
-    /// Whether a pod is ready for [`pop`](Self::pop). Even so `pop` returns `None` if every ready pod is a duplicate of one in
-    /// flight.
+    /// Whether a pod is ready for [`pop`](Self::pop). Even so `pop` returns `None` if every ready pod is a duplicate of
+    /// one in flight.
     pub fn has_ready(&self) -> bool {
         !self.active.is_empty() || (self.settings.pop_from_backoff && self.backoff.has_rejected())
     }

@@ -28,8 +28,9 @@ pub enum AlreadyQueued {
 }
 
 impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
-    /// Takes a popped pod back after a failed attempt. Its rejectors must be those of that attempt; none means that the attempt
-    /// ended with an error. The pod is no longer in flight afterwards, with an error too. Returns the queue it is in.
+    /// Takes a popped pod back after a failed attempt. Its rejectors must be those of that attempt; none means that the
+    /// attempt ended with an error. The pod is no longer in flight afterwards, with an error too. Returns the queue it
+    /// is in.
     ///
     /// After an error the pod waits for its backoff. A rejected pod waits for an event, unless one that may help it came
     /// during the attempt.
@@ -86,9 +87,9 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         self.profiles.resolved(id).is_of_interest()
     }
 
-    /// Reports an event. Every unschedulable pod that it may help is moved to backoff or made ready, and it is recorded for the
-    /// pods in flight in case their attempts fail. `old` and `new` are the object before and after, `None` where there is
-    /// none.
+    /// Reports an event. Every unschedulable pod that it may help is moved to backoff or made ready, and it is recorded
+    /// for the pods in flight in case their attempts fail. `old` and `new` are the object before and after, `None`
+    /// where there is none.
     ///
     /// O(parked pods with a rejector that registered for the event); nothing at all if none did.
     pub fn move_all<P>(
