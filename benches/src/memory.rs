@@ -65,10 +65,12 @@ pub fn memory(
         let node = Node::from_value(&json).context("node")?;
         node_text += text(&node.name, &node.labels);
         let mut node = Arc::new(node);
+        // As a watch does before it reports an object.
         sharing.share_node(&mut node);
         engine.handle(Input::NodeApplied(node), now);
     }
     let with_nodes = live();
+    // The claims and volumes of the pods come first, so that they count for neither nodes nor pods.
     let n_pods = n_nodes * PODS_PER_NODE;
     for at in 0..n_pods {
         for object in workload.measured.pod("measured", at)?.objects {

@@ -144,6 +144,7 @@ async fn measure(args: Args) -> Result<bool> {
                 n_missed += outcome.missed.len();
                 items.extend(outcome.items);
             }
+            // The other workloads are measured nevertheless.
             Err(error) => {
                 n_failed += 1;
                 eprintln!("FAILED {error:#}");
