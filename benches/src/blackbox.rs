@@ -1,11 +1,11 @@
 //! Times any scheduler from outside, as the programs of a control plane see it.
 //!
 //! Nodes and pods are there, and all pods are pending, before the scheduler starts. From then on only a watch is held on
-//! bound pods; rate means from the first binding that the watch tells to the last. What the scheduler used is what the
-//! system says about its process. The *ceiling* is a process that binds the same pods round robin, 64 requests at a
+//! bound pods; rate means from the first binding that the watch reports to the last. What the scheduler used is what the
+//! system reports about its process. The *ceiling* is a process that binds the same pods round robin, 64 requests at a
 //! time, without deciding anything: what the API server takes on this machine.
 //!
-//! Invariants: the program that is timed shares no process with whoever watches it or with the API server; what was
+//! Invariants: the program that is timed shares no process with the watcher or with the API server; what was
 //! created in a cluster that was there before is taken away again, also after a failure.
 
 mod ceiling;

@@ -149,6 +149,7 @@ impl Chart {
                 count(value),
             )?;
         }
+        // The axis is logarithmic: a line with a label for every power of ten, thin ones for the multiples in between.
         let mut exponent = y.from as i32;
         while f64::from(exponent) <= y.to {
             let decade = 10_f64.powi(exponent);

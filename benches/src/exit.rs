@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Success if all that was asked for was done; otherwise failure, with what went wrong on standard error.
+/// Success if all that was requested was done; otherwise failure, with what went wrong on standard error.
 pub fn exit_code(done: anyhow::Result<bool>) -> ExitCode {
     match done {
         Ok(true) => ExitCode::SUCCESS,

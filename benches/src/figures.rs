@@ -6,7 +6,7 @@ use crate::measure::Run;
 use crate::memory::Memory;
 use crate::workload::Workload;
 
-/// What is told of a workload.
+/// What is reported about a workload.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Figures {

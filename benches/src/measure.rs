@@ -30,7 +30,7 @@ pub struct Conditions {
     pub uses_class_cache: bool,
     /// Whether plugins are measured meanwhile, as the daemon does.
     pub is_metered: bool,
-    /// Whether the engine is told of every bound pod again, unmeasured, as a watch would.
+    /// Whether every bound pod is reported to the engine again, unmeasured, as a watch would.
     pub is_watched: bool,
     /// How many threads scans of nodes are split over.
     pub threads: usize,
@@ -132,7 +132,7 @@ fn pool(threads: usize) -> Result<Pool> {
     Ok(Pool::new(Arc::new(threads)))
 }
 
-/// Runs `workload`; `progress` is told of every pod that was tried or placed first.
+/// Runs `workload`; `progress` is called for every pod that was tried or placed first.
 pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) -> Result<Run> {
     let (engine, now) = engine(workload, conditions)?;
     let mut world = World {
@@ -214,10 +214,10 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
 struct World {
     engine: Engine,
     now: Timestamp,
-    /// What objects have in common, as where a watch tells of them.
+    /// Shares what objects have in common, as a watch does.
     sharing: Sharing,
     digest: Digest,
-    /// Pods as told of, oldest first, if they are to be told of again when they are bound.
+    /// Pods as reported, oldest first, if they are to be reported again when they are bound.
     running: Option<VecDeque<Arc<Pod>>>,
 }
 
@@ -292,7 +292,7 @@ impl World {
         }
     }
 
-    /// The watch tells of the pod on its node.
+    /// The watch reports the pod on its node.
     fn watched(&mut self, pod: &PodRef, node: &Arc<str>) {
         let Some(running) = &mut self.running else { return };
         let Some(at) = running.iter().position(|known| known.uid == pod.uid) else { return };

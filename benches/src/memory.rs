@@ -1,9 +1,9 @@
-//! What nodes and running pods cost in memory: the growth of the live heap while an engine is told of them.
+//! What nodes and running pods cost in memory: the growth of the live heap while they are reported to an engine.
 //!
 //! Bytes are those that were asked of the allocator and not given back; what it rounds up to is its own affair. Nothing is
 //! scheduled: pods come with their node, as they do when a scheduler starts, and share equal parts before, as they do when a
-//! watch tells of them. Everything counts: identities, resource versions, table entries, the tables of what is shared, and
-//! names and labels too, whose text is told beside it.
+//! watch reports them. Everything counts: identities, resource versions, table entries, the tables of what is shared, and
+//! names and labels too, whose text is reported beside it.
 
 use std::sync::Arc;
 
@@ -36,14 +36,14 @@ pub struct Memory {
 pub enum Detail {
     /// As the workload's templates have them.
     Template,
-    /// As a real cluster tells of them: with owners, tolerations, volumes, addresses, conditions and images.
+    /// As in a real cluster: with owners, tolerations, volumes, addresses, conditions and images.
     Real,
 }
 
 /// Pods to a node.
 const PODS_PER_NODE: usize = 10;
 
-/// Measures a workload's nodes and measured pods; `live` tells the bytes of the live heap.
+/// Measures a workload's nodes and measured pods; `live` returns the bytes of the live heap.
 pub fn memory(
     workload: &Workload,
     n_nodes: usize,
@@ -65,10 +65,12 @@ pub fn memory(
         let node = Node::from_value(&json).context("node")?;
         node_text += text(&node.name, &node.labels);
         let mut node = Arc::new(node);
+        // As a watch does before it reports an object.
         sharing.share_node(&mut node);
         engine.handle(Input::NodeApplied(node), now);
     }
     let with_nodes = live();
+    // The claims and volumes of the pods come first, so that they count for neither nodes nor pods.
     let n_pods = n_nodes * PODS_PER_NODE;
     for at in 0..n_pods {
         for object in workload.measured.pod("measured", at)?.objects {

@@ -6,7 +6,7 @@ use kube_scheduler_tests::control_plane::Api;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// What a watch tells of a pod; `P` are the parts of it that are read.
+/// What a watch reports about a pod; `P` are the parts of it that are read.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Change<P> {
     /// It is there, in this state.
@@ -75,13 +75,13 @@ struct Event<'a, O> {
     object: O,
 }
 
-/// What the server says in place of a pod.
+/// What the server sends in place of a pod.
 #[derive(Deserialize)]
 struct Complaint {
     message: String,
 }
 
-/// What a line tells, if it tells of a pod.
+/// What a line of the watch reports, if it is about a pod.
 fn read<P: DeserializeOwned>(line: &[u8]) -> Result<Option<Change<P>>, WatchError> {
     let event = serde_json::from_slice::<Event<'_, P>>(line);
     match event {

@@ -58,6 +58,7 @@ impl Table {
 /// All figures of all workloads.
 pub fn figures(all: &[Figures]) -> Table {
     let mut head = vec!["workload", "nodes", "pods", "pods/s"];
+    // A column is there if any of the workloads has something for it.
     let has_spread = all.iter().any(|figures| figures.runs > 1);
     let has_memory = all.iter().any(|figures| figures.memory.is_some());
     let has_goal = all.iter().any(|figures| figures.goal.is_some());

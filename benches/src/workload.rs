@@ -36,7 +36,7 @@ pub struct Workload {
     pub reference: Option<f64>,
 }
 
-/// What nodes look like. All have 4 CPU, 32 GiB, room for 110 pods and a host name, unless they are told to differ.
+/// What nodes look like. All have 4 CPU, 32 GiB, room for 110 pods and a host name, unless the workload varies them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeShape {
     /// Nothing else.
@@ -176,7 +176,7 @@ impl Workload {
         let all = || self.init.iter().chain([&self.measured]);
         let exclusive = total(&mut all().filter(|group| group.template.is_exclusive()));
         let rooms = if self.measured.template == Template::High {
-            // Of the pods that run, four fill a node; those that are measured make room for themselves.
+            // Of the pods that run, four fill a node; those that are measured evict some of them.
             [(n_nodes * 4, total(&mut self.init.iter())), (1, 1)]
         } else {
             [(n_nodes, exclusive), (n_nodes * 20, total(&mut all()))]

@@ -141,6 +141,7 @@ async fn measure(args: Args) -> Result<bool> {
         let subjects = match (args.ceiling, args.pairs) {
             (true, _) => vec![Subject::Ceiling],
             (false, None) => vec![scheduler.clone()],
+            // In turn, so that a machine that becomes slower or faster meanwhile changes both alike.
             (false, Some(n)) => {
                 (0..n).flat_map(|_| [Subject::Ceiling, scheduler.clone()]).collect()
             }

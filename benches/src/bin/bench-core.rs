@@ -37,7 +37,7 @@ struct Args {
     /// Measure plugins for metrics meanwhile, as the daemon does
     #[arg(long)]
     metered: bool,
-    /// Tell the engine of every bound pod again, unmeasured, as a watch would
+    /// Report every bound pod to the engine again, unmeasured, as a watch would
     #[arg(long)]
     watched: bool,
     /// How many threads scans of nodes are split over; 0 for as many as there are processors

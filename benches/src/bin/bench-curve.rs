@@ -1,4 +1,4 @@
-//! Measures everything that the documentation tells of the core and writes it there: figures as JSON, tables between the
+//! Measures everything that the documentation reports about the core and writes it there: figures as JSON, tables between the
 //! markers of the page, and a chart of the time per decision over the number of nodes.
 
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ struct Report {
     machine: String,
     core: Vec<Figures>,
     scale: Vec<Figures>,
-    /// By workload, of nodes and pods as real clusters tell of them.
+    /// By workload, of nodes and pods as in real clusters.
     real_memory: BTreeMap<String, Memory>,
 }
 
@@ -133,7 +133,7 @@ fn measure(args: &Args) -> Result<Report> {
     Ok(Report { machine: machine(), core, scale, real_memory })
 }
 
-/// Processors and memory, as far as the system tells.
+/// Processors and memory, as far as the system reports them.
 fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {

@@ -23,7 +23,7 @@ struct Args {
     /// Workloads to measure; all if none is named
     #[arg(long, value_name = "NAME")]
     workload: Vec<String>,
-    /// Nodes and pods as a real cluster tells of them: owners, conditions, images and all
+    /// Nodes and pods as in a real cluster: with owners, conditions, images and all
     #[arg(long)]
     real: bool,
 }

@@ -92,7 +92,7 @@ async fn main() -> ExitCode {
     exit_code(done)
 }
 
-/// Whether everything that was asked for was measured, and is good enough.
+/// Whether everything that was requested was measured, and is good enough.
 async fn measure(args: Args) -> Result<bool> {
     let labels = LabelFilter::parse(&args.labels);
     let mut files = Vec::new();
@@ -144,6 +144,7 @@ async fn measure(args: Args) -> Result<bool> {
                 n_missed += outcome.missed.len();
                 items.extend(outcome.items);
             }
+            // The other workloads are measured nevertheless.
             Err(error) => {
                 n_failed += 1;
                 eprintln!("FAILED {error:#}");
@@ -159,7 +160,7 @@ async fn measure(args: Args) -> Result<bool> {
     Ok(n_failed == 0 && !(args.check_thresholds && n_missed > 0))
 }
 
-/// A closed pipe ends the program well: whoever reads has seen enough.
+/// A closed pipe ends the program without an error: the reader has seen enough.
 fn print(text: &str) -> Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),

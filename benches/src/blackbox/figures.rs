@@ -12,7 +12,7 @@ pub struct Figures {
     pub subject: String,
     /// Which API server.
     pub server: String,
-    /// What the pods asked for.
+    /// The requests of the pods.
     pub shape: String,
     /// How many nodes there were.
     pub nodes: usize,
@@ -43,7 +43,7 @@ pub struct Figures {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pair {
-    /// What the pods asked for.
+    /// The requests of the pods.
     pub shape: String,
     /// Medians of pods per second.
     pub ceiling: f64,

@@ -1,4 +1,4 @@
-//! What the system says about a process: CPU time and peak memory, from `/proc`.
+//! What the operating system reports about a process: CPU time and peak memory, from `/proc`.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl Usage {
         })
     }
 
-    /// This, after `earlier`: a process that has ended but was not waited for tells no memory any more.
+    /// This, after `earlier`: of a process that has ended but was not waited for, memory is no longer reported.
     pub fn since(self, earlier: Self) -> Self {
         let peak_memory_bytes = self.peak_memory_bytes.max(earlier.peak_memory_bytes);
         Self { peak_memory_bytes, ..self }

@@ -62,7 +62,7 @@ impl Round {
         };
         if cluster.is_kept() {
             let emptied = load::empty(&cluster.api, &name).await.context("clean up");
-            // The first failure tells more.
+            // The first failure is the cause of the others.
             return figures.and_then(|figures| emptied.map(|()| figures));
         }
         figures
@@ -165,7 +165,8 @@ impl Round {
         }
     }
 
-    /// Waits until as many events are there as pods were bound, or until the grace is over, and tells how many there are.
+    /// Waits until as many events are there as pods were bound, or until the grace period is over, and returns how many there
+    /// are.
     async fn events(&self, cluster: &Cluster, name: &str, seen: Seen) -> Result<usize> {
         let give_up = Instant::now() + self.grace;
         loop {

@@ -133,7 +133,7 @@ async fn until_written(process: &mut Process, path: &Path) -> Result<()> {
 }
 
 /// Serves an empty devcluster without kubelets, volumes or controllers until standard input ends, which it does when
-/// whoever started this process is gone. Writes the administrator's kubeconfig first and the scheduler's last.
+/// the parent process is gone. Writes the administrator's kubeconfig first and the scheduler's last.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServeDevcluster {
     /// Where to write the administrator's kubeconfig
@@ -160,7 +160,7 @@ impl ServeDevcluster {
             .rbac(!self.plain);
         let cluster = builder.start().await?;
         let write = |path: &Path, text: String| -> Result<()> {
-            // Whoever waits for the file must not see half of it.
+            // A process that waits for the file must not see half of it.
             let new = path.with_extension("new");
             std::fs::write(&new, text)?;
             std::fs::rename(&new, path).with_context(|| path.display().to_string())

@@ -20,7 +20,7 @@ const BETWEEN_WATCHES: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) n_bound: usize,
-    /// When the first bound pod was told, and the last.
+    /// When the first bound pod was reported, and the last.
     pub(super) first: Option<Instant>,
     pub(super) last: Option<Instant>,
 }
@@ -91,7 +91,7 @@ impl Watcher {
     }
 }
 
-/// Takes in what a watch tells until it ends.
+/// Records what a watch reports until it ends.
 async fn follow(
     mut pods: PodWatch<impl AsyncBufRead + Unpin>,
     names: &mut HashSet<String>,
@@ -137,7 +137,7 @@ struct Spec {
     node_name: String,
 }
 
-/// The name of the pod, if the watch tells that it is bound.
+/// The name of the pod, if the watch reports that it is bound.
 fn bound_pod(change: Change<Pod>) -> Option<String> {
     match change {
         Change::Applied(pod) if !pod.spec.node_name.is_empty() => Some(pod.metadata.name),

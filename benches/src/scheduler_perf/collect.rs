@@ -55,7 +55,7 @@ impl Collection {
         Self { name, config, scheduler, start, samples, tasks }
     }
 
-    /// Ends, and tells what was measured. Throughput is missing if all happened within two samples.
+    /// Ends, and returns what was measured. Throughput is missing if all happened within two samples.
     pub(crate) fn stop(self) -> Vec<DataItem> {
         let length = self.start.elapsed();
         for task in &self.tasks {
@@ -117,7 +117,7 @@ fn ticks(interval: Duration) -> tokio::time::Interval {
     ticks
 }
 
-/// Parity: physical memory of this process, scheduler and all; the reference tells the heap of its own process, which
+/// Parity: physical memory of this process, scheduler and all; the reference reports the heap of its own process, which
 /// holds the API server too.
 fn memory() -> f64 {
     resident_memory_bytes().map_or(0.0, |bytes| bytes as f64 / f64::from(1 << 20))

@@ -109,7 +109,7 @@ fn is_internal(metric: &str) -> bool {
     metric.starts_with("scheduler_")
 }
 
-/// Puts a threshold into the results that it is about, and says which of them miss it.
+/// Puts a threshold into the results that it is about, and returns those that miss it.
 pub(crate) fn apply_threshold(
     items: &mut [DataItem],
     threshold: f64,

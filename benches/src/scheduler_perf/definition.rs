@@ -118,7 +118,7 @@ impl Default for MetricSelector {
     }
 }
 
-/// Histograms of the scheduler to report, with the labels to tell apart.
+/// Histograms of the scheduler to report, with the labels to split them by.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct MetricsCollectorConfig {
@@ -139,7 +139,7 @@ impl Definitions {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read or breaks a rule; says where and what is allowed.
+    /// If it cannot be read or breaks a rule; the message has the place and what is allowed.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let text = std::fs::read_to_string(path).with_context(|| format!("read {shown}"))?;

@@ -359,15 +359,15 @@ fn pace(per_second: u32) -> Option<tokio::time::Interval> {
     Some(ticker(interval))
 }
 
-/// The first tick comes after an interval, and ticks that nobody waited for are left out.
+/// The first tick comes after an interval, and ticks that passed before they were waited for are left out.
 fn ticker(interval: Duration) -> tokio::time::Interval {
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + interval, interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     ticks
 }
 
-/// Gives a node its name, and what the operation's strategy says. `number` is its place in the operation, `overall` among
-/// all nodes of the workload.
+/// Gives a node its name, and what the operation's strategy prescribes. `number` is its place in the operation,
+/// `overall` among all nodes of the workload.
 fn prepare(node: &mut Value, op: &CreateNodes, number: usize, overall: usize) {
     let name = match node["metadata"]["name"].as_str() {
         Some(name) => name.to_owned(),

@@ -31,7 +31,7 @@ impl Template {
         serde_saphyr::from_str(&text).map_err(|error| anyhow!(error)).with_context(told)
     }
 
-    /// The object as it is written, for files whose expressions nobody fills in.
+    /// The object as it is written, for files whose expressions are not filled in.
     pub(crate) fn plain(&self) -> Result<Value> {
         serde_saphyr::from_str(&self.text)
             .map_err(|error| anyhow!(error))

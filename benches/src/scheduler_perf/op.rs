@@ -1,6 +1,6 @@
 //! The operations that a workload is made of, as its file writes them.
 //!
-//! Field names and meanings are the reference's. What is wrong in an operation by itself is said when it is read; what
+//! Field names and meanings are the reference's. What is wrong in an operation by itself is reported when it is read; what
 //! depends on parameters when it is carried out.
 
 use std::collections::BTreeMap;

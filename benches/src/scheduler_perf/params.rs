@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// What a workload says its parameters are.
+/// The parameters of a workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Params {
     values: BTreeMap<String, Value>,
@@ -77,7 +77,7 @@ impl Params {
         }
     }
 
-    /// Parameters that nothing asked for.
+    /// Parameters that were never read.
     pub(crate) fn unused(&self) -> Vec<&str> {
         self.values.keys().filter(|name| !self.used.contains(*name)).map(String::as_str).collect()
     }

@@ -1,4 +1,4 @@
-//! Which pods there are, how far each is, and who is told when one gets a node.
+//! Which pods there are, how far each is, and who is notified when one gets a node.
 //!
 //! Invariant: a pod counts as scheduled once for each time that it is seen with a node after it was seen without one, or
 //! after it was not known; so pods that are made anew under an old name count again.
@@ -45,7 +45,7 @@ struct Pod {
     uid: String,
     labels: BTreeMap<String, String>,
     progress: Progress,
-    /// What the condition PodScheduled says.
+    /// The message of the condition PodScheduled.
     message: String,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Counts {
     pub(crate) scheduled: usize,
     pub(crate) attempted: usize,
     pub(crate) unattempted: usize,
-    /// One that is not scheduled, preferably one that was tried, and what is said of it.
+    /// One that is not scheduled, preferably one that was tried, and what its condition says.
     pub(crate) pending: Option<String>,
 }
 
@@ -287,7 +287,7 @@ struct ListMetadata {
     resource_version: String,
 }
 
-/// Follows all pods. `standing` is told when the first watch stands.
+/// Follows all pods. `standing` is notified when the first watch is established.
 pub(crate) async fn follow(
     api: Api,
     pods: Pods,
@@ -305,7 +305,7 @@ pub(crate) async fn follow(
         );
         let mut watch = watch_pods(&api, &path).await?;
         if let Some(standing) = standing.take() {
-            // Whoever waits for it may be gone.
+            // The waiting task may be gone.
             let _ = standing.send(());
         }
         // A watch that breaks off is one that has ended; if the server is gone, listing says so.

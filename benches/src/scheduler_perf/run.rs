@@ -106,7 +106,7 @@ async fn run(
         }
     };
     let ended = world.end().await.context("clean up");
-    // The first failure tells more.
+    // The first failure is the cause of the others.
     done.and_then(|state| ended.map(|()| state))
 }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::labels::Labels;
+use crate::node::Node;
 use crate::pod::Pod;
-use crate::selector::{LabelSelector, NodeSelector, NodeSelectorTerm, SelectorError};
+use crate::selector::{LabelSelector, NodeSelector, PreferredNodeTerm, SelectorError};
 
 /// `affinity.nodeAffinity`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,15 +18,6 @@ pub struct NodeAffinity {
 
 /// The preferred terms of a node affinity: all compiled, or why that failed (strict form).
 pub type PreferredNodeTerms = Result<Arc<[PreferredNodeTerm]>, SelectorError>;
-
-/// One preferred node term. Terms of weight 0 and empty preferences are dropped when compiling.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PreferredNodeTerm {
-    /// What a matching node gains.
-    pub weight: i32,
-    /// Which nodes match.
-    pub term: NodeSelectorTerm,
-}
 
 /// `affinity.podAffinity` or `affinity.podAntiAffinity`. A list with an invalid term is empty as a whole
 /// (`spec/core.md` §15).
@@ -61,7 +53,7 @@ pub struct PodAffinityTerm {
 }
 
 impl PodAffinityTerm {
-    /// Whether the term looks at pods of a namespace with these labels.
+    /// Whether the term covers the namespace of this name with these labels.
     pub fn includes_namespace(&self, namespace: &Arc<str>, labels: &Labels) -> bool {
         // The usual case first, in which names are shared: without looking at the text.
         self.namespaces.first().is_some_and(|first| Arc::ptr_eq(first, namespace))
@@ -69,7 +61,7 @@ impl PodAffinityTerm {
             || self.namespace_selector.as_ref().is_some_and(|s| s.matches(labels))
     }
 
-    /// Whether the term means `pod`, whose namespace has these labels (`spec/plugins-topology.md` §1.4).
+    /// Whether the term matches `pod`, whose namespace has these labels (`spec/plugins-topology.md` §1.4).
     pub fn matches(&self, pod: &Pod, namespace_labels: &Labels) -> bool {
         self.includes_namespace(&pod.namespace, namespace_labels)
             && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
@@ -83,4 +75,30 @@ pub struct WeightedPodAffinityTerm {
     pub weight: i32,
     /// The term.
     pub term: PodAffinityTerm,
+}
+
+/// Whether the pod's `nodeSelector` and required node affinity match the node. An error counts as no match.
+pub fn node_satisfies_required_affinity(pod: &Pod, node: &Node) -> bool {
+    matches_node_selector(pod, node)
+        && required(pod).is_none_or(|selector| selector.matches(&node.labels, &node.name))
+}
+
+/// As [`node_satisfies_required_affinity`], but reports terms that cannot be compiled.
+///
+/// # Errors
+/// If no term matched and some could not be compiled, so that the answer is unknown.
+pub fn required_node_affinity_matches(pod: &Pod, node: &Node) -> Result<bool, SelectorError> {
+    if !matches_node_selector(pod, node) {
+        return Ok(false);
+    }
+    required(pod).map_or(Ok(true), |selector| selector.matches_or_error(&node.labels, &node.name))
+}
+
+fn matches_node_selector(pod: &Pod, node: &Node) -> bool {
+    let Some(wanted) = &pod.spec.node_selector else { return true };
+    wanted.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+}
+
+fn required(pod: &Pod) -> Option<&NodeSelector> {
+    pod.spec.node_affinity.as_ref()?.required.as_ref()
 }

@@ -3,7 +3,7 @@
 //! Invariant: `REGISTERED_FEATURES` is sorted; bit `i` stands for entry `i`.
 
 /// The features this version knows, by name.
-pub const REGISTERED_FEATURES: [&str; 5] = [
+const REGISTERED_FEATURES: [&str; 5] = [
     "ExtendWebSocketsToKubelet",
     "InPlacePodLevelResourcesVerticalScaling",
     "InPlacePodVerticalScalingInitContainers",
@@ -17,7 +17,7 @@ pub(crate) const RESTART_ALL_CONTAINERS: u64 = 1 << 3;
 pub(crate) const USER_NAMESPACES_HOST_NETWORK: u64 = 1 << 4;
 
 /// The known ones of `declared`, which must be sorted; of an unsorted list some may be missed, as in the reference.
-pub fn feature_bits<S: AsRef<str>>(declared: &[S]) -> u64 {
+pub(crate) fn feature_bits<S: AsRef<str>>(declared: &[S]) -> u64 {
     let (mut bits, mut at) = (0, 0);
     for name in declared {
         let name = name.as_ref();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// The name with `:latest` appended if it has neither tag nor digest after its last slash.
-pub fn normalized_image_name(name: &Arc<str>) -> Arc<str> {
+pub(crate) fn normalized_image_name(name: &Arc<str>) -> Arc<str> {
     let has_tag = match (name.rfind(':'), name.rfind('/')) {
         (Some(colon), Some(slash)) => colon > slash,
         (Some(_), None) => true,

@@ -46,7 +46,7 @@ impl Labels {
         self.0.is_empty()
     }
 
-    /// Whether both are the same allocation; `false` says nothing about their content.
+    /// Whether both are the same allocation, and so equal. With `false` they may be equal or not.
     pub fn is_same_allocation(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -1,4 +1,4 @@
-//! What a Kubernetes scheduler reads of the API, compiled once.
+//! The Kubernetes API objects that a scheduler reads, in a compact form that is compiled once.
 //!
 //! Pods and nodes arrive as JSON, are decoded into the lean types of [`wire`] and compiled into [`Pod`] and [`Node`]:
 //! quantities parsed, requests totalled, selectors and tolerations ready to match, strings shared. Nothing a decision
@@ -50,6 +50,7 @@ mod labels;
 mod names;
 mod node;
 mod object;
+mod options;
 mod pod;
 mod requests;
 mod resources;
@@ -60,33 +61,28 @@ mod time;
 mod topology;
 
 pub use affinity::{
-    NodeAffinity, PodAffinity, PodAffinityTerm, PreferredNodeTerm, PreferredNodeTerms,
-    WeightedPodAffinityTerm,
+    NodeAffinity, PodAffinity, PodAffinityTerm, PreferredNodeTerms, WeightedPodAffinityTerm,
+    node_satisfies_required_affinity, required_node_affinity_matches,
 };
-pub use compile::{CompileOptions, DecodeError};
-pub use features::{REGISTERED_FEATURES, feature_bits};
-pub use images::normalized_image_name;
+pub use compile::DecodeError;
 pub use labels::Labels;
 pub use names::{
-    CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY, PODS, is_attachable_volume_resource,
-    is_dra_extended_resource, is_extended_resource, is_huge_page_resource, is_native_resource,
-    is_pod_level_resource, is_prefixed_native_resource, is_scalar_resource,
+    CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY, PODS, is_dra_extended_resource,
+    is_extended_resource, is_native_resource, is_scalar_resource,
 };
 pub use node::{Node, NodeImage};
 pub use object::Object;
+pub use options::CompileOptions;
 pub use pod::{
     ClaimOfPod, ConditionText, ControllerRef, ExtendedResourceClaim, HostPort, Pod, PodCondition,
     PodImages, PodResourceClaim, PodSpec, PodStatus,
 };
 pub use quantity::{Quantity, QuantityError};
 pub use requests::PodRequests;
-pub use resources::{
-    DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, NonZeroRequest, ResourceName, Resources,
-};
+pub use resources::{NonZeroRequest, ResourceName, Resources};
 pub use selector::{
     FieldComparison, FieldRequirement, FieldSelector, LabelSelector, NodeNames, NodeSelector,
-    NodeSelectorTerm, Operator, Requirement, SelectorError, node_satisfies_required_affinity,
-    required_node_affinity_matches,
+    NodeSelectorTerm, Operator, PreferredNodeTerm, Requirement, SelectorError,
 };
 pub use source::{Source, SourceError};
 pub use storage::{Volume, VolumeSource};

@@ -1,4 +1,4 @@
-//! Classes of resource names (`spec/plugins-node.md` §2.2).
+//! Classes of resource names: native, extended, scalar (`spec/plugins-node.md` §2.2).
 //!
 //! Invariant: every function is total and linear in the length of the name.
 
@@ -10,7 +10,7 @@ pub const CPU: &str = "cpu";
 pub const MEMORY: &str = "memory";
 /// Local ephemeral storage.
 pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
-/// How many pods a node takes.
+/// The number of pods that a node may run.
 pub const PODS: &str = "pods";
 /// Prefix of the resources that stand for a device class by its name.
 pub const DEVICE_CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
@@ -25,7 +25,7 @@ pub fn is_native_resource(name: &str) -> bool {
 }
 
 /// Whether `kubernetes.io/` is part of the name. Quirk: anywhere, so `notkubernetes.io/x` counts.
-pub fn is_prefixed_native_resource(name: &str) -> bool {
+fn is_prefixed_native_resource(name: &str) -> bool {
     name.contains("kubernetes.io/")
 }
 
@@ -38,12 +38,12 @@ pub fn is_extended_resource(name: &str) -> bool {
 }
 
 /// Whether the name is a size of huge pages.
-pub fn is_huge_page_resource(name: &str) -> bool {
+fn is_huge_page_resource(name: &str) -> bool {
     name.starts_with(HUGE_PAGES_PREFIX)
 }
 
 /// Whether the name is a limit of attachable volumes.
-pub fn is_attachable_volume_resource(name: &str) -> bool {
+fn is_attachable_volume_resource(name: &str) -> bool {
     name.starts_with(ATTACHABLE_VOLUMES_PREFIX)
 }
 
@@ -61,7 +61,7 @@ pub fn is_dra_extended_resource(name: &str) -> bool {
 }
 
 /// Whether `spec.resources` of a pod may set the resource.
-pub fn is_pod_level_resource(name: &str) -> bool {
+pub(crate) fn is_pod_level_resource(name: &str) -> bool {
     matches!(name, CPU | MEMORY) || is_huge_page_resource(name)
 }
 

@@ -32,7 +32,7 @@ pub struct Node {
     pub allocatable: Resources,
     /// `status.allocatable.pods`.
     pub allowed_pods: i64,
-    /// `status.allocatable` exactly, sorted by name, to tell semantic changes.
+    /// `status.allocatable` exactly, sorted by name, to recognise changes that rounding hides.
     pub allocatable_quantities: Arc<[(ResourceName, Quantity)]>,
     /// `status.images` in order.
     pub images: Arc<[NodeImage]>,
@@ -42,7 +42,7 @@ pub struct Node {
     pub declared_features: Arc<[Arc<str>]>,
     /// The known ones of `declared_features`, one bit per registered feature.
     pub feature_bits: u64,
-    /// The object in full, where somebody asked for it to be kept. No decision reads it.
+    /// The object in full, if its decoder was configured to keep it. No decision reads it.
     pub source: Option<Arc<Source>>,
 }
 

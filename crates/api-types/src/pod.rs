@@ -31,7 +31,7 @@ pub struct Pod {
     pub generation: i64,
     /// When the object was created.
     pub created: Option<Timestamp>,
-    /// When deletion was asked for; the pod is terminating from then on.
+    /// `metadata.deletionTimestamp`: when deletion was requested. The pod is terminating from then on.
     pub deletion_requested: Option<Timestamp>,
     /// `metadata.labels`.
     pub labels: Labels,
@@ -46,9 +46,9 @@ pub struct Pod {
     pub volumes: Arc<[Volume]>,
     /// The rest of the specification.
     pub spec: Arc<PodSpec>,
-    /// What the status says.
+    /// The parts of the status that scheduling reads or writes.
     pub status: Arc<PodStatus>,
-    /// The object in full, where somebody asked for it to be kept. No decision reads it.
+    /// The object in full, if its decoder was configured to keep it. No decision reads it.
     pub source: Option<Arc<Source>>,
 }
 
@@ -129,7 +129,7 @@ pub struct PodSpec {
     pub required_features: u64,
 }
 
-/// One host port a pod wants to hold.
+/// One host port that a pod needs on its node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPort {
     /// Host address; `0.0.0.0` when none was given.
@@ -170,7 +170,7 @@ pub struct PodStatus {
     pub phase: Arc<str>,
     /// When the kubelet acknowledged the pod.
     pub started: Option<Timestamp>,
-    /// Where preemption made room, or where the pod is expected; never `Some("")`.
+    /// `status.nominatedNodeName`: where preemption evicted pods for this one, or where it is expected; never `Some("")`.
     pub nominated_node_name: Option<Arc<str>>,
     /// All conditions in order.
     pub conditions: Arc<[PodCondition]>,
@@ -189,16 +189,16 @@ pub struct ExtendedResourceClaim {
     pub mappings: Vec<(Arc<str>, Arc<str>, Arc<str>)>,
 }
 
-/// One pod condition. What it says can be read as if it stood here.
+/// One pod condition. The fields of its [`ConditionText`] can be read as if they were its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodCondition {
-    /// What it says; pods say few different things, and many the same.
+    /// Everything but the time. Shared, because the conditions of most pods are equal in it.
     pub text: Arc<ConditionText>,
     /// `lastTransitionTime`.
     pub last_transition: Option<Timestamp>,
 }
 
-/// What a pod condition says, apart from since when.
+/// The fields of a pod condition, apart from its time of transition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ConditionText {
     /// Such as `PodScheduled`.
@@ -209,7 +209,7 @@ pub struct ConditionText {
     pub reason: Arc<str>,
     /// Human-readable cause.
     pub message: Arc<str>,
-    /// `lastProbeTime`, which hardly anybody sets.
+    /// `lastProbeTime`, which is rarely set.
     pub last_probe: Option<Timestamp>,
     /// `observedGeneration`.
     pub observed_generation: i64,

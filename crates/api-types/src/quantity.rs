@@ -95,17 +95,27 @@ impl Quantity {
         text: None,
     };
 
-    /// Reads a quantity. Surrounding space is not accepted here; see [`Quantity::parse_json_text`].
+    /// Reads a quantity such as `250m` or `1.5Gi`. Surrounding space is not accepted here; see
+    /// [`Quantity::parse_json_text`].
+    ///
+    /// # Errors
+    /// If the text is not a quantity, in the words of the reference.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         parse::parse(text)
     }
 
-    /// Reads what stands in a JSON string or number, where surrounding space is ignored.
+    /// As [`parse`](Self::parse), for the text of a JSON string or number, in which surrounding space is ignored.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
     pub fn parse_json_text(text: &str) -> Result<Self, QuantityError> {
         parse::parse(text.trim())
     }
 
-    /// Reads a JSON string or number; `null` is zero. Anything else is an error of form.
+    /// Reads a JSON string or number; `null` is zero.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), and for values of any other type.
     pub fn from_json(value: &serde_json::Value) -> Result<Self, QuantityError> {
         match value {
             serde_json::Value::Null => Ok(Self::ZERO),
@@ -125,8 +135,8 @@ impl Quantity {
         Self { amount: Amount::Small { value, scale: -3 }, format: Format::DecimalSi, text: None }
     }
 
-    /// Whether both are the same number in the same writing, so that nothing can tell them apart. `false` for some
-    /// that are, with more digits than 64 bits hold.
+    /// Whether both are the same number written in the same way, so that they can be exchanged for each other. May be
+    /// `false` for equal ones with more digits than 64 bits hold.
     pub fn is_written_like(&self, other: &Self) -> bool {
         let (
             Amount::Small { value: a, scale: scale_a },

@@ -10,8 +10,8 @@ mod totals;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::compile::CompileOptions;
 use crate::names::{self, is_pod_level_resource, is_scalar_resource};
+use crate::options::CompileOptions;
 use crate::quantity::Quantity;
 use crate::resources::{
     DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, NonZeroRequest, ResourceName, Resources,
@@ -23,7 +23,7 @@ use totals::Totals;
 /// The total requests of one pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodRequests {
-    /// What the pod takes on its node: status counts for resized pods. Also what BalancedAllocation scores.
+    /// What the pod takes on its node: for resized pods the status counts too. NodeResourcesBalancedAllocation scores by it.
     pub accounted: Resources,
     /// The same with defaults for CPU and memory where nothing is asked.
     pub non_zero: NonZeroRequest,
@@ -31,7 +31,8 @@ pub struct PodRequests {
     pub fit: Resources,
     /// What NodeResourcesFit scores by: containers only, pod-level resources and status ignored, defaults filled in.
     pub fit_score: Resources,
-    /// Exact totals by name, status counted, pod-level resources never skipped: tells scale-downs.
+    /// Exact totals by name, status counted, pod-level resources never skipped. Two versions of a pod compared by them show
+    /// whether it was scaled down.
     pub totals: Arc<[(ResourceName, Quantity)]>,
     /// Exact totals by name from the specification alone, pod-level resources never skipped.
     pub spec_totals: Arc<[(ResourceName, Quantity)]>,
@@ -40,7 +41,7 @@ pub struct PodRequests {
 }
 
 impl PodRequests {
-    /// Counts the requests of `pod`.
+    /// Counts the requests of `pod` in each of these ways, under the feature gates of `options`.
     pub fn from_wire(pod: &wire::Pod, options: &CompileOptions) -> Self {
         let view = View { pod, options, states: States::of(pod) };
         let has_status = !view.states.by_name.is_empty() || pod.status.resources.is_some();

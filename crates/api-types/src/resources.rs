@@ -76,6 +76,6 @@ pub struct NonZeroRequest {
 }
 
 /// CPU assumed for a container that does not ask for any, in milli-CPU.
-pub const DEFAULT_MILLI_CPU_REQUEST: i64 = 100;
+pub(crate) const DEFAULT_MILLI_CPU_REQUEST: i64 = 100;
 /// Memory assumed for a container that does not ask for any, in bytes.
-pub const DEFAULT_MEMORY_REQUEST: i64 = 200 * 1024 * 1024;
+pub(crate) const DEFAULT_MEMORY_REQUEST: i64 = 200 * 1024 * 1024;

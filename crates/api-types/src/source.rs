@@ -1,7 +1,7 @@
-//! The object as the API server told it, for those who have to show it to others in full.
+//! The object as the API server sent it, for extenders and others who are shown objects in full.
 //!
-//! Nobody here needs it to decide anything, and it costs kilobytes per object: whoever decodes objects keeps it only where
-//! somebody asked for it. Invariants: the text is one JSON object with `metadata`, `spec` and `status` and nothing else,
+//! No decision reads it, and it costs kilobytes per object: the decoder of objects keeps it only where it is configured
+//! to. Invariants: the text is one JSON object with `metadata`, `spec` and `status` and nothing else,
 //! as the reference's typed clients would write it; managed fields are left out.
 
 use std::borrow::Cow;
@@ -91,7 +91,7 @@ impl Source {
     }
 
     /// The names of everything that the containers and init containers of a pod request or limit, sorted. The quantity does
-    /// not matter; what is asked for at the level of the pod and for its overhead is not among them.
+    /// not matter; what is requested at the level of the pod and for its overhead is not among them.
     pub fn resource_names(&self) -> &[Arc<str>] {
         &self.resource_names
     }

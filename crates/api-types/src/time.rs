@@ -49,7 +49,7 @@ impl Timestamp {
     }
 
     /// Like [`Timestamp::parse`], but times outside the range become its nearer end.
-    pub fn parse_clamped(text: &str) -> Option<Self> {
+    pub(crate) fn parse_clamped(text: &str) -> Option<Self> {
         let nanos = text.parse::<jiff::Timestamp>().ok()?.as_nanosecond();
         Some(Self(i64::try_from(nanos).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX })))
     }

@@ -1,6 +1,6 @@
 //! What is wrong with a value, in the words users of Kubernetes know.
 //!
-//! Two halves: [`FieldError`] says which field of an object is wrong and prints as upstream's `field.Error` does;
+//! Two halves: [`FieldError`] names the field of an object that is wrong and prints as upstream's `field.Error` does;
 //! the name checks say what is wrong with a label key, a label value or a DNS name, one message per broken rule.
 //!
 //! Invariants: checks never stop at the first problem; the texts are part of the promise, tools and tests match on

@@ -1,9 +1,9 @@
 //! The distinct affinity terms that pods on nodes carry, and how many of each are where.
 //!
-//! Deployments stamp out equal pods, so a hundred thousand pods carry a handful of distinct terms. Whoever wants to know
-//! which existing pods mind a new one asks each distinct term once, instead of each pod.
+//! Deployments stamp out equal pods, so a hundred thousand pods carry a handful of distinct terms. To find
+//! out which running pods attract or repel a new one, each distinct term is matched once, instead of each pod.
 //!
-//! Only terms that somebody else than their pod looks at are here: required anti-affinity, required affinity (which
+//! Only terms that matter to the placement of other pods are here: required anti-affinity, required affinity (which
 //! scores with `hardPodAffinityWeight`), preferred affinity and anti-affinity (`spec/plugins-topology.md` §5.2, §5.5).
 //! A list that does not compile contributes nothing.
 //!
@@ -63,8 +63,8 @@ impl CarriedTerm {
         &self.key.term
     }
 
-    /// How often pods carry it, and with what weights in sum, by value of the topology key's [`LabelColumn`](crate::LabelColumn), which exists. Pods on
-    /// nodes without the label are in no domain.
+    /// How often pods carry it, and with what weights in sum, by value of the topology key's
+    /// [`LabelColumn`](crate::LabelColumn), which exists. Pods on nodes without the label are in no domain.
     pub fn domains(&self) -> &CarriedCounts {
         &self.domains
     }
@@ -169,7 +169,8 @@ impl AffinityTerms {
     }
 
     /// The distinct terms of `wanted` kinds that mean `pod`, whose namespace has these labels: found by one label that they
-    /// ask for, few among many. O(labels + terms found). A term is named once; the order depends on the history of the state alone.
+    /// ask for, few among many. O(labels + terms found). A term is named once; the order depends on the history of the
+    /// state alone.
     pub fn about<'a>(
         &'a self,
         pod: &'a Pod,

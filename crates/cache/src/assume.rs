@@ -19,8 +19,11 @@ use crate::pod_table::PodIdx;
 use crate::state::ClusterState;
 
 impl ClusterState {
-    /// Adds a pod that runs on a node. It replaces the assumed pod of the same UID, also one on another node. A node
-    /// that is not known becomes a ghost.
+    /// Adds a pod that runs on a node, and returns the slot of that node. It replaces the assumed pod of the same UID, also
+    /// one on another node. A node that is not known becomes a ghost.
+    ///
+    /// # Errors
+    /// If the pod has no UID or no node, or was added before and is not assumed.
     pub fn add_pod(&mut self, pod: Arc<Pod>) -> Result<NodeIdx, CacheError> {
         check(&pod)?;
         match self.pods.idx(&pod.uid) {
@@ -30,7 +33,10 @@ impl ClusterState {
         }
     }
 
-    /// Replaces a pod that was added by a newer version, on another node if need be.
+    /// Replaces a pod that was added by a newer version, on another node if need be, and returns the slot of its node.
+    ///
+    /// # Errors
+    /// If the pod has no UID or no node, was not added, or is only assumed.
     pub fn update_pod(&mut self, pod: Arc<Pod>) -> Result<NodeIdx, CacheError> {
         check(&pod)?;
         let known =
@@ -41,7 +47,10 @@ impl ClusterState {
         self.replace(known, pod)
     }
 
-    /// Removes a pod, assumed or not, and returns it as it was known.
+    /// Removes a pod, assumed or not, and returns it.
+    ///
+    /// # Errors
+    /// If there is no pod with this UID.
     pub fn remove_pod(&mut self, uid: &str) -> Result<Arc<Pod>, CacheError> {
         let not_found = || CacheError::PodNotFound { uid: uid.into() };
         let known = self.pods.idx(uid).ok_or_else(not_found)?;
@@ -53,7 +62,10 @@ impl ClusterState {
         Ok(pod)
     }
 
-    /// Places a pod on the node it names, ahead of what the API server says.
+    /// Places a pod on the node it names before the API server confirms it, and returns the slot of that node.
+    ///
+    /// # Errors
+    /// If the pod has no UID or no node, or is in the state already.
     pub fn assume_pod(&mut self, pod: Arc<Pod>) -> Result<NodeIdx, CacheError> {
         check(&pod)?;
         if self.pods.idx(&pod.uid).is_some() {
@@ -62,7 +74,10 @@ impl ClusterState {
         self.place(pod, true)
     }
 
-    /// Takes an assumed pod back and returns it. `None` when the pod is not known, which is no error.
+    /// Removes an assumed pod and returns it; `None` if there is no pod with this UID.
+    ///
+    /// # Errors
+    /// If the UID is empty, or the pod is there but not assumed.
     pub fn forget_pod(&mut self, uid: &str) -> Result<Option<Arc<Pod>>, CacheError> {
         if uid.is_empty() {
             return Err(CacheError::EmptyUid);
@@ -77,7 +92,10 @@ impl ClusterState {
         self.remove_pod(uid).map(Some)
     }
 
-    /// Takes an assumed pod back, provided that it is still on the node that `pod` names.
+    /// As [`forget_pod`](Self::forget_pod), provided that the pod is still on the node that `pod` names.
+    ///
+    /// # Errors
+    /// If the pod is there but on another node, or not assumed.
     pub fn forget_pod_as(&mut self, pod: &Pod) -> Result<Option<Arc<Pod>>, CacheError> {
         if let Some(known) = self.pod(&pod.uid)
             && known.node_name != pod.node_name
@@ -130,7 +148,7 @@ impl ClusterState {
     }
 
     /// Whether putting `pod` in the place of a known one changes nothing that decisions about other pods read: then the
-    /// confirmation of an assumed pod sends nobody looking at its node again.
+    /// confirmation of an assumed pod makes no cached answer about its node stale.
     fn shows_nothing_new(&self, known: PodIdx, pod: &Pod) -> bool {
         let (Some(old), Some(node)) = (self.pods.pod(known), self.pods.node_of(known)) else {
             return false;

@@ -145,7 +145,7 @@ impl<'a> BoundTerm<'a> {
     }
 }
 
-/// A node selector.
+/// A node selector with its label keys and values looked up in a cluster, for matching many nodes.
 #[derive(Debug)]
 pub struct BoundSelector<'a> {
     terms: SmallVec<[BoundTerm<'a>; 2]>,
@@ -164,7 +164,7 @@ impl<'a> BoundSelector<'a> {
         }
     }
 
-    /// Whether the node is meant; `None` when the slot has no node.
+    /// Whether the node matches; `None` when the slot has no node.
     pub fn matches(&self, cluster: &ClusterState, idx: NodeIdx) -> Option<bool> {
         cluster.live_nodes().contains(idx).then(|| self.is_match(cluster, idx))
     }
@@ -173,7 +173,7 @@ impl<'a> BoundSelector<'a> {
         self.terms.iter().any(|term| term.matches(cluster, idx))
     }
 
-    /// All nodes that are meant. O(nodes) at worst, O(nodes / 64) for labels that have columns.
+    /// All nodes that match. O(nodes) at worst, O(nodes / 64) for labels that have columns.
     pub fn nodes(&self, cluster: &ClusterState) -> NodeSet {
         let mut nodes = NodeSet::new();
         self.terms.iter().for_each(|term| nodes.or(&term.nodes(cluster)));
@@ -181,7 +181,7 @@ impl<'a> BoundSelector<'a> {
     }
 }
 
-/// What a pod requires: all of its `nodeSelector` and its required affinity.
+/// What a pod requires of its node, for matching many nodes: all of its `nodeSelector` and its required affinity.
 #[derive(Debug)]
 pub struct BoundRequirements<'a> {
     pairs: SmallVec<[BoundRequirement<'a>; 2]>,
@@ -204,7 +204,7 @@ impl<'a> BoundRequirements<'a> {
         }
     }
 
-    /// Whether the node will do; `None` when the slot has no node.
+    /// Whether the node matches all requirements; `None` when the slot has no node.
     pub fn matches(&self, cluster: &ClusterState, idx: NodeIdx) -> Option<bool> {
         cluster.live_nodes().contains(idx).then(|| {
             self.pairs.iter().all(|pair| pair.matches(cluster, idx))
@@ -212,7 +212,7 @@ impl<'a> BoundRequirements<'a> {
         })
     }
 
-    /// All nodes that will do. As [`BoundSelector::nodes`].
+    /// All nodes that match all requirements. Costs as much as [`BoundSelector::nodes`].
     pub fn nodes(&self, cluster: &ClusterState) -> NodeSet {
         let pairs = self.pairs.iter().map(|pair| pair.nodes(cluster));
         let selector = self.selector.iter().map(|selector| selector.nodes(cluster));
@@ -220,7 +220,7 @@ impl<'a> BoundRequirements<'a> {
     }
 }
 
-/// Preferred terms with their weights.
+/// Preferred node terms with their weights, for matching many nodes.
 #[derive(Debug)]
 pub struct BoundPreferences<'a> {
     terms: SmallVec<[(i64, BoundTerm<'a>); 2]>,
@@ -238,7 +238,7 @@ impl<'a> BoundPreferences<'a> {
         Self { terms: terms.map(bind).collect() }
     }
 
-    /// What the node gains; 0 when the slot has no node.
+    /// The sum of the weights of the terms that match the node; 0 when the slot has no node.
     pub fn sum_of_matching(&self, cluster: &ClusterState, idx: NodeIdx) -> i64 {
         if !cluster.live_nodes().contains(idx) {
             return 0;
@@ -250,7 +250,7 @@ impl<'a> BoundPreferences<'a> {
             .sum()
     }
 
-    /// The nodes that each term means, with its weight. As [`BoundSelector::nodes`].
+    /// The weight of each term with the nodes that match it. Costs as much as [`BoundSelector::nodes`] for each.
     pub fn nodes(&self, cluster: &ClusterState) -> impl Iterator<Item = (i64, NodeSet)> {
         self.terms.iter().map(|(weight, term)| (*weight, term.nodes(cluster)))
     }

@@ -1,7 +1,7 @@
-//! What changed when, so that whoever keeps answers about nodes can catch up instead of starting over.
+//! A log of changes, so that cached answers about nodes can be brought up to date instead of being computed again.
 //!
 //! Invariants: entry number `n` is the `n`-th change of this state and its forebears, the first being 1; the ring
-//! holds the last [`CAPACITY`] entries; a change is in the log before anybody can read the changed state.
+//! holds the last [`CAPACITY`] entries; a change is in the log before the changed state can be read.
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign};
@@ -9,10 +9,11 @@ use std::ops::{BitAnd, BitOr, BitOrAssign};
 use crate::fork::Column;
 use crate::node_table::NodeIdx;
 
-/// Catching up over more changes than this costs more than reading all nodes again, up to the largest clusters.
+/// Bringing answers up to date over more changes than this costs more than reading all nodes again, even in the largest
+/// clusters.
 const CAPACITY: usize = 16 * 1024;
 
-/// Aspects of a node, as a set.
+/// A set of aspects of a node: what a change was about, or what an answer depends on.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct ChangeKinds(u16);
 
@@ -66,7 +67,7 @@ impl ChangeKinds {
             | Self::IMAGES.0
             | Self::IDENTITY.0,
     );
-    /// Coming and going.
+    /// Whether the node exists.
     pub(crate) const MEMBERSHIP: Self = Self(Self::ADDED.0 | Self::REMOVED.0);
 
     /// What is in either.
@@ -143,20 +144,20 @@ pub struct Change {
     pub sequence: u64,
     /// Which node.
     pub node: NodeIdx,
-    /// In what respect.
+    /// In which aspects it changed.
     pub kinds: ChangeKinds,
 }
 
-/// What happened since some point.
+/// The changes since a sequence number; see [`ClusterState::changes_since`](crate::ClusterState::changes_since).
 #[derive(Clone, Debug)]
 pub enum Changes<'a> {
     /// These changes, oldest first. A node may come up more than once.
     Entries(ChangeEntries<'a>),
-    /// More than the log remembers, or the point is not one of this state: everything may have changed.
+    /// More changes than the log keeps, or the number belongs to another fork: everything may have changed.
     Lost,
 }
 
-/// Changes, oldest first.
+/// An iterator over changes, oldest first.
 #[derive(Clone, Debug)]
 pub struct ChangeEntries<'a> {
     ring: &'a Column<(NodeIdx, ChangeKinds)>,

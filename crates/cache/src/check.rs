@@ -2,8 +2,8 @@
 //!
 //! For tests and for the debugger: O(cluster), and written the obvious way on purpose.
 //!
-//! What depends on history is compared as far as the present tells: host ports in use are a subset of those that pods
-//! name (see [`HostPorts`](crate::HostPorts)), scalar resources in use a superset.
+//! What depends on history is compared as far as it can be derived from the present: host ports in use are a subset of
+//! those that pods name (see [`HostPorts`](crate::HostPorts)), scalar resources in use a superset.
 
 mod affinity_terms;
 mod storage;
@@ -159,6 +159,8 @@ fn check_pods(
 ) {
     let (requested, non_zero) = totals(plain);
     let found = cluster.requested().resources_of(idx);
+    // A resource that a removed pod mentioned stays, with amount zero: so amounts are compared without zeros, and every
+    // resource that pods mention now has to be there.
     let mentioned = |amounts: &Resources| {
         amounts.scalars.iter().filter(|(_, n)| *n != 0).cloned().collect::<Vec<_>>()
     };
@@ -209,6 +211,7 @@ fn check_levels(
         levels.first_key_value().map(|(priority, _)| *priority),
         cluster.lowest_priority_on(idx),
     );
+    // Which resources are there with amount zero depends on pods that are gone.
     let without_zeros = |requested: &Resources| {
         let mut requested = requested.clone();
         requested.scalars.retain(|(_, amount)| *amount != 0);

@@ -16,7 +16,7 @@ use crate::node_table::NodeIdx;
 /// units.
 ///
 /// The column of a scalar resource exists as long as some node or its pods mention it. "Mentions it with zero" and
-/// "does not mention it" are told apart by [`scalar_at`](Self::scalar_at); the amount is 0 in both cases.
+/// "does not mention it" are distinguished by [`scalar_at`](Self::scalar_at); the amount is 0 in both cases.
 #[derive(Clone, Debug, Default)]
 pub struct ResourceColumns {
     milli_cpu: Column<i64>,
@@ -136,7 +136,7 @@ impl ResourceColumns {
         self.combine(node, amounts, i64::wrapping_add);
     }
 
-    /// Takes amounts away; the scalar resources stay mentioned, at zero if need be.
+    /// Subtracts amounts; the scalar resources stay mentioned, with amount 0 if need be.
     pub(crate) fn subtract(&mut self, node: NodeIdx, amounts: &Resources) {
         self.combine(node, amounts, i64::wrapping_sub);
     }

@@ -15,13 +15,16 @@ use crate::node_table::NodeIdx;
 use crate::state::ClusterState;
 
 impl ClusterState {
-    /// Adds a node or refreshes it; a ghost becomes real. O(labels in use + images + what differs).
+    /// Adds a node or replaces it by a newer version, and returns its slot. A ghost of this name becomes a node.
+    /// O(labels in use + images + what differs).
     pub fn add_node(&mut self, node: Arc<Node>) -> NodeIdx {
         let idx = self.claim_slot(&node.name);
         let sequence = self.next_sequence();
         let old = self.nodes.set_node(idx, node.clone());
         let kinds = old.as_ref().map_or(ChangeKinds::NODE, |old| differences(old, &node));
 
+        // Counters find the domain of a node in the label columns. So the node leaves them while the columns still have
+        // its old labels, and enters them again once they have the new ones.
         let counted_by = kinds & (ChangeKinds::LABELS | ChangeKinds::TAINTS);
         if !counted_by.is_empty() {
             self.uncount_node(idx, counted_by);
@@ -45,6 +48,7 @@ impl ClusterState {
         if !counted_by.is_empty() {
             self.count_node(idx, &node, counted_by);
         }
+        // A ghost's pods are known already, but their claims count only on nodes that have an object.
         if old.is_none() {
             self.count_claims(idx);
         }
@@ -56,6 +60,7 @@ impl ClusterState {
             Some(_) => kinds,
             None => kinds | ChangeKinds::ADDED,
         };
+        // Last, since recording a change recomputes the headroom from the columns.
         if !kinds.is_empty() {
             self.record(idx, kinds);
         }
@@ -65,12 +70,15 @@ impl ClusterState {
         idx
     }
 
-    /// The same as [`add_node`](Self::add_node): whoever watches cannot always tell the two apart.
+    /// The same as [`add_node`](Self::add_node): a watch cannot always tell an added node from an updated one.
     pub fn update_node(&mut self, node: Arc<Node>) -> NodeIdx {
         self.add_node(node)
     }
 
     /// Removes a node. While it has pods it stays as a ghost, which no cycle sees. Removing a ghost changes nothing.
+    ///
+    /// # Errors
+    /// If there is neither a node nor a ghost of this name.
     pub fn remove_node(&mut self, name: &str) -> Result<(), CacheError> {
         let idx = self
             .nodes

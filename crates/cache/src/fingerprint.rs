@@ -1,7 +1,7 @@
-//! What a pod can be told apart by at a glance: a few bits of its namespace and labels.
+//! Fingerprints of pods: one word with a bit for the namespace and for each label.
 //!
 //! A selector that asks for a label needs its bit; of thousands of pods those without it need not be looked at, which
-//! spares following half a dozen pointers for each.
+//! saves following half a dozen pointers for each.
 //!
 //! Invariant: the fingerprint of a pod has all bits that [`Fingerprint::needed_by`] finds for anything that
 //! [includes](CountedPods::includes) it.

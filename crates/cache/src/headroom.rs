@@ -1,7 +1,7 @@
 //! What is free on a node, in one word: a scan that compares it with what a pod needs reads an eighth of the memory that
 //! the exact amounts take.
 //!
-//! Invariants: every lane holds less than 2^15, so that the bit above it tells whether a difference is below zero; what
+//! Invariants: every lane holds less than 2^15, so that the bit above it is set if a difference is below zero; what
 //! is free is rounded down and what is needed up, so that [`Headroom::surely_has`] never says yes where the exact
 //! amounts say no.
 
@@ -34,7 +34,7 @@ impl Headroom {
         Self(packed(lanes.map(|units| units.min(LANE))) | GUARDS)
     }
 
-    /// Whether there is room for one more pod with what it needs. `false` says nothing.
+    /// `true` if one more pod with these requests certainly fits. `false` decides nothing: exact amounts have to be compared.
     #[inline]
     pub fn surely_has(self, needed: Needed) -> bool {
         self.0.wrapping_sub(needed.0) & GUARDS == GUARDS
@@ -48,7 +48,7 @@ impl Headroom {
 }
 
 impl Needed {
-    /// One pod with these requests; zero and less is no request. `None` when it is too much to tell in this form.
+    /// One pod with these requests; zero and less is no request. `None` when an amount is too large for this form.
     pub fn new(milli_cpu: i64, memory: i64, ephemeral_storage: i64) -> Option<Self> {
         let amounts = [1, milli_cpu, memory, ephemeral_storage];
         let lanes = amounts.iter().zip(UNITS).map(|(amount, unit)| {

@@ -13,12 +13,12 @@ use crate::fork::CowMap;
 use crate::node_group::NodeGroup;
 use crate::node_table::NodeIdx;
 
-/// What is known of an image.
+/// Size and spread of an image, as ImageLocality scores by them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageState {
     /// Size in bytes, as reported by the first node.
     pub size_bytes: i64,
-    /// How many nodes have it.
+    /// The number of nodes that have it.
     pub n_nodes: usize,
 }
 

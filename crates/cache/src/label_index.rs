@@ -1,6 +1,6 @@
 //! Label keys in use as dictionary columns: per node a small number for the value, per value the nodes.
 //!
-//! A column exists for a key once somebody asked for it; from then on it follows the nodes.
+//! A column exists for a key once it was requested; from then on it follows the nodes.
 //!
 //! Invariants: value 0 means that the node lacks the label (an empty value is a value); an id means the same value as
 //! long as a node has it; the group of a value holds exactly the nodes whose column shows it, and is never empty.
@@ -175,7 +175,7 @@ impl LabelColumn {
     }
 }
 
-/// The columns of all keys that somebody asked for, sorted by key.
+/// The columns of all requested keys, sorted by key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LabelIndex(Vec<LabelColumn>);
 

@@ -1,7 +1,7 @@
 //! The cluster as a scheduler sees it: nodes and the pods on them as columns, with a change log and cheap forks.
 //!
 //! [`ClusterState`] holds every node, every pod that has a node (running or assumed), and all other objects that a
-//! decision may read. It is kept for being read by scans: a node is a small number ([`NodeIdx`]), and every property
+//! decision may read. It is laid out for scans over all nodes: a node is a small number ([`NodeIdx`]), and every property
 //! that nodes are compared by is a [`Column`] over these numbers. Strings are compared once: labels become dictionary
 //! columns ([`LabelColumn`]), lists of taints become ids ([`TaintSetId`]).
 //!
@@ -28,7 +28,7 @@
 //! assert_eq!(cluster.requested().milli_cpu().get(node), 250);
 //! assert_eq!(before.requested().milli_cpu().get(node), 0);
 //!
-//! // Whoever keeps answers per node looks again at what changed, and at nothing else.
+//! // A caller that caches answers per node computes them again for the nodes that changed, and for no others.
 //! let Changes::Entries(changes) = cluster.changes_since(seen_to) else { unreachable!() };
 //! assert_eq!(changes.map(|change| change.node).collect::<Vec<_>>(), [node]);
 //! # Ok(())
@@ -41,7 +41,7 @@
 //!   state, slot numbers and orders included. Hash maps cannot be iterated.
 //! - Whatever is maintained can be recomputed: [`check`] does so from the plain lists of nodes and pods and reports
 //!   every difference.
-//! - Every change of a node or its pods is in the change log before anybody can read it.
+//! - Every change of a node or its pods is in the change log before it can be read.
 //! - A fork and its origin never see each other's later writes.
 //! - Refused operations change nothing.
 //!

@@ -81,7 +81,7 @@ impl NodeGroup {
         }
     }
 
-    /// Adds a member; whether it is new. O(1) for big groups, else O(members).
+    /// Adds a member. Returns whether it is new. O(1) for big groups, else O(members).
     pub(crate) fn insert(&mut self, node: NodeIdx) -> bool {
         match &mut self.0 {
             Members::Few(list) => {
@@ -98,7 +98,7 @@ impl NodeGroup {
         }
     }
 
-    /// Removes a member; whether it was one.
+    /// Removes a member. Returns whether it was one.
     pub(crate) fn remove(&mut self, node: NodeIdx) -> bool {
         match &mut self.0 {
             Members::Few(list) => {

@@ -66,7 +66,7 @@ impl NodeSet {
         self.words.get(idx / BITS).is_some_and(|word| word >> (idx % BITS) & 1 == 1)
     }
 
-    /// Adds a member; whether it is new.
+    /// Adds a member. Returns whether it is new.
     pub fn insert(&mut self, node: NodeIdx) -> bool {
         let idx = node.index();
         if self.words.len() <= idx / BITS {
@@ -79,7 +79,7 @@ impl NodeSet {
         is_new
     }
 
-    /// Removes a member; whether it was one.
+    /// Removes a member. Returns whether it was one.
     pub fn remove(&mut self, node: NodeIdx) -> bool {
         let was_member = self.contains(node);
         if was_member {
@@ -89,12 +89,12 @@ impl NodeSet {
         was_member
     }
 
-    /// Adds or removes a member; whether that changed anything.
+    /// Adds a member, or removes it. Returns whether that changed the set.
     pub(crate) fn set(&mut self, node: NodeIdx, is_member: bool) -> bool {
         if is_member { self.insert(node) } else { self.remove(node) }
     }
 
-    /// Keeps what is in `other` too.
+    /// Removes all members that are not in `other` (intersection).
     pub fn and(&mut self, other: &Self) {
         self.words.truncate(other.words.len());
         for (word, mask) in self.words.iter_mut().zip(&other.words) {
@@ -109,7 +109,7 @@ impl NodeSet {
         both.map(|(word, mask)| (word & mask).count_ones() as usize).sum()
     }
 
-    /// Adds what is in `other`.
+    /// Adds all members of `other` (union).
     pub fn or(&mut self, other: &Self) {
         if self.words.len() < other.words.len() {
             self.words.resize(other.words.len(), 0);

@@ -1,10 +1,13 @@
 //! What nodes can attach and what is attached to them: CSINode and VolumeAttachment objects, read once when they come.
 //!
-//! Whoever looks for a node for a pod with volumes asks every node for its limits. The objects are JSON under the name of
-//! the node; here the limits are a number per node slot, and a thousand nodes share a handful of numbers.
+//! The search for a node for a pod with volumes reads the limits of every node. The objects are JSON, by the name of the
+//! node; here the limits are a number per node slot, and a thousand nodes share a handful of numbers.
 //!
-//! Invariants: a slot with a name, live or ghost, shows the CSINode and the attachments of that name as the API server told
-//! of them; equal limits have equal numbers and different ones different numbers; number 0 means that there is no CSINode.
+//! Invariants: a slot with a name, live or ghost, shows the CSINode and the attachments of that name as the API server
+//! reported them; equal limits have equal numbers and different ones different numbers; number 0 means that there is no
+//! CSINode.
+
+mod cluster;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +18,6 @@ use crate::fork::{Column, CowMap};
 use crate::interner::{Interner, NOTHING};
 use crate::node_table::NodeIdx;
 use crate::objects::ObjectStore;
-use crate::state::ClusterState;
 
 const GROUP: &str = "storage.k8s.io";
 const CSI_NODE: &str = "CSINode";
@@ -161,60 +163,5 @@ impl NodeStorage {
         let node = Arc::from(node_of(object));
         let attachments = self.attachments.get_or_insert_with(&node, Arc::default);
         Arc::make_mut(attachments).insert(object.name.clone(), attachment);
-    }
-}
-
-/// # Storage of nodes
-impl ClusterState {
-    /// The drivers of a node; `None` without a CSINode.
-    pub fn csi_limits(&self, node: NodeIdx) -> Option<&CsiLimits> {
-        let number = self.storage.limits_ids.try_get(node)?.0;
-        self.storage.limits.get(number).map(|limits| &**limits)
-    }
-
-    /// The same by number, for all nodes: equal numbers mean equal drivers with equal limits.
-    pub fn csi_limits_ids(&self) -> &Column<CsiLimitsId> {
-        &self.storage.limits_ids
-    }
-
-    /// One more than the highest number of limits that was ever used: the length of a table by number.
-    pub fn n_csi_limits_ids(&self) -> usize {
-        self.storage.limits.n_numbers()
-    }
-
-    /// How many volumes are attached to each node.
-    pub fn n_attachments(&self) -> &Column<u32> {
-        &self.storage.n_attachments
-    }
-
-    /// The volumes attached to a node, by the name of the attachment.
-    pub fn attachments_on(&self, node: &str) -> impl Iterator<Item = &Attachment> {
-        self.storage.attachments.get(node).into_iter().flat_map(|by_name| by_name.values())
-    }
-
-    pub(crate) fn storage_limits_in_use(&self) -> usize {
-        self.storage.limits.len()
-    }
-
-    /// An object came, changed or went; both are of one name.
-    pub(crate) fn storage_changed(&mut self, old: Option<&Object>, new: Option<&Object>) {
-        let Some(object) = new.or(old).filter(|object| *object.group == *GROUP) else { return };
-        match &*object.kind {
-            CSI_NODE => {
-                if let Some(node) = self.nodes.slot_of(&object.name) {
-                    self.storage.set_limits(node, new.map(CsiLimits::of));
-                }
-            }
-            ATTACHMENT => {
-                old.into_iter().for_each(|old| self.storage.detach(old));
-                new.into_iter().for_each(|new| self.storage.attach(new));
-                for name in [old, new].into_iter().flatten().map(node_of) {
-                    if let Some(node) = self.nodes.slot_of(name) {
-                        self.storage.count_attachments(node, name);
-                    }
-                }
-            }
-            _ => {}
-        }
     }
 }

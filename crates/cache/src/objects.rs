@@ -1,10 +1,11 @@
 //! All other kinds of objects, as plain JSON with an index: namespaces, claims, classes, budgets and so on.
 //!
 //! Invariants: iteration is by namespace, then name; a kind's sequence grows with every change of that kind, assumed ones
-//! included, and never otherwise. These changes are not in the change log of nodes. What is assumed of an object is seen
-//! only by those who ask for what is latest.
+//! included, and never otherwise. These changes are not in the change log of nodes. What is assumed of an object is
+//! visible only through the readers of the latest state.
 
 mod assumed;
+mod cluster;
 mod volume_classes;
 
 use std::collections::BTreeMap;

@@ -81,7 +81,7 @@ impl NodeOverlay {
         self.n_pods += 1;
     }
 
-    /// Takes back what [`add_sums`](Self::add_sums) did, or what the sums say of a pod that is there.
+    /// Subtracts the requests of a pod that [`add_sums`](Self::add_sums) added, or that is on the node.
     pub fn remove_sums(&mut self, pod: &Pod) {
         self.requested.subtract(&pod.requests.accounted);
         self.non_zero.milli_cpu =
@@ -122,7 +122,7 @@ impl NodeOverlay {
         Ok(pod)
     }
 
-    /// What the pods ask for beyond what the state says; negative where pods were removed.
+    /// The requests of the pods of the overlay minus those in the state; negative where pods were removed.
     pub fn requested_delta(&self) -> &Resources {
         &self.requested
     }

@@ -89,7 +89,7 @@ impl HostPorts {
         }
     }
 
-    /// Frees a port, however many pods hold it.
+    /// Frees a port, whatever the number of pods that use it.
     pub fn remove(&mut self, port: &HostPort) {
         if let Ok(at) = self.find(port) {
             self.taken.remove(at);

@@ -1,7 +1,7 @@
 //! The cluster state and how it is read.
 //!
-//! Invariants: one writer; every reading is of the state as of [`ClusterState::sequence`]; nothing here is computed
-//! from anything else on reading, apart from what says so.
+//! Invariants: one writer; every reader returns the state as of [`ClusterState::sequence`]; readers look up and compute
+//! nothing, unless their documentation says so.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ static NO_PORTS: HostPorts = HostPorts::new();
 /// The cluster as columns: nodes, the pods on them, and all other objects.
 ///
 /// `clone` is a fork: it copies pointers, and either side copies what it writes to, chunk by chunk. A fork goes on
-/// counting from the sequence of its origin, so answers that are kept by sequence belong to one of the two alone.
+/// counting from the sequence of its origin, so an answer cached by sequence is valid for one of the two only.
 #[derive(Clone, Default)]
 pub struct ClusterState {
     pub(crate) nodes: NodeTable,
@@ -120,12 +120,13 @@ impl ClusterState {
 
 /// # Columns, by node slot
 impl ClusterState {
-    /// What nodes have for pods.
+    /// The resources that nodes have for pods (`status.allocatable`).
     pub fn allocatable(&self) -> &ResourceColumns {
         &self.columns.allocatable
     }
 
-    /// What the pods on a node ask for.
+    /// The sum of the requests of the pods on a node, as
+    /// [`PodRequests::accounted`](kube_scheduler_api_types::PodRequests::accounted).
     pub fn requested(&self) -> &ResourceColumns {
         &self.columns.requested
     }
@@ -136,7 +137,7 @@ impl ClusterState {
         (&self.columns.non_zero_milli_cpu, &self.columns.non_zero_memory)
     }
 
-    /// How many pods a node takes.
+    /// The number of pods that a node may run (`status.allocatable.pods`).
     pub fn allowed_pods(&self) -> &Column<i64> {
         &self.columns.allowed_pods
     }
@@ -172,12 +173,12 @@ impl ClusterState {
         &self.taint_ids
     }
 
-    /// What the numbers mean.
+    /// The list of taints that each number stands for.
     pub fn taint_sets(&self) -> &TaintSets {
         &self.taint_sets
     }
 
-    /// The column of a label key, if somebody asked for it with [`ensure_label_column`](Self::ensure_label_column).
+    /// The column of a label key; `None` unless it was requested with [`ensure_label_column`](Self::ensure_label_column).
     pub fn label_column(&self, key: &str) -> Option<&LabelColumn> {
         self.labels.column(key)
     }
@@ -190,8 +191,8 @@ impl ClusterState {
         labels.ensure(key, nodes.capacity(), live);
     }
 
-    /// Drops the column of a label key that nobody needs any more. It stays while a followed counter or an affinity term of
-    /// a pod counts by it.
+    /// Drops the column of a label key that is no longer used. It stays while a followed counter or an affinity term of a pod
+    /// counts by it.
     pub(crate) fn drop_label_column(&mut self, key: &str) {
         if !self.counters.needs_label(key) && !self.affinity_terms.counts_by(key) {
             self.labels.drop_column(key);
@@ -267,13 +268,14 @@ impl ClusterState {
         &self.affinity_terms
     }
 
-    /// Changes whenever the answer to "which terms of pods on nodes mean this pod, and where are they" may change, for
-    /// any pod: with the terms, with their places, and with namespaces as long as a term selects some by their labels.
+    /// A version that changes whenever the answer to "which terms of pods on nodes match this pod, and where are they" may
+    /// change, for any pod: with the terms, with their places, and with namespaces as long as a term selects some by
+    /// their labels.
     pub fn affinity_terms_version(&self) -> AffinityTermsVersion {
         self.affinity_terms.version(self.objects.kind_sequence("", "Namespace"))
     }
 
-    /// The host ports in use on a node.
+    /// The host ports in use by the pods on a node.
     pub fn used_ports(&self, node: NodeIdx) -> &HostPorts {
         self.pods.held_by(node).map_or(&NO_PORTS, |pods| &pods.ports)
     }
@@ -314,7 +316,7 @@ impl ClusterState {
         &self.objects
     }
 
-    /// The same, to expect changes of them. What the API server says comes in by
+    /// The same, to assume changes of them. What the API server reports comes in by
     /// [`upsert_object`](Self::upsert_object) and [`remove_object`](Self::remove_object).
     pub fn objects_mut(&mut self) -> &mut ObjectStore {
         &mut self.objects
@@ -329,17 +331,18 @@ impl ClusterState {
         self.log.sequence()
     }
 
-    /// When a node last came or went. The order changes with the first refresh after that.
+    /// The sequence number of the last addition or removal of a node. The order changes with the first refresh after that.
     pub fn membership_sequence(&self) -> u64 {
         self.membership_sequence
     }
 
-    /// When the state of any image last changed.
+    /// The sequence number of the last change of the state of any image.
     pub fn image_sequence(&self) -> u64 {
         self.image_sequence
     }
 
-    /// The changes after number `sequence`, which has to be from this state or from what it was forked from.
+    /// The changes after `sequence`, which must be a [`sequence`](Self::sequence) of this state or of the state that it was
+    /// forked from.
     pub fn changes_since(&self, sequence: u64) -> Changes<'_> {
         self.log.since(sequence)
     }

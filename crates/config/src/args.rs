@@ -1,7 +1,7 @@
 //! Typed plugin arguments.
 //!
 //! Invariants: a plugin named here never has raw arguments after [`decode`](crate::decode); every other plugin's
-//! arguments stay as they were written and are nobody's business but the plugin's. An absent field stays absent until
+//! arguments stay as they were written, for the plugin to read. An absent field stays absent until
 //! defaulting.
 
 mod core;
@@ -30,7 +30,7 @@ macro_rules! plugin_args {
         impl PluginArgs {
             /// Empty arguments of the type that belongs to `plugin`; nothing if it has none.
             #[must_use]
-            pub fn empty_for(plugin: &str) -> Option<Self> {
+            pub(crate) fn empty_for(plugin: &str) -> Option<Self> {
                 match plugin {
                     $($plugin => Some(Self::$variant($args::default())),)*
                     _ => None,

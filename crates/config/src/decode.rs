@@ -28,7 +28,7 @@ pub enum DecodeError {
     Syntax {
         /// `yaml` or `json`.
         language: &'static str,
-        /// What the parser says.
+        /// The message of the parser.
         message: String,
         /// Where, if known.
         position: Option<Position>,
@@ -127,7 +127,7 @@ pub enum ArgsError {
     },
 }
 
-/// Prefix that tells a position, if there is one.
+/// A prefix with the position, if there is one.
 struct At(Option<Position>);
 
 impl fmt::Display for At {
@@ -136,7 +136,11 @@ impl fmt::Display for At {
     }
 }
 
-/// Reads a configuration file. A text whose first character is `{` is JSON, any other YAML.
+/// Reads the text of a configuration file, strictly: unknown and repeated fields are errors. A text whose first character is
+/// `{` is JSON, any other YAML. Nothing is defaulted or validated.
+///
+/// # Errors
+/// What is wrong, with its path and, where it is known, its position in the text.
 pub fn decode(text: &str) -> Result<Configuration, DecodeError> {
     let language = Language::of(text);
     let root = tree::parse(text, language).map_err(|error| DecodeError::Syntax {

@@ -73,7 +73,12 @@ impl Duration {
         u64::try_from(self.0).ok().map(std::time::Duration::from_nanos)
     }
 
-    /// Reads a sign, then one or more decimal numbers each with a unit; `0` needs none.
+    /// Reads a duration such as `15s` or `-1m30s`: a sign, then one or more decimal numbers each with a unit (`ns`,
+    /// `us`, `ms`,
+    /// `s`, `m`, `h`); `0` needs none.
+    ///
+    /// # Errors
+    /// If the text has another form, or is longer than 2⁶³ ns.
     pub fn parse(text: &str) -> Result<Self, DurationError> {
         let malformed = || DurationError::Malformed(text.to_owned());
         let too_long = || DurationError::TooLong(text.to_owned());
@@ -91,6 +96,7 @@ impl Duration {
         // Magnitudes are kept as i128 below 2^64, so that the most negative length parses and nothing can overflow.
         let limit = i128::from(i64::MAX) + i128::from(is_negative);
         let mut total: i128 = 0;
+        // One number and its unit in each round. Either side of the dot may be missing, but not both.
         while !rest.is_empty() {
             let whole_len = digits(rest);
             let whole = &rest[..whole_len];

@@ -67,7 +67,7 @@ impl fmt::Display for Gate {
 pub enum Stage {
     /// Does not exist at the emulated version.
     PreAlpha,
-    /// Off unless asked for.
+    /// Off unless switched on.
     Alpha,
     /// Usually on.
     Beta,
@@ -151,7 +151,7 @@ pub enum GateError {
     Locked {
         /// The gate.
         gate: String,
-        /// What was asked for.
+        /// The requested value or name.
         value: bool,
         /// What it is.
         default: bool,
@@ -163,7 +163,7 @@ pub enum GateError {
     PreAlpha {
         /// The gate.
         gate: String,
-        /// What was asked for.
+        /// The requested value or name.
         value: bool,
         /// The emulated minor version.
         minor: u16,
@@ -191,7 +191,7 @@ pub enum GateError {
         "minCompatibilityVersion version {version} is not between [1.{OLDEST_MINOR}, {emulated}]"
     )]
     CompatibilityOutOfRange {
-        /// What was asked for.
+        /// The requested value or name.
         version: String,
         /// The emulated version.
         emulated: String,
@@ -215,6 +215,9 @@ impl Default for FeatureGates {
 
 impl FeatureGates {
     /// The defaults of an emulated version, given as `1.35` or `kube=1.35`.
+    ///
+    /// # Errors
+    /// If the text is not a version, or one that cannot be emulated.
     pub fn emulating(version: &str) -> Result<Self, GateError> {
         let text = version.strip_prefix("kube=").unwrap_or(version);
         let minor = text.trim_start_matches('v').strip_prefix("1.").and_then(|rest| {
@@ -229,7 +232,7 @@ impl FeatureGates {
         }
     }
 
-    /// The same gates, compatible with components as old as `1.<minor>`. Unless told, that is one version before the
+    /// The same gates, compatible with components as old as `1.<minor>`. Without it, that is one version before the
     /// emulated one. No gate of the table depends on it so far.
     ///
     /// # Errors
@@ -281,7 +284,10 @@ impl FeatureGates {
     }
 
     /// Sets gates and returns what is worth a warning. `AllAlpha` and `AllBeta` set every gate of their stage that is
-    /// not set by name. On an error nothing has changed.
+    /// not set by name.
+    ///
+    /// # Errors
+    /// If a gate is unknown, locked to another value, or not available in the emulated version; nothing changes then.
     pub fn set(&mut self, wanted: &BTreeMap<String, bool>) -> Result<Vec<GateWarning>, GateError> {
         let mut values = self.values.clone();
         let mut warnings = Vec::new();

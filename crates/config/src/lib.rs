@@ -1,9 +1,9 @@
 //! KubeSchedulerConfiguration v1: read, defaulted, merged and validated as kube-scheduler 1.36 does.
 //!
 //! [`load`] does all of it for the text of a file. The steps are public too: [`decode`] (strict, with the path of every
-//! offence), [`default`], [`validate`], and [`to_yaml`] and [`to_json`] for the way back. What cannot be known without
+//! error), [`default`], [`validate`], and [`to_yaml`] and [`to_json_value`] for the way back. What cannot be known without
 //! the plugins — which of them exist, at which extension points they run, whether their constructors accept their
-//! arguments — is up to whoever builds the profiles; [`validate_args`] and [`named_plugins`] help there.
+//! arguments — is up to the code that builds the profiles; [`validate_args`] and [`named_plugins`] help there.
 //!
 //! ```
 //! use kube_scheduler_config::{FeatureGates, load};
@@ -52,15 +52,12 @@ pub use gates::{
 };
 pub use load::{LoadError, load};
 pub use managed::{NoFitArgs, ignore_managed_resources};
-pub use merge::{
-    ALL_PLUGINS, NamedPlugin, default_plugins, merge_plugins, merge_set, named_plugins,
-    overridden_defaults,
-};
-pub use output::{OutputError, to_json, to_json_value, to_yaml};
+pub use merge::{ALL_PLUGINS, NamedPlugin, default_plugins, named_plugins, overridden_defaults};
+pub use output::{OutputError, to_json_value, to_yaml};
 pub use reader::TypeError;
 pub use tree::Position;
 pub use v1::{
-    API_VERSION, ClientConnection, Configuration, Extender, ExtenderTls, ExtensionPoint, KIND,
-    LeaderElection, ManagedResource, Plugin, PluginConfig, PluginSet, Plugins, Profile,
+    ClientConnection, Configuration, Extender, ExtenderTls, ExtensionPoint, LeaderElection,
+    ManagedResource, Plugin, PluginConfig, PluginSet, Plugins, Profile,
 };
 pub use validate::{Invalid, validate, validate_args};

@@ -20,7 +20,10 @@ pub enum LoadError {
     Invalid(#[from] Invalid),
 }
 
-/// Decodes, defaults and validates a configuration file.
+/// Decodes, defaults and validates the text of a configuration file, in YAML or JSON.
+///
+/// # Errors
+/// The first error of decoding, or all broken rules at once.
 pub fn load(text: &str, gates: &FeatureGates) -> Result<Configuration, LoadError> {
     let mut configuration = decode(text)?;
     default(&mut configuration, gates);

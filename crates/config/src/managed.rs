@@ -1,11 +1,11 @@
-//! What extenders count themselves, the scheduler does not count.
+//! Resources that extenders manage themselves and that NodeResourcesFit therefore ignores.
 
 use crate::args::PluginArgs;
 use crate::v1::Configuration;
 
 const FIT: &str = "NodeResourcesFit";
 
-/// A profile has nowhere to say which resources are not counted.
+/// A profile has no arguments for NodeResourcesFit in which ignored resources could be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("can't find NodeResourcesFitArgs in plugin config")]
 pub struct NoFitArgs;
@@ -89,7 +89,7 @@ profiles:
     }
 
     #[test]
-    fn a_profile_without_the_plugin_has_nowhere_to_say_it() {
+    fn a_profile_without_the_plugin_is_an_error() {
         let profiles = "
 profiles:
 - plugins: {multiPoint: {disabled: [{name: NodeResourcesFit}]}}

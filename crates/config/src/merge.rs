@@ -39,7 +39,7 @@ const DEFAULT_PLUGINS: &[(&str, i32)] = &[
 /// DynamicResources goes right before this one: both act after a failed attempt, and claims are looked at first.
 const PREEMPTION: &str = "DefaultPreemption";
 
-/// The plugins of a profile that says nothing about plugins: all in `multiPoint`.
+/// The plugins of a profile without a `plugins` field: all in `multiPoint`.
 #[must_use]
 pub fn default_plugins(gates: &FeatureGates) -> Plugins {
     let mut enabled = Vec::with_capacity(DEFAULT_PLUGINS.len() + 5);
@@ -63,9 +63,8 @@ pub fn default_plugins(gates: &FeatureGates) -> Plugins {
     Plugins { multi_point, ..Plugins::default() }
 }
 
-/// The user's sets over the default sets.
-#[must_use]
-pub fn merge_plugins(defaults: &Plugins, user: &Plugins) -> Plugins {
+/// The user's sets merged over the default sets, extension point by extension point.
+pub(crate) fn merge_plugins(defaults: &Plugins, user: &Plugins) -> Plugins {
     let mut merged = Plugins::default();
     for point in ExtensionPoint::ALL {
         *merged.set_mut(point) = merge_set(defaults.set(point), user.set(point));
@@ -73,12 +72,11 @@ pub fn merge_plugins(defaults: &Plugins, user: &Plugins) -> Plugins {
     merged
 }
 
-/// One user set over one default set.
+/// One user set merged over one default set.
 ///
 /// A default plugin that the user enables too keeps its place and takes the user's weight; with a name given twice, the
 /// last one counts and the others stay in the list, to be refused when the profile is built.
-#[must_use]
-pub fn merge_set(defaults: &PluginSet, user: &PluginSet) -> PluginSet {
+fn merge_set(defaults: &PluginSet, user: &PluginSet) -> PluginSet {
     let mut result = PluginSet::default();
     let named: BTreeSet<&str> =
         user.disabled.iter().chain(&defaults.disabled).map(|plugin| plugin.name.as_str()).collect();
@@ -106,7 +104,7 @@ pub fn merge_set(defaults: &PluginSet, user: &PluginSet) -> PluginSet {
     result
 }
 
-/// Default plugins that `user` enables again, per extension point: worth telling, because their weight is replaced.
+/// Default plugins that `user` enables again, per extension point: worth a warning, because their weight is replaced.
 #[must_use]
 pub fn overridden_defaults<'a>(
     defaults: &Plugins,

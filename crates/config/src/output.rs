@@ -28,18 +28,19 @@ struct Document<'a> {
     configuration: &'a Configuration,
 }
 
-/// The configuration as a JSON tree with `apiVersion` and `kind`.
+/// The configuration as a JSON tree with `apiVersion` and `kind`, keys sorted.
+///
+/// # Errors
+/// If a value has no JSON form.
 pub fn to_json_value(configuration: &Configuration) -> Result<Json, OutputError> {
     let document = Document { kind: KIND, api_version: API_VERSION, configuration };
     Ok(sorted(serde_json::to_value(document)?))
 }
 
-/// The configuration as one line of JSON.
-pub fn to_json(configuration: &Configuration) -> Result<String, OutputError> {
-    Ok(serde_json::to_string(&to_json_value(configuration)?)?)
-}
-
 /// The configuration as YAML: the JSON form, block style.
+///
+/// # Errors
+/// If a value has no JSON or YAML form.
 pub fn to_yaml(configuration: &Configuration) -> Result<String, OutputError> {
     let options =
         serde_saphyr::ser_options! { compact_list_indent: true, prefer_block_scalars: false };

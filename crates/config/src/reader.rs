@@ -88,7 +88,7 @@ enum Names<'n> {
     Known(&'n [&'n str]),
     /// Any, each once.
     Any,
-    /// Any; repeats are nobody's business.
+    /// Any; repeated keys are not reported.
     Raw,
 }
 
@@ -108,7 +108,7 @@ impl<'de> Reader<'de, '_> {
         })
     }
 
-    /// Says where an error happened, unless a deeper reader has already done so.
+    /// Adds the place of an error to it, unless a deeper reader has already done so.
     fn placed(&self, mut error: TypeError) -> TypeError {
         if error.path.is_empty() && error.position.is_none() {
             error.path = self.path.to_string();
@@ -125,7 +125,7 @@ impl<'de> Reader<'de, '_> {
         }
     }
 
-    /// The entries to visit, in visiting order, with those marked that are to be complained of.
+    /// The entries to visit, in visiting order; unknown and repeated ones are marked, to be reported.
     fn fields(&self, names: Names<'_>) -> Result<Fields<'de, '_>, TypeError> {
         let entries = match &self.node.value {
             Value::Map(entries) => entries.as_slice(),
@@ -149,7 +149,7 @@ impl<'de> Reader<'de, '_> {
             if is_unknown && !is_repeat {
                 visits.push(Visit { entry, complaint: Some("unknown") });
             } else if is_repeat {
-                // Of YAML's repeats the converter to JSON has already told.
+                // The converter from YAML to JSON has already reported repeated keys.
                 if self.context.language == Language::Json && !matches!(names, Names::Raw) {
                     let complaint = if is_unknown { "unknown" } else { "duplicate" };
                     visits.push(Visit { entry, complaint: Some(complaint) });

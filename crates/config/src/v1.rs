@@ -9,9 +9,9 @@ use crate::args::PluginArgs;
 use crate::duration::Duration;
 
 /// The group and version of everything in this crate.
-pub const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
+pub(crate) const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 /// The kind of a configuration file.
-pub const KIND: &str = "KubeSchedulerConfiguration";
+pub(crate) const KIND: &str = "KubeSchedulerConfiguration";
 
 pub(crate) const PARALLELISM: i32 = 16;
 pub(crate) const POD_INITIAL_BACKOFF_SECONDS: i64 = 1;
@@ -210,7 +210,7 @@ macro_rules! extension_points {
             }
 
             /// The set of one extension point, to change it.
-            pub fn set_mut(&mut self, point: ExtensionPoint) -> &mut PluginSet {
+            pub(crate) fn set_mut(&mut self, point: ExtensionPoint) -> &mut PluginSet {
                 match point { $(ExtensionPoint::$variant => &mut self.$field,)* }
             }
         }

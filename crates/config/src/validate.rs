@@ -2,7 +2,7 @@
 //!
 //! Invariants: all errors are found, not the first; validation changes nothing and looks at nothing but its arguments.
 //! What only a plugin's constructor checks upstream (arguments of NodeResourcesFit, names that no plugin has) is left to
-//! whoever builds the profiles; [`validate_args`] is there for that.
+//! the code that builds the profiles; [`validate_args`] is there for that.
 
 mod args;
 

@@ -2,8 +2,8 @@
 
 use kube_scheduler_config::{
     ALL_PLUGINS, Configuration, ExtensionPoint, FeatureGates, Gate, Plugin, PluginSet, Plugins,
-    decode, default, default_plugins, merge_plugins, merge_set, named_plugins, overridden_defaults,
-    to_json, to_yaml,
+    Profile, decode, default, default_plugins, named_plugins, overridden_defaults, to_json_value,
+    to_yaml,
 };
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -40,9 +40,8 @@ fn plugin_set() -> impl Strategy<Value = PluginSet> {
 fn sets() -> impl Strategy<Value = Plugins> {
     (plugin_set(), plugin_set(), select(ExtensionPoint::ALL.to_vec())).prop_map(
         |(multi, set, point)| {
-            let mut plugins = Plugins { multi_point: multi, ..Plugins::default() };
-            *plugins.set_mut(point) = set;
-            plugins
+            let sets = serde_json::json!({ "multiPoint": multi, point.as_str(): set });
+            serde_json::from_value(sets).unwrap_or_else(|error| panic!("{error}"))
         },
     )
 }
@@ -100,12 +99,27 @@ fn configuration() -> impl Strategy<Value = Configuration> {
     })
 }
 
+/// What defaulting makes of a profile's plugins.
+fn defaulted(user: Plugins, gates: &FeatureGates) -> Plugins {
+    let profile = Profile { plugins: Some(user), ..Profile::default() };
+    let mut config = Configuration { profiles: vec![profile], ..Configuration::default() };
+    default(&mut config, gates);
+    config.profiles.remove(0).plugins.unwrap_or_default()
+}
+
+/// The same for a profile that only has the set `user` in `multiPoint`.
+fn merged(user: &PluginSet) -> PluginSet {
+    let plugins = Plugins { multi_point: user.clone(), ..Plugins::default() };
+    defaulted(plugins, &FeatureGates::default()).multi_point
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, rng_seed: RngSeed::Fixed(36), failure_persistence: None,  ..ProptestConfig::default() })]
 
     #[test]
     fn printed_configurations_read_back(config in configuration()) {
-        let (json, yaml) = (to_json(&config).unwrap(), to_yaml(&config).unwrap());
+        let json = to_json_value(&config).unwrap().to_string();
+        let yaml = to_yaml(&config).unwrap();
         prop_assert_eq!(&decode(&json).unwrap(), &config, "{}", json);
         prop_assert_eq!(&decode(&yaml).unwrap(), &config, "{}", yaml);
     }
@@ -125,7 +139,7 @@ proptest! {
     #[test]
     fn merging_keeps_what_the_user_enabled_and_drops_what_is_disabled(user in plugin_set()) {
         let defaults = default_plugins(&FeatureGates::default()).multi_point;
-        let merged = merge_set(&defaults, &user);
+        let merged = merged(&user);
         for plugin in &user.enabled {
             prop_assert_eq!(merged.enabled.iter().filter(|found| found.name == plugin.name).count(), 1);
             prop_assert!(merged.enabled.contains(plugin), "with the user's weight");
@@ -146,7 +160,7 @@ proptest! {
             plugins.iter().filter(|plugin| untouched(&plugin.name)).map(|plugin| plugin.name.clone()).collect()
         };
         prop_assert_eq!(order(&merged.enabled), order(&defaults.enabled));
-        prop_assert_eq!(&merge_set(&defaults, &merged), &merged);
+        prop_assert_eq!(&self::merged(&merged), &merged);
     }
 
     #[test]
@@ -155,7 +169,7 @@ proptest! {
             .with(Gate::GangScheduling, alpha)
             .with(Gate::TopologyAwareWorkloadScheduling, alpha);
         let defaults = default_plugins(&gates);
-        prop_assert_eq!(merge_plugins(&defaults, &Plugins::default()), defaults);
+        prop_assert_eq!(defaulted(Plugins::default(), &gates), defaults);
     }
 
     #[test]
@@ -193,9 +207,8 @@ fn gated_plugins_join_the_defaults_in_their_places() {
 
 #[test]
 fn a_plugin_named_twice_keeps_its_first_mention_for_the_profile_builder_to_refuse() {
-    let defaults = default_plugins(&FeatureGates::default()).multi_point;
     let twice = vec![Plugin::new("ImageLocality", 2), Plugin::new("ImageLocality", 3)];
-    let merged = merge_set(&defaults, &PluginSet { enabled: twice, disabled: Vec::new() });
+    let merged = merged(&PluginSet { enabled: twice, disabled: Vec::new() });
     let found: Vec<i32> = merged
         .enabled
         .iter()
@@ -206,7 +219,7 @@ fn a_plugin_named_twice_keeps_its_first_mention_for_the_profile_builder_to_refus
 }
 
 #[test]
-fn what_a_user_names_is_told_with_its_place() {
+fn what_a_user_names_is_reported_with_its_place() {
     let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- schedulerName: a\n- \
                 plugins:\n    score: {enabled: [{name: ImageLocality}, {name: InterPodAffinity}], disabled: [{name: VolumeZone}]}\n    \
                 multiPoint: {enabled: [{name: TaintToleration}]}\n  pluginConfig: [{name: VolumeBinding}]\n";

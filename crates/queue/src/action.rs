@@ -53,7 +53,8 @@ impl ActionType {
     pub const UPDATE_POD_GENERATED_RESOURCE_CLAIM: Self = Self(1 << 12);
     /// Every action.
     pub const ALL: Self = Self((1 << 13) - 1);
-    /// Every action but [`ADD`](Self::ADD) and [`DELETE`](Self::DELETE). As an incoming action: an update of no known kind.
+    /// Every action but [`ADD`](Self::ADD) and [`DELETE`](Self::DELETE). As an incoming action: an update that none of
+    /// the specific update actions covers.
     pub const UPDATE: Self = Self(Self::ALL.0 & !(Self::ADD.0 | Self::DELETE.0));
 
     /// The bits as an integer.

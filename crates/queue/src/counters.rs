@@ -3,8 +3,9 @@
 //! Invariant: the count of a plugin and profile is the number of queued pods of that profile with that plugin among their
 //! rejectors, in whichever queue.
 //!
-//! Parity: the reference forgets to take away what a pod had counted when the pod is deleted from the active or backoff queue,
-//! replaced by an addition of the same name, or discarded as a duplicate; its gauge then never comes back to zero.
+//! Parity: the reference forgets to take away what a pod had counted when the pod is deleted from the active or backoff
+//! queue, replaced by an addition of the same name, or discarded as a duplicate; its gauge then never comes back to
+//! zero.
 
 use rustc_hash::FxHashMap;
 
@@ -14,7 +15,7 @@ use crate::plugins::PluginId;
 use crate::profile::ProfileId;
 use crate::records::Queue;
 
-/// How many pods wait, as `pending_pods` tells them apart.
+/// The number of waiting pods, split as by the label `queue` of the metric `pending_pods`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PendingCounts {
     /// Ready to be tried.

@@ -2,8 +2,8 @@
 //!
 //! Answers to `QueuedPodInfo` of the reference.
 //!
-//! Invariants: the rejector sets survive a pop, so that whoever succeeds can still log them; counters only change when
-//! the pod is popped or comes back; the first-attempt stamp is set once.
+//! Invariants: the rejector sets survive a pop, so that a successful attempt can still log them; counters only change
+//! when the pod is popped or comes back; the first-attempt stamp is set once.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::profile::ProfileId;
 
 /// What the queue must know of a pod. Clones should be cheap: the usual entry is a reference-counted pod.
 ///
-/// Two entries with equal namespace and name stand for the same pod in the queues; the pod in flight and the nominations
-/// are told apart by UID.
+/// In the queues two entries with equal namespace and name are the same pod. Pods in flight and nominated pods are
+/// identified by UID.
 pub trait QueueEntry: Clone {
     /// The pod's UID.
     fn uid(&self) -> &str;
@@ -43,12 +43,13 @@ pub trait QueueEntry: Clone {
     }
 }
 
-/// What the queue must know of the objects of events: hardly anything, they are for the hints.
+/// What the queue must know of the objects that events are about. The queue hands them on to the queueing hints and reads
+/// little of them itself.
 pub trait EventObject<E>: Clone {
     /// The object that stands for a queued pod in events about that pod.
     fn from_entry(entry: &E) -> Self;
 
-    /// Whether this object is the pod with this UID.
+    /// Whether this object is the pod with this UID. Always false for objects of other kinds.
     fn is_pod(&self, uid: &str) -> bool;
 }
 
@@ -99,17 +100,17 @@ impl<E> QueuedPod<E> {
         &self.entry
     }
 
-    /// Puts a newer state of the same pod in, as failure handling does before it hands the pod back.
+    /// Replaces the pod by a newer version of itself, as failure handling does before it returns the pod to the queue.
     ///
-    /// Parity: the reference keeps the batching signature of the old state, which may then be wrong; here it is taken
-    /// away and computed afresh when the pod is back.
+    /// Parity: the reference keeps the batching signature of the old state, which may then be wrong; here it is
+    /// dropped, and computed again when the pod is back.
     pub fn replace_entry(&mut self, entry: E) {
         self.entry = entry;
         self.signature = None;
         self.signature_is_stale = true;
     }
 
-    /// The profile of the pod's scheduler name, as known to the queue.
+    /// The number of the profile that the pod's scheduler name names.
     pub const fn profile(&self) -> ProfileId {
         self.profile
     }
@@ -119,7 +120,8 @@ impl<E> QueuedPod<E> {
         self.timestamp
     }
 
-    /// When the pod was first ready to be tried; time behind gates before it does not count as waiting.
+    /// When the pod was first ready to be tried; `None` before. Time spent behind gates before that does not count as
+    /// waiting.
     pub const fn initial_attempt_timestamp(&self) -> Option<Timestamp> {
         self.initial_attempt
     }
@@ -147,17 +149,18 @@ impl<E> QueuedPod<E> {
         self.was_flushed
     }
 
-    /// What [`QueuePolicy::signature`](crate::QueuePolicy::signature) said of the pod.
+    /// The [signature](crate::QueuePolicy::signature) that the policy computed for the pod; `None` if it has none, or if it
+    /// is stale because the entry was replaced.
     pub const fn signature(&self) -> Option<u64> {
         self.signature
     }
 
-    /// The PreEnqueue plugin that holds the pod back.
+    /// The PreEnqueue plugin that keeps the pod out of the active queue, if any.
     pub const fn gated_by(&self) -> Option<PluginId> {
         self.gated_by
     }
 
-    /// Whether a PreEnqueue plugin holds the pod back.
+    /// Whether a PreEnqueue plugin keeps the pod out of the active queue.
     pub const fn is_gated(&self) -> bool {
         self.gated_by.is_some()
     }
@@ -167,7 +170,8 @@ impl<E> QueuedPod<E> {
         &self.unschedulable_plugins
     }
 
-    /// The plugins that rejected the pod and wait for something that is on its way: their events skip the backoff.
+    /// The plugins that rejected the pod with "pending": they wait for something that is already on its way, so their
+    /// events make the pod ready without backoff.
     pub const fn pending_plugins(&self) -> &PluginSet {
         &self.pending_plugins
     }
@@ -187,24 +191,25 @@ impl<E> QueuedPod<E> {
         !self.unschedulable_plugins.is_empty() || !self.pending_plugins.is_empty()
     }
 
-    /// Forgets who rejected and who gates the pod: the first step of handling a failure.
+    /// Forgets all rejectors and the gate. To be called at the start of failure handling, before the rejectors of the failed
+    /// attempt are added.
     pub fn clear_rejectors(&mut self) {
         self.unschedulable_plugins.clear();
         self.pending_plugins.clear();
         self.gated_by = None;
     }
 
-    /// Notes that `plugin` rejected the pod.
+    /// Records that `plugin` rejected the pod: its events may make the pod schedulable, after backoff.
     pub fn add_unschedulable_plugin(&mut self, plugin: PluginId) {
         self.unschedulable_plugins.insert(plugin);
     }
 
-    /// Notes that `plugin` answered "pending".
+    /// Records that `plugin` rejected the pod with "pending": its events make the pod ready without backoff.
     pub fn add_pending_plugin(&mut self, plugin: PluginId) {
         self.pending_plugins.insert(plugin);
     }
 
-    /// The time from the first readiness to `now`.
+    /// How long the pod has been waiting at `now` since it was first ready; zero if it never was.
     pub fn waited(&self, now: Timestamp) -> Duration {
         self.initial_attempt.map_or(Duration::ZERO, |start| now.saturating_since(start))
     }

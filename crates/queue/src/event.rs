@@ -1,8 +1,8 @@
-//! What happens in a cluster, as far as it can make a waiting pod schedulable.
+//! Events: what happens in a cluster that can make a waiting pod schedulable.
 //!
 //! Answers to `ClusterEvent` and `ClusterEvent.Match` of the reference. An event is a resource and an action; plugins
-//! register for events, the owner of the queue reports events, and [`ClusterEvent::matches`] says which of the former the
-//! latter satisfies. Labels are rendered late: an [`EventLabel`] is a cheap value until somebody prints it.
+//! register for events, the owner of the queue reports events, and [`ClusterEvent::matches`] decides which registrations a
+//! reported event satisfies. Labels are rendered late: an [`EventLabel`] allocates nothing until it is printed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl fmt::Display for EventResource {
     }
 }
 
-/// An action on a resource: either one that a plugin wants to hear of, or one that happened.
+/// An action on a resource: either what a plugin registers for, or what happened.
 ///
 /// ```
 /// use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource};
@@ -135,14 +135,14 @@ pub struct ClusterEvent {
 impl ClusterEvent {
     /// A pod with a node appeared.
     pub const ASSIGNED_POD_ADD: Self = Self::new(EventResource::AssignedPod, ActionType::ADD);
-    /// A pod with a node changed in a way of no known kind.
+    /// A pod with a node changed in a way that none of the specific update actions covers.
     pub const ASSIGNED_POD_UPDATE: Self = Self::new(EventResource::AssignedPod, ActionType::UPDATE);
     /// A pod with a node is gone.
     pub const ASSIGNED_POD_DELETE: Self = Self::new(EventResource::AssignedPod, ActionType::DELETE);
     /// A pod without a node appeared.
     pub const UNSCHEDULABLE_POD_ADD: Self =
         Self::new(EventResource::UnschedulablePod, ActionType::ADD);
-    /// A pod without a node changed in a way of no known kind.
+    /// A pod without a node changed in a way that none of the specific update actions covers.
     pub const UNSCHEDULABLE_POD_UPDATE: Self =
         Self::new(EventResource::UnschedulablePod, ActionType::UPDATE);
     /// A pod without a node is gone.
@@ -154,7 +154,7 @@ impl ClusterEvent {
         action: ActionType::ALL,
         label: Some("UnschedulableTimeout"),
     };
-    /// A plugin asked for a pod to be tried now.
+    /// A plugin requested that a pod be tried now.
     pub const FORCE_ACTIVATE: Self = Self {
         resource: EventResource::Wildcard,
         action: ActionType::ALL,
@@ -181,7 +181,7 @@ impl ClusterEvent {
         self.resource == EventResource::Wildcard && self.action == ActionType::ALL
     }
 
-    /// The label under which metrics and logs speak of the event.
+    /// The name of the event in metrics and logs.
     pub fn label(&self) -> EventLabel {
         match self.label {
             Some(text) => EventLabel::Named(text),
@@ -189,11 +189,11 @@ impl ClusterEvent {
         }
     }
 
-    /// Whether a plugin that registered for `self` hears of `incoming`.
+    /// Whether `incoming` satisfies a registration for `self`.
     ///
     /// Quirk: the actions must intersect and the incoming one must not exceed the registered one as an integer. For what
-    /// comes in (a single bit, `Update`, `All`) this means that a generic update reaches only those who registered
-    /// for every kind of update. Pinned by `a_generic_update_needs_every_update_bit`.
+    /// comes in (a single bit, `Update`, `All`) this means that a generic update satisfies only
+    /// registrations for every kind of update. Pinned by `a_generic_update_needs_every_update_bit`.
     pub fn matches(&self, incoming: &Self) -> bool {
         self.is_wildcard()
             || (self.resource.covers(&incoming.resource)
@@ -201,7 +201,7 @@ impl ClusterEvent {
                 && incoming.action.bits() <= self.action.bits())
     }
 
-    /// The events that a plugin is registered for which takes part in filtering but says nothing about events.
+    /// The registrations of a plugin that takes part in filtering but registers for nothing itself.
     ///
     /// `with_pod_groups` adds pod groups, which are only watched with the `GenericWorkload` feature.
     pub fn catch_all(with_pod_groups: bool) -> Vec<Self> {
@@ -224,7 +224,7 @@ impl ClusterEvent {
     }
 }
 
-/// The text under which metrics and logs speak of an event or of one of the queue's own moves.
+/// The name of an event, or of one of the queue's own moves, in metrics and logs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventLabel {
     /// A name of its own.

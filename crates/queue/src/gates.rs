@@ -6,8 +6,8 @@ use crate::entry::QueuedPod;
 use crate::plugins::PluginId;
 use crate::policy::{PreEnqueueVerdict, QueuePolicy};
 
-/// Asks the gates of the pod's profile, the one that holds it first, up to the first that says no. Returns the plugin
-/// that thereby became a rejector of the pod.
+/// Runs the gates of the pod's profile up to the first that rejects the pod, beginning with the one that gated it before.
+/// Returns the gating plugin if it was not among the pod's rejectors yet.
 pub(crate) fn run<E, O, P>(
     pod: &mut QueuedPod<E>,
     gates: &[PluginId],

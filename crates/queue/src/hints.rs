@@ -9,7 +9,8 @@ use crate::profile::{Profiles, ResolvedEvent};
 
 /// What an event on these objects means for `pod`.
 ///
-/// A pending plugin's yes beats everything: it waits for something that is on its way, so backoff would only add delay.
+/// If a plugin that answered "pending" says yes, that beats everything: it waits for something that is on its way, so
+/// backoff would only add delay.
 pub(crate) fn worth<E, O, P>(
     pod: &QueuedPod<E>,
     event: &ResolvedEvent,
@@ -22,14 +23,17 @@ where
     O: EventObject<E>,
     P: QueuePolicy<E, O> + ?Sized,
 {
+    // The attempt ended with an error, which any change may have cured.
     if !pod.has_rejectors() {
         return Requeue::AfterBackoff;
     }
+    // A wildcard event concerns the pod that is its object, or every pod if it has none.
     if event.is_wildcard {
         let is_of_another = new.is_some_and(|new| !new.is_pod(pod.entry.uid()));
         return if is_of_another { Requeue::Skip } else { Requeue::AfterBackoff };
     }
     let Some(registrations) = event.by_profile.get(pod.profile.index()) else {
+        // No profile has this scheduler name, so that no plugin can be consulted.
         return Requeue::AfterBackoff;
     };
     let mut best = Requeue::Skip;
@@ -49,6 +53,7 @@ where
         if pod.pending_plugins.contains(plugin) {
             return Requeue::Immediately;
         }
+        // Only a pending plugin could still make it better.
         if pod.pending_plugins.is_empty() {
             return Requeue::AfterBackoff;
         }

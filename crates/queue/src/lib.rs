@@ -1,4 +1,4 @@
-//! Which pod next, and who wakes up when: the pending pods of a Kubernetes scheduler.
+//! The scheduling queue of a Kubernetes scheduler: which pending pod is tried next, and when the others are tried again.
 //!
 //! [`SchedulingQueue`] holds every pod that waits to be scheduled: ready ones in the order of the policy's sort, those that
 //! wait for a time after a failed attempt, and those that wait for an event that may make them schedulable, gated ones
@@ -6,7 +6,7 @@
 //!
 //! It is a state machine and nothing else: one owner, no locks, no clock (time is an argument), no blocking
 //! ([`pop`](SchedulingQueue::pop) has a pod or has none), no I/O. It is generic over pods ([`QueueEntry`]) and the objects
-//! of events ([`EventObject`]). It knows plugins by name and number only; order, gates and hints are questions to a
+//! of events ([`EventObject`]). It knows plugins by name and number only; order, gates and hints are decided by a
 //! [`QueuePolicy`] that is passed into each operation.
 //!
 //! # Life of a pod
@@ -15,7 +15,7 @@
 //!   pod object.
 //! - [`pop`](SchedulingQueue::pop) puts the pod in flight. It ends with [`done`](SchedulingQueue::done), or with
 //!   [`add_unschedulable_if_not_present`](SchedulingQueue::add_unschedulable_if_not_present) if the attempt failed.
-//! - [`move_all`](SchedulingQueue::move_all) tells of an event. Plugins registered for events ([`ProfileSpec`]); an event
+//! - [`move_all`](SchedulingQueue::move_all) reports an event. Plugins registered for events ([`ProfileSpec`]); an event
 //!   visits only pods that such a plugin rejected.
 //! - [`next_deadline`](SchedulingQueue::next_deadline) and [`flush_due`](SchedulingQueue::flush_due) let time pass.
 //!

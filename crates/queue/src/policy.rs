@@ -1,12 +1,12 @@
-//! What the queue asks its owner: order, gates, hints, signatures, and what pods exist.
+//! What the owner of a queue decides for it: order, gates, hints, signatures, and which pods exist.
 
 use crate::entry::QueuedPod;
 use crate::event::EventLabel;
 use crate::plugins::PluginId;
 use crate::profile::{HintId, ProfileId};
 
-/// The owner's side of an operation. It is passed into every operation that may need it, so that an owner can lend
-/// parts of its own state for the length of the call.
+/// The decisions that the queue leaves to its owner. The policy is an argument of every operation that may need it, so that
+/// it can borrow from the owner's state for the length of the call.
 ///
 /// Answers must not depend on anything that changes during one operation, and the callbacks must not call back into the
 /// queue (the borrow checker sees to it).
@@ -27,16 +27,16 @@ pub trait QueuePolicy<E, O> {
 
     /// PreEnqueue: whether `plugin` lets the pod into the active queue. `profile` is the pod's own.
     ///
-    /// An error of the plugin counts as [`Gate`](PreEnqueueVerdict::Gate); telling the two apart in logs is up to the owner.
+    /// A plugin that fails must answer [`Gate`](PreEnqueueVerdict::Gate); logging the failure is up to the owner.
     fn pre_enqueue(&mut self, entry: &E, profile: ProfileId, plugin: PluginId)
     -> PreEnqueueVerdict;
 
-    /// The gates of a pod are about to be asked. For measuring.
+    /// Called before the PreEnqueue plugins of a pod of this profile run; for measurements.
     fn gates_begin(&mut self, profile: ProfileId) {
         let _ = profile;
     }
 
-    /// The gates of a pod have been asked. For measuring.
+    /// Called after the PreEnqueue plugins of a pod of this profile ran; for measurements.
     fn gates_end(&mut self, profile: ProfileId) {
         let _ = profile;
     }
@@ -55,8 +55,8 @@ pub trait QueuePolicy<E, O> {
         new: Option<&O>,
     ) -> QueueingHint;
 
-    /// Something equal for pods that are scheduled alike, `None` if the pod has no such thing. Called for every new or
-    /// updated record.
+    /// A number that is equal for pods that are scheduled alike; `None` if the pod cannot share a decision with others. The
+    /// queue keeps it with the pod and does not read it. Called for every new or updated pod.
     fn signature(&mut self, entry: &E, profile: ProfileId) -> Option<u64> {
         let _ = (entry, profile);
         None
@@ -66,7 +66,7 @@ pub trait QueuePolicy<E, O> {
     fn latest(&self, namespace: &str, name: &str) -> Option<E>;
 }
 
-/// What a PreEnqueue plugin says.
+/// The answer of a PreEnqueue plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreEnqueueVerdict {
     /// The pod may be tried.
@@ -75,7 +75,7 @@ pub enum PreEnqueueVerdict {
     Gate,
 }
 
-/// What a queueing hint says.
+/// The answer of a queueing hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueingHint {
     /// The event does not help the pod.
@@ -98,8 +98,8 @@ pub(crate) enum Requeue {
 /// Which node a pod is to be nominated to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nomination<'a> {
-    /// The one in the pod's status, if any.
+    /// The node in the pod's status, if any.
     Noop,
-    /// This one, whatever the status says; an empty name withdraws the nomination.
+    /// This node, whatever is in the status; an empty name withdraws the nomination.
     Override(&'a str),
 }

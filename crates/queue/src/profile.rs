@@ -1,9 +1,10 @@
 //! The static side of a queue: its settings, the profiles, their gates and the events their plugins registered for.
 //!
-//! Answers to `buildQueueingHintMap` of the reference. Built once; only names (of plugins and schedulers never mentioned
-//! at construction) and the memory of resolved events grow later.
+//! Answers to `buildQueueingHintMap` of the reference. Built once; what grows later are names of plugins and schedulers that
+//! were not mentioned at construction, and the cache of resolved events.
 //!
-//! Invariant: the rejector that an event may help is always in [`ResolvedEvent::plugins`] of that event, whatever the profile.
+//! Invariant: the rejector that an event may help is always in [`ResolvedEvent::plugins`] of that event, whatever the
+//! profile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,11 +53,12 @@ impl ProfileId {
     }
 }
 
-/// A queueing hint's number, chosen by the owner of the queue and handed back to it.
+/// The number of a queueing hint. The owner of the queue chooses it at registration and gets it back in
+/// [`QueuePolicy::hint`](crate::QueuePolicy::hint).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HintId(pub u32);
 
-/// One profile: its PreEnqueue plugins and what its plugins want to hear of.
+/// One profile: its PreEnqueue plugins and the events that its plugins register for.
 ///
 /// Only plugins that can reject pods belong here (PreEnqueue, PreFilter, Filter, Reserve, Permit). The same plugin
 /// name in two profiles is one plugin with two lists.
@@ -80,33 +82,34 @@ impl ProfileSpec {
         self
     }
 
-    /// Adds everything that `plugin` registers for. An event without a hint always is a reason to try again. An empty
-    /// list is fine: pods rejected by nothing else wait for the time-out.
+    /// Registers `plugin` for events, each with the hint that decides whether it helps a pod; an event without a hint always
+    /// does. With an empty list, pods that only this plugin rejected wait for the time-out.
     ///
-    /// A plugin that wants to hear of new nodes but not of taints is told about taints nevertheless: a node may be
-    /// tainted when it is added and become usable when the taint goes.
+    /// A plugin that registers for new nodes is registered for changed taints too: a node may be tainted when it is added,
+    /// and become usable when the taint is removed.
     #[must_use]
     pub fn with_events<I>(mut self, plugin: &str, events: I) -> Self
     where
         I: IntoIterator<Item = (ClusterEvent, Option<HintId>)>,
     {
-        let mut hears_of_nodes = false;
-        let mut hears_of_taints = false;
+        let mut includes_new_nodes = false;
+        let mut includes_taints = false;
         for (event, hint) in events {
             if *event.resource() == EventResource::Node {
-                hears_of_nodes |= event.action().contains(ActionType::ADD);
-                hears_of_taints |= event.action().contains(ActionType::UPDATE_NODE_TAINT);
+                includes_new_nodes |= event.action().contains(ActionType::ADD);
+                includes_taints |= event.action().contains(ActionType::UPDATE_NODE_TAINT);
             }
             self.registrations.push((plugin.to_owned(), event, hint));
         }
-        if hears_of_nodes && !hears_of_taints {
+        if includes_new_nodes && !includes_taints {
             let taint = ClusterEvent::new(EventResource::Node, ActionType::UPDATE_NODE_TAINT);
             self.registrations.push((plugin.to_owned(), taint, None));
         }
         self
     }
 
-    /// Registers `plugin` for everything, as is done for plugins that do not say what they want to hear of.
+    /// Registers `plugin` for [all events](ClusterEvent::catch_all), as is done for plugins that register for nothing
+    /// themselves. `with_pod_groups` adds events about pod groups.
     #[must_use]
     pub fn with_catch_all(self, plugin: &str, with_pod_groups: bool) -> Self {
         self.with_events(
@@ -121,12 +124,12 @@ impl ProfileSpec {
         self.with_catch_all(EXTENDER_PLUGIN, with_pod_groups)
     }
 
-    /// The name that pods ask for.
+    /// The name by which pods choose the profile (`spec.schedulerName`).
     pub fn scheduler_name(&self) -> &str {
         &self.scheduler_name
     }
 
-    /// What the plugins registered for, the implied events included.
+    /// Plugin, event and hint of every registration, the implied ones included.
     pub fn registrations(&self) -> impl Iterator<Item = (&str, &ClusterEvent, Option<HintId>)> {
         self.registrations.iter().map(|(plugin, event, hint)| (plugin.as_str(), event, *hint))
     }
@@ -136,7 +139,7 @@ impl ProfileSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResolvedId(u32);
 
-/// Who registered for an incoming event.
+/// The registrations that an incoming event satisfies.
 #[derive(Debug)]
 pub(crate) struct ResolvedEvent {
     pub(crate) label: EventLabel,
@@ -171,7 +174,7 @@ pub(crate) struct Profiles {
     ids: FxHashMap<Arc<str>, ProfileId>,
     profiles: Vec<Profile>,
     resolved: Vec<ResolvedEvent>,
-    nobody: ResolvedEvent,
+    unresolved: ResolvedEvent,
     resolved_ids: FxHashMap<(EventResource, ActionType), ResolvedId>,
 }
 
@@ -184,7 +187,7 @@ impl Profiles {
             ids: FxHashMap::default(),
             profiles: Vec::new(),
             resolved: Vec::new(),
-            nobody: ResolvedEvent::new(EventLabel::Named(""), false),
+            unresolved: ResolvedEvent::new(EventLabel::Named(""), false),
             resolved_ids: FxHashMap::default(),
         };
         for spec in specs {
@@ -230,7 +233,7 @@ impl Profiles {
         self.profiles.get(profile.index()).map_or(&[], |profile| &profile.gates)
     }
 
-    /// Who registered for `event`; remembered, as the same few events come in over and over.
+    /// The registrations that `event` satisfies. Cached, since the same few events come in again and again.
     pub(crate) fn resolve(&mut self, event: &ClusterEvent) -> ResolvedId {
         let key = (event.resource().clone(), event.action());
         if let Some(&id) = self.resolved_ids.get(&key) {
@@ -254,7 +257,7 @@ impl Profiles {
     }
 
     pub(crate) fn resolved(&self, id: ResolvedId) -> &ResolvedEvent {
-        self.resolved.get(id.0 as usize).unwrap_or(&self.nobody)
+        self.resolved.get(id.0 as usize).unwrap_or(&self.unresolved)
     }
 }
 
@@ -273,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hears_of_new_nodes_hears_of_taints() {
+    fn a_registration_for_new_nodes_includes_taints() {
         let spec =
             ProfileSpec::new("s").with_events("Name", [(node(ActionType::ADD), Some(HintId(1)))]);
         assert_eq!(labels(&spec), ["Name:1", "Name:16"]);

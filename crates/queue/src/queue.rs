@@ -2,7 +2,7 @@
 //!
 //! Answers to `PriorityQueue` of the reference, with hints enabled. Operations are grouped by what triggers them: pods
 //! that come, change and go ([`admit`]), taking the next pod ([`pop`]), failed attempts and events ([`requeue`]), time
-//! ([`timers`]), nominations ([`nominate`]), and looking at it all ([`inspect`]).
+//! ([`timers`]), nominations ([`nominate`]), and reading ([`inspect`]).
 //!
 //! Invariants: a pod is in at most one container; every pod with the unschedulable ones has a rejector; between operations
 //! every record has a place. The order of moves within one operation is the order of parking.
@@ -36,7 +36,7 @@ use crate::unschedulable::Unschedulable;
 /// The pods waiting to be scheduled. See the [crate's documentation](crate).
 ///
 /// `E` is a pod, `O` an object that events are about. Operations that need time take `now`, which must not go back;
-/// operations that need an answer of the owner take a [`QueuePolicy`], which must be the same in spirit on every call.
+/// operations that need a decision of the owner take a [`QueuePolicy`], which must decide by the same rules in every call.
 #[derive(Debug)]
 pub struct SchedulingQueue<E, O> {
     settings: QueueSettings,
@@ -48,7 +48,7 @@ pub struct SchedulingQueue<E, O> {
     in_flight: InFlight<E, O>,
     nominator: Nominator,
     counters: Counters,
-    /// Kept for its memory: the pods that one operation looks at.
+    /// The pods that one operation looks at. Empty in between; kept so that its memory is used again.
     candidates: Vec<(u64, Slot)>,
     next_seq: u64,
 }
@@ -71,8 +71,8 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         }
     }
 
-    /// The number of a plugin, for rejector sets. Names not mentioned at construction are fine: a plugin that registered
-    /// nothing, or the empty name under which a waiting pod is turned away.
+    /// The number of a plugin, for rejector sets. A name that was not mentioned at construction gets a new number: that of a
+    /// plugin that registered for nothing, or the empty name under which a waiting pod is rejected.
     pub fn intern_plugin(&mut self, name: &str) -> PluginId {
         self.profiles.plugins.intern(name)
     }

@@ -12,7 +12,7 @@ use rustc_hash::FxHasher;
 use crate::entry::{QueueEntry, QueuedPod};
 use crate::heap::Slot;
 
-/// A queue as metrics and logs name it.
+/// One of the three queues that metrics and logs distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Queue {
     /// Pods ready to be tried.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::CompileOptions;
 use crate::affinity::{NodeAffinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm};
 use crate::labels::Labels;
+use crate::options::CompileOptions;
 use crate::selector::{LabelSelector, NodeSelector, Requirement, SelectorError, preferred_terms};
 use crate::topology::{NodeInclusionPolicy, TopologySpreadConstraint, WhenUnsatisfiable};
 use crate::validation::FieldPath;

@@ -6,7 +6,6 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 
-use super::CompileOptions;
 use crate::node::Node;
 use crate::pod::Pod;
 use crate::wire;
@@ -36,35 +35,31 @@ impl std::error::Error for DecodeError {}
 
 impl Pod {
     /// Decodes and compiles a pod from JSON text.
+    ///
+    /// # Errors
+    /// If the text is not JSON, is of another kind, or a field that matters has a wrong type or value.
     pub fn from_json(json: impl AsRef<[u8]>) -> Result<Self, DecodeError> {
-        Self::from_json_with(json, &CompileOptions::default())
-    }
-
-    /// The same under other feature gates.
-    pub fn from_json_with(
-        json: impl AsRef<[u8]>,
-        options: &CompileOptions,
-    ) -> Result<Self, DecodeError> {
         let pod: wire::Pod = decode_text("pod", json.as_ref())?;
         check_kind("pod", "Pod", &pod.kind, &pod.metadata)?;
-        Ok(Self::from_wire_with(&pod, options))
+        Ok(Self::from_wire(&pod))
     }
 
     /// Compiles a pod from parsed JSON.
+    ///
+    /// # Errors
+    /// As [`from_json`](Self::from_json).
     pub fn from_value(value: &Value) -> Result<Self, DecodeError> {
-        Self::from_value_with(value, &CompileOptions::default())
-    }
-
-    /// The same under other feature gates.
-    pub fn from_value_with(value: &Value, options: &CompileOptions) -> Result<Self, DecodeError> {
         let pod: wire::Pod = decode_value("pod", value)?;
         check_kind("pod", "Pod", &pod.kind, &pod.metadata)?;
-        Ok(Self::from_wire_with(&pod, options))
+        Ok(Self::from_wire(&pod))
     }
 }
 
 impl Node {
     /// Decodes and compiles a node from JSON text.
+    ///
+    /// # Errors
+    /// As [`Pod::from_json`].
     pub fn from_json(json: impl AsRef<[u8]>) -> Result<Self, DecodeError> {
         let node: wire::Node = decode_text("node", json.as_ref())?;
         check_kind("node", "Node", &node.kind, &node.metadata)?;
@@ -72,6 +67,9 @@ impl Node {
     }
 
     /// Compiles a node from parsed JSON.
+    ///
+    /// # Errors
+    /// As [`Pod::from_json`].
     pub fn from_value(value: &Value) -> Result<Self, DecodeError> {
         let node: wire::Node = decode_value("node", value)?;
         check_kind("node", "Node", &node.kind, &node.metadata)?;
@@ -199,7 +197,7 @@ const MAP_FIELDS: [&str; 9] = [
     "capacity",
 ];
 
-/// The message without the place in the text, which the path tells better.
+/// The message without the position in the text; the path is more useful.
 fn reason_text(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {

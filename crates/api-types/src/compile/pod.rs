@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::CompileOptions;
 use crate::affinity::{NodeAffinity, PodAffinity};
 use crate::features::{RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK};
 use crate::images::normalized_image_name;
+use crate::options::CompileOptions;
 use crate::pod::{
     ConditionText, ControllerRef, ExtendedResourceClaim, HostPort, Pod, PodCondition, PodImages,
     PodResourceClaim, PodSpec, PodStatus,
@@ -86,6 +86,7 @@ fn spec(pod: &wire::Pod, options: &CompileOptions) -> PodSpec {
         TopologySpreadConstraint::from_wire(constraint, &pod.metadata.labels, options)
     };
     PodSpec {
+        // Objects from files have not passed the API server, which fills this in.
         scheduler_name: nonempty(&spec.scheduler_name)
             .unwrap_or_else(|| DEFAULT_SCHEDULER_NAME.into()),
         priority: spec.priority,

@@ -4,10 +4,10 @@ mod recorded;
 
 use serde_json::{Value, json};
 
-use super::*;
 use crate::affinity::PodAffinity;
 use crate::node::Node;
 use crate::object::Object;
+use crate::options::CompileOptions;
 use crate::pod::Pod;
 use crate::topology::{NodeInclusionPolicy, TopologySpreadConstraint, WhenUnsatisfiable};
 

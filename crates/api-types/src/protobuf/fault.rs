@@ -45,7 +45,7 @@ impl From<Invalid> for Fault {
     }
 }
 
-/// Says where a fault was met.
+/// Adds to an error the field in which it occurred.
 pub(super) trait At {
     /// In the field of this name.
     fn at(self, field: &str) -> Self;

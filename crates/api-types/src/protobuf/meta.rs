@@ -5,7 +5,7 @@ use super::fault::At;
 use super::fields::{Message, Pairs, Read, fields};
 use crate::wire::{ObjectMeta, OwnerReference};
 
-/// Reads metadata; of pods nobody reads the annotations.
+/// Reads metadata. The annotations of pods are skipped, since no decision reads them.
 pub(super) fn read_meta(meta: &mut ObjectMeta, value: Value<'_>, has_annotations: bool) -> Read {
     let (mut labels, mut annotations) = (Pairs::default(), Pairs::default());
     fields(value.bytes()?, |number, value| {

@@ -13,7 +13,7 @@ pub struct Field<'a> {
     pub value: Value<'a>,
 }
 
-/// What a field holds, as far as the wire tells.
+/// The value of a field, as far as the wire type determines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     /// An integer, a boolean or an enumerator.

@@ -1,4 +1,4 @@
-//! Volumes: those that matter to scheduling, told apart by their field numbers.
+//! Volumes: those that matter to scheduling, recognised by their field numbers.
 
 use std::sync::Arc;
 

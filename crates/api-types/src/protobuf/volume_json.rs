@@ -1,6 +1,6 @@
 //! The rarer volume sources as the JSON that the API server would have sent, by tables of their fields.
 //!
-//! Nobody decides by most of what is in them; signatures compare it and a few are translated to CSI drivers. Keeping the
+//! No decision reads most of what is in them; signatures compare it and a few are translated to CSI drivers. Keeping the
 //! text the same in both forms keeps everything behind it the same.
 
 use serde_json::{Map, Value as Json};
@@ -235,6 +235,7 @@ pub(super) fn json(source: &Source, bytes: &[u8]) -> Read<String> {
 fn take(object: &mut Map<String, Json>, name: &str, form: Form, value: Value<'_>) -> Read {
     let new = match form {
         Text | GivenText => Json::from(value.str()?),
+        // What the JSON form leaves out when it is empty must not be there; an earlier value of the field is overridden.
         OptionalText => match value.str()? {
             "" => return remove(object, name),
             text => Json::from(text),
@@ -242,6 +243,7 @@ fn take(object: &mut Map<String, Json>, name: &str, form: Form, value: Value<'_>
         Bool if !value.bool()? => return remove(object, name),
         Bool | GivenBool => Json::from(value.bool()?),
         GivenInt => Json::from(value.int32()?),
+        // A repeated field comes one element at a time, and so does a map.
         Texts | NullableTexts => {
             let text = Json::from(value.str()?);
             match object.get_mut(name).and_then(Json::as_array_mut) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::SelectorError;
+use super::error::SelectorError;
 use crate::validation::quoted;
 
 /// One comparison of a field selector.
@@ -25,6 +25,9 @@ pub struct FieldSelector {
 impl FieldSelector {
     /// Reads `a=b,c==d,e!=f`. `\\`, `\,` and `\=` in values stand for the character itself. The empty text selects
     /// everything.
+    ///
+    /// # Errors
+    /// [`SelectorError::Syntax`] if a part is not a comparison.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut comparisons = Vec::new();
         for part in split_unescaped(text).filter(|part| !part.is_empty()) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::SelectorError;
+use super::error::SelectorError;
 use super::requirement::{OperatorName, Requirement, new_requirement};
 use crate::validation::{FieldPath, quoted};
 

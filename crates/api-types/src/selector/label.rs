@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::SelectorError;
+use super::error::SelectorError;
 use super::grammar;
 use super::requirement::{OperatorName, Requirement, new_requirement};
 use crate::labels::Labels;
@@ -22,13 +22,10 @@ impl LabelSelector {
         Self { requirements: requirements.into() }
     }
 
-    /// The selector that asks for every pair of `labels` exactly. Nothing is validated.
-    pub fn from_labels(labels: &Labels) -> Self {
-        let equals = |(key, value): (&str, &str)| Requirement::equals(key.into(), value.into());
-        Self { requirements: labels.iter().map(equals).collect() }
-    }
-
-    /// Compiles `matchLabels` and `matchExpressions`. The first bad requirement is the error.
+    /// Compiles `matchLabels` and `matchExpressions`.
+    ///
+    /// # Errors
+    /// What is wrong with the first bad requirement.
     pub fn from_wire(selector: &wire::LabelSelector) -> Result<Self, SelectorError> {
         let mut requirements = Vec::new();
         let mut push = |key: &Arc<str>, operator, values: Option<&[Arc<str>]>| {

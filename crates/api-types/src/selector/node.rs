@@ -3,12 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::SelectorError;
+use super::error::SelectorError;
 use super::requirement::{OperatorName, Requirement, bad_list, new_requirement};
-use crate::affinity::PreferredNodeTerm;
 use crate::labels::Labels;
-use crate::node::Node;
-use crate::pod::Pod;
 use crate::validation::{BadValue, FieldError, FieldPath};
 use crate::wire;
 
@@ -43,7 +40,10 @@ pub struct NodeSelectorTerm {
 }
 
 impl NodeSelectorTerm {
-    /// Compiles one term. `path` is where it stands, for error texts.
+    /// Compiles one term. `path` is the field it is the value of, for error texts.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the term.
     pub fn compile(term: &wire::NodeSelectorTerm, path: &FieldPath) -> Result<Self, SelectorError> {
         let mut errors = Vec::new();
         let expressions = compile_expressions(
@@ -101,7 +101,10 @@ impl NodeSelector {
         }
     }
 
-    /// Compiles strictly: any error fails. `path` is where the selector stands, [`FieldPath::root`] for none.
+    /// Compiles strictly. `path` is the field that the selector is the value of, [`FieldPath::root`] for none.
+    ///
+    /// # Errors
+    /// Everything that is wrong with any term.
     pub fn compile_strict(
         selector: &wire::NodeSelector,
         path: &FieldPath,
@@ -131,11 +134,6 @@ impl NodeSelector {
         self.n_terms_given
     }
 
-    /// Whether no term can ever match because there is none with requirements.
-    pub fn has_no_terms(&self) -> bool {
-        self.terms.is_empty()
-    }
-
     /// To which nodes the selector narrows the search. Counts every term, even those in error.
     pub fn node_names(&self) -> &NodeNames {
         &self.names
@@ -146,7 +144,10 @@ impl NodeSelector {
         self.terms.iter().flatten().any(|term| term.matches(labels, node_name))
     }
 
-    /// Whether some term matches; if none does, the errors of the terms that could not be tried.
+    /// Whether some term matches.
+    ///
+    /// # Errors
+    /// If no term matches, the errors of the terms that could not be compiled.
     pub fn matches_or_error(
         &self,
         labels: &Labels,
@@ -166,27 +167,13 @@ impl NodeSelector {
     }
 }
 
-/// Whether the pod's `nodeSelector` and required node affinity match the node. An error counts as no match.
-pub fn node_satisfies_required_affinity(pod: &Pod, node: &Node) -> bool {
-    matches_node_selector(pod, node)
-        && required(pod).is_none_or(|selector| selector.matches(&node.labels, &node.name))
-}
-
-/// The same with the errors that could have changed the answer: some term could not be tried and no other matched.
-pub fn required_node_affinity_matches(pod: &Pod, node: &Node) -> Result<bool, SelectorError> {
-    if !matches_node_selector(pod, node) {
-        return Ok(false);
-    }
-    required(pod).map_or(Ok(true), |selector| selector.matches_or_error(&node.labels, &node.name))
-}
-
-fn matches_node_selector(pod: &Pod, node: &Node) -> bool {
-    let Some(wanted) = &pod.spec.node_selector else { return true };
-    wanted.iter().all(|(key, value)| node.labels.get(key) == Some(value))
-}
-
-fn required(pod: &Pod) -> Option<&NodeSelector> {
-    pod.spec.node_affinity.as_ref()?.required.as_ref()
+/// One preferred node term. Terms of weight 0 and empty preferences are dropped when compiling.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PreferredNodeTerm {
+    /// What a matching node gains.
+    pub weight: i32,
+    /// Which nodes match.
+    pub term: NodeSelectorTerm,
 }
 
 /// Compiles preferred terms strictly; those of weight 0 and empty ones are dropped unread.

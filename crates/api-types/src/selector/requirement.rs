@@ -96,8 +96,8 @@ pub(crate) enum OperatorName {
     Lt,
 }
 
-/// All that is wrong with a requirement, or the requirement. `values` is `None` when the list is absent, which error
-/// texts tell from an empty one.
+/// Validates and compiles a requirement; the error is everything that is wrong with it. `values` is `None` when the list is
+/// absent, which error texts distinguish from an empty one.
 pub(crate) fn new_requirement(
     key: &Arc<str>,
     operator: OperatorName,

@@ -21,7 +21,7 @@ pub struct ObjectMeta {
     pub generation: Option<i64>,
     /// When the object was created.
     pub creation_timestamp: Date,
-    /// When its deletion was asked for.
+    /// When its deletion was requested.
     pub deletion_timestamp: Date,
     /// Labels.
     pub labels: Labels,

@@ -89,7 +89,7 @@ pub struct Container {
 
 impl Container {
     /// Whether this init container keeps running beside the containers ("sidecar").
-    pub fn is_restartable(&self) -> bool {
+    pub(crate) fn is_restartable(&self) -> bool {
         self.restart_policy.as_deref() == Some("Always")
     }
 }
@@ -100,7 +100,7 @@ impl Container {
 pub struct WorkloadResources {
     /// Requests.
     pub requests: ResourceList,
-    /// Limits; only told to those who ask how much is promised, never decided by.
+    /// Limits. They are reported in metrics; no decision reads them.
     pub limits: ResourceList,
 }
 

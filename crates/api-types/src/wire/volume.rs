@@ -1,5 +1,5 @@
-//! Volumes as written. The many kinds of sources are told apart while decoding, so that the common ones nobody here
-//! cares about (tokens, configuration) cost nothing.
+//! Volumes as written. The many kinds of sources are recognised while decoding, so that the common ones that no
+//! decision reads (tokens, configuration) cost nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -108,6 +108,7 @@ impl<'de> Visitor<'de> for VolumeVisitor {
                     volume.name = fields.next_value()?;
                     continue;
                 }
+                // No decision reads these, and most volumes are of these kinds: they are skipped without being built.
                 "configMap" | "secret" | "projected" | "downwardAPI" | "emptyDir" => {
                     fields.next_value::<IgnoredAny>()?;
                     continue;
@@ -166,6 +167,7 @@ impl<'de> Visitor<'de> for VolumeVisitor {
                     }
                 },
             };
+            // A source that is null is an absent one, and does not replace another.
             if source.is_some() {
                 volume.source = source;
             }

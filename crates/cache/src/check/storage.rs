@@ -38,6 +38,8 @@ pub(super) fn check_node(
     );
     report.compare(|| format!("attachments of node {name}"), attachments, found);
 
+    // Claims may or may not be CSI volumes, which their objects decide; local, inline CSI, RBD and iSCSI volumes never take
+    // a place; whatever is left may be translated to a CSI driver.
     let mut counts = VolumeCounts::default();
     for volume in plain.pods.values().flat_map(|pod| pod.volumes.iter()) {
         match &volume.source {

@@ -3,21 +3,20 @@
 //! Invariants: `on_nodes` counts pods on ghosts too, everything else only eligible nodes; a domain without eligible
 //! nodes has sum 0; `by_sum` holds the sum of every domain with eligible nodes, as often as it occurs.
 
+mod scan;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 
-use super::eligible::eligible;
 use super::spec::CounterSpec;
-use crate::fingerprint::Fingerprint;
 use crate::fork::Column;
 use crate::label_index::{LabelColumn, LabelIndex, ValueId};
 use crate::node_set::NodeSet;
 use crate::node_table::NodeIdx;
-use crate::state::ClusterState;
 
-/// What is known of one domain.
+/// The counts of one topology domain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Domain {
     /// How many pods count on its nodes.
@@ -88,12 +87,6 @@ impl DomainCounts {
         &self.eligible
     }
 
-    /// The column that tells the domain of a node; `None` when there is no topology key.
-    pub fn column<'a>(&'a self, cluster: &'a ClusterState) -> Option<&'a LabelColumn> {
-        let key = self.spec.topology_key.as_ref()?;
-        self.own_column.as_deref().or_else(|| cluster.label_column(key))
-    }
-
     /// A domain that has nodes that count, by the id of its value in [`column`](Self::column). Without a topology key
     /// it is [`ValueId::ABSENT`].
     #[inline]
@@ -113,19 +106,6 @@ impl DomainCounts {
         let all = self.domains.iter().enumerate();
         all.filter(|(_, domain)| domain.n_nodes > 0)
             .map(|(at, domain)| (ValueId::from_index(at), Domain::from(*domain)))
-    }
-
-    /// All domains in which pods count, some of them more than once: passes over the others where every node is a domain.
-    pub fn domains_with_pods<'a>(
-        &'a self,
-        cluster: &'a ClusterState,
-    ) -> impl Iterator<Item = (ValueId, Domain)> + 'a {
-        let column = self.column(cluster);
-        let nodes = self.with_pods().filter(|(idx, _)| self.eligible.contains(*idx));
-        nodes.filter_map(move |(idx, _)| {
-            let value = column.map_or(ValueId::ABSENT, |column| column.id(idx));
-            Some((value, self.domain(value)?))
-        })
     }
 
     /// How many domains have nodes that count.
@@ -162,80 +142,8 @@ impl DomainCounts {
     }
 }
 
-/// # Counting
+/// # Following changes
 impl DomainCounts {
-    /// As [`count`](Self::count), from what followed counters know already: pods that count are found in one with the same
-    /// pods, nodes that count in one with the same nodes. O(nodes) then.
-    pub(super) fn derived(cluster: &ClusterState, spec: &CounterSpec) -> Self {
-        let mut counts = Self::nothing(spec);
-        match cluster.counters.with_pods(&spec.pods) {
-            Some(other) => counts.on_nodes = other.on_nodes.clone(),
-            None => {
-                let needed = Fingerprint::needed_by(&spec.pods);
-                counts.count_pods(cluster, cluster.pods.iter_with(needed));
-            }
-        }
-        counts.eligible = match cluster.counters.with_nodes(spec) {
-            Some(other) => other.eligible.clone(),
-            None => eligible(cluster, spec),
-        };
-        let key = spec.topology_key.as_ref();
-        if let Some(key) = key.filter(|key| cluster.label_column(key).is_none()) {
-            let nodes = cluster.live_nodes().iter();
-            let nodes = nodes.filter_map(|idx| Some((idx, &**cluster.node(idx)?)));
-            let column = LabelColumn::new(key.clone(), cluster.capacity(), nodes);
-            counts.own_column = Some(Arc::new(column));
-        }
-        counts.add_up(cluster);
-        counts
-    }
-
-    /// Adds up domains that were empty.
-    fn add_up(&mut self, cluster: &ClusterState) {
-        /// Domains of so many nodes are worth a look at the set of nodes of each.
-        const LARGE: usize = 16;
-
-        let column = self.column(cluster);
-        let mut domains = vec![Cell::default(); column.map_or(1, LabelColumn::n_ids)];
-        match column.filter(|column| column.n_ids() * LARGE > self.eligible.len()) {
-            Some(column) => {
-                for idx in self.eligible.iter() {
-                    domains[column.id(idx).index()].n_nodes += 1;
-                }
-            }
-            None => {
-                let mut n_labelled = 0;
-                for (id, _, nodes) in column.iter().flat_map(|column| column.values()) {
-                    let n_nodes = nodes.n_common(&self.eligible);
-                    n_labelled += n_nodes;
-                    domains[id.index()].n_nodes = n_nodes as u32;
-                }
-                let n_unlabelled = self.eligible.len() - n_labelled;
-                domains[ValueId::ABSENT.index()].n_nodes = n_unlabelled as u32;
-            }
-        }
-        for (idx, n) in self.with_pods().filter(|(idx, _)| self.eligible.contains(*idx)) {
-            let value = column.map_or(ValueId::ABSENT, |column| column.id(idx));
-            domains[value.index()].n_pods += n;
-        }
-        let (mut n_empty, mut sums) = (0_u32, Vec::new());
-        for domain in domains.iter().filter(|domain| domain.n_nodes > 0) {
-            match domain.n_pods {
-                0 => n_empty += 1,
-                n_pods => sums.push(i64::from(n_pods)),
-            }
-        }
-        sums.sort_unstable();
-        self.n_domains = sums.len() + n_empty as usize;
-        self.n_pods = sums.iter().sum();
-        let runs = sums.chunk_by(|a, b| a == b);
-        self.by_sum = runs.filter_map(|run| Some((*run.first()?, run.len() as u32))).collect();
-        if n_empty > 0 {
-            self.by_sum.insert(0, n_empty);
-        }
-        self.domains = domains.into_iter().collect();
-    }
-
     /// The nodes with pods that count, and how many. Most runs of nodes have none, and are passed over.
     fn with_pods(&self) -> impl Iterator<Item = (NodeIdx, u32)> {
         let mut start = 0;
@@ -260,62 +168,6 @@ impl DomainCounts {
             n_domains: 0,
             n_pods: 0,
             own_column: None,
-        }
-    }
-
-    /// Counts those of `pods` that count.
-    fn count_pods<'a>(
-        &mut self,
-        cluster: &ClusterState,
-        pods: impl Iterator<Item = (&'a Arc<Pod>, NodeIdx)>,
-    ) {
-        let spec = self.spec.clone();
-        for (pod, node) in pods {
-            if spec.pods.includes(pod, cluster.objects()) {
-                *self.on_node_mut(node) += 1;
-            }
-        }
-    }
-
-    /// Counts everything in one scan. O(nodes + pods).
-    pub fn count(cluster: &ClusterState, spec: &CounterSpec) -> Self {
-        let mut counts = Self::nothing(spec);
-        let nodes = || {
-            cluster
-                .live_nodes()
-                .iter()
-                .filter_map(|idx| cluster.node(idx).map(|node| (idx, &**node)))
-        };
-        let key = spec.topology_key.as_ref();
-        if let Some(key) = key.filter(|key| cluster.label_column(key).is_none()) {
-            let column = LabelColumn::new(key.clone(), cluster.capacity(), nodes());
-            counts.own_column = Some(Arc::new(column));
-        }
-        counts.count_pods(cluster, cluster.all_pods());
-        for (idx, node) in nodes() {
-            if spec.includes_node(node) {
-                let value = counts.column(cluster).map_or(ValueId::ABSENT, |column| column.id(idx));
-                counts.enter(idx, value);
-            }
-        }
-        counts
-    }
-
-    /// Everything by name, to compare counters that number their domains differently.
-    pub(crate) fn plain(&self, cluster: &ClusterState) -> PlainCounts {
-        let column = self.column(cluster);
-        let value = |id| column.and_then(|column| column.value(id)).map(|value| value.to_string());
-        let on_nodes = self.on_nodes.iter().enumerate().filter(|(_, n)| **n > 0);
-        PlainCounts {
-            on_nodes: on_nodes.map(|(at, n)| (at, *n)).collect(),
-            eligible: self.eligible.iter().map(NodeIdx::index).collect(),
-            domains: self
-                .domains()
-                .map(|(id, domain)| (value(id), (domain.n_pods, domain.n_nodes)))
-                .collect(),
-            n_domains: self.n_domains,
-            n_pods: self.n_pods,
-            by_sum: self.by_sum.clone(),
         }
     }
 

@@ -4,7 +4,8 @@
 
 use kube_scheduler_api_types::untolerated_taint;
 
-use super::spec::{CounterSpec, Tolerated};
+use super::spec::{CounterSpec, RequiredNodeAffinity, Tolerated};
+use crate::bound_selector::BoundRequirements;
 use crate::label_index::ValueId;
 use crate::node_set::NodeSet;
 use crate::node_table::NodeIdx;
@@ -22,7 +23,9 @@ pub(super) fn eligible(cluster: &ClusterState, spec: &CounterSpec) -> NodeSet {
         keep_tolerated(cluster, tolerated, &mut eligible);
     }
     if let Some(affinity) = &nodes.affinity {
-        eligible.and(&affinity.bound(cluster).nodes(cluster));
+        let RequiredNodeAffinity { pairs, required } = affinity;
+        let bound = BoundRequirements::new(cluster, pairs.as_ref(), required.as_ref());
+        eligible.and(&bound.nodes(cluster));
     }
     eligible
 }

@@ -10,9 +10,7 @@ use kube_scheduler_api_types::{
     LabelSelector, Labels, Node, NodeSelector, Operator, Pod, Toleration, untolerated_taint,
 };
 
-use crate::bound_selector::BoundRequirements;
 use crate::objects::ObjectStore;
-use crate::state::ClusterState;
 
 /// Which pods count, on which nodes, and by which label of the node they are added up.
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
@@ -64,8 +62,8 @@ pub struct CountedNodes {
 /// A pod's `nodeSelector` and required node affinity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequiredNodeAffinity {
-    pairs: Option<Labels>,
-    required: Option<NodeSelector>,
+    pub(super) pairs: Option<Labels>,
+    pub(super) required: Option<NodeSelector>,
 }
 
 /// The tolerations of a pod.
@@ -85,19 +83,19 @@ impl CountedPods {
             && self.terms.iter().all(|term| term.matches(pod, objects))
     }
 
-    /// Whether it matters to any term that the labels of a namespace (`None`: no object) are new.
+    /// Whether the change of a namespace's labels (`None`: no object) from `old` to `new` matters to any term.
     pub(crate) fn tells_apart(&self, old: Option<&Labels>, new: Option<&Labels>) -> bool {
         let mut selectors = self.terms.iter().filter_map(|term| term.namespace_selector.as_ref());
         selectors.any(|selector| selects(selector, old) != selects(selector, new))
     }
 
-    /// The namespaces that any pod that counts is in, `None` when that is not said.
+    /// The only namespaces in which pods count; `None` when any namespace may have pods that count.
     pub(crate) fn only_namespaces(&self) -> Option<&[Arc<str>]> {
         let named = self.terms.iter().find(|term| term.namespace_selector.is_none());
         named.map(|term| &*term.namespaces)
     }
 
-    /// A label with the values of which any pod that counts has one, `None` when there is no such label.
+    /// A label and values such that every pod that counts has one of the values; `None` when there is no such label.
     pub(crate) fn only_values(&self) -> Option<(&Arc<str>, &[Arc<str>])> {
         let mut requirements = self.terms.iter().flat_map(|term| term.selector.requirements());
         let listed = requirements.find(|requirement| requirement.operator == Operator::In);
@@ -145,11 +143,6 @@ impl RequiredNodeAffinity {
         let required =
             pod.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.clone());
         (pairs.is_some() || required.is_some()).then_some(Self { pairs, required })
-    }
-
-    /// The same for scans over many nodes.
-    pub(super) fn bound<'a>(&'a self, cluster: &'a ClusterState) -> BoundRequirements<'a> {
-        BoundRequirements::new(cluster, self.pairs.as_ref(), self.required.as_ref())
     }
 
     /// Whether a node is as required. A term that cannot be read matches nothing.

@@ -24,7 +24,7 @@ use crate::objects::ObjectStore;
 const MAX_SLOTS: usize = 8 << 20;
 /// How many label columns are kept that no counter needs.
 const MAX_LABELS: usize = 32;
-/// How many specifications are remembered that were asked for once.
+/// The number of specifications that are remembered after they were requested once.
 const MAX_ASKED: usize = 4096;
 
 type Slots = SmallVec<[u32; 2]>;
@@ -75,7 +75,7 @@ pub struct CounterId {
 pub(crate) struct CounterTable {
     slots: Column<Option<Arc<DomainCounts>>, 64>,
     free: Vec<u32>,
-    /// By slot: when it was last asked for, in calls.
+    /// By slot: when it was last requested, in calls.
     last_used: Column<u64, 64>,
     /// By slot: when the counter was counted that is there, in calls. Never the same for two of them.
     counted_at: Column<u64, 64>,
@@ -83,9 +83,9 @@ pub(crate) struct CounterTable {
     n_counters: usize,
     /// Behind an `Arc` because it changes with the set of counters alone.
     index: Arc<Index>,
-    /// Label keys wanted by themselves, with their last use.
+    /// Label keys that are read without a counter, with their last use.
     labels: Vec<(Arc<str>, u64)>,
-    /// Hashes of specifications that were asked for lately and are not followed.
+    /// Hashes of specifications that were requested lately and are not followed.
     asked: Arc<FxHashSet<u64>>,
 }
 
@@ -140,7 +140,7 @@ impl CounterTable {
         self.slots.try_get(slot).filter(|_| is_same)?.as_ref()
     }
 
-    /// Takes note that a counter is in use.
+    /// Marks a counter as used.
     pub(crate) fn touch_id(&mut self, id: CounterId) {
         if self.by_id(id).is_some() {
             self.clock += 1;
@@ -148,7 +148,7 @@ impl CounterTable {
         }
     }
 
-    /// Whether a specification that is not followed was asked for lately; it was from now on.
+    /// Whether a specification that is not followed was requested lately. Remembers this request.
     pub(crate) fn was_asked(&mut self, spec: &CounterSpec) -> bool {
         let hash = hash_of(spec);
         if self.asked.contains(&hash) {
@@ -162,7 +162,7 @@ impl CounterTable {
         false
     }
 
-    /// Takes note that a counter is in use; whether there is one.
+    /// Marks a counter as used. Returns whether there is one.
     pub(crate) fn touch(&mut self, spec: &CounterSpec) -> bool {
         let Some(slot) = self.find(spec) else { return false };
         self.clock += 1;
@@ -170,7 +170,7 @@ impl CounterTable {
         true
     }
 
-    /// Takes note that the column of a label key is in use; returns a key whose column is of no use any more.
+    /// Marks the column of a label key as used. Returns a key whose column is no longer used.
     pub(crate) fn touch_label(&mut self, key: &Arc<str>) -> Option<Arc<str>> {
         self.clock += 1;
         if let Some(known) = self.labels.iter_mut().find(|(known, _)| known == key) {
@@ -186,14 +186,14 @@ impl CounterTable {
         (!self.needs_label(&dropped)).then_some(dropped)
     }
 
-    /// Whether a counter, or somebody by [`touch_label`](Self::touch_label), wants the column of a label key.
+    /// Whether a counter needs the column of a label key, or [`touch_label`](Self::touch_label) keeps it.
     pub(crate) fn needs_label(&self, key: &str) -> bool {
         self.labels.iter().any(|(wanted, _)| **wanted == *key)
             || self.index.n_by_key.contains_key(key)
     }
 
     /// Adds a counter that is not there yet, and drops others while there are more than `limit`. Returns label keys
-    /// whose columns are of no use any more.
+    /// whose columns are no longer used.
     pub(crate) fn insert(&mut self, counts: DomainCounts, limit: usize) -> Vec<Arc<str>> {
         let mut dropped = Vec::new();
         while self.n_counters >= limit.max(1) {

@@ -1,6 +1,6 @@
-//! Objects as the scheduler expects them to be soon, over what the API server told (`spec/plugins-storage.md` §3.2).
+//! Objects as the scheduler expects them to be soon, over what the API server reported (`spec/plugins-storage.md` §3.2).
 //!
-//! Whoever decides to change an object assumes the changed copy, so that later decisions already count with it, and
+//! A plugin that decides to change an object assumes the changed copy, so that later decisions already count with it, and
 //! writes it afterwards. The copy belongs to the revision it was made from: it shows while the object has that revision,
 //! and is dropped with any other one, as the news then either contain the change or contradict it.
 //!
@@ -68,10 +68,14 @@ impl Assumed {
         (object.namespace.clone(), object.name.clone())
     }
 
-    /// What shows instead of `told`.
-    fn over<'a>(&'a self, told: &'a Arc<Object>) -> &'a Arc<Object> {
+    /// The assumed copy of `reported`, or itself if nothing is assumed of it.
+    fn over<'a>(&'a self, reported: &'a Arc<Object>) -> &'a Arc<Object> {
         // Nearly always nothing is assumed.
-        if self.0.is_empty() { told } else { self.0.get(&Self::key(told)).unwrap_or(told) }
+        if self.0.is_empty() {
+            reported
+        } else {
+            self.0.get(&Self::key(reported)).unwrap_or(reported)
+        }
     }
 
     /// The object is in this revision now.
@@ -112,7 +116,10 @@ impl ObjectStore {
         Some(store.assumed.over(store.by_namespace.get(namespace)?.get(name)?))
     }
 
-    /// Whether `object` could be [assumed](Self::assume).
+    /// Checks whether `object` can be [assumed](Self::assume) now.
+    ///
+    /// # Errors
+    /// If there is no such object, or it has another resource version than `object`.
     pub fn check_assumable(&self, object: &Object) -> Result<(), AssumeObjectError> {
         let stored = self.get(&object.group, &object.kind, &object.namespace, &object.name);
         match stored {
@@ -132,6 +139,9 @@ impl ObjectStore {
 
     /// Expects an existing object to become `object`, a changed copy of its present revision. An earlier copy is
     /// replaced. Counts as a change of the kind.
+    ///
+    /// # Errors
+    /// As [`check_assumable`](Self::check_assumable); nothing changes then.
     pub fn assume(&mut self, object: Arc<Object>) -> Result<(), AssumeObjectError> {
         self.check_assumable(&object)?;
         if let Some(store) = self.kind_mut(&object.group, &object.kind) {
@@ -179,6 +189,6 @@ impl KindStore {
         names: impl Iterator<Item = &'a Arc<str>> + 'a,
     ) -> impl Iterator<Item = &'a Arc<Object>> {
         let by_name = self.by_namespace.get(namespace);
-        names.filter_map(move |name| by_name?.get(name)).map(|told| self.assumed.over(told))
+        names.filter_map(move |name| by_name?.get(name)).map(|reported| self.assumed.over(reported))
     }
 }

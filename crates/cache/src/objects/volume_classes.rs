@@ -1,6 +1,6 @@
 //! Persistent volumes by storage class, so that looking for the volumes of a class is no scan of all volumes.
 //!
-//! Invariant: every volume that the API server told of is listed under its class, and under no other; assumed copies keep
+//! Invariant: every volume that the API server reported is listed under its class, and under no other; assumed copies keep
 //! the class they had.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -106,7 +106,7 @@ pub(super) fn namespace(which: usize, shape: u32) -> Arc<Object> {
     Arc::new(Object::from_json(json).unwrap())
 }
 
-/// What a node says about its drivers: none, with and without limits, the same twice, something broken.
+/// The drivers of a node: none, with and without limits, the same twice, something broken.
 pub(super) fn csi_node(which: u8, shape: u32) -> Arc<Object> {
     let name = node_name(which);
     let drivers = [

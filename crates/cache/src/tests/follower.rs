@@ -1,4 +1,4 @@
-//! Somebody who keeps a copy of every column and catches up from the change log, aspect by aspect.
+//! A client that keeps a copy of every column and catches up from the change log, aspect by aspect.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Row {
 pub(super) struct Follower {
     rows: BTreeMap<NodeIdx, Row>,
     seen_to: u64,
-    /// Nobody is told of new label columns.
+    /// New label columns are in no log.
     columns: Vec<bool>,
 }
 

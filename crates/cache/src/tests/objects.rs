@@ -53,7 +53,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What was told and what was ever assumed, as plain lists. Visibility is worked out on reading.
+/// What was reported and what was ever assumed, as plain lists. Visibility is worked out on reading.
 #[derive(Clone, Default)]
 struct Model {
     told: Vec<(Arc<Object>, usize)>,

@@ -1,4 +1,4 @@
-//! Pods that come, change, go, or are asked for by a plugin.
+//! Adding, updating and deleting pods, and activating them at the request of a plugin.
 
 use kube_scheduler_api_types::Timestamp;
 
@@ -12,7 +12,10 @@ use crate::policy::QueuePolicy;
 use crate::records::{Place, Queue};
 
 impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
-    /// A pod without a node appeared. Returns where it went.
+    /// Adds a pod that has no node: to the active queue, or to the unschedulable pods if a PreEnqueue plugin gates it.
+    /// Returns the queue that the pod is in afterwards.
+    ///
+    /// A queued pod of the same name is replaced, unless that one is ready or in backoff and the new one is gated.
     pub fn add<P>(&mut self, entry: E, now: Timestamp, policy: &mut P) -> Queue
     where
         P: QueuePolicy<E, O> + ?Sized,
@@ -21,9 +24,10 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         self.admit(pod, &EventLabel::UNSCHEDULABLE_POD_ADD, now, policy)
     }
 
-    /// A pod without a node changed. `events` says how: one event per kind of change, or one generic update.
+    /// Replaces a pod that has no node by a newer version. `events` are the kinds of change, one event each, or one generic
+    /// update.
     ///
-    /// A pod in flight only has the events noted; it is the failed attempt that picks up the new state. A pod in the
+    /// For a pod in flight only the events are recorded; failure handling picks up the new state. A pod in the
     /// active or backoff queue stays there. An unschedulable pod is tried again if the change helps it. An unknown pod is
     /// added.
     pub fn update<P>(
@@ -63,7 +67,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         }
     }
 
-    /// A pod is gone, or got a node. A pod in flight is unaffected.
+    /// Removes a pod that was deleted or got a node, with its nomination. A pod in flight stays in flight.
     pub fn delete<P>(&mut self, entry: &E, policy: &P)
     where
         P: QueuePolicy<E, O> + ?Sized,
@@ -74,8 +78,9 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         }
     }
 
-    /// Makes pods ready now, backoff or not, unless a gate holds them. A pod in flight will at least wait only for
-    /// its backoff if it comes back. Unknown pods are ignored. Returns how many became ready.
+    /// Makes queued pods ready now, without waiting for events or backoff, unless a PreEnqueue plugin gates them. A pod in
+    /// flight whose attempt fails waits for its backoff only. Unknown pods are ignored. Returns the number of pods that
+    /// became ready.
     pub fn activate<P>(&mut self, entries: &[E], now: Timestamp, policy: &mut P) -> usize
     where
         P: QueuePolicy<E, O> + ?Sized,
@@ -107,7 +112,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         self.send_to_active(slot, &label, from_backoff, now, policy) == Queue::Active
     }
 
-    /// Notes an event for the pods in flight.
+    /// Records an event for the pods in flight.
     pub(super) fn log_event(&mut self, event: &ClusterEvent, old: Option<&O>, new: Option<&O>) {
         if self.in_flight.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Looking at the queue: pods, counts, metrics. Nothing here changes anything.
+//! Reading the queue: pods, counts, metrics.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         self.records.pod(self.records.find(namespace, name)?)
     }
 
-    /// The container of the queued pod of this name.
+    /// Which container the queued pod of this name is in; `None` if it is not queued.
     pub fn place(&self, namespace: &str, name: &str) -> Option<Place> {
         self.records.place(self.records.find(namespace, name)?)
     }
@@ -65,7 +65,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         })
     }
 
-    /// How many pods are queued.
+    /// The number of queued pods, without those in flight.
     pub fn len(&self) -> usize {
         self.records.len()
     }
@@ -75,7 +75,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         self.len() == 0
     }
 
-    /// How many pods each queue has, in the reference's words.
+    /// The number of pods in each queue as one line of text, in the reference's words.
     pub fn summary(&self) -> String {
         let counts = self.pending_counts();
         let parked = counts.unschedulable + counts.gated;
@@ -173,7 +173,8 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         self.nominator.nodes()
     }
 
-    /// The node that the pod is nominated to. An override with an empty name reads as `Some("")`.
+    /// The node that the pod with this UID is nominated to, `None` without a nomination. `Some("")` if a nomination was
+    /// withdrawn by an override with an empty name.
     pub fn nomination(&self, uid: &str) -> Option<&str> {
         self.nominator.node_of(uid)
     }

@@ -5,7 +5,8 @@ use crate::entry::{EventObject, QueueEntry};
 use crate::policy::{Nomination, QueuePolicy};
 
 impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
-    /// Nominates a pod that exists and has no node, in place of any earlier nomination of it.
+    /// Nominates a pod to a node, in place of any earlier nomination of it. Nothing is nominated if the pod no longer
+    /// exists or has a node, by [`QueuePolicy::latest`].
     pub fn nominate<P>(&mut self, entry: &E, nomination: Nomination<'_>, policy: &P)
     where
         P: QueuePolicy<E, O> + ?Sized,

@@ -1,4 +1,4 @@
-//! Taking the next pod, and letting it go.
+//! Taking the next pod for an attempt, and ending the attempt.
 
 use kube_scheduler_api_types::Timestamp;
 
@@ -10,11 +10,12 @@ use crate::policy::QueuePolicy;
 use crate::records::{Place, Queue};
 
 impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
-    /// The next pod to try. It is in flight until [`done`](Self::done) or
+    /// Takes the next pod to try, `None` if none is ready. The pod is in flight until the caller reports the end of the
+    /// attempt with [`done`](Self::done) or
     /// [`add_unschedulable_if_not_present`](Self::add_unschedulable_if_not_present).
     ///
-    /// With an empty active queue it is the rejected pod whose backoff ends first, if pods may be popped from backoff; pods
-    /// that met an error always wait.
+    /// When the active queue is empty and pods may be popped from backoff, this is the rejected pod whose backoff ends first;
+    /// pods whose attempt ended with an error always wait for their backoff.
     pub fn pop<P>(&mut self, policy: &P) -> Option<QueuedPod<E>>
     where
         P: QueuePolicy<E, O> + ?Sized,
@@ -30,13 +31,14 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         }
     }
 
-    /// Whether [`pop`](Self::pop) has a pod to give. (It has none after all if every one left is a duplicate of a pod in
-    /// flight.)
+    /// Whether a pod is ready for [`pop`](Self::pop). Even so `pop` returns `None` if every ready pod is a duplicate of
+    /// one in flight.
     pub fn has_ready(&self) -> bool {
         !self.active.is_empty() || (self.settings.pop_from_backoff && self.backoff.has_rejected())
     }
 
-    /// Takes this very pod, ready or not, for the sake of its group. `None` if it is unknown, in flight or gated.
+    /// Takes a given pod, ready or not: for schedulers that try the members of a pod group together. `None` if the pod is
+    /// unknown, in flight or gated.
     pub fn pop_specific<P>(
         &mut self,
         entry: &E,
@@ -54,7 +56,8 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         self.take_off(slot, policy)
     }
 
-    /// The attempt ended well, or there will be none: what happens from now on is of no interest to the pod.
+    /// Ends the attempt of a pod that was scheduled or will not be tried: it is no longer in flight, and no more events are
+    /// recorded for it.
     pub fn done(&mut self, uid: &str) {
         self.in_flight.done(uid);
     }

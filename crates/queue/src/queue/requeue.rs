@@ -28,11 +28,12 @@ pub enum AlreadyQueued {
 }
 
 impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
-    /// Takes a popped pod back after a failed attempt; its rejectors must be those of that attempt, none for an error.
-    /// In any case the pod is no longer in flight. Returns where it went.
+    /// Takes a popped pod back after a failed attempt. Its rejectors must be those of that attempt; none means that the
+    /// attempt ended with an error. The pod is no longer in flight afterwards, with an error too. Returns the queue it
+    /// is in.
     ///
-    /// An error means backoff. A rejected pod waits for an event, unless one came during the attempt that is a reason
-    /// to try again.
+    /// After an error the pod waits for its backoff. A rejected pod waits for an event, unless one that may help it came
+    /// during the attempt.
     ///
     /// # Errors
     /// If a pod of that name is queued; the one given is dropped.
@@ -56,6 +57,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
                 Place::Backoff | Place::ErrorBackoff => AlreadyQueued::Backoff(name),
             });
         }
+        // Backoff grows with either count; errors in a row are forgotten as soon as an attempt ends without one.
         if pod.has_rejectors() {
             pod.unschedulable_count += 1;
             pod.consecutive_errors = 0;
@@ -64,11 +66,13 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         }
         pod.timestamp = now;
         pod.was_flushed = false;
+        // Failure handling may have replaced the entry by a newer one.
         pod.profile = self.profiles.intern(pod.entry.scheduler_name());
         if pod.signature_is_stale {
             pod.signature = policy.signature(&pod.entry, pod.profile);
             pod.signature_is_stale = false;
         }
+        // While the pod is still in flight, for the events recorded since it was popped.
         let requeue = self.worth_after_attempt(&pod, policy);
         let entry = pod.entry.clone();
         let slot = self.insert(pod);
@@ -77,14 +81,15 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         Ok(queue)
     }
 
-    /// Whether any plugin registered for an event.
+    /// Whether any plugin of any profile registered for an event; if none did, the caller need not report it.
     pub fn is_of_interest(&mut self, event: &ClusterEvent) -> bool {
         let id = self.profiles.resolve(event);
         self.profiles.resolved(id).is_of_interest()
     }
 
-    /// Something happened in the cluster: every unschedulable pod that it may help is tried again, and pods in flight
-    /// will hear of it should they come back. `old` and `new` are the object before and after, as far as there is one.
+    /// Reports an event. Every unschedulable pod that it may help is moved to backoff or made ready, and it is recorded
+    /// for the pods in flight in case their attempts fail. `old` and `new` are the object before and after, `None`
+    /// where there is none.
     ///
     /// O(parked pods with a rejector that registered for the event); nothing at all if none did.
     pub fn move_all<P>(
@@ -100,8 +105,8 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         self.move_all_if(event, old, new, |_| true, now, policy);
     }
 
-    /// As [`move_all`](Self::move_all), for pods only that pass `pre_check`. Pods in flight hear of the event
-    /// nevertheless.
+    /// As [`move_all`](Self::move_all), but moves only pods that pass `pre_check`. The event is recorded for all pods in
+    /// flight.
     pub fn move_all_if<P>(
         &mut self,
         event: &ClusterEvent,
@@ -164,7 +169,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         self.candidates = candidates;
     }
 
-    /// What an event means for a queued pod.
+    /// Whether an event makes a queued pod worth another attempt.
     pub(super) fn worth<P>(
         &mut self,
         slot: Slot,

@@ -1,4 +1,4 @@
-//! What time alone does: backoffs end, and pods that waited too long for an event are tried again.
+//! What passing time changes: backoffs end, and pods that waited too long for an event are tried again.
 //!
 //! The queue has no clock. Its owner calls the flushes from time to time (the reference: every second, and every 30 s), or
 //! sleeps until [`next_deadline`](SchedulingQueue::next_deadline) and calls [`flush_due`](SchedulingQueue::flush_due).
@@ -14,7 +14,7 @@ use crate::policy::QueuePolicy;
 use crate::records::Queue;
 
 impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
-    /// Makes the pods ready whose backoff is over. Returns how many.
+    /// Makes the pods ready whose backoff is over at `now`. Returns their number.
     pub fn flush_backoff_completed<P>(&mut self, now: Timestamp, policy: &mut P) -> usize
     where
         P: QueuePolicy<E, O> + ?Sized,
@@ -31,7 +31,9 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         n_ready
     }
 
-    /// Moves on the pods that have been unschedulable for longer than the limit, gated ones excepted.
+    /// Moves the pods that have been unschedulable for longer than
+    /// [`max_in_unschedulable`](crate::QueueSettings::max_in_unschedulable) to backoff or makes them ready, except gated
+    /// ones.
     ///
     /// If there are such pods (gated ones included), a pod in flight that comes back rejected will wait for its backoff
     /// only, as if everything had changed.
@@ -71,13 +73,13 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     }
 
     /// As [`next_deadline`](Self::next_deadline), for [`flush_backoff_completed`](Self::flush_backoff_completed).
-    pub fn next_backoff_deadline(&self) -> Option<Timestamp> {
+    fn next_backoff_deadline(&self) -> Option<Timestamp> {
         self.backoff.next_release(&self.settings)
     }
 
     /// As [`next_deadline`](Self::next_deadline), for
     /// [`flush_unschedulable_leftover`](Self::flush_unschedulable_leftover).
-    pub fn next_leftover_deadline(&self) -> Option<Timestamp> {
+    fn next_leftover_deadline(&self) -> Option<Timestamp> {
         let since = self.unschedulable.oldest_waiting()?;
         Some(since + self.settings.max_in_unschedulable + Duration::from_nanos(1))
     }

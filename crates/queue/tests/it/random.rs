@@ -291,13 +291,10 @@ impl Pair {
                 model.flush_leftover(now, &world.policy);
             }
             Op::FlushDue => {
-                let leftover =
-                    world.queue.next_leftover_deadline().is_some_and(|deadline| deadline <= now);
                 world.queue.flush_due(now, &mut world.policy);
                 model.flush_backoff(now, &world.policy);
                 // A pod gated on its way out of backoff may be overdue at once.
-                let still = model.next_deadline().is_some_and(|deadline| deadline <= now);
-                if leftover || still {
+                if model.next_deadline().is_some_and(|deadline| deadline <= now) {
                     model.flush_leftover(now, &world.policy);
                 }
                 assert!(

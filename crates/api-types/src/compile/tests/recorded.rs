@@ -6,10 +6,11 @@ use std::io::{BufRead, BufReader};
 
 use serde_json::Value;
 
+use crate::affinity::node_satisfies_required_affinity;
 use crate::node::Node;
 use crate::pod::Pod;
 use crate::resources::Resources;
-use crate::selector::{NodeNames, node_satisfies_required_affinity};
+use crate::selector::NodeNames;
 use crate::taint::{Taint, TaintEffect, untolerated_taint};
 
 fn cases(family: &str) -> Vec<Value> {

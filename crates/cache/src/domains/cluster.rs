@@ -1,0 +1,123 @@
+//! The counters of a cluster: which are followed, and what changes them.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Node, Pod};
+
+use super::counts::DomainCounts;
+use super::spec::CounterSpec;
+use super::table::{CounterId, CounterTable};
+use crate::change_log::ChangeKinds;
+use crate::node_table::NodeIdx;
+use crate::state::ClusterState;
+
+/// # Counters by topology domain
+impl ClusterState {
+    /// Follows a counter: keeps it up to date from now on, with the label column of its topology key. O(nodes) the first
+    /// time, and O(pods) if no followed counter counts the same pods; one look-up afterwards. This is not a change of the
+    /// state, and is in no log. When there are too many counters, the one unused for longest is dropped.
+    pub fn follow(&mut self, spec: &CounterSpec) {
+        if self.counters.touch(spec) {
+            return;
+        }
+        if let Some(key) = &spec.topology_key {
+            self.ensure_label_column(key);
+        }
+        let counts = DomainCounts::derived(self, spec);
+        let limit = CounterTable::limit(self.capacity());
+        let dropped = self.counters.insert(counts, limit);
+        dropped.iter().for_each(|key| self.drop_label_column(key));
+    }
+
+    /// As [`follow`](Self::follow), but a counter that is cheap to derive from another one is followed only when it is
+    /// requested for the second time: many pods need a counter that no other pod needs, and following it costs more than
+    /// deriving it.
+    pub fn follow_if_asked_again(&mut self, spec: &CounterSpec) {
+        if self.counters.touch(spec) {
+            return;
+        }
+        if self.counters.with_pods(&spec.pods).is_none() || self.counters.was_asked(spec) {
+            self.follow(spec);
+        } else if let Some(key) = &spec.topology_key {
+            self.follow_label(key);
+        }
+    }
+
+    /// Keeps the column of a label key that is read without a counter. A few dozen of them are kept; the one unused
+    /// for longest is dropped when there are too many.
+    pub fn follow_label(&mut self, key: &Arc<str>) {
+        self.ensure_label_column(key);
+        if let Some(dropped) = self.counters.touch_label(key) {
+            self.drop_label_column(&dropped);
+        }
+    }
+
+    /// A counter that is [followed](Self::follow), `None` if it is not. A caller that keeps the `Arc` makes the next change
+    /// of the counter copy it.
+    pub fn followed(&self, spec: &CounterSpec) -> Option<&Arc<DomainCounts>> {
+        self.counters.get(spec)
+    }
+
+    /// The number of a counter that is [followed](Self::follow).
+    pub fn followed_id(&self, spec: &CounterSpec) -> Option<CounterId> {
+        self.counters.id_of(spec)
+    }
+
+    /// The counter with this number, `None` when it is not followed any more, or was counted again because the labels of
+    /// a namespace changed. O(1).
+    #[inline]
+    pub fn followed_by_id(&self, id: CounterId) -> Option<&DomainCounts> {
+        self.counters.by_id(id).map(|counts| &**counts)
+    }
+
+    /// Marks counters as used, so that others are dropped before them.
+    pub fn keep_following(&mut self, ids: &[CounterId]) {
+        ids.iter().for_each(|id| self.counters.touch_id(*id));
+    }
+
+    /// A counter as it is now: the followed one, or else one that is computed, at the cost of [`follow`](Self::follow).
+    pub fn counted(&self, spec: &CounterSpec) -> Arc<DomainCounts> {
+        self.followed(spec).cloned().unwrap_or_else(|| Arc::new(DomainCounts::derived(self, spec)))
+    }
+
+    /// How many counters are followed.
+    pub fn n_followed(&self) -> usize {
+        self.counters.len()
+    }
+
+    /// A pod was put on a node.
+    pub(crate) fn count_pod(&mut self, pod: &Pod, node: NodeIdx) {
+        let Self { counters, labels, objects, .. } = self;
+        counters.shift(pod, node, 1, labels, objects);
+    }
+
+    /// A pod was taken off a node.
+    pub(crate) fn uncount_pod(&mut self, pod: &Pod, node: NodeIdx) {
+        let Self { counters, labels, objects, .. } = self;
+        counters.shift(pod, node, -1, labels, objects);
+    }
+
+    /// A pod is replaced by another version of itself.
+    pub(crate) fn recount_pod(&mut self, old: (&Pod, NodeIdx), new: (&Pod, NodeIdx)) {
+        let is_same = old.1 == new.1
+            && old.0.namespace == new.0.namespace
+            && old.0.labels == new.0.labels
+            && old.0.deletion_requested.is_some() == new.0.deletion_requested.is_some();
+        if !is_same {
+            self.uncount_pod(old.0, old.1);
+            self.count_pod(new.0, new.1);
+        }
+    }
+
+    /// A node is about to change in `kinds`, or to be removed: its labels are still the old ones.
+    pub(crate) fn uncount_node(&mut self, node: NodeIdx, kinds: ChangeKinds) {
+        let Self { counters, labels, .. } = self;
+        counters.hide_node(node, kinds, labels);
+    }
+
+    /// A node has changed in `kinds`, or was added: its labels are the new ones.
+    pub(crate) fn count_node(&mut self, idx: NodeIdx, node: &Node, kinds: ChangeKinds) {
+        let Self { counters, labels, .. } = self;
+        counters.show_node(idx, node, kinds, labels);
+    }
+}

@@ -1,0 +1,166 @@
+//! Counting from scratch, and reading a counter together with the labels of the cluster's nodes.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Pod;
+
+use super::{Cell, Domain, DomainCounts, PlainCounts};
+use crate::domains::eligible::eligible;
+use crate::domains::spec::CounterSpec;
+use crate::fingerprint::Fingerprint;
+use crate::label_index::{LabelColumn, ValueId};
+use crate::node_table::NodeIdx;
+use crate::state::ClusterState;
+
+/// # Reading by the labels of nodes
+impl DomainCounts {
+    /// The column with the domain of each node; `None` when there is no topology key.
+    pub fn column<'a>(&'a self, cluster: &'a ClusterState) -> Option<&'a LabelColumn> {
+        let key = self.spec.topology_key.as_ref()?;
+        self.own_column.as_deref().or_else(|| cluster.label_column(key))
+    }
+
+    /// All domains in which pods count, some of them more than once: passes over the others where every node is a domain.
+    pub fn domains_with_pods<'a>(
+        &'a self,
+        cluster: &'a ClusterState,
+    ) -> impl Iterator<Item = (ValueId, Domain)> + 'a {
+        let column = self.column(cluster);
+        let nodes = self.with_pods().filter(|(idx, _)| self.eligible.contains(*idx));
+        nodes.filter_map(move |(idx, _)| {
+            let value = column.map_or(ValueId::ABSENT, |column| column.id(idx));
+            Some((value, self.domain(value)?))
+        })
+    }
+
+    /// Everything by name, to compare counters that number their domains differently.
+    pub(crate) fn plain(&self, cluster: &ClusterState) -> PlainCounts {
+        let column = self.column(cluster);
+        let value = |id| column.and_then(|column| column.value(id)).map(|value| value.to_string());
+        let on_nodes = self.on_nodes.iter().enumerate().filter(|(_, n)| **n > 0);
+        PlainCounts {
+            on_nodes: on_nodes.map(|(at, n)| (at, *n)).collect(),
+            eligible: self.eligible.iter().map(NodeIdx::index).collect(),
+            domains: self
+                .domains()
+                .map(|(id, domain)| (value(id), (domain.n_pods, domain.n_nodes)))
+                .collect(),
+            n_domains: self.n_domains,
+            n_pods: self.n_pods,
+            by_sum: self.by_sum.clone(),
+        }
+    }
+}
+
+/// # Counting
+impl DomainCounts {
+    /// Counts everything in one scan. O(nodes + pods).
+    pub fn count(cluster: &ClusterState, spec: &CounterSpec) -> Self {
+        let mut counts = Self::nothing(spec);
+        let nodes = || {
+            cluster
+                .live_nodes()
+                .iter()
+                .filter_map(|idx| cluster.node(idx).map(|node| (idx, &**node)))
+        };
+        let key = spec.topology_key.as_ref();
+        if let Some(key) = key.filter(|key| cluster.label_column(key).is_none()) {
+            let column = LabelColumn::new(key.clone(), cluster.capacity(), nodes());
+            counts.own_column = Some(Arc::new(column));
+        }
+        counts.count_pods(cluster, cluster.all_pods());
+        for (idx, node) in nodes() {
+            if spec.includes_node(node) {
+                let value = counts.column(cluster).map_or(ValueId::ABSENT, |column| column.id(idx));
+                counts.enter(idx, value);
+            }
+        }
+        counts
+    }
+
+    /// As [`count`](Self::count), from what followed counters know already: pods that count are found in one with the same
+    /// pods, nodes that count in one with the same nodes. O(nodes) then.
+    pub(in crate::domains) fn derived(cluster: &ClusterState, spec: &CounterSpec) -> Self {
+        let mut counts = Self::nothing(spec);
+        match cluster.counters.with_pods(&spec.pods) {
+            Some(other) => counts.on_nodes = other.on_nodes.clone(),
+            None => {
+                let needed = Fingerprint::needed_by(&spec.pods);
+                counts.count_pods(cluster, cluster.pods.iter_with(needed));
+            }
+        }
+        counts.eligible = match cluster.counters.with_nodes(spec) {
+            Some(other) => other.eligible.clone(),
+            None => eligible(cluster, spec),
+        };
+        let key = spec.topology_key.as_ref();
+        if let Some(key) = key.filter(|key| cluster.label_column(key).is_none()) {
+            let nodes = cluster.live_nodes().iter();
+            let nodes = nodes.filter_map(|idx| Some((idx, &**cluster.node(idx)?)));
+            let column = LabelColumn::new(key.clone(), cluster.capacity(), nodes);
+            counts.own_column = Some(Arc::new(column));
+        }
+        counts.add_up(cluster);
+        counts
+    }
+
+    /// Adds up domains that were empty.
+    fn add_up(&mut self, cluster: &ClusterState) {
+        /// Domains of so many nodes are worth a look at the set of nodes of each.
+        const LARGE: usize = 16;
+
+        let column = self.column(cluster);
+        let mut domains = vec![Cell::default(); column.map_or(1, LabelColumn::n_ids)];
+        match column.filter(|column| column.n_ids() * LARGE > self.eligible.len()) {
+            Some(column) => {
+                for idx in self.eligible.iter() {
+                    domains[column.id(idx).index()].n_nodes += 1;
+                }
+            }
+            None => {
+                let mut n_labelled = 0;
+                for (id, _, nodes) in column.iter().flat_map(|column| column.values()) {
+                    let n_nodes = nodes.n_common(&self.eligible);
+                    n_labelled += n_nodes;
+                    domains[id.index()].n_nodes = n_nodes as u32;
+                }
+                let n_unlabelled = self.eligible.len() - n_labelled;
+                domains[ValueId::ABSENT.index()].n_nodes = n_unlabelled as u32;
+            }
+        }
+        for (idx, n) in self.with_pods().filter(|(idx, _)| self.eligible.contains(*idx)) {
+            let value = column.map_or(ValueId::ABSENT, |column| column.id(idx));
+            domains[value.index()].n_pods += n;
+        }
+        let (mut n_empty, mut sums) = (0_u32, Vec::new());
+        for domain in domains.iter().filter(|domain| domain.n_nodes > 0) {
+            match domain.n_pods {
+                0 => n_empty += 1,
+                n_pods => sums.push(i64::from(n_pods)),
+            }
+        }
+        sums.sort_unstable();
+        self.n_domains = sums.len() + n_empty as usize;
+        self.n_pods = sums.iter().sum();
+        let runs = sums.chunk_by(|a, b| a == b);
+        self.by_sum = runs.filter_map(|run| Some((*run.first()?, run.len() as u32))).collect();
+        if n_empty > 0 {
+            self.by_sum.insert(0, n_empty);
+        }
+        self.domains = domains.into_iter().collect();
+    }
+
+    /// Adds those of `pods` that count to the numbers per node.
+    fn count_pods<'a>(
+        &mut self,
+        cluster: &ClusterState,
+        pods: impl Iterator<Item = (&'a Arc<Pod>, NodeIdx)>,
+    ) {
+        let spec = self.spec.clone();
+        for (pod, node) in pods {
+            if spec.pods.includes(pod, cluster.objects()) {
+                *self.on_node_mut(node) += 1;
+            }
+        }
+    }
+}
