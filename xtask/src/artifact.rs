@@ -2,53 +2,52 @@
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
-
-#[derive(Deserialize)]
-struct Message {
-    target: Option<Target>,
-    profile: Option<Profile>,
-    executable: Option<PathBuf>,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    name: String,
-    kind: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Profile {
-    test: bool,
-}
+use cargo_metadata::{Message, TargetKind};
 
 /// The path of a program, not of its unit tests, among cargo's messages.
 pub(crate) fn executable(messages: &[u8], binary: &str) -> Option<PathBuf> {
-    String::from_utf8_lossy(messages)
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Message>(line).ok())
-        .find(|message| {
-            message
-                .target
-                .as_ref()
-                .is_some_and(|target| target.name == binary && target.kind == ["bin"])
-                && message.profile.as_ref().is_some_and(|profile| !profile.test)
-        })
-        .and_then(|message| message.executable)
+    let artifacts = Message::parse_stream(messages).filter_map(|message| match message {
+        Ok(Message::CompilerArtifact(artifact)) => Some(artifact),
+        _ => None,
+    });
+    let mut programs = artifacts.filter(|artifact| {
+        artifact.target.name == binary
+            && artifact.target.kind == [TargetKind::Bin]
+            && !artifact.profile.test
+    });
+    programs.find_map(|artifact| artifact.executable).map(PathBuf::from)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+
+    /// What cargo says of one artifact.
+    fn message(name: &str, kind: &str, is_test: bool, executable: Value) -> String {
+        let message = json!({
+            "reason": "compiler-artifact", "package_id": name, "features": [], "filenames": [], "fresh": true,
+            "target": {"name": name, "kind": [kind], "crate_types": [kind], "src_path": "/t/main.rs"},
+            "profile": {
+                "opt_level": "1", "debuginfo": 0, "debug_assertions": true, "overflow_checks": true,
+                "test": is_test,
+            },
+            "executable": executable,
+        });
+        format!("{message}\n")
+    }
 
     #[test]
     fn the_program_is_told_from_its_unit_tests() {
-        let messages = r#"
-{"reason":"compiler-artifact","target":{"name":"serde","kind":["lib"]},"profile":{"test":false},"executable":null}
-{"reason":"compiler-artifact","target":{"name":"conformance","kind":["bin"]},"profile":{"test":true},"executable":"/t/deps/conformance-1"}
-{"reason":"compiler-artifact","target":{"name":"conformance","kind":["test"]},"profile":{"test":true},"executable":"/t/deps/conformance-2"}
-{"reason":"compiler-artifact","target":{"name":"conformance","kind":["bin"]},"profile":{"test":false},"executable":"/t/conformance"}
-{"reason":"build-finished","success":true}"#;
+        let messages = [
+            message("serde", "lib", false, Value::Null),
+            message("conformance", "bin", true, "/t/deps/conformance-1".into()),
+            message("conformance", "test", true, "/t/deps/conformance-2".into()),
+            message("conformance", "bin", false, "/t/conformance".into()),
+            "{\"reason\":\"build-finished\",\"success\":true}\n".to_owned(),
+        ];
+        let messages = messages.concat();
         assert_eq!(
             executable(messages.as_bytes(), "conformance"),
             Some(PathBuf::from("/t/conformance"))

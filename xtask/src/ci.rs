@@ -10,7 +10,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::process::{self, Ended};
-use crate::{conformance, public_api, suite, tidy};
+use crate::{conformance, package, public_api, suite, tidy};
 
 /// How to run the steps.
 #[derive(Debug, clap::Args)]
@@ -41,6 +41,8 @@ enum Step {
     DocTest,
     /// recorded decisions of the reference
     Conformance,
+    /// `cargo xtask package`
+    Package,
 }
 
 struct Outcome {
@@ -85,6 +87,7 @@ fn perform(step: Step) -> Result<Option<String>> {
         Step::PublicApi => {
             Ok(failure("cargo xtask public-api", public_api::run(&public_api::Args::default())?))
         }
+        Step::Package => Ok(failure("cargo xtask package", package::run()?)),
         Step::Conformance => Ok(failure(
             "the required families of cargo xtask conformance",
             conformance::run_required()?,
@@ -114,7 +117,7 @@ fn command(step: Step) -> Result<Command> {
             command.env("RUSTDOCFLAGS", "-D warnings");
             command
         }
-        Step::Format | Step::Tidy | Step::PublicApi | Step::Conformance => {
+        Step::Format | Step::Tidy | Step::PublicApi | Step::Conformance | Step::Package => {
             let mut command = process::cargo("fmt");
             command.args(["--all", "--check"]);
             command

@@ -19,7 +19,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::artifact;
-use crate::metadata::Metadata;
+use crate::metadata;
 use crate::process::{self, Ended};
 
 const PACKAGE: &str = "kube-scheduler-rs";
@@ -44,8 +44,9 @@ pub(crate) fn run() -> Result<Ended> {
     if let Ended::Badly(code) = deny(&root)? {
         return Ok(Ended::Badly(code));
     }
-    let metadata = Metadata::load()?;
-    let package = *metadata.members().get(PACKAGE).context("no package kube-scheduler-rs")?;
+    let metadata = metadata::load()?;
+    let package =
+        *metadata::members(&metadata).get(PACKAGE).context("no package kube-scheduler-rs")?;
     let version = package.version.clone();
     let host = host()?;
     let target = target(&host);
@@ -94,7 +95,7 @@ pub(crate) fn run() -> Result<Ended> {
 fn deny(root: &Path) -> Result<Ended> {
     if !process::succeeds(process::cargo("deny").arg("--version")) {
         println!(
-            "dist: cargo-deny is not installed: licences are checked by `cargo xtask tidy` only"
+            "dist: cargo-deny is not installed: `cargo xtask tidy` alone checks licences and duplicates"
         );
         return Ok(Ended::Well);
     }

@@ -14,6 +14,7 @@ mod e2e;
 mod fault;
 mod launch;
 mod metadata;
+mod package;
 mod process;
 mod public_api;
 mod suite;
@@ -52,6 +53,8 @@ enum Command {
     Tidy(tidy::Args),
     /// Compare what the libraries offer with the record in docs/api, and find what nothing uses
     PublicApi(public_api::Args),
+    /// Pack the libraries as a registry gets them, and build programs outside of the workspace against the packages
+    Package,
     /// Compare with the recorded decisions of the reference scheduler
     ///
     /// Prints `FAMILY steps=N conform=M` per family; exits with 0 only if all that was asked conforms.
@@ -100,6 +103,7 @@ fn command() -> Result<Ended> {
         Command::Test { args } => suite::run(&args),
         Command::Tidy(args) => tidy::run(&args),
         Command::PublicApi(args) => public_api::run(&args),
+        Command::Package => package::run(),
         Command::Conformance(args) => conformance::run(&args),
         Command::E2e(args) => e2e::run(&args),
         Command::Fault { args } => fault::run(&args),

@@ -3,136 +3,68 @@
 //! Resolved for one fixed platform, the one releases are made for: the answer does not depend on where it is asked,
 //! and a fresh clone does not fetch what other platforms need.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use anyhow::{Context, Result};
-use serde::Deserialize;
+pub(crate) use cargo_metadata::{DependencyKind, Metadata, Package};
 
 use crate::process;
 
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
-/// The answer of `cargo metadata`.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Metadata {
-    /// Every package of the graph, ours and others'.
-    pub(crate) packages: Vec<Package>,
-    /// Where cargo builds.
-    #[serde(default)]
-    pub(crate) target_directory: PathBuf,
-    workspace_members: Vec<String>,
-    resolve: Resolve,
+/// Asks cargo.
+pub(crate) fn load() -> Result<Metadata> {
+    let mut command = process::cargo("metadata");
+    command
+        .args(["--format-version", "1", "--filter-platform", PLATFORM])
+        .current_dir(process::root()?);
+    let answer = String::from_utf8(process::output(&mut command)?);
+    cargo_metadata::MetadataCommand::parse(answer.context("cargo metadata is not UTF-8")?)
+        .context("cargo metadata gave an answer that cannot be read")
 }
 
-/// One package.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Package {
-    /// Its name as registries know it.
-    pub(crate) name: String,
-    /// Its version.
-    pub(crate) version: String,
-    id: String,
-    /// Its licence as an SPDX expression.
-    pub(crate) license: Option<String>,
-    /// Its manifest.
-    pub(crate) manifest_path: PathBuf,
-    /// The dependencies as its manifest declares them.
-    pub(crate) dependencies: Vec<Dependency>,
+/// The packages of the workspace, by name.
+pub(crate) fn members(metadata: &Metadata) -> BTreeMap<&str, &Package> {
+    let members = metadata.workspace_packages().into_iter();
+    members.map(|package| (package.name.as_str(), package)).collect()
 }
 
-/// A declared dependency.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Dependency {
-    /// The package it asks for.
-    pub(crate) name: String,
-    kind: Option<String>,
-    /// The name it has in the code, if another.
-    pub(crate) rename: Option<String>,
+/// The packages of the workspace that are published, by name.
+pub(crate) fn published(metadata: &Metadata) -> BTreeMap<&str, &Package> {
+    let mut published = members(metadata);
+    published.retain(|_, package| package.publish.as_ref().is_none_or(|to| !to.is_empty()));
+    published
 }
 
-impl Dependency {
-    /// Whether only tests, examples and benchmarks see it.
-    pub(crate) fn is_dev(&self) -> bool {
-        self.kind.as_deref() == Some("dev")
-    }
-}
-
-#[derive(Debug, Deserialize)]
-struct Resolve {
-    nodes: Vec<Node>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Node {
-    id: String,
-    deps: Vec<NodeDep>,
-}
-
-#[derive(Debug, Deserialize)]
-struct NodeDep {
-    pkg: String,
-    dep_kinds: Vec<DepKind>,
-}
-
-#[derive(Debug, Deserialize)]
-struct DepKind {
-    kind: Option<String>,
-}
-
-impl Metadata {
-    /// Asks cargo.
-    pub(crate) fn load() -> Result<Self> {
-        let mut command = process::cargo("metadata");
-        command
-            .args(["--format-version", "1", "--filter-platform", PLATFORM])
-            .current_dir(process::root()?);
-        Self::parse(&process::output(&mut command)?)
-    }
-
-    /// Reads cargo's answer.
-    pub(crate) fn parse(json: &[u8]) -> Result<Self> {
-        serde_json::from_slice(json).context("cargo metadata gave an answer that cannot be read")
-    }
-
-    /// The packages of the workspace, by name.
-    pub(crate) fn members(&self) -> BTreeMap<&str, &Package> {
-        self.packages
-            .iter()
-            .filter(|package| self.workspace_members.contains(&package.id))
-            .map(|package| (package.name.as_str(), package))
-            .collect()
-    }
-
-    /// All packages that code of `package` can reach, each with the chain of names that leads there.
-    ///
-    /// Dev-dependencies and build scripts do not count: neither is part of what is shipped.
-    pub(crate) fn reachable<'a>(&'a self, package: &'a Package) -> BTreeMap<&'a str, Vec<&'a str>> {
-        let names: BTreeMap<_, _> =
-            self.packages.iter().map(|p| (p.id.as_str(), p.name.as_str())).collect();
-        let nodes: BTreeMap<_, _> =
-            self.resolve.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
-        let mut chains: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        let mut queue =
-            std::collections::VecDeque::from([(package.id.as_str(), vec![package.name.as_str()])]);
-        let mut seen = std::collections::BTreeSet::from([package.id.as_str()]);
-        while let Some((id, chain)) = queue.pop_front() {
-            let deps = nodes.get(id).map_or(&[][..], |node| &node.deps);
-            for dep in
-                deps.iter().filter(|dep| dep.dep_kinds.iter().any(|kind| kind.kind.is_none()))
+/// All packages that code of `package` can reach, each with the chain of names that leads there.
+///
+/// Dev-dependencies and build scripts do not count: neither is part of what is shipped.
+pub(crate) fn reachable<'a>(
+    metadata: &'a Metadata,
+    package: &'a Package,
+) -> BTreeMap<&'a str, Vec<&'a str>> {
+    let names: BTreeMap<_, _> =
+        metadata.packages.iter().map(|p| (&p.id, p.name.as_str())).collect();
+    let nodes = metadata.resolve.iter().flat_map(|resolve| &resolve.nodes);
+    let nodes: BTreeMap<_, _> = nodes.map(|node| (&node.id, node)).collect();
+    let mut chains: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut queue = VecDeque::from([(&package.id, vec![package.name.as_str()])]);
+    let mut seen = BTreeSet::from([&package.id]);
+    while let Some((id, chain)) = queue.pop_front() {
+        let deps = nodes.get(id).map_or(&[][..], |node| &node.deps);
+        let is_normal = |kind: &cargo_metadata::DepKindInfo| kind.kind == DependencyKind::Normal;
+        for dep in deps.iter().filter(|dep| dep.dep_kinds.iter().any(is_normal)) {
+            if let Some(name) = names.get(&dep.pkg)
+                && seen.insert(&dep.pkg)
             {
-                if let Some(name) = names.get(dep.pkg.as_str())
-                    && seen.insert(&dep.pkg)
-                {
-                    let mut longer = chain.clone();
-                    longer.push(name);
-                    chains.entry(name).or_insert_with(|| longer.clone());
-                    queue.push_back((&dep.pkg, longer));
-                }
+                let mut longer = chain.clone();
+                longer.push(name);
+                chains.entry(name).or_insert_with(|| longer.clone());
+                queue.push_back((&dep.pkg, longer));
             }
         }
-        chains
     }
+    chains
 }
 
 /// Small graphs for tests, written as text.
@@ -153,11 +85,15 @@ pub(crate) mod fixture {
         let intern = |packages: &mut Vec<Value>, nodes: &mut Vec<Value>, id: &str| {
             packages.iter().position(|package| package["id"] == id).unwrap_or_else(|| {
                 let (name, version) = id.split_once('@').unwrap_or((id, "1.0.0"));
+                // Cargo knows versions of three numbers only.
+                let version =
+                    format!("{version}.0.0").split('.').take(3).collect::<Vec<_>>().join(".");
                 packages.push(json!({
-                    "name": name, "version": version, "id": id, "license": "MIT",
+                    "name": name, "version": version, "id": id, "license": "MIT", "targets": [],
                     "manifest_path": format!("/w/{name}/Cargo.toml"), "dependencies": [],
+                    "features": {},
                 }));
-                nodes.push(json!({"id": id, "deps": []}));
+                nodes.push(json!({"id": id, "deps": [], "dependencies": []}));
                 packages.len() - 1
             })
         };
@@ -175,9 +111,12 @@ pub(crate) mod fixture {
                     let target = intern(&mut packages, &mut nodes, to);
                     let kind = kind.first().map_or(Value::Null, |kind| (*kind).into());
                     let name = packages[target]["name"].clone();
-                    let declared = json!({"name": name, "kind": kind, "rename": null});
+                    let declared = json!({
+                        "name": name, "kind": kind, "req": "*", "optional": false,
+                        "uses_default_features": true, "features": [],
+                    });
                     packages[from]["dependencies"].as_array_mut().unwrap().push(declared);
-                    let resolved = json!({"pkg": to, "dep_kinds": [{"kind": kind}]});
+                    let resolved = json!({"name": name, "pkg": to, "dep_kinds": [{"kind": kind, "target": null}]});
                     nodes[from]["deps"].as_array_mut().unwrap().push(resolved);
                 }
                 [alone] => {
@@ -191,8 +130,12 @@ pub(crate) mod fixture {
             .map(|package| package["id"].as_str().unwrap())
             .filter(|id| id.starts_with("kube-scheduler-") || *id == "xtask")
             .collect();
-        let metadata = json!({"packages": packages, "workspace_members": members, "resolve": {"nodes": nodes}});
-        Metadata::parse(metadata.to_string().as_bytes()).unwrap()
+        let metadata = json!({
+            "packages": packages, "workspace_members": members, "version": 1,
+            "workspace_root": "/w", "target_directory": "/w/target",
+            "resolve": {"nodes": nodes, "root": null},
+        });
+        serde_json::from_value(metadata).unwrap()
     }
 }
 
@@ -208,8 +151,8 @@ mod tests {
              rayon -> cc build
              kube-scheduler-engine -> proptest dev",
         );
-        let engine = metadata.members()["kube-scheduler-engine"];
-        let reachable = metadata.reachable(engine);
+        let engine = members(&metadata)["kube-scheduler-engine"];
+        let reachable = reachable(&metadata, engine);
         assert_eq!(reachable.keys().copied().collect::<Vec<_>>(), ["crossbeam", "rayon"]);
         assert_eq!(reachable["crossbeam"], ["kube-scheduler-engine", "rayon", "crossbeam"]);
     }

@@ -14,7 +14,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::baseline::{Baseline, Exception};
-use crate::metadata::Metadata;
+use crate::metadata::{self, Metadata};
 use crate::process::{self, Ended};
 use crate::tidy;
 use library::{Kind, Library};
@@ -52,8 +52,8 @@ pub(crate) struct Args {
 /// Compares what the libraries offer with the records, and with what is used.
 pub(crate) fn run(args: &Args) -> Result<Ended> {
     let root = process::root()?;
-    let metadata = Metadata::load()?;
-    let libraries = libraries(&root, &metadata)?;
+    let metadata = metadata::load()?;
+    let libraries = libraries(&metadata)?;
 
     let mut problems = Vec::new();
     for library in &libraries {
@@ -92,17 +92,13 @@ pub(crate) fn run(args: &Args) -> Result<Ended> {
 }
 
 /// The libraries that are published.
-fn libraries(root: &Path, metadata: &Metadata) -> Result<Vec<Library>> {
-    let documents = rustdoc::documents(&metadata.target_directory)?;
-    let members = metadata.members().into_iter();
-    let published =
-        members.filter(|(_, member)| member.manifest_path.starts_with(root.join("crates")));
-    published
-        .map(|(name, _)| {
-            let ident = name.replace('-', "_");
-            library::read(&ident, &documents.join(format!("{ident}.json")))
-        })
-        .collect()
+fn libraries(metadata: &Metadata) -> Result<Vec<Library>> {
+    let documents = rustdoc::documents(metadata.target_directory.as_std_path())?;
+    let read = |name: &str| {
+        let ident = name.replace('-', "_");
+        library::read(&ident, &documents.join(format!("{ident}.json")))
+    };
+    metadata::published(metadata).into_keys().map(read).collect()
 }
 
 fn users(root: &Path, packages: &[tidy::Package]) -> Result<users::Users> {

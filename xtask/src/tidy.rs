@@ -3,6 +3,7 @@
 //! Each module holds one group of rules as a function from what it looks at to findings; none of them prints or
 //! touches the file system, so each is tested with an example that breaks it. Here the inputs are gathered.
 
+mod deny;
 mod dependencies;
 mod duplicates;
 mod layers;
@@ -20,7 +21,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::baseline::Baseline;
-use crate::metadata::Metadata;
+use crate::metadata;
 use crate::process::{self, Ended};
 
 pub(crate) use scan::{Source, imports, path_at};
@@ -85,18 +86,22 @@ pub(crate) fn run(args: &Args) -> Result<Ended> {
         std::fs::read_to_string(root.join(path))
             .with_context(|| format!("cannot read {}", root.join(path).display()))
     };
-    let metadata = Metadata::load()?;
+    let metadata = metadata::load()?;
+    let rules = deny::parse(&read("deny.toml")?)?;
+    let pure = read(sources::PURE_LINTS)?;
     let packages = packages(&root, &metadata)?;
-    let table = manifest::parse(&read("Cargo.toml")?);
+    let table = manifest::parse(&read("Cargo.toml")?)?;
 
     let mut findings = layers::check(&metadata);
-    findings.extend(licences::check(&metadata));
-    findings.extend(duplicates::check(&metadata));
+    findings.extend(licences::check(&metadata, &rules.licenses.allow));
+    findings.extend(duplicates::check(&metadata, &rules.bans.skip));
     findings.extend(dependencies::check_documented(&table, &read("docs/dependencies.md")?));
     for package in &packages {
-        findings.extend(dependencies::check_inherited(&package.manifest_place, &package.manifest));
+        findings.extend(dependencies::check_inherited(&package.manifest_place, &package.manifest)?);
         findings.extend(dependencies::check_used(package));
         findings.extend(sources::check(package));
+        let settings = read(&package.manifest_place.replace("Cargo.toml", "clippy.toml")).ok();
+        findings.extend(sources::check_purity(package, settings.as_deref(), &pure));
     }
     findings.extend(signposts(&root, &packages)?);
     let mut baseline = Baseline::load(&root)?;
@@ -115,7 +120,7 @@ pub(crate) fn run(args: &Args) -> Result<Ended> {
     }
     for note in dependencies::not_asked_for(&table, &packages)
         .into_iter()
-        .chain(duplicates::not_needed(&metadata))
+        .chain(duplicates::not_needed(&metadata, &rules.bans.skip))
     {
         println!("note: {note}");
     }

@@ -28,6 +28,7 @@ struct Case {
     defaulted: Option<Value>,
 }
 
+#[expect(clippy::disallowed_methods, reason = "recorded cases are read from a file")]
 fn cases() -> Vec<Case> {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/conformance/config.jsonl.gz");

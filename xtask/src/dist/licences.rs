@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::metadata::{Metadata, Package};
+use crate::metadata::{Metadata, Package, members, reachable};
 
 const NAMES: [&str; 6] = ["license", "licence", "copying", "copyright", "notice", "unlicense"];
 
 /// Packages and the texts they come with.
 pub(super) fn report(metadata: &Metadata, package: &Package) -> String {
-    let reachable = metadata.reachable(package);
-    let members = metadata.members();
+    let reachable = reachable(metadata, package);
+    let members = members(metadata);
     let others: Vec<&Package> = metadata
         .packages
         .iter()
@@ -24,7 +24,7 @@ pub(super) fn report(metadata: &Metadata, package: &Package) -> String {
         })
         .collect();
     let texts = others.iter().map(|other| {
-        let folder = other.manifest_path.parent().unwrap_or(Path::new(""));
+        let folder = other.manifest_path.as_std_path().parent().unwrap_or(Path::new(""));
         (*other, texts_in(folder))
     });
     write(&texts.collect::<Vec<_>>())
@@ -94,8 +94,9 @@ mod tests {
         let metadata = fixture::graph(
             "kube-scheduler-a -> serde\nkube-scheduler-a -> tokio\nserde -> itoa\nitoa -> x dev",
         );
-        let package =
-            |name: &str| metadata.packages.iter().find(|package| package.name == name).unwrap();
+        let package = |name: &str| {
+            metadata.packages.iter().find(|package| package.name.as_str() == name).unwrap()
+        };
         let text = |text: &str| vec![("LICENSE".to_owned(), text.to_owned())];
         let written = write(&[
             (package("tokio"), text("Permission  granted\n")),
@@ -113,7 +114,7 @@ mod tests {
             written.contains("\nserde 1.0.0 (LICENSE)\ntokio 1.0.0 (LICENSE)\n\nPermission"),
             "{written}"
         );
-        let listed = report(&metadata, metadata.members()["kube-scheduler-a"]);
+        let listed = report(&metadata, members(&metadata)["kube-scheduler-a"]);
         assert!(
             listed.contains("itoa 1.0.0")
                 && !listed.contains("\nx 1.0.0")

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use anyhow::{Context, Result};
+
 use super::Finding;
 use super::manifest::{self, Entry};
 use super::scan::words;
@@ -11,18 +13,19 @@ use super::tree::Package;
 const DOCUMENT: &str = "docs/dependencies.md";
 
 /// Every dependency of a member must come from the workspace table.
-pub(super) fn check_inherited(place: &str, text: &str) -> Vec<Finding> {
-    manifest::parse(text)
-        .iter()
-        .filter(|entry| !entry.section.starts_with("workspace") && !entry.is_inherited())
+pub(super) fn check_inherited(place: &str, text: &str) -> Result<Vec<Finding>> {
+    let entries = manifest::parse(text).with_context(|| place.to_owned())?;
+    let outside = entries.iter().filter(|entry| !entry.section.starts_with("workspace"));
+    Ok(outside
+        .filter(|entry| !entry.is_inherited() && !entry.is_itself())
         .map(|entry| {
             let message = format!(
                 "{} must take its version from the workspace table: `workspace = true`",
                 entry.name
             );
-            Finding::new(format!("{place}:{}", entry.line), message)
+            Finding::new(place, message)
         })
-        .collect()
+        .collect())
 }
 
 /// Every external crate of the workspace table needs a row in the document, and every row a crate.
@@ -102,16 +105,21 @@ mod tests {
     const TABLE: &str =
         "[workspace.dependencies]\nours = { path = \"crates/ours\" }\nserde = \"1\"\ncsv = \"1\"\n";
 
+    fn table() -> Vec<Entry> {
+        manifest::parse(TABLE).unwrap()
+    }
+
     #[test]
     fn a_version_of_its_own_fails() {
         let found = check_inherited(
             "crates/x/Cargo.toml",
-            "[dependencies]\nserde.workspace = true\ncsv = \"1\"\n",
+            "[dependencies]\nserde.workspace = true\ncsv = \"1\"\n[dev-dependencies]\nx = { path = \".\" }\n",
         );
+        let found = found.unwrap();
         assert_eq!(
             found,
             [Finding::new(
-                "crates/x/Cargo.toml:3",
+                "crates/x/Cargo.toml",
                 "csv must take its version from the workspace table: `workspace = true`"
             )]
         );
@@ -119,11 +127,8 @@ mod tests {
 
     #[test]
     fn an_undocumented_dependency_fails_and_so_does_a_stale_row() {
-        assert_eq!(
-            check_documented(&manifest::parse(TABLE), "| `serde` | … |\n| `csv` | … |\n"),
-            []
-        );
-        let found = check_documented(&manifest::parse(TABLE), "| `serde` | … |\n| `yaml` | … |\n");
+        assert_eq!(check_documented(&table(), "| `serde` | … |\n| `csv` | … |\n"), []);
+        let found = check_documented(&table(), "| `serde` | … |\n| `yaml` | … |\n");
         let found: Vec<_> = found.iter().map(ToString::to_string).collect();
         assert_eq!(found.len(), 2);
         assert!(found[0].contains("no row for csv"), "{found:?}");
@@ -161,9 +166,6 @@ mod tests {
     #[test]
     fn a_crate_nobody_asks_for_is_noted() {
         let packages = [package("x", "//! Head.\n").with_dependency("serde", false)];
-        assert_eq!(
-            not_asked_for(&manifest::parse(TABLE), &packages),
-            ["Cargo.toml: no crate uses csv"]
-        );
+        assert_eq!(not_asked_for(&table(), &packages), ["Cargo.toml: no crate uses csv"]);
     }
 }

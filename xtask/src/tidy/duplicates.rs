@@ -1,45 +1,41 @@
-//! One version of each crate: exceptions are listed with who forces them.
+//! One version of each crate: exceptions are listed in `deny.toml`, with who forces them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cargo_metadata::semver::Version;
+
 use super::Finding;
+use super::deny::Skip;
 use crate::metadata::Metadata;
 
-/// Crates that may come in several versions, and why that cannot be helped from here.
-const EXCEPTIONS: [(&str, &str); 4] = [
-    ("base64", "serde-saphyr took 0.23 before kube-client left 0.22"),
-    ("getrandom", "ring is on 0.2; everything else on 0.4"),
-    (
-        "num-bigint",
-        "rcgen names a parser among its options that is on 0.4; it is off and not built",
-    ),
-    ("syn", "derive macros are moving from 2 to 3; nothing of it is linked into a program"),
-];
-
-/// Finds every crate with several versions that is not an exception.
-pub(super) fn check(metadata: &Metadata) -> Vec<Finding> {
+/// Finds every crate with several versions that is not an exception, and exceptions without a reason.
+pub(super) fn check(metadata: &Metadata, exceptions: &[Skip]) -> Vec<Finding> {
+    let unexplained = exceptions.iter().filter(|skip| skip.reason.is_empty());
+    let unexplained = unexplained
+        .map(|skip| Finding::new(&skip.name, "is skipped in deny.toml without a reason"));
     duplicates(metadata)
         .into_iter()
-        .filter(|(name, _)| !EXCEPTIONS.iter().any(|(exception, _)| exception == name))
+        .filter(|(name, _)| !exceptions.iter().any(|exception| exception.name == *name))
         .map(|(name, versions)| {
-            let versions = versions.into_iter().collect::<Vec<_>>().join(", ");
+            let versions = versions.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             Finding::new(name, format!("comes in several versions: {versions}; `cargo tree -i {name}@VERSION` tells why"))
         })
+        .chain(unexplained)
         .collect()
 }
 
 /// Exceptions that are not needed any more, for a note.
-pub(super) fn not_needed(metadata: &Metadata) -> Vec<String> {
+pub(super) fn not_needed(metadata: &Metadata, exceptions: &[Skip]) -> Vec<String> {
     let duplicates = duplicates(metadata);
-    EXCEPTIONS
+    exceptions
         .iter()
-        .filter(|(name, _)| !duplicates.contains_key(name))
-        .map(|(name, _)| format!("{name} comes in one version now: its exception can go"))
+        .filter(|skip| !duplicates.contains_key(skip.name.as_str()))
+        .map(|skip| format!("{} comes in one version now: its exception can go", skip.name))
         .collect()
 }
 
-fn duplicates(metadata: &Metadata) -> BTreeMap<&str, BTreeSet<&str>> {
-    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+fn duplicates(metadata: &Metadata) -> BTreeMap<&str, BTreeSet<&Version>> {
+    let mut versions: BTreeMap<&str, BTreeSet<&Version>> = BTreeMap::new();
     for package in &metadata.packages {
         versions.entry(&package.name).or_default().insert(&package.version);
     }
@@ -54,10 +50,10 @@ mod tests {
 
     #[test]
     fn a_second_version_fails() {
-        let found = check(&graph("xtask -> bytes@1.0\nxtask -> helper\nhelper -> bytes@0.9"));
+        let found = check(&graph("xtask -> bytes@1.0\nxtask -> helper\nhelper -> bytes@0.9"), &[]);
         assert_eq!(found.len(), 1);
         assert!(
-            found[0].to_string().starts_with("bytes: comes in several versions: 0.9, 1.0;"),
+            found[0].to_string().starts_with("bytes: comes in several versions: 0.9.0, 1.0.0;"),
             "{found:?}"
         );
     }
@@ -65,8 +61,13 @@ mod tests {
     #[test]
     fn an_exception_passes_and_is_named_when_it_is_over() {
         let twice = graph("xtask -> syn@2.0\nxtask -> syn@3.0");
-        assert_eq!(check(&twice), []);
-        assert!(!not_needed(&twice).iter().any(|note| note.starts_with("syn ")));
-        assert!(not_needed(&graph("xtask -> syn@3.0")).iter().any(|note| note.starts_with("syn ")));
+        let syn = |reason: &str| [Skip { name: "syn".into(), reason: reason.into() }];
+        assert_eq!(check(&twice, &syn("moving")), []);
+        assert_eq!(not_needed(&twice, &syn("moving")), Vec::<String>::new());
+        assert_eq!(
+            not_needed(&graph("xtask -> syn@3.0"), &syn("moving")),
+            ["syn comes in one version now: its exception can go"]
+        );
+        assert_eq!(check(&twice, &syn("")).len(), 1);
     }
 }

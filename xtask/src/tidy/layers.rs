@@ -3,7 +3,7 @@
 //! The table below is the rule. An edge is allowed when it is listed; a crate that is not listed has no place yet.
 
 use super::Finding;
-use crate::metadata::Metadata;
+use crate::metadata::{self, DependencyKind, Metadata};
 
 /// A crate's place.
 struct Layer {
@@ -128,7 +128,7 @@ const IO_CRATES: [&str; 10] =
 /// Compares the workspace with the table.
 pub(super) fn check(metadata: &Metadata) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let members = metadata.members();
+    let members = metadata::members(metadata);
     for (&package_name, package) in &members {
         let Some(layer) = LAYERS.iter().find(|layer| layer.name == short(package_name)) else {
             findings.push(Finding::new(
@@ -141,10 +141,11 @@ pub(super) fn check(metadata: &Metadata) -> Vec<Finding> {
             package.dependencies.iter().filter(|d| members.contains_key(d.name.as_str()))
         {
             let target = short(&dependency.name);
-            let in_tests = dependency.is_dev()
-                && (layer.tests_may_use.contains(&target) || target == layer.name);
+            let is_dev = dependency.kind == DependencyKind::Development;
+            let in_tests =
+                is_dev && (layer.tests_may_use.contains(&target) || target == layer.name);
             if !layer.may_use.contains(&target) && !in_tests {
-                let kind = if dependency.is_dev() { "dev-dependency" } else { "dependency" };
+                let kind = if is_dev { "dev-dependency" } else { "dependency" };
                 let allowed = if layer.may_use.is_empty() {
                     "none of ours".into()
                 } else {
@@ -159,7 +160,7 @@ pub(super) fn check(metadata: &Metadata) -> Vec<Finding> {
         }
         if layer.is_pure {
             for (reached, chain) in
-                metadata.reachable(package).into_iter().filter(|(name, _)| does_io(name))
+                metadata::reachable(metadata, package).into_iter().filter(|(name, _)| does_io(name))
             {
                 let message = format!("reaches {reached}, which does IO: {}", chain.join(" -> "));
                 findings.push(Finding::new(package_name, message));

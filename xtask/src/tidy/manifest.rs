@@ -1,110 +1,62 @@
 //! As much of Cargo.toml as the rules need: which dependencies a manifest names, and how.
 //!
-//! Cargo's own answer does not tell whether a version came from the workspace table; the text does. The reader knows
-//! sections, keys and bracketed values that span lines, which is all that a dependency can be written in.
+//! Cargo's own answer does not tell whether a version came from the workspace table; the text does.
+
+use anyhow::{Context, Result};
+use toml::{Table, Value};
 
 /// A dependency as a manifest writes it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Entry {
     /// The section, such as `dependencies` or `workspace.dependencies`.
     pub(super) section: String,
     /// The name on the left.
     pub(super) name: String,
-    /// All that stands on the right, with the keys of a dotted name or of a section of its own.
-    pub(super) value: String,
-    /// Line number, from 1.
-    pub(super) line: usize,
+    value: Value,
 }
 
 impl Entry {
     /// Whether it takes version and source from the workspace table.
     pub(super) fn is_inherited(&self) -> bool {
-        self.value.split([',', '{', '}', '\n']).any(|pair| {
-            pair.split_once('=')
-                .is_some_and(|(key, value)| key.trim() == "workspace" && value.trim() == "true")
-        })
+        self.value.get("workspace") == Some(&Value::Boolean(true))
     }
 
     /// Whether it lies in this repository.
     pub(super) fn is_ours(&self) -> bool {
-        self.value
-            .split([',', '{', '}', '\n'])
-            .any(|pair| pair.split('=').next().is_some_and(|key| key.trim() == "path"))
+        self.value.get("path").is_some()
+    }
+
+    /// Whether it is the crate itself, with other features, for its own tests.
+    ///
+    /// It must not come from the workspace table: with the version there a crate could not be published before it is.
+    pub(super) fn is_itself(&self) -> bool {
+        self.section == "dev-dependencies"
+            && self.value.get("path") == Some(&Value::String(".".into()))
     }
 }
 
-/// Reads the dependencies of a manifest, in order.
-pub(super) fn parse(text: &str) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut section = String::new();
-    let mut depth = 0;
-    for (index, line) in text.lines().enumerate() {
-        let line = without_comment(line);
-        let opened = depth;
-        depth += nesting(line);
-        if opened > 0 {
-            if let Some(entry) =
-                entries.last_mut().filter(|entry| section.starts_with(&entry.section))
-            {
-                entry.value += line;
-            }
-            continue;
-        }
-        if let Some(header) = line.trim().strip_prefix('[').and_then(|line| line.strip_suffix(']'))
-        {
-            section = header.trim_matches(['[', ']']).trim().to_owned();
-            if let Some((parent, name)) = table_of_one(&section) {
-                let (section, name) = (parent.to_owned(), name.trim_matches('"').to_owned());
-                entries.push(Entry { section, name, value: String::new(), line: index + 1 });
-            }
-            continue;
-        }
-        let Some((key, value)) = line.split_once('=') else { continue };
-        let (key, value) = (key.trim(), value.trim());
-        if is_dependencies(&section) {
-            let (name, value) = match key.split_once('.') {
-                Some((name, field)) => (name, format!("{field} = {value}")),
-                None => (key, value.to_owned()),
-            };
-            let (section, name) = (section.clone(), name.trim_matches('"').to_owned());
-            entries.push(Entry { section, name, value, line: index + 1 });
-        } else if table_of_one(&section).is_some()
-            && let Some(entry) = entries.last_mut()
-        {
-            entry.value += &format!("{key} = {value}\n");
+/// Reads the dependencies of a manifest, section by section.
+pub(super) fn parse(text: &str) -> Result<Vec<Entry>> {
+    let table: Table = text.parse().context("a manifest cannot be read")?;
+    let mut entries = Vec::new();
+    collect("", &table, &mut entries);
+    Ok(entries)
+}
+
+fn collect(within: &str, table: &Table, entries: &mut Vec<Entry>) {
+    for (key, value) in table {
+        let Value::Table(inner) = value else { continue };
+        let section = if within.is_empty() { key.clone() } else { format!("{within}.{key}") };
+        if matches!(key.as_str(), "dependencies" | "dev-dependencies" | "build-dependencies") {
+            entries.extend(inner.iter().map(|(name, value)| Entry {
+                section: section.clone(),
+                name: name.clone(),
+                value: value.clone(),
+            }));
+        } else {
+            collect(&section, inner, entries);
         }
     }
-    entries
-}
-
-fn is_dependencies(section: &str) -> bool {
-    let last = section.rsplit('.').next().unwrap_or(section);
-    matches!(last, "dependencies" | "dev-dependencies" | "build-dependencies")
-}
-
-/// `[dependencies.name]` as its parent and name.
-fn table_of_one(section: &str) -> Option<(&str, &str)> {
-    section.rsplit_once('.').filter(|(parent, _)| is_dependencies(parent))
-}
-
-/// The line up to a `#` that is not inside a string.
-fn without_comment(line: &str) -> &str {
-    let mut quoted = false;
-    for (at, char) in line.char_indices() {
-        match char {
-            '"' => quoted = !quoted,
-            '#' if !quoted => return &line[..at],
-            _ => {}
-        }
-    }
-    line
-}
-
-/// How many brackets a key's value leaves open.
-fn nesting(line: &str) -> i32 {
-    line.chars()
-        .map(|char| i32::from(matches!(char, '[' | '{')) - i32::from(matches!(char, ']' | '}')))
-        .sum()
 }
 
 #[cfg(test)]
@@ -119,48 +71,47 @@ name = "x" # not a dependency
 anyhow.workspace = true
 serde = { workspace = true, features = ["rc"] }
 http = "1" # pinned
-kube = { version = "5", features = [
-    "client",
-    "workspace",
-] }
 
-[dev-dependencies.proptest]
-version = "1"
+[dev-dependencies.x]
+path = "."
 
 [target.'cfg(unix)'.dependencies]
 libc = "0.2"
 
 [workspace.dependencies]
-ours = { path = "crates/ours" }
+ours = { path = "crates/ours", version = "0.1.0" }
 "#;
+
+    fn entries() -> Vec<Entry> {
+        parse(MANIFEST).unwrap()
+    }
 
     #[test]
     fn every_way_to_write_a_dependency_is_read() {
-        let entries = parse(MANIFEST);
-        let names: Vec<_> =
-            entries.iter().map(|entry| (entry.section.as_str(), entry.name.as_str())).collect();
+        let mut names: Vec<_> = entries()
+            .into_iter()
+            .map(|entry| format!("{} {}", entry.section, entry.name))
+            .collect();
+        names.sort();
         assert_eq!(
             names,
             [
-                ("dependencies", "anyhow"),
-                ("dependencies", "serde"),
-                ("dependencies", "http"),
-                ("dependencies", "kube"),
-                ("dev-dependencies", "proptest"),
-                ("target.'cfg(unix)'.dependencies", "libc"),
-                ("workspace.dependencies", "ours"),
+                "dependencies anyhow",
+                "dependencies http",
+                "dependencies serde",
+                "dev-dependencies x",
+                "target.cfg(unix).dependencies libc",
+                "workspace.dependencies ours",
             ]
         );
-        assert_eq!(entries[2].line, 8);
     }
 
     #[test]
     fn inheritance_is_told_from_its_look_alikes() {
-        let inherited: Vec<_> = parse(MANIFEST).iter().map(Entry::is_inherited).collect();
-        assert_eq!(inherited, [true, true, false, false, false, false, false]);
-        assert!(parse(MANIFEST)[6].is_ours());
-        assert!(!parse(MANIFEST)[3].is_ours());
-        let table = parse("[dependencies.serde]\nworkspace = true\nfeatures = [\n \"rc\",\n]\n");
-        assert!(table[0].is_inherited());
+        let of = |name: &str| entries().into_iter().find(|entry| entry.name == name).unwrap();
+        assert!(of("anyhow").is_inherited() && of("serde").is_inherited());
+        assert!(!of("http").is_inherited() && !of("ours").is_inherited());
+        assert!(of("ours").is_ours() && !of("http").is_ours());
+        assert!(of("x").is_itself() && !of("ours").is_itself());
     }
 }

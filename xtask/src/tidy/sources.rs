@@ -1,8 +1,8 @@
 //! Rules on source files.
 //!
-//! What clippy and rustc already deny (`unwrap`, printing, missing docs) is not repeated here.
+//! What clippy and rustc already deny (`unwrap`, printing, missing docs; in the core clocks and IO) is not repeated here.
 
-use super::scan::{close, imports, words};
+use super::scan::{close, words};
 use super::tree::{File, Package};
 use super::{Finding, layers};
 
@@ -20,31 +20,11 @@ const NEVER: [(&str, &str); 4] = [
     ("should_panic", "passes for any panic: assert the error instead"),
 ];
 
-/// Modules of std that the core must not know: paths through them are forbidden.
-const IMPURE_MODULES: [&str; 5] =
-    ["std::env", "std::fs", "std::net", "std::process", "std::thread"];
-
-/// Calls and types that the core must not use, and what is there instead.
-const IMPURE_NAMES: [(&str, &str); 11] = [
-    ("Instant::now", "time is an argument"),
-    ("SystemTime::now", "time is an argument"),
-    ("Timestamp::now", "time is an argument"),
-    ("Zoned::now", "time is an argument"),
-    ("thread::spawn", "threads belong to the shell"),
-    ("thread::scope", "threads belong to the shell"),
-    ("thread::sleep", "threads belong to the shell"),
-    ("env::var", "the environment belongs to the shell"),
-    ("rand::rng", "seeds are arguments"),
-    ("getrandom::", "seeds are arguments"),
-    ("RandomState", "hash order must not differ between runs"),
-];
-
-/// Types with random order.
-const RANDOM_ORDER: [&str; 2] = ["std::collections::HashMap", "std::collections::HashSet"];
+/// The lints that keep the core pure, from the top of the repository.
+pub(super) const PURE_LINTS: &str = "clippy-pure.toml";
 
 /// Checks all files of a package.
 pub(super) fn check(package: &Package) -> Vec<Finding> {
-    let is_pure = layers::is_below_daemon(&package.name);
     let mut findings = Vec::new();
     for file in &package.files {
         check_head(file, &mut findings);
@@ -52,11 +32,26 @@ pub(super) fn check(package: &Package) -> Vec<Finding> {
         check_gaps(file, &mut findings);
         check_reasons(file, &mut findings);
         check_panics(file, &mut findings);
-        if is_pure && !file.is_test {
-            check_purity(file, &mut findings);
-        }
     }
     findings
+}
+
+/// Whether clippy keeps clocks, IO, threads and random order out of a crate below the daemon.
+///
+/// Clippy takes its settings from the nearest `clippy.toml`: `settings` is that of the package, `pure` what it must be.
+pub(super) fn check_purity(
+    package: &Package,
+    settings: Option<&str>,
+    pure: &str,
+) -> Option<Finding> {
+    let is_pure = layers::is_below_daemon(&package.name);
+    let place = package.manifest_place.replace("Cargo.toml", "clippy.toml");
+    (is_pure && settings != Some(pure)).then(|| {
+        Finding::new(
+            place,
+            format!("must be a link to {PURE_LINTS}: the crate lies below the daemon"),
+        )
+    })
 }
 
 fn check_head(file: &File, findings: &mut Vec<Finding>) {
@@ -132,41 +127,6 @@ fn check_panics(file: &File, findings: &mut Vec<Finding>) {
                 "`expect` outside tests: restructure, or return an error".to_owned(),
             ));
         }
-    }
-}
-
-fn check_purity(file: &File, findings: &mut Vec<Finding>) {
-    let shipped = &file.source.shipped;
-    for (needle, instead) in IMPURE_NAMES {
-        for at in words(shipped, needle) {
-            findings.push(at_line(file, at, format!("`{needle}` below the daemon: {instead}")));
-        }
-    }
-    let imports = imports(shipped);
-    let mut forbid = |path: &str, message: String| {
-        let within = format!("{path}::");
-        let glob = path.rsplit_once("::").map(|(parent, _)| format!("{parent}::*"));
-        let imported = imports.iter().filter(|import| {
-            import.path == path
-                || import.path.starts_with(&within)
-                || glob.as_ref().is_some_and(|glob| import.path == *glob)
-        });
-        let places = imported.map(|import| import.at).chain(words(shipped, path));
-        findings.extend(places.map(|at| at_line(file, at, message.clone())));
-    };
-    for module in IMPURE_MODULES {
-        forbid(
-            module,
-            format!("`{module}` below the daemon: IO, environment and threads belong to the shell"),
-        );
-    }
-    for name in RANDOM_ORDER {
-        forbid(
-            name,
-            format!(
-                "`{name}` below the daemon: use `FxHashMap`, `hashbrown`, or a BTreeMap where order matters"
-            ),
-        );
     }
 }
 
@@ -260,50 +220,13 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_below_the_daemon_fails() {
-        one("//! Head.\nfn f() { let now = std::time::Instant::now(); }\n", "time is an argument");
-        one("//! Head.\nfn f() { let now = SystemTime::now(); }\n", "time is an argument");
-        none("//! Head.\nuse std::time::{Duration, Instant};\nfn f(now: Instant) {}\n");
-    }
-
-    #[test]
-    fn io_and_threads_below_the_daemon_fail_however_imported() {
-        one("//! Head.\nfn f() { std::fs::read(path); }\n", "`std::fs` below the daemon");
-        one("//! Head.\nuse std::{fmt, fs};\n", "`std::fs` below the daemon");
-        one("//! Head.\nuse std::fs::File;\n", "`std::fs` below the daemon");
-        one("//! Head.\nuse std::env as surroundings;\n", "`std::env` below the daemon");
-        one("//! Head.\nuse std::{net::{IpAddr, TcpStream}};\n", "`std::net` below the daemon");
-        one("//! Head.\nfn f() { thread::spawn(g); }\n", "threads belong to the shell");
-        none("//! Head.\nuse std::fmt;\nmod my_std { pub mod fs {} }\nuse my_std::fs;\n");
-    }
-
-    #[test]
-    fn random_order_below_the_daemon_fails_however_imported() {
-        one(
-            "//! Head.\nuse std::collections::HashMap;\n",
-            "`std::collections::HashMap` below the daemon",
-        );
-        one(
-            "//! Head.\nuse std::collections::{BTreeMap, HashSet as Set};\n",
-            "`std::collections::HashSet`",
-        );
-        one(
-            "//! Head.\ntype M = std::collections::HashMap<u8, u8>;\n",
-            "`std::collections::HashMap`",
-        );
-        assert_eq!(found("//! Head.\nuse std::collections::*;\n").len(), 2);
-        none(
-            "//! Head.\nuse hashbrown::HashMap;\nuse std::collections::hash_map::Entry;\nuse rustc_hash::FxHashMap;\n",
-        );
-    }
-
-    #[test]
-    fn tests_and_the_shell_may_do_io() {
-        let text = "//! Head.\nuse std::collections::HashMap;\nfn f() { Instant::now(); std::fs::read(p); }\n";
-        assert_eq!(check(&package("daemon", text)), []);
-        assert_eq!(check(&package("engine", text).into_test()), []);
-        none(
-            "//! Head.\n#[cfg(test)]\nmod tests {\n    use std::collections::HashMap;\n    fn f() { std::fs::read(p); }\n}\n",
-        );
+    fn the_core_has_the_lints_that_keep_it_pure() {
+        let engine = package("engine", "//! Head.\n");
+        assert_eq!(check_purity(&engine, Some("pure"), "pure"), None);
+        for settings in [None, Some("other")] {
+            let found = check_purity(&engine, settings, "pure").unwrap().to_string();
+            assert!(found.starts_with("crates/engine/clippy.toml: must be a link"), "{found}");
+        }
+        assert_eq!(check_purity(&package("daemon", "//! Head.\n"), None, "pure"), None);
     }
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::scan::Source;
-use crate::metadata::Metadata;
+use crate::metadata::{self, DependencyKind, Metadata};
 use crate::process;
 
 /// A package of the workspace.
@@ -50,12 +50,13 @@ pub(crate) struct File {
 
 /// Reads all packages of the workspace.
 pub(crate) fn packages(root: &Path, metadata: &Metadata) -> Result<Vec<Package>> {
-    let members = metadata.members();
+    let members = metadata::members(metadata);
     let directories: BTreeSet<&Path> =
-        members.values().filter_map(|member| member.manifest_path.parent()).collect();
+        members.values().filter_map(|member| member.manifest_path.as_std_path().parent()).collect();
     let mut packages = Vec::new();
     for (name, member) in members {
-        let directory = member.manifest_path.parent().context("a manifest without a directory")?;
+        let manifest = member.manifest_path.as_std_path();
+        let directory = manifest.parent().context("a manifest without a directory")?;
         let mut paths = Vec::new();
         rust_files(directory, &directories, &mut paths)?;
         paths.sort();
@@ -69,8 +70,8 @@ pub(crate) fn packages(root: &Path, metadata: &Metadata) -> Result<Vec<Package>>
         mark_test_modules(&mut files);
         packages.push(Package {
             name: name.to_owned(),
-            manifest_place: place(root, &member.manifest_path),
-            manifest: read(&member.manifest_path)?,
+            manifest_place: place(root, manifest),
+            manifest: read(manifest)?,
             dependencies: dependencies(member),
             files: files
                 .into_iter()
@@ -81,14 +82,14 @@ pub(crate) fn packages(root: &Path, metadata: &Metadata) -> Result<Vec<Package>>
     Ok(packages)
 }
 
-fn dependencies(member: &crate::metadata::Package) -> Vec<Dependency> {
+fn dependencies(member: &metadata::Package) -> Vec<Dependency> {
     member
         .dependencies
         .iter()
         .map(|dependency| Dependency {
             package: dependency.name.clone(),
             ident: dependency.rename.as_ref().unwrap_or(&dependency.name).replace('-', "_"),
-            is_dev: dependency.is_dev(),
+            is_dev: dependency.kind == DependencyKind::Development,
         })
         .collect()
 }

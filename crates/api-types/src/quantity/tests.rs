@@ -10,6 +10,7 @@ use super::*;
 
 /// Every recorded input: the same error or the same four answers.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "recorded cases are read from a file")]
 fn agrees_with_every_recorded_answer_of_the_reference() {
     let path =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/conformance/quantities.jsonl.gz");

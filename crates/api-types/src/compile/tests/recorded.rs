@@ -13,6 +13,7 @@ use crate::resources::Resources;
 use crate::selector::NodeNames;
 use crate::taint::{Taint, TaintEffect, untolerated_taint};
 
+#[expect(clippy::disallowed_methods, reason = "recorded cases are read from a file")]
 fn cases(family: &str) -> Vec<Value> {
     let path =
         format!("{}/../../tests/data/conformance/{family}.jsonl.gz", env!("CARGO_MANIFEST_DIR"));
