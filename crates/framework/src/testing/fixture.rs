@@ -8,6 +8,7 @@ use kube_scheduler_cache::{ClusterState, NodeIdx};
 use kube_scheduler_queue::{ClusterEvent, QueueingHint};
 use serde_json::Value;
 
+use super::grammar::{Statement, statements};
 use crate::context::{
     Command, Commands, Context, EventObject, NominatedPods, RunningPreemptions, WaitingPod,
     WaitingPods,
@@ -33,10 +34,42 @@ pub struct Fixture {
     now: Timestamp,
 }
 
+/// The cluster that a text in the [grammar](super::grammar) describes, at the time 0.
+///
+/// # Panics
+/// As [`Fixture::with`] does.
+pub fn fixture(text: &str) -> Fixture {
+    Fixture::new().with(text)
+}
+
 impl Fixture {
     /// An empty cluster at the time 0.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// With the nodes, pods and objects that a text in the [grammar](super::grammar) describes. A pending pod that is
+    /// nominated to a node counts there.
+    ///
+    /// # Panics
+    /// If the text is no fixture, or as [`Self::with_pod`] does.
+    #[must_use]
+    pub fn with(self, text: &str) -> Self {
+        let statements = match statements(text) {
+            Ok(statements) => statements,
+            Err(error) => panic!("{error}"),
+        };
+        statements.into_iter().fold(self, |fixture, statement| match statement {
+            Statement::Node(node) => fixture.with_node(node),
+            Statement::Object(object) => fixture.with_object(object.to_json()),
+            Statement::Pod(pod) => {
+                let pod = pod.build();
+                match pod.nominated_node_name().filter(|_| !pod.is_assigned()) {
+                    Some(node) => fixture.with_nominated_pod(pod.clone(), node),
+                    None => fixture.with_pod(pod),
+                }
+            }
+        })
     }
 
     /// With a node.

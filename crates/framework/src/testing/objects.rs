@@ -1,42 +1,81 @@
-//! Nodes and pods in a line.
+//! Builders of nodes, pods and other objects: a statement of the [grammar](super::grammar), and methods for what a program
+//! computes.
 
+use std::fmt;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Node, Pod};
+use kube_scheduler_api_types::{Node, Object, Pod};
 use serde_json::{Map, Value, json};
 
-/// A node with 4 CPUs, 8 GiB and room for 110 pods.
-pub fn node(name: &str) -> NodeBuilder {
-    NodeBuilder(json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": {"name": name, "uid": name, "labels": {"kubernetes.io/hostname": name}},
-        "spec": {},
-        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
-    }))
+use super::grammar;
+
+/// A node with 4 CPUs, 8 GiB and room for 110 pods, unless the words behind its name say otherwise: `node("n1 cpu=2 zone=a")`.
+///
+/// # Panics
+/// If the text is no statement of the [grammar].
+pub fn node(text: &str) -> NodeBuilder {
+    NodeBuilder(read(grammar::one_of(&grammar::NODE, text)))
 }
 
-/// A pod of the default scheduler in the namespace `default` with one container that asks for nothing.
-pub fn pod(name: &str) -> PodBuilder {
-    PodBuilder(json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "uid": format!("{name}-uid")},
-        "spec": {
-            "schedulerName": "default-scheduler",
-            "containers": [{"name": "main", "image": "main:1", "resources": {"requests": {}}}],
-        },
-    }))
+/// A pod of the default scheduler in the namespace `default` with one container that asks for nothing, unless the words behind
+/// its name say otherwise: `pod("web cpu=500m label:app=web")`.
+///
+/// # Panics
+/// If the text is no statement of the [grammar].
+pub fn pod(text: &str) -> PodBuilder {
+    PodBuilder(read(grammar::one_of(&grammar::POD, text)))
+}
+
+/// An object of any kind: `object("pvc data storage=5Gi class=fast")`.
+///
+/// # Panics
+/// If the text is no statement of the [grammar].
+pub fn object(text: &str) -> ObjectBuilder {
+    ObjectBuilder(read(grammar::one(text)))
+}
+
+fn read<T>(result: Result<T, impl fmt::Display>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// A node under construction.
-#[derive(Clone, Debug)]
-pub struct NodeBuilder(Value);
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeBuilder(pub(super) Value);
 
 /// A pod under construction.
-#[derive(Clone, Debug)]
-pub struct PodBuilder(Value);
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodBuilder(pub(super) Value);
 
-/// The list at `place`, made if there is none.
-fn push(place: &mut Value, item: Value) {
+/// An object of any kind under construction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObjectBuilder(pub(super) Value);
+
+/// What is at the path. Maps on the way are made where there are none; a step `0` goes to the first item of a list.
+pub(super) fn place<'v>(root: &'v mut Value, path: &[&str]) -> &'v mut Value {
+    path.iter().fold(root, |at, step| {
+        if *step == "0" && at.is_array() {
+            return first(at);
+        }
+        if !at.is_object() {
+            *at = Value::Object(Map::new());
+        }
+        &mut at[*step]
+    })
+}
+
+/// The first item of a list, made if there is none.
+fn first(list: &mut Value) -> &mut Value {
+    if list.get(0).is_none() {
+        *list = json!([null]);
+    }
+    &mut list[0]
+}
+
+/// Adds to the list at `place`, made if there is none.
+pub(super) fn push(place: &mut Value, item: Value) {
     match place {
         Value::Array(items) => items.push(item),
         other => *other = Value::Array(vec![item]),
@@ -44,7 +83,7 @@ fn push(place: &mut Value, item: Value) {
 }
 
 /// Adds `extra` to `base`, map by map.
-fn merge(base: &mut Value, extra: Value) {
+pub(super) fn merge(base: &mut Value, extra: Value) {
     match (base, extra) {
         (Value::Object(base), Value::Object(extra)) => {
             for (key, value) in extra {
@@ -108,10 +147,7 @@ impl NodeBuilder {
     /// # Panics
     /// If it does not decode.
     pub fn build(&self) -> Arc<Node> {
-        match Node::from_value(&self.0) {
-            Ok(node) => Arc::new(node),
-            Err(error) => panic!("{error}: {}", self.0),
-        }
+        Arc::new(read(Node::from_value(&self.0)))
     }
 }
 
@@ -193,10 +229,29 @@ impl PodBuilder {
     /// # Panics
     /// If it does not decode.
     pub fn build(&self) -> Arc<Pod> {
-        match Pod::from_value(&self.0) {
-            Ok(pod) => Arc::new(pod),
-            Err(error) => panic!("{error}: {}", self.0),
-        }
+        Arc::new(read(Pod::from_value(&self.0)))
+    }
+}
+
+impl ObjectBuilder {
+    /// With these fields of the API object added, map by map.
+    #[must_use]
+    pub fn with(mut self, fields: Value) -> Self {
+        merge(&mut self.0, fields);
+        self
+    }
+
+    /// The API object.
+    pub fn to_json(&self) -> Value {
+        self.0.clone()
+    }
+
+    /// The object as the scheduler keeps it.
+    ///
+    /// # Panics
+    /// If it does not decode.
+    pub fn build(&self) -> Arc<Object> {
+        Arc::new(read(Object::from_value(self.0.clone())))
     }
 }
 
