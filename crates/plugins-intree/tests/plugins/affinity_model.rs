@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Labels, Pod, PodAffinity, PodAffinityTerm};
+use kube_scheduler_framework::testing::{self, Fixture, fixture};
 use kube_scheduler_framework::{
     ClusterState, CycleState, Following, NodeOverlay, NodeView, Normalization, Plugin,
 };
@@ -12,7 +13,7 @@ use proptest::sample::select;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
-use crate::support::{World, node, plugin_with, pod, running, text};
+use crate::support::{plugin_with, raw_scores, scan, text};
 
 const NODES: [&str; 4] = ["n0", "n1", "n2", "n3"];
 const NAMESPACES: [&str; 3] = ["default", "red", "nowhere"];
@@ -107,21 +108,28 @@ fn nodes() -> impl Strategy<Value = Vec<Value>> {
     })
 }
 
-fn world() -> impl Strategy<Value = World> {
+fn world() -> impl Strategy<Value = Fixture> {
     (nodes(), prop::collection::vec((select(&NODES[..]), pod_parts()), 0..7)).prop_map(
         |(nodes, pods)| {
-            let nodes = NODES.iter().zip(nodes).map(|(name, extra)| node(name, extra));
-            let pods = pods.into_iter().enumerate();
-            let pods = pods.map(|(at, (on, extra))| running(&format!("e{at}"), on, extra));
-            let mut world = World::new(nodes, pods);
-            for (name, labels) in [("default", json!({"team": "x"})), ("red", json!({"team": "y"}))] {
-                world = world.with_object(json!({
-                    "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels},
-                }));
+            let mut world = fixture("namespace default label:team=x; namespace red label:team=y");
+            for (name, fields) in NODES.iter().zip(nodes) {
+                world = world.with_node(testing::node(name).with(fields));
+            }
+            for (at, (on, fields)) in pods.into_iter().enumerate() {
+                world = world.with_pod(running(&format!("e{at}"), on, fields));
             }
             world
         },
     )
+}
+
+/// A pod on a node whose UID is its name.
+fn running(name: &str, node: &str, fields: Value) -> Arc<Pod> {
+    testing::pod(&format!("{name} uid={name} node={node}")).with(fields).build()
+}
+
+fn pending(fields: Value) -> Arc<Pod> {
+    testing::pod("p").with(fields).build()
 }
 
 type Sums = BTreeMap<(String, String), i64>;
@@ -266,22 +274,22 @@ fn views(cluster: &ClusterState) -> Vec<NodeView<'_>> {
 }
 
 /// What Filter says about each node, asked one by one and all at once; `None` when PreFilter skips.
-fn filter(world: &World, plugin: &dyn Plugin, pod: &Pod) -> Option<BTreeMap<String, String>> {
+fn filter(world: &Fixture, plugin: &dyn Plugin, pod: &Pod) -> Option<BTreeMap<String, String>> {
     let mut state = CycleState::new();
     let status = plugin.as_pre_filter().unwrap().pre_filter(&world.cx(), &mut state, pod).status;
     if status.is_skip() {
-        assert!(world.verdicts(plugin, pod).is_none());
+        assert!(scan(world, plugin, pod).is_none());
         return None;
     }
     assert!(status.is_success());
     let ask =
         |view: &NodeView<'_>| plugin.as_filter().unwrap().filter(&world.cx(), &state, pod, view);
-    let one_by_one: BTreeMap<String, String> = views(&world.cluster)
+    let one_by_one: BTreeMap<String, String> = views(world.cluster())
         .iter()
         .map(|view| (view.name().to_string(), text(&ask(view))))
         .collect();
-    let verdicts = world.verdicts(plugin, pod).unwrap().unwrap();
-    for view in views(&world.cluster) {
+    let verdicts = scan(world, plugin, pod).unwrap().unwrap();
+    for view in views(world.cluster()) {
         let status = verdicts.rejection(view.idx()).cloned().unwrap_or_default();
         assert_eq!(text(&status), one_by_one[&**view.name()], "{}", view.name());
     }
@@ -289,17 +297,17 @@ fn filter(world: &World, plugin: &dyn Plugin, pod: &Pod) -> Option<BTreeMap<Stri
 }
 
 /// Raw scores, asked one by one and all at once; `None` when PreScore skips.
-fn scores(world: &World, plugin: &dyn Plugin, pod: &Pod) -> Option<Vec<i64>> {
+fn scores(world: &Fixture, plugin: &dyn Plugin, pod: &Pod) -> Option<Vec<i64>> {
     assert_eq!(plugin.as_score().unwrap().normalization(), Normalization::MinMax);
-    let at_once = world.raw_scores(plugin, pod).map(Result::unwrap);
+    let at_once = raw_scores(world, plugin, pod).map(Result::unwrap);
     let mut state = CycleState::new();
-    let nodes = world.cluster.order();
+    let nodes = world.cluster().order();
     let status = plugin.as_pre_score().unwrap().pre_score(&world.cx(), &mut state, pod, nodes);
     let score = |view: &NodeView<'_>| {
         plugin.as_score().unwrap().score(&world.cx(), &state, pod, view).unwrap()
     };
     let one_by_one =
-        status.is_success().then(|| views(&world.cluster).iter().map(score).collect::<Vec<_>>());
+        status.is_success().then(|| views(world.cluster()).iter().map(score).collect::<Vec<_>>());
     assert_eq!(at_once, one_by_one);
     at_once
 }
@@ -329,20 +337,20 @@ proptest! {
             "ignorePreferredTermsOfExistingPods": ignores_others,
         });
         let plugin = plugin_with("InterPodAffinity", args);
-        let pod = pod("p", parts);
+        let pod = pending(parts);
         for kept in ["nothing", "columns", "counters"] {
             match kept {
                 "columns" => {
-                    ["zone", "host", "rack"].iter().for_each(|key| world.cluster.ensure_label_column(key));
+                    ["zone", "host", "rack"].iter().for_each(|key| world.cluster_mut().ensure_label_column(key));
                 }
                 "counters" => {
                     let mut following = Following::new();
                     plugin.as_pre_filter().unwrap().follows(&world.cx(), &pod, &mut following);
-                    following.apply(&mut world.cluster);
+                    following.apply(world.cluster_mut());
                 }
                 _ => {}
             }
-            let model = Model { cluster: &world.cluster, pod: &pod };
+            let model = Model { cluster: world.cluster(), pod: &pod };
             prop_assert_eq!(filter(&world, &*plugin, &pod), model.filter());
             prop_assert_eq!(scores(&world, &*plugin, &pod), model.scores(hard_weight, ignores_others));
         }
@@ -357,34 +365,34 @@ proptest! {
         changes in prop::collection::vec((0..9_usize, pod_parts()), 1..8),
     ) {
         let plugin = plugin_with("InterPodAffinity", Value::Null);
-        let pod = pod("p", parts);
-        let before = Model { cluster: &world.cluster, pod: &pod }.filter();
+        let pod = pending(parts);
+        let before = Model { cluster: world.cluster(), pod: &pod }.filter();
         // After a skip nobody is told of hypothetical pods.
         prop_assume!(before.is_some());
         let mut state = CycleState::new();
         plugin.as_pre_filter().unwrap().pre_filter(&world.cx(), &mut state, &pod);
         let extensions = plugin.as_pre_filter().unwrap().extensions().unwrap();
         let untouched = state.clone();
-        let idx = world.idx(on);
+        let idx = world.view(on).idx();
         let mut overlay = NodeOverlay::new(idx);
-        let mut after = World { cluster: world.cluster.clone() };
+        let mut after = world.clone();
         let mut done: Vec<(bool, Arc<Pod>)> = Vec::new();
         for (at, extra) in changes {
             let uid = format!("e{at}");
-            let (is_added, changed) = match after.cluster.node_of_pod(&uid) {
-                Some(node) if node == idx => (false, after.cluster.remove_pod(&uid).unwrap()),
+            let (is_added, changed) = match after.cluster().node_of_pod(&uid) {
+                Some(node) if node == idx => (false, after.cluster_mut().remove_pod(&uid).unwrap()),
                 Some(_) => continue,
                 None => {
                     let added = running(&uid, on, extra);
-                    after.cluster.add_pod(added.clone()).unwrap();
+                    after.cluster_mut().add_pod(added.clone()).unwrap();
                     (true, added)
                 }
             };
             tell(&world, extensions, &mut state, &mut overlay, &pod, is_added, &changed);
             done.push((is_added, changed));
-            let model = Model { cluster: &after.cluster, pod: &pod }.filter();
+            let model = Model { cluster: after.cluster(), pod: &pod }.filter();
             let expected = model.map_or_else(|| "ok".to_owned(), |answers| answers[on].clone());
-            let view = NodeView::hypothetical(&world.cluster, &overlay).unwrap();
+            let view = NodeView::hypothetical(world.cluster(), &overlay).unwrap();
             let answer = plugin.as_filter().unwrap().filter(&world.cx(), &state, &pod, &view);
             prop_assert_eq!(text(&answer), expected);
         }
@@ -396,7 +404,7 @@ proptest! {
                 let answer = plugin.as_filter().unwrap().filter(&world.cx(), &state, &pod, view);
                 (view.name().to_string(), text(&answer))
             };
-            prop_assert_eq!(Some(views(&world.cluster).iter().map(ask).collect()), before.clone());
+            prop_assert_eq!(Some(views(world.cluster()).iter().map(ask).collect()), before.clone());
         }
     }
 
@@ -410,18 +418,18 @@ proptest! {
         removes in any::<bool>(),
     ) {
         let plugin = plugin_with("InterPodAffinity", Value::Null);
-        let plain = pod("p", json!({"metadata": {"labels": labels}}));
+        let plain = pending(json!({"metadata": {"labels": labels}}));
         let filter_point = plugin.as_filter().unwrap();
         prop_assert!(!filter_point.filter_depends_on(&plain).anything);
         prop_assert!(!plugin.as_pre_score().unwrap().pre_score_depends_on(&plain).anything);
-        let mut after = World { cluster: world.cluster.clone() };
+        let mut after = world.clone();
         if removes {
-            after.cluster.remove_pod("e0").ok();
+            after.cluster_mut().remove_pod("e0").ok();
         } else {
-            after.cluster.add_pod(running("new", on, extra)).unwrap();
+            after.cluster_mut().add_pod(running("new", on, extra)).unwrap();
         }
         let is_same_version =
-            world.cluster.affinity_terms_version() == after.cluster.affinity_terms_version();
+            world.cluster().affinity_terms_version() == after.cluster().affinity_terms_version();
         if is_same_version {
             prop_assert_eq!(filter(&world, &*plugin, &plain), filter(&after, &*plugin, &plain));
             prop_assert_eq!(scores(&world, &*plugin, &plain), scores(&after, &*plugin, &plain));
@@ -430,7 +438,7 @@ proptest! {
 }
 
 fn tell(
-    world: &World,
+    world: &Fixture,
     extensions: &dyn kube_scheduler_framework::PreFilterExtensions,
     state: &mut CycleState,
     overlay: &mut NodeOverlay,
@@ -439,12 +447,12 @@ fn tell(
     changed: &Arc<Pod>,
 ) {
     let status = if is_added {
-        overlay.add_pod(&world.cluster, changed);
-        let view = NodeView::hypothetical(&world.cluster, overlay).unwrap();
+        overlay.add_pod(world.cluster(), changed);
+        let view = NodeView::hypothetical(world.cluster(), overlay).unwrap();
         extensions.add_pod(&world.cx(), state, pod, changed, &view)
     } else {
-        overlay.remove_pod(&world.cluster, &changed.uid).unwrap();
-        let view = NodeView::hypothetical(&world.cluster, overlay).unwrap();
+        overlay.remove_pod(world.cluster(), &changed.uid).unwrap();
+        let view = NodeView::hypothetical(world.cluster(), overlay).unwrap();
         extensions.remove_pod(&world.cx(), state, pod, changed, &view)
     };
     assert!(status.is_success());

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Node, Pod};
+use kube_scheduler_framework::testing::Fixture;
 use kube_scheduler_framework::{
     ChangeKinds, CycleState, Dependencies, NodeOverlay, NodeView, Plugin, Status,
 };
@@ -12,7 +13,7 @@ use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
 use crate::strategies::{changed, pod, world};
-use crate::support::{World, plugin, plugin_with, signature, try_plugin};
+use crate::support::{plugin, plugin_with, raw_scores, scan, signature, try_plugin};
 
 /// Every plugin that judges nodes, with the configurations that make a difference.
 fn plugins() -> Vec<Arc<dyn Plugin>> {
@@ -80,14 +81,14 @@ struct Answers {
 }
 
 /// Asks node by node.
-fn answers(world: &World, plugin: &dyn Plugin, pod: &Pod) -> Answers {
+fn answers(world: &Fixture, plugin: &dyn Plugin, pod: &Pod) -> Answers {
     let cx = world.cx();
     let mut answers = Answers { filters: Vec::new(), scores: Vec::new(), refused: None };
     let views: Vec<NodeView<'_>> = world
-        .cluster
+        .cluster()
         .order()
         .iter()
-        .filter_map(|idx| NodeView::new(&world.cluster, *idx))
+        .filter_map(|idx| NodeView::new(world.cluster(), *idx))
         .collect();
     let name = plugin.name().into();
     let mut state = CycleState::new();
@@ -110,7 +111,7 @@ fn answers(world: &World, plugin: &dyn Plugin, pod: &Pod) -> Answers {
     if let Some(score) = plugin.as_score() {
         let pre_score = plugin
             .as_pre_score()
-            .map(|point| point.pre_score(&cx, &mut state, pod, world.cluster.order()));
+            .map(|point| point.pre_score(&cx, &mut state, pod, world.cluster().order()));
         match pre_score {
             Some(status) if status.is_skip() => {}
             Some(status) if !status.is_success() => answers.refused = Some(status),
@@ -123,10 +124,6 @@ fn answers(world: &World, plugin: &dyn Plugin, pod: &Pod) -> Answers {
         }
     }
     answers
-}
-
-fn compiled(pod: &Value) -> Pod {
-    Pod::from_value(pod).unwrap()
 }
 
 /// What filtering depends on, and what scoring does.
@@ -157,23 +154,23 @@ proptest! {
 
     #[test]
     fn whole_cluster_forms_agree_with_node_by_node(world in world(), pod in pod("p".into())) {
-        let pod = compiled(&pod);
+        let pod = pod.build();
         for plugin in plugins() {
             let expected = answers(&world, &*plugin, &pod);
             if plugin.as_filter().is_some() {
-                match world.verdicts(&*plugin, &pod) {
+                match scan(&world, &*plugin, &pod) {
                     None => prop_assert!(expected.filters.is_empty()),
                     Some(verdicts) => {
                         let verdicts = verdicts.unwrap();
                         for (name, status) in &expected.filters {
-                            let found = verdicts.rejection(world.idx(name)).cloned().unwrap_or_default();
+                            let found = verdicts.rejection(world.view(name).idx()).cloned().unwrap_or_default();
                             prop_assert_eq!(&found, status, "{} on {}", plugin.name(), name);
                         }
                         prop_assert_eq!(verdicts.n_rejected(), expected.filters.iter().filter(|(_, s)| !s.is_success()).count());
                     }
                 }
             }
-            if let Some(Ok(scores)) = world.raw_scores(&*plugin, &pod) {
+            if let Some(Ok(scores)) = raw_scores(&world, &*plugin, &pod) {
                 let expected: Vec<i64> = expected.scores.iter().map(|(_, score)| *score).collect();
                 prop_assert_eq!(scores, expected, "{}", plugin.name());
             } else {
@@ -184,19 +181,18 @@ proptest! {
 
     #[test]
     fn a_hypothetical_node_is_judged_like_a_real_one(world in world(), pod in pod("p".into()), extra in pod("x".into())) {
-        let (pod, mut extra) = (compiled(&pod), extra);
-        let node = world.cluster.order()[0];
-        let name = world.cluster.node_name(node).unwrap().clone();
-        extra["spec"]["nodeName"] = json!(&*name);
-        let extra = Arc::new(compiled(&extra));
+        let pod = pod.build();
+        let node = world.cluster().order()[0];
+        let name = world.cluster().node_name(node).unwrap().clone();
+        let extra = extra.on(&name).build();
         let mut overlay = NodeOverlay::new(node);
-        overlay.add_pod(&world.cluster, &extra);
-        let mut real = World { cluster: world.cluster.clone() };
-        real.cluster.add_pod(extra).unwrap();
+        overlay.add_pod(world.cluster(), &extra);
+        let mut real = world.clone();
+        real.cluster_mut().add_pod(extra).unwrap();
         for plugin in plugins() {
             let cx = world.cx();
             let expected = answers(&real, &*plugin, &pod);
-            let view = NodeView::hypothetical(&world.cluster, &overlay).unwrap();
+            let view = NodeView::hypothetical(world.cluster(), &overlay).unwrap();
             let mut state = CycleState::new();
             if let Some(point) = plugin.as_pre_filter() {
                 point.pre_filter(&cx, &mut state, &pod);
@@ -207,7 +203,7 @@ proptest! {
             }
             if let Some((_, score)) = expected.scores.first() {
                 if let Some(point) = plugin.as_pre_score() {
-                    point.pre_score(&cx, &mut state, &pod, world.cluster.order());
+                    point.pre_score(&cx, &mut state, &pod, world.cluster().order());
                 }
                 prop_assert_eq!(plugin.as_score().unwrap().score(&cx, &state, &pod, &view).unwrap(), *score, "{}", plugin.name());
             }
@@ -219,7 +215,7 @@ proptest! {
         world in world(),
         pods in prop::collection::vec(pod("p".into()), 12),
     ) {
-        let mut pods: Vec<Pod> = pods.iter().map(compiled).collect();
+        let mut pods: Vec<Pod> = pods.iter().map(|pod| Pod::clone(&pod.build())).collect();
         // Identity does not belong to a signature.
         let twin = Pod { uid: "twin".into(), name: "twin".into(), ..pods[0].clone() };
         pods.push(twin);
@@ -247,18 +243,15 @@ proptest! {
         extra in pod("x".into()),
         adds_pod in any::<bool>(),
     ) {
-        let pod = compiled(&pod);
-        let mut after = World { cluster: world.cluster.clone() };
+        let (pod, mut after) = (pod.build(), world.clone());
         let mut kinds = ChangeKinds::NONE;
-        let Some(idx) = world.cluster.node_idx("n1") else { return Ok(()) };
+        let Some(idx) = world.cluster().node_idx("n1") else { return Ok(()) };
         if adds_pod {
-            let mut extra = extra;
-            extra["spec"]["nodeName"] = json!("n1");
-            after.cluster.add_pod(Arc::new(compiled(&extra))).unwrap();
+            after.cluster_mut().add_pod(extra.on("n1").build()).unwrap();
             kinds = ChangeKinds::PODS;
         } else {
-            let other = Node::from_value(&other).unwrap();
-            let mut node = Node::clone(world.cluster.node(idx).unwrap());
+            let other = other.build();
+            let mut node = Node::clone(world.cluster().node(idx).unwrap());
             for part in parts {
                 match part {
                     "labels" => {
@@ -290,9 +283,9 @@ proptest! {
                     }
                 }
             }
-            after.cluster.update_node(Arc::new(node));
+            after.cluster_mut().update_node(Arc::new(node));
         }
-        let images_changed = world.cluster.image_sequence() != after.cluster.image_sequence();
+        let images_changed = world.cluster().image_sequence() != after.cluster().image_sequence();
         for plugin in plugins() {
             let (filter, score) = depends_on(&*plugin, &pod);
             let is_touched =

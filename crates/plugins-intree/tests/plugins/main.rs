@@ -17,5 +17,4 @@ mod storage;
 mod strategies;
 mod support;
 mod volume_binding;
-mod volume_objects;
 mod volume_writes;

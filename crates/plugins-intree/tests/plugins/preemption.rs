@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Node, Pod, Timestamp};
+use kube_scheduler_framework::testing::{self, Fixture, fixture};
 use kube_scheduler_framework::{
     ClusterEvent, Commands, Context, CycleState, Extender, ExtenderVerbs, ExtenderVictims,
-    Extenders, HypotheticalFilter, HypotheticalRunner, NoPods, NodeOverlay, NodeStatuses, NodeView,
+    Extenders, HypotheticalFilter, HypotheticalRunner, NodeOverlay, NodeStatuses, NodeView,
     NominatedPods, NominatingInfo, PluginSet, PostFilterContext, PreemptionCandidate, Profile,
     ProfileConfig, Runner, RunningPreemptions, Status, SumsFilters, Verdicts, must_leave_room,
 };
@@ -14,7 +15,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
-use crate::support::{World, asking, handle, node, pod, text, try_plugin};
+use crate::support::{handle, pod, text, try_plugin};
 
 fn profile(preemption_args: Value) -> Profile {
     let names = [
@@ -47,30 +48,8 @@ struct Outcome {
     victims: Vec<String>,
 }
 
-struct Nominated(Vec<(&'static str, Arc<Pod>)>);
-
-impl NominatedPods for Nominated {
-    fn nominated_pods(&self, node: &str) -> Vec<Arc<Pod>> {
-        self.0.iter().filter(|(at, _)| *at == node).map(|(_, pod)| pod.clone()).collect()
-    }
-
-    fn has_nominated_pods(&self) -> bool {
-        !self.0.is_empty()
-    }
-
-    fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>> {
-        self.0.iter().map(|(at, _)| Arc::from(*at)).collect()
-    }
-}
-
-fn preempt_with(
-    world: &World,
-    pod: &Arc<Pod>,
-    args: Value,
-    random: u64,
-    nominated: &dyn NominatedPods,
-) -> Outcome {
-    preempt_by(world, pod, args, random, nominated, true, &Extenders::default())
+fn preempt_with(world: &Fixture, pod: &Arc<Pod>, args: Value, random: u64) -> Outcome {
+    preempt_by(world, pod, args, random, true, &Extenders::default())
 }
 
 /// Tries out every node for real.
@@ -111,30 +90,23 @@ impl HypotheticalFilter for Trying<'_> {
 }
 
 fn preempt_by(
-    world: &World,
+    world: &Fixture,
     pod: &Arc<Pod>,
     args: Value,
     random: u64,
-    nominated: &dyn NominatedPods,
     prunes: bool,
     extenders: &Extenders,
 ) -> Outcome {
     let profile = profile(args);
-    let cx = Context {
-        cluster: &world.cluster,
-        pods: &NoPods,
-        waiting: &NoPods,
-        nominated,
-        preemptions: &NoPods,
-        now: Timestamp::from_nanos(i64::MAX),
-    };
+    let world = world.clone().at(Timestamp::from_nanos(i64::MAX));
+    let cx = world.cx();
     let runner = Runner { profile: &profile, cx };
     let mut state = CycleState::new();
     let run = runner.pre_filter(&mut state, pod);
-    let mut verdicts = Verdicts::absent(world.cluster.capacity());
+    let mut verdicts = Verdicts::absent(world.cluster().capacity());
     let mut absent = run.status.clone();
     if run.status.is_success() {
-        runner.filter_all(&state, pod, world.cluster.order(), &run.skip, &mut verdicts).unwrap();
+        runner.filter_all(&state, pod, world.cluster().order(), &run.skip, &mut verdicts).unwrap();
         absent = Runner::left_out_status(&BTreeSet::new());
     }
     let pruning = HypotheticalRunner { profile: &profile, skip: &run.skip };
@@ -156,36 +128,21 @@ fn preempt_by(
     }
 }
 
-fn preempt(world: &World, pod: &Arc<Pod>) -> Outcome {
-    preempt_with(world, pod, Value::Null, 0, &NoPods)
+fn preempt(world: &Fixture, pod: &Arc<Pod>) -> Outcome {
+    preempt_with(world, pod, Value::Null, 0)
 }
 
-fn important(extra: Value) -> Arc<Pod> {
-    let mut pod = json!({"spec": {"priority": 100,
-        "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}});
-    for (key, value) in extra.as_object().unwrap() {
-        for (inner, value) in value.as_object().unwrap() {
-            pod[key][inner] = value.clone();
-        }
-    }
-    crate::support::pod("hungry", pod)
+/// A pod of priority 100 that asks for 2 CPUs.
+fn important(words: &str) -> Arc<Pod> {
+    pod(&format!("hungry priority=100 cpu=2 {words}"))
 }
 
 /// A pod on `node` with this priority and start time that takes up `cpu`.
-fn victim(name: &str, node: &str, cpu: &str, priority: i32, started: u32) -> Arc<Pod> {
-    crate::support::running(
-        name,
-        node,
-        json!({
-            "metadata": {"labels": {"app": "x"}},
-            "spec": {"priority": priority, "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]},
-            "status": {"startTime": format!("2024-01-01T00:00:{started:02}Z")},
-        }),
+fn victim(name: &str, node: &str, cpu: &str, priority: i32, started: u32) -> String {
+    format!(
+        "pod {name} uid={name} node={node} cpu={cpu} priority={priority} label:app=x \
+         started=2024-01-01T00:00:{started:02}Z\n"
     )
-}
-
-fn small(name: &str) -> Arc<Node> {
-    node(name, json!({"status": {"allocatable": {"cpu": "2"}}}))
 }
 
 fn failed(text: &str) -> Outcome {
@@ -206,179 +163,149 @@ fn chosen(node: &str, victims: &[&str]) -> Outcome {
 
 #[test]
 fn messages_when_nothing_helps() {
-    let world = World::new([node("n", json!({"spec": {"unschedulable": true}}))], []);
+    let world = fixture("node n unschedulable");
     let text = "0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
-    assert_eq!(preempt(&world, &important(json!({}))), failed(text));
+    assert_eq!(preempt(&world, &important("")), failed(text));
 
-    let world = World::new([small("n")], [victim("v", "n", "1", 100, 0)]);
+    let world = fixture("node n cpu=2; pod v node=n cpu=1 priority=100");
     let text = "0/1 nodes are available: 1 No preemption victims found for incoming pod.";
-    assert_eq!(preempt(&world, &important(json!({}))), failed(text));
+    assert_eq!(preempt(&world, &important("")), failed(text));
 
-    let world = World::new(
-        [small("a"), small("b"), node("shut", json!({"spec": {"unschedulable": true}}))],
-        [victim("v", "a", "1", 0, 0), victim("w", "a", "1", 100, 0), victim("x", "b", "2", 200, 0)],
+    let world = fixture(
+        "node a cpu=2; node b cpu=2; node shut unschedulable
+         pod v node=a cpu=1 priority=0; pod w node=a cpu=1 priority=100; pod x node=b cpu=2 priority=200",
     );
     let text = "0/3 nodes are available: 1 Insufficient cpu, 1 No preemption victims found for incoming pod, \
                 1 Preemption is not helpful for scheduling.";
-    assert_eq!(preempt(&world, &important(json!({}))), failed(text));
+    assert_eq!(preempt(&world, &important("")), failed(text));
 }
 
 #[test]
 fn pods_that_must_not_preempt() {
-    let world = World::new([small("n")], [victim("v", "n", "2", 0, 0)]);
-    let never = important(json!({"spec": {"preemptionPolicy": "Never"}}));
+    let world = fixture("node n cpu=2; pod v node=n cpu=2");
+    let never = important("preemption=Never");
     let expected = "Unschedulable: no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never.";
     assert_eq!(
         preempt(&world, &never),
         Outcome { text: expected.into(), node: None, victims: vec![] }
     );
 
-    let dying = |condition: Value| {
-        let dying = json!({
-            "metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"},
-            "spec": {"priority": 0, "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]},
-            "status": {"conditions": [condition]},
-        });
-        World::new([small("n")], [crate::support::running("v", "n", dying)])
+    let beside_one_that_goes = |reason: &str| {
+        let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": reason});
+        let status = json!({"status": {"conditions": [condition]}});
+        let world = fixture(&format!(
+            "node n cpu=2; pod v node=n cpu=2 priority=0 deleted=2024-01-01T00:00:00Z {status}"
+        ));
+        preempt(&world, &important("nominated=n"))
     };
-    let nominated = important(json!({"status": {"nominatedNodeName": "n"}}));
-    let preempted =
-        json!({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"});
     let expected = "Unschedulable: no new claims to deallocate, preemption: not eligible due to a terminating pod on the \
                     nominated node.";
-    let outcome = preempt(&dying(preempted), &nominated);
+    let outcome = beside_one_that_goes("PreemptionByScheduler");
     assert_eq!(outcome, Outcome { text: expected.into(), node: None, victims: vec![] });
-    let evicted =
-        json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"});
-    assert_eq!(preempt(&dying(evicted), &nominated), chosen("n", &["v"]));
+    assert_eq!(beside_one_that_goes("EvictionByEvictionAPI"), chosen("n", &["v"]));
 }
 
 #[test]
 fn post_filter_without_pre_filter_state_fails_like_the_reference() {
-    let world = World::new([small("n")], [victim("v", "n", "2", 0, 0)]);
-    let terms = json!([{"matchFields": [
+    let world = fixture("node n cpu=2; pod v node=n cpu=2");
+    let term = json!({"matchFields": [
         {"key": "metadata.name", "operator": "In", "values": ["n"]},
-        {"key": "metadata.name", "operator": "In", "values": ["m"]}]}]);
-    let conflicting = important(json!({"spec": {"affinity": {"nodeAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}}}));
+        {"key": "metadata.name", "operator": "In", "values": ["m"]}]});
+    let conflicting = important(&format!("node-affinity={term}"));
     assert_eq!(preempt(&world, &conflicting).text, "Error: not found");
 }
 
 #[test]
 fn nobody_is_evicted_without_need() {
-    let world = World::new(
-        [node("n", json!({"status": {"allocatable": {"cpu": "4"}}}))],
-        [
-            victim("least", "n", "1", 0, 5),
-            victim("old", "n", "1", 1, 1),
-            victim("young", "n", "1", 1, 2),
-            victim("most", "n", "1", 2, 9),
-        ],
-    );
+    let pods = [
+        victim("least", "n", "1", 0, 5),
+        victim("old", "n", "1", 1, 1),
+        victim("young", "n", "1", 1, 2),
+        victim("most", "n", "1", 2, 9),
+    ];
+    let world = fixture("node n cpu=4").with(&pods.concat());
     // Two CPUs are needed: the two most important ones stay.
-    assert_eq!(preempt(&world, &important(json!({}))), chosen("n", &["young", "least"]));
-}
-
-fn budget(name: &str, allowed: i32, disrupted: Value) -> Value {
-    json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name, "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": "x"}}},
-        "status": {"disruptionsAllowed": allowed, "disruptedPods": disrupted}})
+    assert_eq!(preempt(&world, &important("")), chosen("n", &["young", "least"]));
 }
 
 #[test]
 fn budgets_protect_the_less_important_pods() {
-    let world = || {
-        World::new(
-            [node("n", json!({"status": {"allocatable": {"cpu": "3"}}}))],
-            [victim("a", "n", "1", 2, 1), victim("b", "n", "1", 1, 1), victim("c", "n", "1", 0, 1)],
-        )
+    let preempt = |budget: &str| {
+        let pods =
+            [victim("a", "n", "1", 2, 1), victim("b", "n", "1", 1, 1), victim("c", "n", "1", 0, 1)];
+        preempt(&fixture("node n cpu=3").with(&pods.concat()).with(budget), &important(""))
     };
-    assert_eq!(preempt(&world(), &important(json!({}))), chosen("n", &["b", "c"]));
+    assert_eq!(preempt(""), chosen("n", &["b", "c"]));
     // The budget of one is used up by `a`, the most important; `b` and `c` violate it and are put back first.
-    let one = world().with_object(budget("pdb", 1, json!({})));
-    assert_eq!(preempt(&one, &important(json!({}))), chosen("n", &["a", "c"]));
-    let counted = world().with_object(budget("pdb", 0, json!({"a": null, "b": null, "c": null})));
-    assert_eq!(preempt(&counted, &important(json!({}))), chosen("n", &["b", "c"]));
-    let other = world()
-        .with_object(json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-        "metadata": {"name": "pdb", "namespace": "default"}, "spec": {"selector": {}}}));
-    assert_eq!(preempt(&other, &important(json!({}))), chosen("n", &["b", "c"]));
+    assert_eq!(preempt("pdb pdb selector=app=x allowed=1"), chosen("n", &["a", "c"]));
+    let counted = r#"pdb pdb selector=app=x allowed=0 {"status": {"disruptedPods": {"a": null, "b": null, "c": null}}}"#;
+    assert_eq!(preempt(counted), chosen("n", &["b", "c"]));
+    assert_eq!(preempt("pdb pdb selector="), chosen("n", &["b", "c"]));
 }
 
 #[test]
 fn ties_are_broken_by_harm() {
-    let choose = |a: Vec<Arc<Pod>>, b: Vec<Arc<Pod>>| {
-        let world = World::new([small("a"), small("b")], a.into_iter().chain(b));
+    let choose = |pods: &[String]| {
+        let world = fixture("node a cpu=2; node b cpu=2").with(&pods.concat());
         // Wherever the scan starts, the choice is the same.
-        let outcomes = [0, 1].map(|random| {
-            preempt_with(&world, &important(json!({})), Value::Null, random, &NoPods)
-        });
+        let outcomes =
+            [0, 1].map(|random| preempt_with(&world, &important(""), Value::Null, random));
         assert_eq!(outcomes[0], outcomes[1]);
         outcomes[0].node.clone().unwrap()
     };
     // Lowest priority of the first victim.
-    assert_eq!(choose(vec![victim("a", "a", "2", 5, 0)], vec![victim("b", "b", "2", 4, 0)]), "b");
+    assert_eq!(choose(&[victim("a", "a", "2", 5, 0), victim("b", "b", "2", 4, 0)]), "b");
     // Lowest sum.
-    let two = vec![victim("b1", "b", "1", 5, 0), victim("b2", "b", "1", 4, 0)];
-    let worse = vec![victim("a1", "a", "1", 5, 0), victim("a2", "a", "1", 5, 0)];
-    assert_eq!(choose(worse, two), "b");
+    let sums = [
+        victim("a1", "a", "1", 5, 0),
+        victim("a2", "a", "1", 5, 0),
+        victim("b1", "b", "1", 5, 0),
+        victim("b2", "b", "1", 4, 0),
+    ];
+    assert_eq!(choose(&sums), "b");
     // More victims never look cheaper, whatever their priority.
-    let negative = vec![victim("a1", "a", "1", -5, 0), victim("a2", "a", "1", -900, 0)];
-    assert_eq!(choose(negative, vec![victim("b", "b", "2", -5, 0)]), "b");
+    let negative = [
+        victim("a1", "a", "1", -5, 0),
+        victim("a2", "a", "1", -900, 0),
+        victim("b", "b", "2", -5, 0),
+    ];
+    assert_eq!(choose(&negative), "b");
     // Latest start of the most important ones.
-    assert_eq!(choose(vec![victim("a", "a", "2", 5, 3)], vec![victim("b", "b", "2", 5, 7)]), "b");
+    assert_eq!(choose(&[victim("a", "a", "2", 5, 3), victim("b", "b", "2", 5, 7)]), "b");
 }
 
 #[test]
 fn a_violated_budget_outweighs_everything_else() {
-    let free = crate::support::running(
-        "b",
-        "b",
-        json!({"spec": {"priority": 50,
-        "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}),
+    let world = fixture(
+        "node a cpu=2; node b cpu=2; pdb pdb selector=app=x allowed=0
+         pod a node=a cpu=2 label:app=x; pod b node=b cpu=2 priority=50",
     );
-    let world = World::new([small("a"), small("b")], [victim("a", "a", "2", 0, 0), free])
-        .with_object(budget("pdb", 0, json!({})));
-    assert_eq!(preempt(&world, &important(json!({}))), chosen("b", &["b"]));
+    assert_eq!(preempt(&world, &important("")), chosen("b", &["b"]));
 }
 
 #[test]
 fn the_scan_goes_on_until_a_candidate_violates_nothing() {
-    let names = ["n1", "n2", "n3", "n4", "n5"];
-    let protected = ["n1", "n2", "n5"];
-    let pods = names.map(|name| {
-        let labels =
-            if protected.contains(&name) { json!({"app": "x"}) } else { json!({"app": "free"}) };
-        crate::support::running(
-            &format!("on-{name}"),
-            name,
-            json!({"metadata": {"labels": labels},
-            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}),
-        )
-    });
-    let world = World::new(names.map(small), pods).with_object(budget("pdb", 0, json!({})));
+    let mut world = fixture("pdb pdb selector=app=x allowed=0");
+    for (name, app) in [("n1", "x"), ("n2", "x"), ("n3", "free"), ("n4", "free"), ("n5", "x")] {
+        world = world
+            .with(&format!("node {name} cpu=2; pod on-{name} node={name} cpu=2 label:app={app}"));
+    }
     let args = json!({"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 2});
     // From the fifth on: 5, 1 and 2 violate, 3 does not and ends the scan.
-    let outcome = preempt_with(&world, &important(json!({})), args, 4, &NoPods);
-    assert_eq!(outcome, chosen("n3", &["on-n3"]));
+    assert_eq!(preempt_with(&world, &important(""), args, 4), chosen("n3", &["on-n3"]));
 }
 
 #[test]
 fn nominated_pods_of_at_least_the_same_priority_keep_their_room() {
-    let world = World::new([small("n")], [victim("v", "n", "2", 0, 0)]);
-    let other = pod(
-        "other",
-        json!({"spec": {"priority": 100,
-        "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}),
-    );
-    let nominated = Nominated(vec![("n", other)]);
-    let outcome = preempt_with(&world, &important(json!({})), Value::Null, 0, &nominated);
+    let world =
+        fixture("node n cpu=2; pod v node=n cpu=2; pod other nominated=n priority=100 cpu=1");
+    let outcome = preempt(&world, &important(""));
     assert_eq!(outcome, failed("0/1 nodes are available: 1 Insufficient cpu."));
 }
 
 #[test]
 fn an_empty_cluster_is_an_error() {
-    let outcome = preempt(&World::new([], []), &asking(json!({})));
+    let outcome = preempt(&Fixture::new(), &pod("p"));
     assert_eq!(outcome.text, "Error: preemption: no nodes available");
 }
 
@@ -392,11 +319,10 @@ impl RunningPreemptions for Preempting {
 
 #[test]
 fn a_pod_is_held_back_while_it_preempts_in_the_background() {
-    let world = World::new([], []);
-    let uid = "hungry-uid";
-    let busy = important(json!({"metadata": {"uid": uid}}));
-    let other = important(json!({"metadata": {"uid": "other"}}));
-    let running = Preempting(uid);
+    let world = Fixture::new();
+    let busy = important("");
+    let other = important("uid=other");
+    let running = Preempting("hungry-uid");
     let cx = Context { preemptions: &running, ..world.cx() };
     for (is_on, expected) in [
         (
@@ -411,7 +337,7 @@ fn a_pod_is_held_back_while_it_preempts_in_the_background() {
         assert_eq!(text(&gate.pre_enqueue(&cx, &busy)), expected);
         assert_eq!(text(&gate.pre_enqueue(&cx, &other)), "ok");
         let deleted = ClusterEvent::ASSIGNED_POD_DELETE;
-        let hint = world.hint(&*plugin, deleted, &busy, None, None);
+        let hint = crate::support::hint(&*plugin, deleted, &busy, None, None);
         assert_eq!(hint, if is_on { "skip" } else { "not registered" });
     }
 }
@@ -480,61 +406,56 @@ proptest! {
         random: u64,
     ) {
         let n = nodes.len();
-        let nodes = nodes.into_iter().enumerate().map(|(i, (cpu, memory, gpu, pods, is_shut))| {
-            let allocatable = json!({"cpu": cpu.to_string(), "memory": format!("{memory}Gi"),
-                "example.com/gpu": gpu.to_string(), "pods": pods.to_string()});
-            node(&format!("n{i}"), json!({"spec": {"unschedulable": is_shut && i > 0}, "status": {"allocatable": allocatable}}))
-        });
-        let running = running.into_iter().enumerate().map(|(i, (at, extra))| {
-            crate::support::running(&format!("run{i}"), &format!("n{}", at % n), extra)
-        });
-        let mut world = World::new(nodes, running);
+        let mut world = Fixture::new();
+        for (i, (cpu, memory, gpu, pods, is_shut)) in nodes.into_iter().enumerate() {
+            let shut = if is_shut && i > 0 { "unschedulable" } else { "" };
+            world = world.with(&format!(
+                "node n{i} cpu={cpu} memory={memory}Gi example.com/gpu={gpu} pods={pods} {shut}"
+            ));
+        }
+        for (i, (at, extra)) in running.into_iter().enumerate() {
+            world = world.with_pod(testing::pod(&format!("run{i} node=n{}", at % n)).with(extra));
+        }
         for (i, (covers_all, allowed, disrupted)) in budgets.into_iter().enumerate() {
             let names: BTreeMap<String, Value> = disrupted.iter().map(|i| (format!("run{i}"), Value::Null)).collect();
-            let apps = if covers_all { json!(["x", "y"]) } else { json!(["y"]) };
-            world = world.with_object(json!({
-                "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-                "metadata": {"name": format!("pdb{i}"), "namespace": "default"},
-                "spec": {"selector": {"matchExpressions": [{"key": "app", "operator": "In", "values": apps}]}},
-                "status": {"disruptionsAllowed": allowed, "disruptedPods": names},
-            }));
+            let apps = if covers_all { "x,y" } else { "y" };
+            let disrupted = json!({"status": {"disruptedPods": names}});
+            world = world.with(&format!("pdb pdb{i} selector='app in ({apps})' allowed={allowed} {disrupted}"));
         }
-        let names = ["n0", "n1", "n2", "n3"];
-        let nominees = nominees.into_iter().enumerate().map(|(i, (at, priority, containers))| {
-            let extra = json!({"spec": {"priority": priority, "containers": containers}});
-            (names[at % n], pod(&format!("nominee{i}"), extra))
-        });
-        let nominated = Nominated(nominees.collect());
-        let hungry = pod("hungry", json!({"spec": {"priority": priority, "containers": containers}}));
+        for (i, (at, priority, containers)) in nominees.into_iter().enumerate() {
+            let spec = json!({"spec": {"containers": containers}});
+            world = world.with(&format!("pod nominee{i} nominated=n{} priority={priority} {spec}", at % n));
+        }
+        let hungry = pod(&format!("hungry priority={priority} {}", json!({"spec": {"containers": containers}})));
         let args = json!({"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": enough});
         let outcome = |prunes| {
-            preempt_by(&world, &hungry, args.clone(), random, &nominated, prunes, &Extenders::default())
+            preempt_by(&world, &hungry, args.clone(), random, prunes, &Extenders::default())
         };
         prop_assert_eq!(outcome(true), outcome(false));
-        assert_sums_see_nominated_pods(&world, &hungry, &nominated);
+        assert_sums_see_nominated_pods(&world, &hungry);
     }
 }
 
 /// With the pods nominated to a node, sums say what telling the plugins of each of them says.
-fn assert_sums_see_nominated_pods(world: &World, pod: &Pod, nominated: &dyn NominatedPods) {
+fn assert_sums_see_nominated_pods(world: &Fixture, pod: &Pod) {
     let profile = profile(Value::Null);
-    let runner = Runner { profile: &profile, cx: Context { nominated, ..world.cx() } };
+    let runner = Runner { profile: &profile, cx: world.cx() };
     let mut state = CycleState::new();
     let run = runner.pre_filter(&mut state, pod);
     let Some(sums) = SumsFilters::new(runner, &state, pod, &run.skip) else { return };
-    for &idx in world.cluster.order() {
+    for &idx in world.cluster().order() {
         let overlay = NodeOverlay::new(idx);
         let expected = runner.filter_with_nominated_pods(&state, pod, &overlay, &run.skip);
-        let view = NodeView::new(&world.cluster, idx).unwrap();
+        let view = NodeView::new(world.cluster(), idx).unwrap();
         let alone = runner.filter(&state, pod, &view, &run.skip);
-        let others = nominated.nominated_pods(view.name());
+        let others = world.nominated_pods(view.name());
         let others =
             others.iter().filter(|other| must_leave_room(pod, other)).map(|other| &**other);
         assert_eq!(sums.rejection_with(idx, others).unwrap_or(alone), expected);
     }
-    let listed: BTreeMap<_, _> = nominated.nominations().into_iter().collect();
-    let nodes = nominated.nodes_with_nominated_pods();
-    assert!(nodes.iter().all(|node| listed[node].to_vec() == nominated.nominated_pods(node)));
+    let listed: BTreeMap<_, _> = world.nominations().into_iter().collect();
+    let nodes = world.nodes_with_nominated_pods();
+    assert!(nodes.iter().all(|node| listed[node].to_vec() == world.nominated_pods(node)));
 }
 
 /// What an extender answers when it is asked about these nodes.
@@ -571,20 +492,18 @@ impl Extender for Outsider {
 /// Preemption by `hungry` on the nodes a, b and c, each with a pod of its own and more harm from a to c, with extenders in
 /// between: the ones that must not be ignored first.
 fn with_extenders(extenders: &[(bool, Answer)]) -> Outcome {
-    let world = World::new(
-        [small("a"), small("b"), small("c")],
-        [
-            victim("on-a", "a", "2", 1, 0),
-            victim("on-b", "b", "2", 2, 0),
-            victim("on-c", "c", "2", 3, 0),
-            victim("proud", "c", "0", 1000, 0),
-        ],
-    );
+    let pods = [
+        victim("on-a", "a", "2", 1, 0),
+        victim("on-b", "b", "2", 2, 0),
+        victim("on-c", "c", "2", 3, 0),
+        victim("proud", "c", "0", 1000, 0),
+    ];
+    let world = fixture("node a cpu=2; node b cpu=2; node c cpu=2").with(&pods.concat());
     let extenders = extenders.iter().map(|(is_ignorable, answer)| {
         Arc::new(Outsider { is_ignorable: *is_ignorable, answer: *answer }) as Arc<dyn Extender>
     });
     let extenders = extenders.collect();
-    preempt_by(&world, &important(json!({})), Value::Null, 0, &NoPods, true, &extenders)
+    preempt_by(&world, &important(""), Value::Null, 0, true, &extenders)
 }
 
 fn victims(entries: &[(&str, &[&str], i64)]) -> BTreeMap<String, ExtenderVictims> {

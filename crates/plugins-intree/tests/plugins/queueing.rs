@@ -3,22 +3,22 @@
 use std::cmp::Ordering;
 
 use kube_scheduler_framework::api::Timestamp;
+use kube_scheduler_framework::testing::Fixture;
 use kube_scheduler_framework::{BindOutcome, CycleState, QueuedPodView};
-use serde_json::json;
 
-use crate::support::{World, plugin, pod, text};
+use crate::support::{plugin, pod, text};
 
 #[test]
 fn a_gated_pod_waits_for_all_its_gates_in_order() {
-    let world = World::default();
+    let world = Fixture::new();
     let gates = plugin("SchedulingGates");
-    let gated = pod("p", json!({"spec": {"schedulingGates": [{"name": "foo"}, {"name": "bar"}]}}));
+    let gated = pod("p gate=foo gate=bar");
     let ask = |pod| text(&gates.as_pre_enqueue().unwrap().pre_enqueue(&world.cx(), pod));
     assert_eq!(
         ask(&gated),
         "UnschedulableAndUnresolvable: waiting for scheduling gates: [foo bar]"
     );
-    assert_eq!(ask(&pod("p", json!({}))), "ok");
+    assert_eq!(ask(&pod("p")), "ok");
 }
 
 #[test]
@@ -26,10 +26,11 @@ fn higher_priority_then_longer_in_the_queue() {
     let sort = plugin("PrioritySort");
     let sort = sort.as_queue_sort().unwrap();
     let compare = |a: (Option<i32>, i64), b: (Option<i32>, i64)| {
-        let (pod_a, pod_b) = (
-            pod("a", json!({"spec": {"priority": a.0}})),
-            pod("b", json!({"spec": {"priority": b.0}})),
-        );
+        let pod = |priority: Option<i32>| match priority {
+            Some(priority) => pod(&format!("p priority={priority}")),
+            None => pod("p"),
+        };
+        let (pod_a, pod_b) = (pod(a.0), pod(b.0));
         let view = |pod, at| QueuedPodView { pod, queued: Timestamp::from_nanos(at), attempts: 0 };
         sort.compare(view(&pod_a, a.1), view(&pod_b, b.1))
     };
@@ -43,13 +44,9 @@ fn higher_priority_then_longer_in_the_queue() {
 
 #[test]
 fn the_default_binder_wants_the_standard_binding() {
-    let world = World::default();
+    let world = Fixture::new();
     let binder = plugin("DefaultBinder");
-    let outcome = binder.as_bind().unwrap().bind(
-        &world.cx(),
-        &mut CycleState::new(),
-        &pod("p", json!({})),
-        "n",
-    );
+    let outcome =
+        binder.as_bind().unwrap().bind(&world.cx(), &mut CycleState::new(), &pod("p"), "n");
     assert!(matches!(outcome, BindOutcome::WriteBinding));
 }

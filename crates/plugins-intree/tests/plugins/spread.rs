@@ -7,6 +7,7 @@ use kube_scheduler_framework::api::{
     Labels, Node, NodeInclusionPolicy, Pod, TopologySpreadConstraint, WhenUnsatisfiable,
     node_satisfies_required_affinity, untolerated_taint,
 };
+use kube_scheduler_framework::testing::{self, Fixture, fixture};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, CycleState, Dependencies, EventObject, EventResource, Following,
     NodeOverlay, NodeView, Plugin,
@@ -17,7 +18,7 @@ use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
 use crate::support::{
-    World, node, plugin, plugin_with, pod, pod_json, running, signature, text, try_plugin,
+    node, plugin, plugin_with, pod, pre_verdict, scan, signature, text, try_plugin, verdict,
 };
 
 const NAME: &str = "PodTopologySpread";
@@ -34,16 +35,20 @@ fn labels(pairs: Vec<(&'static str, Option<&'static str>)>) -> Value {
     Value::Object(pairs.collect())
 }
 
-fn any_node(at: usize) -> impl Strategy<Value = Value> {
+fn any_node(_: usize) -> impl Strategy<Value = Value> {
     (
         select(vec![None, Some("a"), Some("b"), Some("c"), Some("")]),
         select(vec![None, Some("n0"), Some("n1"), Some("n2"), Some("n3")]),
         select(vec![None, Some("ssd"), Some("hdd")]),
-        select(vec![json!([]), json!([{"key": "t", "effect": "NoSchedule"}]), json!([{"key": "t", "effect": "PreferNoSchedule"}])]),
+        select(vec![
+            json!([]),
+            json!([{"key": "t", "effect": "NoSchedule"}]),
+            json!([{"key": "t", "effect": "PreferNoSchedule"}]),
+        ]),
     )
-        .prop_map(move |(zone, host, disk, taints)| {
+        .prop_map(|(zone, host, disk, taints)| {
             json!({
-                "metadata": {"name": format!("n{at}"), "labels": labels(vec![(ZONE, zone), (HOST, host), ("disk", disk)])},
+                "metadata": {"labels": labels(vec![(ZONE, zone), (HOST, host), ("disk", disk)])},
                 "spec": {"taints": taints},
             })
         })
@@ -111,51 +116,45 @@ fn any_pod() -> impl Strategy<Value = Arc<Pod>> {
         .prop_map(|(labels, constraints, node_selector, tolerates)| {
             let tolerations =
                 if tolerates { json!([{"key": "t", "operator": "Exists"}]) } else { json!([]) };
-            pod(
-                "p",
-                json!({
-                    "metadata": {"labels": labels},
-                    "spec": {"topologySpreadConstraints": constraints, "nodeSelector": node_selector,
-                        "tolerations": tolerations},
-                }),
-            )
+            let fields = json!({
+                "metadata": {"labels": labels},
+                "spec": {"topologySpreadConstraints": constraints, "nodeSelector": node_selector,
+                    "tolerations": tolerations},
+            });
+            testing::pod("p").with(fields).build()
         })
 }
 
-fn any_world() -> impl Strategy<Value = World> {
+fn any_world() -> impl Strategy<Value = Fixture> {
     let nodes = (1_usize..6).prop_flat_map(|n| (0..n).map(any_node).collect::<Vec<_>>());
-    let service = select(vec![None, Some(json!({"app": "x"})), Some(json!({}))]);
+    let service =
+        select(vec!["", "service s selector:app=x", r#"service s {"spec": {"selector": {}}}"#]);
     (nodes, prop::collection::vec(any_running(), 0..10), service).prop_map(
         |(nodes, pods, service)| {
-            let n = nodes.len();
-            let nodes: Vec<_> = nodes
-                .iter()
-                .map(|extra| node(extra["metadata"]["name"].as_str().unwrap(), extra.clone()))
-                .collect();
-            let pods = pods.into_iter().enumerate().map(|(at, (on, extra))| {
-                running(&format!("run{at}"), &format!("n{}", on % n), extra)
-            });
-            let world = World::new(nodes, pods);
-            match service {
-                Some(selector) => world.with_object(service_json(selector)),
-                None => world,
+            let (n, mut world) = (nodes.len(), fixture(service));
+            for (at, fields) in nodes.into_iter().enumerate() {
+                world = world.with_node(testing::node(&format!("n{at} host=-")).with(fields));
             }
+            for (at, (on, fields)) in pods.into_iter().enumerate() {
+                world =
+                    world.with_pod(running(&format!("run{at}"), &format!("n{}", on % n), fields));
+            }
+            world
         },
     )
 }
 
-fn service_json(selector: Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "default"},
-        "spec": {"selector": selector}})
+fn running(name: &str, node: &str, fields: Value) -> Arc<Pod> {
+    testing::pod(name).on(node).with(fields).build()
 }
 
 /// The world with everything followed that the plugin asks for.
-fn following(world: &World, plugin: &dyn Plugin, pod: &Pod) -> World {
+fn following(world: &Fixture, plugin: &dyn Plugin, pod: &Pod) -> Fixture {
     let mut following = Following::new();
     plugin.as_pre_filter().unwrap().follows(&world.cx(), pod, &mut following);
-    let mut cluster = world.cluster.clone();
-    following.apply(&mut cluster);
-    World { cluster }
+    let mut world = world.clone();
+    following.apply(world.cluster_mut());
+    world
 }
 
 fn counts_node(pod: &Pod, node: &Node, constraint: &TopologySpreadConstraint) -> bool {
@@ -165,12 +164,17 @@ fn counts_node(pod: &Pod, node: &Node, constraint: &TopologySpreadConstraint) ->
             || untolerated_taint(&node.taints, &pod.spec.tolerations, false).is_none())
 }
 
-fn n_matching(world: &World, pod: &Pod, node: &Node, constraint: &TopologySpreadConstraint) -> i64 {
+fn n_matching(
+    world: &Fixture,
+    pod: &Pod,
+    node: &Node,
+    constraint: &TopologySpreadConstraint,
+) -> i64 {
     let Some(selector) = constraint.selector.as_ref().filter(|s| !s.requirements().is_empty())
     else {
         return 0;
     };
-    let pods = world.cluster.pods_on(world.idx(&node.name));
+    let pods = world.cluster().pods_on(world.view(&node.name).idx());
     let counted = pods.filter(|other| {
         other.namespace == pod.namespace
             && other.deletion_requested.is_none()
@@ -183,8 +187,8 @@ fn has_all(labels: &Labels, constraints: &[&TopologySpreadConstraint]) -> bool {
     constraints.iter().all(|constraint| labels.contains_key(&constraint.topology_key))
 }
 
-fn nodes(world: &World) -> Vec<Arc<Node>> {
-    world.cluster.order().iter().filter_map(|idx| world.cluster.node(*idx).cloned()).collect()
+fn nodes(world: &Fixture) -> Vec<Arc<Node>> {
+    world.cluster().order().iter().filter_map(|idx| world.cluster().node(*idx).cloned()).collect()
 }
 
 fn of_action(pod: &Pod, action: WhenUnsatisfiable) -> Vec<&TopologySpreadConstraint> {
@@ -194,7 +198,7 @@ fn of_action(pod: &Pod, action: WhenUnsatisfiable) -> Vec<&TopologySpreadConstra
 
 /// Pods by domain, as the words of the behaviour have it.
 fn by_domain(
-    world: &World,
+    world: &Fixture,
     pod: &Pod,
     constraints: &[&TopologySpreadConstraint],
 ) -> Vec<BTreeMap<String, i64>> {
@@ -212,7 +216,7 @@ fn by_domain(
 }
 
 /// Verdicts on all nodes in order, the slow way.
-fn slow_verdicts(world: &World, pod: &Pod) -> Vec<String> {
+fn slow_verdicts(world: &Fixture, pod: &Pod) -> Vec<String> {
     let constraints = of_action(pod, WhenUnsatisfiable::DoNotSchedule);
     let sums = by_domain(world, pod, &constraints);
     let judge = |node: Arc<Node>| {
@@ -234,7 +238,7 @@ fn slow_verdicts(world: &World, pod: &Pod) -> Vec<String> {
 }
 
 /// Normalised scores of all nodes in order, all of them being candidates; empty when the plugin has nothing to say.
-fn slow_scores(world: &World, pod: &Pod) -> Vec<i64> {
+fn slow_scores(world: &Fixture, pod: &Pod) -> Vec<i64> {
     let constraints = of_action(pod, WhenUnsatisfiable::ScheduleAnyway);
     if constraints.is_empty() {
         return Vec::new();
@@ -273,24 +277,24 @@ fn slow_scores(world: &World, pod: &Pod) -> Vec<i64> {
 }
 
 /// Verdicts on all nodes in order, node by node.
-fn verdicts(world: &World, plugin: &dyn Plugin, pod: &Pod) -> Vec<String> {
-    nodes(world).iter().map(|node| world.filter(plugin, pod, &node.name)).collect()
+fn verdicts(world: &Fixture, plugin: &dyn Plugin, pod: &Pod) -> Vec<String> {
+    nodes(world).iter().map(|node| verdict(world, plugin, pod, &node.name)).collect()
 }
 
 /// The same by the whole-cluster form; all `ok` when the plugin has nothing to say.
-fn verdicts_at_once(world: &World, plugin: &dyn Plugin, pod: &Pod) -> Vec<String> {
-    match world.verdicts(plugin, pod) {
-        None => vec!["ok".to_owned(); world.cluster.order().len()],
+fn verdicts_at_once(world: &Fixture, plugin: &dyn Plugin, pod: &Pod) -> Vec<String> {
+    match scan(world, plugin, pod) {
+        None => vec!["ok".to_owned(); world.cluster().order().len()],
         Some(verdicts) => {
             let verdicts = verdicts.unwrap();
             let verdict = |idx| verdicts.rejection(idx).map_or("ok".to_owned(), text);
-            world.cluster.order().iter().copied().map(verdict).collect()
+            world.cluster().order().iter().copied().map(verdict).collect()
         }
     }
 }
 
-fn scores(world: &World, plugin: &dyn Plugin, pod: &Pod, at_once: bool) -> Vec<i64> {
-    let (cx, mut state, order) = (world.cx(), CycleState::new(), world.cluster.order());
+fn scores(world: &Fixture, plugin: &dyn Plugin, pod: &Pod, at_once: bool) -> Vec<i64> {
+    let (cx, mut state, order) = (world.cx(), CycleState::new(), world.cluster().order());
     let status = plugin.as_pre_score().unwrap().pre_score(&cx, &mut state, pod, order);
     if status.is_skip() {
         return Vec::new();
@@ -302,7 +306,7 @@ fn scores(world: &World, plugin: &dyn Plugin, pod: &Pod, at_once: bool) -> Vec<i
         score.score_all(&cx, &state, pod, order, &mut scores).unwrap();
     } else {
         for (idx, place) in order.iter().zip(&mut scores) {
-            let view = NodeView::new(&world.cluster, *idx).unwrap();
+            let view = NodeView::new(world.cluster(), *idx).unwrap();
             *place = score.score(&cx, &state, pod, &view).unwrap();
         }
     }
@@ -311,10 +315,10 @@ fn scores(world: &World, plugin: &dyn Plugin, pod: &Pod, at_once: bool) -> Vec<i
 }
 
 /// What Filter says of every node after hypothetical changes to `on`.
-fn judged(world: &World, plugin: &dyn Plugin, pod: &Pod, state: &CycleState) -> Vec<String> {
+fn judged(world: &Fixture, plugin: &dyn Plugin, pod: &Pod, state: &CycleState) -> Vec<String> {
     let filter = plugin.as_filter().unwrap();
-    let view = |idx| NodeView::new(&world.cluster, idx).unwrap();
-    let order = world.cluster.order().iter();
+    let view = |idx| NodeView::new(world.cluster(), idx).unwrap();
+    let order = world.cluster().order().iter();
     order.map(|idx| text(&filter.filter(&world.cx(), state, pod, &view(*idx)))).collect()
 }
 
@@ -377,12 +381,12 @@ proptest! {
             constraint.selector.as_ref().is_some_and(|selector| selector.requirements().is_empty())
         });
         let before = judged(&world, &*plugin, &pod, &state);
-        let node = world.cluster.order()[0];
-        let name = world.cluster.node_name(node).unwrap().clone();
-        let mut real = World { cluster: world.cluster.clone() };
+        let node = world.cluster().order()[0];
+        let name = world.cluster().node_name(node).unwrap().clone();
+        let mut real = world.clone();
         let mut overlay = NodeOverlay::new(node);
         let (mut added, mut removed) = (Vec::new(), Vec::new());
-        for other in world.cluster.pods_on(node).enumerate().filter(|(at, _)| removes >> at & 1 == 1) {
+        for other in world.cluster().pods_on(node).enumerate().filter(|(at, _)| removes >> at & 1 == 1) {
             removed.push(other.1.clone());
         }
         for (at, (_, more)) in extra.into_iter().enumerate() {
@@ -392,22 +396,22 @@ proptest! {
         let extensions = pre_filter.extensions().unwrap();
         let original = state.clone();
         for other in &removed {
-            overlay.remove_pod(&world.cluster, &other.uid).unwrap();
-            real.cluster.remove_pod(&other.uid).unwrap();
-            let view = NodeView::hypothetical(&world.cluster, &overlay).unwrap();
+            overlay.remove_pod(world.cluster(), &other.uid).unwrap();
+            real.cluster_mut().remove_pod(&other.uid).unwrap();
+            let view = NodeView::hypothetical(world.cluster(), &overlay).unwrap();
             prop_assert!(extensions.remove_pod(&cx, &mut state, &pod, other, &view).is_success());
         }
         for other in &added {
-            overlay.add_pod(&world.cluster, other);
-            real.cluster.add_pod(other.clone()).unwrap();
-            let view = NodeView::hypothetical(&world.cluster, &overlay).unwrap();
+            overlay.add_pod(world.cluster(), other);
+            real.cluster_mut().add_pod(other.clone()).unwrap();
+            let view = NodeView::hypothetical(world.cluster(), &overlay).unwrap();
             prop_assert!(extensions.add_pod(&cx, &mut state, &pod, other, &view).is_success());
         }
         if !is_quirky && !is_terminating {
             prop_assert_eq!(judged(&world, &*plugin, &pod, &state), verdicts(&real, &*plugin, &pod));
         }
         prop_assert_eq!(&judged(&world, &*plugin, &pod, &original), &before, "a clone is its own");
-        let view = NodeView::new(&world.cluster, node).unwrap();
+        let view = NodeView::new(world.cluster(), node).unwrap();
         for other in &added {
             prop_assert!(extensions.remove_pod(&cx, &mut state, &pod, other, &view).is_success());
         }
@@ -418,59 +422,38 @@ proptest! {
     }
 }
 
-fn zoned(name: &str, zone: &str) -> Arc<Node> {
-    node(name, json!({"metadata": {"labels": {ZONE: zone, HOST: name}}}))
-}
-
-fn spreading(labels: Value, constraints: Value) -> Arc<Pod> {
-    pod(
-        "p",
-        json!({"metadata": {"labels": labels}, "spec": {"topologySpreadConstraints": constraints}}),
-    )
-}
-
-fn hard(selector: Value) -> Value {
-    json!([{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}])
-}
-
 #[test]
 fn an_empty_selector_counts_nothing_but_matches() {
-    let world = World::new(
-        [zoned("a1", "a"), zoned("b1", "b")],
-        (0..3).map(|at| running(&format!("r{at}"), "a1", json!({}))),
-    );
+    let world =
+        fixture("node a1 zone=a; node b1 zone=b; pod r0 node=a1; pod r1 node=a1; pod r2 node=a1");
     let plugin = plugin(NAME);
-    let pod = spreading(json!({}), hard(json!({})));
-    assert_eq!(verdicts(&world, &*plugin, &pod), ["ok", "ok"]);
+    let waiting = pod("p spread=zone:1:");
+    assert_eq!(verdicts(&world, &*plugin, &waiting), ["ok", "ok"]);
     let mut state = CycleState::new();
     let (cx, point) = (world.cx(), plugin.as_pre_filter().unwrap());
-    point.pre_filter(&cx, &mut state, &pod);
-    let view = NodeView::new(&world.cluster, world.idx("a1")).unwrap();
-    let other = running("x", "a1", json!({}));
-    point.extensions().unwrap().add_pod(&cx, &mut state, &pod, &other, &view);
+    point.pre_filter(&cx, &mut state, &waiting);
+    let other = pod("x node=a1");
+    let extensions = point.extensions().unwrap();
+    extensions.add_pod(&cx, &mut state, &waiting, &other, &world.view("a1"));
     let skewed = format!("Unschedulable: {REASON}");
-    assert_eq!(judged(&world, &*plugin, &pod, &state), [skewed.as_str(), "ok"]);
+    assert_eq!(judged(&world, &*plugin, &waiting, &state), [skewed.as_str(), "ok"]);
 }
 
 #[test]
 fn removing_a_terminating_pod_lowers_the_count() {
-    let labels = json!({"app": "x"});
-    let going =
-        json!({"metadata": {"labels": labels, "deletionTimestamp": "2026-01-01T00:00:00Z"}});
-    let staying = json!({"metadata": {"labels": labels}});
-    let world = World::new(
-        [zoned("a1", "a"), zoned("b1", "b")],
-        [running("going", "a1", going), running("staying", "b1", staying)],
+    let world = fixture(
+        "node a1 zone=a; node b1 zone=b
+         pod going node=a1 label:app=x deleted=2026-01-01T00:00:00Z; pod staying node=b1 label:app=x",
     );
     let plugin = plugin(NAME);
-    let pod = spreading(labels.clone(), hard(json!({"matchLabels": labels})));
+    let pod = pod("p label:app=x spread=zone:1:app=x");
     let skewed = format!("Unschedulable: {REASON}");
     assert_eq!(verdicts(&world, &*plugin, &pod), ["ok", skewed.as_str()]);
     let mut state = CycleState::new();
     let (cx, point) = (world.cx(), plugin.as_pre_filter().unwrap());
     point.pre_filter(&cx, &mut state, &pod);
-    let view = NodeView::new(&world.cluster, world.idx("a1")).unwrap();
-    let going = world.cluster.pod("going").unwrap();
+    let view = world.view("a1");
+    let going = world.cluster().pod("going-uid").unwrap();
     point.extensions().unwrap().remove_pod(&cx, &mut state, &pod, going, &view);
     // a has -1, b has 1: one more in a gives a skew of 1, one more in b of 3.
     assert_eq!(judged(&world, &*plugin, &pod, &state), ["ok", skewed.as_str()]);
@@ -480,37 +463,22 @@ fn removing_a_terminating_pod_lowers_the_count() {
 
 #[test]
 fn hosts_are_scored_by_their_node_alone() {
-    let host = |name: &str| node(name, json!({"metadata": {"labels": {HOST: "same"}}}));
-    let world = World::new(
-        [host("n0"), host("n1")],
-        [running("r", "n0", json!({"metadata": {"labels": {"app": "x"}}}))],
-    );
-    let pod = pod(
-        "p",
-        json!({"metadata": {"labels": {"app": "x"}}, "spec": {
-            "nodeSelector": {"disk": "gone"},
-            "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": {"app": "x"}}}]}}),
-    );
+    let world = fixture("node n0 host=same; node n1 host=same; pod r node=n0 label:app=x");
+    let pod = pod("p label:app=x selector:disk=gone prefer-spread=host:1:app=x");
     assert_eq!(scores(&world, &*plugin(NAME), &pod, true), [0, 100]);
 }
 
 #[test]
 fn scores_are_the_recorded_ones() {
-    let labelled = json!({"metadata": {"labels": {"app": "x"}}});
     let check = |counts: &[usize], skew: i32, expected: &[i64]| {
-        let nodes = (0..counts.len()).map(|at| zoned(&format!("n{at}"), "z"));
-        let pods = counts.iter().enumerate().flat_map(|(at, n)| {
-            let labelled = &labelled;
-            (0..*n)
-                .map(move |i| running(&format!("r{at}-{i}"), &format!("n{at}"), labelled.clone()))
-        });
-        let world = World::new(nodes, pods);
-        let pod = spreading(
-            json!({}),
-            json!([{"maxSkew": skew, "topologyKey": HOST, "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": {"app": "x"}}}]),
-        );
+        let mut world = Fixture::new();
+        for (at, n) in counts.iter().enumerate() {
+            world = world.with(&format!("node n{at} zone=z"));
+            for i in 0..*n {
+                world = world.with(&format!("pod r{at}-{i} node=n{at} label:app=x"));
+            }
+        }
+        let pod = pod(&format!("p prefer-spread=host:{skew}:app=x"));
         assert_eq!(scores(&world, &*plugin(NAME), &pod, true), expected, "{counts:?} {skew}");
     };
     check(&[2, 1, 0, 3], 1, &[20, 60, 100, 0]);
@@ -521,17 +489,11 @@ fn scores_are_the_recorded_ones() {
 
 #[test]
 fn no_zone_is_a_domain_under_system_defaulting() {
-    let labels = json!({"app": "x"});
-    let unzoned = node("u", json!({"metadata": {"labels": {HOST: "u"}}}));
-    let world = World::new(
-        [zoned("a1", "a"), zoned("e1", ""), unzoned],
-        [
-            running("r0", "u", json!({"metadata": {"labels": labels}})),
-            running("r1", "a1", json!({"metadata": {"labels": labels}})),
-        ],
-    )
-    .with_object(service_json(labels.clone()));
-    let pod = pod("p", json!({"metadata": {"labels": labels}}));
+    let world = fixture(
+        "node a1 zone=a; node e1 zone=; node u; service s selector:app=x
+         pod r0 node=u label:app=x; pod r1 node=a1 label:app=x",
+    );
+    let pod = pod("p label:app=x");
     // Two domains for zones, three hosts: a1 = ln 5 + 2 + ln 4 + 4, e1 = 2 + ln 4 + 4 for the pod without zone,
     // u = ln 5 + 2.
     let (hosts, zones) = (5_f64.ln(), 4_f64.ln());
@@ -546,78 +508,67 @@ fn no_zone_is_a_domain_under_system_defaulting() {
 #[test]
 fn what_selects_and_owns_a_pod_chooses_who_belongs_together() {
     let owned = |api_version: &str, kind: &str| {
-        json!({"metadata": {"labels": {"app": "x", "hash": "1"}, "ownerReferences": [
-            {"apiVersion": api_version, "kind": kind, "name": "o", "uid": "o", "controller": true}]}})
+        let owner = json!({"apiVersion": api_version, "kind": kind, "name": "o", "uid": "o", "controller": true});
+        format!("p label:app=x label:hash=1 owner={owner}")
     };
     let owner = |api_version: &str, kind: &str, selector: Value| {
-        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "o", "namespace": "default"},
-            "spec": {"selector": selector}})
+        let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "o", "namespace": "default"},
+            "spec": {"selector": selector}});
+        format!("object {object}")
     };
     let plugin = plugin(NAME);
-    let spreads = |objects: &[Value], pod: Value| {
-        let with = |at: usize, labels: Value| {
-            running(&format!("r{at}"), "a1", json!({"metadata": {"labels": labels}}))
-        };
-        let nodes = [zoned("a1", "a"), zoned("b1", "b")];
-        let pods =
-            [with(0, json!({"app": "x", "hash": "0"})), with(1, json!({"app": "y", "hash": "1"}))];
-        let mut world = World::new(nodes, pods);
-        for object in objects {
-            world = world.with_object(object.clone());
-        }
-        scores(&world, &*plugin, &crate::support::pod("p", pod), true)
+    let spreads = |objects: &[&str], text: &str| {
+        let world = fixture(
+            "node a1 zone=a; node b1 zone=b
+             pod r0 node=a1 label:app=x label:hash=0; pod r1 node=a1 label:app=y label:hash=1",
+        );
+        scores(&world.with(&objects.join("\n")), &*plugin, &pod(text), true)
     };
     let matching = json!({"matchLabels": {"hash": "1"}});
-    assert_eq!(spreads(&[], owned("apps/v1", "ReplicaSet")), Vec::<i64>::new());
+    assert_eq!(spreads(&[], &owned("apps/v1", "ReplicaSet")), Vec::<i64>::new());
     for (api_version, kind) in [("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")] {
         let object = owner(api_version, kind, matching.clone());
-        assert_ne!(spreads(&[object], owned(api_version, kind)), Vec::<i64>::new());
+        assert_ne!(spreads(&[&object], &owned(api_version, kind)), Vec::<i64>::new());
         for nothing in [Value::Null, json!({})] {
             let object = owner(api_version, kind, nothing);
-            assert_eq!(spreads(&[object], owned(api_version, kind)), Vec::<i64>::new());
+            assert_eq!(spreads(&[&object], &owned(api_version, kind)), Vec::<i64>::new());
         }
     }
     let controller = owner("v1", "ReplicationController", json!({"hash": "1"}));
-    let by_owner = spreads(&[controller], owned("v1", "ReplicationController"));
+    let by_owner = spreads(&[&controller], &owned("v1", "ReplicationController"));
     assert!(by_owner[0] < by_owner[1]);
     let job = owner("batch/v1", "Job", matching.clone());
-    assert_eq!(spreads(&[job], owned("batch/v1", "Job")), Vec::<i64>::new());
-    let old = owner("apps/v1", "ReplicaSet", matching.clone());
-    assert_eq!(spreads(&[old], owned("apps/v1beta1", "ReplicaSet")), Vec::<i64>::new());
-    // Both together select nobody that is there, so that all nodes are equal; the service alone selects one.
+    assert_eq!(spreads(&[&job], &owned("batch/v1", "Job")), Vec::<i64>::new());
     let set = owner("apps/v1", "ReplicaSet", matching);
-    let service = service_json(json!({"app": "x"}));
-    let both = spreads(&[set, service.clone()], owned("apps/v1", "ReplicaSet"));
+    assert_eq!(spreads(&[&set], &owned("apps/v1beta1", "ReplicaSet")), Vec::<i64>::new());
+    // Both together select nobody that is there, so that all nodes are equal; the service alone selects one.
+    let service = "service s selector:app=x";
+    let both = spreads(&[&set, service], &owned("apps/v1", "ReplicaSet"));
     assert_eq!(both[0], both[1]);
-    let alone =
-        spreads(std::slice::from_ref(&service), json!({"metadata": {"labels": {"app": "x"}}}));
+    let alone = spreads(&[service], "p label:app=x");
     assert!(alone[0] < alone[1]);
-    let stranger = spreads(&[service], json!({"metadata": {"labels": {"app": "z"}}}));
-    assert_eq!(stranger, Vec::<i64>::new());
-    let for_all =
-        spreads(&[service_json(json!({}))], json!({"metadata": {"labels": {"app": "x"}}}));
-    assert_eq!(for_all, Vec::<i64>::new());
+    assert_eq!(spreads(&[service], "p label:app=z"), Vec::<i64>::new());
+    let for_all = r#"service s {"spec": {"selector": {}}}"#;
+    assert_eq!(spreads(&[for_all], "p label:app=x"), Vec::<i64>::new());
 }
 
 #[test]
 fn texts_are_the_references() {
-    let world = World::new([zoned("a1", "a")], []);
+    let world = fixture("node a1 zone=a");
     let plugin = plugin(NAME);
     let bad = |action: &str| {
-        spreading(
-            json!({}),
-            json!([{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": action,
-                "labelSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}]),
-        )
+        let constraint = json!({"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": action,
+            "labelSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}});
+        pod(&format!("p spread={constraint}"))
     };
     assert_eq!(
-        world.pre_filter(&*plugin, &bad("DoNotSchedule")),
+        pre_verdict(&world, &*plugin, &bad("DoNotSchedule")),
         "Error: get constraints from pod: obtaining pod's hard topology spread constraints: \"Near\" is not a valid \
          label selector operator"
     );
-    assert_eq!(world.pre_filter(&*plugin, &bad("ScheduleAnyway")), "skip");
+    assert_eq!(pre_verdict(&world, &*plugin, &bad("ScheduleAnyway")), "skip");
     let mut state = CycleState::new();
-    let order = world.cluster.order();
+    let order = world.cluster().order();
     let pre_score = plugin.as_pre_score().unwrap();
     let status = pre_score.pre_score(&world.cx(), &mut state, &bad("ScheduleAnyway"), order);
     assert_eq!(
@@ -625,8 +576,7 @@ fn texts_are_the_references() {
         "Error: calculating preScoreState: obtaining pod's soft topology spread constraints: \"Near\" is not a valid \
          label selector operator"
     );
-    let pod = spreading(json!({}), hard(json!({})));
-    let view = NodeView::new(&world.cluster, order[0]).unwrap();
+    let (pod, view) = (pod("p spread=zone:1:"), world.view("a1"));
     let status = plugin.as_filter().unwrap().filter(&world.cx(), &CycleState::new(), &pod, &view);
     assert_eq!(
         text(&status),
@@ -649,78 +599,70 @@ fn texts_are_the_references() {
     );
 }
 
-#[test]
-fn hints_look_at_pods_that_count_and_at_keys() {
-    let world = World::new([], []);
-    let plugin = plugin(NAME);
-    let waiting = spreading(json!({"app": "x"}), hard(json!({"matchLabels": {"app": "x"}})));
-    let honoring = {
-        let mut constraints = hard(json!({"matchLabels": {"app": "x"}}));
-        constraints[0]["nodeTaintsPolicy"] = json!("Honor");
-        spreading(json!({"app": "x"}), constraints)
-    };
-    let ask = |resource: EventResource, action, waiting: &Pod, old: Option<EventObject>, new| {
-        world.hint(&*plugin, ClusterEvent::new(resource, action), waiting, old, new)
-    };
-    let other = |app: &str, extra: Value| {
-        let mut json = pod_json("o", extra);
-        json["metadata"]["labels"] = json!({"app": app});
-        Some(EventObject::Pod(Arc::new(Pod::from_value(&json).unwrap())))
-    };
-    let on_node = json!({"spec": {"nodeName": "n"}});
-    let nominated = json!({"status": {"nominatedNodeName": "n"}});
-    let elsewhere = json!({"metadata": {"namespace": "other"}, "spec": {"nodeName": "n"}});
-    let pods = |action, old, new| ask(EventResource::Pod, action, &waiting, old, new);
-    assert_eq!(pods(ActionType::ADD, None, other("x", on_node.clone())), "queue");
-    assert_eq!(pods(ActionType::ADD, None, other("x", nominated)), "queue");
-    assert_eq!(pods(ActionType::ADD, None, other("x", json!({}))), "skip");
-    assert_eq!(pods(ActionType::ADD, None, other("x", elsewhere)), "skip");
-    assert_eq!(pods(ActionType::DELETE, other("y", on_node.clone()), None), "skip");
-    let relabel = ActionType::UPDATE_POD_LABEL;
-    let (x, y) = (|| other("x", on_node.clone()), || other("y", on_node.clone()));
-    assert_eq!(pods(relabel, x(), y()), "queue");
-    assert_eq!(pods(relabel, y(), other("z", on_node.clone())), "skip");
-    let tolerating = |waiting: &Arc<Pod>| {
-        let mut pod = Pod::clone(waiting);
-        Arc::make_mut(&mut pod.spec).tolerations = picky_tolerations();
-        Some(EventObject::Pod(Arc::new(pod)))
-    };
-    for (waiting, expected) in [(&waiting, "skip"), (&honoring, "queue")] {
-        let old = Some(EventObject::Pod(waiting.clone()));
-        let action = ActionType::UPDATE_POD_TOLERATION;
-        assert_eq!(ask(EventResource::Pod, action, waiting, old, tolerating(waiting)), expected);
-    }
-    let nodes = |action, old: Option<Value>, new: Option<Value>| {
-        let object = |extra: Value| EventObject::Node(node("n", extra));
-        ask(EventResource::Node, action, &waiting, old.map(object), new.map(object))
-    };
-    let labelled =
-        |zone: &str, more: &str| json!({"metadata": {"labels": {ZONE: zone, "more": more}}});
-    let mut tainted = labelled("a", "");
-    tainted["spec"] = json!({"taints": [{"key": "t", "effect": "NoSchedule"}]});
-    let update = ActionType::UPDATE_NODE_LABEL;
-    assert_eq!(nodes(ActionType::ADD, None, Some(labelled("a", ""))), "queue");
-    assert_eq!(nodes(ActionType::ADD, None, Some(json!({}))), "skip");
-    assert_eq!(nodes(ActionType::DELETE, Some(labelled("a", "")), None), "queue");
-    assert_eq!(nodes(update, Some(json!({})), Some(labelled("a", ""))), "queue");
-    assert_eq!(nodes(update, Some(labelled("a", "")), Some(labelled("b", ""))), "queue");
-    assert_eq!(nodes(update, Some(labelled("a", "")), Some(labelled("a", "1"))), "skip");
-    assert_eq!(
-        nodes(ActionType::UPDATE_NODE_TAINT, Some(labelled("a", "")), Some(tainted)),
-        "queue"
-    );
+const WAITING: &str = "p label:app=x spread=zone:1:app=x";
+
+fn hint(
+    resource: EventResource,
+    action: ActionType,
+    waiting: &str,
+    old: Option<EventObject>,
+    new: Option<EventObject>,
+) -> String {
+    let event = ClusterEvent::new(resource, action);
+    crate::support::hint(&*plugin(NAME), event, &pod(waiting), old, new)
 }
 
-fn picky_tolerations() -> Arc<[kube_scheduler_framework::api::Toleration]> {
-    let tolerating =
-        pod("t", json!({"spec": {"tolerations": [{"key": "t", "operator": "Exists"}]}}));
-    tolerating.spec.tolerations.clone()
+#[test]
+fn hints_look_at_pods_that_count() {
+    let object = |text: &str| EventObject::Pod(pod(text));
+    let pods = |action, old: Option<&str>, new: Option<&str>| {
+        hint(EventResource::Pod, action, WAITING, old.map(object), new.map(object))
+    };
+    let (x, y) = (Some("o node=n label:app=x"), Some("o node=n label:app=y"));
+    assert_eq!(pods(ActionType::ADD, None, x), "queue");
+    assert_eq!(pods(ActionType::ADD, None, Some("o nominated=n label:app=x")), "queue");
+    assert_eq!(pods(ActionType::ADD, None, Some("o label:app=x")), "skip");
+    assert_eq!(pods(ActionType::ADD, None, Some("other/o node=n label:app=x")), "skip");
+    assert_eq!(pods(ActionType::DELETE, y, None), "skip");
+    let relabel = ActionType::UPDATE_POD_LABEL;
+    assert_eq!(pods(relabel, x, y), "queue");
+    assert_eq!(pods(relabel, y, Some("o node=n label:app=z")), "skip");
+}
+
+#[test]
+fn a_toleration_helps_where_taints_are_honored() {
+    let constraint = json!({"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "x"}}, "nodeTaintsPolicy": "Honor"});
+    let honoring = format!("p label:app=x spread={constraint}");
+    for (waiting, expected) in [(WAITING, "skip"), (&honoring, "queue")] {
+        let tolerating = pod(&format!("{waiting} tolerate:t"));
+        let (old, new) = (EventObject::Pod(pod(waiting)), EventObject::Pod(tolerating));
+        let action = ActionType::UPDATE_POD_TOLERATION;
+        assert_eq!(hint(EventResource::Pod, action, waiting, Some(old), Some(new)), expected);
+    }
+}
+
+#[test]
+fn hints_look_at_keys_of_nodes() {
+    let object = |text: &str| EventObject::Node(node(text));
+    let nodes = |action, old: Option<&str>, new: Option<&str>| {
+        hint(EventResource::Node, action, WAITING, old.map(object), new.map(object))
+    };
+    let (none, a, b) = (Some("n"), Some("n zone=a"), Some("n zone=b"));
+    let update = ActionType::UPDATE_NODE_LABEL;
+    assert_eq!(nodes(ActionType::ADD, None, a), "queue");
+    assert_eq!(nodes(ActionType::ADD, None, none), "skip");
+    assert_eq!(nodes(ActionType::DELETE, a, None), "queue");
+    assert_eq!(nodes(update, none, a), "queue");
+    assert_eq!(nodes(update, a, b), "queue");
+    assert_eq!(nodes(update, a, Some("n zone=a label:more=1")), "skip");
+    let tainted = Some("n zone=a taint:t:NoSchedule");
+    assert_eq!(nodes(ActionType::UPDATE_NODE_TAINT, a, tainted), "queue");
 }
 
 #[test]
 fn only_pods_with_constraints_depend_on_other_pods() {
-    let labels = json!({"app": "x"});
-    let world = World::new([zoned("a1", "a")], []).with_object(service_json(labels.clone()));
+    let world = fixture("node a1 zone=a; service s selector:app=x");
     let (system, none) = (plugin(NAME), plugin_with(NAME, json!({"defaultingType": "List"})));
     let depends = |plugin: &dyn Plugin, pod: &Pod| {
         let cx = world.cx();
@@ -729,14 +671,12 @@ fn only_pods_with_constraints_depend_on_other_pods() {
         let filter = plugin.as_filter().unwrap().filter_depends_on(pod);
         once.union(filter).union(plugin.as_score().unwrap().score_depends_on_in(&cx, pod))
     };
-    let (plain, selected) =
-        (pod("p", json!({})), pod("p", json!({"metadata": {"labels": labels}})));
+    let (plain, selected) = (pod("p"), pod("p label:app=x"));
     let objects = Dependencies { objects: true, ..Dependencies::POD_ONLY };
     assert_eq!(depends(&*system, &plain), objects);
     assert_eq!(depends(&*system, &selected), Dependencies::EVERYTHING);
     assert_eq!(depends(&*none, &selected), Dependencies::POD_ONLY);
-    let own = spreading(labels.clone(), hard(json!({"matchLabels": labels})));
-    assert_eq!(depends(&*none, &own), Dependencies::EVERYTHING);
+    assert_eq!(depends(&*none, &pod(WAITING)), Dependencies::EVERYTHING);
     assert_ne!(signature(&*system, &plain), signature(&*system, &selected));
     assert_eq!(signature(&*none, &plain), signature(&*none, &selected));
     assert!(none.reads_objects().is_empty());

@@ -1,13 +1,11 @@
 //! Random clusters and pods from a small world, so that things collide often.
 
-use std::sync::Arc;
+use std::fmt::Write as _;
 
-use kube_scheduler_framework::api::{Node, Pod};
+use kube_scheduler_framework::testing::{self, Fixture, NodeBuilder, PodBuilder};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Map, Value, json};
-
-use crate::support::{World, node_json, pod_json};
 
 const KEYS: [&str; 4] = ["zone", "disk", "gen", "topology.kubernetes.io/zone"];
 const VALUES: [&str; 5] = ["a", "b", "1", "7", ""];
@@ -63,7 +61,7 @@ fn requests() -> impl Strategy<Value = Value> {
     amounts(&RESOURCES, &["0", "1", "2", "500m", "1Gi", "3"])
 }
 
-pub(crate) fn node(name: String) -> impl Strategy<Value = Value> {
+pub(crate) fn node(name: String) -> impl Strategy<Value = NodeBuilder> {
     let images =
         prop::collection::vec((select(&IMAGES[..]), 0_i64..2_000), 0..3).prop_map(|images| {
             let images = images
@@ -87,16 +85,11 @@ pub(crate) fn node(name: String) -> impl Strategy<Value = Value> {
         .prop_map(
             move |(labels, taints, unschedulable, mut allocatable, pods, images, features)| {
                 allocatable["pods"] = json!(pods.to_string());
-                let mut node = node_json(
-                    &name,
-                    json!({
-                        "metadata": {"labels": labels},
-                        "spec": {"taints": taints, "unschedulable": unschedulable},
-                        "status": {"images": images, "declaredFeatures": features},
-                    }),
-                );
-                node["status"]["allocatable"] = allocatable;
-                node
+                testing::node(&format!("{name} host=- cpu=- memory=- pods=-")).with(json!({
+                    "metadata": {"labels": labels},
+                    "spec": {"taints": taints, "unschedulable": unschedulable},
+                    "status": {"images": images, "declaredFeatures": features, "allocatable": allocatable},
+                }))
             },
         )
 }
@@ -189,50 +182,28 @@ fn volumes(max: usize) -> impl Strategy<Value = Value> {
 }
 
 /// Claims, volumes and a class, and limits for every node.
-fn storage(limits: &[(i64, Option<i64>)], attached: &[usize]) -> Vec<Value> {
-    let claim = |name: &str, spec: Value| {
-        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": name, "namespace": "default"}, "spec": spec})
-    };
-    let volume = |name: &str, labels: Value, spec: Value| {
-        json!({"apiVersion": "v1", "kind": "PersistentVolume",
-            "metadata": {"name": name, "labels": labels}, "spec": spec})
-    };
-    let mut objects = vec![
-        claim("attached", json!({"volumeName": "csi"})),
-        volume(
-            "csi",
-            json!({}),
-            json!({"csi": {"driver": "csi.example.com", "volumeHandle": "h"}}),
-        ),
-        claim("migrated", json!({"volumeName": "ebs"})),
-        volume("ebs", json!({}), json!({"awsElasticBlockStore": {"volumeID": "vol-1"}})),
-        claim("pending", json!({"storageClassName": "late"})),
-        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
-            "provisioner": "csi.example.com", "volumeBindingMode": "WaitForFirstConsumer"}),
-        claim("placed", json!({"volumeName": "zonal"})),
-        volume(
-            "zonal",
-            json!({"topology.kubernetes.io/zone": "a__b"}),
-            json!({"hostPath": {"path": "/"}}),
-        ),
-        json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "attachment"},
-            "spec": {"attacher": "csi.example.com", "nodeName": "n1", "source": {"persistentVolumeName": "csi"}}}),
-    ];
-    objects.extend(attached.iter().enumerate().map(|(i, node)| {
-        json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": format!("more{i}")},
-            "spec": {"attacher": "csi.example.com", "nodeName": format!("n{node}"), "source": {"persistentVolumeName": "csi"}}})
-    }));
-    objects.extend(limits.iter().enumerate().map(|(i, (csi, ebs))| {
-        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": format!("n{i}")},
-            "spec": {"drivers": [
-                {"name": "csi.example.com", "allocatable": {"count": csi}},
-                {"name": "ebs.csi.aws.com", "allocatable": {"count": ebs}}]}})
-    }));
+fn storage(limits: &[(i64, Option<i64>)], attached: &[usize]) -> String {
+    let mut objects = "
+        pvc attached volume=csi; pv csi csi=csi.example.com:h
+        pvc migrated volume=ebs; pv ebs {\"spec\": {\"awsElasticBlockStore\": {\"volumeID\": \"vol-1\"}}}
+        pvc pending class=late; storageclass late provisioner=csi.example.com
+        pvc placed volume=zonal
+        pv zonal label:topology.kubernetes.io/zone=a__b {\"spec\": {\"hostPath\": {\"path\": \"/\"}}}
+        attachment attachment driver=csi.example.com node=n1 volume=csi
+    "
+    .to_owned();
+    for (i, node) in attached.iter().enumerate() {
+        let _ =
+            writeln!(objects, "attachment more{i} driver=csi.example.com node=n{node} volume=csi");
+    }
+    for (i, (csi, ebs)) in limits.iter().enumerate() {
+        let ebs = json!({"name": "ebs.csi.aws.com", "allocatable": {"count": ebs}});
+        let _ = writeln!(objects, "csinode n{i} driver=csi.example.com:{csi} driver={ebs}");
+    }
     objects
 }
 
-pub(crate) fn pod(name: String) -> impl Strategy<Value = Value> {
+pub(crate) fn pod(name: String) -> impl Strategy<Value = PodBuilder> {
     (
         containers(2),
         prop::collection::vec(toleration(), 0..3),
@@ -254,29 +225,23 @@ pub(crate) fn pod(name: String) -> impl Strategy<Value = Value> {
                 level,
                 volumes,
             )| {
-                let mut pod = pod_json(
-                    &name,
-                    json!({"spec": {
-                        "tolerations": tolerations,
-                        "nodeSelector": selector,
-                        "affinity": {"nodeAffinity": affinity},
-                        "hostNetwork": host_network,
-                        "hostUsers": host_users,
-                        "resources": {"requests": level},
-                        "volumes": volumes,
-                    }}),
-                );
-                pod["spec"]["containers"] = containers;
-                if !node_name.is_empty() {
-                    pod["spec"]["nodeName"] = json!(node_name);
-                }
-                pod
+                let pod = testing::pod(&name).with(json!({"spec": {
+                    "containers": containers,
+                    "tolerations": tolerations,
+                    "nodeSelector": selector,
+                    "affinity": {"nodeAffinity": affinity},
+                    "hostNetwork": host_network,
+                    "hostUsers": host_users,
+                    "resources": {"requests": level},
+                    "volumes": volumes,
+                }}));
+                if node_name.is_empty() { pod } else { pod.on(node_name) }
             },
         )
 }
 
 /// Up to six nodes with pods on them; some keys have label columns, one node may be gone from under its pods.
-pub(crate) fn world() -> impl Strategy<Value = World> {
+pub(crate) fn world() -> impl Strategy<Value = Fixture> {
     let nodes =
         (1_usize..6).prop_flat_map(|n| (0..n).map(|i| node(format!("n{i}"))).collect::<Vec<_>>());
     let pods = prop::collection::vec((0_usize..6, containers(1), volumes(2)), 0..8);
@@ -284,38 +249,32 @@ pub(crate) fn world() -> impl Strategy<Value = World> {
     let limits = prop::collection::vec((0_i64..5, prop::option::of(0_i64..4)), 0..6);
     let attached = prop::collection::vec(0_usize..6, 0..4);
     let columns = prop::sample::subsequence(KEYS.to_vec(), 0..=3);
-    (nodes, pods, columns, any::<bool>(), any::<bool>(), limits, attached).prop_map(|(nodes, pods, columns, has_ghost, has_class, limits, attached)| {
-        let nodes: Vec<Arc<Node>> = nodes.iter().map(|node| Arc::new(Node::from_value(node).unwrap())).collect();
-        let n = nodes.len();
-        let pods = pods.into_iter().enumerate().map(|(i, (at, containers, volumes))| {
-            let spec = json!({"nodeName": format!("n{}", at % n), "volumes": volumes});
-            let mut pod = pod_json(&format!("run{i}"), json!({"spec": spec}));
-            pod["spec"]["containers"] = containers;
-            Arc::new(Pod::from_value(&pod).unwrap())
-        });
-        let mut world = World::new(nodes, pods);
-        for object in storage(&limits, &attached) {
-            world = world.with_object(object);
-        }
-        for key in columns {
-            world.cluster.ensure_label_column(key);
-        }
-        if has_ghost && n > 1 {
-            world.cluster.remove_node("n0").unwrap();
-            world.cluster.refresh_order();
-        }
-        if has_class {
-            return world.with_object(json!({
-                "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
-                "spec": {"extendedResourceName": "example.com/gpu"},
-            }));
-        }
-        world
-    })
+    (nodes, pods, columns, any::<bool>(), any::<bool>(), limits, attached).prop_map(
+        |(nodes, pods, columns, has_ghost, has_class, limits, attached)| {
+            let n = nodes.len();
+            let mut world = nodes.into_iter().fold(Fixture::new(), Fixture::with_node);
+            for (i, (at, containers, volumes)) in pods.into_iter().enumerate() {
+                let spec = json!({"containers": containers, "volumes": volumes});
+                world = world.with_pod(
+                    testing::pod(&format!("run{i} node=n{}", at % n)).with(json!({"spec": spec})),
+                );
+            }
+            let class = if has_class { "deviceclass gpu resource=example.com/gpu" } else { "" };
+            world = world.with(&storage(&limits, &attached)).with(class);
+            for key in columns {
+                world.cluster_mut().ensure_label_column(key);
+            }
+            if has_ghost && n > 1 {
+                world.cluster_mut().remove_node("n0").unwrap();
+                world.cluster_mut().refresh_order();
+            }
+            world
+        },
+    )
 }
 
-/// One change to one node, as a function of its JSON.
-pub(crate) fn changed(name: String) -> impl Strategy<Value = (Value, Vec<&'static str>)> {
+/// One change to one node.
+pub(crate) fn changed(name: String) -> impl Strategy<Value = (NodeBuilder, Vec<&'static str>)> {
     // The parts that are taken from another random node; the rest stays.
     let parts = prop::sample::subsequence(
         vec!["labels", "taints", "unschedulable", "allocatable", "images", "features"],

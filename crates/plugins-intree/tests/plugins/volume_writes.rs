@@ -4,20 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_framework::api::{Object, Pod, Timestamp};
+use kube_scheduler_framework::testing::{Fixture, object};
 use kube_scheduler_framework::{
     Command, Commands, Completion, Context, CycleState, Plugin, PreBindTask, TaskContext,
     TaskEvent, TaskStep, WriteError,
 };
 use serde_json::{Value, json};
 
-use crate::support::{World, merge, plugin_with, pod, text};
-use crate::volume_objects::{bound_to, claimed_by, class, pod_with, pv, pvc, reachable, world};
+use crate::support::{plugin_with, pod, text, two_zones};
 
 const START: Timestamp = Timestamp::from_millis(1_000);
 
 /// One pod on its way to node `a`.
 struct Way {
-    world: World,
+    world: Fixture,
     plugin: Arc<dyn Plugin>,
     pod: Arc<Pod>,
     state: CycleState,
@@ -30,12 +30,12 @@ struct Way {
 
 impl Way {
     /// PreFilter and Reserve.
-    fn new(world: World, pod: Arc<Pod>, args: Value) -> Self {
+    fn new(world: Fixture, claims: &str, args: Value) -> Self {
         let plugin = plugin_with("VolumeBinding", args);
         let mut way = Self {
             world,
             plugin,
-            pod,
+            pod: pod(&format!("p {claims}")),
             state: CycleState::new(),
             task: None,
             now: START,
@@ -68,7 +68,7 @@ impl Way {
 
     fn carry_out(&mut self, commands: Commands) {
         for command in commands.into_vec() {
-            let objects = self.world.cluster.objects_mut();
+            let objects = self.world.cluster_mut().objects_mut();
             match command {
                 Command::AssumeObject(object) => objects.assume(object).unwrap(),
                 Command::RestoreObject(object) => drop(objects.restore(&object)),
@@ -131,7 +131,7 @@ impl Way {
     fn taken(&mut self, is_told: bool) -> String {
         let object = revised(&self.writing.take().unwrap());
         if is_told {
-            self.world.cluster.upsert_object(object.clone());
+            self.world.cluster_mut().upsert_object(object.clone());
         }
         self.step(TaskEvent::Written(Ok(object)))
     }
@@ -143,19 +143,17 @@ impl Way {
         })))
     }
 
-    fn told(&mut self, object: Value) {
-        let object = Arc::new(Object::from_value(object).unwrap());
-        self.world.cluster.upsert_object(object);
+    fn told(&mut self, text: &str) {
+        self.world.cluster_mut().upsert_object(object(text).build());
     }
 
     /// The watch tells of another content of an object, in its next revision.
-    fn changed(&mut self, kind: &str, name: &str, extra: Value) {
+    fn changed(&mut self, kind: &str, name: &str, fields: Value) {
         let namespace = if kind == "PersistentVolume" { "" } else { "default" };
-        let objects = self.world.cluster.objects();
-        let mut json = (*objects.get("", kind, namespace, name).unwrap().json).clone();
-        merge(&mut json, extra);
-        let object = revised(&Object::from_value(json).unwrap());
-        self.world.cluster.upsert_object(object);
+        let objects = self.world.cluster().objects();
+        let json = &objects.get("", kind, namespace, name).unwrap().json;
+        let object = object(&format!("object {json}")).with(fields).build();
+        self.world.cluster_mut().upsert_object(revised(&object));
     }
 
     fn woken(&mut self) -> String {
@@ -169,7 +167,7 @@ impl Way {
 
     /// Names of what is expected to change.
     fn assumed(&self) -> Vec<String> {
-        self.world.cluster.objects().assumed().map(|object| object.name.to_string()).collect()
+        self.world.cluster().objects().assumed().map(|object| object.name.to_string()).collect()
     }
 }
 
@@ -180,33 +178,43 @@ fn revised(object: &Object) -> Arc<Object> {
     Arc::new(Object::from_value(json).unwrap())
 }
 
+const NO_PROVISIONER: &str = "storageclass wffc\n";
+const PROVISIONER: &str = "storageclass wffc provisioner=example.com/p\n";
+
+fn world(class: &str, objects: &str) -> Fixture {
+    two_zones(class).with(objects)
+}
+
 /// Two claims that get existing volumes, `small` and `big`.
 fn static_way() -> Way {
-    let world = world([
-        class("wffc", "kubernetes.io/no-provisioner", json!({})),
-        pv("big", "10Gi", json!({})),
-        pv("small", "1Gi", json!({})),
-        pvc("c10", "10Gi", json!({})),
-        pvc("c1", "1Gi", json!({})),
-    ]);
-    Way::new(world, pod_with(&["c10", "c1"]), Value::Null)
+    let objects = "pv big storage=10Gi class=wffc version=5; pv small class=wffc version=5
+                   pvc c10 storage=10Gi class=wffc version=3; pvc c1 class=wffc version=3";
+    Way::new(world(NO_PROVISIONER, objects), "claim=c10 claim=c1", Value::Null)
 }
 
 /// A claim that gets an existing volume, and two for which volumes are made.
 fn mixed_way() -> Way {
-    let world = world([
-        class("wffc", "example.com/p", json!({})),
-        pv("pv", "1Gi", json!({})),
-        pvc("c1", "1Gi", json!({})),
-        pvc("c2", "2Gi", json!({})),
-        pvc("c3", "3Gi", json!({})),
-    ]);
-    Way::new(world, pod_with(&["c1", "c2", "c3"]), Value::Null)
+    let objects = "pv pv class=wffc version=5; pvc c1 class=wffc version=3
+                   pvc c2 storage=2Gi class=wffc version=3; pvc c3 storage=3Gi class=wffc version=3";
+    Way::new(world(PROVISIONER, objects), "claim=c1 claim=c2 claim=c3", Value::Null)
 }
 
 fn dynamic_way(args: Value) -> Way {
-    let world = world([class("wffc", "example.com/p", json!({})), pvc("c", "1Gi", json!({}))]);
-    Way::new(world, pod_with(&["c"]), args)
+    Way::new(world(PROVISIONER, "pvc c class=wffc version=3"), "claim=c", args)
+}
+
+/// What makes a claim fully bound.
+fn bound_to(volume: &str) -> Value {
+    json!({
+        "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        "spec": {"volumeName": volume}, "status": {"phase": "Bound"},
+    })
+}
+
+/// What makes a volume reachable from one zone only.
+fn reachable(zone: &str) -> Value {
+    let term = json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]});
+    json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}})
 }
 
 fn expected(object: &Object, path: &str) -> Value {
@@ -215,9 +223,8 @@ fn expected(object: &Object, path: &str) -> Value {
 
 #[test]
 fn pods_whose_claims_are_bound_reserve_nothing() {
-    let bound = world([pvc("c", "1Gi", bound_to("pv")), pv("pv", "1Gi", json!({}))]);
-    for (world, pod) in [(bound, pod_with(&["c"])), (world([]), pod("p", json!({})))] {
-        let mut way = Way::new(world, pod, Value::Null);
+    for (objects, claims) in [("pvc c bound=pv; pv pv", "claim=c"), ("", "")] {
+        let mut way = Way::new(two_zones(objects), claims, Value::Null);
         assert_eq!(way.assumed(), Vec::<String>::new());
         assert_eq!(way.flight("a"), "skip");
         assert_eq!(way.pre_bind(), "done ok");
@@ -238,7 +245,7 @@ fn the_look_ahead_knows_what_is_reserved_where() {
 fn reserved_objects_are_expected_to_be_the_pods() {
     let mut way = mixed_way();
     assert_eq!(way.assumed(), ["pv", "c2", "c3"]);
-    let objects = way.world.cluster.objects();
+    let objects = way.world.cluster().objects();
     let volume = objects.latest("", "PersistentVolume", "", "pv").unwrap();
     assert_eq!(
         expected(volume, "/spec/claimRef"),
@@ -264,12 +271,9 @@ fn reserved_objects_are_expected_to_be_the_pods() {
 #[test]
 fn a_volume_that_its_author_reserved_is_completed_but_not_marked() {
     for (uid, is_assumed) in [("", true), ("c-uid", false)] {
-        let world = world([
-            class("wffc", "kubernetes.io/no-provisioner", json!({})),
-            pv("pv", "1Gi", claimed_by("c", uid)),
-            pvc("c", "1Gi", json!({})),
-        ]);
-        let mut way = Way::new(world, pod_with(&["c"]), Value::Null);
+        let objects =
+            format!("pv pv class=wffc version=5 claim=c:{uid}; pvc c class=wffc version=3");
+        let mut way = Way::new(world(NO_PROVISIONER, &objects), "claim=c", Value::Null);
         assert_eq!(way.assumed(), if is_assumed { vec!["pv"] } else { vec![] });
         assert_eq!(way.pre_bind(), "write pv", "even if nothing changes");
         let volume = way.writing.clone().unwrap();
@@ -302,9 +306,9 @@ fn volumes_are_written_before_claims_and_waited_for() {
     assert_eq!(way.woken(), "wait 1s for pv c1 c2 c3");
     way.changed("PersistentVolumeClaim", "c2", bound_to("new-2"));
     assert_eq!(way.woken(), "wait 1s for pv c1 new-2 c2 c3", "its volume is not told yet");
-    way.told(pv("new-2", "2Gi", reachable(&[("zone", &["za"])])));
+    way.told("pv new-2 storage=2Gi class=wffc node-affinity=zone=za");
     assert_eq!(way.after(5), "wait 1s for pv c1 new-2 c2 c3");
-    way.told(pv("new-3", "3Gi", json!({})));
+    way.told("pv new-3 storage=3Gi class=wffc");
     way.changed("PersistentVolumeClaim", "c3", bound_to("new-3"));
     assert_eq!(way.woken(), "done ok");
 }
@@ -384,18 +388,18 @@ fn what_can_go_wrong_while_volumes_are_bound() {
     );
     check_wait(
         static_way(),
-        |way| way.world.cluster.remove_node("a").unwrap(),
+        |way| way.world.cluster_mut().remove_node("a").unwrap(),
         "failed to get node \"a\": node \"a\" not found",
     );
     check_wait(
         static_way(),
-        |way| drop(way.world.cluster.remove_object("", volume, "", "small")),
+        |way| drop(way.world.cluster_mut().remove_object("", volume, "", "small")),
         "failed to check binding: persistentvolumes \"small\" not found",
     );
     check_wait(
         static_way(),
         |way| {
-            way.world.cluster.remove_object("", "PersistentVolumeClaim", "default", "c1");
+            way.world.cluster_mut().remove_object("", "PersistentVolumeClaim", "default", "c1");
         },
         "failed to check binding: persistentvolumeclaims \"default/c1\" not found",
     );
@@ -411,7 +415,7 @@ fn what_can_go_wrong_while_volumes_are_bound() {
     );
     check_wait(
         static_way(),
-        |way| way.changed(volume, "small", reachable(&[("zone", &["zb"])])),
+        |way| way.changed(volume, "small", reachable("zb")),
         "pv \"small\" node affinity doesn't match node \"a\": no matching NodeSelectorTerms",
     );
 }
@@ -422,7 +426,7 @@ fn what_can_go_wrong_while_volumes_are_made() {
     let annotations = |annotations: Value| json!({"metadata": {"annotations": annotations}});
     check_wait(
         dynamic_way(Value::Null),
-        |way| drop(way.world.cluster.remove_object("", claim, "default", "c")),
+        |way| drop(way.world.cluster_mut().remove_object("", claim, "default", "c")),
         "failed to check provisioning pvc: persistentvolumeclaims \"default/c\" not found",
     );
     check_wait(
@@ -443,7 +447,7 @@ fn what_can_go_wrong_while_volumes_are_made() {
     check_wait(
         dynamic_way(Value::Null),
         |way| {
-            way.told(pv("new", "1Gi", reachable(&[("zone", &["zb"])])));
+            way.told("pv new class=wffc node-affinity=zone=zb");
             way.changed(claim, "c", json!({"spec": {"volumeName": "new"}}));
         },
         "pv \"new\" node affinity doesn't match node \"a\": no matching NodeSelectorTerms",
@@ -451,15 +455,9 @@ fn what_can_go_wrong_while_volumes_are_made() {
     check_wait(
         dynamic_way(Value::Null),
         |way| {
-            let mut volume = json!({"spec": {"awsElasticBlockStore": {"volumeID": "aws:///x"}}});
-            merge(&mut volume, json!({"metadata": {"labels": {}}}));
-            way.told(pv("new", "1Gi", volume));
-            way.told(json!({
-                "apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
-                "metadata": {"name": "a", "annotations": {
-                    "storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs",
-                }},
-            }));
+            let source = json!({"awsElasticBlockStore": {"volumeID": "aws:///x"}});
+            way.told(&format!("pv new class=wffc {}", json!({"spec": source})));
+            way.told("csinode a annotation:storage.alpha.kubernetes.io/migrated-plugins=kubernetes.io/aws-ebs");
             way.changed(claim, "c", json!({"spec": {"volumeName": "new"}}));
         },
         "could not translate pv: failed to translate Kubernetes ID to EBS Volume ID \
@@ -470,19 +468,14 @@ fn what_can_go_wrong_while_volumes_are_made() {
 /// After assuming, everybody else finds the claim's volume again, however often they look.
 #[test]
 fn a_reserved_volume_is_found_again_for_its_claim_and_for_nobody_else() {
-    let world = world([
-        class("wffc", "kubernetes.io/no-provisioner", json!({})),
-        pv("x", "1Gi", json!({})),
-        pv("y", "1Gi", json!({})),
-        pvc("c", "1Gi", json!({})),
-        pvc("d", "1Gi", json!({})),
-    ]);
-    let mut way = Way::new(world, pod_with(&["c"]), Value::Null);
+    let objects = "pv x class=wffc version=5; pv y class=wffc version=5
+                   pvc c class=wffc version=3; pvc d class=wffc version=3";
+    let mut way = Way::new(world(NO_PROVISIONER, objects), "claim=c", Value::Null);
     assert_eq!(way.assumed(), ["x"]);
     for _ in 0..3 {
-        way = Way::new(way.world, pod_with(&["c"]), Value::Null);
+        way = Way::new(way.world, "claim=c", Value::Null);
         assert_eq!(way.assumed(), ["x"]);
     }
-    let other = Way::new(way.world, pod_with(&["d"]), Value::Null);
+    let other = Way::new(way.world, "claim=d", Value::Null);
     assert_eq!(other.assumed(), ["x", "y"]);
 }
