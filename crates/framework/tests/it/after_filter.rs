@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_framework::testing::fixture;
 use kube_scheduler_framework::{
     Code, Commands, CycleState, Extenders, HypotheticalRunner, NodeStatuses, NominatingInfo,
     Normalization, PostFilterContext, PostFilterOutcome, SkipSet, Status, Verdicts,
 };
 
-use crate::toy::{Log, Toy, World, calls, pod, profile, text};
+use crate::toy::{Log, Toy, calls, pod, profile, runner, text};
 
 fn nominating(status: Status, node: &str) -> PostFilterOutcome {
     let nominating = Some(NominatingInfo::Override(Some(node.into())));
@@ -26,11 +27,11 @@ fn post_filtered(answers: Vec<PostFilterOutcome>) -> (String, Option<Arc<str>>, 
         .zip(["A", "B", "C"])
         .map(|(answer, name)| Toy::new(name, &log).post_filter(answer))
         .collect();
-    let (world, profile) = (World::new(&["n1"]), profile(toys));
-    let runner = world.runner(&profile);
+    let (world, profile) = (fixture("node n1"), profile(toys));
+    let runner = runner(&world, &profile);
     let skip = SkipSet::default();
     let filters = HypotheticalRunner { profile: &profile, skip: &skip };
-    let verdicts = Verdicts::absent(world.cluster.capacity());
+    let verdicts = Verdicts::absent(world.cluster().capacity());
     let statuses = NodeStatuses { verdicts: &verdicts, absent: &Status::SUCCESS };
     let mut commands = Commands::default();
     let mut cx = PostFilterContext {
@@ -41,7 +42,7 @@ fn post_filtered(answers: Vec<PostFilterOutcome>) -> (String, Option<Arc<str>>, 
         random: 0,
         commands: &mut commands,
     };
-    let outcome = runner.post_filter(&mut cx, &CycleState::new(), &pod("p", 0));
+    let outcome = runner.post_filter(&mut cx, &CycleState::new(), &pod("p"));
     let node = match outcome.nominating {
         Some(NominatingInfo::Override(node)) => node,
         _ => None,
@@ -114,8 +115,8 @@ fn pre_scored(answers: Vec<Status>) -> (Result<Vec<usize>, String>, String) {
         .zip(["A", "B", "C"])
         .map(|(answer, name)| Toy::new(name, &log).pre_score(answer))
         .collect();
-    let (world, profile) = (World::new(&["n1"]), profile(toys));
-    let result = world.runner(&profile).pre_score(&mut CycleState::new(), &pod("p", 0), &[]);
+    let (world, profile) = (fixture("node n1"), profile(toys));
+    let result = runner(&world, &profile).pre_score(&mut CycleState::new(), &pod("p"), &[]);
     let skipped = result
         .map(|skip| (0..n).filter(|idx| skip.contains(*idx)).collect())
         .map_err(|status| text(&status));
@@ -137,7 +138,7 @@ fn pre_score_skips_or_fails() {
 fn scored(weight: i32, raw: &[i64], change: impl FnOnce(Toy) -> Toy) -> Result<Vec<i64>, String> {
     let log = Log::default();
     let names: Vec<String> = (0..raw.len()).map(|n| format!("n{n}")).collect();
-    let world = World::new(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let world = fixture(&names.iter().map(|name| format!("node {name}\n")).collect::<String>());
     let raw = raw.to_vec();
     let toy = Toy::new("A", &log).score(move |node| Ok(raw[node[1..].parse::<usize>().unwrap()]));
     let base = Toy::at(
@@ -149,9 +150,9 @@ fn scored(weight: i32, raw: &[i64], change: impl FnOnce(Toy) -> Toy) -> Result<V
     );
     let config = crate::toy::config(&format!("A:{weight} Base"), &[]);
     let profile = crate::toy::build(vec![change(toy), base], &config).unwrap();
-    let runner = world.runner(&profile);
-    let (plugin, state, pod) = (profile.position("A").unwrap(), CycleState::new(), pod("p", 0));
-    let nodes: Vec<_> = names.iter().map(|name| world.idx(name)).collect();
+    let runner = runner(&world, &profile);
+    let (plugin, state, pod) = (profile.position("A").unwrap(), CycleState::new(), pod("p"));
+    let nodes: Vec<_> = names.iter().map(|name| world.view(name).idx()).collect();
     let mut scores = vec![0; nodes.len()];
     runner
         .raw_scores(plugin, &state, &pod, &nodes, &mut scores)

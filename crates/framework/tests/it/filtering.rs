@@ -1,11 +1,12 @@
 //! Filter on one node and on many, and the pod extensions of PreFilter.
 
+use kube_scheduler_framework::testing::fixture;
 use kube_scheduler_framework::{
     Code, CycleState, NodeOverlay, NodeView, PreFilterOutcome, SkipSet, Status, Verdicts,
 };
 use proptest::prelude::*;
 
-use crate::toy::{Log, Toy, World, calls, pod, profile, text};
+use crate::toy::{Log, Toy, calls, pod, profile, runner, text};
 
 /// A plugin that answers `status` for node `n1` and accepts every other.
 fn against_n1(name: &'static str, log: &Log, status: Status) -> Toy {
@@ -21,9 +22,9 @@ fn filtered(status: Status, skip: &SkipSet) -> (String, String) {
         against_n1("B", &log, status),
         against_n1("C", &log, Status::unschedulable("c")),
     ]);
-    let world = World::new(&["n1"]);
-    let view = NodeView::new(&world.cluster, world.idx("n1")).unwrap();
-    let status = world.runner(&profile).filter(&CycleState::new(), &pod("p", 0), &view, skip);
+    let world = fixture("node n1");
+    let view = world.view("n1");
+    let status = runner(&world, &profile).filter(&CycleState::new(), &pod("p"), &view, skip);
     (text(&status), calls(&log).join(" ").replace(".Filter(n1)", ""))
 }
 
@@ -63,12 +64,12 @@ fn many_nodes_at_once_end_with_the_first_error() {
             if &**node.name() == "n2" { Status::error("b") } else { Status::SUCCESS }
         }),
     ]);
-    let world = World::new(&["n1", "n2", "n3"]);
-    let mut verdicts = Verdicts::absent(world.cluster.capacity());
-    let result = world.runner(&profile).filter_all(
+    let world = fixture("node n1; node n2; node n3");
+    let mut verdicts = Verdicts::absent(world.cluster().capacity());
+    let result = runner(&world, &profile).filter_all(
         &CycleState::new(),
-        &pod("p", 0),
-        world.cluster.order(),
+        &pod("p"),
+        world.cluster().order(),
         &SkipSet::default(),
         &mut verdicts,
     );
@@ -90,20 +91,20 @@ fn pod_extensions_are_told_unless_skipped_and_wrap_what_fails() {
         with("B", PreFilterOutcome::success(), bad(), Status::SUCCESS),
         with("C", PreFilterOutcome::success(), Status::SUCCESS, Status::SUCCESS),
     ]);
-    let world = World::new(&["n1"]);
-    let runner = world.runner(&profile);
-    let (incoming, other) = (pod("p", 0), pod("other", 0));
+    let world = fixture("node n1");
+    let runner = runner(&world, &profile);
+    let (incoming, other) = (pod("p"), pod("other"));
     let mut state = CycleState::new();
     let skip = runner.pre_filter(&mut state, &incoming).skip;
     calls(&log);
 
-    let mut overlay = NodeOverlay::new(world.idx("n1"));
-    overlay.add_pod(&world.cluster, &other);
+    let mut overlay = NodeOverlay::new(world.view("n1").idx());
+    overlay.add_pod(world.cluster(), &other);
     let status = runner.add_pod(&mut state, &incoming, &other, &overlay, &skip);
     assert_eq!(text(&status), "Error B: running AddPod on PreFilter plugin \"B\": no");
     assert_eq!(calls(&log), ["A.AddPod(other)", "B.AddPod(other)"]);
 
-    let overlay = NodeOverlay::new(world.idx("n1"));
+    let overlay = NodeOverlay::new(world.view("n1").idx());
     let status = runner.remove_pod(&mut state, &incoming, &other, &overlay, &skip);
     assert_eq!(text(&status), "Error A: running RemovePod on PreFilter plugin \"A\": gone");
     assert_eq!(calls(&log), ["A.RemovePod(other)"]);
@@ -119,7 +120,7 @@ proptest! {
         skipped in proptest::collection::vec(any::<bool>(), 4),
     ) {
         let names = ["n0", "n1", "n2", "n3", "n4", "n5"];
-        let world = World::new(&names);
+        let world = fixture(&names.map(|name| format!("node {name}")).join("\n"));
         let log = Log::default();
         let toys = answers.into_iter().zip(["A", "B", "C", "D"]).map(|(answers, name)| {
             Toy::new(name, &log).filter(move |node| {
@@ -133,12 +134,12 @@ proptest! {
         let profile = profile(toys.collect());
         let mut skip = SkipSet::default();
         skipped.iter().enumerate().filter(|(_, is)| **is).for_each(|(idx, _)| skip.insert(idx));
-        let (runner, state, pod) = (world.runner(&profile), CycleState::new(), pod("p", 0));
-        let mut verdicts = Verdicts::absent(world.cluster.capacity());
-        let order = world.cluster.order().to_vec();
+        let (runner, state, pod) = (runner(&world, &profile), CycleState::new(), pod("p"));
+        let mut verdicts = Verdicts::absent(world.cluster().capacity());
+        let order = world.cluster().order().to_vec();
         runner.filter_all(&state, &pod, &order, &skip, &mut verdicts).unwrap();
         for idx in order {
-            let view = NodeView::new(&world.cluster, idx).unwrap();
+            let view = NodeView::new(world.cluster(), idx).unwrap();
             let alone = runner.filter(&state, &pod, &view, &skip);
             prop_assert_eq!(verdicts.passes(idx), alone.is_success());
             prop_assert_eq!(verdicts.rejection(idx).cloned().unwrap_or_default(), alone);

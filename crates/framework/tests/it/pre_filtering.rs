@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kube_scheduler_framework::testing::fixture;
 use kube_scheduler_framework::{Code, CycleState, PreFilterOutcome, PreFilterRun, Runner, Status};
 
-use crate::toy::{Log, Toy, World, calls, pod, profile, text};
+use crate::toy::{Log, Toy, calls, pod, profile, runner, text};
 
 fn nodes(names: &str) -> PreFilterOutcome {
     PreFilterOutcome::narrowed_to(set(names))
@@ -23,8 +24,8 @@ fn run(answers: Vec<PreFilterOutcome>) -> (PreFilterRun, String) {
         .zip(["A", "B", "C"])
         .map(|(answer, name)| Toy::new(name, &log).pre_filter(answer))
         .collect();
-    let (world, profile) = (World::new(&["n1", "n2"]), profile(toys));
-    let run = world.runner(&profile).pre_filter(&mut CycleState::new(), &pod("p", 0));
+    let (world, profile) = (fixture("node n1; node n2"), profile(toys));
+    let run = runner(&world, &profile).pre_filter(&mut CycleState::new(), &pod("p"));
     let asked = calls(&log).join(" ").replace(".PreFilter", "");
     (run, asked)
 }

@@ -1,18 +1,16 @@
-//! Plugins whose answers are data, a small cluster, and one-line ways to make both.
+//! Plugins whose answers are data, and profiles of them.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use kube_scheduler_framework::api::{Node, Pod, Timestamp};
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::testing::{self, Fixture};
 use kube_scheduler_framework::{
-    Bind, BindOutcome, ClusterState, Commands, Completion, Context, CycleState, ExtensionPoint,
-    Filter, Handle, NoPods, NodeIdx, NodeView, NominatedPods, Normalization, Permit,
-    PermitDecision, Plugin, PluginSet, PostBind, PostFilter, PostFilterContext, PostFilterOutcome,
-    PreBind, PreBindFlight, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore,
-    Profile, ProfileConfig, ProfileError, QueueSort, QueuedPodView, Registry, Reserve, Runner,
-    Score, Status,
+    Bind, BindOutcome, Commands, Completion, Context, CycleState, ExtensionPoint, Filter, Handle,
+    NodeIdx, NodeView, Normalization, Permit, PermitDecision, Plugin, PluginSet, PostBind,
+    PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue,
+    PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Profile, ProfileConfig,
+    ProfileError, QueueSort, QueuedPodView, Registry, Reserve, Runner, Score, Status,
 };
-use serde_json::json;
 
 /// Who was called, in order.
 pub(crate) type Log = Arc<Mutex<Vec<String>>>;
@@ -390,69 +388,12 @@ pub(crate) fn names(profile: &Profile, point: ExtensionPoint) -> Vec<&str> {
     profile.at(point).iter().map(|idx| &*profile.plugins()[*idx].name).collect()
 }
 
-pub(crate) fn node(name: &str) -> Arc<Node> {
-    let node = json!({"metadata": {"name": name}, "status": {"allocatable": {"pods": "9"}}});
-    Arc::new(Node::from_value(&node).unwrap())
+pub(crate) fn pod(text: &str) -> Arc<Pod> {
+    testing::pod(text).build()
 }
 
-pub(crate) fn pod(name: &str, priority: i32) -> Arc<Pod> {
-    let pod = json!({
-        "metadata": {"name": name, "namespace": "ns", "uid": format!("{name}-uid")},
-        "spec": {"priority": priority, "containers": []},
-    });
-    Arc::new(Pod::from_value(&pod).unwrap())
-}
-
-/// Nodes, and pods nominated to them.
-pub(crate) struct World {
-    pub(crate) cluster: ClusterState,
-    nominated: BTreeMap<String, Vec<Arc<Pod>>>,
-}
-
-impl World {
-    pub(crate) fn new(nodes: &[&str]) -> Self {
-        let mut cluster = ClusterState::new();
-        for name in nodes {
-            cluster.add_node(node(name));
-        }
-        cluster.refresh_order();
-        Self { cluster, nominated: BTreeMap::new() }
-    }
-
-    pub(crate) fn nominate(mut self, node: &str, pod: Arc<Pod>) -> Self {
-        self.nominated.entry(node.into()).or_default().push(pod);
-        self
-    }
-
-    pub(crate) fn idx(&self, node: &str) -> NodeIdx {
-        self.cluster.node_idx(node).unwrap()
-    }
-
-    pub(crate) fn runner<'a>(&'a self, profile: &'a Profile) -> Runner<'a> {
-        let cx = Context {
-            cluster: &self.cluster,
-            pods: &NoPods,
-            waiting: &NoPods,
-            nominated: self,
-            preemptions: &NoPods,
-            now: Timestamp::from_nanos(0),
-        };
-        Runner { profile, cx }
-    }
-}
-
-impl NominatedPods for World {
-    fn nominated_pods(&self, node: &str) -> Vec<Arc<Pod>> {
-        self.nominated.get(node).cloned().unwrap_or_default()
-    }
-
-    fn has_nominated_pods(&self) -> bool {
-        !self.nominated.is_empty()
-    }
-
-    fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>> {
-        self.nominated.keys().map(|node| Arc::from(&**node)).collect()
-    }
+pub(crate) fn runner<'a>(world: &'a Fixture, profile: &'a Profile) -> Runner<'a> {
+    Runner { profile, cx: world.cx() }
 }
 
 /// Code, who, and message of a status: `Error A: text`.
