@@ -1,9 +1,7 @@
 //! What plugins may ask for beside their answers, and what they can look up.
 
-use std::sync::Arc;
-
 use kube_scheduler_engine::Input;
-use kube_scheduler_framework::api::Object;
+use kube_scheduler_framework::testing;
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Commands, EventKind, EventRegistration, EventResource,
     PermitDecision, Status,
@@ -78,7 +76,7 @@ fn events_of_custom_kinds_find_those_who_registered_whatever_the_plural() {
         let object = json!({
             "apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "x", "namespace": "ns"},
         });
-        let object = Arc::new(Object::from_value(object).unwrap());
+        let object = testing::object(&format!("object {object}")).build();
         assert_eq!(world.place("p"), Some(Place::Unschedulable), "{kind}");
         world.input(Input::ObjectApplied(object));
         assert_eq!(world.place("p"), Some(Place::Active), "{kind}");

@@ -11,10 +11,9 @@ use kube_scheduler_framework::{
     Status, StatusFuture,
 };
 use kube_scheduler_queue::Place;
-use serde_json::json;
 
 use crate::toy::Toy;
-use crate::world::{World, important, nominated, pod, pod_with, running, seconds};
+use crate::world::{World, important, nominated, pod, running, seconds};
 
 type Log = Arc<Mutex<Vec<String>>>;
 type Answer<T> = Option<Box<dyn Fn(&Pod, &[&str]) -> T + Send + Sync>>;
@@ -611,7 +610,7 @@ fn rejections_by_extenders_are_seen_by_post_filter() {
     let toys = || {
         vec![Toy::new("P").post_filter(|_, _| PostFilterOutcome {
             nominating: Some(NominatingInfo::Override(Some("n0".into()))),
-            victims: vec![pod_with("victim", json!({"spec": {"nodeName": "n0"}}))],
+            victims: vec![pod("victim node=n0")],
             found_by: None,
             status: Status::SUCCESS,
         })]

@@ -9,7 +9,7 @@ use kube_scheduler_queue::Place;
 use serde_json::json;
 
 use crate::toy::Toy;
-use crate::world::{START, World, leaving, nominated, pod, pod_with, seconds};
+use crate::world::{START, World, leaving, nominated, pod, seconds};
 
 fn rejecting(reason: &'static str) -> Toy {
     Toy::new("F").filter(move |_, _| Status::unschedulable(reason))
@@ -30,19 +30,13 @@ fn nominating(nominating: Option<NominatingInfo>) -> Toy {
 
 /// A pod that has been told `message` an hour ago, and may be nominated.
 fn told(message: &str, node: Option<&str>) -> Arc<Pod> {
-    pod_with(
-        "p",
-        json!({
-            "metadata": {"generation": 4},
-            "status": {
-                "nominatedNodeName": node,
-                "conditions": [{
-                    "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
-                    "message": message, "lastTransitionTime": "1970-01-01T00:00:07Z",
-                }],
-            },
-        }),
-    )
+    let condition = json!({
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": message, "lastTransitionTime": "1970-01-01T00:00:07Z",
+    });
+    let node = node.map_or_else(String::new, |node| format!("nominated={node}"));
+    let status = json!({"metadata": {"generation": 4}, "status": {"conditions": [condition]}});
+    pod(&format!("p {node} {status}"))
 }
 
 const FULL: &str = "0/1 nodes are available: 1 full.";
@@ -50,7 +44,7 @@ const FULL: &str = "0/1 nodes are available: 1 full.";
 #[test]
 fn a_new_condition_is_complete() {
     let mut world = World::new(vec![rejecting("full")]);
-    world.try_pod(&pod_with("p", json!({"metadata": {"generation": 4}})));
+    world.try_pod(&pod(r#"p {"metadata": {"generation": 4}}"#));
     let patches = world.patches();
     let condition = patches[0].condition.clone().unwrap();
     assert_eq!((&*condition.kind, &*condition.status), ("PodScheduled", "False"));

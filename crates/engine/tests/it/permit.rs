@@ -213,8 +213,7 @@ fn updates_of_a_waiting_pod_change_nothing() {
     let mut world = World::new(vec![quiet("A", seconds(60))]);
     world.try_pod(&pod("p"));
     world.effects();
-    let labelled = serde_json::json!({"metadata": {"resourceVersion": "2", "labels": {"a": "b"}}});
-    world.apply(&crate::world::pod_with("p", labelled));
+    world.apply(&pod("p version=2 label:a=b"));
     assert_eq!(world.effects(), Vec::<String>::new());
     assert!(world.is_assumed(&pod("p")) && world.place("p").is_none());
 }

@@ -14,7 +14,7 @@ use kube_scheduler_queue::Place;
 use serde_json::json;
 
 use crate::toy::Toy;
-use crate::world::{World, important, nominated, pod, pod_with, running, seconds};
+use crate::world::{World, important, nominated, pod, running, seconds};
 
 const FAILED: &str =
     "event ns/big Warning FailedScheduling Scheduling \"0/1 nodes are available: 1 full.\"";
@@ -89,11 +89,7 @@ fn told(name: &str) -> String {
 }
 
 fn dying(name: &str, node: &str) -> Arc<Pod> {
-    let extra = json!({
-        "metadata": {"resourceVersion": "3", "deletionTimestamp": "2024-01-01T00:00:00Z"},
-        "spec": {"nodeName": node},
-    });
-    pod_with(name, extra)
+    pod(&format!("{name} version=3 deleted=2024-01-01T00:00:00Z node={node}"))
 }
 
 #[test]
@@ -170,20 +166,18 @@ fn victims_that_go_anyway_are_left_alone() {
 
 #[test]
 fn a_victim_that_is_marked_already_is_not_marked_again() {
-    let condition = |message: &str| {
+    let marked = |message: &str| {
         let condition = json!({
             "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
             "message": message, "lastTransitionTime": "2024-01-01T00:00:00Z",
         });
-        json!({"spec": {"nodeName": "n1"}, "status": {"conditions": [condition]}})
+        pod(&format!("v node=n1 {}", json!({"status": {"conditions": [condition]}})))
     };
-    let (mut world, _) = preempting(&[pod_with(
-        "v",
-        condition("s: preempting to accommodate a higher priority pod"),
-    )]);
+    let own = marked("s: preempting to accommodate a higher priority pod");
+    let (mut world, _) = preempting(&[own]);
     try_big(&mut world);
     assert_eq!(world.effects()[2..], ["evict #1 ns/v uid=v-uid"]);
-    let (mut world, _) = preempting(&[pod_with("v", condition("somebody else's"))]);
+    let (mut world, _) = preempting(&[marked("somebody else's")]);
     try_big(&mut world);
     assert_eq!(world.effects()[2..], [evict(1, "v")]);
 }

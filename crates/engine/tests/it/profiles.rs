@@ -2,13 +2,12 @@
 
 use kube_scheduler_framework::Status;
 use kube_scheduler_queue::Place;
-use serde_json::json;
 
 use crate::toy::Toy;
-use crate::world::{World, pod, pod_with, profile};
+use crate::world::{World, pod, profile};
 
 fn of(scheduler: &str, name: &str) -> std::sync::Arc<kube_scheduler_framework::api::Pod> {
-    pod_with(name, json!({"spec": {"schedulerName": scheduler}}))
+    pod(&format!("{name} scheduler={scheduler}"))
 }
 
 fn two_profiles() -> World {
@@ -50,18 +49,9 @@ fn foreign_pods_count_only_where_they_run() {
     let foreign = of("nobody", "f");
     world.apply(&foreign);
     assert_eq!((world.place("f"), world.attempt()), (None, "nobody".to_owned()));
-    let relabelled = json!({
-        "metadata": {"resourceVersion": "2", "labels": {"a": "b"}}, "spec": {"schedulerName": "nobody"},
-    });
-    world.apply(&pod_with("f", relabelled));
+    world.apply(&pod("f version=2 scheduler=nobody label:a=b"));
     assert_eq!(world.place("f"), None);
-    let bound = pod_with(
-        "f",
-        json!({
-            "metadata": {"resourceVersion": "3"},
-            "spec": {"schedulerName": "nobody", "nodeName": "n1"},
-        }),
-    );
+    let bound = pod("f version=3 scheduler=nobody node=n1");
     world.apply(&bound);
     assert_eq!(world.engine.cluster().all_pods().count(), 1);
     world.delete(&bound);

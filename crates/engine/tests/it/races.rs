@@ -2,10 +2,9 @@
 
 use kube_scheduler_engine::Input;
 use kube_scheduler_queue::Place;
-use serde_json::json;
 
 use crate::toy::Toy;
-use crate::world::{World, leaving, pod, pod_with, running};
+use crate::world::{World, leaving, pod, running};
 
 /// A world in which `p` is on its way to `n1` and only the API server's answer, to token 1, is missing.
 fn binding() -> World {
@@ -18,7 +17,7 @@ fn binding() -> World {
 
 /// Another pod under the same name.
 fn recreated() -> std::sync::Arc<kube_scheduler_framework::api::Pod> {
-    pod_with("p", json!({"metadata": {"uid": "p-second", "resourceVersion": "7"}}))
+    pod("p uid=p-second version=7")
 }
 
 fn on_node(world: &World) -> Vec<String> {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::{PostFilterOutcome, PreFilterOutcome, Status};
-use serde_json::json;
 
 use crate::toy::Toy;
 use crate::world::{World, nominated, pod, profile};
@@ -168,7 +167,7 @@ fn a_profiles_zero_is_not_overruled_by_the_global_share() {
     });
     world.nodes(500);
     let mut feasible = |scheduler: &str, name: &str| {
-        let pod = crate::world::pod_with(name, json!({"spec": {"schedulerName": scheduler}}));
+        let pod = pod(&format!("{name} scheduler={scheduler}"));
         world.apply(&pod);
         world.turn().unwrap().n_feasible
     };

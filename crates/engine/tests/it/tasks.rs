@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use kube_scheduler_engine::{Input, Token};
 use kube_scheduler_framework::api::{Object, Timestamp};
+use kube_scheduler_framework::testing::object;
 use kube_scheduler_framework::{
     Completion, ObjectKey, PreBindFlight, PreBindTask, Status, TaskContext, TaskEvent, TaskStep,
     WriteError,
 };
 use kube_scheduler_queue::Place;
-use serde_json::json;
 
 use crate::toy::Toy;
 use crate::world::{START, World, node, pod, seconds};
@@ -72,11 +72,7 @@ fn done(status: Status) -> Step {
 }
 
 fn volume(name: &str, revision: &str, note: &str) -> Arc<Object> {
-    let json = json!({
-        "apiVersion": "v1", "kind": "PersistentVolume",
-        "metadata": {"name": name, "resourceVersion": revision, "labels": {"note": note}},
-    });
-    Arc::new(Object::from_value(json).unwrap())
+    object(&format!("pv {name} version={revision} label:note={note}")).build()
 }
 
 impl World {

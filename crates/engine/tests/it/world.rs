@@ -9,9 +9,9 @@ use kube_scheduler_engine::{
     Turn,
 };
 use kube_scheduler_framework::api::{Node, Pod, Timestamp};
+use kube_scheduler_framework::testing;
 use kube_scheduler_framework::{Plugin, Registry, Status};
 use kube_scheduler_queue::Place;
-use serde_json::{Value, json};
 
 use crate::toy::{Log, Toy};
 
@@ -182,55 +182,30 @@ impl World {
     }
 }
 
-pub(crate) fn node(name: &str) -> Arc<Node> {
-    let node = json!({"metadata": {"name": name}, "status": {"allocatable": {"pods": "99"}}});
-    Arc::new(Node::from_value(&node).unwrap())
+pub(crate) fn node(text: &str) -> Arc<Node> {
+    testing::node(text).build()
 }
 
-fn merge(base: &mut Value, extra: Value) {
-    match (base, extra) {
-        (Value::Object(base), Value::Object(extra)) => {
-            for (key, value) in extra {
-                merge(base.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (base, extra) => *base = extra,
-    }
-}
-
-/// A pod of profile `s`, with `extra` added to its object.
-pub(crate) fn pod_with(name: &str, extra: Value) -> Arc<Pod> {
-    let mut pod = json!({
-        "metadata": {
-            "name": name, "namespace": "ns", "uid": format!("{name}-uid"), "resourceVersion": "1",
-        },
-        "spec": {"schedulerName": "s", "containers": []},
-    });
-    merge(&mut pod, extra);
-    Arc::new(Pod::from_value(&pod).unwrap())
-}
-
-pub(crate) fn pod(name: &str) -> Arc<Pod> {
-    pod_with(name, json!({}))
+/// A pod of profile `s` in the namespace `ns`, from a statement of the fixtures' grammar.
+pub(crate) fn pod(text: &str) -> Arc<Pod> {
+    let (name, words) = text.split_once(' ').unwrap_or((text, ""));
+    testing::pod(&format!("ns/{name} version=1 scheduler=s {words}")).build()
 }
 
 pub(crate) fn important(name: &str, priority: i32) -> Arc<Pod> {
-    pod_with(name, json!({"spec": {"priority": priority}}))
+    pod(&format!("{name} priority={priority}"))
 }
 
 pub(crate) fn running(name: &str, node: &str) -> Arc<Pod> {
-    pod_with(name, json!({"metadata": {"resourceVersion": "2"}, "spec": {"nodeName": node}}))
+    pod(&format!("{name} version=2 node={node}"))
 }
 
 pub(crate) fn nominated(name: &str, node: &str, priority: i32) -> Arc<Pod> {
-    pod_with(name, json!({"spec": {"priority": priority}, "status": {"nominatedNodeName": node}}))
+    pod(&format!("{name} priority={priority} nominated={node}"))
 }
 
 pub(crate) fn leaving(name: &str) -> Arc<Pod> {
-    pod_with(
-        name,
-        json!({"metadata": {"resourceVersion": "3", "deletionTimestamp": "2024-01-01T00:00:00Z"}}),
-    )
+    pod(&format!("{name} version=3 deleted=2024-01-01T00:00:00Z"))
 }
 
 pub(crate) const fn seconds(n: u64) -> Duration {
