@@ -17,7 +17,7 @@ use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input};
 use serde_json::json;
 
 use self::kinds::Kinds;
-use crate::history::{Numbers, World};
+use crate::history::{ApiServer, Numbers};
 
 /// Two engines and the cluster that they see.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct Crowd {
     fresh: Engine,
     numbers: Numbers,
     kinds: Kinds,
-    world: World,
+    server: ApiServer,
     now: Timestamp,
     n_created: u64,
     n_nodes: u64,
@@ -54,7 +54,7 @@ impl Crowd {
             shared,
             fresh,
             kinds,
-            world: World::default(),
+            server: ApiServer::default(),
             now: Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?,
             n_created: 0,
             n_nodes,
@@ -92,31 +92,31 @@ impl Crowd {
             }
             1 if self.numbers.one_in(4) => {
                 let name = kinds::node_name(self.numbers.below(self.n_nodes));
-                let input = self.world.delete_node(&name);
+                let input = self.server.delete_node(&name);
                 self.tell_some(input)?;
             }
             2 => {
                 let object = kinds::object(&mut self.numbers);
-                let input = self.world.put_object(object)?;
+                let input = self.server.put_object(object)?;
                 self.tell(&input)?;
             }
             3 if self.numbers.one_in(3) => {
-                let input = self.world.delete_any_object(&mut self.numbers)?;
+                let input = self.server.delete_any_object(&mut self.numbers)?;
                 self.tell_some(input)?;
             }
             4 => {
                 let labels = self.kinds.any_labels(&mut self.numbers);
-                let input = match self.world.any_pod(&mut self.numbers) {
+                let input = match self.server.any_pod(&mut self.numbers) {
                     Some(key) => {
-                        self.world.change_pod(&key, |pod| pod["metadata"]["labels"] = labels)?
+                        self.server.change_pod(&key, |pod| pod["metadata"]["labels"] = labels)?
                     }
                     None => None,
                 };
                 self.tell_some(input)?;
             }
             5 => {
-                let input = match self.world.any_pod(&mut self.numbers) {
-                    Some(key) => self.world.change_pod(&key, |pod| {
+                let input = match self.server.any_pod(&mut self.numbers) {
+                    Some(key) => self.server.change_pod(&key, |pod| {
                         pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
                     })?,
                     None => None,
@@ -135,23 +135,23 @@ impl Crowd {
 
     fn put_node(&mut self, at: u64) -> Result<()> {
         let node = kinds::node(at, &mut self.numbers);
-        let input = self.world.put_node(node)?;
+        let input = self.server.put_node(node)?;
         self.tell(&input)
     }
 
     fn create_pod(&mut self) -> Result<()> {
-        if self.world.pods.len() >= self.max_pods {
+        if self.server.pods.len() >= self.max_pods {
             self.delete_pod()?;
         }
         self.n_created += 1;
         let pod = self.kinds.pod(self.n_created, &mut self.numbers);
-        let input = self.world.put_pod(pod)?;
+        let input = self.server.put_pod(pod)?;
         self.tell(&input)
     }
 
     fn delete_pod(&mut self) -> Result<()> {
-        let key = self.world.any_pod(&mut self.numbers);
-        let input = key.and_then(|key| self.world.delete_pod(&key));
+        let key = self.server.any_pod(&mut self.numbers);
+        let input = key.and_then(|key| self.server.delete_pod(&key));
         self.tell_some(input)
     }
 
@@ -204,7 +204,7 @@ impl Crowd {
                 let key = (pod.namespace.to_string(), pod.name.to_string());
                 let node: Arc<str> = node;
                 let seen =
-                    self.world.change_pod(&key, |pod| pod["spec"]["nodeName"] = json!(*node))?;
+                    self.server.change_pod(&key, |pod| pod["spec"]["nodeName"] = json!(*node))?;
                 self.n_bound += 1;
                 self.shared.handle(Input::BindingWritten { token, result: Ok(()) }, self.now);
                 let answer = Input::BindingWritten { token: other, result: Ok(()) };
@@ -216,7 +216,7 @@ impl Crowd {
             }
             (Effect::EvictPod { token, pod, .. }, Effect::EvictPod { token: other, .. }) => {
                 let key = (pod.namespace.to_string(), pod.name.to_string());
-                let gone = self.world.delete_pod(&key);
+                let gone = self.server.delete_pod(&key);
                 let evicted = Ok(kube_scheduler_engine::Evicted::Deleted);
                 let answer = Input::PodEvicted { token, result: evicted.clone() };
                 self.shared.handle(answer, self.now);
@@ -231,7 +231,7 @@ impl Crowd {
                 Effect::ClearNomination { token: other, .. },
             ) => {
                 let key = (pod.namespace.to_string(), pod.name.to_string());
-                let seen = self.world.change_pod(&key, |pod| {
+                let seen = self.server.change_pod(&key, |pod| {
                     pod["status"]["nominatedNodeName"] = json!(null);
                 })?;
                 self.shared.handle(Input::NominationCleared { token, result: Ok(()) }, self.now);

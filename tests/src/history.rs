@@ -4,8 +4,8 @@
 //! binding; answers to what the engine asks for come late, out of order, or as errors. What comes back is the decision
 //! log: one line per turn and per effect, in order.
 
+mod api_server;
 pub(crate) mod shapes;
-mod world;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use kube_scheduler_engine::{Effect, Engine, EngineOptions, Evicted, Input, Token
 use kube_scheduler_framework::WriteError;
 use serde_json::json;
 
-use self::world::PodKey;
-pub(crate) use self::world::World;
+pub(crate) use self::api_server::ApiServer;
+use self::api_server::PodKey;
 pub use kube_scheduler_api_types::numbers::Numbers;
 
 /// Something the engine asked for that is not answered yet.
@@ -39,7 +39,7 @@ pub struct History {
     numbers: Numbers,
     now: Timestamp,
     n_created: u64,
-    world: World,
+    server: ApiServer,
     asked: Vec<Asked>,
     log: Vec<String>,
 }
@@ -66,7 +66,7 @@ impl History {
             numbers: Numbers::new(seed),
             now: Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?,
             n_created: 0,
-            world: World::default(),
+            server: ApiServer::default(),
             asked: Vec::new(),
             log: Vec::new(),
         })
@@ -83,7 +83,7 @@ impl History {
     /// Ends the history: everything that exists is deleted, whatever is under way, and every outstanding answer is given.
     /// Nothing of it may be left in the engine.
     pub fn wind_up(&mut self) -> Result<()> {
-        for input in self.world.clear()? {
+        for input in self.server.clear()? {
             self.tell(input);
             if self.numbers.one_in(3) {
                 self.answer()?;
@@ -109,19 +109,19 @@ impl History {
             0 => {
                 let name = self.node_name();
                 let node = shapes::node(&name, &mut self.numbers);
-                let input = self.world.put_node(node)?;
+                let input = self.server.put_node(node)?;
                 self.tell(input);
             }
             1 if self.numbers.one_in(4) => {
                 let name = self.node_name();
-                let input = self.world.delete_node(&name);
+                let input = self.server.delete_node(&name);
                 self.tell_some(input);
             }
             2..=5 => self.create_pod()?,
             6 => self.change_pod()?,
             7 => {
-                let key = self.world.any_pod(&mut self.numbers);
-                let input = key.and_then(|key| self.world.delete_pod(&key));
+                let key = self.server.any_pod(&mut self.numbers);
+                let input = key.and_then(|key| self.server.delete_pod(&key));
                 self.tell_some(input);
             }
             8..=10 => self.answer()?,
@@ -131,15 +131,15 @@ impl History {
             }
             12 | 13 => {
                 let object = shapes::object(&mut self.numbers);
-                let input = self.world.put_object(object)?;
+                let input = self.server.put_object(object)?;
                 self.tell(input);
             }
             14 if self.numbers.one_in(3) => {
-                let input = self.world.delete_any_object(&mut self.numbers)?;
+                let input = self.server.delete_any_object(&mut self.numbers)?;
                 self.tell_some(input);
             }
             15 => {
-                for input in self.world.control_volumes()? {
+                for input in self.server.control_volumes()? {
                     self.tell(input);
                 }
             }
@@ -179,7 +179,7 @@ impl History {
         let namespace = self.numbers.pick(&shapes::NAMESPACES);
         let name = format!("pod-{}", self.numbers.below(20));
         let key: PodKey = (namespace.to_owned(), name);
-        if self.world.pods.contains_key(&key) {
+        if self.server.pods.contains_key(&key) {
             return Ok(());
         }
         // A few shapes per history: pods of one shape share evaluations, which is what histories are to try.
@@ -194,16 +194,16 @@ impl History {
             "spec": spec,
             "status": {"phase": "Pending"},
         });
-        let input = self.world.put_pod(pod)?;
+        let input = self.server.put_pod(pod)?;
         self.tell(input);
         Ok(())
     }
 
     fn change_pod(&mut self) -> Result<()> {
-        let Some(key) = self.world.any_pod(&mut self.numbers) else { return Ok(()) };
+        let Some(key) = self.server.any_pod(&mut self.numbers) else { return Ok(()) };
         let labels = shapes::pod_labels(&mut self.numbers);
         let asks_deletion = self.numbers.one_in(10);
-        let input = self.world.change_pod(&key, |pod| {
+        let input = self.server.change_pod(&key, |pod| {
             pod["metadata"]["labels"] = labels;
             pod["spec"]["schedulingGates"] = json!([]);
             if asks_deletion {
@@ -232,7 +232,7 @@ impl History {
         let written = if self.numbers.one_in(6) {
             Err("InternalError")
         } else {
-            self.world.replace_object(object)?
+            self.server.replace_object(object)?
         };
         let (seen, result) = match written {
             Ok((seen, stored)) => (Some(seen), Ok(stored)),
@@ -257,7 +257,7 @@ impl History {
     }
 
     fn answer_eviction(&mut self, token: Token, uid: &str) -> Result<()> {
-        let Some(key) = self.world.pod_of(uid) else {
+        let Some(key) = self.server.pod_of(uid) else {
             self.tell(Input::PodEvicted { token, result: Ok(Evicted::AlreadyGone) });
             return Ok(());
         };
@@ -267,24 +267,24 @@ impl History {
         }
         // Some pods take their time; somebody may delete them later.
         let seen = if self.numbers.one_in(3) {
-            self.world.change_pod(&key, |pod| {
+            self.server.change_pod(&key, |pod| {
                 pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
             })?
         } else {
-            self.world.delete_pod(&key)
+            self.server.delete_pod(&key)
         };
         self.tell_in_any_order(seen, Input::PodEvicted { token, result: Ok(Evicted::Deleted) });
         Ok(())
     }
 
     fn answer_nomination(&mut self, token: Token, uid: &str) -> Result<()> {
-        let key = self.world.pod_of(uid).filter(|_| !self.numbers.one_in(5));
+        let key = self.server.pod_of(uid).filter(|_| !self.numbers.one_in(5));
         let Some(key) = key else {
             let result = Err("pods \"x\" not found".to_owned());
             self.tell(Input::NominationCleared { token, result });
             return Ok(());
         };
-        let seen = self.world.change_pod(&key, |pod| {
+        let seen = self.server.change_pod(&key, |pod| {
             pod["status"]["nominatedNodeName"] = json!(null);
         })?;
         self.tell_in_any_order(seen, Input::NominationCleared { token, result: Ok(()) });
@@ -292,13 +292,13 @@ impl History {
     }
 
     fn answer_binding(&mut self, token: Token, uid: &str, node: &str) -> Result<()> {
-        let key = self.world.pod_of(uid).filter(|_| !self.numbers.one_in(5));
+        let key = self.server.pod_of(uid).filter(|_| !self.numbers.one_in(5));
         let Some(key) = key else {
             let result = Err("pods \"x\" not found".to_owned());
             self.tell(Input::BindingWritten { token, result });
             return Ok(());
         };
-        let seen = self.world.change_pod(&key, |pod| pod["spec"]["nodeName"] = node.into())?;
+        let seen = self.server.change_pod(&key, |pod| pod["spec"]["nodeName"] = node.into())?;
         self.tell_in_any_order(seen, Input::BindingWritten { token, result: Ok(()) });
         Ok(())
     }

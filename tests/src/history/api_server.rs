@@ -17,14 +17,14 @@ type ObjectKey = (String, String, String);
 
 /// Everything that exists.
 #[derive(Debug, Default)]
-pub(crate) struct World {
+pub(crate) struct ApiServer {
     revision: u64,
     pub(crate) pods: BTreeMap<PodKey, Value>,
     nodes: BTreeMap<String, Value>,
     objects: BTreeMap<ObjectKey, Value>,
 }
 
-impl World {
+impl ApiServer {
     fn stamp(&mut self, object: &mut Value) {
         self.revision += 1;
         object["metadata"]["resourceVersion"] = self.revision.to_string().into();
