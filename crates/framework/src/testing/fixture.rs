@@ -1,6 +1,7 @@
 //! A small cluster, and a plugin asked about it the way the framework asks.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
@@ -25,7 +26,7 @@ use crate::view::NodeView;
 ///
 /// The methods that ask a plugin do it as the framework does: PreFilter before Filter, with its skips; PreScore and
 /// normalisation around Score; a rejection carries the plugin's name.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Fixture {
     cluster: ClusterState,
     pods: BTreeMap<(Arc<str>, Arc<str>), Arc<Pod>>,
@@ -322,6 +323,22 @@ impl Fixture {
     fn names(&self) -> Vec<String> {
         let order = self.cluster.order().iter();
         order.filter_map(|idx| Some(self.cluster.node_name(*idx)?.to_string())).collect()
+    }
+}
+
+/// The nodes and pods, which are what the reader of a failed test needs; not the cluster state's indexes.
+impl fmt::Debug for Fixture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let order = self.cluster.order().iter();
+        let nodes: Vec<&Arc<Node>> = order.filter_map(|idx| self.cluster.node(*idx)).collect();
+        let Self { pods, waiting, nominated, now, .. } = self;
+        f.debug_struct("Fixture")
+            .field("nodes", &nodes)
+            .field("pods", pods)
+            .field("waiting", waiting)
+            .field("nominated", nominated)
+            .field("now", now)
+            .finish_non_exhaustive()
     }
 }
 
