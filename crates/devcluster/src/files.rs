@@ -36,7 +36,7 @@ pub(crate) fn replace(
     file.persist(path).map(drop).map_err(|error| error.error)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 

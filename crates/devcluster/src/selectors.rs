@@ -2,7 +2,7 @@
 //!
 //! The grammar of both selectors and the matching of labels are those of `kube_scheduler_api_types`. Added here: field
 //! names are looked up in the table of kinds once, when the selector is read, so that matching an object compares
-//! positions instead of names; and whatever is wrong with a selector is refused with status 400, as an API server does.
+//! positions instead of names; and an invalid selector is rejected with status 400, as by an API server.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::kinds::{Kind, KindId};
 use crate::object::Object;
 use crate::status::ApiError;
 
-/// Which objects of a kind a request means. All conditions must hold; the default has none and selects everything.
+/// Which objects of a kind are selected. All conditions must hold; the default has none and selects everything.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     pub(crate) namespace: Option<String>,

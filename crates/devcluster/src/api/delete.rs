@@ -34,12 +34,12 @@ impl DeleteOptions {
     }
 }
 
-/// What became of the object.
+/// The result of a deletion.
 #[derive(Debug, Clone)]
 pub(crate) enum Deletion {
-    /// It is gone; this was its last state.
+    /// The object is gone; this was its last state.
     Done(Arc<Object>),
-    /// It waits for its kubelet or its finalizers.
+    /// The object waits for its kubelet or its finalizers.
     Pending(Arc<Object>),
 }
 
