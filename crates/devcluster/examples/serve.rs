@@ -9,7 +9,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let nodes = arguments.next().map_or(Ok(3), |text| text.parse())?;
     let cluster = DevCluster::builder().port(port).start().await?;
     cluster.add_hollow_nodes(nodes, &NodeTemplate::default().zones(3))?;
-    let path = std::env::temp_dir().join("devcluster.kubeconfig");
+    let files = tempfile::tempdir()?;
+    let path = files.path().join("kubeconfig");
     cluster.write_kubeconfig(&path)?;
     eprintln!("export KUBECONFIG={}", path.display());
     tokio::signal::ctrl_c().await?;

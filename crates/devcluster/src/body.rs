@@ -7,20 +7,20 @@ use bytes::Bytes;
 use futures::Stream;
 use http_body::{Frame, SizeHint};
 
-/// The connection is to be closed without an answer, or without the rest of it.
+/// The connection is to be closed without a response, or in the middle of it.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("connection dropped on purpose")]
-pub(crate) struct Dropped;
+pub(crate) struct ConnectionDrop;
 
-/// What is sent back.
+/// The body of a response.
 pub(crate) enum Body {
-    /// A text of known length.
+    /// A text of known length; `None` once it has been sent.
     Whole(Option<Bytes>),
-    /// Pieces that are made while they are sent.
+    /// Pieces that are encoded while the earlier ones are being sent.
     Chunks(Box<dyn Iterator<Item = Bytes> + Send>),
     /// A watch.
-    Stream(Pin<Box<dyn Stream<Item = Result<Bytes, Dropped>> + Send>>),
-    /// Another body, cut off after so many bytes.
+    Stream(Pin<Box<dyn Stream<Item = Result<Bytes, ConnectionDrop>> + Send>>),
+    /// Another body, cut off after this many bytes.
     Cut(Box<Body>, u64),
 }
 
@@ -29,7 +29,7 @@ impl Body {
         Self::Whole(Some(bytes.into()))
     }
 
-    /// A stream that neither says anything nor ends.
+    /// A stream that neither yields anything nor ends.
     pub(crate) fn silent() -> Self {
         Self::Stream(Box::pin(futures::stream::pending()))
     }
@@ -42,19 +42,19 @@ impl Body {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = Dropped;
+    type Error = ConnectionDrop;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Dropped>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, ConnectionDrop>>> {
         match self.get_mut() {
             Self::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Chunks(chunks) => Poll::Ready(chunks.next().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Stream(stream) => {
                 stream.as_mut().poll_next(cx).map(|next| next.map(|chunk| chunk.map(Frame::data)))
             }
-            Self::Cut(_, 0) => Poll::Ready(Some(Err(Dropped))),
+            Self::Cut(_, 0) => Poll::Ready(Some(Err(ConnectionDrop))),
             Self::Cut(body, left) => Pin::new(body.as_mut()).poll_frame(cx).map_ok(|frame| {
                 let mut data = frame.into_data().unwrap_or_default();
                 data.truncate(usize::try_from(*left).unwrap_or(usize::MAX));

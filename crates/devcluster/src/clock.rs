@@ -8,15 +8,15 @@ use std::sync::PoisonError;
 
 use jiff::Timestamp;
 
-/// Tells the time that is written into objects.
+/// The source of the times that are written into objects, such as creation timestamps.
 pub trait Clock: Send + Sync + 'static {
-    /// The current point in time.
+    /// The current time.
     fn now(&self) -> Timestamp;
 }
 
-/// The time of the machine.
+/// The clock of the machine.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct SystemClock;
+pub(crate) struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
@@ -24,7 +24,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A time that stands still until it is moved.
+/// A clock for tests: it stands still until it is moved.
 #[derive(Debug)]
 pub struct FixedClock {
     now: Mutex<Timestamp>,
@@ -36,7 +36,7 @@ impl FixedClock {
         Self { now: Mutex::new(now) }
     }
 
-    /// Moves the clock by `seconds`, which may be negative; stays put when that would overflow.
+    /// Moves the clock by `seconds`, which may be negative; does nothing if the result is out of range.
     pub fn advance(&self, seconds: i64) {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         *now = add_seconds(*now, seconds);

@@ -1,280 +1,78 @@
-//! The cluster as one value: store, server, hollow nodes and faults, started and stopped together.
+//! A running cluster as one value: store, server, hollow nodes, controllers and faults, started and stopped together.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+mod builder;
+mod manifest;
+mod standing;
+
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::error;
 
-use crate::access::{
-    Access, Authority, CertificateError, Denial, Tls, User, authentication_config, standing_policy,
-};
+use crate::access::{Authority, CertificateError, Denial, User};
 use crate::api::WriteOptions;
 use crate::api::create::{create, create_in};
 use crate::api::delete::{DeleteOptions, delete};
 use crate::api::update::{Part, Target, modify};
-use crate::clock::{Clock, SystemClock};
-use crate::controller;
-use crate::defaults::system_priority_classes;
-use crate::events;
 use crate::faults::Faults;
-use crate::hollow::{self, Hollow, HollowOptions, NodeTemplate};
-use crate::kinds::{EVENTS_V1, KindId, NAMESPACES, PRIORITY_CLASSES};
-use crate::object::{Object, text_at};
+use crate::files;
+use crate::hollow::{self, NodeTemplate};
+use crate::kinds::KindId;
+use crate::object::Object;
 use crate::persist::{self, PersistError};
 use crate::selectors::Selection;
-use crate::server::{Server, ServerOptions};
+use crate::server::Server;
 use crate::status::ApiError;
-use crate::store::{Listing, Store, StoreOptions};
-use crate::volumes::{self, VolumeOptions, Volumes};
+use crate::store::{Listing, Store};
+use crate::volumes::Volumes;
 use crate::watch::Watcher;
+pub use builder::DevClusterBuilder;
+use manifest::placed;
 
-/// Why a cluster does not start or stop cleanly.
+/// The bearer token in the administrator's kubeconfig.
+const ADMINISTRATORS_TOKEN: &str = "devcluster";
+
+/// Why a cluster cannot be started, stopped or connected to.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClusterError {
-    /// The port cannot be had.
+    /// The port is not available.
     #[error("cannot listen on {address}")]
     Listen {
-        /// What was asked for.
+        /// The address that was asked for.
         address: SocketAddr,
-        /// What the system said.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The state file.
+    /// The state file cannot be read or written.
     #[error(transparent)]
     Persist(#[from] PersistError),
-    /// The certificates.
+    /// A certificate cannot be made.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// A file to be written for others.
+    /// A kubeconfig cannot be written.
     #[error("cannot write {path}")]
     Write {
-        /// The file in question.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         source: std::io::Error,
     },
 }
 
-/// Options of a cluster; see [`DevCluster::builder`].
-#[derive(Clone)]
-pub struct DevClusterBuilder {
-    port: u16,
-    seed: u64,
-    clock: Arc<dyn Clock>,
-    history: usize,
-    events_kept: usize,
-    events_ttl: Duration,
-    bookmark_interval: Duration,
-    watch_timeout: Duration,
-    pub(crate) protobuf: bool,
-    hollow: Option<HollowOptions>,
-    disruption_controller: bool,
-    volumes: Option<VolumeOptions>,
-    persist: Option<(PathBuf, Duration)>,
-    tls: bool,
-    rbac: bool,
-    tokens: BTreeMap<String, User>,
-}
-
-impl Default for DevClusterBuilder {
-    fn default() -> Self {
-        Self {
-            port: 0,
-            seed: 0,
-            clock: Arc::new(SystemClock),
-            history: 65_536,
-            events_kept: 20_000,
-            events_ttl: Duration::from_secs(3600),
-            bookmark_interval: Duration::from_secs(60),
-            watch_timeout: Duration::from_secs(1800),
-            protobuf: false,
-            hollow: Some(HollowOptions::default()),
-            disruption_controller: true,
-            volumes: Some(VolumeOptions::default()),
-            persist: None,
-            tls: false,
-            rbac: false,
-            tokens: BTreeMap::new(),
-        }
-    }
-}
-
-impl DevClusterBuilder {
-    /// The port on 127.0.0.1; 0, the default, takes any free one.
-    pub fn port(mut self, port: u16) -> Self {
-        self.port = port;
-        self
-    }
-
-    /// The seed of uids, generated names and faults; 0 by default.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-
-    /// Where timestamps come from; the machine by default.
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = clock;
-        self
-    }
-
-    /// How many changes per kind a watch can fall behind before it gets 410; 65,536 by default.
-    pub fn history(mut self, changes: usize) -> Self {
-        self.history = changes;
-        self
-    }
-
-    /// How many events are kept, and how long; 20,000 and an hour by default.
-    pub fn events(mut self, kept: usize, ttl: Duration) -> Self {
-        self.events_kept = kept;
-        self.events_ttl = ttl;
-        self
-    }
-
-    /// How often idle watches get bookmarks; a minute by default.
-    pub fn bookmark_interval(mut self, interval: Duration) -> Self {
-        self.bookmark_interval = interval;
-        self
-    }
-
-    /// How long a watch lasts that asks for no other time; half an hour by default.
-    pub fn watch_timeout(mut self, timeout: Duration) -> Self {
-        self.watch_timeout = timeout;
-        self
-    }
-
-    /// How hollow nodes behave, or `None` to leave bound pods alone.
-    pub fn hollow(mut self, options: Option<HollowOptions>) -> Self {
-        self.hollow = options;
-        self
-    }
-
-    /// Whether the status of disruption budgets is kept up to date; true by default.
-    pub fn disruption_controller(mut self, on: bool) -> Self {
-        self.disruption_controller = on;
-        self
-    }
-
-    /// How volumes are bound and made, or `None` to leave claims and volumes alone.
-    pub fn volumes(mut self, options: Option<VolumeOptions>) -> Self {
-        self.volumes = options;
-        self
-    }
-
-    /// Keeps the state in a file: read at the start, written at every `interval` with changes and at shutdown.
-    pub fn persist(mut self, path: impl Into<PathBuf>, interval: Duration) -> Self {
-        self.persist = Some((path.into(), interval));
-        self
-    }
-
-    /// Serves TLS, with a certificate of an authority that stands in the kubeconfig, and knows users by certificates of
-    /// the same authority; off by default. Whoever shows neither certificate nor token is anonymous then.
-    pub fn tls(mut self, on: bool) -> Self {
-        self.tls = on;
-        self
-    }
-
-    /// Refuses what no role allows; off by default. The roles and bindings are objects as any others, and those of the
-    /// control plane's scheduler are there from the start. [`DevCluster::kubeconfig`] is the administrator's.
-    pub fn rbac(mut self, on: bool) -> Self {
-        self.rbac = on;
-        self
-    }
-
-    /// Gives a user a bearer token. Tokens that nobody was given are refused from then on.
-    pub fn token(mut self, token: impl Into<String>, user: User) -> Self {
-        self.tokens.insert(token.into(), user);
-        self
-    }
-
-    /// Starts the cluster on the current tokio runtime.
-    pub async fn start(self) -> Result<DevCluster, ClusterError> {
-        let store = Arc::new(Store::new(StoreOptions {
-            clock: self.clock,
-            seed: self.seed,
-            history: self.history,
-            events_kept: self.events_kept,
-            events_ttl_seconds: i64::try_from(self.events_ttl.as_secs()).unwrap_or(i64::MAX),
-        }));
-        if let Some((path, _)) = &self.persist {
-            persist::load(&store, path)?;
-        }
-        add_standing_objects(&store);
-        let tls = if self.tls { Some(tls(&store)?) } else { None };
-        add_access_objects(&store, tls.as_ref(), self.rbac);
-        let authenticates = self.tls || !self.tokens.is_empty();
-        let mut tokens = self.tokens;
-        tokens.entry(ADMINISTRATORS_TOKEN.to_owned()).or_insert_with(User::administrator);
-        let access = Access::new(tokens, authenticates, self.rbac);
-
-        let wanted = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.port);
-        let refused = |source| ClusterError::Listen { address: wanted, source };
-        let listener = TcpListener::bind(wanted).await.map_err(refused)?;
-        let address = listener.local_addr().map_err(refused)?;
-
-        // Another stream of random numbers than the names take theirs from.
-        let faults = Arc::new(Faults::new(self.seed ^ 0x66_61_75_6c_74));
-        let options = ServerOptions {
-            bookmark_interval: self.bookmark_interval,
-            watch_timeout: self.watch_timeout,
-            protobuf: self.protobuf,
-        };
-        let server = Arc::new(Server::new(store.clone(), faults.clone(), access, tls, options));
-        let shutdown = CancellationToken::new();
-        let mut tasks = vec![tokio::spawn(server.clone().serve(listener, shutdown.clone()))];
-        if let Some(options) = self.hollow {
-            tasks.push(tokio::spawn(hollow::run(store.clone(), options, shutdown.clone())));
-        }
-        if self.disruption_controller {
-            tasks.push(tokio::spawn(controller::run(store.clone(), shutdown.clone())));
-        }
-        let volumes = self.volumes.map(|options| {
-            let (volumes, task) = volumes::controllers(store.clone(), options, shutdown.clone());
-            tasks.push(tokio::spawn(task));
-            volumes
-        });
-        let state_file = self.persist.as_ref().map(|(path, _)| path.clone());
-        if let Some((path, interval)) = self.persist {
-            tasks.push(tokio::spawn(save_periodically(
-                store.clone(),
-                path,
-                interval,
-                shutdown.clone(),
-            )));
-        }
-        info!(%address, "devcluster serves");
-        let hollow = Hollow::new(store.clone());
-        Ok(DevCluster {
-            address,
-            store,
-            faults,
-            server,
-            hollow,
-            volumes,
-            shutdown,
-            tasks,
-            state_file,
-        })
-    }
-}
-
-/// A running cluster. Dropping it stops the server without saving; [`DevCluster::shutdown`] does it in order.
+/// A running cluster. Dropping it stops the server without saving the state; [`DevCluster::shutdown`] saves it first.
 pub struct DevCluster {
     address: SocketAddr,
     store: Arc<Store>,
     faults: Arc<Faults>,
     server: Arc<Server>,
-    hollow: Hollow,
     volumes: Option<Volumes>,
     shutdown: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
@@ -298,7 +96,7 @@ impl DevCluster {
         self.kubeconfig_with(&format!("    token: {ADMINISTRATORS_TOKEN}\n"))
     }
 
-    /// A kubeconfig with a certificate of `user`, or with a new token of his where there is no TLS.
+    /// A kubeconfig for `user`, as YAML: with a new certificate, or without TLS with a new token.
     ///
     /// # Errors
     /// If the user is in more groups than a certificate can name.
@@ -331,82 +129,103 @@ impl DevCluster {
         )
     }
 
-    /// The authority behind the server's certificate and those of users; `None` without TLS.
+    /// Writes [`DevCluster::kubeconfig`] to a file that only its owner can read. An existing file is replaced; a link is
+    /// not followed.
+    ///
+    /// # Errors
+    /// If the file cannot be written, or `path` exists and is not a regular file.
+    pub fn write_kubeconfig(&self, path: impl AsRef<Path>) -> Result<(), ClusterError> {
+        write_secret(path.as_ref(), &self.kubeconfig())
+    }
+
+    /// Writes [`DevCluster::kubeconfig_for`] a user to a file, as [`DevCluster::write_kubeconfig`] does.
+    ///
+    /// # Errors
+    /// Those of both.
+    pub fn write_kubeconfig_for(
+        &self,
+        user: &User,
+        path: impl AsRef<Path>,
+    ) -> Result<(), ClusterError> {
+        write_secret(path.as_ref(), &self.kubeconfig_for(user)?)
+    }
+
+    /// The authority that signs the certificates of the server and of users; `None` without TLS.
     pub fn authority(&self) -> Option<&Authority> {
         self.server.tls.as_ref().map(|tls| &tls.authority)
     }
 
-    /// The authority of proxies that tell in headers whom they speak for; `None` without TLS. The API server itself
-    /// believes no such proxy: this is for servers that take their configuration from it.
+    /// The authority of front proxies, which name the user they act for in headers; `None` without TLS. The server itself
+    /// accepts no front proxy: this is for servers that delegate authentication to the cluster.
     pub fn front_proxy(&self) -> Option<&Authority> {
         self.server.tls.as_ref().map(|tls| &tls.front_proxy)
     }
 
-    /// Gives a user a bearer token, from now on. Without TLS, RBAC or tokens of the builder it changes nothing, since
-    /// everyone is the administrator then.
+    /// Gives a user a bearer token from now on. Has no effect without TLS, RBAC and tokens of the builder, because then
+    /// every request counts as the administrator's.
     pub fn add_token(&self, token: &str, user: User) {
         self.server.access.add_token(token.to_owned(), user);
     }
 
-    /// The requests that were refused for want of a right, the oldest first; the last 10,000 are kept.
+    /// The requests that were rejected because no role allows them, the oldest first; at most the last 10,000.
     pub fn denied(&self) -> Vec<Denial> {
         self.server.access.denied()
     }
 
-    /// Writes [`DevCluster::kubeconfig`] to a file.
-    pub fn write_kubeconfig(&self, path: impl AsRef<Path>) -> Result<(), ClusterError> {
-        let path = path.as_ref();
-        std::fs::write(path, self.kubeconfig())
-            .map_err(|source| ClusterError::Write { path: path.to_owned(), source })
-    }
-
-    /// The objects.
+    /// The stored objects.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// The faults.
+    /// The faults that the server injects.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// The hollow nodes.
-    pub fn hollow(&self) -> &Hollow {
-        &self.hollow
-    }
-
-    /// The volume controllers; `None` when claims and volumes are left alone.
+    /// The controllers of volumes; `None` if the builder has turned them off.
     pub fn volumes(&self) -> Option<&Volumes> {
         self.volumes.as_ref()
     }
 
-    /// Adds `count` hollow nodes.
+    /// Adds `count` hollow nodes, whose numbers continue after the number of existing nodes.
+    ///
+    /// # Errors
+    /// If a node of that name exists, or the template makes an invalid node.
     pub fn add_hollow_nodes(
         &self,
         count: usize,
         template: &NodeTemplate,
     ) -> Result<Vec<Arc<Object>>, ApiError> {
-        self.hollow.add_nodes(count, template)
+        hollow::add_nodes(&self.store, count, template)
     }
 
-    /// Closes every connection, refuses new ones for `downtime`, then goes on with the same state on the same port.
+    /// Closes every connection, rejects new ones for `downtime`, then continues with the same state on the same port.
     pub fn restart(&self, downtime: Duration) {
         self.server.restart(downtime);
     }
 
     /// Creates one object as a POST would. Namespaced objects without a namespace go to `default`.
+    ///
+    /// # Errors
+    /// Those of a POST.
     pub fn create(&self, object: Value) -> Result<Arc<Object>, ApiError> {
         let (kind, namespace, object) = placed(object)?;
         create(&self.store, kind, &namespace, object, &WriteOptions::default())
     }
 
-    /// Creates many objects under one hold of the lock, up to the first that is refused.
+    /// Creates many objects while holding the store's lock once, and returns how many.
+    ///
+    /// # Errors
+    /// Those of a POST for the first object that is rejected; the ones before it stay.
     pub fn bulk_create(&self, objects: impl IntoIterator<Item = Value>) -> Result<usize, ApiError> {
         self.bulk(objects, false)
     }
 
-    /// Like [`DevCluster::bulk_create`], but statuses, uids and timestamps that come with the objects are kept, as is
-    /// right for the dump of another cluster.
+    /// Like [`DevCluster::bulk_create`], but keeps the statuses, uids and timestamps that the objects come with. Meant for
+    /// the dump of another cluster.
+    ///
+    /// # Errors
+    /// As [`DevCluster::bulk_create`].
     pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> Result<usize, ApiError> {
         self.bulk(objects, true)
     }
@@ -421,7 +240,10 @@ impl DevCluster {
         self.store.list(kind, selection)
     }
 
-    /// The selected objects of a kind and a watch that goes on from there.
+    /// The selected objects of a kind, and a watch of all changes after that.
+    ///
+    /// # Errors
+    /// None in practice: listing the current state cannot fail.
     pub fn list_and_watch(
         &self,
         kind: KindId,
@@ -430,7 +252,10 @@ impl DevCluster {
         Watcher::list_and_watch(self.store.clone(), kind, selection)
     }
 
-    /// Changes an object in place, status included, as several requests at once would.
+    /// Changes an object in place, status included, as a PUT of the object and one of its status would.
+    ///
+    /// # Errors
+    /// Those of a PUT.
     pub fn edit(
         &self,
         kind: KindId,
@@ -455,12 +280,18 @@ impl DevCluster {
         })
     }
 
-    /// Deletes an object as a DELETE would, with its own grace.
+    /// Deletes an object as a DELETE without options would.
+    ///
+    /// # Errors
+    /// Those of a DELETE.
     pub fn delete(&self, kind: KindId, namespace: &str, name: &str) -> Result<(), ApiError> {
         delete(&self.store, kind, namespace, name, &DeleteOptions::default()).map(|_| ())
     }
 
-    /// Stops serving, waits for the tasks and saves the state when there is a file for it.
+    /// Stops serving, waits for the cluster's tasks, and saves the state if there is a file for it.
+    ///
+    /// # Errors
+    /// If the state cannot be saved.
     pub async fn shutdown(mut self) -> Result<(), ClusterError> {
         self.shutdown.cancel();
         for task in std::mem::take(&mut self.tasks) {
@@ -498,103 +329,7 @@ impl Drop for DevCluster {
     }
 }
 
-/// The storage kind of a manifest, its namespace, and the manifest in the stored form.
-fn placed(object: Value) -> Result<(KindId, String, Value), ApiError> {
-    let (api_version, kind_name) = (text_at(&object, &["apiVersion"]), text_at(&object, &["kind"]));
-    let kind = KindId::by_manifest(api_version, kind_name)
-        .filter(|kind| !kind.get().review)
-        .ok_or_else(|| {
-            ApiError::bad_request(format!(
-                "no matches for kind {kind_name:?} in version {api_version:?}"
-            ))
-        })?;
-    let namespace = match text_at(&object, &["metadata", "namespace"]) {
-        _ if !kind.get().namespaced => String::new(),
-        "" => "default".to_owned(),
-        own => own.to_owned(),
-    };
-    let object = if kind == EVENTS_V1 { events::to_core(object) } else { object };
-    Ok((kind.storage(), namespace, object))
-}
-
-/// What every cluster has from the start; after a restart from a file most of it is there already.
-fn add_standing_objects(store: &Store) {
-    let namespaces = ["default", "kube-system", "kube-public", "kube-node-lease"]
-        .into_iter()
-        .map(|name| (NAMESPACES, json!({"metadata": {"name": name}})));
-    let classes = system_priority_classes().map(|class| (PRIORITY_CLASSES, class));
-    for (kind, object) in namespaces.chain(classes) {
-        // Refused only when it exists.
-        let _ = create(store, kind, "", object, &WriteOptions::default());
-    }
-}
-
-/// The token of the kubeconfig.
-const ADMINISTRATORS_TOKEN: &str = "devcluster";
-
-/// The policy and what delegated authentication reads.
-fn add_access_objects(store: &Store, tls: Option<&Tls>, rbac: bool) {
-    let config =
-        authentication_config(tls.map(|tls| &tls.authority), tls.map(|tls| &tls.front_proxy));
-    let policy = if rbac { standing_policy() } else { Vec::new() };
-    for object in policy.into_iter().chain([config]) {
-        let Ok((kind, namespace, object)) = placed(object) else { continue };
-        // Refused only when it exists.
-        let _ = create(store, kind, &namespace, object, &WriteOptions::default());
-    }
-}
-
-/// TLS with authorities whose keys are kept in the cluster, so that they survive with it.
-fn tls(store: &Store) -> Result<Tls, CertificateError> {
-    let clients = kept_authority(store, "devcluster-ca")?;
-    Tls::new(clients, kept_authority(store, "devcluster-front-proxy-ca")?)
-}
-
-fn kept_authority(store: &Store, name: &str) -> Result<Authority, CertificateError> {
-    const KEY: &str = "ca.key";
-    let secrets = KindId::by_plural("", "v1", "secrets");
-    let kept = secrets.and_then(|secrets| store.get(secrets, "kube-system", name));
-    if let Some(secret) = kept
-        && let Ok(key) = BASE64.decode(text_at(&secret.value(), &["data", KEY]))
-        && let Ok(key) = String::from_utf8(key)
-    {
-        return Authority::from_key(name, &key);
-    }
-    let authority = Authority::generate(name)?;
-    if let Some(secrets) = secrets {
-        let data = json!({KEY: BASE64.encode(authority.key())});
-        let secret = json!({"metadata": {"name": name}, "type": "Opaque", "data": data});
-        // Refused only when one exists that holds no key; then the new one is not kept.
-        let _ = create(store, secrets, "kube-system", secret, &WriteOptions::default());
-    }
-    Ok(authority)
-}
-
-async fn save_periodically(
-    store: Arc<Store>,
-    path: PathBuf,
-    interval: Duration,
-    shutdown: CancellationToken,
-) {
-    let mut saved = 0;
-    loop {
-        tokio::select! {
-            () = shutdown.cancelled() => return,
-            () = tokio::time::sleep(interval) => {}
-        }
-        let version = store.resource_version();
-        if version == saved {
-            continue;
-        }
-        let (own_store, own_path) = (store.clone(), path.clone());
-        let result =
-            tokio::task::spawn_blocking(move || persist::save(&own_store, &own_path)).await;
-        match result {
-            Ok(Ok(())) => saved = version,
-            Ok(Err(error)) => {
-                error!(%error, source = ?std::error::Error::source(&error), "state not saved")
-            }
-            Err(error) => error!(%error, "state not saved"),
-        }
-    }
+fn write_secret(path: &Path, text: &str) -> Result<(), ClusterError> {
+    files::replace(path, |out| out.write_all(text.as_bytes()))
+        .map_err(|source| ClusterError::Write { path: path.to_owned(), source })
 }

@@ -1,4 +1,4 @@
-//! The one controller that runs here: it keeps the status of disruption budgets, which preemption and eviction read.
+//! The disruption controller: it keeps the status of disruption budgets up to date, which preemption and eviction read.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::status::ApiError;
 use crate::store::Store;
 use crate::watch::Watcher;
 
-/// Changes within this time are counted together.
+/// Changes within this time are handled together.
 const SETTLE: Duration = Duration::from_millis(20);
 
 /// Runs until `shutdown`.
 pub(crate) async fn run(store: Arc<Store>, shutdown: CancellationToken) {
     while !shutdown.is_cancelled() {
-        // An error means that a watch fell behind; the next round starts from the current state.
+        // An error means that a watch is too far behind; the next round starts from the current state.
         let _ = follow(&store, &shutdown).await;
     }
 }

@@ -1,7 +1,7 @@
-//! What the server fills in when an object is created.
+//! Defaults and admission: what the server fills in when an object is created or changed.
 //!
-//! Covered: all that a scheduler, a kubelet or kubectl reads of pods, and the handful of defaults of other kinds that
-//! clients trip over when they are missing.
+//! Covered: of pods everything that a scheduler, a kubelet or kubectl reads, and of other kinds the few defaults without
+//! which clients fail.
 
 use serde_json::{Map, Value, json};
 
@@ -17,12 +17,13 @@ use crate::validation::{has_pod_template, parse_amount};
 const SYSTEM_CLASSES: [(&str, i64); 2] =
     [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
-/// Fills in what holds at any time: on create and on every change.
+/// Fills in the defaults of an object, on creation and on every change.
 pub(crate) fn apply(kind: KindId, value: &mut Value) {
     if kind == PODS {
         default_pod_spec(child_mut(value, "spec"));
         return;
     }
+    // The status first: a change of the main part of a node may set its capacity as well.
     apply_to_status(kind, value);
     let entry = kind.get();
     if has_pod_template(entry) {
@@ -77,7 +78,7 @@ pub(crate) fn apply(kind: KindId, value: &mut Value) {
     }
 }
 
-/// Fills in what holds of a status at any time: a node that does not say what is allocatable offers all that it has.
+/// Fills in the defaults of a status: without an allocatable, a node's whole capacity is allocatable.
 pub(crate) fn apply_to_status(kind: KindId, value: &mut Value) {
     if kind == NODES {
         let status = child_mut(value, "status");
@@ -87,7 +88,10 @@ pub(crate) fn apply_to_status(kind: KindId, value: &mut Value) {
     }
 }
 
-/// What admission adds when an object comes into being; `keep_status` leaves a status that was given.
+/// Does on creation what admission does; `keep_status` keeps the status that the object comes with.
+///
+/// # Errors
+/// Status 403 for a pod with an unknown priority class or the wrong priority, and for a priority class out of range.
 pub(crate) fn admit(
     state: &State,
     kind: KindId,
@@ -95,7 +99,7 @@ pub(crate) fn admit(
     keep_status: bool,
 ) -> Result<(), ApiError> {
     let entry = kind.get();
-    // Nodes are the exception upstream too: they may be created with their status.
+    // As in Kubernetes, nodes are the exception: they may be created with their status.
     if entry.has_status && !keep_status && kind != NODES {
         map_mut(value).remove("status");
     }
@@ -200,8 +204,8 @@ fn admit_pod(state: &State, pod: &mut Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// What admission does to a pod that is replaced: what it put in when the pod was created is put in again, so that whoever
-/// sends the manifest once more changes nothing by leaving it out.
+/// Does on a change of a pod what admission does: fields that admission has set on creation are set again, so that sending
+/// the original manifest once more changes nothing.
 pub(crate) fn admit_pod_update(old: &Value, pod: &mut Value) {
     let spec = child_mut(pod, "spec");
     default_tolerations(list_mut(spec, "tolerations"));
@@ -212,7 +216,7 @@ pub(crate) fn admit_pod_update(old: &Value, pod: &mut Value) {
     }
 }
 
-/// Resolves `priorityClassName` as the priority admission plugin does.
+/// Sets the priority from `priorityClassName`, as the priority admission plugin does.
 fn set_priority(state: &State, pod: &mut Value) -> Result<(), ApiError> {
     let wanted = text_at(pod, &["spec", "priorityClassName"]).to_owned();
     let class = if wanted.is_empty() {

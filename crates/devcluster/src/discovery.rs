@@ -1,30 +1,26 @@
-//! Everything outside the resources: discovery, version, health, and as much OpenAPI as kubectl asks for.
+//! The paths outside of the resources: discovery, version, health, and the part of OpenAPI that kubectl reads.
 //!
-//! Invariant: discovery is computed from the table of kinds, so a kind is served exactly if it is announced.
+//! Invariant: discovery is computed from the table of kinds, so the kinds that are served are those that are listed.
 
 use std::collections::BTreeMap;
 
-use http::request::Parts;
 use http::{Response, header};
 use serde_json::{Map, Value, json};
 
 use crate::body::Body;
 use crate::kinds::{Kind, KindId};
-use crate::routes::request::text_header;
-use crate::routes::{json as json_response, refused, typed, with_body};
+use crate::response::{json as json_response, rejection, to_bytes, typed, with_body};
 use crate::status::ApiError;
 
 const MINOR: &str = "36";
 const GIT_VERSION: &str = "v1.36.0";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Answers a path that names no resource.
-pub(crate) fn answer(parts: &Parts) -> Response<Body> {
-    let steps: Vec<&str> = parts.uri.path().split('/').filter(|step| !step.is_empty()).collect();
-    let aggregated = {
-        let accept = text_header(&parts.headers, header::ACCEPT);
-        accept.contains("g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
-    };
+/// Answers a request for a path that names no resource; `accept` is the header of that name.
+pub(crate) fn answer(path: &str, accept: &str) -> Response<Body> {
+    let steps: Vec<&str> = path.split('/').filter(|step| !step.is_empty()).collect();
+    // kubectl accepts both forms and prefers the aggregated one, which saves a request per group.
+    let aggregated = accept.contains("g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
     match steps.as_slice() {
         ["healthz" | "livez" | "readyz", ..] => {
             typed(200, "text/plain; charset=utf-8", Body::whole("ok"))
@@ -39,7 +35,7 @@ pub(crate) fn answer(parts: &Parts) -> Response<Body> {
             Some(versions) => {
                 json_response(200, &with_type("APIGroup", "v1", group(name, versions)))
             }
-            None => refused(&ApiError::no_such_path()),
+            None => rejection(&ApiError::no_such_path()),
         },
         ["apis", name, api_version] if served(name, api_version) => {
             json_response(200, &resources(name, api_version))
@@ -54,7 +50,7 @@ pub(crate) fn answer(parts: &Parts) -> Response<Body> {
             200,
             &json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/readyz", "/version"]}),
         ),
-        _ => refused(&ApiError::no_such_path()),
+        _ => rejection(&ApiError::no_such_path()),
     }
 }
 
@@ -196,7 +192,7 @@ fn aggregated_list(core: bool) -> Response<Body> {
     let list = json!({
         "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items,
     });
-    let mut response = with_body(200, Body::whole(crate::routes::encode::to_bytes(&list)));
+    let mut response = with_body(200, Body::whole(to_bytes(&list)));
     response.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static(AGGREGATED));
     response
 }
@@ -232,7 +228,7 @@ fn aggregated_resource(kind: &'static Kind) -> Value {
     resource
 }
 
-/// A document without schemas: clients that validate on their side find nothing to hold against a manifest.
+/// A document without schemas, so that clients which validate manifests themselves accept everything.
 fn openapi_v2() -> Value {
     json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": GIT_VERSION}, "paths": {}, "definitions": {}})
 }
@@ -250,7 +246,7 @@ fn openapi_v3_index() -> Value {
     json!({"paths": paths})
 }
 
-/// The PATCH operations of a group, which is where kubectl looks for what the server can do.
+/// The PATCH operations of a group, where kubectl looks up which query parameters the server supports.
 fn openapi_v3(group: &str, version: &str) -> Value {
     let prefix = if group.is_empty() {
         format!("/api/{version}")

@@ -1,7 +1,8 @@
-//! Faults on demand.
+//! Fault injection.
 //!
-//! Rules are looked at in order for every API request. Latencies add up; the first rule with another effect that fires
-//! decides. Invariant: which requests are hit depends on the seed, the rules and the order of requests only.
+//! Rules are tried in order for every API request. Latencies of all rules that fire add up; the first rule with another
+//! effect that fires determines the effect. Invariant: which requests are affected depends on the seed, the rules and the
+//! order of requests only.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,27 +13,27 @@ use tokio::sync::watch;
 use crate::kinds::{Kind, KindId};
 use crate::rng::SplitMix;
 
-/// Which requests are hit, how often, and by what.
+/// Which requests are affected, how often, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FaultRule {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; empty means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verbs: Vec<String>,
-    /// `pods`, `pods/binding`, `deployments.apps`; empty means all. Without a subresource it means the object itself;
-    /// `pods/*` means the object and all its subresources.
+    /// `pods`, `pods/binding`, `deployments.apps`; empty means all. Without a subresource only the object itself is
+    /// meant; `pods/*` means the object and all its subresources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
-    /// Only requests for the object of this name.
+    /// If set, only requests for the object of this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The share of matching requests that are hit, 0 to 1.
+    /// The share of matching requests that are affected, 0 to 1.
     #[serde(default = "always")]
     pub probability: f64,
-    /// How many matching requests pass before the rule begins.
+    /// How many matching requests pass before the rule takes effect.
     #[serde(default)]
     pub skip: u64,
-    /// How many requests are hit at most; without it there is no end.
+    /// How many requests are affected at most; unlimited if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
     /// What happens to them.
@@ -49,45 +50,45 @@ pub struct FaultRule {
 )]
 #[non_exhaustive]
 pub enum Effect {
-    /// The request waits before it is looked at.
+    /// The request waits before it is handled.
     Latency {
-        /// The least wait.
+        /// The shortest wait, in milliseconds.
         millis: u64,
-        /// Up to this much more, evenly spread.
+        /// The longest additional wait, in milliseconds; uniformly distributed.
         #[serde(default)]
         jitter_millis: u64,
     },
-    /// The request is refused with this status and not carried out.
+    /// The request is rejected with this status and not carried out.
     Error {
         /// HTTP status, 400 to 599.
         code: u16,
-        /// Sent as `Retry-After`.
+        /// If set, sent as header `Retry-After`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after_seconds: Option<u64>,
     },
-    /// The connection is closed, nothing is carried out.
+    /// The connection is closed, and the request not carried out.
     Reset,
-    /// The request is carried out, then the connection is closed without an answer.
+    /// The request is carried out, then the connection is closed without a response.
     ResetAfter,
-    /// The request is not carried out; the answer looks like success and makes no sense.
+    /// The request is not carried out; the response has status 200 and a body that is not JSON.
     Garbage,
-    /// The request is carried out, and the connection closed after so many bytes of the answer.
+    /// The request is carried out, and the connection closed in the middle of the response body.
     Truncate {
-        /// Bytes that still come through.
+        /// How many bytes of the body are sent.
         after_bytes: u64,
     },
-    /// A watch begins and stays silent: no events, no bookmarks.
+    /// A watch starts and stays silent: no events, no bookmarks.
     Silence,
-    /// A watch ends by itself after so many events.
+    /// A watch ends after some events.
     CloseWatch {
-        /// Events that still come through.
+        /// How many events are sent.
         #[serde(default)]
         after_events: u64,
     },
 }
 
 impl FaultRule {
-    /// A rule that hits every request.
+    /// A rule that affects every request.
     pub fn new(effect: Effect) -> Self {
         Self {
             verbs: Vec::new(),
@@ -100,25 +101,25 @@ impl FaultRule {
         }
     }
 
-    /// Only this verb; may be repeated.
+    /// Restricts the rule to this verb; several calls allow several verbs.
     pub fn verb(mut self, verb: &str) -> Self {
         self.verbs.push(verb.to_owned());
         self
     }
 
-    /// Only this resource; may be repeated.
+    /// Restricts the rule to this resource; several calls allow several resources.
     pub fn resource(mut self, resource: &str) -> Self {
         self.resources.push(resource.to_owned());
         self
     }
 
-    /// Only the next `count` matching requests.
+    /// Restricts the rule to the next `count` matching requests.
     pub fn count(mut self, count: u64) -> Self {
         self.count = Some(count);
         self
     }
 
-    /// Only this share of matching requests.
+    /// Restricts the rule to this share of matching requests, 0 to 1.
     pub fn probability(mut self, probability: f64) -> Self {
         self.probability = probability;
         self
@@ -146,7 +147,7 @@ impl FaultRule {
         Ok(())
     }
 
-    fn concerns(&self, request: &Asked<'_>) -> bool {
+    fn matches(&self, request: &FaultTarget<'_>) -> bool {
         let of_resource = |resource: &String| {
             let (base, subresource) = resource.split_once('/').unwrap_or((resource, ""));
             let named = base == request.kind.plural || base == request.kind.qualified_plural();
@@ -158,11 +159,11 @@ impl FaultRule {
     }
 }
 
-/// Why a rule is refused.
+/// Why a rule is rejected.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FaultError {
-    /// The verb does not exist.
+    /// There is no such verb.
     #[error(
         "fault rule: unknown verb {0:?}; allowed are get, list, watch, create, update, patch, delete, deletecollection"
     )]
@@ -172,33 +173,33 @@ pub enum FaultError {
         "fault rule: unknown resource {0:?}; a plural such as pods, pods/binding or deployments.apps is expected"
     )]
     Resource(String),
-    /// The probability is not one.
+    /// The probability is out of range.
     #[error("fault rule: probability {0} is not between 0 and 1")]
     Probability(f64),
-    /// The code is no error.
+    /// The code is not that of an error.
     #[error("fault rule: code {0} is not between 400 and 599")]
     Code(u16),
 }
 
-/// What a rule is asked about.
-pub(crate) struct Asked<'r> {
+/// The request that rules are matched against.
+pub(crate) struct FaultTarget<'r> {
     pub(crate) verb: &'r str,
     pub(crate) kind: &'r Kind,
     pub(crate) subresource: &'r str,
     pub(crate) name: &'r str,
 }
 
-/// What is to be done to a request.
+/// What all rules together do to a request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Verdict {
     pub(crate) delay: Duration,
     pub(crate) effect: Option<Effect>,
 }
 
-/// The faults of one server.
+/// The faults that a server injects.
 pub struct Faults {
     state: Mutex<FaultState>,
-    /// One per kind: a change ends its watches, abruptly when it says so.
+    /// One per kind: every value that is sent ends the watches of the kind; `true` ends them abruptly.
     drops: Box<[watch::Sender<bool>]>,
 }
 
@@ -223,14 +224,20 @@ impl Faults {
         }
     }
 
-    /// Adds a rule behind those there are.
+    /// Adds a rule after the existing ones.
+    ///
+    /// # Errors
+    /// If the rule is invalid.
     pub fn add(&self, rule: FaultRule) -> Result<(), FaultError> {
         rule.check()?;
         self.lock().rules.push(ActiveRule::new(rule));
         Ok(())
     }
 
-    /// Replaces all rules, and starts the random choices anew when a seed is given.
+    /// Replaces all rules, and restarts the random numbers if a seed is given.
+    ///
+    /// # Errors
+    /// If a rule is invalid; then nothing is changed.
     pub fn replace(&self, rules: Vec<FaultRule>, seed: Option<u64>) -> Result<(), FaultError> {
         rules.iter().try_for_each(FaultRule::check)?;
         let mut state = self.lock();
@@ -246,7 +253,7 @@ impl Faults {
         self.lock().rules.clear();
     }
 
-    /// The rules in force; used-up ones included, with what is left of their counts.
+    /// The current rules, exhausted ones included; `count` is what is left.
     pub fn rules(&self) -> Vec<FaultRule> {
         let state = self.lock();
         state
@@ -256,12 +263,13 @@ impl Faults {
             .collect()
     }
 
-    /// How many requests were hit so far.
+    /// How many requests have been affected so far; a request counts once per rule that fired.
     pub fn injected(&self) -> u64 {
         self.lock().injected
     }
 
-    /// Ends the running watches of `kind`, or all: cleanly, or `abrupt`ly in the middle of the stream.
+    /// Ends the running watches of `kind`, or of all kinds: cleanly, or with `abrupt` by closing the connection in the
+    /// middle of the stream.
     pub fn drop_watches(&self, kind: Option<KindId>, abrupt: bool) {
         for (id, order) in KindId::all().zip(&self.drops) {
             if kind.is_none_or(|kind| kind.storage() == id.storage()) {
@@ -270,7 +278,7 @@ impl Faults {
         }
     }
 
-    /// Changes when the watches of `kind` are to end.
+    /// Changes when the watches of `kind` have to end; the value says whether abruptly.
     pub(crate) fn watch_drops(&self, kind: KindId) -> watch::Receiver<bool> {
         match self.drops.get(kind.index()) {
             Some(order) => order.subscribe(),
@@ -278,14 +286,15 @@ impl Faults {
         }
     }
 
-    pub(crate) fn judge(&self, asked: &Asked<'_>) -> Verdict {
+    /// Decides what happens to a request.
+    pub(crate) fn judge(&self, target: &FaultTarget<'_>) -> Verdict {
         let mut state = self.lock();
         let FaultState { rng, rules, injected } = &mut *state;
         let mut verdict = Verdict::default();
-        for active in rules.iter_mut().filter(|active| active.rule.concerns(asked)) {
+        for active in rules.iter_mut().filter(|active| active.rule.matches(target)) {
             let is_of_watches =
                 matches!(active.rule.effect, Effect::CloseWatch { .. } | Effect::Silence);
-            if (is_of_watches && asked.verb != "watch") || !active.fires(rng) {
+            if (is_of_watches && target.verb != "watch") || !active.fires(rng) {
                 continue;
             }
             *injected += 1;
@@ -339,8 +348,9 @@ mod tests {
     use crate::kinds::PODS;
 
     fn hits(faults: &Faults, n: usize) -> Vec<bool> {
-        let asked = Asked { verb: "create", kind: PODS.get(), subresource: "binding", name: "a" };
-        (0..n).map(|_| faults.judge(&asked).effect.is_some()).collect()
+        let target =
+            FaultTarget { verb: "create", kind: PODS.get(), subresource: "binding", name: "a" };
+        (0..n).map(|_| faults.judge(&target).effect.is_some()).collect()
     }
 
     #[test]
@@ -370,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_are_told_apart_from_their_subresources() {
+    fn a_resource_does_not_include_its_subresources() {
         let faults = Faults::new(1);
         faults.add(FaultRule::new(Effect::Reset).resource("pods")).expect("valid");
         assert_eq!(hits(&faults, 1), [false]);
@@ -379,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_rules_are_rejected() {
         let faults = Faults::new(1);
         assert!(faults.add(FaultRule::new(Effect::Reset).verb("push")).is_err());
         assert!(faults.add(FaultRule::new(Effect::Reset).resource("sheep")).is_err());

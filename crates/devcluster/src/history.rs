@@ -1,4 +1,4 @@
-//! The recent changes of one kind, from which watches are fed and past states are rebuilt.
+//! The recent changes of one kind, which watches read and from which past states are reconstructed.
 //!
 //! Invariants: changes are in strictly rising order of resource version; every change after `compacted` is present;
 //! at most `capacity` changes are kept.
@@ -11,11 +11,12 @@ use crate::object::{Object, key_of};
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeType {
-    /// It came into being.
+    /// It was created, or started to match the watch's selection.
     Added,
-    /// It changed.
+    /// It was changed.
     Modified,
-    /// It is gone; the object shown is its last state under a new resource version.
+    /// It was deleted, or no longer matches the watch's selection. The object is its last state with the resource version
+    /// of the deletion.
     Deleted,
 }
 
@@ -54,7 +55,10 @@ impl History {
         self.changes.push_back(change);
     }
 
-    /// Changes after `version`, or the oldest version that can still be resumed from.
+    /// Changes after `version`.
+    ///
+    /// # Errors
+    /// The oldest version that a watch can still resume from, if `version` is older.
     pub(crate) fn since(
         &self,
         version: u64,
@@ -66,14 +70,17 @@ impl History {
         Ok(self.changes.range(start..))
     }
 
-    /// Forgets everything up to `version`.
+    /// Drops all changes up to `version`.
     pub(crate) fn compact(&mut self, version: u64) {
         let keep_from = self.changes.partition_point(|change| change.version() <= version);
         self.changes.drain(..keep_from);
         self.compacted = self.compacted.max(version);
     }
 
-    /// What the keys that changed after `version` held at `version`.
+    /// For each key that has changed after `version`, the object it had at `version`, if any.
+    ///
+    /// # Errors
+    /// As [`Self::since`].
     pub(crate) fn undone_to(
         &self,
         version: u64,

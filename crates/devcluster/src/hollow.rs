@@ -1,8 +1,8 @@
 //! Hollow nodes: kubelets without machines.
 //!
-//! One task plays the kubelet of every node that it adopts. It works straight on the store and follows it by a watch,
-//! as a kubelet would. Invariants: a pod is started, finished or removed only if it is still the pod (by uid) that the
-//! decision was made for; without latencies, what a batch of changes asks for is done in one write.
+//! One task is the kubelet of every node that it adopts. Like a kubelet it watches pods, but it writes to the store
+//! directly. Invariants: a pod is started, finished or removed only if it is still the pod (by uid) that the decision was
+//! made for; without latencies, all steps that follow from one batch of watch events are taken in one write.
 
 mod kubelet;
 mod template;
@@ -26,28 +26,27 @@ use crate::selectors::Selection;
 use crate::status::ApiError;
 use crate::store::Store;
 use crate::watch::Watcher;
-use kubelet::{Addresses, Deed};
+use kubelet::{Addresses, PodStep};
+use template::HOLLOW;
 
+pub use kubelet::END_PHASE;
 pub use template::NodeTemplate;
 
-/// The annotation that makes a pod end by itself: seconds of running, as a decimal number.
+/// The annotation that makes a pod end by itself after running for this many seconds, a decimal number.
 pub const RUN_SECONDS: &str = "devcluster/run-seconds";
-/// The annotation that says in which phase such a pod ends: `Succeeded` (default) or `Failed`.
-pub const END_PHASE: &str = "devcluster/end-phase";
-/// The annotation that marks the nodes made by [`Hollow::add_nodes`].
-pub const HOLLOW: &str = "devcluster/hollow";
 
 /// How hollow nodes behave.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct HollowOptions {
-    /// Time from binding to Running; none by default.
+    /// Time from binding to phase Running; none by default.
     pub start_latency: Duration,
-    /// Longest time that a deleted pod takes to go, whatever its grace period; none by default.
+    /// The longest time until a deleted pod is removed, whatever its grace period; none by default.
     pub stop_latency: Duration,
-    /// How often node leases are renewed; never by default, since thousands of nodes make thousands of writes.
+    /// How often node leases are renewed; `None`, the default, for never, since thousands of nodes cause thousands of
+    /// writes.
     pub lease_interval: Option<Duration>,
-    /// Whether nodes that others created are played as well, and pods on nodes that do not exist; true by default.
+    /// Whether pods also run on nodes that were not made from a template, or do not exist; true by default.
     pub adopt_all: bool,
 }
 
@@ -62,51 +61,40 @@ impl Default for HollowOptions {
     }
 }
 
-/// Makes hollow nodes.
-pub struct Hollow {
-    store: Arc<Store>,
+/// Adds `count` nodes, whose numbers continue after the number of existing nodes.
+pub(crate) fn add_nodes(
+    store: &Store,
+    count: usize,
+    template: &NodeTemplate,
+) -> Result<Vec<Arc<Object>>, ApiError> {
+    let options = WriteOptions { keep_status: true, ..WriteOptions::default() };
+    store.write(|state| {
+        let first = state.objects(NODES).count();
+        let now = crate::clock::to_rfc3339(state.now);
+        (first..first + count)
+            .map(|index| create_in(state, NODES, "", template.node(index, &now), &options))
+            .collect()
+    })
 }
 
-impl Hollow {
-    pub(crate) fn new(store: Arc<Store>) -> Self {
-        Self { store }
-    }
-
-    /// Adds `count` nodes, numbered on from the number of nodes there are.
-    pub fn add_nodes(
-        &self,
-        count: usize,
-        template: &NodeTemplate,
-    ) -> Result<Vec<Arc<Object>>, ApiError> {
-        let options = WriteOptions { keep_status: true, ..WriteOptions::default() };
-        self.store.write(|state| {
-            let first = state.objects(NODES).count();
-            let now = crate::clock::to_rfc3339(state.now);
-            (first..first + count)
-                .map(|index| create_in(state, NODES, "", template.node(index, &now), &options))
-                .collect()
-        })
-    }
-}
-
-/// Something to be done at a point in time.
+/// A step and when it is due.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Due {
+struct Deadline {
     at: Instant,
-    /// Keeps deeds with the same deadline in the order in which they were decided.
+    /// Keeps steps with the same deadline in the order in which they were decided.
     order: u64,
-    deed: Deed,
+    step: PodStep,
 }
 
 struct HollowTask {
     store: Arc<Store>,
     options: HollowOptions,
-    queue: BinaryHeap<Reverse<Due>>,
+    queue: BinaryHeap<Reverse<Deadline>>,
     decided: u64,
     addresses: Addresses,
 }
 
-/// Plays the kubelets until `shutdown`.
+/// Runs the kubelets until `shutdown`.
 pub(crate) async fn run(store: Arc<Store>, options: HollowOptions, shutdown: CancellationToken) {
     let mut task = HollowTask {
         store,
@@ -117,7 +105,7 @@ pub(crate) async fn run(store: Arc<Store>, options: HollowOptions, shutdown: Can
     };
     while !shutdown.is_cancelled() {
         if let Err(error) = task.follow(&shutdown).await {
-            // Too far behind: start over from the current state.
+            // Too far behind its watches: start over from the current state.
             debug!(%error, "hollow nodes lost their watch");
         }
     }
@@ -196,25 +184,25 @@ impl HollowTask {
             let grace = crate::object::int_at(&value, &["metadata", "deletionGracePeriodSeconds"])
                 .unwrap_or(0);
             let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
-            self.decide(grace.min(self.options.stop_latency), Deed::Remove { key, uid });
+            self.decide(grace.min(self.options.stop_latency), PodStep::Remove { key, uid });
         } else if phase == "Pending" {
-            self.decide(self.options.start_latency, Deed::Start { key, uid });
+            self.decide(self.options.start_latency, PodStep::Start { key, uid });
         } else if phase == "Running" {
             let value = pod.value();
             if let Some(wait) = run_time(&value) {
-                self.decide(wait, Deed::Finish { key, uid });
+                self.decide(wait, PodStep::Finish { key, uid });
             }
         }
     }
 
-    fn decide(&mut self, wait: Duration, deed: Deed) {
+    fn decide(&mut self, wait: Duration, step: PodStep) {
         self.decided += 1;
-        self.queue.push(Reverse(Due { at: Instant::now() + wait, order: self.decided, deed }));
+        self.queue.push(Reverse(Deadline { at: Instant::now() + wait, order: self.decided, step }));
     }
 
-    /// Does everything that is due.
+    /// Takes all steps that are due.
     fn work(&mut self) -> Result<(), ApiError> {
-        /// How many deeds share one hold of the lock.
+        /// How many steps are taken in one write.
         const BATCH: usize = 64;
         let now = Instant::now();
         loop {
@@ -223,7 +211,7 @@ impl HollowTask {
                 && let Some(Reverse(due)) = self.queue.peek()
                 && due.at <= now
             {
-                batch.extend(self.queue.pop().map(|Reverse(due)| due.deed));
+                batch.extend(self.queue.pop().map(|Reverse(due)| due.step));
             }
             if batch.is_empty() {
                 return Ok(());
@@ -233,7 +221,7 @@ impl HollowTask {
     }
 }
 
-/// How long a pod runs before it ends by itself.
+/// How long a pod runs before it ends by itself; `None` if it does not.
 fn run_time(pod: &Value) -> Option<Duration> {
     let text = text_at(pod, &["metadata", "annotations", RUN_SECONDS]);
     let seconds: f64 = text.trim_end_matches('s').parse().ok()?;

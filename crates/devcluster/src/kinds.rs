@@ -1,9 +1,9 @@
 //! The table of kinds that are served.
 //!
-//! Invariants: a kind's place in [`KINDS`] is its identity for the life of the process; group, version and plural name
-//! together are unique; `events.k8s.io` events have no storage of their own but share that of the core events.
+//! Invariants: a kind's position in [`KINDS`] is its identity for the life of the process; group, version and plural name
+//! together are unique; `events.k8s.io` events are stored as core events.
 
-/// A served kind: what discovery, selectors and the generic verbs need to know of it.
+/// A served kind: what discovery, selectors and the generic verbs need to know about it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Kind {
@@ -13,27 +13,27 @@ pub struct Kind {
     pub version: &'static str,
     /// The kind, as in `kind: Pod`.
     pub kind: &'static str,
-    /// Plural resource name, as in the path.
+    /// Plural resource name, as in paths.
     pub plural: &'static str,
-    /// Whether its objects live in a namespace.
+    /// Whether its objects are in a namespace.
     pub namespaced: bool,
-    /// Names that kubectl accepts for it.
-    pub short_names: &'static [&'static str],
-    /// Groups of kinds it belongs to, as in `kubectl get all`.
-    pub categories: &'static [&'static str],
-    /// Subresources besides the object itself.
-    pub subresources: &'static [&'static str],
-    /// Whether `status` is separate: wiped on create, changed only through `/status`.
-    pub has_status: bool,
-    /// Whether `metadata.generation` counts changes of anything but metadata and status.
-    pub has_generation: bool,
-    /// Field selectors beyond `metadata.name` and `metadata.namespace`: the name and the way to the value.
-    pub fields: &'static [(&'static str, &'static [&'static str])],
-    /// Whether it can only be posted, as a review.
+    /// Whether objects can only be posted and are not stored, as reviews and bindings.
     pub review: bool,
+    /// Abbreviations that kubectl accepts for it.
+    pub(crate) short_names: &'static [&'static str],
+    /// Groups of kinds it belongs to, as in `kubectl get all`.
+    pub(crate) categories: &'static [&'static str],
+    pub(crate) subresources: &'static [&'static str],
+    /// Whether `status` is a subresource: ignored on creation, changed only through `/status`.
+    pub(crate) has_status: bool,
+    /// Whether `metadata.generation` counts the changes of anything but metadata and status.
+    pub(crate) has_generation: bool,
+    /// What objects can be selected by, besides `metadata.name` and `metadata.namespace`: the name of the field in
+    /// selectors, and the path to its value.
+    pub(crate) fields: &'static [(&'static str, &'static [&'static str])],
 }
 
-/// A kind's place in [`KINDS`].
+/// A kind's position in [`KINDS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KindId(u16);
 
@@ -44,28 +44,28 @@ impl KindId {
     }
 
     /// Position in [`KINDS`].
-    pub fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         usize::from(self.0)
     }
 
-    /// The kind under which objects are stored: the core form for `events.k8s.io`, itself for all others.
-    pub fn storage(self) -> Self {
+    /// The kind as which objects are stored: core events for `events.k8s.io`, else this kind.
+    pub(crate) fn storage(self) -> Self {
         if self == EVENTS_V1 { EVENTS } else { self }
     }
 
-    /// Finds a kind by what stands in a path.
+    /// The kind with this group, version and plural name, as they are in paths.
     pub fn by_plural(group: &str, version: &str, plural: &str) -> Option<Self> {
         Self::find(|kind| kind.group == group && kind.version == version && kind.plural == plural)
     }
 
-    /// Finds a kind by what stands in a manifest.
-    pub fn by_manifest(api_version: &str, kind_name: &str) -> Option<Self> {
+    /// The kind of a manifest with this `apiVersion` and `kind`.
+    pub(crate) fn by_manifest(api_version: &str, kind_name: &str) -> Option<Self> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         Self::find(|kind| kind.group == group && kind.version == version && kind.kind == kind_name)
     }
 
-    /// Finds a kind by plural alone, or `plural.group`; the first in the table wins.
-    pub fn by_name(name: &str) -> Option<Self> {
+    /// The kind with this plural name, or `plural.group`; of several the first in the table.
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
         let (plural, group) = match name.split_once('.') {
             Some((plural, group)) => (plural, Some(group)),
             None => (name, None),
@@ -85,7 +85,7 @@ impl KindId {
 
 impl Kind {
     /// `v1` or `apps/v1`.
-    pub fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_owned()
         } else {
@@ -94,12 +94,12 @@ impl Kind {
     }
 
     /// The singular resource name.
-    pub fn singular(&self) -> String {
+    pub(crate) fn singular(&self) -> String {
         self.kind.to_ascii_lowercase()
     }
 
     /// `pods` or `deployments.apps`, as in messages.
-    pub fn qualified_plural(&self) -> String {
+    pub(crate) fn qualified_plural(&self) -> String {
         if self.group.is_empty() {
             self.plural.to_owned()
         } else {
@@ -108,7 +108,7 @@ impl Kind {
     }
 
     /// `Pod` or `Deployment.apps`, as in messages.
-    pub fn qualified_kind(&self) -> String {
+    pub(crate) fn qualified_kind(&self) -> String {
         if self.group.is_empty() {
             self.kind.to_owned()
         } else {
@@ -181,36 +181,36 @@ impl Kind {
     }
 }
 
-/// Core events; also the storage of [`EVENTS_V1`].
+/// Core events; events of `events.k8s.io` are stored as these.
 pub const EVENTS: KindId = KindId(0);
 /// Events of `events.k8s.io/v1`.
-pub const EVENTS_V1: KindId = KindId(1);
+pub(crate) const EVENTS_V1: KindId = KindId(1);
 /// Namespaces.
-pub const NAMESPACES: KindId = KindId(2);
+pub(crate) const NAMESPACES: KindId = KindId(2);
 /// Pods.
 pub const PODS: KindId = KindId(3);
 /// Nodes.
 pub const NODES: KindId = KindId(4);
 /// Priority classes.
-pub const PRIORITY_CLASSES: KindId = KindId(5);
+pub(crate) const PRIORITY_CLASSES: KindId = KindId(5);
 /// Pod disruption budgets.
 pub const DISRUPTION_BUDGETS: KindId = KindId(6);
 /// Leases.
 pub const LEASES: KindId = KindId(7);
 /// Bindings: only posted, never stored.
-pub const BINDINGS: KindId = KindId(8);
+pub(crate) const BINDINGS: KindId = KindId(8);
 /// Persistent volumes.
 pub const PERSISTENT_VOLUMES: KindId = KindId(9);
 /// Persistent volume claims.
 pub const PERSISTENT_VOLUME_CLAIMS: KindId = KindId(10);
 /// Storage classes.
-pub const STORAGE_CLASSES: KindId = KindId(11);
+pub(crate) const STORAGE_CLASSES: KindId = KindId(11);
 /// CSI nodes.
 pub const CSI_NODES: KindId = KindId(12);
 
 const SCALED: &[&str] = &["status", "scale"];
 
-/// Every kind, the ones this crate treats by name first.
+/// Every kind; those with a constant come first.
 pub static KINDS: &[Kind] = &[
     Kind::new("", "v1", "Event", "events", true).short(&["ev"]).fields(&[
         ("involvedObject.kind", &["involvedObject", "kind"]),
@@ -405,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn named_kinds_are_where_their_constants_say() {
+    fn constants_are_the_positions_of_their_kinds() {
         let expected = [
             (EVENTS, "", "events"),
             (EVENTS_V1, "events.k8s.io", "events"),

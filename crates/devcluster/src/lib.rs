@@ -1,9 +1,10 @@
 //! A Kubernetes API server in memory, with hollow nodes and faults on demand.
 //!
-//! It is there so that a scheduler, or any other client, can be run, tested and shown without a cluster: over real HTTP
-//! on loopback, with lists, watches, patches, bindings, evictions, events and tables as kubectl and client libraries
-//! expect them. Hollow nodes run what is bound to them; volume controllers bind claims and make volumes. Faults (latency, refusals, lost connections and watches, lost
-//! history, restarts) come when they are asked for, the same ones for the same seed.
+//! With it a scheduler, or any other client, can be run, tested and demonstrated without a cluster. It speaks real HTTP on
+//! loopback, with lists, watches, patches, bindings, evictions, events and tables as kubectl and client libraries expect
+//! them. Hollow nodes run the pods that are bound to them; volume controllers bind claims and provision volumes. Faults
+//! (latency, errors, lost connections and watches, lost history, restarts) are injected on request, and the same ones for
+//! the same seed.
 //!
 //! ```
 //! use kube_scheduler_devcluster::{DevCluster, NodeTemplate, PODS, Selection};
@@ -24,7 +25,7 @@
 //! # }
 //! ```
 //!
-//! Faults can be set by the program ([`DevCluster::faults`]) or over HTTP, while anything runs against the server:
+//! Faults can be set by the program ([`DevCluster::faults`]) or over HTTP, while clients are running:
 //!
 //! ```text
 //! curl -X PUT $URL/devcluster/faults -d '{"seed": 7, "rules": [
@@ -34,18 +35,26 @@
 //! curl -X PUT $URL/devcluster/faults -d '{"restart": {"downtimeMillis": 500}}'
 //! ```
 //!
-//! As a rule everyone is the administrator and there is no TLS. Both are to be had, as a control plane has them
-//! ([`DevClusterBuilder::tls`], [`DevClusterBuilder::rbac`]): certificates and tokens make users, roles and bindings say
-//! what they may do, and what was refused can be read ([`DevCluster::denied`]).
+//! By default every request counts as the administrator's and there is no TLS. Both can be turned on
+//! ([`DevClusterBuilder::tls`], [`DevClusterBuilder::rbac`]): then certificates and tokens identify users, roles and
+//! bindings determine what they may do, and rejected requests are recorded ([`DevCluster::denied`]).
 //!
-//! What it deliberately is not: it listens on loopback only; no impersonation, no service account tokens, no aggregated
-//! cluster roles, no check that nobody grants more than he has; no controllers but those for disruption budgets and for volumes, so deployments make no
-//! pods and owners take no dependents along; no custom resources, no admission webhooks, no conversion between API versions
-//! except for events; protobuf only for lists and watches of pods and nodes where it is switched on, and in the bodies of bindings, events, namespaces and reviews; validation covers metadata, pods and nodes, not every field of every kind.
+//! # Limits
 //!
-//! Reading order: [`kinds`](Kind) is the table everything is driven by; `store`, `history` and `watch` hold the state;
-//! `api` has the verbs; `routes` and `server` put them on HTTP; `hollow`, `controller` and `volumes` are the
-//! cluster's inhabitants.
+//! - It listens on loopback only.
+//! - No impersonation, no service account tokens, no aggregated cluster roles; users may grant more rights than they have.
+//! - No controllers but those for disruption budgets and volumes: deployments create no pods, and there is no garbage
+//!   collection of dependents.
+//! - No custom resources, no admission webhooks, no conversion between API versions except for events.
+//! - Protobuf only for lists and watches of pods and nodes, if turned on, and in the bodies of bindings, events, namespaces
+//!   and reviews.
+//! - Validation covers metadata, pods and nodes, not every field of every kind.
+//!
+//! # Where to start reading
+//!
+//! [`kinds`](Kind) is the table that drives everything; `store`, `history` and `watch` contain the state; `api` has the
+//! verbs; `routes`, `server` and `listener` serve them over HTTP; `hollow`, `controller` and `volumes` act on the cluster
+//! as its other programs would.
 
 mod kinds;
 
@@ -61,18 +70,20 @@ mod defaults;
 mod events;
 mod patch;
 mod protobuf;
-mod quantity;
 mod status;
 mod validation;
 
 mod body;
 mod discovery;
 mod faults;
+mod listener;
+mod response;
 mod routes;
 mod server;
 mod table;
 
 mod controller;
+mod files;
 mod hollow;
 mod persist;
 mod volumes;
@@ -82,20 +93,19 @@ mod cluster;
 mod rng;
 
 pub use access::{Authority, CertificateError, Denial, Identity, User};
-pub use clock::{Clock, FixedClock, SystemClock};
+pub use clock::{Clock, FixedClock};
 pub use cluster::{ClusterError, DevCluster, DevClusterBuilder};
 pub use faults::{Effect, FaultError, FaultRule, Faults};
 pub use history::ChangeType;
-pub use hollow::{END_PHASE, HOLLOW, Hollow, HollowOptions, NodeTemplate, RUN_SECONDS};
+pub use hollow::{END_PHASE, HollowOptions, NodeTemplate, RUN_SECONDS};
 pub use kinds::{
-    BINDINGS, CSI_NODES, DISRUPTION_BUDGETS, EVENTS, EVENTS_V1, KINDS, Kind, KindId, LEASES,
-    NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, PRIORITY_CLASSES,
-    STORAGE_CLASSES,
+    CSI_NODES, DISRUPTION_BUDGETS, EVENTS, KINDS, Kind, KindId, LEASES, NODES,
+    PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS,
 };
 pub use object::Object;
 pub use persist::PersistError;
-pub use selectors::{FieldSelector, LabelSelector, Selection};
-pub use status::{ApiError, FieldError};
+pub use selectors::Selection;
+pub use status::ApiError;
 pub use store::{Listing, Store};
 pub use volumes::{ProvisionFault, VolumeOptions, Volumes};
 pub use watch::{WatchEvent, Watcher};

@@ -1,15 +1,16 @@
 //! The store as a file.
 //!
-//! One JSON object per line: a head with the format and the version counter, then every object. Invariant: the file is
-//! replaced by renaming a complete new one over it, so that a crash leaves either the old or the new state.
+//! One JSON object per line: first the format and the resource version, then every object. Invariant: the file is replaced
+//! as a whole, so that a crash leaves either the old or the new state.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::files;
 use crate::kinds::KindId;
 use crate::object::{Object, text_at};
 use crate::store::{State, Store};
@@ -20,27 +21,27 @@ const FORMAT: &str = "devcluster/1";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PersistError {
-    /// The file system refused.
+    /// The file system reports an error.
     #[error("state file {path}")]
     Io {
-        /// The file in question.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The file is not one of ours, or damaged.
+    /// The file has another format, or is damaged.
     #[error("state file {path}, line {line}: {why}")]
     Content {
-        /// The file in question.
+        /// The path of the file.
         path: PathBuf,
-        /// Counted from 1.
+        /// The line, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         why: String,
     },
 }
 
-/// Writes everything in `store` to `path`.
+/// Writes everything in `store` to `path`. Only the owner can read the file: it contains secrets.
 pub(crate) fn save(store: &Store, path: &Path) -> Result<(), PersistError> {
     let (version, objects) = store.read(|state| {
         let kinds = KindId::all().filter(|kind| kind.storage() == *kind);
@@ -48,25 +49,18 @@ pub(crate) fn save(store: &Store, path: &Path) -> Result<(), PersistError> {
             kinds.flat_map(|kind| state.objects(kind).cloned()).collect();
         (state.version(), objects)
     });
-    let failed = |source| PersistError::Io { path: path.to_owned(), source };
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".new");
-    let temporary = PathBuf::from(temporary);
-    let write = || -> std::io::Result<()> {
-        let mut out = BufWriter::new(File::create(&temporary)?);
+    let written = files::replace(path, |out| {
         writeln!(out, "{}", json!({"format": FORMAT, "resourceVersion": version}))?;
         for object in &objects {
             out.write_all(object.json())?;
             out.write_all(b"\n")?;
         }
-        out.flush()?;
-        out.get_ref().sync_all()?;
-        fs::rename(&temporary, path)
-    };
-    write().map_err(failed)
+        Ok(())
+    });
+    written.map_err(|source| PersistError::Io { path: path.to_owned(), source })
 }
 
-/// Reads `path` into an empty store; answers false when there is no such file.
+/// Reads `path` into an empty store; returns false if there is no such file.
 pub(crate) fn load(store: &Store, path: &Path) -> Result<bool, PersistError> {
     let failed = |source| PersistError::Io { path: path.to_owned(), source };
     let file = match File::open(path) {

@@ -1,19 +1,27 @@
-//! Label and field selectors of list, watch and deletecollection requests.
+//! Which objects a list, watch or deletecollection request means: a namespace, a label selector and a field selector.
 //!
-//! Invariant: parsing accepts the grammar of `k8s.io/apimachinery/pkg/labels` and of field selectors, and nothing else.
+//! The grammar of both selectors and the matching of labels are those of `kube_scheduler_api_types`. Added here: field
+//! names are looked up in the table of kinds once, when the selector is read, so that matching an object compares
+//! positions instead of names; and an invalid selector is rejected with status 400, as by an API server.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{
+    FieldComparison, FieldSelector, LabelSelector, SelectorError, wire,
+};
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::kinds::{Kind, KindId};
 use crate::object::Object;
 use crate::status::ApiError;
 
-/// Which objects of a kind a request means.
+/// Which objects of a kind are selected. All conditions must hold; the default has none and selects everything.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     pub(crate) namespace: Option<String>,
-    pub(crate) labels: LabelSelector,
-    pub(crate) fields: FieldSelector,
+    labels: LabelSelector,
+    fields: Vec<FieldTerm>,
 }
 
 impl Selection {
@@ -28,326 +36,144 @@ impl Selection {
         self
     }
 
-    /// Restricts by a label selector.
+    /// Restricts by a label selector such as `tier in (web, cache),!canary`.
+    ///
+    /// # Errors
+    /// Status 400 if the selector cannot be read.
     pub fn labels(mut self, selector: &str) -> Result<Self, ApiError> {
-        self.labels = LabelSelector::parse(selector)?;
+        self.labels = LabelSelector::parse(selector).map_err(|error| refusal(&error))?;
         Ok(self)
     }
 
-    /// Restricts by a field selector of `kind`.
+    /// Restricts by a field selector of `kind`, such as `spec.nodeName=,status.phase!=Failed`.
+    ///
+    /// # Errors
+    /// Status 400 if the selector cannot be read or names a field that objects of `kind` cannot be selected by.
     pub fn fields(mut self, kind: KindId, selector: &str) -> Result<Self, ApiError> {
-        self.fields = FieldSelector::parse(kind.get(), selector)?;
+        let selector = FieldSelector::parse(selector).map_err(|error| refusal(&error))?;
+        let terms = selector.comparisons().iter();
+        self.fields =
+            terms.map(|term| FieldTerm::resolve(kind.get(), term)).collect::<Result<_, _>>()?;
         Ok(self)
     }
 
-    /// Whether `object` is meant.
+    /// Whether `object` is selected.
     pub fn matches(&self, object: &Object) -> bool {
         self.namespace.as_deref().is_none_or(|namespace| namespace == object.namespace())
-            && self.fields.matches(object)
-            && self.labels.matches(|key| object.label(key))
+            && self.fields.iter().all(|term| term.matches(object))
+            && self.labels.matches(object.labels())
     }
 
-    /// Whether every object is meant.
+    /// Whether every object is selected.
     pub(crate) fn is_everything(&self) -> bool {
-        self.namespace.is_none() && self.fields.terms.is_empty() && self.labels.terms.is_empty()
+        self.namespace.is_none() && self.fields.is_empty() && self.labels.is_empty()
     }
 }
 
-/// A parsed label selector: all terms must hold.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LabelSelector {
-    terms: Vec<LabelTerm>,
+/// The label selector that stands in an object as `matchLabels` and `matchExpressions`; `None` if it is malformed.
+/// Controllers treat a malformed selector as one that selects nothing.
+pub(crate) fn label_selector_in(object: &Value) -> Option<LabelSelector> {
+    let written = wire::LabelSelector::deserialize(object).ok()?;
+    LabelSelector::from_wire(&written).ok()
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct LabelTerm {
-    key: String,
-    operator: Operator,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Operator {
-    In(BTreeSet<String>),
-    NotIn(BTreeSet<String>),
-    Exists,
-    Absent,
-    Greater(i64),
-    Less(i64),
-}
-
-impl LabelSelector {
-    /// Parses `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1,m<2`.
-    pub fn parse(text: &str) -> Result<Self, ApiError> {
-        let mut parser = Parser { rest: text.trim() };
-        let mut terms = Vec::new();
-        while !parser.rest.is_empty() {
-            terms.push(parser.term().map_err(|why| {
-                ApiError::bad_request(format!(
-                    "unable to parse requirement: {why} in label selector {text:?}"
-                ))
-            })?);
-        }
-        Ok(Self { terms })
-    }
-
-    /// The selector of a `metav1.LabelSelector` object (matchLabels and matchExpressions).
-    pub(crate) fn from_object(selector: &serde_json::Value) -> Self {
-        let mut terms = Vec::new();
-        if let Some(labels) = selector.get("matchLabels").and_then(|labels| labels.as_object()) {
-            for (key, value) in labels {
-                let values = value.as_str().map(str::to_owned).into_iter().collect();
-                terms.push(LabelTerm { key: key.clone(), operator: Operator::In(values) });
-            }
-        }
-        for expression in crate::object::list_at(selector, &["matchExpressions"]) {
-            let values = || {
-                crate::object::list_at(expression, &["values"])
-                    .iter()
-                    .filter_map(|value| value.as_str().map(str::to_owned))
-                    .collect()
-            };
-            let operator = match crate::object::text_at(expression, &["operator"]) {
-                "In" => Operator::In(values()),
-                "NotIn" => Operator::NotIn(values()),
-                "Exists" => Operator::Exists,
-                _ => Operator::Absent,
-            };
-            terms.push(LabelTerm {
-                key: crate::object::text_at(expression, &["key"]).to_owned(),
-                operator,
-            });
-        }
-        Self { terms }
-    }
-
-    /// Whether the labels behind `label` satisfy every term.
-    pub fn matches<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
-        self.terms.iter().all(|term| {
-            let value = label(&term.key);
-            match &term.operator {
-                Operator::In(values) => value.is_some_and(|value| values.contains(value)),
-                Operator::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
-                Operator::Exists => value.is_some(),
-                Operator::Absent => value.is_none(),
-                Operator::Greater(bound) => number(value).is_some_and(|value| value > *bound),
-                Operator::Less(bound) => number(value).is_some_and(|value| value < *bound),
-            }
-        })
-    }
-}
-
-fn number(value: Option<&str>) -> Option<i64> {
-    value.and_then(|value| value.parse().ok())
-}
-
-struct Parser<'t> {
-    rest: &'t str,
-}
-
-impl<'t> Parser<'t> {
-    fn term(&mut self) -> Result<LabelTerm, String> {
-        if self.eat("!") {
-            let key = self.key()?;
-            self.end_of_term()?;
-            return Ok(LabelTerm { key, operator: Operator::Absent });
-        }
-        let key = self.key()?;
-        let operator = if self.eat("==") || self.eat("=") {
-            Operator::In(BTreeSet::from([self.value()?]))
-        } else if self.eat("!=") {
-            Operator::NotIn(BTreeSet::from([self.value()?]))
-        } else if self.eat(">") {
-            Operator::Greater(self.bound()?)
-        } else if self.eat("<") {
-            Operator::Less(self.bound()?)
-        } else if self.eat_word("in") {
-            Operator::In(self.set()?)
-        } else if self.eat_word("notin") {
-            Operator::NotIn(self.set()?)
-        } else {
-            Operator::Exists
-        };
-        self.end_of_term()?;
-        Ok(LabelTerm { key, operator })
-    }
-
-    fn end_of_term(&mut self) -> Result<(), String> {
-        if self.rest.is_empty() {
-            return Ok(());
-        }
-        if !self.eat(",") {
-            return Err(format!("found {:?}, expected ',' or the end", self.rest));
-        }
-        if self.rest.is_empty() {
-            Err("found the end, expected a key after ','".to_owned())
-        } else {
-            Ok(())
-        }
-    }
-
-    fn key(&mut self) -> Result<String, String> {
-        let key = self.word();
-        if key.is_empty() {
-            return Err(format!("found {:?}, expected a label key", self.rest));
-        }
-        crate::validation::qualified_name(key).map_err(|why| format!("key {key:?}: {why}"))?;
-        Ok(key.to_owned())
-    }
-
-    fn value(&mut self) -> Result<String, String> {
-        let value = self.word();
-        crate::validation::label_value(value).map_err(|why| format!("value {value:?}: {why}"))?;
-        Ok(value.to_owned())
-    }
-
-    fn bound(&mut self) -> Result<i64, String> {
-        let value = self.word();
-        value.parse().map_err(|_| {
-            format!("value {value:?}: for 'Gt', 'Lt' operators, the value must be an integer")
-        })
-    }
-
-    fn set(&mut self) -> Result<BTreeSet<String>, String> {
-        if !self.eat("(") {
-            return Err(format!("found {:?}, expected '('", self.rest));
-        }
-        let mut values = BTreeSet::new();
-        loop {
-            values.insert(self.value()?);
-            if self.eat(")") {
-                return Ok(values);
-            }
-            if !self.eat(",") {
-                return Err(format!("found {:?}, expected ',' or ')'", self.rest));
-            }
-        }
-    }
-
-    fn word(&mut self) -> &'t str {
-        let end = self
-            .rest
-            .find(|c: char| {
-                matches!(c, ',' | '=' | '!' | '(' | ')' | '<' | '>') || c.is_whitespace()
-            })
-            .unwrap_or(self.rest.len());
-        let (word, rest) = self.rest.split_at(end);
-        self.rest = rest.trim_start();
-        word
-    }
-
-    fn eat(&mut self, token: &str) -> bool {
-        match self.rest.strip_prefix(token) {
-            Some(rest) => {
-                self.rest = rest.trim_start();
-                true
-            }
-            None => false,
-        }
-    }
-
-    fn eat_word(&mut self, word: &str) -> bool {
-        let follows = |rest: &str| rest.starts_with(|c: char| c == '(' || c.is_whitespace());
-        match self.rest.strip_prefix(word) {
-            Some(rest) if follows(rest) => {
-                self.rest = rest.trim_start();
-                true
-            }
-            _ => false,
-        }
-    }
-}
-
-/// A parsed field selector: all terms must hold.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FieldSelector {
-    terms: Vec<FieldTerm>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One comparison of a field selector.
+#[derive(Debug, Clone)]
 struct FieldTerm {
     field: Field,
-    value: String,
-    equal: bool,
+    value: Arc<str>,
+    is_equal: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 enum Field {
     Name,
     Namespace,
+    /// Position among the selectable fields of the kind.
     Indexed(usize),
 }
 
-impl FieldSelector {
-    /// Parses `metadata.name=a,status.phase!=b`; names that `kind` cannot select by are refused.
-    pub fn parse(kind: &Kind, text: &str) -> Result<Self, ApiError> {
-        let mut terms = Vec::new();
-        for part in split_unescaped(text) {
-            if part.is_empty() {
-                continue;
-            }
-            let (name, value, equal) = if let Some((name, value)) = part.split_once("!=") {
-                (name, value, false)
-            } else if let Some((name, value)) = part.split_once("==") {
-                (name, value, true)
-            } else if let Some((name, value)) = part.split_once('=') {
-                (name, value, true)
-            } else {
-                return Err(ApiError::bad_request(format!(
-                    "invalid field selector: {text}; {part:?} has none of '=', '==', '!='"
-                )));
-            };
-            let field = match name.trim() {
-                "metadata.name" => Field::Name,
-                "metadata.namespace" => Field::Namespace,
-                other => Field::Indexed(kind.field_index(other).ok_or_else(|| {
-                    ApiError::bad_request(format!("field label not supported: {other}"))
-                })?),
-            };
-            terms.push(FieldTerm { field, value: unescape(value), equal });
-        }
-        Ok(Self { terms })
+impl FieldTerm {
+    fn resolve(kind: &Kind, comparison: &FieldComparison) -> Result<Self, ApiError> {
+        let field = match &*comparison.field {
+            "metadata.name" => Field::Name,
+            "metadata.namespace" => Field::Namespace,
+            other => Field::Indexed(kind.field_index(other).ok_or_else(|| {
+                ApiError::bad_request(format!("field label not supported: {other}"))
+            })?),
+        };
+        Ok(Self { field, value: comparison.value.clone(), is_equal: comparison.is_equal })
     }
 
-    /// Whether `object` satisfies every term.
-    pub fn matches(&self, object: &Object) -> bool {
-        self.terms.iter().all(|term| {
-            let value = match term.field {
-                Field::Name => object.name(),
-                Field::Namespace => object.namespace(),
-                Field::Indexed(index) => object.field(index),
-            };
-            (value == term.value) == term.equal
-        })
+    fn matches(&self, object: &Object) -> bool {
+        let value = match self.field {
+            Field::Name => object.name(),
+            Field::Namespace => object.namespace(),
+            Field::Indexed(index) => object.field(index),
+        };
+        (*value == *self.value) == self.is_equal
     }
 }
 
-fn split_unescaped(text: &str) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let (mut start, mut escaped) = (0, false);
-    for (at, c) in text.char_indices() {
-        if c == ',' && !escaped {
-            parts.push(&text[start..at]);
-            start = at + 1;
-        }
-        escaped = c == '\\' && !escaped;
-    }
-    parts.push(&text[start..]);
-    parts
-}
-
-fn unescape(value: &str) -> String {
-    let mut out = String::with_capacity(value.len());
-    let mut escaped = false;
-    for c in value.chars() {
-        if c == '\\' && !escaped {
-            escaped = true;
-        } else {
-            out.push(c);
-            escaped = false;
-        }
-    }
-    out
+fn refusal(error: &SelectorError) -> ApiError {
+    ApiError::bad_request(match error {
+        // Says so itself.
+        SelectorError::Syntax(_) => error.to_string(),
+        _ => format!("unable to parse requirement: {error}"),
+    })
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::kinds::PODS;
+
+    #[test]
+    fn field_selectors_escape_and_negate() {
+        let pod = json!({"metadata": {"name": "a,b=c"}, "status": {"phase": "Running"}});
+        let object = Object::freeze(PODS, &pod, 1);
+        let matches =
+            |text: &str| Selection::all().fields(PODS, text).expect("valid").matches(&object);
+        assert!(matches("metadata.name=a\\,b\\=c"));
+        assert!(matches("status.phase!=Failed,spec.nodeName="));
+        assert!(!matches("status.phase==Failed"));
+        assert!(Selection::all().fields(PODS, "status.phase").is_err());
+        assert!(Selection::all().fields(PODS, "involvedObject.name=a").is_err());
+    }
+
+    #[test]
+    fn malformed_label_selectors_are_refused() {
+        for text in [
+            "a=b,", ",a", "a in b", "a in (b", "a b", "=b", "!", "a==!b", "-a=b", "a=b c", "a>x",
+            "x/y/z=1",
+        ] {
+            let error = Selection::all().labels(text).expect_err(text);
+            assert_eq!(error.code(), 400);
+            let message = error.to_string();
+            assert!(message.starts_with("unable to parse requirement: "), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_selector_in_an_object_is_one_or_none() {
+        let labels = [("app", "web")].into_iter().collect();
+        let matches = |selector: Value| label_selector_in(&selector).map(|it| it.matches(&labels));
+        assert_eq!(matches(json!({"matchLabels": {"app": "web"}})), Some(true));
+        let not_web = json!([{"key": "app", "operator": "NotIn", "values": ["web"]}]);
+        assert_eq!(matches(json!({"matchExpressions": not_web})), Some(false));
+        assert_eq!(matches(json!({})), Some(true));
+        let unknown = json!([{"key": "app", "operator": "Like", "values": ["web"]}]);
+        assert_eq!(matches(json!({"matchExpressions": unknown})), None);
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_never_panics(text in "[ka-c=!,()<>in \\-\\./\\\\]{0,24}") {
+            let _ = Selection::all().labels(&text);
+            let _ = Selection::all().fields(PODS, &text);
+        }
+    }
+}

@@ -1,8 +1,9 @@
-//! All objects in memory, with one version counter and a bounded history per kind.
+//! All objects in memory, with one counter of resource versions and a bounded history per kind.
 //!
 //! Invariants:
 //! - every write takes the next resource version, so versions are unique and rise over all kinds;
-//! - a write is visible to lists and watches at once and as a whole: one lock covers a request's checks and its change;
+//! - a write becomes visible to lists and watches at once and as a whole: a request's checks and its change happen under
+//!   one lock;
 //! - closures passed to [`Store::write`] check first and change last, since nothing is rolled back;
 //! - the objects of a kind are ordered by namespace and name, as etcd orders them.
 
@@ -22,7 +23,7 @@ use crate::rng::SplitMix;
 use crate::selectors::Selection;
 use crate::status::ApiError;
 
-/// Bounds and sources of a store.
+/// Options of a store.
 #[derive(Clone)]
 pub(crate) struct StoreOptions {
     pub(crate) clock: Arc<dyn Clock>,
@@ -32,27 +33,27 @@ pub(crate) struct StoreOptions {
     pub(crate) events_ttl_seconds: i64,
 }
 
-/// The shared store.
+/// The objects of a cluster. Shared by the server, the controllers and callers in this process.
 pub struct Store {
     state: Mutex<State>,
     signals: Box<[watch::Sender<u64>]>,
     clock: Arc<dyn Clock>,
 }
 
-/// A consistent excerpt of one kind.
+/// The selected objects of one kind at one resource version.
 #[derive(Debug, Clone)]
 pub struct Listing {
     /// The objects, ordered by namespace and name.
     pub items: Vec<Arc<Object>>,
-    /// The version at which the excerpt is true.
+    /// The version of the store at which this was the list.
     pub resource_version: u64,
-    /// The key after which the list goes on, when it was cut by a limit.
-    pub next: Option<String>,
-    /// How many more objects follow, when that is known without looking at them.
-    pub remaining: Option<usize>,
+    /// The key after which the list continues, if a limit has cut it.
+    pub(crate) next: Option<String>,
+    /// How many more objects follow, if that is known without matching them.
+    pub(crate) remaining: Option<usize>,
 }
 
-/// Where a list starts, how long it gets and at which version.
+/// Where a list starts, its maximum length, and its version.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Page {
     pub(crate) limit: Option<usize>,
@@ -60,7 +61,7 @@ pub(crate) struct Page {
     pub(crate) at_version: Option<u64>,
 }
 
-/// What the lock guards.
+/// The state that the lock protects.
 pub(crate) struct State {
     version: u64,
     collections: Vec<Collection>,
@@ -101,13 +102,13 @@ impl Store {
         Self { state: Mutex::new(state), signals, clock: options.clock }
     }
 
-    /// The current version.
+    /// The current resource version.
     pub fn resource_version(&self) -> u64 {
         self.lock().version
     }
 
-    /// The time as the store's clock shows it.
-    pub fn now(&self) -> Timestamp {
+    /// The current time of the cluster's clock.
+    pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
@@ -116,7 +117,7 @@ impl Store {
         self.lock().get(kind, namespace, name).cloned()
     }
 
-    /// All objects of a kind that `selection` means, at the current version.
+    /// All selected objects of a kind, at the current version.
     pub fn list(&self, kind: KindId, selection: &Selection) -> Listing {
         // Without a version to go back to, listing cannot fail.
         self.list_page(kind, selection, &Page::default()).unwrap_or_else(|_| Listing {
@@ -132,7 +133,7 @@ impl Store {
         self.lock().collection(kind).objects.len()
     }
 
-    /// Forgets the history of `kind`, or of all kinds: watches that are behind get 410.
+    /// Drops the history of `kind`, or of all kinds: watches that are behind get status 410.
     pub fn compact_history(&self, kind: Option<KindId>) {
         let mut state = self.lock();
         let version = state.version;
@@ -185,7 +186,7 @@ impl Store {
         Ok(Listing { items, resource_version, next, remaining })
     }
 
-    /// Runs one request's checks and changes under the lock, then wakes the watches of the kinds that changed.
+    /// Runs the checks and changes of one request under the lock, then notifies the watches of the kinds that changed.
     pub(crate) fn write<T>(
         &self,
         f: impl FnOnce(&mut State) -> Result<T, ApiError>,
@@ -204,12 +205,12 @@ impl Store {
         result
     }
 
-    /// Runs `f` on the state without changing it.
+    /// Runs `f` on the state, which it cannot change.
     pub(crate) fn read<T>(&self, f: impl FnOnce(&State) -> T) -> T {
         f(&self.lock())
     }
 
-    /// Wakes when objects of `kind` change.
+    /// Changes when objects of `kind` change.
     pub(crate) fn signal(&self, kind: KindId) -> watch::Receiver<u64> {
         match self.signals.get(kind.index()) {
             Some(signal) => signal.subscribe(),
@@ -218,13 +219,14 @@ impl Store {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic while the lock was held can at worst lose that one request's change.
+        // A panic while the lock is held can at worst lose the change of that one request.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Collection {
-    /// Objects in key order: those of `namespace`, after `after`, with `past` laid over the present.
+    /// Objects in key order: those of `namespace`, after the key `after`, where the entries of `past` replace the current
+    /// ones.
     fn range<'s>(
         &'s self,
         namespace: Option<&str>,
@@ -284,7 +286,7 @@ impl State {
         self.collection(kind).objects.range(bounds.0..bounds.1).map(|(_, object)| object)
     }
 
-    /// How many objects live in a namespace.
+    /// How many objects are in a namespace.
     pub(crate) fn population(&self, namespace: &str) -> usize {
         self.populations.get(namespace).copied().unwrap_or(0)
     }
@@ -293,7 +295,7 @@ impl State {
         &self.collection(kind).history
     }
 
-    /// Writes an object under the next version, adding or replacing it.
+    /// Adds or replaces an object, with the next resource version.
     pub(crate) fn put(&mut self, kind: KindId, mut value: Value) -> Arc<Object> {
         let version = self.next_version();
         meta_mut(&mut value).insert("resourceVersion".into(), version.to_string().into());
@@ -316,7 +318,7 @@ impl State {
         object
     }
 
-    /// Takes an object away. The returned object is its last state under the version of the removal.
+    /// Removes an object, and returns its last state with the resource version of the removal.
     pub(crate) fn remove(
         &mut self,
         kind: KindId,
@@ -346,7 +348,7 @@ impl State {
         Some(object)
     }
 
-    /// Puts back an object as it was saved, history and watches aside.
+    /// Inserts an object from a file with its own version; history and watches are not affected.
     pub(crate) fn restore(&mut self, kind: KindId, value: &Value, version: u64) {
         let object = Arc::new(Object::freeze(kind, value, version));
         self.version = self.version.max(version);
@@ -360,16 +362,16 @@ impl State {
         self.collection_mut(kind).objects.insert(key, object);
     }
 
-    /// Starts at `version` with an empty history, as after a restart from a file.
+    /// Continues at `version` with an empty history, after a restart from a file.
     pub(crate) fn resume_at(&mut self, version: u64) {
         self.version = self.version.max(version);
         let version = self.version;
-        // The uids of the first run are taken.
+        // Else the uids of the run before would be generated again.
         self.rng.skip_to(version);
         self.collections.iter_mut().for_each(|collection| collection.history.compact(version));
     }
 
-    /// Removes a terminating namespace once nothing lives in it and nobody holds a finalizer on it.
+    /// Removes a namespace that is being deleted once it is empty and has no finalizers but Kubernetes' own.
     pub(crate) fn finish_namespace(&mut self, namespace: &str) {
         let done = self.population(namespace) == 0
             && self.get(NAMESPACES, "", namespace).is_some_and(|object| {
@@ -423,7 +425,7 @@ impl State {
     }
 }
 
-/// The same object under another version.
+/// The same object with another resource version.
 pub(crate) fn reversioned(kind: KindId, object: &Object, version: u64) -> Object {
     let mut value = object.value();
     meta_mut(&mut value).insert("resourceVersion".into(), version.to_string().into());

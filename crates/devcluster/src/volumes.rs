@@ -1,21 +1,22 @@
-//! The volume controllers: what binds claims to volumes, makes volumes, and takes them back.
+//! The volume controllers: they bind claims to volumes, provision volumes, and reclaim them.
 //!
-//! One task plays three parts of a real cluster:
+//! One task has the roles of three programs of a real cluster:
 //! - the *volume binder* of the controller manager: claims of immediate classes get the smallest volume that fits;
-//!   bindings that a scheduler began, by naming a claim in a volume, are completed; phases are kept; volumes whose
-//!   claim is gone are deleted or released as their reclaim policy says;
+//!   bindings that a scheduler has started, by naming a claim in a volume, are completed; phases are kept up to date;
+//!   volumes whose claim is gone are deleted or released according to their reclaim policy;
 //! - an *external provisioner* for every class whose provisioner is not `kubernetes.io/no-provisioner`: claims of
 //!   immediate classes get a new volume when none fits; claims that wait for their first consumer get one once a scheduler
-//!   has put `volume.kubernetes.io/selected-node` on them. The volume can be used where that node is: by the topology
-//!   keys that its CSINode lists for the driver, else in its zone, else on it alone. [`Volumes::set_fault`] makes
-//!   provisioning stall or fail; a failure takes the selected node off the claim again, as real provisioners do;
-//! - the *ephemeral volume controller*: pods with generic ephemeral volumes get their claims, and leave none behind.
+//!   has put `volume.kubernetes.io/selected-node` on them. The volume can be used around that node: by the topology
+//!   keys that its CSINode lists for the driver, else in its zone, else on that node alone. [`Volumes::set_fault`] makes
+//!   provisioning stall or fail; a failure removes the selected node from the claim, as real provisioners do;
+//! - the *ephemeral volume controller*: claims for generic ephemeral volumes are created and deleted with their pods.
 //!
 //! Volumes have no data, nothing is attached, and there is no finalizer that protects volumes in use. Invariants: a
-//! claim is bound to one volume and a volume to one claim; both sides of a binding are written together; what is
-//! decided from a watch is looked at again under the store's lock before it is written.
+//! claim is bound to one volume and a volume to one claim; both sides of a binding are written together; what was
+//! decided because of a watch event is checked again under the store's lock before it is written.
 
 mod binder;
+mod claims;
 mod ephemeral;
 mod provisioner;
 
@@ -31,33 +32,34 @@ use tracing::debug;
 
 use crate::history::ChangeType;
 use crate::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES};
-use crate::object::{Object, key_of, text_at};
+use crate::object::{Object, key_of};
 use crate::selectors::Selection;
 use crate::status::ApiError;
 use crate::store::{State, Store};
 use crate::watch::{WatchEvent, Watcher};
 use binder::{Need, needs_of_claim, settle_volume};
+use claims::claim_of;
 
-/// How volumes are made.
+/// How volumes are provisioned.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct VolumeOptions {
-    /// Time from a claim that can be served to its volume; none by default.
+    /// Time from the moment a claim can have a volume to the creation of that volume; none by default.
     pub provision_latency: Duration,
 }
 
-/// What goes wrong with provisioning.
+/// How provisioning fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ProvisionFault {
-    /// Nothing.
+    /// Not at all.
     #[default]
     None,
-    /// No volume is made until the fault is lifted; claims keep their selected node.
+    /// No volume is made until the fault is cleared; claims keep their selected node.
     Stall,
-    /// So many attempts fail; each takes the selected node off its claim.
+    /// Some attempts fail; each failure removes the selected node from its claim.
     Fail {
-        /// Attempts that are still to fail.
+        /// How many more attempts fail.
         times: u64,
     },
 }
@@ -69,18 +71,18 @@ pub struct Volumes {
 }
 
 impl Volumes {
-    /// Makes provisioning go wrong, or right again.
+    /// Sets or, with [`ProvisionFault::None`], clears the fault.
     pub fn set_fault(&self, fault: ProvisionFault) {
         self.fault.send_replace(fault);
     }
 
-    /// What goes wrong at the moment; failures count down.
+    /// The current fault; the number of failures counts down.
     pub fn fault(&self) -> ProvisionFault {
         *self.fault.borrow()
     }
 }
 
-/// The handle and the task that answers to it.
+/// The handle of the controllers, and their task.
 pub(crate) fn controllers(
     store: Arc<Store>,
     options: VolumeOptions,
@@ -99,7 +101,7 @@ async fn run(
     while !shutdown.is_cancelled() {
         let mut task = VolumeTask::new(store.clone(), options.clone(), fault.clone());
         if let Err(error) = task.follow(&shutdown).await {
-            // Too far behind: start over from the current state.
+            // Too far behind its watches: start over from the current state.
             debug!(%error, "volume controllers lost their watch");
         }
     }
@@ -109,13 +111,13 @@ struct VolumeTask {
     store: Arc<Store>,
     options: VolumeOptions,
     fault: Arc<watch::Sender<ProvisionFault>>,
-    /// Volumes as last seen, parsed once.
+    /// Volumes as of the last watch event, parsed once.
     volumes: BTreeMap<String, Value>,
     stale_volumes: BTreeSet<String>,
     stale_claims: BTreeSet<String>,
-    /// Claims for which there is no volume and nobody to make one.
+    /// Claims for which there is neither a volume nor a provisioner.
     waiting: BTreeSet<String>,
-    /// Claims whose volume is being made, by when it will be there.
+    /// Claims whose volume is being provisioned, and when that is done.
     due: BTreeMap<String, Instant>,
 }
 
@@ -140,6 +142,7 @@ impl VolumeTask {
     async fn follow(&mut self, shutdown: &CancellationToken) -> Result<(), ApiError> {
         let all = |kind| Watcher::list_and_watch(self.store.clone(), kind, Selection::all());
         let (classes, mut class_watch) = all(STORAGE_CLASSES)?;
+        // Only changes of classes matter: they may give waiting claims a provisioner.
         drop(classes);
         let (volumes, mut volume_watch) = all(PERSISTENT_VOLUMES)?;
         let (claims, mut claim_watch) = all(PERSISTENT_VOLUME_CLAIMS)?;
@@ -152,7 +155,7 @@ impl VolumeTask {
         loop {
             self.work();
             let fault = *fault_watch.borrow_and_update();
-            // Stalled claims have no time.
+            // While provisioning stalls, no claim becomes due.
             let wake = if fault == ProvisionFault::Stall {
                 None
             } else {
@@ -193,7 +196,7 @@ impl VolumeTask {
             Some(claim) => {
                 self.stale_claims.insert(claim.clone());
             }
-            // Somebody may have waited for it.
+            // Any of the waiting claims may want it.
             None => self.stale_claims.append(&mut self.waiting),
         }
         if is_gone {
@@ -225,7 +228,7 @@ impl VolumeTask {
             return;
         }
         let store = self.store.clone();
-        // What is refused is left as it is; the closure itself returns no error.
+        // The closure returns no error; a write that is rejected leaves its object as it is.
         let _ = store.write(|state| {
             for name in std::mem::take(&mut self.stale_volumes) {
                 settle_volume(state, &name);
@@ -274,8 +277,8 @@ impl VolumeTask {
             fails
         });
         if fails {
-            if !provisioner::give_up(state, claim) {
-                // Nobody has to choose again, so the next attempt is ours.
+            if !provisioner::reject_selected_node(state, claim) {
+                // No scheduler will choose again, so the next attempt starts by itself.
                 self.due.insert(claim.to_owned(), Instant::now() + self.options.provision_latency);
             }
         } else if let Err(error) = provisioner::provision(state, claim) {
@@ -293,24 +296,4 @@ async fn wait_until(at: Option<Instant>) {
 
 fn key(object: &Object) -> String {
     key_of(object.namespace(), object.name())
-}
-
-/// The key of the claim that a volume names.
-fn claim_of(volume: &Value) -> Option<String> {
-    let field = |name: &str| text_at(volume, &["spec", "claimRef", name]);
-    (!field("name").is_empty()).then(|| key_of(field("namespace"), field("name")))
-}
-
-fn claim_value(state: &State, key: &str) -> Option<Value> {
-    let (namespace, name) = key.split_once('/')?;
-    let claim = state.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)?;
-    (!claim.is_terminating()).then(|| claim.value())
-}
-
-/// The class of a claim or volume.
-fn class_of(value: &Value) -> &str {
-    match text_at(value, &["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]) {
-        "" => text_at(value, &["spec", "storageClassName"]),
-        class => class,
-    }
 }

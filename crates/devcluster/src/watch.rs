@@ -1,8 +1,8 @@
 //! Watches: a cursor into a kind's history that is read in batches.
 //!
-//! Invariants: a watch holds no queue, so a slow reader costs no memory and gets 410 once its place in the history is
-//! gone; an object that enters or leaves the selection appears as added or deleted; applying all events to the state at
-//! the starting version gives the current list.
+//! Invariants: a watch has no queue, so a slow reader costs no memory, and gets status 410 once its position in the
+//! history is gone; an object that starts or ceases to match the selection appears as added or deleted; applying all
+//! events to the list at the starting version gives the current list.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::selectors::Selection;
 use crate::status::ApiError;
 use crate::store::{Page, State, Store, reversioned};
 
-/// How many changes one turn looks at, so that a long backlog does not hold the lock.
+/// How many changes are read in one turn, so that a long backlog does not hold the lock.
 const TURN: usize = 2048;
 
-/// What a watch delivers.
+/// One change of a selected object.
 #[derive(Debug, Clone)]
 pub struct WatchEvent {
-    /// What happened, as seen through the selection.
+    /// What happened, from the point of view of the selection.
     pub change_type: ChangeType,
-    /// The object after the change, or its last selected state when it was deleted or left the selection.
+    /// The object after the change, or its last state that matched the selection.
     pub object: Arc<Object>,
 }
 
-/// A running watch.
+/// A running watch inside of this process.
 pub struct Watcher {
     store: Arc<Store>,
     kind: KindId,
@@ -34,14 +34,29 @@ pub struct Watcher {
     signal: tokio::sync::watch::Receiver<u64>,
 }
 
+/// The changes read in one turn.
+struct Turn {
+    events: Vec<WatchEvent>,
+    /// Whether no changes are left.
+    is_last: bool,
+}
+
 impl Watcher {
-    /// Everything after `version`.
-    pub fn resume(store: Arc<Store>, kind: KindId, selection: Selection, version: u64) -> Self {
+    /// A watch of all changes after `version`.
+    pub(crate) fn resume(
+        store: Arc<Store>,
+        kind: KindId,
+        selection: Selection,
+        version: u64,
+    ) -> Self {
         let signal = store.signal(kind.storage());
         Self { store, kind, selection, cursor: version, signal }
     }
 
-    /// The selected objects as they are now, and everything after that.
+    /// The selected objects of a kind, and a watch of all changes after that.
+    ///
+    /// # Errors
+    /// None in practice: listing the current state cannot fail.
     pub fn list_and_watch(
         store: Arc<Store>,
         kind: KindId,
@@ -52,12 +67,15 @@ impl Watcher {
         Ok((listing.items, watcher))
     }
 
-    /// The version up to which everything has been delivered.
-    pub fn position(&self) -> u64 {
+    /// The resource version up to which all events have been returned.
+    pub(crate) fn position(&self) -> u64 {
         self.cursor
     }
 
     /// Waits for events; never returns an empty batch.
+    ///
+    /// # Errors
+    /// Status 410 if the watch is further behind than the history reaches; start over with a list.
     pub async fn next(&mut self) -> Result<Vec<WatchEvent>, ApiError> {
         loop {
             self.signal.mark_unchanged();
@@ -71,36 +89,40 @@ impl Watcher {
         }
     }
 
-    /// What has happened since the last call; empty when nothing has.
-    pub fn poll(&mut self) -> Result<Vec<WatchEvent>, ApiError> {
+    /// The events since the last call; empty if there are none.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub(crate) fn poll(&mut self) -> Result<Vec<WatchEvent>, ApiError> {
         loop {
             let store = self.store.clone();
-            let (batch, done) = store.read(|state| self.turn(state))?;
-            if done || !batch.is_empty() {
-                return Ok(batch);
+            let turn = store.read(|state| self.turn(state))?;
+            if turn.is_last || !turn.events.is_empty() {
+                return Ok(turn.events);
             }
         }
     }
 
-    fn turn(&mut self, state: &State) -> Result<(Vec<WatchEvent>, bool), ApiError> {
+    fn turn(&mut self, state: &State) -> Result<Turn, ApiError> {
         let asked = self.cursor;
         let mut changes = state
             .history(self.kind)
             .since(asked)
             .map_err(|oldest| ApiError::too_old(asked, oldest))?;
-        let mut batch = Vec::new();
+        let mut events = Vec::new();
         for change in changes.by_ref().take(TURN) {
             self.cursor = change.version();
-            batch.extend(self.seen(change));
+            events.extend(self.event_of(change));
         }
-        let done = changes.next().is_none();
-        if done {
+        let is_last = changes.next().is_none();
+        if is_last {
             self.cursor = self.cursor.max(state.version());
         }
-        Ok((batch, done))
+        Ok(Turn { events, is_last })
     }
 
-    fn seen(&self, change: &Change) -> Option<WatchEvent> {
+    /// The event that a change is for this selection; `None` if it concerns no selected object.
+    fn event_of(&self, change: &Change) -> Option<WatchEvent> {
         let before = change.previous.as_ref().filter(|previous| self.selection.matches(previous));
         let is_deleted = change.change_type == ChangeType::Deleted;
         let now = !is_deleted && self.selection.matches(&change.object);

@@ -1,4 +1,4 @@
-//! The scheduler as something to build upon.
+//! The builder of schedulers with other plugins than the in-tree ones.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -12,14 +12,14 @@ use kube_scheduler_framework::{Handle, Plugin, PluginArgs, Registry};
 use crate::cli::{self, Command, Request};
 use crate::{commands, failure, logging};
 
-/// A scheduler program with the in-tree plugins and, if wanted, others.
+/// A scheduler program with the in-tree plugins and optionally others.
 ///
-/// Configuration enables, orders, weighs and configures plugins that are added here as it does the in-tree ones, under
-/// `multiPoint` too. The program has the flags and subcommands of `kube-scheduler-rs`.
+/// Plugins that are added here are enabled, ordered, weighed and configured by the configuration, as the in-tree ones are,
+/// under `multiPoint` too. The program has the flags and subcommands of `kube-scheduler-rs`.
 #[derive(Debug)]
 pub struct SchedulerBuilder {
     registry: Registry,
-    /// Names of plugins that the caller brought.
+    /// Names of the plugins that the caller has added.
     added: BTreeSet<String>,
     errors: Vec<BuilderError>,
 }
@@ -34,10 +34,10 @@ pub enum BuilderError {
          the place of the in-tree one"
     )]
     InTree(String),
-    /// The caller has brought two plugins under one name.
+    /// The caller has added two plugins with one name.
     #[error("plugin \"{0}\" is added twice: every plugin needs a name of its own")]
     AddedTwice(String),
-    /// There is nothing to replace.
+    /// There is no in-tree plugin of the name to replace.
     #[error("there is no in-tree plugin \"{name}\" to replace; there are: {}", known.join(", "))]
     NothingToReplace {
         /// The name given.
@@ -63,8 +63,8 @@ impl SchedulerBuilder {
         Self { registry, added: BTreeSet::new(), errors: Vec::new() }
     }
 
-    /// Adds a plugin that configuration can then enable by `name`. The factory is called once for every profile that
-    /// enables it. A name that is taken is reported by [`run`](Self::run) or [`registry`](Self::registry).
+    /// Adds a plugin that the configuration can then enable by `name`. The factory is called once for every profile that
+    /// enables it. If the name is taken, [`run`](Self::run) and [`registry`](Self::registry) report it.
     pub fn with_plugin<F>(mut self, name: &str, factory: F) -> Self
     where
         F: Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String> + Send + Sync + 'static,
@@ -79,8 +79,8 @@ impl SchedulerBuilder {
         self
     }
 
-    /// Puts a plugin in the place of the in-tree one of this name. Where profiles enable that one, by default too, they
-    /// enable this one. The arguments keep the form that configuration knows for that name.
+    /// Replaces the in-tree plugin of this name. Profiles that enable that one, also by default, enable this one instead.
+    /// Its arguments have the type that the configuration defines for the name.
     pub fn replace_plugin<F>(mut self, name: &str, factory: F) -> Self
     where
         F: Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String> + Send + Sync + 'static,
@@ -98,7 +98,7 @@ impl SchedulerBuilder {
         self
     }
 
-    /// All plugins, for whoever runs an engine, a simulation or a daemon of their own.
+    /// All plugins, for callers that run an engine, a simulation or a daemon themselves.
     ///
     /// # Errors
     /// If a plugin could not be added; the first one.
@@ -109,25 +109,25 @@ impl SchedulerBuilder {
         }
     }
 
-    /// A scheduler inside of this process, with a `KubeSchedulerConfiguration` in YAML or JSON; an empty text stands for the
-    /// default one.
+    /// A scheduler inside of this process, with a `KubeSchedulerConfiguration` in YAML or JSON; an empty text means the
+    /// default configuration.
     ///
     /// # Errors
-    /// If a plugin could not be added, or the configuration breaks rules. Whether the plugins accept it shows when the
-    /// daemon is started.
+    /// If a plugin could not be added, or the configuration is invalid. Plugins check their arguments only when the daemon
+    /// is started.
     pub fn daemon(self, endpoint: Endpoint, config: &str) -> Result<DaemonBuilder, BuilderError> {
         let config = config_of(config, &FeatureGates::default())?;
         Ok(Daemon::builder(endpoint, self.registry()?).config(config))
     }
 
-    /// Does what the command line of this process asks for.
+    /// Runs the command line of this process.
     pub fn run(self) -> ExitCode {
         let code = self.run_with(std::env::args_os());
         logging::flush();
         code
     }
 
-    /// Does what `args` ask for; the first is the program's name.
+    /// Runs a command line; the first argument is the program's name.
     pub fn run_with(self, args: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
         let request = match cli::parse(args) {
             Ok(request) => request,
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_of_ones_own_stands_beside_the_in_tree_ones() {
+    fn an_added_plugin_is_registered_with_the_in_tree_ones() {
         let registry = SchedulerBuilder::new().with_plugin("Nothing", nothing).registry().unwrap();
         assert!(registry.get("Nothing").is_some() && registry.get("NodeName").is_some());
     }

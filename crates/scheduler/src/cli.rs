@@ -1,19 +1,19 @@
 //! The command line: a subcommand, or the scheduler's own flags.
 //!
-//! Invariants: the flags of the scheduler are read as kube-scheduler reads them and subcommands as clap does; a
-//! subcommand comes first or is none.
+//! Invariants: the flags of the scheduler are parsed as kube-scheduler parses them, subcommands as clap does; only the first
+//! argument can be a subcommand.
 
 use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands;
-use crate::flags::{self, CommandLineError, Flags, Parsed};
+use crate::flags::{self, CommandLine, CommandLineError, Flags};
 
 /// Assigns pods to nodes: a drop-in for kube-scheduler v1.36.
 ///
-/// Without a subcommand it runs as a scheduler against the API server that --kubeconfig, --master, the configuration
-/// file or the surrounding cluster names. The subcommands need no cluster.
+/// Without a subcommand it runs as a scheduler. The API server is the one of --kubeconfig, --master, the configuration
+/// file or the cluster that it runs in. The subcommands need no cluster.
 #[derive(Debug, Parser)]
 #[command(
     name = "kube-scheduler-rs",
@@ -41,24 +41,24 @@ pub(crate) enum Command {
 /// What a command line asks for.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// To schedule.
+    /// Running the scheduler.
     Schedule(Box<Flags>),
-    /// Something else.
+    /// Running a subcommand.
     Command(Box<Command>),
-    /// How to call the program.
+    /// Printing the help.
     Help,
 }
 
-/// Why a command line cannot be understood.
+/// Why a command line is rejected.
 #[derive(Debug)]
 pub(crate) enum ParseError {
-    /// One with a subcommand.
+    /// The arguments of a subcommand are invalid.
     Command(clap::Error),
-    /// One of the scheduler.
+    /// The scheduler's flags are invalid.
     Flags(CommandLineError),
 }
 
-/// The whole command line as clap describes it to shells and in the manual: subcommands and flags.
+/// The whole command line, subcommands and flags, for shell completions and the manual.
 pub(crate) fn described() -> clap::Command {
     Program::command().subcommand_required(false).args(flags::clap_args())
 }
@@ -90,8 +90,8 @@ pub(crate) fn parse(
     let args: Vec<String> =
         args.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     match Flags::parse(&args) {
-        Ok(Parsed::Flags(flags)) => Ok(Request::Schedule(flags)),
-        Ok(Parsed::Help) => Ok(Request::Help),
+        Ok(CommandLine::Flags(flags)) => Ok(Request::Schedule(flags)),
+        Ok(CommandLine::Help) => Ok(Request::Help),
         Err(error) => Err(ParseError::Flags(error)),
     }
 }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_definition_is_sound() {
+    fn the_definition_is_consistent() {
         Program::command().debug_assert();
         described().debug_assert();
     }

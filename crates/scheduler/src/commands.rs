@@ -1,4 +1,4 @@
-//! What the program can do, one module per subcommand; `schedule` is what it does without one.
+//! The subcommands, one module each, and `schedule`, which runs without one.
 
 pub(crate) mod completions;
 pub(crate) mod config;
@@ -15,7 +15,7 @@ use std::io::{self, ErrorKind, Write};
 use anyhow::{Context, Result};
 use tokio::runtime::{Builder, Runtime};
 
-/// The runtime of everything that talks to a network.
+/// The runtime for everything that uses the network.
 fn runtime() -> Result<Runtime> {
     Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")
 }
@@ -24,7 +24,7 @@ fn runtime() -> Result<Runtime> {
 fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // Whoever reads has seen enough.
+        // The reader has closed the pipe, as `head` does; that is not an error.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result.context("cannot write to standard output"),
     }

@@ -1,4 +1,4 @@
-//! How a command that failed says so: one line, and an exit code.
+//! Reports errors of commands: one line, and an exit code.
 
 use std::process::ExitCode;
 
@@ -6,11 +6,11 @@ use crate::cli::{self, ParseError};
 use crate::commands::help;
 use crate::flags::{self, CommandLineError};
 
-/// Prints why the command line cannot be understood, or the help it asked for.
+/// Prints why the command line is rejected, or the help of a subcommand.
 pub(crate) fn usage(error: &ParseError) -> ExitCode {
     match error {
         ParseError::Command(error) => {
-            // Whoever closed the stream does not want to know.
+            // If the stream is closed, no one reads the message.
             let _ = error.print();
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
         }
@@ -24,13 +24,13 @@ pub(crate) fn usage(error: &ParseError) -> ExitCode {
     }
 }
 
-/// Logs why the scheduler ended, with all causes.
+/// Logs the error that ended the scheduler, with all causes.
 pub(crate) fn command_failed(error: &anyhow::Error) -> ExitCode {
     tracing::error!(error = chain(error), "command failed");
     ExitCode::FAILURE
 }
 
-/// Prints `error: …` with all causes, and tells the exit code.
+/// Prints `error: …` with all causes, and returns the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     eprintln!("error: {}", chain(error));
     ExitCode::FAILURE
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn causes_are_told_once() {
+    fn causes_are_printed_once() {
         let error =
             anyhow!("no such file").context("reading x: no such file").context("configuration");
         assert_eq!(chain(&error), "configuration: reading x: no such file");

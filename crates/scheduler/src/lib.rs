@@ -40,5 +40,7 @@ mod settings;
 mod signals;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod text_file;
+mod version;
 
 pub use builder::{BuilderError, SchedulerBuilder};

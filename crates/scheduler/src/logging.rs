@@ -1,21 +1,20 @@
 //! The log: klog's text form, or JSON lines, on standard error unless the streams are split.
 //!
-//! Verbosity is klog's: a number, higher is louder, that can change while the program runs. Of an event it is known from
-//! what is fixed where the event is written, so that a line that is off costs one atomic load:
+//! Verbosity is klog's: a number, higher means more, that can change while the program runs. The verbosity of an event is
+//! fixed at the place in the code that logs it, so that a disabled event costs one atomic load:
 //!
 //! - target `"V3"` is verbosity 3, whatever the level: `tracing::debug!(target: "V3", %pod, "Attempting to bind pod")`.
 //!   `"V1f"` is verbosity 1 and says that the message is printed as it is, not in quotes, as klog's `Infof` does.
 //!   Only such a message may have several lines.
 //! - Else errors and warnings always show; info is 0, debug is 2 and trace is 5.
-//! - What libraries for connections log is 2 for errors and warnings, 4 for info, 8 for debug and 11 for trace.
+//! - Events of libraries for connections are 2 for errors and warnings, 4 for info, 8 for debug and 11 for trace.
 //!
-//! `tracing::enabled!(target: "V10", tracing::Level::TRACE)` tells whether it is worth to prepare such a line. Keys are
-//! klog's: camel case, an error is `error` or `err` and comes first. Text matches `--vmodule` patterns against the names
-//! of source files without `.rs`.
+//! `tracing::enabled!(target: "V10", tracing::Level::TRACE)` says whether such an event is enabled, for events that are
+//! costly to prepare. Keys are klog's: camel case, an error is `error` or `err` and comes first. `--vmodule` patterns are
+//! matched against the names of source files without `.rs`.
 //!
 //! Invariants: an event is written at once or not at all, so that lines of different threads do not mix; no value can
-//! begin a line of its own at the left edge, or bring a control character into the log; what is logged never fails the
-//! one who logs it.
+//! start a line at the left edge, or add a control character to the log; logging never fails the caller.
 
 mod fields;
 mod json;
@@ -40,16 +39,16 @@ use crate::flags::logs::Logs;
 use crate::flags::value::Verbosity;
 use crate::flags::{Flags, quoted};
 
-/// What this process logs with.
+/// The log of this process.
 static CURRENT: OnceLock<(Arc<Verbosities>, Streams)> = OnceLock::new();
 
-/// Starts logging. A process that logs already goes on as it does.
+/// Starts logging. Has no effect in a process that logs already.
 pub(crate) fn start(logs: &Logs) {
     let loudest = i32::try_from(logs.v.0).unwrap_or(i32::MAX);
     start_at(logs, Verbosities::new(loudest, logs.vmodule.clone()));
 }
 
-/// Starts logging, but only what someone should look at, unless a `verbosity` is given.
+/// Starts logging of errors only, or with a `verbosity` above 0 of more.
 pub(crate) fn start_quietly(verbosity: u8) {
     match verbosity {
         0 => start_at(&Logs::default(), Verbosities::only_errors()),
@@ -83,7 +82,7 @@ fn start_at(logs: &Logs, verbosities: Verbosities) {
     } else {
         registry.with(layer.event_format(Klog)).try_init()
     };
-    // Fails only if somebody else has started a log, which then is the right one.
+    // Fails only if the process has started a log otherwise, which then stays in place.
     if started.is_ok() {
         if is_split && let Some(every) = logs.log_flush_frequency.to_std() {
             streams.flush_every(every);
@@ -106,7 +105,7 @@ pub(crate) fn set_verbosity(verbosity: u32) -> Result<(), VerbosityError> {
     Ok(())
 }
 
-/// Writes out what waits in buffers.
+/// Writes out what is buffered.
 pub(crate) fn flush() {
     if let Some((_, streams)) = CURRENT.get() {
         streams.flush();
@@ -126,7 +125,7 @@ fn now() -> Timestamp {
     Timestamp::EPOCH + SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The file that an event is written in, with so many of its folders, and the line.
+/// The source file that logs an event, with the last `n_folders` of its folders, and the line.
 fn caller(event: &Event<'_>, n_folders: usize) -> String {
     let metadata = event.metadata();
     let path = metadata.file().unwrap_or_else(|| metadata.target());

@@ -1,6 +1,6 @@
-//! From flags to how the secure port is served.
+//! Makes the options of the secure port from flags.
 //!
-//! Invariant: nothing is read here; what cannot be used is an error of the start.
+//! Invariant: no file is read here; invalid values are reported when serving starts.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use kube_scheduler_daemon::{
     ServingOptions, SniCertificate, VerbositySetter,
 };
 
-use crate::commands::version::KUBERNETES;
 use crate::settings::Settings;
+use crate::version::KUBERNETES;
 
-/// How the flags want the secure port served; `None` when they turn it off.
+/// The options of the secure port; `None` if the flags turn it off.
 pub(crate) fn options(
     settings: &Settings,
     verbosity: Option<VerbositySetter>,
@@ -25,6 +25,7 @@ pub(crate) fn options(
     let authorization = &flags.authorization;
     let gates = &settings.gates;
     let version = flags.reported_version().unwrap_or(KUBERNETES).trim_start_matches('v');
+    // One field per flag, in the order of the flags. Flags that the server does not support are rejected by validation.
     let named = serving.tls_sni_cert_key.iter().map(|named| SniCertificate {
         cert_file: named.cert_file.clone().into(),
         key_file: named.key_file.clone().into(),
@@ -79,18 +80,18 @@ pub(crate) fn options(
     })
 }
 
-/// `1.36` of `1.36.2`.
+/// `1.36` for `1.36.2`.
 fn minor_version(version: &str) -> String {
     let parts: Vec<&str> = version.splitn(3, '.').take(2).collect();
     parts.join(".")
 }
 
-/// Empty means not given.
+/// A path; `None` for the empty text, which means that the flag is not set.
 fn path(text: &str) -> Option<PathBuf> {
     (!text.is_empty()).then(|| text.into())
 }
 
-/// Negative times are over at once.
+/// A duration; negative ones count as zero.
 fn time(length: kube_scheduler_config::Duration) -> Duration {
     length.to_std().unwrap_or_default()
 }

@@ -1,40 +1,43 @@
-//! From flags and files to what a scheduler is started with.
+//! Makes the settings of a scheduler from flags and files.
 //!
-//! Precedence is the reference's: with `--config` the file decides and the deprecated flags do nothing; without, they
-//! fill in for it; leader election and the address of the API server can always be given as flags.
+//! Precedence is the reference's: with `--config` the file counts and the deprecated flags have no effect; without it, the
+//! deprecated flags take its place; leader election and the address of the API server can always be given as flags.
 //!
-//! Who adds a feature takes its options from [`Settings::flags`] (typed, one struct per section), or from
-//! [`Settings::config`], into which the deprecated and the leader election flags have gone already, and removes the
-//! feature's flags from [`WITHOUT_EFFECT`].
+//! To add a feature, take its options from [`Settings::flags`] (typed, one struct per section) or from
+//! [`Settings::config`], which contains the deprecated and the leader election flags already, and remove the feature's
+//! flags from [`WITHOUT_EFFECT`].
 //!
-//! Invariant: nothing is contacted or written here; a mistake is reported with the file, or the flag, and the field.
+//! Invariant: nothing is contacted or written here; errors name the file or the flag, and the field.
 
-use std::fs;
+mod from_flags;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use kube_scheduler_api_types::validation::aggregate;
 use kube_scheduler_config::{Configuration, FeatureGates, Invalid, decode, default, validate};
 use kube_scheduler_daemon::RateLimit;
 
+use crate::flags::Flags;
 use crate::flags::feature_gates::Gates;
-use crate::flags::{Flags, aggregate, deprecated, leader_election};
+use crate::text_file;
 
-/// Flags that are understood and whose feature is not there yet. A start that is given one says so.
+/// Flags that are accepted but have no effect yet. A start with one of them logs a warning.
 const WITHOUT_EFFECT: &[&str] = &["contention-profiling", "kube-api-content-type"];
 
 /// Everything a scheduler is started with.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// Defaults filled in, and the flags that go before or instead of a file.
+    /// The configuration with defaults, and with the flags that override or replace a file.
     pub(crate) config: Configuration,
     pub(crate) gates: FeatureGates,
-    /// All flags, for the features that have no place in the configuration.
+    /// All flags, for features that are not in the configuration.
     pub(crate) flags: Flags,
-    /// Where the configuration comes from, for messages.
+    /// The source of the configuration, for messages.
     pub(crate) source: String,
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The address of the API server, over the one in the kubeconfig.
+    /// The address of the API server, instead of the one in the kubeconfig.
     pub(crate) master: Option<String>,
     pub(crate) rate: Option<RateLimit>,
     pub(crate) max_in_unschedulable: Duration,
@@ -43,15 +46,15 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads what the flags name.
+    /// Validates the flags, and reads the configuration file.
     ///
     /// # Errors
-    /// The reference's, in its order: all that is wrong with flags at once, then the file.
+    /// Those of the reference, in its order: first all errors of flags at once, then those of the file.
     pub(crate) fn load(flags: Flags, gates: Gates) -> Result<Self> {
         let Gates { gates, warnings: _, mut errors } = gates;
         errors.extend(flags.validate(&gates));
-        if let Some(errors) = aggregate(&errors) {
-            return Err(anyhow!(errors));
+        if !errors.is_empty() {
+            return Err(anyhow!(aggregate(errors)));
         }
         let mut warnings = flags.authentication.warnings();
         let has_file = !flags.misc.config.is_empty();
@@ -62,15 +65,15 @@ impl Settings {
         } else {
             "default configuration".to_owned()
         };
-        // Defaults hide whether a rate was asked for.
+        // Before defaults are set, since afterwards it is unknown whether the file sets a rate.
         let mut has_rate =
             config.client_connection.qps != 0.0 || config.client_connection.burst != 0;
         default(&mut config, &gates);
         if !has_file {
             has_rate = flags.is_given("kube-api-qps") || flags.is_given("kube-api-burst");
-            deprecated::apply(&flags, &mut config);
+            from_flags::apply_deprecated(&flags, &mut config);
         }
-        leader_election::apply(&flags, &mut config);
+        from_flags::apply_leader_election(&flags, &mut config);
         if has_file {
             let errors = validate(&config, &gates);
             if !errors.is_empty() {
@@ -78,14 +81,14 @@ impl Settings {
             }
             warn_overruled(&flags, &mut warnings);
         }
-        // Flags without a file are not validated before.
+        // Without a file nothing has validated the election yet.
         config.leader_election.check()?;
         let kubeconfig = kubeconfig(&flags, &config, &mut warnings);
         warn_without_effect(&flags, &mut warnings);
         let max_in_unschedulable = flags.deprecated.pod_max_in_unschedulable_pods_duration;
         Ok(Self {
             rate: rate(&config, has_rate)?,
-            // A negative time has passed as soon as the pod is parked.
+            // A negative duration counts as none.
             max_in_unschedulable: max_in_unschedulable.to_std().unwrap_or_default(),
             master: Some(flags.misc.master.clone()).filter(|master| !master.is_empty()),
             config,
@@ -99,11 +102,12 @@ impl Settings {
 }
 
 fn read(path: &str) -> Result<Configuration> {
-    let text = fs::read_to_string(path).with_context(|| path.to_owned())?;
+    let text = text_file::read(path.as_ref(), text_file::MAX_CONFIG);
+    let text = text.with_context(|| path.to_owned())?;
     decode(&text).with_context(|| path.to_owned())
 }
 
-/// The rate that was asked for, if any.
+/// The rate limit, if one is set.
 fn rate(config: &Configuration, has_rate: bool) -> Result<Option<RateLimit>> {
     let connection = &config.client_connection;
     if !has_rate || connection.qps <= 0.0 {
@@ -117,10 +121,10 @@ fn rate(config: &Configuration, has_rate: bool) -> Result<Option<RateLimit>> {
     }
 }
 
-/// The reference passes over these in silence.
+/// Warns about flags that a file overrides. The reference ignores them without a warning.
 fn warn_overruled(flags: &Flags, warnings: &mut Vec<String>) {
     let overruled: Vec<_> =
-        deprecated::overruled(flags).into_iter().filter(|name| *name != "kubeconfig").collect();
+        from_flags::overruled(flags).into_iter().filter(|name| *name != "kubeconfig").collect();
     if !overruled.is_empty() {
         warnings.push(format!(
             "these flags have no effect because --config is given: {}",
@@ -161,8 +165,8 @@ fn kubeconfig(
     if flag.is_empty() {
         return None;
     }
-    // Parity: with --config upstream passes over --kubeconfig in silence and then looks for the surrounding cluster. Where
-    // there is none it would fail, so the flag is taken for what was meant.
+    // Parity: with --config the reference ignores --kubeconfig and expects to run in a cluster. Outside of a cluster it
+    // would fail, so the flag is used there.
     if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
         warnings.push(
             "--kubeconfig is not used because --config is given: set clientConnection.kubeconfig"

@@ -1,4 +1,5 @@
-//! SIGINT and SIGTERM: the first asks for an orderly end, the second ends at once. SIGUSR2 asks what is in the caches.
+//! SIGINT and SIGTERM: the first one starts an orderly shutdown, the second one ends the process at once. SIGUSR2 dumps the
+//! caches.
 
 use std::io;
 
@@ -12,7 +13,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// From now on the signals no longer end the process by themselves.
+    /// Starts listening. From now on the signals do not end the process by themselves.
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -38,7 +39,7 @@ impl Signals {
     }
 }
 
-/// From now on SIGUSR2 has the caches compared and dumped into the log. Signals that come meanwhile count as one.
+/// Makes SIGUSR2 compare the caches and dump them to the log. Signals that arrive during a dump count as one.
 pub(crate) fn on_debug_request(scheduler: DaemonHandle) -> io::Result<()> {
     let mut asked = signal(SignalKind::user_defined2())?;
     tokio::spawn(async move {

@@ -1,7 +1,7 @@
-//! A whole scheduler in virtual time, for the tests of custom schedulers: milliseconds for what takes a cluster minutes.
+//! A whole scheduler in virtual time, for tests of custom schedulers: minutes of a cluster take milliseconds.
 //!
-//! The API server that it sees says yes to every write at once, evicts at once, and answers no other request. For tests with a
-//! real connection, run a [`Daemon`](kube_scheduler_daemon::Daemon) against a `DevCluster`.
+//! Its API server accepts every write and evicts at once, and answers no other request. For tests with a real connection,
+//! run a [`Daemon`](kube_scheduler_daemon::Daemon) against a `DevCluster`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use tokio::runtime::{Builder, Runtime};
 use crate::SchedulerBuilder;
 use crate::builder::{BuilderError, config_of};
 
-/// Why there is no scheduler to test.
+/// Why a scheduler cannot be built, or an object not be added.
 pub type TestError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A scheduler, its cluster, and the time there.
+/// A scheduler, its cluster, and their time.
 ///
 /// ```
 /// use kube_scheduler_framework::testing::{node, pod};
@@ -51,7 +51,7 @@ impl TestScheduler {
     /// A scheduler with a `KubeSchedulerConfiguration` in YAML or JSON; the default one for an empty text.
     ///
     /// # Errors
-    /// If the plugins or the configuration make no scheduler.
+    /// If a plugin could not be added, or no scheduler can be built from the configuration.
     pub fn new(builder: SchedulerBuilder, config: &str) -> Result<Self, TestError> {
         let gates = FeatureGates::default();
         let registry = builder.registry().map_err(|error: BuilderError| error.to_string())?;
@@ -74,7 +74,7 @@ impl TestScheduler {
         self.engine.handle(Input::NodeApplied(node.into()), self.now);
     }
 
-    /// Takes a node away.
+    /// Deletes a node.
     pub fn delete_node(&mut self, name: &str) {
         self.engine.handle(Input::NodeDeleted { name: name.into() }, self.now);
     }
@@ -85,7 +85,7 @@ impl TestScheduler {
         self.apply((*pod).clone());
     }
 
-    /// Takes a pod away, such as `default/web`.
+    /// Deletes a pod by its key, such as `default/web`.
     pub fn delete_pod(&mut self, key: &str) {
         if let Some(pod) = self.pods.remove(key) {
             let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
@@ -96,14 +96,14 @@ impl TestScheduler {
     /// Adds or changes an object of any other kind.
     ///
     /// # Errors
-    /// If it is no object.
+    /// If the value is not a Kubernetes object.
     pub fn add_object(&mut self, object: Value) -> Result<(), TestError> {
         let object = Arc::new(Object::from_value(object)?);
         self.engine.handle(Input::ObjectApplied(object), self.now);
         Ok(())
     }
 
-    /// Schedules until nothing more happens at this time.
+    /// Schedules until nothing more happens at the current time.
     pub fn run(&mut self) {
         loop {
             let has_decided = self.engine.schedule_next(self.now).is_some();
@@ -117,12 +117,12 @@ impl TestScheduler {
         }
     }
 
-    /// Lets time pass, and schedules whenever something is due.
+    /// Advances time, and schedules whenever something is due.
     pub fn advance(&mut self, length: Duration) {
         let end = self.now + length;
         self.run();
         while let Some(due) = self.engine.next_deadline().filter(|due| *due <= end) {
-            // A deadline that has passed is dealt with now; time does not stand still for it.
+            // Time advances even for a deadline that has passed already, so that the loop ends.
             self.now = due.max(self.now + Duration::from_nanos(1)).min(end);
             self.engine.handle(Input::TimePassed, self.now);
             self.run();
@@ -135,12 +135,12 @@ impl TestScheduler {
         self.run();
     }
 
-    /// Where a pod such as `default/web` is bound, if it is.
+    /// The node that a pod such as `default/web` is bound to.
     pub fn node_of(&self, key: &str) -> Option<String> {
         self.pods.get(key)?.node_name.as_ref().map(ToString::to_string)
     }
 
-    /// What users were told about a pod, as `Reason: note`, in order.
+    /// The events about a pod, as `Reason: note`, in order.
     pub fn events(&self, key: &str) -> &[String] {
         self.events.get(key).map_or(&[], Vec::as_slice)
     }
@@ -150,12 +150,12 @@ impl TestScheduler {
         &self.metrics
     }
 
-    /// The engine, to look at.
+    /// The engine, read-only.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Tells the engine of a pod as the API server has it now.
+    /// Stores a pod, and gives the engine its new state.
     fn apply(&mut self, mut pod: Pod) {
         self.revision += 1;
         pod.resource_version = self.revision.to_string().into();
@@ -213,7 +213,7 @@ impl TestScheduler {
                 let status = self.runtime.block_on(work);
                 self.engine.handle(Input::WorkFinished { token, status }, self.now);
             }
-            // Work here ends as soon as it begins, so there is nothing to give up.
+            // Work ends as soon as it starts here, so there is nothing to cancel.
             _ => {}
         }
     }

@@ -1,11 +1,12 @@
-//! The loop around the engine: feeds it, answers its effects as a perfect API server would, and lets virtual time jump.
+//! The loop around the engine: feeds it, carries out its effects as an API server without faults would, and advances
+//! virtual time.
 //!
-//! The end: every queued pod that is not gated has been tried since anything was last achieved (a placement or an
-//! eviction). Before that, time jumps to the engine's next deadline whenever nothing is ready.
+//! A run ends when every queued pod that is not gated has been tried since the last progress (a placement or an
+//! eviction). Before that, time jumps to the engine's next deadline whenever no pod is ready.
 //!
-//! Invariant: a run ends. Between two achievements there are at most [`MAX_IDLE`] of virtual time and
-//! [`MAX_IDLE_TURNS`] attempts per pod; achievements are bounded by the number of pods, since each pod is placed and
-//! evicted at most once.
+//! Invariant: every run ends. Between two steps of progress there are at most [`MAX_IDLE`] of virtual time and
+//! [`MAX_IDLE_TURNS`] attempts per pod; the number of such steps is bounded by the number of pods, since each pod is
+//! placed and evicted at most once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -22,21 +23,21 @@ use kube_scheduler_framework::{Status, StatusFuture};
 use crate::import::ClusterObjects;
 use crate::ledger::{Fate, LastFailure, Ledger};
 use crate::pod_name::PodName;
-use crate::simulation::Progress;
+use crate::simulation::SimulationProgress;
 use crate::volumes;
 
-/// Longer than any wait that the engine knows: 15 minutes on Permit, 5 minutes without an event, 10 s of backoff, unless
-/// configuration makes the backoff longer; then waiting longer would not help either.
+/// Longer than any wait of the engine: 15 minutes on Permit, 5 minutes without an event, 10 s of backoff. Configuration can
+/// make the backoff longer, but a pod that has not been placed by then will not be placed later.
 const MAX_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
 const MAX_IDLE_TURNS: u64 = 256;
 const POD_SCHEDULED: &str = "PodScheduled";
 
-/// Which attempts to look into.
+/// Which attempts to explain.
 #[derive(Debug, Default)]
 pub(crate) struct Recording {
     /// Pods by the number of the attempt.
     at_turn: BTreeMap<u64, PodName>,
-    /// Pods that are never tried: looked into at the end.
+    /// Pods that are never tried: explained at the end of the run.
     at_end: BTreeSet<PodName>,
 }
 
@@ -60,15 +61,15 @@ impl Recording {
     }
 }
 
-/// What a run leaves behind beside the ledger.
+/// The results of a run that are not in the ledger.
 #[derive(Debug)]
-pub(crate) struct Driven {
+pub(crate) struct RunResult {
     pub(crate) n_decisions: u64,
     pub(crate) explanations: BTreeMap<PodName, Explanation>,
     pub(crate) warnings: Vec<String>,
 }
 
-/// See the head of the module.
+/// One run. See the head of the module.
 #[derive(Debug)]
 pub(crate) struct Driver<'a> {
     engine: &'a mut Engine,
@@ -76,10 +77,10 @@ pub(crate) struct Driver<'a> {
     recording: Recording,
     now: Timestamp,
     n_turns: u64,
-    /// Placements and evictions.
-    achieved: u64,
-    last_achievement: Timestamp,
-    turn_of_last_achievement: u64,
+    /// The number of placements and evictions.
+    n_progress: u64,
+    last_progress: Timestamp,
+    turn_of_last_progress: u64,
     revision: u64,
     /// The pod of the last attempt.
     current: Option<PodName>,
@@ -100,9 +101,9 @@ impl<'a> Driver<'a> {
             recording,
             now: start,
             n_turns: 0,
-            achieved: 0,
-            last_achievement: start,
-            turn_of_last_achievement: 0,
+            n_progress: 0,
+            last_progress: start,
+            turn_of_last_progress: 0,
             revision: 0,
             current: None,
             explanations: BTreeMap::new(),
@@ -110,38 +111,38 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Tells the engine of everything there is: other objects first, then nodes, running pods and pending ones. Pending
-    /// pods come in the order of their creation; those without a time come last, in the order of the input.
+    /// Gives the engine all objects: first those of other kinds, then nodes, running pods and pending pods. Pending pods
+    /// are ordered by creation time; those without one come last, in the order of the input.
     pub(crate) fn feed(&mut self, input: &ClusterObjects) {
         for object in &input.objects {
-            self.tell(Input::ObjectApplied(object.clone()));
+            self.handle(Input::ObjectApplied(object.clone()));
         }
         for node in &input.nodes {
-            self.tell(Input::NodeApplied(node.clone()));
+            self.handle(Input::NodeApplied(node.clone()));
         }
         let (running, mut pending): (Vec<_>, Vec<_>) =
             input.pods.iter().partition(|pod| pod.is_assigned());
         pending.sort_by_key(|pod| (pod.created.is_none(), pod.created));
         for pod in running.into_iter().chain(pending) {
-            self.tell(Input::PodApplied(pod.clone()));
+            self.handle(Input::PodApplied(pod.clone()));
         }
     }
 
-    /// Schedules until no pending pod can get any further.
-    pub(crate) fn run(&mut self, observe: &mut dyn FnMut(Progress)) {
+    /// Schedules until no pending pod can make progress.
+    pub(crate) fn run(&mut self, observe: &mut dyn FnMut(SimulationProgress)) {
         let n_pending =
             self.ledger.accounts().iter().filter(|account| account.fate == Fate::Pending).count();
         observe(self.progress(n_pending));
         self.take_turns(n_pending, observe);
-        observe(Progress { is_over: true, ..self.progress(n_pending) });
+        observe(SimulationProgress { is_over: true, ..self.progress(n_pending) });
     }
 
-    fn take_turns(&mut self, n_pending: usize, observe: &mut dyn FnMut(Progress)) {
+    fn take_turns(&mut self, n_pending: usize, observe: &mut dyn FnMut(SimulationProgress)) {
         let limit = MAX_IDLE_TURNS.saturating_mul(n_pending as u64 + 1);
         loop {
             while self.take_turn() {
                 observe(self.progress(n_pending));
-                if self.n_turns - self.turn_of_last_achievement > limit {
+                if self.n_turns - self.turn_of_last_progress > limit {
                     self.warnings.push(format!(
                         "stopped after {limit} attempts in a row that placed no pod"
                     ));
@@ -154,21 +155,21 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Ends the run: what was to be looked into at the end is, and oddities are collected.
-    pub(crate) fn finish(mut self) -> Driven {
+    /// Ends the run: explains the pods that were never tried, and collects warnings.
+    pub(crate) fn finish(mut self) -> RunResult {
         for name in std::mem::take(&mut self.recording.at_end) {
             self.explain(name);
         }
         self.warnings.extend(self.engine.drain_notes());
-        Driven {
+        RunResult {
             n_decisions: self.n_turns,
             explanations: self.explanations,
             warnings: self.warnings,
         }
     }
 
-    fn progress(&self, n_pending: usize) -> Progress {
-        Progress {
+    fn progress(&self, n_pending: usize) -> SimulationProgress {
+        SimulationProgress {
             n_decisions: self.n_turns,
             n_tried: self.ledger.n_tried,
             n_pending,
@@ -176,7 +177,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// One attempt, with everything that follows from it. False when no pod is ready.
+    /// Makes one attempt and carries out its effects. Returns false if no pod is ready.
     fn take_turn(&mut self) -> bool {
         if let Some(name) = self.recording.at_turn.remove(&self.n_turns) {
             self.explain(name);
@@ -187,7 +188,7 @@ impl<'a> Driver<'a> {
         self.current =
             Some(PodName { namespace: turn.pod.namespace.clone(), name: turn.pod.name.clone() });
         if let Some(at) = self.ledger.position(&turn.pod.uid) {
-            self.ledger.tried(at, number, self.achieved);
+            self.ledger.record_attempt(at, number, self.n_progress);
             self.ledger.account_mut(at).last_failure = match turn.result {
                 AttemptResult::Unschedulable(message) => {
                     Some(LastFailure { is_error: false, message })
@@ -200,14 +201,14 @@ impl<'a> Driver<'a> {
         true
     }
 
-    /// Jumps to the next deadline. False when there is none, or nothing new can come of it.
+    /// Advances time to the next deadline. Returns false if there is none, or if no pod could be placed then.
     fn let_time_pass(&mut self) -> bool {
         if self.engine.n_binding() == 0 && self.is_settled() {
             return false;
         }
         let Some(deadline) = self.engine.next_deadline() else { return false };
         let now = deadline.max(self.now);
-        if now.saturating_since(self.last_achievement) > MAX_IDLE {
+        if now.saturating_since(self.last_progress) > MAX_IDLE {
             let minutes = MAX_IDLE.as_secs() / 60;
             self.warnings.push(format!(
                 "stopped after {minutes} minutes of virtual time without placing a pod"
@@ -215,36 +216,36 @@ impl<'a> Driver<'a> {
             return false;
         }
         self.now = now;
-        self.tell(Input::TimePassed);
+        self.handle(Input::TimePassed);
         true
     }
 
-    /// Whether every pod that could be tried has been, since anything changed for the better.
+    /// Whether every pod that can be tried has been tried since the last progress.
     fn is_settled(&self) -> bool {
         self.engine.queue().pending_pods().filter(|(_, queued)| !queued.is_gated()).all(
             |(_, queued)| {
                 let account =
                     self.ledger.position(&queued.entry().0.uid).map(|at| self.ledger.account(at));
-                account.is_none_or(|account| account.tried_at == Some(self.achieved))
+                account.is_none_or(|account| account.tried_at == Some(self.n_progress))
             },
         )
     }
 
     fn explain(&mut self, name: PodName) {
         let Some(pod) = self.ledger.named(&name).map(|account| account.pod.clone()) else { return };
-        // The random number matters to what preemption would choose alone, and that is taken from the attempt itself.
+        // The random number only influences what preemption would choose, and that is taken from the attempt itself.
         if let Some(explanation) = self.engine.explain(&pod, 0, self.now) {
             self.explanations.insert(name, explanation);
         }
     }
 
-    fn achieve(&mut self) {
-        self.achieved += 1;
-        self.last_achievement = self.now;
-        self.turn_of_last_achievement = self.n_turns;
+    fn record_progress(&mut self) {
+        self.n_progress += 1;
+        self.last_progress = self.now;
+        self.turn_of_last_progress = self.n_turns;
     }
 
-    fn tell(&mut self, input: Input) {
+    fn handle(&mut self, input: Input) {
         self.engine.handle(input, self.now);
         self.carry_out_effects();
     }
@@ -285,16 +286,18 @@ impl<'a> Driver<'a> {
                 self.engine.handle(Input::NominationCleared { token, result: Ok(()) }, self.now);
             }
             Effect::WriteObject { token, object, .. } => {
-                let (result, told) = volumes::written(self.engine.cluster().objects(), &object);
-                self.engine.handle(Input::ObjectWritten { token, result }, self.now);
-                for object in told {
+                let written = volumes::write(self.engine.cluster().objects(), &object);
+                // First the answer, then what a watch reports, as the engine expects of an API server.
+                self.engine
+                    .handle(Input::ObjectWritten { token, result: written.result }, self.now);
+                for object in written.changed {
                     self.engine.handle(Input::ObjectApplied(object), self.now);
                 }
             }
             Effect::Await { token, plugin, work } => {
                 let status = outcome(work).unwrap_or_else(|| {
                     Status::error(format!(
-                        "{plugin} waits for something that a simulation does not have"
+                        "{plugin} waits for an answer from outside, which a simulation does not have"
                     ))
                 });
                 self.engine.handle(Input::WorkFinished { token, status }, self.now);
@@ -303,7 +306,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The answer of the API server to a binding.
+    /// Binds a pod, and returns the API server's answer.
     fn bind(&mut self, pod: &PodRef, node: &Arc<str>) -> Result<(), String> {
         let at = self.ledger.position(&pod.uid).filter(|at| !self.is_gone(*at));
         let Some(at) = at else { return Err(format!("pods \"{}\" not found", pod.name)) };
@@ -314,7 +317,7 @@ impl<'a> Driver<'a> {
         account.pod = Arc::new(account.pod.with_node_name(node));
         account.fate = Fate::Placed;
         self.ledger.placed.push(at);
-        self.achieve();
+        self.record_progress();
         Ok(())
     }
 
@@ -344,7 +347,7 @@ impl<'a> Driver<'a> {
         self.announce(pod);
     }
 
-    /// Deletes a pod. False if it was gone already.
+    /// Deletes a pod. Returns false if it was gone already.
     fn evict(&mut self, pod: &PodRef) -> bool {
         let Some(at) = self.ledger.position(&pod.uid).filter(|at| !self.is_gone(*at)) else {
             return false;
@@ -353,7 +356,7 @@ impl<'a> Driver<'a> {
         let account = self.ledger.account_mut(at);
         account.fate = Fate::Preempted { node: account.pod.node_name.clone(), by };
         self.ledger.preempted.push(at);
-        self.achieve();
+        self.record_progress();
         let PodRef { namespace, name, .. } = pod.clone();
         self.engine.handle(Input::PodDeleted { namespace, name }, self.now);
         true
@@ -363,7 +366,7 @@ impl<'a> Driver<'a> {
         matches!(self.ledger.account(at).fate, Fate::Preempted { .. })
     }
 
-    /// Tells the engine of a pod's new state, as a watch would.
+    /// Gives the engine a pod's new state, as a watch would.
     fn announce(&mut self, pod: &PodRef) {
         let Some(at) = self.ledger.position(&pod.uid) else { return };
         self.revision += 1;
@@ -375,7 +378,7 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// What a plugin's work comes to, if it does so without waiting for anything.
+/// The result of a plugin's work, if it ends without waiting for anything.
 fn outcome(mut work: StatusFuture) -> Option<Status> {
     let mut context = Context::from_waker(Waker::noop());
     match Pin::as_mut(&mut work).poll(&mut context) {

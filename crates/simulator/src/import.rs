@@ -1,11 +1,11 @@
-//! From texts to objects: manifests and dumps in YAML or JSON, traces in CSV.
+//! Parses texts into objects: manifests and dumps in YAML or JSON, traces in CSV.
 //!
-//! Texts are added one after the other and belong together: a priority class in one file serves a pod in another. Only
-//! [`ClusterInput::finish`] gives objects, and only if everything could be read.
+//! Texts are added one by one and form one input: a priority class in one file applies to a pod in another. Only
+//! [`ClusterInput::finish`] returns objects, and only if all of them can be parsed.
 //!
-//! Pods and nodes are completed as an API server would complete them on creation: namespace, name from `generateName`,
-//! UID, requests from limits, host ports of the host network, priority from the priority class, allocatable from
-//! capacity. What an object already says is never changed.
+//! Pods and nodes get the defaults that an API server would set on creation: namespace, name from `generateName`, UID,
+//! requests from limits, host ports of the host network, priority from the priority class, allocatable from capacity.
+//! Fields that are set are never changed.
 
 mod controllers;
 mod csv;
@@ -22,40 +22,40 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{DecodeError, Node, Object, Pod};
 
-pub use error::{ImportError, Place};
+pub use error::{ImportError, SourceLocation};
 use manifest::Document;
-use priority::PriorityClasses;
+use priority::{PriorityClassError, PriorityClasses, UnknownClass};
 
-/// Everything read so far.
+/// The texts of one input. Add them all, then call [`ClusterInput::finish`].
 #[derive(Debug, Default)]
 pub struct ClusterInput {
     documents: Vec<Document>,
-    /// Of every manifest, to find the line of a mistake. Traces do without: their rows know their lines.
+    /// The manifests, to find the line of a mistake. Rows of traces have their line already.
     texts: Vec<Arc<str>>,
 }
 
-/// Objects that can be scheduled with, in the order of the input.
+/// The objects of an input, in its order.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ClusterObjects {
     /// Nodes.
     pub nodes: Vec<Arc<Node>>,
-    /// Pods that have not ended. Those with a node run there.
+    /// Pods that have not ended. Those with a node are running there.
     pub pods: Vec<Arc<Pod>>,
     /// Objects of all other kinds.
     pub objects: Vec<Arc<Object>>,
-    /// How many pods had ended (phase `Succeeded` or `Failed`) and were left out.
+    /// The number of pods that had ended (phase `Succeeded` or `Failed`) and were left out.
     pub n_finished: usize,
-    /// Oddities that the user should hear of.
+    /// What the user should know about the input.
     pub warnings: Vec<String>,
 }
 
 impl ClusterInput {
-    /// Adds manifests: one or more documents in YAML or JSON, each an object or a list of objects, such as what `kubectl
-    /// get … -o yaml` prints. `file` stands for the text in errors.
+    /// Adds manifests: one or more documents in YAML or JSON, each an object or a list of objects, such as the output of
+    /// `kubectl get … -o yaml`. Errors refer to the text as `file`.
     ///
     /// # Errors
-    /// If the text is neither, or a document in it is no Kubernetes object.
+    /// If the text is neither YAML nor JSON, or a document in it is not a Kubernetes object.
     pub fn add_manifests(&mut self, file: &str, text: &str) -> Result<(), ImportError> {
         let found =
             manifest::documents(file, text, self.texts.len()).map_err(|error| match error {
@@ -71,34 +71,36 @@ impl ClusterInput {
 
     /// Adds nodes from a trace: columns `sn`, `cpu_milli`, `memory_mib`, `gpu`, `model`, in any order.
     ///
-    /// A node allows 110 pods, as kubelets do by default, and carries its GPU model as label `gpu-model`.
+    /// A node allows 110 pods, as kubelets do by default, and has its GPU model as label `gpu-model`.
     ///
     /// # Errors
-    /// If a column is missing or a field is not what its column says.
+    /// If a column is missing, or a field is not a value for its column.
     pub fn add_nodes_csv(&mut self, file: &str, text: &str) -> Result<(), ImportError> {
         self.documents.extend(csv::nodes(file, text)?);
         Ok(())
     }
 
-    /// Adds pods from a trace: columns `name`, `cpu_milli`, `memory_mib`, `num_gpu`, `creation_time` and, if they are
-    /// there, `gpu_milli` and `gpu_spec`. All of them are pending, whatever became of them when the trace was taken.
+    /// Adds pods from a trace: columns `name`, `cpu_milli`, `memory_mib`, `num_gpu`, `creation_time` and optionally
+    /// `gpu_milli` and `gpu_spec`. All of them are pending, whatever their state in the trace.
     ///
     /// # Errors
-    /// If a column is missing or a field is not what its column says.
+    /// If a column is missing, or a field is not a value for its column.
     pub fn add_pods_csv(&mut self, file: &str, text: &str) -> Result<(), ImportError> {
         self.documents.extend(csv::pods(file, text)?);
         Ok(())
     }
 
-    /// Completes and compiles everything that was added.
+    /// Sets defaults and compiles all objects.
     ///
     /// # Errors
-    /// If an object cannot be read, is given twice, or needs a priority class that is not there.
+    /// If an object is invalid, is given twice, or refers to a priority class that is not in the input.
     pub fn finish(mut self) -> Result<ClusterObjects, ImportError> {
+        // Names first, since repeats are found by name; classes before pods, wherever they are in the input.
         self.complete_names()?;
-        self.refuse_repeats()?;
-        let classes = PriorityClasses::collect(&self.documents).map_err(|(at, reason)| {
-            ImportError::NotAnObject { place: self.place(at, &["value"]), reason }
+        self.reject_repeats()?;
+        let classes = PriorityClasses::collect(&self.documents).map_err(|error| {
+            let PriorityClassError { document, reason } = error;
+            ImportError::NotAnObject { place: self.place(document, &["value"]), reason }
         })?;
         let mut found = ClusterObjects::default();
         let mut uids: BTreeMap<Arc<str>, usize> = BTreeMap::new();
@@ -147,7 +149,7 @@ impl ClusterInput {
     fn pod(&mut self, at: usize, classes: &PriorityClasses) -> Result<Pod, ImportError> {
         let document = &mut self.documents[at];
         defaults::complete_pod(&mut document.value);
-        if let Err(class) = classes.complete(&mut document.value) {
+        if let Err(UnknownClass(class)) = classes.complete(&mut document.value) {
             return Err(ImportError::UnknownPriorityClass {
                 place: self.place(at, &["spec", "priorityClassName"]),
                 object: self.documents[at].title(),
@@ -180,7 +182,7 @@ impl ClusterInput {
         Ok(())
     }
 
-    fn refuse_repeats(&self) -> Result<(), ImportError> {
+    fn reject_repeats(&self) -> Result<(), ImportError> {
         let mut seen = BTreeMap::new();
         for (at, document) in self.documents.iter().enumerate() {
             let (group, kind) = document.group_and_kind();
@@ -202,8 +204,8 @@ impl ClusterInput {
         ImportError::Object { place: self.place(at, &steps), error: Box::new(error) }
     }
 
-    /// Where a field of a document stands, as far as that can be found out.
-    fn place(&self, at: usize, steps: &[&str]) -> Place {
+    /// The location of a field of a document, as precisely as it can be found.
+    fn place(&self, at: usize, steps: &[&str]) -> SourceLocation {
         let document = &self.documents[at];
         match document.text.and_then(|text| self.texts.get(text)) {
             Some(text) => located(document.place.clone(), text, steps),
@@ -213,10 +215,10 @@ impl ClusterInput {
 }
 
 /// Adds the line of a field of the object at `place`.
-fn located(place: Place, text: &str, steps: &[&str]) -> Place {
+fn located(place: SourceLocation, text: &str, steps: &[&str]) -> SourceLocation {
     let item = place.item.map(|item| item.to_string());
     let prefix = item.iter().flat_map(|item| ["items", item.as_str()]);
     let path: Vec<&str> = prefix.chain(steps.iter().copied()).collect();
     let line = locate::line(text, place.document.unwrap_or(1), &path).or(place.line);
-    Place { line, ..place }
+    SourceLocation { line, ..place }
 }

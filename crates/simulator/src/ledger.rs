@@ -1,6 +1,6 @@
-//! What became of every pod of the input.
+//! A record of every pod of the input.
 //!
-//! Invariant: every pod has exactly one entry, and an entry is never removed; so every pod is accounted for once.
+//! Invariant: every pod has exactly one account, and accounts are never removed; so every pod is counted once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::pod_name::PodName;
 /// One pod.
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
-    /// The pod as the API server would have it.
+    /// The pod as it is on the simulated API server.
     pub(crate) pod: Arc<Pod>,
     pub(crate) fate: Fate,
-    /// How often the pod was tried.
+    /// The number of attempts to schedule it.
     pub(crate) n_attempts: u32,
-    /// The number of the last attempt among all attempts.
+    /// The number of the last of them among all attempts of the run.
     pub(crate) last_turn: Option<u64>,
-    /// How much had been achieved when the pod was last tried.
+    /// The number of placements and evictions before the last attempt.
     pub(crate) tried_at: Option<u64>,
     pub(crate) last_failure: Option<LastFailure>,
 }
@@ -34,17 +34,17 @@ pub(crate) struct LastFailure {
 /// Where a pod is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It came with a node.
+    /// It had a node in the input.
     AlreadyRunning,
     /// It has no node.
     Pending,
-    /// It was given a node.
+    /// It got a node.
     Placed,
-    /// It made room for another one.
+    /// It was evicted for another pod.
     Preempted {
-        /// Where it was.
+        /// The node it was on.
         node: Option<Arc<str>>,
-        /// The pod that it made room for.
+        /// The pod it was evicted for.
         by: Option<PodName>,
     },
 }
@@ -103,13 +103,13 @@ impl Ledger {
         })
     }
 
-    /// Notes an attempt.
-    pub(crate) fn tried(&mut self, at: usize, turn: u64, achieved: u64) {
+    /// Records an attempt at the pod at position `at`: its number, and the number of placements and evictions before it.
+    pub(crate) fn record_attempt(&mut self, at: usize, turn: u64, n_progress: u64) {
         let account = &mut self.accounts[at];
         self.n_tried += usize::from(account.n_attempts == 0);
         account.n_attempts += 1;
         account.last_turn = Some(turn);
-        account.tried_at = Some(achieved);
+        account.tried_at = Some(n_progress);
         account.last_failure = None;
     }
 }

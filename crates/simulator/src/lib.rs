@@ -1,9 +1,9 @@
-//! Scheduling without a cluster: manifests, dumps of live clusters and traces through the real engine, in virtual time.
+//! Scheduling without a cluster: the real engine schedules the pods of manifests, cluster dumps or traces in virtual time.
 //!
-//! [`ClusterInput`] reads texts (YAML, JSON, CSV) into [`ClusterObjects`]; a [`Simulation`] takes those, feeds them to an
-//! engine, answers everything the engine asks for as a perfect API server would, and ends when no pending pod can get
-//! any further. What comes out is a [`Report`]: where every pod went, and why the others did not. It can be printed as a
-//! table, JSON or YAML with [`render`].
+//! [`ClusterInput`] parses texts (YAML, JSON, CSV) into [`ClusterObjects`]; a [`Simulation`] gives them to an engine,
+//! carries out its effects as an API server without faults would, and ends when no pending pod can make progress. The
+//! result is a [`Report`]: the node of every pod, and why the others have none. [`render`] prints it as a table, JSON or
+//! YAML.
 //!
 //! ```
 //! use kube_scheduler_simulator::{ClusterInput, Simulation, SimulationOptions};
@@ -32,8 +32,8 @@
 //! ```
 //!
 //! Invariants: nothing here reads a file, a clock or the environment, or starts a thread; the same input with the same
-//! options gives an equal report; every pod of the input is accounted for exactly once; a text with a mistake gives an
-//! error that names the place, and no objects at all. HTTP serving is none of this crate's business.
+//! options gives an equal report; every pod of the input is counted exactly once; a mistake in a text gives an error with
+//! its location, and no objects at all.
 
 mod driver;
 mod explanation;
@@ -44,11 +44,10 @@ mod report;
 mod simulation;
 mod volumes;
 
-pub use explanation::{NodeVerdict, PodExplanation};
-pub use import::{ClusterInput, ClusterObjects, ImportError, Place};
+pub use import::{ClusterInput, ClusterObjects, ImportError, SourceLocation};
 pub use pod_name::{PodName, PodNameError};
 pub use report::{
-    Format, NodeCounts, NodeUsage, Pending, PendingReason, Placement, PodCounts, Preempted,
-    RenderError, RenderOptions, Report, render,
+    Format, FormatError, NodeCounts, NodeUsage, NodeVerdict, PendingPod, PendingReason, Placement,
+    PodCounts, PodExplanation, PreemptedPod, RenderError, RenderOptions, Report, render,
 };
-pub use simulation::{Progress, Simulation, SimulationError, SimulationOptions};
+pub use simulation::{Simulation, SimulationError, SimulationOptions, SimulationProgress};

@@ -1,4 +1,4 @@
-//! Names of pods as people type them.
+//! Names of pods on command lines.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ pub struct PodName {
     pub name: Arc<str>,
 }
 
-/// A text that names no pod.
+/// A text that is not the name of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not the name of a pod: expected NAMESPACE/NAME")]
 pub struct PodNameError(String);

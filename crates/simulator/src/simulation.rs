@@ -1,4 +1,4 @@
-//! What others use: objects in, a report out, as often as one likes.
+//! The public interface: objects in, a report out.
 
 use std::sync::Arc;
 
@@ -10,26 +10,25 @@ use kube_scheduler_engine::{BuildError, Engine, EngineOptions, Pool};
 use kube_scheduler_framework::Registry;
 
 use crate::driver::{Driver, Recording};
-use crate::explanation::PodExplanation;
 use crate::import::ClusterObjects;
 use crate::ledger::Ledger;
 use crate::pod_name::PodName;
-use crate::report::{Report, compose};
+use crate::report::{PodExplanation, Report, compose};
 
 /// How to simulate.
 #[derive(Clone, Debug)]
 pub struct SimulationOptions {
-    /// The scheduler's configuration, with defaults filled in. Extenders in it are not asked, and the report says so.
+    /// The scheduler's configuration, with defaults filled in. Its extenders are not called, which the report warns about.
     pub config: Configuration,
     /// Feature gates.
     pub gates: FeatureGates,
-    /// All plugins that profiles can use. The default is the in-tree ones.
+    /// All plugins that profiles can use; by default the in-tree ones.
     pub registry: Registry,
-    /// Decides everything that is random.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Threads for scans; the outcome does not depend on them.
+    /// Threads for scans over nodes; the result does not depend on them.
     pub pool: Pool,
-    /// Pods whose decisions are to be explained.
+    /// Pods whose last decision is explained in the report.
     pub explain: Vec<PodName>,
 }
 
@@ -50,10 +49,10 @@ impl Default for SimulationOptions {
 }
 
 impl SimulationOptions {
-    /// Takes over a configuration file (`KubeSchedulerConfiguration` v1, YAML or JSON).
+    /// Sets the configuration from the text of a file (`KubeSchedulerConfiguration` v1, YAML or JSON).
     ///
     /// # Errors
-    /// If the text is no valid configuration.
+    /// If the text is not a valid configuration.
     pub fn with_config_text(mut self, text: &str) -> Result<Self, LoadError> {
         let mut config = decode(text)?;
         default(&mut config, &self.gates);
@@ -70,32 +69,32 @@ impl SimulationOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimulationError {
-    /// The configuration makes no scheduler.
+    /// No scheduler can be built from the configuration.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// A pod to explain is not in the input, or has ended.
+    /// A pod to explain is not in the input, or had ended.
     #[error("cannot explain pod {0}: there is no such pod in the input")]
     NoSuchPod(PodName),
 }
 
-/// How far a simulation has come.
+/// How far a simulation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Progress {
-    /// Attempts so far, repeated ones included.
+pub struct SimulationProgress {
+    /// Scheduling attempts so far, repeated ones included.
     pub n_decisions: u64,
     /// Pods that have been tried at least once.
     pub n_tried: usize,
-    /// Pods that came without a node.
+    /// Pods that had no node in the input.
     pub n_pending: usize,
-    /// Whether no attempt will follow.
+    /// Whether no further attempt will follow.
     pub is_over: bool,
 }
 
 /// A cluster and its pending pods, ready to be scheduled in virtual time.
 ///
-/// Running does not use the input up: every run starts from the same state and, with the same options, gives an equal
-/// report. Loading more objects between two runs answers what-if questions.
+/// Running does not change the input: every run starts from the same state and, with the same options, gives an equal
+/// report. Load more objects between two runs to see what would change.
 #[derive(Clone, Debug)]
 pub struct Simulation {
     options: SimulationOptions,
@@ -106,13 +105,13 @@ impl Simulation {
     /// An empty cluster.
     ///
     /// # Errors
-    /// If no scheduler can be made from the options.
+    /// If no scheduler can be built from the options.
     pub fn new(options: SimulationOptions) -> Result<Self, BuildError> {
         engine(&options)?;
         Ok(Self { options, input: ClusterObjects::default() })
     }
 
-    /// Adds objects. One of the same kind and name takes the place of an earlier one.
+    /// Adds objects. An object replaces an earlier one of the same kind, namespace and name.
     pub fn load(&mut self, objects: ClusterObjects) {
         let ClusterObjects { nodes, pods, objects, n_finished, warnings } = objects;
         merge(&mut self.input.nodes, nodes, |node: &Node| node.name.clone());
@@ -125,12 +124,12 @@ impl Simulation {
         self.input.warnings.extend(warnings);
     }
 
-    /// How many pods have no node yet.
+    /// The number of pods without a node.
     pub fn n_pending(&self) -> usize {
         self.input.pods.iter().filter(|pod| !pod.is_assigned()).count()
     }
 
-    /// Schedules until no pending pod can get any further.
+    /// Schedules until no pending pod can make progress.
     ///
     /// # Errors
     /// If a pod to explain does not exist.
@@ -138,13 +137,13 @@ impl Simulation {
         self.run_observed(&mut |_| ())
     }
 
-    /// The same; `observe` is called before the first attempt, after every one, and when there will be no more.
+    /// As [`Simulation::run`]; `observe` is called before the first attempt, after every attempt, and at the end.
     ///
     /// # Errors
     /// If a pod to explain does not exist.
     pub fn run_observed(
         &self,
-        observe: &mut dyn FnMut(Progress),
+        observe: &mut dyn FnMut(SimulationProgress),
     ) -> Result<Report, SimulationError> {
         let known = |name: &PodName| self.input.pods.iter().any(|pod| is_named(pod, name));
         if let Some(name) = self.options.explain.iter().find(|name| !known(name)) {
@@ -166,7 +165,7 @@ impl Simulation {
     }
 
     /// Explains decisions by running again and stopping right before them: the same input gives the same decisions, and
-    /// the first run knows when they were taken.
+    /// the ledger of the first run says which attempts they were.
     fn explain(
         &self,
         ledger: &Ledger,
@@ -189,7 +188,7 @@ impl Simulation {
         Ok(self.options.explain.iter().map(explained).collect())
     }
 
-    /// The virtual time at which everything happens at first: nothing in the input is newer.
+    /// The virtual time at which the run starts: the newest timestamp in the input.
     fn start(&self) -> Timestamp {
         let pods = self
             .input
@@ -213,23 +212,23 @@ fn engine(options: &SimulationOptions) -> Result<Engine, BuildError> {
         ..EngineOptions::default()
     };
     let mut config = options.config.clone();
-    // What extenders count is not counted here either; they themselves are left out.
+    // Resources that only extenders account for are not accounted for here either; the extenders are left out.
     ignore_managed_resources(&mut config)?;
     config.extenders.clear();
     Engine::new(&config, &options.registry, engine_options)
 }
 
-/// Nothing outside is asked in a simulation, and users must know.
+/// The warning that extenders are not called, if there are any.
 fn extenders_not_asked(config: &Configuration) -> Option<String> {
     let urls: Vec<&str> =
         config.extenders.iter().map(|extender| extender.url_prefix.as_str()).collect();
     (!urls.is_empty()).then(|| {
         let urls = urls.join(", ");
-        format!("extenders are not asked in a simulation, whatever they would say about pods and nodes: {urls}")
+        format!("extenders are not called in a simulation, so their filters and scores are missing: {urls}")
     })
 }
 
-/// Adds `new` to `known`, the newer of two with the same key in the place of the older.
+/// Adds `new` to `known`; a value replaces an earlier one with the same key.
 fn merge<T, K: Ord>(known: &mut Vec<Arc<T>>, new: Vec<Arc<T>>, key: impl Fn(&T) -> K) {
     let mut places: std::collections::BTreeMap<K, usize> =
         known.iter().enumerate().map(|(at, value)| (key(value), at)).collect();

@@ -1,8 +1,9 @@
-//! What the API server and the volume controllers of a cluster make of volumes and claims that the scheduler writes:
-//! everything at once and without fail.
+//! The API server and the volume controllers of a simulated cluster, as far as volumes and claims are concerned that the
+//! scheduler writes. Every step is taken at once and succeeds.
 //!
-//! A claim gets the volume that was reserved for it. For a claim with a node the provisioner of its class makes a volume
-//! of just the wanted size, which can be reached from everywhere, as nobody here knows the driver's topology.
+//! A claim gets the volume that the scheduler has reserved for it. For a claim with a selected node the provisioner of its
+//! class makes a volume of exactly the requested size that can be used on every node, since the topology of drivers is not
+//! known here.
 
 use std::sync::Arc;
 
@@ -14,18 +15,23 @@ const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
-/// The answer to a write, and what a watch tells of the consequences.
-pub(crate) fn written(
-    objects: &ObjectStore,
-    object: &Object,
-) -> (Result<Arc<Object>, WriteError>, Vec<Arc<Object>>) {
+/// What follows from a write.
+pub(crate) struct WriteOutcome {
+    /// The API server's answer.
+    pub(crate) result: Result<Arc<Object>, WriteError>,
+    /// All objects that changed, in the order in which a watch reports them.
+    pub(crate) changed: Vec<Arc<Object>>,
+}
+
+/// Writes an object.
+pub(crate) fn write(objects: &ObjectStore, object: &Object) -> WriteOutcome {
     let stored = match stored(objects, object) {
         Ok(stored) => Arc::new(stored),
-        Err(error) => return (Err(error), Vec::new()),
+        Err(error) => return WriteOutcome { result: Err(error), changed: Vec::new() },
     };
-    let mut told = vec![stored.clone()];
-    told.extend(consequences(objects, &stored).into_iter().map(Arc::new));
-    (Ok(stored), told)
+    let mut changed = vec![stored.clone()];
+    changed.extend(consequences(objects, &stored).into_iter().map(Arc::new));
+    WriteOutcome { result: Ok(stored), changed }
 }
 
 /// The object as the API server stores it.
@@ -48,7 +54,7 @@ fn stored(objects: &ObjectStore, object: &Object) -> Result<Object, WriteError> 
     }
 }
 
-/// The next revision of an object, with other values in some fields.
+/// The next revision of an object, with new values in some fields.
 fn revised<const N: usize>(object: &Object, fields: [(&[&str], Value); N]) -> Object {
     let number: u64 = object.resource_version.parse().unwrap_or_default();
     let resource_version = number.saturating_add(1).to_string();
@@ -61,6 +67,7 @@ fn revised<const N: usize>(object: &Object, fields: [(&[&str], Value); N]) -> Ob
     revised
 }
 
+/// The objects that controllers change because of a write.
 fn consequences(objects: &ObjectStore, written: &Object) -> Vec<Object> {
     match (&*written.group, &*written.kind) {
         ("", "PersistentVolume") => {
@@ -88,7 +95,7 @@ fn consequences(objects: &ObjectStore, written: &Object) -> Vec<Object> {
     }
 }
 
-/// A claim that has got its volume.
+/// The claim, bound to its volume.
 fn bound(claim: &Object, volume: &str) -> Object {
     revised(
         claim,

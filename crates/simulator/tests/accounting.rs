@@ -176,7 +176,7 @@ extenders:
     assert_eq!(report.pods.scheduled, 1, "the resource is the extender's business");
     assert_eq!(
         report.warnings,
-        ["extenders are not asked in a simulation, whatever they would say about pods and nodes: \
+        ["extenders are not called in a simulation, so their filters and scores are missing: \
           http://nobody.example"]
     );
 }

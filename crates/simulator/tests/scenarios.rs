@@ -35,6 +35,22 @@ fn pod(name: &str, cpu: &str, spec: &str) -> String {
     )
 }
 
+#[test]
+fn a_message_longer_than_a_format_width_is_printed() {
+    const N_RESOURCES: usize = 3_000;
+    let requests: Vec<String> =
+        (0..N_RESOURCES).map(|n| format!("example.com/resource-{n:05}: '1'")).collect();
+    let pod = format!(
+        "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\n\
+         spec: {{containers: [{{name: c, resources: {{requests: {{{}}}}}}}]}}\n",
+        requests.join(", ")
+    );
+    let report = simulate(&(node("n1", "1") + &pod), SimulationOptions::default());
+    assert!(report.pending[0].message.len() > usize::from(u16::MAX));
+    let text = render(&report, RenderOptions::default()).unwrap();
+    assert!(text.contains("Insufficient example.com/resource-02999"));
+}
+
 fn placements(report: &Report) -> Vec<(&str, &str)> {
     report
         .placements

@@ -1,38 +1,39 @@
-//! A certificate authority for one cluster: it signs the server's certificate and those of users.
+//! A certificate authority for one cluster: it signs the certificates of the server and of its users.
 //!
-//! Invariant: the same key makes the same authority, so that what it signed before a restart is still believed after it.
+//! Invariant: an authority made from the key of an earlier one is trusted by the same clients, so that certificates
+//! issued before a restart stay valid after it.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
 
-use super::User;
+use super::user::User;
 
-/// Why a certificate cannot be made.
+/// Why a certificate cannot be made or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificateError {
-    /// The certificate itself.
+    /// Generating the key or the certificate failed.
     #[error("cannot make a certificate for {subject:?}")]
     Make {
-        /// Whose it was to be.
+        /// The name that the certificate was for.
         subject: String,
-        /// What is wrong.
+        /// The cause.
         source: rcgen::Error,
     },
-    /// The parts do not make a TLS server.
+    /// The TLS library does not accept the server's certificate and key.
     #[error("cannot serve TLS")]
     Tls(#[from] rustls::Error),
-    /// The authority does not do for client certificates.
+    /// The TLS library does not accept the authority as the one for client certificates.
     #[error("cannot check client certificates")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
-    /// The subject can hold one group only.
+    /// A certificate made here names at most one group.
     #[error("a certificate names one group, but user {user:?} is in {count}")]
     Groups {
-        /// The user in question.
+        /// The user's name.
         user: String,
-        /// How many groups he is in.
+        /// How many groups the user is in.
         count: usize,
     },
 }
@@ -54,13 +55,16 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// A new authority with a key of its own.
+    /// A new authority with a new key.
+    ///
+    /// # Errors
+    /// If the key cannot be generated, or `name` cannot be the name of a certificate.
     pub fn generate(name: &str) -> Result<Self, CertificateError> {
         let key = KeyPair::generate().map_err(failed(name))?;
         Self::of(name, key)
     }
 
-    /// The authority that had this key before.
+    /// The authority of an earlier run, by its key in PEM.
     pub(crate) fn from_key(name: &str, key: &str) -> Result<Self, CertificateError> {
         Self::of(name, KeyPair::from_pem(key).map_err(failed(name))?)
     }
@@ -92,10 +96,10 @@ impl Authority {
         self.issuer.key().serialize_pem()
     }
 
-    /// A certificate for a server that is reached under these names and addresses.
+    /// A certificate for a server that clients reach under these DNS names and IP addresses.
     ///
     /// # Errors
-    /// If a name is neither an address nor fit for DNS.
+    /// If a name is neither an IP address nor a DNS name.
     pub fn server(&self, names: &[&str]) -> Result<Identity, CertificateError> {
         let subject = names.first().copied().unwrap_or("server");
         let alternatives: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -105,10 +109,10 @@ impl Authority {
         self.sign(params, subject)
     }
 
-    /// A certificate that a user shows: his name is the common name, his group the organisation.
+    /// A client certificate for a user: the common name is the user's name, the organization the user's group.
     ///
     /// # Errors
-    /// If the user is in more than one group besides that of all who are authenticated.
+    /// If the user is in more than one group, the group of all authenticated users not counted.
     pub fn client(&self, user: &User) -> Result<Identity, CertificateError> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, user.name.as_str());

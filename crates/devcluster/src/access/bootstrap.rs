@@ -1,12 +1,13 @@
-//! What an API server brings along for its own users: the roles and bindings of the groups that every user is in and of
-//! the scheduler, and the configuration that delegated authentication reads.
+//! Objects that an API server creates for itself: the roles and bindings of the scheduler and of the groups that every
+//! user is in, and the configuration that servers read to delegate authentication.
 //!
-//! Invariant: the roles of the scheduler are those of Kubernetes v1.36 with its default feature gates, rule by rule.
+//! Invariant: the scheduler's roles are those of Kubernetes v1.36 with default feature gates, rule by rule.
 
 use serde_json::{Value, json};
 
-use super::Authority;
+use super::authority::Authority;
 
+/// API groups, resources, verbs.
 type Rule = (&'static [&'static str], &'static [&'static str], &'static [&'static str]);
 
 const READ: &[&str] = &["get", "list", "watch"];
@@ -16,7 +17,6 @@ const CORE: &[&str] = &[""];
 const STORAGE: &[&str] = &["storage.k8s.io"];
 const RESOURCE: &[&str] = &["resource.k8s.io"];
 
-/// API groups, resources, verbs.
 const KUBE_SCHEDULER: &[Rule] = &[
     (&["", "events.k8s.io"], &["events"], &["create", "patch", "update"]),
     (COORDINATION, &["leases"], CREATE),
@@ -104,6 +104,7 @@ const MONITORING: &[&str] = &[
 pub(crate) fn standing_policy() -> Vec<Value> {
     let system = "kube-system";
     let scheduler = user("system:kube-scheduler");
+    // Rules that the table cannot express are added by hand: with names of objects, or with paths.
     let mut of_scheduler = rules(KUBE_SCHEDULER);
     of_scheduler.push(json!({"apiGroups": COORDINATION, "resources": ["leases"],
         "resourceNames": ["kube-scheduler"], "verbs": ["get", "list", "update", "watch"]}));
@@ -151,7 +152,7 @@ pub(crate) fn standing_policy() -> Vec<Value> {
     ]
 }
 
-/// The configuration map that tells servers beside the API server whom to believe.
+/// The config map from which servers other than the API server learn which authorities to trust.
 pub(crate) fn authentication_config(
     clients: Option<&Authority>,
     front_proxy: Option<&Authority>,

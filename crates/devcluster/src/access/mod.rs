@@ -1,9 +1,10 @@
-//! Who a request comes from, and what it may do.
+//! Authentication and authorization: which user sends a request, and whether that user may.
 //!
-//! Invariants: without authentication everyone is the administrator, and without authorization everyone may do
-//! everything; with authentication a token that nobody was given is refused, and whoever brings no credentials is
-//! anonymous; every refused request is noted.
+//! Invariants: without authentication every request counts as the administrator's; without authorization every request
+//! is allowed; with authentication an unknown token is rejected, and a request without credentials is anonymous; every
+//! request that authorization rejects is recorded.
 
+mod action;
 mod authority;
 mod bootstrap;
 mod policy;
@@ -20,90 +21,30 @@ use serde_json::Value;
 use crate::kinds::KindId;
 use crate::status::ApiError;
 use crate::store::Store;
+pub use action::Denial;
+pub(crate) use action::{Action, Decision};
 pub use authority::{Authority, CertificateError, Identity};
 pub(crate) use bootstrap::{authentication_config, standing_policy};
 use policy::Policy;
 pub(crate) use tls::Tls;
 pub use user::User;
 
-/// How many refused requests are remembered.
+/// How many rejected requests are remembered.
 const DENIALS_KEPT: usize = 10_000;
-
-/// What somebody wants to do.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Action {
-    pub(crate) verb: String,
-    /// A path outside the resources; empty when a resource is meant.
-    pub(crate) path: String,
-    pub(crate) group: String,
-    pub(crate) resource: String,
-    pub(crate) subresource: String,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-}
-
-impl Action {
-    /// The resource as rules write it: `pods` or `pods/binding`.
-    pub(crate) fn full_resource(&self) -> String {
-        if self.subresource.is_empty() {
-            self.resource.clone()
-        } else {
-            format!("{}/{}", self.resource, self.subresource)
-        }
-    }
-
-    /// The refusal in the API server's words.
-    pub(crate) fn refusal(&self, user: &User) -> ApiError {
-        let user = &user.name;
-        if !self.path.is_empty() {
-            let why = format!("forbidden: User {user:?} cannot {} path {:?}", self.verb, self.path);
-            return ApiError::with_code(403, why);
-        }
-        let scope = if self.namespace.is_empty() {
-            "at the cluster scope".to_owned()
-        } else {
-            format!("in the namespace {:?}", self.namespace)
-        };
-        let why = format!(
-            "User {user:?} cannot {} resource {:?} in API group {:?} {scope}",
-            self.verb,
-            self.full_resource(),
-            self.group,
-        );
-        ApiError::access_denied(&self.group, &self.resource, &self.name, &why)
-    }
-}
-
-/// A refused request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Denial {
-    /// Who asked.
-    pub user: User,
-    /// The verb, such as `list`; for a path outside the resources the method in lower case.
-    pub verb: String,
-    /// The resource with its group, such as `pods/binding` or `leases.coordination.k8s.io`, or the path.
-    pub resource: String,
-    /// Empty for cluster-scoped requests.
-    pub namespace: String,
-    /// Empty when no single object was asked for.
-    pub name: String,
-}
-
-/// The answer to "may this be done?".
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Decision {
-    pub(crate) is_allowed: bool,
-    pub(crate) reason: String,
-}
 
 /// Authentication and authorization of one server.
 pub(crate) struct Access {
     tokens: Mutex<BTreeMap<String, User>>,
     authenticates: bool,
     authorizes: bool,
-    policy: Mutex<Option<(u64, Arc<Policy>)>>,
+    policy: Mutex<Option<CachedPolicy>>,
     denied: Mutex<VecDeque<Denial>>,
+}
+
+/// The stored policy as it was read at a version of the store.
+struct CachedPolicy {
+    version: u64,
+    policy: Arc<Policy>,
 }
 
 impl Access {
@@ -125,7 +66,7 @@ impl Access {
         lock(&self.tokens).insert(token, user);
     }
 
-    /// Whose token it is. Without authentication every token is the administrator's.
+    /// The user a token belongs to. Without authentication every token is the administrator's.
     pub(crate) fn owner_of(&self, token: &str) -> Option<User> {
         if !self.authenticates {
             return Some(User::administrator().authenticated());
@@ -133,7 +74,10 @@ impl Access {
         lock(&self.tokens).get(token).cloned().map(User::authenticated)
     }
 
-    /// Who sends a request: the subject of the connection's certificate, else the owner of the token.
+    /// Which user sends a request: the subject of the connection's certificate, else the owner of the bearer token.
+    ///
+    /// # Errors
+    /// Status 401 for a token that is unknown or not a bearer token.
     pub(crate) fn authenticate(
         &self,
         headers: &HeaderMap,
@@ -152,7 +96,10 @@ impl Access {
             .ok_or_else(|| ApiError::with_code(401, "Unauthorized"))
     }
 
-    /// Refuses what `user` may not do, and notes it.
+    /// Rejects what `user` may not do, and records the rejection.
+    ///
+    /// # Errors
+    /// Status 403 if the policy does not allow `action`.
     pub(crate) fn authorize(
         &self,
         store: &Store,
@@ -187,14 +134,14 @@ impl Access {
             let reason = "everything is allowed here".to_owned();
             return Decision { is_allowed: true, reason };
         }
-        // The administrators' group passes whatever the stored policy says, so that nobody can lock himself out.
+        // Administrators pass whatever the stored policy says, so that no change of it can lock them out.
         if user.groups.iter().any(|group| group == User::ADMINISTRATORS) {
             return Decision { is_allowed: true, reason: String::new() };
         }
         self.policy(store).decide(user, action)
     }
 
-    /// The rules that hold for `user` in a namespace, as a rules review tells them.
+    /// The rules that apply to `user` in a namespace, as a rules review lists them: for resources, for other paths.
     pub(crate) fn rules(&self, store: &Store, user: &User, namespace: &str) -> (Value, Value) {
         if !self.authorizes || user.groups.iter().any(|group| group == User::ADMINISTRATORS) {
             return Policy::everything();
@@ -202,27 +149,27 @@ impl Access {
         self.policy(store).rules(user, namespace)
     }
 
-    /// The refused requests so far, the oldest first.
+    /// The rejected requests so far, the oldest first.
     pub(crate) fn denied(&self) -> Vec<Denial> {
         lock(&self.denied).iter().cloned().collect()
     }
 
-    /// The stored policy, read anew when an object of it has changed.
+    /// The stored policy; parsed again only after one of its objects has changed.
     fn policy(&self, store: &Store) -> Arc<Policy> {
         let version = policy_kinds().map(|kind| *store.signal(kind).borrow()).max().unwrap_or(0);
         let mut cached = lock(&self.policy);
         match cached.as_ref() {
-            Some((read_at, policy)) if *read_at == version => policy.clone(),
+            Some(cached) if cached.version == version => cached.policy.clone(),
             _ => {
                 let policy = Arc::new(store.read(Policy::read));
-                *cached = Some((version, policy.clone()));
+                *cached = Some(CachedPolicy { version, policy: policy.clone() });
                 policy
             }
         }
     }
 }
 
-/// The kinds that make the policy.
+/// The kinds that make up the policy.
 fn policy_kinds() -> impl Iterator<Item = KindId> {
     ["roles", "rolebindings", "clusterroles", "clusterrolebindings"]
         .into_iter()

@@ -1,14 +1,15 @@
 //! Role-based access control over the stored roles and bindings.
 //!
-//! Invariant: rules only ever allow; what no rule of a bound role allows is refused. Differences from a full API server:
-//! aggregated cluster roles are not filled in, and nobody is kept from writing roles that say more than he may do.
+//! Invariant: rules only ever allow; what no rule of a bound role allows is rejected. Differences from a full API server:
+//! aggregated cluster roles are not filled in, and users may write roles with more rights than they have themselves.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Action, Decision, User};
+use super::action::{Action, Decision};
+use super::user::User;
 use crate::kinds::KindId;
 use crate::object::Object;
 use crate::store::State;
@@ -70,7 +71,7 @@ struct RoleRef {
     name: String,
 }
 
-/// The roles and who is bound to them.
+/// All roles, and which users are bound to them.
 #[derive(Debug, Default)]
 pub(super) struct Policy {
     cluster_roles: BTreeMap<String, Vec<Rule>>,
@@ -80,7 +81,7 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// Reads what is stored.
+    /// Parses the stored roles and bindings.
     pub(super) fn read(state: &State) -> Self {
         let mut policy = Self::default();
         for role in objects(state, "clusterroles") {
@@ -95,7 +96,7 @@ impl Policy {
         policy
     }
 
-    /// Whether a rule allows it; the reason names the first that does, as the API server does.
+    /// Whether a rule allows the action; the reason names the first binding that does, in the API server's words.
     pub(super) fn decide(&self, user: &User, action: &Action) -> Decision {
         for (binding, subject, rules) in self.bound(user, &action.namespace) {
             if rules.iter().any(|rule| rule.allows(action)) {
@@ -115,7 +116,7 @@ impl Policy {
         (json!(resources), json!(paths))
     }
 
-    /// What an administrator's rules review says.
+    /// The rules of a user who may do everything, as a rules review lists them.
     pub(super) fn everything() -> (Value, Value) {
         (
             json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]),
@@ -123,7 +124,7 @@ impl Policy {
         )
     }
 
-    /// The bindings that concern a user in a namespace, the cluster's first, with the rules they give.
+    /// The bindings that apply to a user in a namespace, those of the cluster first, with their rules.
     fn bound<'p>(
         &'p self,
         user: &'p User,
@@ -135,7 +136,7 @@ impl Policy {
             let subject = binding
                 .subjects
                 .iter()
-                .find(|subject| subject.means(user, &binding.metadata.namespace))?;
+                .find(|subject| subject.includes(user, &binding.metadata.namespace))?;
             Some((binding, subject, self.rules_of(binding)?))
         })
     }
@@ -179,7 +180,7 @@ impl Rule {
 }
 
 impl Subject {
-    fn means(&self, user: &User, binding_namespace: &str) -> bool {
+    fn includes(&self, user: &User, binding_namespace: &str) -> bool {
         match self.kind.as_str() {
             "User" => self.name == user.name,
             "Group" => user.groups.contains(&self.name),
@@ -220,7 +221,7 @@ fn objects<'s>(state: &'s State, plural: &str) -> impl Iterator<Item = &'s Objec
         .map(AsRef::as_ref)
 }
 
-/// What cannot be read allows nothing.
+/// An object that cannot be parsed has no rules, and so allows nothing.
 fn parsed<T: Default + for<'de> Deserialize<'de>>(object: &Object) -> T {
     serde_json::from_slice(object.json()).unwrap_or_default()
 }
@@ -291,9 +292,9 @@ mod tests {
             |value: Value| -> Subject { serde_json::from_value(value).expect("a subject") };
         let robot = User::new("system:serviceaccount:kube-system:kube-scheduler").group("robots");
         let account = subject(json!({"kind": "ServiceAccount", "name": "kube-scheduler"}));
-        assert!(account.means(&robot, "kube-system"));
-        assert!(!account.means(&robot, "default") && !account.means(&robot, ""));
-        assert!(subject(json!({"kind": "Group", "name": "robots"})).means(&robot, ""));
-        assert!(!subject(json!({"kind": "User", "name": "robots"})).means(&robot, ""));
+        assert!(account.includes(&robot, "kube-system"));
+        assert!(!account.includes(&robot, "default") && !account.includes(&robot, ""));
+        assert!(subject(json!({"kind": "Group", "name": "robots"})).includes(&robot, ""));
+        assert!(!subject(json!({"kind": "User", "name": "robots"})).includes(&robot, ""));
     }
 }

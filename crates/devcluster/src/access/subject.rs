@@ -1,80 +1,34 @@
-//! The subject of a client's certificate, whose signature has been checked before.
+//! The user whom a client's certificate is for. The TLS layer has checked its signature before.
 //!
-//! Only the way to two kinds of attributes is read: common name, which is the user, and organisation, which are his
-//! groups. Invariant: malformed bytes are nothing, never a panic.
+//! Invariant: malformed bytes name no user, and never cause a panic.
 
-use super::User;
+use x509_cert::Certificate;
+use x509_cert::der::oid::ObjectIdentifier;
+use x509_cert::der::{Decode, Tag, Tagged};
 
-const INTEGER: u8 = 0x02;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-const SEQUENCE: u8 = 0x30;
-const VERSION: u8 = 0xa0;
+use super::user::User;
 
-const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
-const ORGANISATION: &[u8] = &[0x55, 0x04, 0x0a];
+const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
+const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
 
-/// The user that a certificate in DER is for.
+/// The user that a certificate in DER is for: the common name is the user's name (of several the last one counts),
+/// organizations are groups. `None` if the bytes are no certificate or it has no common name.
 pub(super) fn user_of(certificate: &[u8]) -> Option<User> {
-    let mut outer = Reader(certificate);
-    let mut certificate = Reader(outer.value_of(SEQUENCE)?);
-    let mut body = Reader(certificate.value_of(SEQUENCE)?);
-    if body.next_is(VERSION) {
-        body.value_of(VERSION)?;
-    }
-    body.value_of(INTEGER)?;
-    // Signature algorithm, issuer, validity.
-    for _ in 0..3 {
-        body.value_of(SEQUENCE)?;
-    }
-    let mut subject = Reader(body.value_of(SEQUENCE)?);
+    let certificate = Certificate::from_der(certificate).ok()?;
     let (mut name, mut groups) = (None, Vec::new());
-    while let Some((_, set)) = subject.next() {
-        let mut attributes = Reader(set);
-        while let Some((_, attribute)) = attributes.next() {
-            let mut attribute = Reader(attribute);
-            let kind = attribute.value_of(OBJECT_IDENTIFIER)?;
-            let (_, value) = attribute.next()?;
-            let text = || std::str::from_utf8(value).ok().map(str::to_owned);
-            match kind {
-                COMMON_NAME => name = Some(text()?),
-                ORGANISATION => groups.push(text()?),
-                _ => {}
-            }
+    for attribute in certificate.tbs_certificate().subject().iter() {
+        let tag = attribute.value.tag();
+        if !matches!(tag, Tag::Utf8String | Tag::PrintableString | Tag::Ia5String) {
+            continue;
+        }
+        let Ok(text) = std::str::from_utf8(attribute.value.value()) else { continue };
+        if attribute.oid == COMMON_NAME {
+            name = Some(text);
+        } else if attribute.oid == ORGANIZATION {
+            groups.push(text);
         }
     }
-    let user = User::new(name?);
-    Some(groups.into_iter().fold(user, User::group))
-}
-
-/// Reads one value after another.
-struct Reader<'b>(&'b [u8]);
-
-impl<'b> Reader<'b> {
-    fn next_is(&self, tag: u8) -> bool {
-        self.0.first() == Some(&tag)
-    }
-
-    fn value_of(&mut self, tag: u8) -> Option<&'b [u8]> {
-        if self.next_is(tag) { self.next().map(|(_, value)| value) } else { None }
-    }
-
-    fn next(&mut self) -> Option<(u8, &'b [u8])> {
-        let (&tag, rest) = self.0.split_first()?;
-        let (&first, mut rest) = rest.split_first()?;
-        let mut length = usize::from(first);
-        if first & 0x80 != 0 {
-            let n_bytes = usize::from(first & 0x7f);
-            if n_bytes == 0 || n_bytes > 4 {
-                return None;
-            }
-            let bytes = rest.get(..n_bytes)?;
-            length = bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
-            rest = rest.get(n_bytes..)?;
-        }
-        let value = rest.get(..length)?;
-        self.0 = rest.get(length..)?;
-        Some((tag, value))
-    }
+    Some(groups.into_iter().fold(User::new(name?), User::group))
 }
 
 #[cfg(test)]
@@ -98,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_or_damaged_certificates_are_nobody_and_no_panic() {
+    fn cut_or_damaged_certificates_name_no_user_and_do_not_panic() {
         let good = der(&User::new("jane").group("staff"));
         for length in 0..good.len() {
             assert_eq!(user_of(&good[..length]), None);

@@ -1,7 +1,7 @@
 //! The TLS side of the server: its certificate, and the check of client certificates.
 //!
-//! Invariant: a client without a certificate gets through the handshake, one with a certificate of another authority
-//! does not.
+//! Invariant: the handshake succeeds for a client without a certificate, and fails for one whose certificate another
+//! authority has signed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,12 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::authority::{Authority, CertificateError, Identity};
 use super::subject::user_of;
-use super::{Authority, CertificateError, Identity, User};
+use super::user::User;
 
 /// How long a client may take for the handshake.
-const PATIENCE: Duration = Duration::from_secs(30);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a server needs for TLS.
 pub(crate) struct Tls {
@@ -49,14 +50,14 @@ impl Tls {
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), authority, front_proxy })
     }
 
-    /// Does the handshake; tells whom the client's certificate is for, if it showed one.
+    /// Does the handshake, and returns the user of the client's certificate if it sent one.
     pub(crate) async fn accept(
         &self,
         stream: TcpStream,
     ) -> std::io::Result<(TlsStream<TcpStream>, Option<User>)> {
-        let late = |_| std::io::Error::from(std::io::ErrorKind::TimedOut);
-        let handshake = tokio::time::timeout(PATIENCE, self.acceptor.accept(stream));
-        let stream = handshake.await.map_err(late)??;
+        let too_late = |_| std::io::Error::from(std::io::ErrorKind::TimedOut);
+        let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream));
+        let stream = handshake.await.map_err(too_late)??;
         let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
         let user = certificates.first().and_then(|certificate| user_of(certificate));
         Ok((stream, user))
@@ -66,7 +67,7 @@ impl Tls {
 fn parsed(
     identity: &Identity,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), rustls::Error> {
-    // They were written by this program a moment ago.
+    // This process has written the PEM texts a moment ago, so failing here is a bug, not bad input.
     let wrong = |error: rustls::pki_types::pem::Error| rustls::Error::General(error.to_string());
     let chain = CertificateDer::from_pem_slice(identity.certificate.as_bytes()).map_err(wrong)?;
     let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(wrong)?;

@@ -1,28 +1,28 @@
 //! Users and their groups.
 
-/// The group of all who brought credentials.
+/// The group of all users who sent credentials.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Somebody who sends requests.
+/// The sender of requests: a person or a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct User {
-    /// The name that bindings of roles mean.
+    /// The name, as role bindings refer to it.
     pub name: String,
-    /// The groups, without those that everyone with credentials is in.
+    /// The user's groups. The server adds those that every authenticated user is in.
     pub groups: Vec<String>,
 }
 
 impl User {
-    /// The group that may do everything.
+    /// The group whose members may do everything.
     pub const ADMINISTRATORS: &str = "system:masters";
 
-    /// A user without groups of his own.
+    /// A user without groups.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), groups: Vec::new() }
     }
 
-    /// Puts the user into a group.
+    /// Adds the user to a group.
     pub fn group(mut self, group: impl Into<String>) -> Self {
         let group = group.into();
         if !self.groups.contains(&group) {
@@ -31,27 +31,27 @@ impl User {
         self
     }
 
-    /// Who may do everything.
+    /// A user who may do everything.
     pub fn administrator() -> Self {
         Self::new("kubernetes-admin").group(Self::ADMINISTRATORS)
     }
 
-    /// The scheduler of the control plane.
+    /// The control plane's scheduler.
     pub fn kube_scheduler() -> Self {
         Self::new("system:kube-scheduler")
     }
 
-    /// Whoever brings no credentials.
+    /// The sender of requests without credentials.
     pub(crate) fn anonymous() -> Self {
         Self::new("system:anonymous").group("system:unauthenticated")
     }
 
-    /// With the group of all who brought credentials.
+    /// Adds the group of all users who sent credentials.
     pub(crate) fn authenticated(self) -> Self {
         self.group(AUTHENTICATED)
     }
 
-    /// The groups that credentials have to tell.
+    /// The groups that credentials have to name: all but the one that every authenticated user is in.
     pub(crate) fn own_groups(&self) -> Vec<&str> {
         self.groups.iter().map(String::as_str).filter(|group| *group != AUTHENTICATED).collect()
     }

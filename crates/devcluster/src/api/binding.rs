@@ -1,14 +1,15 @@
 //! The binding subresource: the one way in which a pod gets its node.
 
+use kube_scheduler_api_types::validation::{FieldError, FieldPath};
 use serde_json::{Value, json};
 
 use crate::clock::to_rfc3339;
 use crate::kinds::PODS;
 use crate::object::{at, child_mut, list_at, list_mut, map_mut, meta_mut, set_condition, text_at};
-use crate::status::{ApiError, FieldError};
+use crate::status::ApiError;
 use crate::store::Store;
 
-/// Binds the pod to the node that the `Binding` object names. The node need not exist, as upstream.
+/// Binds the pod to the node that the `Binding` object names. As in Kubernetes, the node need not exist.
 pub(crate) fn bind(
     store: &Store,
     namespace: &str,
@@ -73,10 +74,11 @@ fn check(name: &str, binding: &Value) -> Result<(), ApiError> {
     let target_kind = text_at(binding, &["target", "kind"]);
     let mut errors = Vec::new();
     if !target_kind.is_empty() && target_kind != "Node" {
-        errors.push(FieldError::unsupported("target.kind", target_kind, &["Node", "<empty>"]));
+        let path = FieldPath::new("target.kind");
+        errors.push(FieldError::unsupported(path, target_kind, &["Node", "<empty>"]));
     }
     if text_at(binding, &["target", "name"]).is_empty() {
-        errors.push(FieldError::required("target.name", ""));
+        errors.push(FieldError::required(FieldPath::new("target.name"), ""));
     }
     if errors.is_empty() {
         Ok(())

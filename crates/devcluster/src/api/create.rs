@@ -31,6 +31,7 @@ pub(crate) fn create_in(
     mut value: Value,
     options: &WriteOptions,
 ) -> Result<Arc<Object>, ApiError> {
+    // Everything below reads metadata, so its shape comes first, as a decoder would reject it.
     strip_nulls(&mut value);
     validation::check_shape(&value)?;
     let entry = kind.get();
@@ -41,6 +42,7 @@ pub(crate) fn create_in(
             "resourceVersion should not be set on objects to be created",
         ));
     }
+    // The name is needed for the errors of all later checks.
     name_object(state, kind, &namespace, &mut value);
     let name = text_at(&value, &["metadata", "name"]).to_owned();
     check_namespace(state, kind, &namespace, &name)?;
@@ -48,6 +50,7 @@ pub(crate) fn create_in(
     let members = map_mut(&mut value);
     members.insert("kind".into(), entry.kind.into());
     members.insert("apiVersion".into(), entry.api_version().into());
+    // Admission before validation: what admission fills in must be valid too.
     defaults::admit(state, kind, &mut value, options.keep_status)?;
     validation::check(kind, &value)?;
     if state.get(kind, &namespace, &name).is_some() {
@@ -58,6 +61,7 @@ pub(crate) fn create_in(
     let uid = state.rng.uuid();
     let meta = meta_mut(&mut value);
     if options.keep_status {
+        // A dump of another cluster: identities that its objects refer to stay.
         meta.entry("uid").or_insert_with(|| uid.into());
         meta.entry("creationTimestamp").or_insert_with(|| created.into());
     } else {
@@ -79,7 +83,7 @@ pub(crate) fn create_in(
     Ok(commit(state, kind, value, options))
 }
 
-/// Refuses a body of another kind than the path's.
+/// Rejects a body whose type is not that of the path.
 pub(crate) fn check_type(kind: KindId, value: &Value) -> Result<(), ApiError> {
     let entry = kind.get();
     let (api_version, kind_name) = (text_at(value, &["apiVersion"]), text_at(value, &["kind"]));
@@ -97,7 +101,7 @@ pub(crate) fn check_type(kind: KindId, value: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The namespace the object goes to: that of the request, which the object may repeat but not contradict.
+/// The namespace of the new object: that of the request, which the object may repeat but not contradict.
 fn scope(kind: KindId, namespace: &str, value: &Value) -> Result<String, ApiError> {
     let own = text_at(value, &["metadata", "namespace"]);
     if !kind.get().namespaced {
@@ -118,8 +122,8 @@ fn scope(kind: KindId, namespace: &str, value: &Value) -> Result<String, ApiErro
     }
 }
 
-/// Finds a name for an object that has only the beginning of one. If names that are taken keep coming up, it has the last
-/// of them, which is refused then.
+/// Generates the name of an object that only has a prefix (`generateName`). If all tries are taken, the object keeps the
+/// last one and is rejected as already existing.
 fn name_object(state: &mut State, kind: KindId, namespace: &str, value: &mut Value) {
     /// Room that is left for the random suffix.
     const LONGEST_BASE: usize = 58;

@@ -1,4 +1,4 @@
-//! Deleting objects: preconditions, grace, finalizers, namespaces with all they contain.
+//! Deleting objects: preconditions, grace periods, finalizers, namespaces with their content.
 
 use std::sync::Arc;
 
@@ -34,12 +34,12 @@ impl DeleteOptions {
     }
 }
 
-/// What became of the object.
+/// The result of a deletion.
 #[derive(Debug, Clone)]
 pub(crate) enum Deletion {
-    /// It is gone; this was its last state.
+    /// The object is gone; this was its last state.
     Done(Arc<Object>),
-    /// It waits for its kubelet or its finalizers.
+    /// The object waits for its kubelet or its finalizers.
     Pending(Arc<Object>),
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn delete(
     store.write(|state| delete_in(state, kind, namespace, name, options))
 }
 
-/// Deletes every selected object and answers how many that were.
+/// Deletes every selected object, and returns them as they were before.
 pub(crate) fn delete_collection(
     store: &Store,
     kind: KindId,
@@ -142,7 +142,7 @@ fn check_preconditions(
     Ok(())
 }
 
-/// Only pods that a kubelet runs are given time; all else goes at once.
+/// The grace period in seconds: pods that a kubelet runs have one; everything else is removed at once.
 fn grace_seconds(kind: KindId, value: &Value, options: &DeleteOptions) -> i64 {
     let runs = !text_at(value, &["spec", "nodeName"]).is_empty();
     let finished = matches!(text_at(value, &["status", "phase"]), "Succeeded" | "Failed");

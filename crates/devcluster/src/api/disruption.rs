@@ -1,6 +1,6 @@
-//! How many more pods a disruption budget lets go.
+//! How many more pods may be evicted under a disruption budget.
 //!
-//! Difference from upstream: the number of expected pods is the number of matching pods, not the scale of their
+//! Difference from Kubernetes: the number of expected pods is the number of matching pods, not the scale of their
 //! controllers, since no controllers run here.
 
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use crate::clock::to_rfc3339;
 use crate::kinds::{DISRUPTION_BUDGETS, PODS};
 use crate::object::{Object, at, child_mut, int_at, list_at, text_at};
-use crate::selectors::LabelSelector;
+use crate::selectors::label_selector_in;
 use crate::store::{State, Store};
 
-/// A budget's arithmetic at one moment.
+/// A budget's numbers at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Allowance {
     pub(crate) current_healthy: i64,
@@ -20,7 +20,7 @@ pub(crate) struct Allowance {
     pub(crate) allowed: i64,
 }
 
-/// Counts the pods of `budget` anew.
+/// Counts the pods that `budget` covers.
 pub(crate) fn allowance(state: &State, budget: &Value) -> Allowance {
     let namespace = text_at(budget, &["metadata", "namespace"]);
     let mut expected_pods = 0;
@@ -51,7 +51,7 @@ pub(crate) fn selects(budget: &Value, pod: &Object) -> bool {
     else {
         return false;
     };
-    LabelSelector::from_object(selector).matches(|key| pod.label(key))
+    label_selector_in(selector).is_some_and(|selector| selector.matches(pod.labels()))
 }
 
 /// Writes the current numbers into the status of every budget of a namespace, as the disruption controller does.

@@ -1,4 +1,4 @@
-//! The eviction subresource: a deletion that disruption budgets can refuse.
+//! The eviction subresource: a deletion that disruption budgets can reject.
 
 use serde_json::Value;
 

@@ -1,7 +1,8 @@
-//! The verbs that change objects, independent of HTTP: the same functions serve requests and in-process callers.
+//! The verbs that change objects, independent of HTTP: the same functions serve requests and callers in this process.
 //!
-//! Invariants: each function checks, admits and changes under one hold of the store's lock; kinds are storage kinds
-//! (core events, never their `events.k8s.io` form); a change that changes nothing takes no version and wakes nobody.
+//! Invariants: each function checks, admits and changes an object while it holds the store's lock once; kinds are storage
+//! kinds (core events, never their `events.k8s.io` form); a write that changes nothing takes no resource version and
+//! causes no watch event.
 
 pub(crate) mod binding;
 pub(crate) mod create;
@@ -20,20 +21,20 @@ use crate::object::Object;
 use crate::status::ApiError;
 use crate::store::State;
 
-/// How a write is to be done.
+/// Options of a write.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WriteOptions {
-    /// Check and answer, but store nothing.
+    /// Do all checks and return the result, but store nothing.
     pub(crate) dry_run: bool,
-    /// Keep a status that comes with a new object.
+    /// Keep the status, uid and timestamps that a new object comes with.
     pub(crate) keep_status: bool,
-    /// Who owns the fields of a server-side apply.
+    /// The owner of the fields of a server-side apply.
     pub(crate) field_manager: String,
-    /// Take over fields that others own.
+    /// Take over fields that other managers own.
     pub(crate) force: bool,
 }
 
-/// Stores `value`, or only shows what would be stored.
+/// Stores `value`; in a dry run, returns what would be stored.
 fn commit(state: &mut State, kind: KindId, value: Value, options: &WriteOptions) -> Arc<Object> {
     if options.dry_run {
         return Arc::new(Object::freeze(kind, &value, state.version()));
@@ -41,7 +42,7 @@ fn commit(state: &mut State, kind: KindId, value: Value, options: &WriteOptions)
     state.put(kind, value)
 }
 
-/// Refuses writes into namespaces that do not exist or, for new objects, that are going away.
+/// Rejects new objects in namespaces that do not exist or are being deleted.
 fn check_namespace(
     state: &State,
     kind: KindId,

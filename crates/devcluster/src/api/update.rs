@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use kube_scheduler_api_types::validation::{FieldError, FieldPath};
+use serde_json::Value;
 
 use super::{WriteOptions, commit};
 use crate::defaults;
@@ -10,7 +11,7 @@ use crate::kinds::{KindId, LEASES, NAMESPACES, NODES, PODS};
 use crate::object::{
     Object, at, child_mut, int_at, list_at, map_mut, meta_mut, strip_nulls, text_at,
 };
-use crate::status::{ApiError, FieldError};
+use crate::status::ApiError;
 use crate::store::{State, Store};
 use crate::validation;
 
@@ -51,7 +52,7 @@ pub(crate) struct Target<'r> {
     pub(crate) part: Part,
 }
 
-/// Replaces an object by what `change` makes of it.
+/// Replaces an object by the result of `change`.
 pub(crate) fn modify(
     store: &Store,
     target: Target<'_>,
@@ -75,6 +76,7 @@ pub(crate) fn modify_in(
     let mut new = change(&old)?;
     strip_nulls(&mut new);
     validation::check_shape(&new)?;
+    // A conflict is reported before anything that is wrong with the content, which may be due to the stale read.
     check_identity(target, &old, &new)?;
 
     let mut result = match part {
@@ -98,6 +100,7 @@ pub(crate) fn modify_in(
         defaults::apply_to_status(kind, &mut result);
     }
     validation::check(kind, &result)?;
+    // With the version of the stored object, so that a write without any change compares equal.
     meta_mut(&mut result)
         .insert("resourceVersion".into(), current.resource_version().to_string().into());
     if result == old {
@@ -116,7 +119,7 @@ pub(crate) fn modify_in(
     Ok(object)
 }
 
-/// Checks a replacement as PUT sends it and hands it on.
+/// Checks the body of a PUT, and returns it ready to be stored.
 pub(crate) fn replacement(target: Target<'_>, mut new: Value) -> Result<Value, ApiError> {
     strip_nulls(&mut new);
     validation::check_shape(&new)?;
@@ -136,13 +139,10 @@ pub(crate) fn replacement(target: Target<'_>, mut new: Value) -> Result<Value, A
         )));
     }
     let versionless = text_at(&new, &["metadata", "resourceVersion"]).is_empty();
-    // Leases guard leadership, so they are never replaced blindly.
+    // Leases guard leadership, so they are never replaced without knowledge of their current version.
     if versionless && target.kind == LEASES {
-        let error = FieldError::invalid(
-            "metadata.resourceVersion",
-            &json!(0),
-            "must be specified for an update",
-        );
+        let path = FieldPath::new("metadata.resourceVersion");
+        let error = FieldError::invalid(path, 0_i64, "must be specified for an update");
         return Err(ApiError::invalid(target.kind.get(), target.name, &[error]));
     }
     Ok(new)
@@ -169,17 +169,16 @@ fn check_identity(target: Target<'_>, old: &Value, new: &Value) -> Result<(), Ap
         !given.is_empty() && given != text_at(old, &["metadata", field])
     };
     if renamed("name") || renamed("namespace") {
-        let error = FieldError::invalid(
-            "metadata.name",
-            &text_at(new, &["metadata", "name"]).into(),
-            "field is immutable",
-        );
+        let path = FieldPath::new("metadata.name");
+        let name = text_at(new, &["metadata", "name"]);
+        let error = FieldError::invalid(path, name, "field is immutable");
         return Err(ApiError::invalid(entry, target.name, &[error]));
     }
     Ok(())
 }
 
-/// Metadata that only the server sets, and the status where it is separate, stay as they were.
+/// Restores what this request may not change: metadata that only the server sets, and the status where it is a
+/// subresource.
 fn keep_server_side(kind: KindId, old: &Value, new: &mut Value) {
     let members = map_mut(new);
     for key in ["kind", "apiVersion"] {
@@ -219,7 +218,7 @@ fn keep_server_side(kind: KindId, old: &Value, new: &mut Value) {
             meta.remove(key);
         }
     }
-    // What a node's kubelet or a binding wrote into the spec survives a manifest that does not mention it.
+    // What a kubelet or a binding has written into the spec survives a manifest without that field.
     if kind == NODES || kind == PODS {
         let field = if kind == NODES { "podCIDR" } else { "nodeName" };
         if let Some(value) = at(old, &["spec", field]) {

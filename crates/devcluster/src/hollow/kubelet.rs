@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::END_PHASE;
 use crate::api::WriteOptions;
 use crate::api::create::create_in;
 use crate::api::delete::{DeleteOptions, delete_in};
@@ -14,17 +13,21 @@ use crate::object::{at, child_mut, list_at, list_mut, set_condition, text_at};
 use crate::status::ApiError;
 use crate::store::{State, Store};
 
+/// The annotation that sets the phase in which a pod with [`RUN_SECONDS`](super::RUN_SECONDS) ends: `Succeeded` (the
+/// default) or `Failed`.
+pub const END_PHASE: &str = "devcluster/end-phase";
+
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// One thing to do to one pod.
+/// A step in the life of the pod with this key and uid.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Deed {
+pub(super) enum PodStep {
     Start { key: String, uid: String },
     Finish { key: String, uid: String },
     Remove { key: String, uid: String },
 }
 
-/// The nodes played, their addresses, and the next pod address.
+/// The addresses of the hollow nodes, and the next free address for a pod.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     by_node: BTreeMap<String, String>,
@@ -55,7 +58,7 @@ impl Addresses {
     }
 
     fn next_pod(&mut self) -> String {
-        // The upper half of 10.0.0.0/8; after eight million pods addresses repeat.
+        // From the upper half of 10.0.0.0/8; after eight million pods addresses repeat.
         self.pods = self.pods.wrapping_add(1) & 0x007f_ffff;
         let [_, b, c, d] = self.pods.to_be_bytes();
         format!("10.{}.{c}.{d}", 128 + u32::from(b))
@@ -67,25 +70,25 @@ pub(super) fn node_address(index: usize) -> String {
     format!("10.{}.{}.{}", index >> 16 & 0x7f, index >> 8 & 0xff, index & 0xff)
 }
 
-/// Does a batch of deeds in one write.
+/// Takes a batch of steps in one write.
 pub(super) fn carry_out(
     store: &Store,
-    batch: Vec<Deed>,
+    batch: Vec<PodStep>,
     addresses: &mut Addresses,
 ) -> Result<(), ApiError> {
     store.write(|state| {
-        for deed in batch {
-            match deed {
-                Deed::Start { key, uid } => start(state, &key, &uid, addresses),
-                Deed::Finish { key, uid } => finish(state, &key, &uid),
-                Deed::Remove { key, uid } => remove(state, &key, &uid)?,
+        for step in batch {
+            match step {
+                PodStep::Start { key, uid } => start(state, &key, &uid, addresses),
+                PodStep::Finish { key, uid } => finish(state, &key, &uid),
+                PodStep::Remove { key, uid } => remove(state, &key, &uid)?,
             }
         }
         Ok(())
     })
 }
 
-/// Gives nodes that came without conditions what a kubelet reports first.
+/// Sets the conditions, addresses and node info that a kubelet reports first, on nodes that were created without.
 pub(super) fn make_ready(store: &Store, names: &[String], addresses: &mut Addresses) {
     if names.is_empty() {
         return;
@@ -110,7 +113,7 @@ pub(super) fn make_ready(store: &Store, names: &[String], addresses: &mut Addres
     });
 }
 
-/// Renews the leases of all nodes played.
+/// Renews the leases of all hollow nodes.
 pub(super) fn renew_leases(store: &Store, addresses: &Addresses) -> Result<(), ApiError> {
     store.write(|state| {
         let renewed = to_rfc3339_micro(state.now);
@@ -164,7 +167,7 @@ pub(super) fn ready_conditions(now: &str) -> Value {
     ])
 }
 
-/// What a hollow node says about itself.
+/// The `nodeInfo` of a hollow node.
 pub(super) fn node_info() -> Value {
     json!({
         "kubeletVersion": "v1.36.0-hollow", "kubeProxyVersion": "", "osImage": "hollow", "operatingSystem": "linux",

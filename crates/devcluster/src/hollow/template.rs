@@ -1,27 +1,29 @@
-//! What hollow nodes look like.
+//! Templates of hollow nodes.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::HOLLOW;
 use super::kubelet::{node_address, node_info, ready_conditions};
 
-/// A pattern for nodes. Zones are dealt out in turn.
+/// The annotation of nodes that were made from a template.
+pub(super) const HOLLOW: &str = "devcluster/hollow";
+
+/// A template for nodes.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct NodeTemplate {
-    /// What names begin with; the node's number follows, padded to five digits.
+    /// The beginning of the names; the node's number follows, padded to five digits.
     pub name_prefix: String,
-    /// Amounts by resource name, used as capacity and allocatable.
+    /// Quantities by resource name, used as capacity and allocatable.
     pub capacity: BTreeMap<String, String>,
-    /// Zone names, dealt out in turn; empty for none.
+    /// Names of zones, assigned to the nodes in turn; empty for nodes without a zone.
     pub zones: Vec<String>,
-    /// The region of all nodes, when there are zones.
+    /// The region of all nodes, if there are zones.
     pub region: String,
     /// Further labels.
     pub labels: BTreeMap<String, String>,
-    /// Taints as they stand in a node's spec.
+    /// Taints, as in a node's spec.
     pub taints: Vec<Value>,
 }
 
@@ -48,13 +50,13 @@ impl NodeTemplate {
         self
     }
 
-    /// Sets the amount of a resource.
+    /// Sets the quantity of a resource, such as `4` or `32Gi`.
     pub fn capacity(mut self, resource: &str, amount: &str) -> Self {
         self.capacity.insert(resource.to_owned(), amount.to_owned());
         self
     }
 
-    /// Deals the nodes out to so many zones, `zone-1` and on.
+    /// Assigns the nodes to `count` zones in turn: `zone-1`, `zone-2` and so on.
     pub fn zones(mut self, count: usize) -> Self {
         self.zones = (1..=count).map(|number| format!("zone-{number}")).collect();
         self
@@ -72,7 +74,7 @@ impl NodeTemplate {
         self
     }
 
-    /// The node with this number, ready for creation.
+    /// The node with this number, ready to be created.
     pub(super) fn node(&self, index: usize, now: &str) -> Value {
         let name = format!("{}{index:05}", self.name_prefix);
         let mut labels: Map<String, Value> =

@@ -1,12 +1,12 @@
 //! Server-side apply, in a simple form.
 //!
 //! An applied configuration is merged into the object by the list keys of [`super::schema`]; the fields it names are
-//! recorded under its manager in `metadata.managedFields`; fields that the manager applied before and now leaves out are
-//! removed unless another manager applied them too; a field that another manager applied with another value is a
-//! conflict unless forced.
+//! recorded under its manager in `metadata.managedFields`; fields that the manager has applied before and now leaves out
+//! are removed unless another manager has applied them too; a field that another manager has applied with another value
+//! is a conflict unless the apply is forced.
 //!
-//! Difference from upstream: only appliers own fields. Plain updates record no ownership, so applying over a value that
-//! was written by an update is never a conflict.
+//! Difference from Kubernetes: only apply makes a manager own fields. Other updates record no owner, so applying a
+//! different value than an update has written is never a conflict.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::kinds::Kind;
 use crate::object::{at, list_mut, map_mut, meta_mut, text_at};
 use crate::status::ApiError;
 
-/// Who applies, to what part of the object, and when.
+/// The manager that applies, the part of the object that it applies to, and the time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Applier<'r> {
     pub(crate) manager: &'r str,
@@ -29,7 +29,10 @@ pub(crate) struct Applier<'r> {
 /// One step from an object to a field, in the notation of `FieldsV1`.
 type Path = Vec<String>;
 
-/// The object after applying `applied` to `live`; `live` is nothing when the object does not exist yet.
+/// The object after applying `applied` to `live`, which is `None` if the object does not exist yet.
+///
+/// # Errors
+/// Status 409 if other managers own applied fields; 400 if the configuration has no manager or managed fields.
 pub(crate) fn applied(
     kind: &Kind,
     live: Option<&Value>,
@@ -67,6 +70,7 @@ pub(crate) fn applied(
     if !applier.force {
         check_conflicts(&result, &configuration, root, &fields, &others)?;
     }
+    // Before merging, because removing a field also removes the maps that become empty, and merging may fill them again.
     let own_before: BTreeSet<Path> = managers
         .iter()
         .filter(|entry| is_same(entry, applier))
@@ -87,6 +91,7 @@ pub(crate) fn applied(
         }
     }
     entries.push(entry_for(kind, applier, &fields));
+    // An apply without any change must not even write a new time, else it would be a new version of the object.
     let unchanged = live.is_some_and(|live| own_before == fields && same_content(live, &result));
     let meta = meta_mut(&mut result);
     if unchanged {
@@ -130,7 +135,7 @@ fn same_content(live: &Value, result: &Value) -> bool {
     bare(live) == bare(result)
 }
 
-/// Fields that say which object is meant; nobody owns them.
+/// Fields that identify the object; they have no owner.
 fn is_identity(path: &[String]) -> bool {
     match path {
         [top] => top == "f:apiVersion" || top == "f:kind",
@@ -149,7 +154,7 @@ fn is_identity(path: &[String]) -> bool {
     }
 }
 
-/// Every leaf of `value` as a path; keyed list elements count as steps, other lists as leaves.
+/// Adds every leaf of `value` to `fields` as a path; elements of keyed lists are steps, other lists are leaves.
 fn collect(value: &Value, node: Node, path: &mut Path, fields: &mut BTreeSet<Path>) {
     let Some(members) = value.as_object() else {
         fields.insert(path.clone());
@@ -289,7 +294,7 @@ fn check_conflicts(
     ))
 }
 
-/// Takes the fields that a forced apply changed away from their former owner.
+/// Removes the fields that a forced apply has changed from those of their former owner.
 fn disown(entry: &mut Value, result: &Value, live: Option<&Value>, fields: &BTreeSet<Path>) {
     let Some(live) = live else { return };
     let Some(tree) = entry.get_mut("fieldsV1") else { return };

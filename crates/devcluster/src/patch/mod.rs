@@ -1,6 +1,6 @@
 //! The patch types: JSON patch, merge patch, strategic merge patch and server-side apply.
 //!
-//! Invariant: a patch is a function of the stored object and the request body; it reads nothing else.
+//! Invariant: the result of a patch depends on the stored object and the request body alone.
 
 pub(crate) mod apply;
 pub(crate) mod schema;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::kinds::{Kind, KindId};
 use crate::status::ApiError;
 
-/// How the body of a PATCH is to be read.
+/// The meaning of the body of a PATCH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PatchType {
     Json,
@@ -21,7 +21,10 @@ pub(crate) enum PatchType {
 }
 
 impl PatchType {
-    /// The type behind a `Content-Type`.
+    /// The type that a `Content-Type` names.
+    ///
+    /// # Errors
+    /// Status 415 for any other content type.
     pub(crate) fn parse(content_type: &str) -> Result<Self, ApiError> {
         match content_type.split(';').next().unwrap_or_default().trim() {
             "application/json-patch+json" => Ok(Self::Json),
@@ -40,7 +43,10 @@ impl PatchType {
     }
 }
 
-/// Applies a patch other than server-side apply.
+/// The object after a patch other than server-side apply.
+///
+/// # Errors
+/// Status 400 or 422 if the patch is malformed or does not fit the object.
 pub(crate) fn patched(
     kind: KindId,
     patch_type: PatchType,

@@ -1,7 +1,7 @@
 //! Which lists are merged by key, and by which: the part of the API's types that merging needs.
 //!
-//! Invariant: a list that is not named here is atomic, as upstream's lists without a patch strategy are. Server-side
-//! apply sees a few more lists as keyed than strategic merge does; both are marked.
+//! Invariant: a list that is not named here is atomic, as lists without a patch strategy are in Kubernetes. Server-side
+//! apply treats a few more lists as keyed than strategic merge does; these are [`ListRule::ApplyKeyed`].
 
 use crate::kinds::Kind;
 
@@ -79,7 +79,7 @@ impl Node {
         Self { shape: Shape::Root(root) }
     }
 
-    /// The member `key`; for a list, what its elements are.
+    /// The member `key`; for a list, its elements.
     pub(crate) fn child(self, key: &str) -> Self {
         let shape = match (self.shape, key) {
             (Shape::Root(_), "metadata") | (Shape::PodTemplate, "metadata") => Shape::Metadata,

@@ -57,6 +57,8 @@ fn merge_maps(
     patch: &Map<String, Value>,
     node: Node,
 ) -> Result<(), StrategicError> {
+    // Directives that remove come before values are merged, and the order of elements is set at the end, when all
+    // elements are there.
     if let Some(kept) = patch.get("$retainKeys").and_then(Value::as_array) {
         target.retain(|key, _| kept.iter().any(|kept| kept == key));
     }
@@ -162,7 +164,7 @@ fn merge_element(
     Ok(())
 }
 
-/// Puts the elements that `order` names into that order; the others keep their place relative to their predecessor.
+/// Puts the elements that `order` names into that order; the others stay behind the named element they followed.
 fn reorder(values: &mut Vec<Value>, order: &[Value], rule: ListRule) {
     let identity = |value: &Value| match rule {
         ListRule::Keyed(key) => value.get(key).cloned().unwrap_or_default(),
@@ -175,7 +177,7 @@ fn reorder(values: &mut Vec<Value>, order: &[Value], rule: ListRule) {
     let old = std::mem::take(values);
     let ranks: Vec<Option<usize>> = old.iter().map(rank).collect();
     let mut named: Vec<(usize, Value)> = Vec::new();
-    // Each unnamed element travels behind the named one it followed.
+
     let mut followers: Vec<(Option<usize>, Value)> = Vec::new();
     let mut anchor = None;
     for (value, rank) in old.into_iter().zip(ranks) {

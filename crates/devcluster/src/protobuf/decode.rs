@@ -1,19 +1,24 @@
-//! From protobuf to JSON, as the API server would have read it. Invariant: malformed input is nothing, never a panic.
+//! From protobuf to JSON, with the result that an API server would have. Invariant: malformed input gives `None`, never a
+//! panic.
 
 use jiff::Timestamp;
-use kube_scheduler_api_types::protobuf::{Reader, Value as Field};
+use kube_scheduler_api_types::protobuf::{Reader, Value as WireValue};
 use serde_json::{Map, Value};
 
-use super::schema::{Known, Shape, Type, fields_of};
+use super::encode::MAGIC;
+use super::schema::{MessageField, Shape, Type, fields_of};
 
-/// The object that the bytes of a message describe; nothing when they are no message.
+/// The object in the bytes of a message; `None` if they are malformed.
 pub(crate) fn message(name: &str, bytes: &[u8]) -> Option<Value> {
+    if fields_of(name).is_empty() {
+        return None;
+    }
     let mut object = Map::new();
     take_fields(name, bytes, &mut object)?;
     Some(Value::Object(object))
 }
 
-/// What is around an object.
+/// An object's bytes with its type.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Envelope<'a> {
     pub(super) api_version: &'a str,
@@ -21,10 +26,10 @@ pub(super) struct Envelope<'a> {
     pub(super) raw: &'a [u8],
 }
 
-/// Reads the envelope behind the first four bytes.
-pub(super) fn envelope(bytes: &[u8]) -> Option<Envelope<'_>> {
+/// Takes an object out of its envelope.
+pub(super) fn envelope(body: &[u8]) -> Option<Envelope<'_>> {
     let mut envelope = Envelope::default();
-    let mut reader = Reader::new(bytes);
+    let mut reader = Reader::new(body.strip_prefix(MAGIC)?);
     while let Some(field) = reader.next().ok()? {
         match field.number {
             1 => {
@@ -39,26 +44,27 @@ pub(super) fn envelope(bytes: &[u8]) -> Option<Envelope<'_>> {
 }
 
 fn take_fields(message: &str, bytes: &[u8], object: &mut Map<String, Value>) -> Option<()> {
-    let known = fields_of(message);
+    let fields = fields_of(message);
     let mut reader = Reader::new(bytes);
     while let Some(field) = reader.next().ok()? {
-        let Some(known) = known.iter().find(|known| known.number == field.number) else { continue };
-        if let (true, Type::Message(message)) = (known.is_inline, known.of) {
+        let schema = fields.iter().find(|schema| schema.number == field.number);
+        let Some(schema) = schema else { continue };
+        if let (true, Type::Message(message)) = (schema.is_inline, schema.of) {
             take_fields(message, bytes_of(field.value)?, object)?;
             continue;
         }
-        match known.shape {
+        match schema.shape {
             Shape::One => {
-                let value = value_of(known, field.value)?;
+                let value = value_of(schema, field.value)?;
                 let is_empty =
                     matches!(&value, Value::Null | Value::Bool(false)) || value == "" || value == 0;
-                if !is_empty || known.is_given || known.is_always {
-                    object.insert(known.name.to_owned(), value);
+                if !is_empty || schema.is_given || schema.is_always {
+                    object.insert(schema.name.to_owned(), value);
                 }
             }
             Shape::List => {
-                let value = value_of(known, field.value)?;
-                let list = object.entry(known.name).or_insert_with(|| Value::Array(Vec::new()));
+                let value = value_of(schema, field.value)?;
+                let list = object.entry(schema.name).or_insert_with(|| Value::Array(Vec::new()));
                 list.as_array_mut()?.push(value);
             }
             Shape::Map => {
@@ -67,11 +73,11 @@ fn take_fields(message: &str, bytes: &[u8], object: &mut Map<String, Value>) -> 
                 while let Some(field) = entry.next().ok()? {
                     match field.number {
                         1 => key = text_of(field.value)?,
-                        2 => value = Some(value_of(known, field.value)?),
+                        2 => value = Some(value_of(schema, field.value)?),
                         _ => {}
                     }
                 }
-                let map = object.entry(known.name).or_insert_with(|| Value::Object(Map::new()));
+                let map = object.entry(schema.name).or_insert_with(|| Value::Object(Map::new()));
                 map.as_object_mut()?.insert(key.to_owned(), value.unwrap_or("".into()));
             }
         }
@@ -79,8 +85,8 @@ fn take_fields(message: &str, bytes: &[u8], object: &mut Map<String, Value>) -> 
     Some(())
 }
 
-fn value_of(known: &Known, field: Field<'_>) -> Option<Value> {
-    Some(match known.of {
+fn value_of(schema: &MessageField, field: WireValue<'_>) -> Option<Value> {
+    Some(match schema.of {
         Type::Text => text_of(field)?.into(),
         Type::Int => integer_of(field)?.into(),
         Type::Bool => (integer_of(field)? != 0).into(),
@@ -89,7 +95,7 @@ fn value_of(known: &Known, field: Field<'_>) -> Option<Value> {
             let Some(seconds) = part(field, 1) else { return Some(Value::Null) };
             let nanos = part(field, 2).map_or(Some(0), integer_of)?;
             let at = Timestamp::new(integer_of(seconds)?, i32::try_from(nanos).ok()?).ok()?;
-            let is_exact = known.of == Type::MicroTime;
+            let is_exact = schema.of == Type::MicroTime;
             (if is_exact { format!("{at:.6}") } else { format!("{at:.0}") }).into()
         }
         Type::IntOrString => match part(field, 1).map_or(Some(0), integer_of)? {
@@ -101,8 +107,8 @@ fn value_of(known: &Known, field: Field<'_>) -> Option<Value> {
     })
 }
 
-/// A field of the message that is in a field.
-fn part(field: Field<'_>, number: u32) -> Option<Field<'_>> {
+/// The last field with this number in the message that is the value of `field`.
+fn part(field: WireValue<'_>, number: u32) -> Option<WireValue<'_>> {
     let mut found = None;
     let mut reader = Reader::new(bytes_of(field)?);
     while let Some(field) = reader.next().ok()? {
@@ -113,20 +119,20 @@ fn part(field: Field<'_>, number: u32) -> Option<Field<'_>> {
     found
 }
 
-fn bytes_of(field: Field<'_>) -> Option<&[u8]> {
+fn bytes_of(field: WireValue<'_>) -> Option<&[u8]> {
     match field {
-        Field::Bytes(bytes) => Some(bytes),
+        WireValue::Bytes(bytes) => Some(bytes),
         _ => None,
     }
 }
 
-fn text_of(field: Field<'_>) -> Option<&str> {
+fn text_of(field: WireValue<'_>) -> Option<&str> {
     str::from_utf8(bytes_of(field)?).ok()
 }
 
-fn integer_of(field: Field<'_>) -> Option<i64> {
+fn integer_of(field: WireValue<'_>) -> Option<i64> {
     match field {
-        Field::Varint(number) => Some(number.cast_signed()),
+        WireValue::Varint(number) => Some(number.cast_signed()),
         _ => None,
     }
 }

@@ -1,12 +1,14 @@
-//! From JSON to protobuf, as the API server writes it: what is empty is written too, unless it is only there when given.
+//! From JSON to protobuf, as an API server writes it: empty values are written too, except those of optional fields.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::MAGIC;
-use super::schema::{Known, Shape, Type, fields_of};
+use super::schema::{MessageField, Shape, Type, fields_of};
 
-/// An object in its envelope. Fields that the schema does not have are left out.
+/// What every protobuf body starts with.
+pub(super) const MAGIC: &[u8] = b"k8s\0";
+
+/// An object in its envelope.
 pub(crate) fn enveloped(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8> {
     let mut type_meta = Vec::new();
     put_bytes(&mut type_meta, 1, api_version.as_bytes());
@@ -14,13 +16,13 @@ pub(crate) fn enveloped(api_version: &str, kind: &str, message: &[u8]) -> Vec<u8
     let mut bytes = MAGIC.to_vec();
     put_bytes(&mut bytes, 1, &type_meta);
     put_bytes(&mut bytes, 2, message);
-    // Content encoding and type, which nobody fills in.
+    // Content encoding and content type, which are always empty.
     put_bytes(&mut bytes, 3, b"");
     put_bytes(&mut bytes, 4, b"");
     bytes
 }
 
-/// The bytes of a message that is described by `value`.
+/// The bytes of a message with the content of `value`. Fields that are not in the schema are left out.
 pub(crate) fn message(name: &str, value: &Value) -> Vec<u8> {
     let empty = Map::new();
     let mut bytes = Vec::new();
@@ -28,7 +30,7 @@ pub(crate) fn message(name: &str, value: &Value) -> Vec<u8> {
     bytes
 }
 
-/// One field that holds bytes.
+/// Appends a field whose value is bytes.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     put_varint(out, u64::from(number) << 3 | 2);
     put_varint(out, bytes.len() as u64);
@@ -36,19 +38,19 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
 }
 
 fn put_fields(out: &mut Vec<u8>, message: &str, object: &Map<String, Value>) {
-    for known in fields_of(message) {
-        if let (true, Type::Message(message)) = (known.is_inline, known.of) {
+    for schema in fields_of(message) {
+        if let (true, Type::Message(message)) = (schema.is_inline, schema.of) {
             let mut inner = Vec::new();
             put_fields(&mut inner, message, object);
-            put_bytes(out, known.number, &inner);
+            put_bytes(out, schema.number, &inner);
             continue;
         }
-        let value = object.get(known.name).unwrap_or(&Value::Null);
-        match known.shape {
-            Shape::One if value.is_null() && known.is_given => {}
-            Shape::One => put(out, known, value),
+        let value = object.get(schema.name).unwrap_or(&Value::Null);
+        match schema.shape {
+            Shape::One if value.is_null() && schema.is_given => {}
+            Shape::One => put(out, schema, value),
             Shape::List => {
-                value.as_array().into_iter().flatten().for_each(|value| put(out, known, value));
+                value.as_array().into_iter().flatten().for_each(|value| put(out, schema, value));
             }
             Shape::Map => {
                 let mut entries: Vec<_> = value.as_object().into_iter().flatten().collect();
@@ -56,24 +58,28 @@ fn put_fields(out: &mut Vec<u8>, message: &str, object: &Map<String, Value>) {
                 for (key, value) in entries {
                     let mut entry = Vec::new();
                     put_bytes(&mut entry, 1, key.as_bytes());
-                    put(&mut entry, &Known { number: 2, shape: Shape::One, ..*known }, value);
-                    put_bytes(out, known.number, &entry);
+                    put(
+                        &mut entry,
+                        &MessageField { number: 2, shape: Shape::One, ..*schema },
+                        value,
+                    );
+                    put_bytes(out, schema.number, &entry);
                 }
             }
         }
     }
 }
 
-fn put(out: &mut Vec<u8>, known: &Known, value: &Value) {
+fn put(out: &mut Vec<u8>, schema: &MessageField, value: &Value) {
     let mut inner = Vec::new();
-    match known.of {
+    match schema.of {
         Type::Text => inner.extend_from_slice(value.as_str().unwrap_or_default().as_bytes()),
         Type::Int => {
-            put_integer(out, known.number, value.as_i64().unwrap_or_default());
+            put_integer(out, schema.number, value.as_i64().unwrap_or_default());
             return;
         }
         Type::Bool => {
-            put_integer(out, known.number, value.as_bool().unwrap_or_default().into());
+            put_integer(out, schema.number, value.as_bool().unwrap_or_default().into());
             return;
         }
         Type::Quantity => match value {
@@ -87,7 +93,7 @@ fn put(out: &mut Vec<u8>, known: &Known, value: &Value) {
                 let nanos = at.as_nanosecond();
                 let part = |part: i128| i64::try_from(part).unwrap_or_default();
                 put_integer(&mut inner, 1, part(nanos.div_euclid(1_000_000_000)));
-                let is_exact = known.of == Type::MicroTime;
+                let is_exact = schema.of == Type::MicroTime;
                 let rest = if is_exact { nanos.rem_euclid(1_000_000_000) } else { 0 };
                 put_integer(&mut inner, 2, part(rest));
             }
@@ -100,7 +106,7 @@ fn put(out: &mut Vec<u8>, known: &Known, value: &Value) {
         Type::FieldsV1 => put_bytes(&mut inner, 1, value.to_string().as_bytes()),
         Type::Message(message) => inner = self::message(message, value),
     }
-    put_bytes(out, known.number, &inner);
+    put_bytes(out, schema.number, &inner);
 }
 
 fn put_integer(out: &mut Vec<u8>, number: u32, value: i64) {

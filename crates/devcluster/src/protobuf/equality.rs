@@ -4,7 +4,7 @@ use kube_scheduler_api_types::{Node, Pod};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-use super::schema::{Known, Shape, Type, fields_of};
+use super::schema::{MessageField, Shape, Type, fields_of};
 use super::{decode, encode};
 use crate::rng::SplitMix;
 
@@ -31,40 +31,40 @@ fn fill(rng: &mut Rng, message: &str, left: u32, object: &mut Map<String, Value>
     let fields = fields_of(message);
     // A volume has one source.
     let only = (message == "VolumeSource").then(|| rng.below(fields.len() as u64));
-    for (at, known) in fields.iter().enumerate() {
+    for (at, schema) in fields.iter().enumerate() {
         if only.is_some_and(|only| only != at as u64) {
             continue;
         }
-        if let (true, Type::Message(message)) = (known.is_inline, known.of) {
+        if let (true, Type::Message(message)) = (schema.is_inline, schema.of) {
             fill(rng, message, left, object);
             continue;
         }
         let is_wanted = only.is_some() || rng.below(3) > 0 && left > 0;
-        match known.shape {
+        match schema.shape {
             Shape::One => {
-                let is_message = matches!(known.of, Type::Message(_));
-                let is_there = is_wanted || !known.is_given && (is_message || known.is_always);
+                let is_message = matches!(schema.of, Type::Message(_));
+                let is_there = is_wanted || !schema.is_given && (is_message || schema.is_always);
                 if is_there {
-                    put_one(rng, known, left, object);
-                } else if known.is_given && known.is_always {
-                    object.insert(known.name.to_owned(), Value::Null);
+                    put_one(rng, schema, left, object);
+                } else if schema.is_given && schema.is_always {
+                    object.insert(schema.name.to_owned(), Value::Null);
                 }
             }
             Shape::List => {
                 let n = if is_wanted { rng.below(3) } else { 0 };
-                let list: Vec<_> = (0..n).map(|_| value(rng, known, left)).collect();
+                let list: Vec<_> = (0..n).map(|_| value(rng, schema, left)).collect();
                 if !list.is_empty() {
-                    object.insert(known.name.to_owned(), list.into());
-                } else if known.is_always {
-                    object.insert(known.name.to_owned(), Value::Null);
+                    object.insert(schema.name.to_owned(), list.into());
+                } else if schema.is_always {
+                    object.insert(schema.name.to_owned(), Value::Null);
                 }
             }
             Shape::Map => {
                 let n = if is_wanted { rng.below(4) } else { 0 };
                 let map: Map<_, _> =
-                    (0..n).map(|_| (pick(rng, &KEYS), value(rng, known, left))).collect();
+                    (0..n).map(|_| (pick(rng, &KEYS), value(rng, schema, left))).collect();
                 if !map.is_empty() {
-                    object.insert(known.name.to_owned(), map.into());
+                    object.insert(schema.name.to_owned(), map.into());
                 }
             }
         }
@@ -72,11 +72,11 @@ fn fill(rng: &mut Rng, message: &str, left: u32, object: &mut Map<String, Value>
 }
 
 /// JSON leaves out what is empty, with exceptions.
-fn put_one(rng: &mut Rng, known: &Known, left: u32, object: &mut Map<String, Value>) {
-    let value = value(rng, known, left);
+fn put_one(rng: &mut Rng, schema: &MessageField, left: u32, object: &mut Map<String, Value>) {
+    let value = value(rng, schema, left);
     let is_empty = value == "" || value == 0 || value == false;
-    if !is_empty || known.is_given || known.is_always {
-        object.insert(known.name.to_owned(), value);
+    if !is_empty || schema.is_given || schema.is_always {
+        object.insert(schema.name.to_owned(), value);
     }
 }
 
@@ -125,13 +125,13 @@ fn pick(rng: &mut Rng, from: &[&str]) -> String {
     from[rng.below(from.len() as u64) as usize].to_owned()
 }
 
-fn value(rng: &mut Rng, known: &Known, left: u32) -> Value {
-    match known.of {
+fn value(rng: &mut Rng, schema: &MessageField, left: u32) -> Value {
+    match schema.of {
         Type::Text => pick(rng, &TEXTS).into(),
         Type::Int => [0, 1, -1, 80, 2_147_483_647][rng.below(5) as usize].into(),
         Type::Bool => (rng.below(2) == 0).into(),
         Type::Quantity => pick(rng, &QUANTITIES).into(),
-        Type::Time if !known.is_given && rng.below(3) == 0 => Value::Null,
+        Type::Time if !schema.is_given && rng.below(3) == 0 => Value::Null,
         Type::Time => pick(rng, &TIMES).into(),
         Type::MicroTime => "2026-01-02T03:04:05.000006Z".into(),
         Type::IntOrString if rng.below(2) == 0 => 8080.into(),
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn broken_bytes_make_nobody_panic(seed: u64, depth in 1_u32..6) {
+    fn broken_bytes_cause_no_panic(seed: u64, depth in 1_u32..6) {
         let mut rng = Rng::seeded(seed);
         let pod = Value::from(random(&mut rng, "Pod", depth));
         let bytes = broken(&mut rng, encode::message("Pod", &pod));

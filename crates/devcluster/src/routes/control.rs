@@ -1,16 +1,16 @@
 //! The control endpoint `/devcluster/faults`.
 //!
-//! `GET` tells the rules in force; `PUT` replaces them and carries out the orders that come with them; `DELETE` removes
-//! them.
+//! `GET` returns the rules in force; `PUT` replaces them and carries out the orders that come with them; `DELETE`
+//! removes them.
 
 use http::{Method, Response};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{json as json_response, refused};
 use crate::body::Body;
 use crate::faults::FaultRule;
 use crate::kinds::KindId;
+use crate::response::{json as json_response, rejection};
 use crate::server::Server;
 use crate::status::ApiError;
 
@@ -18,7 +18,7 @@ use crate::status::ApiError;
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Orders {
-    /// The new rules; without this member the present ones stay.
+    /// The new rules; without this member the current ones stay.
     rules: Option<Vec<FaultRule>>,
     seed: Option<u64>,
     drop_watches: Option<DropWatches>,
@@ -42,7 +42,7 @@ struct Restart {
 
 pub(crate) fn handle(server: &Server, method: &Method, path: &str, body: &[u8]) -> Response<Body> {
     if path != "/devcluster/faults" {
-        return refused(&ApiError::no_such_path());
+        return rejection(&ApiError::no_such_path());
     }
     match *method {
         Method::GET => {}
@@ -52,10 +52,10 @@ pub(crate) fn handle(server: &Server, method: &Method, path: &str, body: &[u8]) 
                 .map_err(|error| ApiError::bad_request(format!("fault orders: {error}")))
                 .and_then(|orders| carry_out(server, orders))
             {
-                return refused(&error);
+                return rejection(&error);
             }
         }
-        _ => return refused(&ApiError::method_not_allowed()),
+        _ => return rejection(&ApiError::method_not_allowed()),
     }
     json_response(
         200,
@@ -64,6 +64,7 @@ pub(crate) fn handle(server: &Server, method: &Method, path: &str, body: &[u8]) 
 }
 
 fn carry_out(server: &Server, orders: Orders) -> Result<(), ApiError> {
+    // All names are resolved before anything is changed, so that a mistake leaves everything as it was.
     let dropped = match &orders.drop_watches {
         Some(order) => Some((order.resource.as_deref().map(kind_named).transpose()?, order.abrupt)),
         None => None,

@@ -1,4 +1,4 @@
-//! Objects and lists as bytes, in the form the client asked for.
+//! Objects and lists as bytes, in the form that the client accepts.
 
 use std::sync::Arc;
 
@@ -10,16 +10,17 @@ use super::request::{Form, PROTOBUF};
 use crate::body::Body;
 use crate::events;
 use crate::kinds::{EVENTS_V1, KindId};
-use crate::object::Object;
+use crate::object::{Object, metadata_only};
 use crate::protobuf::encode as protobuf;
+use crate::response::to_bytes;
 use crate::status::ApiError;
 use crate::store::Listing;
 use crate::table::{self, IncludeObject};
 
-/// Large lists go out in pieces of about this many bytes.
+/// Large lists are sent in pieces of about this many bytes.
 const CHUNK: usize = 64 * 1024;
 
-/// How objects leave the server.
+/// How the objects of a response are encoded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Encoding {
     pub(crate) kind: KindId,
@@ -35,7 +36,7 @@ impl Encoding {
             Form::Json if self.kind != EVENTS_V1 => object.json().clone(),
             Form::Json => to_bytes(&events::from_core(object.value())),
             Form::Protobuf => self.enveloped(&object.value()),
-            Form::Metadata => to_bytes(&partial(&object.value())),
+            Form::Metadata => to_bytes(&metadata_only(&object.value())),
             Form::Table => {
                 let table = table::render(self.kind, &[object], self.include, self.now);
                 to_bytes(&with_list_meta(table, object.resource_version()))
@@ -68,6 +69,7 @@ impl Encoding {
         let head = format!(
             r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{meta},"items":["#
         );
+        // A short list is sent with its length; a long one in pieces, so that it is never in memory as a whole.
         if listing.items.len() < 16 {
             let mut buffer = BytesMut::from(head.as_bytes());
             for (index, item) in listing.items.iter().enumerate() {
@@ -127,7 +129,7 @@ impl Encoding {
         })))
     }
 
-    /// One message of a watch with its length before it.
+    /// One message of a watch, preceded by its length.
     fn protobuf_event(buffer: &mut BytesMut, event_type: &str, enveloped: &[u8]) {
         let (mut extension, mut event) = (Vec::new(), Vec::new());
         protobuf::put_bytes(&mut extension, 1, enveloped);
@@ -137,7 +139,7 @@ impl Encoding {
         buffer.extend_from_slice(&event);
     }
 
-    /// The end of a watch that failed.
+    /// The error that ends a watch.
     pub(crate) fn error(&self, buffer: &mut BytesMut, error: &ApiError) {
         let status = error.to_value();
         if self.form == Form::Protobuf {
@@ -162,7 +164,7 @@ impl Encoding {
         buffer.extend_from_slice(b"}\n");
     }
 
-    /// A bookmark; `initial_end` marks the end of a streamed list.
+    /// A bookmark; `initial_end` marks the end of the initial events.
     pub(crate) fn bookmark(&self, buffer: &mut BytesMut, version: u64, initial_end: bool) {
         let mut meta = json!({"resourceVersion": version.to_string(), "creationTimestamp": null});
         if initial_end {
@@ -230,19 +232,6 @@ impl Iterator for ListChunks {
         buffer.extend_from_slice(b"]}\n");
         Some(buffer.freeze())
     }
-}
-
-/// Compact JSON; a `Value` always serialises.
-pub(crate) fn to_bytes(value: &Value) -> Bytes {
-    Bytes::from(serde_json::to_vec(value).unwrap_or_default())
-}
-
-/// An object without anything but its metadata.
-pub(crate) fn partial(value: &Value) -> Value {
-    json!({
-        "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
-        "metadata": value.get("metadata").cloned().unwrap_or_default(),
-    })
 }
 
 fn with_list_meta(mut table: Value, version: u64) -> Value {

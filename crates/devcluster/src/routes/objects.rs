@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Response;
 use serde_json::{Value, json};
 
+use super::content::{parse_body, unknown_format};
 use super::encode::Encoding;
 use super::request::{ApiRequest, Verb};
-use super::{json as json_response, parse_body, review, typed, unknown_format, watch, with_body};
+use super::{review, watch};
 use crate::access::User;
 use crate::api::binding::bind;
 use crate::api::create::{create, create_in};
@@ -23,6 +26,7 @@ use crate::kinds::{BINDINGS, EVENTS_V1, NAMESPACES, PODS};
 use crate::object::{Object, list_at, text_at};
 use crate::patch::apply::{Applier, applied};
 use crate::patch::{PatchType, patched};
+use crate::response::{json as json_response, typed, with_body};
 use crate::server::Server;
 use crate::status::{ApiError, success};
 use crate::store::Page;
@@ -65,6 +69,7 @@ pub(crate) fn answer(
             let kind = request.kind.storage();
             let deletion =
                 delete(&server.store, kind, &request.namespace, &request.name, &options)?;
+            // As Kubernetes: the object while it still exists, and of a pod also its last state; else only a status.
             Ok(match deletion {
                 Deletion::Pending(object) => with_body(200, Body::whole(encoding.object(&object))),
                 Deletion::Done(object) if kind == PODS => {
@@ -105,7 +110,7 @@ fn list(
     if let Some(token) = request.query.text("continue") {
         let (version, after) = parse_token(token).ok_or_else(|| {
             ApiError::bad_request(
-                "continue key is not valid: it is not a token that this server has given out",
+                "continue key is not valid: it is not a token that this server has issued",
             )
         })?;
         page.at_version = Some(version);
@@ -146,7 +151,7 @@ fn post(
     encoding: Encoding,
 ) -> Result<Response<Body>, ApiError> {
     let is_protobuf = request.content_type.contains("protobuf");
-    // kubectl knows namespaces in no other form.
+    // kubectl always sends namespaces as protobuf, whatever the server accepts.
     if is_protobuf && !server.options.protobuf && request.kind != NAMESPACES {
         return Err(unknown_format(&request.content_type));
     }
@@ -173,7 +178,7 @@ fn post(
             Ok(json_response(201, &success(201, None)))
         }
         (kind, "") => {
-            let value = inward(request, value);
+            let value = stored_form(request, value);
             let options = WriteOptions { dry_run, ..WriteOptions::default() };
             let object = create(store, kind.storage(), &request.namespace, value, &options)?;
             Ok(with_body(201, Body::whole(encoding.object(&object))))
@@ -188,7 +193,7 @@ fn put(
     body: &[u8],
     encoding: Encoding,
 ) -> Result<Response<Body>, ApiError> {
-    let value = inward(request, parse_body(body, &request.content_type)?);
+    let value = stored_form(request, parse_body(body, &request.content_type)?);
     let options = write_options(request);
     if request.subresource == "scale" {
         let object = scale::write(&server.store, scaled(request), &options, |_| Ok(value))?;
@@ -216,11 +221,10 @@ fn patch(
     }
     let target = target(request)?;
     if patch_type == PatchType::Apply {
-        let (object, created) = apply(server, request, target, &inward(request, body), &options)?;
-        return Ok(with_body(
-            if created { 201 } else { 200 },
-            Body::whole(encoding.object(&object)),
-        ));
+        let body = stored_form(request, body);
+        let applied = apply(server, request, target, &body, &options)?;
+        let code = if applied.is_new { 201 } else { 200 };
+        return Ok(with_body(code, Body::whole(encoding.object(&applied.object))));
     }
     let object = modify(&server.store, target, &options, |old| {
         if request.kind == EVENTS_V1 {
@@ -232,14 +236,21 @@ fn patch(
     Ok(with_body(200, Body::whole(encoding.object(&object))))
 }
 
+/// The result of a server-side apply.
+struct ApplyResult {
+    object: Arc<Object>,
+    is_new: bool,
+}
+
 fn apply(
     server: &Arc<Server>,
     request: &ApiRequest,
     target: Target<'_>,
     configuration: &Value,
     options: &WriteOptions,
-) -> Result<(Arc<Object>, bool), ApiError> {
+) -> Result<ApplyResult, ApiError> {
     let checked = configuration_for(target, configuration)?;
+    // One write for looking and changing, so that two applies at once cannot both create the object.
     server.store.write(|state| {
         let now = to_rfc3339(state.now);
         let applier = Applier {
@@ -253,7 +264,7 @@ fn apply(
             let object = modify_in(state, target, options, |live| {
                 applied(kind, Some(live), &checked, applier)
             })?;
-            return Ok((object, false));
+            return Ok(ApplyResult { object, is_new: false });
         }
         if !request.subresource.is_empty() {
             return Err(ApiError::not_found(kind, target.name));
@@ -269,7 +280,7 @@ fn apply(
         let mut fresh = applied(kind, None, &checked, applier)?;
         crate::object::meta_mut(&mut fresh).insert("name".into(), target.name.into());
         let object = create_in(state, target.kind, target.namespace, fresh, options)?;
-        Ok((object, true))
+        Ok(ApplyResult { object, is_new: true })
     })
 }
 
@@ -331,23 +342,17 @@ fn delete_options(request: &ApiRequest, body: &[u8]) -> Result<DeleteOptions, Ap
 }
 
 /// The object in the form in which it is stored.
-fn inward(request: &ApiRequest, value: Value) -> Value {
+fn stored_form(request: &ApiRequest, value: Value) -> Value {
     if request.kind == EVENTS_V1 { events::to_core(value) } else { value }
 }
 
-/// A continue token: the version of the list and the last key that was sent, in hexadecimal.
+/// A continue token: the version of the list and the last key that was sent.
 fn token(version: u64, after: &str) -> String {
-    format!("{version} {after}").bytes().map(|byte| format!("{byte:02x}")).collect()
+    URL_SAFE_NO_PAD.encode(format!("{version} {after}"))
 }
 
 fn parse_token(token: &str) -> Option<(u64, String)> {
-    let digits: Vec<u8> = token
-        .chars()
-        .map(|digit| digit.to_digit(16).map(|digit| digit as u8))
-        .collect::<Option<_>>()?;
-    let bytes =
-        digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte * 16 + digit)).collect();
-    let text = String::from_utf8(bytes).ok()?;
+    let text = String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
     let (version, after) = text.split_once(' ')?;
     Some((version.parse().ok()?, after.to_owned()))
 }

@@ -1,9 +1,12 @@
 //! Reading a request: path, query and headers become one value.
 //!
-//! Invariant: parsing is total; whatever cannot be served becomes an [`ApiError`].
+//! Invariant: parsing is total; a request that cannot be served becomes an [`ApiError`].
+
+use std::borrow::Cow;
 
 use http::request::Parts;
 use http::{HeaderMap, Method, header};
+use percent_encoding::percent_decode_str;
 
 use crate::access::Action;
 use crate::api::update::Part;
@@ -11,7 +14,7 @@ use crate::kinds::{KindId, NAMESPACES, NODES, PODS};
 use crate::selectors::Selection;
 use crate::status::ApiError;
 
-/// What a request does to objects, in the words that RBAC and audit use.
+/// What a request does to objects, in the words of RBAC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -43,7 +46,7 @@ impl Verb {
 #[derive(Debug, Clone)]
 pub(crate) struct ApiRequest {
     pub(crate) verb: Verb,
-    /// The kind as asked for, which for events may differ from the kind as stored.
+    /// The kind in the path, which for events may differ from the kind as stored.
     pub(crate) kind: KindId,
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -53,7 +56,7 @@ pub(crate) struct ApiRequest {
     pub(crate) content_type: String,
 }
 
-/// In which form objects are wanted.
+/// The form of the objects in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Json,
@@ -69,7 +72,7 @@ impl ApiRequest {
         Some(Self::build(path, parts, has_protobuf))
     }
 
-    /// The objects meant by the namespace and the selectors.
+    /// The objects that namespace and selectors select.
     pub(crate) fn selection(&self) -> Result<Selection, ApiError> {
         let mut selection = Selection::all();
         if !self.namespace.is_empty() {
@@ -84,7 +87,7 @@ impl ApiRequest {
         selection.fields(self.kind, &format!("metadata.name={},{fields}", self.name))
     }
 
-    /// The request in the words of rules. A list or watch of one name counts as asking for that name.
+    /// The request in the words of RBAC. A list or watch that selects one name needs the right for that name only.
     pub(crate) fn action(&self) -> Action {
         let kind = self.kind.get();
         let mut name = self.name.clone();
@@ -100,7 +103,7 @@ impl ApiRequest {
             group: kind.group.to_owned(),
             resource: kind.plural.to_owned(),
             subresource: self.subresource.clone(),
-            // A namespace is asked for inside itself.
+            // Rights on a namespace may be granted by a role in that namespace.
             namespace: if self.kind == NAMESPACES { name.clone() } else { self.namespace.clone() },
             name,
         }
@@ -114,6 +117,7 @@ impl ApiRequest {
         let kind = KindId::by_plural(&path.group, &path.version, &path.plural)
             .ok_or_else(ApiError::no_such_path)?;
         let entry = kind.get();
+        // A namespaced kind may be listed over all namespaces, but a single object needs its namespace.
         if entry.namespaced == path.namespace.is_empty()
             && !(entry.namespaced && path.name.is_empty())
         {
@@ -171,7 +175,7 @@ impl Path {
         let steps: Vec<String> = path
             .split('/')
             .filter(|step| !step.is_empty())
-            .map(|step| percent_decoded(step, false))
+            .map(|step| percent_decode_str(step).decode_utf8_lossy().into_owned())
             .collect();
         let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
         let (group, version, rest) = match steps.as_slice() {
@@ -179,7 +183,7 @@ impl Path {
             ["apis", group, version, rest @ ..] => (*group, *version, rest),
             _ => return None,
         };
-        // Below a namespace live its resources, except for the namespace's own subresources.
+        // What follows a namespace is a resource in it, except for the namespace's own subresources.
         let (namespace, rest) = match rest {
             ["namespaces", _, "status" | "finalize"] if group.is_empty() => ("", rest),
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
@@ -215,7 +219,7 @@ impl Query {
             .filter(|pair| !pair.is_empty())
             .map(|pair| {
                 let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-                (percent_decoded(key, true), percent_decoded(value, true))
+                (form_decoded(key), form_decoded(value))
             })
             .collect();
         Self { pairs }
@@ -298,27 +302,24 @@ pub(crate) fn text_header(headers: &HeaderMap, name: header::HeaderName) -> &str
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-fn percent_decoded(text: &str, plus_is_space: bool) -> String {
-    if !text.contains(['%', '+']) {
-        return text.to_owned();
+/// Part of a query, where a plus sign stands for a space.
+fn form_decoded(text: &str) -> String {
+    let text = if text.contains('+') { text.replace('+', " ").into() } else { Cow::from(text) };
+    percent_decode_str(&text).decode_utf8_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_of_queries_and_paths_are_decoded() {
+        let query = Query::parse("labelSelector=a%20in+(b%2Bc)&limit=5&x=%zz&limit=6&flag");
+        assert_eq!(query.get("labelSelector"), Some("a in (b+c)"));
+        assert_eq!(query.get("x"), Some("%zz"));
+        assert!(query.flag("flag"));
+        assert_eq!(query.number("limit").expect("a number"), Some(5));
+        let path = Path::parse("/api/v1/namespaces/a%2Db/pods/c+d").expect("a path");
+        assert_eq!((&*path.namespace, &*path.plural, &*path.name), ("a-b", "pods", "c+d"));
     }
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        let hex = |offset: usize| {
-            bytes.get(at + offset).and_then(|digit| char::from(*digit).to_digit(16))
-        };
-        match (byte, hex(1), hex(2)) {
-            (b'%', Some(high), Some(low)) => {
-                out.push((high * 16 + low) as u8);
-                at += 3;
-                continue;
-            }
-            (b'+', _, _) if plus_is_space => out.push(b' '),
-            _ => out.push(byte),
-        }
-        at += 1;
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }

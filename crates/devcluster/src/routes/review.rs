@@ -1,4 +1,4 @@
-//! Reviews of authentication and authorization: who somebody is, and what he may do.
+//! Reviews of authentication and authorization: whose credentials these are, and what a user may do.
 
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ fn access(server: &Server, user: &User, review: &Value) -> Value {
     status
 }
 
-/// Whom a review is about, with exactly the groups it names.
+/// The user a review is about, with exactly the groups it names.
 fn subject(review: &Value) -> User {
     let groups = list_at(review, &["spec", "groups"]).iter().filter_map(Value::as_str);
     groups.fold(User::new(text_at(review, &["spec", "user"])), User::group)

@@ -8,18 +8,19 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::stream;
+use kube_scheduler_api_types::validation::{FieldError, FieldPath};
 use tokio::time::{Instant, sleep_until};
 
 use super::encode::Encoding;
 use super::request::ApiRequest;
-use crate::body::{Body, Dropped};
+use crate::body::{Body, ConnectionDrop};
 use crate::history::ChangeType;
 use crate::object::Object;
 use crate::server::Server;
-use crate::status::{ApiError, FieldError};
+use crate::status::ApiError;
 use crate::watch::{WatchEvent, Watcher};
 
-/// Opens the watch that `request` asks for; `close_after` is a fault: end after that many events.
+/// Opens the watch of `request`; `close_after` is a fault: the watch ends after that many events.
 pub(crate) fn open(
     server: &Arc<Server>,
     request: &ApiRequest,
@@ -44,6 +45,7 @@ pub(crate) fn open(
         ));
     }
     let version = query.number("resourceVersion")?;
+    // Version 0 and no version mean any version, so such a watch may start with the current state.
     let starts_fresh = version.unwrap_or(0) == 0;
     let current = server.store.resource_version();
     if let Some(asked) = version
@@ -80,8 +82,7 @@ pub(crate) fn open(
 }
 
 fn bad_options(field: &str, why: &str) -> ApiError {
-    let error = FieldError::forbidden(field, why);
-    ApiError::list_options(&error)
+    ApiError::list_options(&FieldError::forbidden(FieldPath::new(field), why))
 }
 
 struct OpenWatch {
@@ -105,7 +106,7 @@ enum Wake {
 }
 
 impl OpenWatch {
-    async fn next_chunk(&mut self) -> Option<Result<Bytes, Dropped>> {
+    async fn next_chunk(&mut self) -> Option<Result<Bytes, ConnectionDrop>> {
         if self.finished {
             return None;
         }
@@ -141,14 +142,14 @@ impl OpenWatch {
             }
             Wake::Timeout => {
                 self.finished = true;
-                // Without bookmarks there is nothing left to say.
+                // Without bookmarks there is nothing left to send.
                 self.next_bookmark?;
                 self.encoding.bookmark(&mut buffer, self.watcher.position(), false);
                 Some(Ok(buffer.freeze()))
             }
             Wake::Drop { abrupt } => {
                 self.finished = true;
-                if abrupt { Some(Err(Dropped)) } else { None }
+                if abrupt { Some(Err(ConnectionDrop)) } else { None }
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Lengths of time as kubectl shows them.
+//! Durations as kubectl prints them.
 
 use jiff::Timestamp;
 

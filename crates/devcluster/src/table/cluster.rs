@@ -1,4 +1,4 @@
-//! Leases, priority classes, pod groups.
+//! Tables of leases, priority classes and pod groups.
 
 use super::{Layout, age, column, name, number, or, wide};
 use crate::object::{at, int_at, text_at};

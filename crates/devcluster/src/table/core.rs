@@ -1,4 +1,4 @@
-//! Pods, nodes, namespaces, events, services and their like.
+//! Tables of pods, nodes, namespaces, events, services and other kinds of the core group.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -142,6 +142,7 @@ fn pod_status(pod: &Value) -> String {
 }
 
 fn node(node: &Value, now: Timestamp) -> Vec<Value> {
+    // A node that no kubelet has reported about yet has no conditions.
     let mut states: Vec<&str> = list_at(node, &["status", "conditions"])
         .iter()
         .filter(|condition| text_at(condition, &["type"]) == "Ready")

@@ -1,6 +1,6 @@
-//! Tables: what `kubectl get` prints.
+//! Objects as tables, which is what `kubectl get` prints.
 //!
-//! Invariants: every row has as many cells as there are columns; columns of priority 1 show with `-o wide` only.
+//! Invariants: every row has as many cells as there are columns; columns of priority 1 are for `-o wide` only.
 
 mod age;
 mod cluster;
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use crate::events;
 use crate::kinds::{EVENTS_V1, KindId};
-use crate::object::{Object, text_at};
+use crate::object::{Object, metadata_only, text_at};
 use crate::status::ApiError;
 
-/// How much of the object comes with a row.
+/// How much of the object is part of its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IncludeObject {
     Nothing,
@@ -38,12 +38,13 @@ impl IncludeObject {
     }
 }
 
-/// A column between the name and the end of the row.
+/// One column of a table.
 #[derive(Debug, Clone, Copy)]
 struct Column {
     name: &'static str,
     /// `string` or `integer`.
     column_type: &'static str,
+    /// Whether it shows with `-o wide` only.
     wide: bool,
 }
 
@@ -65,7 +66,7 @@ struct Layout {
     cells: fn(&Value, Timestamp) -> Vec<Value>,
 }
 
-/// The table without list metadata.
+/// The `Table` object, without list metadata.
 pub(crate) fn render(
     kind: KindId,
     objects: &[&Object],
@@ -80,7 +81,7 @@ pub(crate) fn render(
             let mut row = json!({"cells": (layout.cells)(&value, now)});
             match include {
                 IncludeObject::Nothing => {}
-                IncludeObject::Metadata => row["object"] = crate::routes::encode::partial(&value),
+                IncludeObject::Metadata => row["object"] = metadata_only(&value),
                 IncludeObject::Object if kind == EVENTS_V1 => {
                     row["object"] = events::from_core(value)
                 }

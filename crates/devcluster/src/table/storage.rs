@@ -1,4 +1,4 @@
-//! Volumes, claims, classes and the objects of CSI and dynamic resources.
+//! Tables of volumes, claims, classes, and of the kinds of CSI and dynamic resources.
 
 use jiff::Timestamp;
 use serde_json::Value;

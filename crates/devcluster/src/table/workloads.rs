@@ -1,4 +1,4 @@
-//! Workloads and disruption budgets.
+//! Tables of workloads and disruption budgets.
 
 use jiff::Timestamp;
 use serde_json::Value;

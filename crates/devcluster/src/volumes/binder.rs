@@ -2,33 +2,32 @@
 
 use std::collections::BTreeMap;
 
+use kube_scheduler_api_types::Quantity;
 use serde_json::{Map, Value, json};
 
-use super::{claim_of, claim_value, class_of, provisioner};
+use super::claims::{SELECTED_NODE, claim_of, claim_value, class_of};
+use super::provisioner;
 use crate::api::delete::{DeleteOptions, delete_in};
 use crate::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES};
-use crate::object::{at, child_mut, list_at, map_mut, meta_mut, text_at};
-use crate::quantity::Quantity;
-use crate::selectors::LabelSelector;
+use crate::object::{at, child_mut, labels_of, list_at, map_mut, meta_mut, text_at};
+use crate::selectors::label_selector_in;
 use crate::store::State;
 
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-/// Where a scheduler wants the volume of a claim.
-pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// What a claim still needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     /// It is bound, gone, or waits for a scheduler.
     Nothing,
-    /// A volume that somebody else makes.
+    /// A volume that no provisioner here makes: one has to be created.
     Volume,
     /// A volume that a provisioner makes.
     Provisioning,
 }
 
-/// Binds a claim if it can be bound, and says what it needs if not.
+/// Binds a claim if it can be bound, and returns what it still needs.
 pub(super) fn needs_of_claim(
     state: &mut State,
     key: &str,
@@ -65,7 +64,7 @@ pub(super) fn needs_of_claim(
     }
 }
 
-/// A claim that names its volume: its author may have done that, or a binding.
+/// Handles a claim that names its volume, be it by its author or by an earlier binding.
 fn keep_or_complete(state: &mut State, key: &str, claim: &Value, name: &str) -> Need {
     let is_complete = at(claim, &["metadata", "annotations", BIND_COMPLETED]).is_some();
     match state.get(PERSISTENT_VOLUMES, "", name).map(|volume| volume.value()) {
@@ -82,14 +81,14 @@ fn keep_or_complete(state: &mut State, key: &str, claim: &Value, name: &str) -> 
     }
 }
 
-/// Writes both sides of a binding, as far as they do not say so already.
+/// Writes both sides of a binding, as far as they are not written yet.
 fn bind(state: &mut State, name: &str, key: &str, claim: &Value) -> Need {
     let Some(volume) = state.get(PERSISTENT_VOLUMES, "", name).map(|volume| volume.value()) else {
         return Need::Volume;
     };
     let is_named = claim_of(&volume).is_some();
     if is_named && (claim_of(&volume).as_deref() != Some(key) || !is_claimed_by(&volume, claim)) {
-        // Somebody was faster; the change is on its way here.
+        // The volume has been bound to another claim in the meantime; its watch event will arrive here.
         return Need::Volume;
     }
     let mut bound = volume.clone();
@@ -126,7 +125,7 @@ fn bind(state: &mut State, name: &str, key: &str, claim: &Value) -> Need {
     Need::Nothing
 }
 
-/// Brings the phase of a volume up to date, and lets go of claims that are gone or have another volume.
+/// Brings the phase of a volume up to date, and releases it from a claim that is gone or has another volume.
 pub(super) fn settle_volume(state: &mut State, name: &str) {
     let Some(object) = state.get(PERSISTENT_VOLUMES, "", name) else { return };
     if object.is_terminating() {
@@ -146,7 +145,7 @@ pub(super) fn settle_volume(state: &mut State, name: &str) {
                 None if text_at(&volume, &["spec", "persistentVolumeReclaimPolicy"])
                     == "Delete" =>
                 {
-                    // Refused only when it is gone.
+                    // Rejected only when it is gone.
                     let _ =
                         delete_in(state, PERSISTENT_VOLUMES, "", name, &DeleteOptions::default());
                     return;
@@ -168,7 +167,7 @@ pub(super) fn settle_volume(state: &mut State, name: &str) {
     put(state, PERSISTENT_VOLUMES, &volume, settled);
 }
 
-/// Takes back a reference that software made; one that the author of the volume made stays, without its uid.
+/// Removes a claim reference that a controller has written; one by the volume's author stays, without its uid.
 fn unbind(volume: &mut Value) {
     let by_software = annotations(volume).remove(BOUND_BY_CONTROLLER).is_some();
     let spec = child_mut(volume, "spec");
@@ -189,7 +188,7 @@ fn annotations(value: &mut Value) -> &mut Map<String, Value> {
     map_mut(meta_mut(value).entry("annotations").or_insert(Value::Null))
 }
 
-/// Whether the volume names this very claim, or one of its name before anybody knew its uid.
+/// Whether the volume names this claim, with its uid or with none.
 fn is_claimed_by(volume: &Value, claim: &Value) -> bool {
     let meta = |field: &str| text_at(claim, &["metadata", field]);
     let named = |field: &str| text_at(volume, &["spec", "claimRef", field]);
@@ -204,23 +203,23 @@ fn is_free(volume: &Value) -> bool {
         && at(volume, &["metadata", "deletionTimestamp"]).is_none()
 }
 
-/// Whether class, access modes and labels are what the claim wants.
+/// Whether class, access modes and labels are what the claim asks for.
 fn is_wanted(volume: &Value, claim: &Value) -> bool {
     let modes = list_at(volume, &["spec", "accessModes"]);
-    let label = |key: &str| at(volume, &["metadata", "labels", key]).and_then(Value::as_str);
     class_of(volume) == class_of(claim)
         && list_at(claim, &["spec", "accessModes"]).iter().all(|mode| modes.contains(mode))
-        && at(claim, &["spec", "selector"])
-            .is_none_or(|selector| LabelSelector::from_object(selector).matches(label))
+        && at(claim, &["spec", "selector"]).is_none_or(|selector| {
+            label_selector_in(selector).is_some_and(|selector| selector.matches(&labels_of(volume)))
+        })
 }
 
-/// Whether the volume is large enough and of the right sort.
+/// Whether the volume is large enough and has the right mode.
 fn fits(volume: &Value, claim: &Value) -> bool {
     let mode = |value: &Value| text_at(value, &["spec", "volumeMode"]) == "Block";
     let wanted = text_at(claim, &["spec", "resources", "requests", "storage"]);
-    capacity(volume) >= Quantity::parse(wanted) && mode(volume) == mode(claim)
+    capacity(volume) >= Quantity::parse(wanted).ok() && mode(volume) == mode(claim)
 }
 
 fn capacity(volume: &Value) -> Option<Quantity> {
-    Quantity::parse(text_at(volume, &["spec", "capacity", "storage"]))
+    Quantity::parse(text_at(volume, &["spec", "capacity", "storage"])).ok()
 }

@@ -1,4 +1,4 @@
-//! Claims of generic ephemeral volumes: made for a pod, owned by it, and gone with it.
+//! Claims of generic ephemeral volumes: created for a pod, owned by it, and deleted with it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::object::{Object, at, list_at, meta_mut, text_at};
 use crate::store::{State, Store};
 use crate::watch::WatchEvent;
 
-/// Does what pods that came or went ask for.
+/// Creates and deletes the claims of pods that were added and deleted.
 pub(super) fn follow(store: &Store, events: &[WatchEvent]) {
     let came = events.iter().filter(|event| event.change_type == ChangeType::Added);
     create_claims(store, came.map(|event| &event.object));
@@ -36,7 +36,7 @@ pub(super) fn follow(store: &Store, events: &[WatchEvent]) {
     });
 }
 
-/// Makes the claims of pods that have none yet.
+/// Creates the claims of pods that have none yet.
 pub(super) fn create_claims<'o>(store: &Store, pods: impl Iterator<Item = &'o Arc<Object>>) {
     let pods: Vec<&Arc<Object>> =
         pods.filter(|pod| !pod.is_terminating() && may_have_claims(pod)).collect();
@@ -53,7 +53,7 @@ pub(super) fn create_claims<'o>(store: &Store, pods: impl Iterator<Item = &'o Ar
                 continue;
             }
             for volume in volumes(&pod.value()) {
-                // A claim of that name that is somebody else's is left alone, as upstream.
+                // As in Kubernetes, another claim of that name is left alone.
                 let claim = claim(pod, &volume);
                 let _ = create_in(
                     state,
@@ -68,7 +68,7 @@ pub(super) fn create_claims<'o>(store: &Store, pods: impl Iterator<Item = &'o Ar
     });
 }
 
-/// Removes claims of pods that are gone, after changes of pods were missed.
+/// Deletes claims of pods that are gone. Needed at the start and after watch events were lost.
 pub(super) fn remove_orphans(store: &Store, claims: &[Arc<Object>]) {
     let owned = claims.iter().filter_map(|claim| Some((claim, owner(&claim.value())?)));
     let owned: Vec<_> = owned.collect();
@@ -93,7 +93,7 @@ fn remove_claim(state: &mut State, namespace: &str, name: &str, owner_uid: &str)
     let is_owned =
         found.and_then(|claim| owner(&claim.value())).is_some_and(|(_, uid)| uid == owner_uid);
     if is_owned {
-        // Refused only when it is gone.
+        // Rejected only when it is gone.
         let options = DeleteOptions::default();
         let _ = delete_in(state, PERSISTENT_VOLUME_CLAIMS, namespace, name, &options);
     }

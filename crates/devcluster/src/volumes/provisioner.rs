@@ -1,9 +1,8 @@
-//! An external provisioner for every driver: new volumes for claims.
+//! The external provisioner of every driver: creates volumes for claims.
 
 use serde_json::{Value, json};
 
-use super::binder::SELECTED_NODE;
-use super::{claim_value, class_of};
+use super::claims::{SELECTED_NODE, claim_value, class_of};
 use crate::api::WriteOptions;
 use crate::api::create::create_in;
 use crate::kinds::{
@@ -16,12 +15,15 @@ use crate::store::State;
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// Whether anybody makes volumes for a class.
+/// Whether a class has a provisioner.
 pub(super) fn can_provision(class: &Value) -> bool {
     !matches!(text_at(class, &["provisioner"]), "" | "kubernetes.io/no-provisioner")
 }
 
-/// Makes the volume of a claim; the binder does the rest. A volume that is there already is left alone.
+/// Creates the volume of a claim, which the binder then binds. A volume that exists already is left alone.
+///
+/// # Errors
+/// If the volume would be invalid.
 pub(super) fn provision(state: &mut State, key: &str) -> Result<(), ApiError> {
     let Some(claim) = claim_value(state, key) else { return Ok(()) };
     if !text_at(&claim, &["spec", "volumeName"]).is_empty() {
@@ -62,9 +64,9 @@ pub(super) fn provision(state: &mut State, key: &str) -> Result<(), ApiError> {
     create_in(state, PERSISTENT_VOLUMES, "", volume, &WriteOptions::default()).map(|_| ())
 }
 
-/// Reports that no volume can be made where it was wanted: the scheduler has to choose again. `false` when it was not
-/// the scheduler who chose.
-pub(super) fn give_up(state: &mut State, key: &str) -> bool {
+/// Removes the selected node from a claim, which tells the scheduler that no volume can be made there and that it has to
+/// choose again. Returns false if the claim had no selected node.
+pub(super) fn reject_selected_node(state: &mut State, key: &str) -> bool {
     let Some(mut claim) = claim_value(state, key) else { return true };
     let meta = child_mut(&mut claim, "metadata");
     let Some(annotations) = meta.get_mut("annotations").map(map_mut) else { return false };
@@ -78,7 +80,7 @@ pub(super) fn give_up(state: &mut State, key: &str) -> bool {
     true
 }
 
-/// The places a class allows, as terms of a node selector.
+/// The topologies that a class allows, as terms of a node selector.
 fn allowed(class: &Value) -> Vec<Value> {
     let requirement = |expression: &Value| json!({"key": expression["key"], "operator": "In", "values": expression["values"]});
     let term = |term: &Value| {
@@ -88,7 +90,7 @@ fn allowed(class: &Value) -> Vec<Value> {
     list_at(class, &["allowedTopologies"]).iter().map(term).collect()
 }
 
-/// Where a driver's volumes can be used that are made for a node.
+/// Where a volume that is made for `node` can be used, as terms of a node selector.
 fn around(state: &State, driver: &str, node: &str) -> Vec<Value> {
     let Some(object) = state.get(NODES, "", node) else { return Vec::new() };
     let keys = topology_keys(state, driver, object).or_else(|| {
@@ -102,7 +104,7 @@ fn around(state: &State, driver: &str, node: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The labels by which a driver says where the node is, if it says so and the node has them.
+/// The labels by which a driver describes where a node is, if its CSINode lists any and the node has them all.
 fn topology_keys(state: &State, driver: &str, node: &Object) -> Option<Vec<String>> {
     let csi_node = state.get(CSI_NODES, "", node.name())?.value();
     let drivers = list_at(&csi_node, &["spec", "drivers"]);

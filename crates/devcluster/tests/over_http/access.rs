@@ -192,3 +192,23 @@ async fn credentials_outlive_a_restart() {
     assert_eq!(nodes.list(&ListParams::default()).await.expect("listed").items.len(), 1);
     cluster.shutdown().await.expect("stops");
 }
+
+#[tokio::test]
+async fn files_with_credentials_are_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let files = tempfile::tempdir().expect("a directory");
+    let (state, admin) = (files.path().join("state"), files.path().join("admin"));
+    let scheduler = files.path().join("scheduler");
+    std::fs::write(&admin, "an old one").expect("written");
+    let builder = still().persist(state.clone(), std::time::Duration::from_secs(3600));
+    let cluster = builder.start().await.expect("starts");
+    cluster.write_kubeconfig(&admin).expect("written");
+    cluster.write_kubeconfig_for(&User::kube_scheduler(), &scheduler).expect("written");
+    assert_eq!(std::fs::read_to_string(&admin).expect("read"), cluster.kubeconfig());
+    cluster.shutdown().await.expect("stops");
+    for path in [state, admin, scheduler] {
+        let mode = std::fs::metadata(&path).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+    }
+}

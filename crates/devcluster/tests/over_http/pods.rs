@@ -9,7 +9,8 @@ use kube::api::{
     Api, DeleteParams, EvictParams, Patch, PatchParams, PostParams, Preconditions, WatchParams,
 };
 use kube_scheduler_devcluster::{
-    DISRUPTION_BUDGETS, DevCluster, FixedClock, HollowOptions, NodeTemplate, PODS, RUN_SECONDS,
+    DISRUPTION_BUDGETS, DevCluster, END_PHASE, FixedClock, HollowOptions, NodeTemplate, PODS,
+    RUN_SECONDS,
 };
 use serde_json::json;
 
@@ -169,6 +170,14 @@ async fn hollow_nodes_run_finish_and_remove_pods() {
         watch(&world.pods(), &WatchParams::default().fields("status.phase=Succeeded"), "").await;
     world.bind("job", "hollow-00001").await.expect("bound");
     assert_eq!(next(&mut done).await, "ADDED job");
+
+    let mut value = pod_value("crash");
+    value["metadata"]["annotations"] = json!({(RUN_SECONDS): "0", (END_PHASE): "Failed"});
+    world.cluster.create(value).expect("created");
+    let mut failed =
+        watch(&world.pods(), &WatchParams::default().fields("status.phase=Failed"), "").await;
+    world.bind("crash", "hollow-00001").await.expect("bound");
+    assert_eq!(next(&mut failed).await, "ADDED crash");
     world.cluster.shutdown().await.expect("stops");
 }
 

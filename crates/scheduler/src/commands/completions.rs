@@ -1,4 +1,4 @@
-//! `completions`: scripts with which shells complete command lines.
+//! `completions`: scripts that make shells complete command lines.
 
 use std::process::ExitCode;
 
@@ -7,10 +7,10 @@ use clap_complete::Shell;
 
 use super::print;
 
-/// Print a script that makes a shell complete command lines of this program.
+/// Print a completion script for a shell.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The shell to print it for
+    /// The shell
     shell: Shell,
 }
 

@@ -1,4 +1,4 @@
-//! `config`: configuration files, looked at without a cluster.
+//! `config`: checking, comparing and printing configuration files.
 
 mod check;
 mod diff;
@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Subcommand, ValueEnum};
+use kube_scheduler_api_types::validation::aggregate;
 use kube_scheduler_config::{
     Configuration, FeatureGates, default, ignore_managed_resources, to_json_value, to_yaml,
 };
@@ -19,8 +20,9 @@ use serde::Serialize;
 use super::print;
 use crate::flags::feature_gates::FeatureGateFlags;
 use crate::flags::value::FlagValue as _;
+use crate::text_file::{self, MAX_CONFIG};
 
-/// Check, compare and print configurations of the scheduler. None of it needs a cluster.
+/// Check, compare and print configurations of the scheduler. Needs no cluster.
 #[derive(Clone, Debug, clap::Args)]
 #[command(disable_help_subcommand = true)]
 pub(crate) struct Args {
@@ -35,7 +37,7 @@ enum Command {
     Diff(diff::Args),
 }
 
-/// Which features a configuration is looked at with.
+/// The feature gates that a configuration is checked with.
 #[derive(Clone, Debug, clap::Args)]
 struct GateArgs {
     /// Feature gates, as Name=true,Name=false; may be repeated
@@ -57,14 +59,14 @@ impl GateArgs {
             flags.feature_gates.set(gates, false).map_err(|error| anyhow!(error))?;
         }
         let applied = flags.apply().map_err(|error| anyhow!(error))?;
-        match crate::flags::aggregate(&applied.errors) {
-            Some(errors) => Err(anyhow!(errors)),
-            None => Ok(applied.gates),
+        if !applied.errors.is_empty() {
+            return Err(anyhow!(aggregate(applied.errors)));
         }
+        Ok(applied.gates)
     }
 }
 
-/// How to print an answer.
+/// The format of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
     /// For people
@@ -75,20 +77,20 @@ enum Form {
     Yaml,
 }
 
-/// Print the configuration that an empty file, or none, stands for.
+/// Print the default configuration, which is in force without a file.
 #[derive(Clone, Debug, clap::Args)]
 struct DefaultsArgs {
     #[command(flatten)]
     gates: GateArgs,
 
-    /// The form
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = DefaultsForm::Yaml)]
     output: DefaultsForm,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum DefaultsForm {
-    /// As a configuration file is usually written
+    /// YAML, as configuration files are usually written
     Yaml,
     /// One JSON object
     Json,
@@ -116,35 +118,26 @@ fn print_defaults(args: &DefaultsArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).with_context(|| path.display().to_string())
-}
-
-/// A file, or standard input for `-`.
+/// The text of a file, or of standard input for `-`.
 fn read_or_stdin(path: &Path) -> Result<String> {
     if path.as_os_str() == "-" {
-        return std::io::read_to_string(std::io::stdin()).context("standard input");
+        return text_file::read_from(std::io::stdin(), MAX_CONFIG).context("standard input");
     }
-    read(path)
+    text_file::read(path, MAX_CONFIG).with_context(|| path.display().to_string())
 }
 
 /// Builds the profiles of a configuration with defaults filled in, as the scheduler would.
-fn build(
-    config: &Configuration,
-    registry: &Registry,
-    gates: &FeatureGates,
-) -> Result<Engine, String> {
+fn build(config: &Configuration, registry: &Registry, gates: &FeatureGates) -> Result<Engine> {
     let mut config = config.clone();
     ignore_managed_resources(&mut config)
-        .map_err(|error| format!("couldn't build extenders: {error}"))?;
-    // Extenders are addresses: there is nothing to build of them before they are called.
+        .map_err(|error| anyhow!("couldn't build extenders: {error}"))?;
+    // Extenders are addresses: nothing has to be built for them before they are called.
     config.extenders.clear();
     let options = EngineOptions { gates: gates.clone(), ..EngineOptions::default() };
-    Engine::new(&config, registry, options)
-        .map_err(|error| crate::failure::chain(&anyhow::Error::new(error)))
+    Ok(Engine::new(&config, registry, options)?)
 }
 
-/// Prints an answer as a tree.
+/// Prints an answer as JSON or YAML.
 fn print_tree(form: Form, answer: &impl Serialize) -> Result<()> {
     match form {
         Form::Yaml => print(&serde_saphyr::to_string(answer)?),

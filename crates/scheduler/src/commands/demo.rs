@@ -1,6 +1,6 @@
-//! `demo`: a cluster, its nodes, a workload and the scheduler, all at work in one command.
+//! `demo`: a cluster, its nodes, a workload and the scheduler in one command.
 //!
-//! The scheduler is the real one in its usual role: a client that talks HTTP to an API server it knows nothing about.
+//! The scheduler is the real one in its usual role: an HTTP client of an API server that it knows nothing about.
 
 mod report;
 mod screen;
@@ -37,32 +37,32 @@ enum Output {
     Json,
 }
 
-/// Show a whole cluster at work: API server, hollow nodes, a workload of several shapes, and this scheduler.
+/// Run a whole cluster in this process: API server, hollow nodes, a workload of several shapes, and this scheduler.
 ///
-/// Everything runs in this process; scheduler and API server talk HTTP over loopback as they would anywhere. The pods ask
-/// for node labels and zones, tolerate taints, hold host ports, have priorities, wait behind gates, want large images or
-/// GPUs. Nothing outside is touched.
+/// Scheduler and API server communicate by HTTP over loopback, as in a real cluster. The pods of the workload select node
+/// labels and zones, tolerate taints, use host ports, have priorities, wait behind gates, and need large images or GPUs.
+/// Nothing outside of this process is changed.
 ///
 /// Exit code: 0 when all pods were bound, 1 when not or on an error, 2 on wrong usage.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Nodes of the cluster
+    /// Number of nodes
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(4..=50_000))]
     nodes: u32,
 
-    /// Pods to schedule
+    /// Number of pods to schedule
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pods: u32,
 
-    /// Decides the workload and whatever is random in scheduling it
+    /// Seed of the workload and of all random choices in scheduling it
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
-    /// Leave cluster and scheduler running afterwards, so that kubectl can look around, until Ctrl-C
+    /// Keep cluster and scheduler running afterwards, for use with kubectl, until Ctrl-C
     #[arg(long)]
     keep_running: bool,
 
-    /// Where to write the result as JSON; by default a file in the directory for temporary files
+    /// Where to write the result as JSON; by default a new file in the directory for temporary files
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
@@ -70,11 +70,11 @@ pub(crate) struct Args {
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Output::Table)]
     output: Output,
 
-    /// Give up after so many seconds
+    /// Stop waiting for pods to be bound after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     timeout: u64,
 
-    /// How much to log
+    /// Log verbosity
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
     verbosity: u8,
 }
@@ -93,7 +93,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
             report = demo.show(&args) => report?,
             () = &mut interrupted => bail!("interrupted"),
         };
-        let path = args.report.clone().unwrap_or_else(|| std::env::temp_dir().join("kube-scheduler-rs-demo.json"));
+        let path = match &args.report {
+            Some(path) => path.clone(),
+            None => report_path()?,
+        };
         let json = serde_json::to_string_pretty(&report)?;
         std::fs::write(&path, format!("{json}\n")).with_context(|| path.display().to_string())?;
         print(&match args.output {
@@ -101,17 +104,25 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
             Output::Json => format!("{json}\n"),
         })?;
         if args.keep_running {
-            let kubeconfig = temporary_kubeconfig(&demo.cluster);
+            // Removed when it goes out of scope, since the cluster ends then.
+            let kubeconfig = temporary_kubeconfig()?;
             demo.cluster.write_kubeconfig(&kubeconfig)?;
             let shown = kubeconfig.display();
-            eprintln!("\nThe cluster goes on until Ctrl-C. To look around:\n\n  kubectl --kubeconfig {shown} get nodes,pods\n");
+            eprintln!("\nThe cluster keeps running until Ctrl-C. Try:\n\n  kubectl --kubeconfig {shown} get nodes,pods\n");
             interrupted.await;
-            // It points nowhere from now on.
-            let _ = std::fs::remove_file(&kubeconfig);
         }
         demo.end().await?;
         Ok(if report.pods.bound == n_pods { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
+}
+
+/// A new file in the directory for temporary files, which stays after the demo.
+fn report_path() -> Result<PathBuf> {
+    let file =
+        tempfile::Builder::new().prefix("kube-scheduler-rs-demo-").suffix(".json").tempfile();
+    let (_, path) =
+        file.and_then(|file| Ok(file.keep()?)).context("cannot create a file for the report")?;
+    Ok(path)
 }
 
 /// Everything that runs during a demo.
@@ -129,11 +140,11 @@ struct Demo {
 impl Demo {
     async fn start(args: &Args, n_nodes: usize, n_pods: usize) -> Result<Self> {
         let screen = Screen::new(n_pods);
-        // A pod changes some times on its way; watches must not fall behind further than that.
+        // Each pod changes a few times; the history has to be long enough for the slowest watch.
         let history = (n_pods * 8).max(65_536);
         let cluster = DevCluster::builder().seed(args.seed).history(history).start().await?;
         let workload = Workload::new(n_nodes, n_pods, args.seed);
-        workload.build_cluster(&cluster).map_err(refused).context("cluster")?;
+        workload.build_cluster(&cluster).map_err(rejected).context("cluster")?;
         screen.step(&format!("API server at {}, {n_nodes} hollow nodes", cluster.url()));
 
         let daemon = Daemon::builder(Endpoint::from_url(&cluster.url())?, registry())
@@ -145,16 +156,16 @@ impl Demo {
         let stopped =
             tokio::spawn(async move { Ok(daemon.run(async { drop(stop_asked.await) }).await?) });
         if !scheduler.synced().await {
-            bail!("the scheduler ended before it had seen the cluster");
+            bail!("the scheduler ended before its caches were synced");
         }
-        let watcher = PodWatcher::start(&cluster).map_err(refused)?;
+        let watcher = PodWatcher::start(&cluster).map_err(rejected)?;
         Ok(Self { cluster, watcher, workload, scheduler, stop, stopped, screen, n_pods })
     }
 
     /// Creates the workload and waits for it to be bound.
     async fn show(&mut self, args: &Args) -> Result<Report> {
         self.screen.step(&format!("creating {} pods", self.n_pods));
-        let begun = Instant::now();
+        let start = Instant::now();
         let give_up = tokio::time::Instant::now() + Duration::from_secs(args.timeout);
         let mut pods = self.workload.pods();
         loop {
@@ -162,7 +173,7 @@ impl Demo {
             if chunk.is_empty() {
                 break;
             }
-            self.cluster.bulk_create(chunk).map_err(refused).context("workload")?;
+            self.cluster.bulk_create(chunk).map_err(rejected).context("workload")?;
             self.screen.show(*self.watcher.n_bound.borrow());
             tokio::task::yield_now().await;
         }
@@ -174,26 +185,26 @@ impl Demo {
         while *n_bound.borrow_and_update() < self.n_pods && tokio::time::Instant::now() < give_up {
             if !is_released && *n_bound.borrow() * 2 >= self.n_pods {
                 is_released = true;
-                self.release_gated().map_err(refused).context("gated pods")?;
+                self.release_gated().map_err(rejected).context("gated pods")?;
             }
             redraw.tick().await;
             self.screen.show(*n_bound.borrow());
             match timeout_at(give_up, n_bound.changed()).await {
                 Ok(Ok(())) => {}
-                Ok(Err(_)) => bail!("the demo lost sight of its pods"),
+                Ok(Err(_)) => bail!("the watch of the demo's pods ended"),
                 Err(_) => break,
             }
         }
         self.screen.show(*n_bound.borrow());
         self.screen.clear();
-        Ok(self.report(args.seed, begun))
+        Ok(self.report(args.seed, start))
     }
 
-    /// Lets the pods go that wait behind a gate.
+    /// Removes the gate of all gated pods.
     fn release_gated(&self) -> std::result::Result<(), ApiError> {
         let gated: Vec<String> = {
-            let seen = self.watcher.sightings.lock();
-            seen.iter().filter(|(_, pod)| pod.is_gated()).map(|(name, _)| name.clone()).collect()
+            let pods = self.watcher.pods.lock();
+            pods.iter().filter(|(_, pod)| pod.is_gated()).map(|(name, _)| name.clone()).collect()
         };
         self.screen.step(&format!("releasing {} gated pods", gated.len()));
         for name in gated {
@@ -206,9 +217,9 @@ impl Demo {
         Ok(())
     }
 
-    fn report(&self, seed: u64, begun: Instant) -> Report {
-        let seen = self.watcher.sightings.lock();
-        let last = seen.values().filter_map(watcher::Seen::bound_at).max();
+    fn report(&self, seed: u64, start: Instant) -> Report {
+        let pods = self.watcher.pods.lock();
+        let last = pods.values().filter_map(watcher::PodRecord::bound_at).max();
         let progress = self.scheduler.progress();
         let nodes = self.cluster.list(NODES, &Selection::all()).items;
         let run = Run {
@@ -216,25 +227,25 @@ impl Demo {
             nodes: nodes.iter().map(|node| node.name().to_owned()).collect(),
             n_pods: self.n_pods,
             elapsed: last
-                .map_or_else(|| begun.elapsed(), |last| last.saturating_duration_since(begun)),
+                .map_or_else(|| start.elapsed(), |last| last.saturating_duration_since(start)),
             n_decisions: progress.n_decisions,
             deciding: progress.deciding,
             memory_bytes: resident_memory_bytes(),
         };
-        Report::new(&run, &seen)
+        Report::new(&run, &pods)
     }
 
     /// Ends scheduler and cluster in order.
     async fn end(self) -> Result<()> {
-        // The scheduler may have ended by itself; then its result says why.
+        // If the scheduler has ended by itself, its result says why.
         let _ = self.stop.send(());
-        self.stopped.await.map_err(|error| anyhow!("the scheduler broke down: {error}"))??;
+        self.stopped.await.map_err(|error| anyhow!("the scheduler failed: {error}"))??;
         drop(self.watcher);
         self.cluster.shutdown().await?;
         Ok(())
     }
 }
 
-fn refused(error: ApiError) -> anyhow::Error {
-    anyhow!("the API server refused: {error}")
+fn rejected(error: ApiError) -> anyhow::Error {
+    anyhow!("rejected by the API server: {error}")
 }

@@ -1,4 +1,4 @@
-//! `devcluster`: an API server in memory with hollow nodes, for kubectl and schedulers to play with.
+//! `devcluster`: an API server in memory with hollow nodes, for trying out kubectl and schedulers.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,26 +6,27 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kube_scheduler_devcluster::{DevCluster, NODES, NodeTemplate, Selection, User};
+use tempfile::TempPath;
 
 use super::{print, runtime};
 use crate::logging;
 use crate::signals::Signals;
 
 /// How often changes are written to the file of --persist.
-const SAVE_EVERY: Duration = Duration::from_secs(5);
+const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Serve a Kubernetes API from memory, with nodes that only pretend.
+/// Serve a Kubernetes API from memory, with simulated nodes.
 ///
-/// kubectl and client libraries work against it; pods that are bound to its nodes are reported as running. There is no
-/// scheduler in it: run kube-scheduler-rs with the kubeconfig that it prints. It listens on loopback only, without TLS
-/// and with everyone as administrator unless --tls and --rbac say otherwise, and ends with Ctrl-C or SIGTERM.
+/// kubectl and client libraries work with it; pods that are bound to its nodes are reported as running. It has no
+/// scheduler: run kube-scheduler-rs with the kubeconfig whose path it prints. It listens on loopback only. Without --tls
+/// it serves plain HTTP, and without --tls and --rbac every client is the administrator. It runs until Ctrl-C or SIGTERM.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The port on 127.0.0.1; 0 takes any that is free
+    /// The port on 127.0.0.1; 0 takes any free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
 
-    /// Hollow nodes to begin with; fewer are added when a persisted cluster has some already
+    /// Number of hollow nodes; nodes of a persisted cluster count
     #[arg(long, value_name = "N", default_value_t = 5)]
     nodes: usize,
 
@@ -37,31 +38,33 @@ pub(crate) struct Args {
     #[arg(long, value_name = "QUANTITY", default_value = "32Gi")]
     node_memory: String,
 
-    /// Zones that the nodes are spread over
+    /// Number of zones that the nodes are spread over
     #[arg(long, value_name = "N", default_value_t = 3)]
     zones: usize,
 
-    /// Keep the cluster in this file: read at the start if it exists, written as things change and at the end
+    /// Save the cluster in this file: read at the start if it exists, written after changes and at the end. Only its
+    /// owner can read it
     #[arg(long, value_name = "FILE")]
     persist: Option<PathBuf>,
 
-    /// Where to write the kubeconfig; by default a file in the directory for temporary files, removed at the end
+    /// Where to write the administrator's kubeconfig; by default a file in the directory for temporary files, removed at
+    /// the end. Only its owner can read it
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
 
-    /// Serve TLS and know users by client certificates; the kubeconfigs hold the authority's certificate
+    /// Serve TLS and authenticate users by client certificates; kubeconfigs contain the authority's certificate
     #[arg(long)]
     tls: bool,
 
-    /// Refuse what no role allows: roles, bindings and reviews work as in a control plane
+    /// Reject requests that no role allows: roles, bindings and reviews work as in a control plane
     #[arg(long)]
     rbac: bool,
 
-    /// Where to write a kubeconfig for the user system:kube-scheduler; with --rbac it may do what a scheduler may
+    /// Where to write a kubeconfig for the user system:kube-scheduler, who with --rbac has a scheduler's rights only
     #[arg(long, value_name = "FILE")]
     scheduler_kubeconfig_out: Option<PathBuf>,
 
-    /// How much to log
+    /// Log verbosity
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
     verbosity: u8,
 }
@@ -73,7 +76,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         let signals = Signals::listen().context("cannot listen for signals")?;
         let mut builder = DevCluster::builder().port(args.port).tls(args.tls).rbac(args.rbac);
         if let Some(path) = &args.persist {
-            builder = builder.persist(path, SAVE_EVERY);
+            builder = builder.persist(path, SAVE_INTERVAL);
         }
         let cluster = builder.start().await?;
         let n_present = cluster.list(NODES, &Selection::all()).items.len();
@@ -86,31 +89,35 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
             .map_err(|error| anyhow::anyhow!("{error}"))
             .context("hollow nodes")?;
 
-        let kubeconfig = args.kubeconfig_out.clone().unwrap_or_else(|| temporary_kubeconfig(&cluster));
+        // The guard removes the temporary file when this block ends, also with an error.
+        let (kubeconfig, _guard) = match args.kubeconfig_out {
+            Some(path) => (path, None),
+            None => {
+                let temporary = temporary_kubeconfig()?;
+                (temporary.to_path_buf(), Some(temporary))
+            }
+        };
         cluster.write_kubeconfig(&kubeconfig)?;
         if let Some(path) = &args.scheduler_kubeconfig_out {
-            let text = cluster.kubeconfig_for(&User::kube_scheduler())?;
-            std::fs::write(path, text).with_context(|| path.display().to_string())?;
+            cluster.write_kubeconfig_for(&User::kube_scheduler(), path)?;
         }
         let path = kubeconfig.display();
         print(&format!(
             "devcluster: {} nodes at {}\nkubeconfig: {path}\n\n  kubectl --kubeconfig {path} get nodes\n  \
-             kube-scheduler-rs --kubeconfig {path} --secure-port 0\n\nCtrl-C ends it.\n",
+             kube-scheduler-rs --kubeconfig {path} --secure-port 0\n\nPress Ctrl-C to stop.\n",
             args.nodes.max(n_present),
             cluster.url(),
         ))?;
         signals.first().await;
         cluster.shutdown().await?;
-        if args.kubeconfig_out.is_none() {
-            // It points nowhere from now on.
-            let _ = std::fs::remove_file(&kubeconfig);
-        }
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// A path that no other running cluster uses: the port is in it.
-pub(super) fn temporary_kubeconfig(cluster: &DevCluster) -> PathBuf {
-    let port = cluster.url().rsplit(':').next().unwrap_or_default().to_owned();
-    std::env::temp_dir().join(format!("kube-scheduler-rs-{port}.kubeconfig"))
+/// A file for a kubeconfig in the directory for temporary files, removed when the value is dropped. Its name cannot be
+/// guessed, so no other user can put something there first.
+pub(super) fn temporary_kubeconfig() -> Result<TempPath> {
+    let file =
+        tempfile::Builder::new().prefix("kube-scheduler-rs-").suffix(".kubeconfig").tempfile();
+    Ok(file.context("cannot create a temporary file")?.into_temp_path())
 }

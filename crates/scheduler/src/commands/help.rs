@@ -1,11 +1,11 @@
-//! The help of the program itself, as kube-scheduler prints it: all flags by section.
+//! The help of the program, in the format of kube-scheduler: all flags by section.
 
 use std::process::ExitCode;
 
 use super::print;
 use crate::{cli, failure, flags};
 
-/// Prints it.
+/// Prints the help.
 pub(crate) fn run() -> ExitCode {
     match print(&flags::help(&cli::commands(), columns())) {
         Ok(()) => ExitCode::SUCCESS,
@@ -13,7 +13,7 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// How wide the terminal is; 0, which wraps nothing, where there is none.
+/// The width of the terminal; 0, which means that lines are not wrapped, if there is no terminal.
 pub(crate) fn columns() -> usize {
     terminal_size::terminal_size().map_or(0, |(width, _)| usize::from(width.0))
 }

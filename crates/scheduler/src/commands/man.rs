@@ -12,7 +12,7 @@ use super::print;
 /// Print the manual page, or write the pages of the program and of all its subcommands.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A directory to write all pages to, instead of printing the one of the program
+    /// A directory to write all pages to, instead of printing the page of the program
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

@@ -1,9 +1,10 @@
-//! Without a subcommand: schedule, until a signal says otherwise.
+//! Without a subcommand: runs the scheduler until a signal ends it.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
+use kube_scheduler_api_types::validation::aggregate;
 use kube_scheduler_config::to_yaml;
 use kube_scheduler_daemon::{
     Daemon, DaemonBuilder, Endpoint, LeaderElection, MetricsOptions, RunError, StartError,
@@ -12,14 +13,15 @@ use kube_scheduler_daemon::{
 use kube_scheduler_framework::Registry;
 
 use super::{runtime, version};
+use crate::flags::Flags;
 use crate::flags::feature_gates::Gates;
 use crate::flags::logs::Logs;
-use crate::flags::{Flags, aggregate};
 use crate::settings::Settings;
 use crate::signals::{self, Signals};
+use crate::version::KUBERNETES;
 use crate::{failure, logging, serving};
 
-/// Runs the scheduler; what goes wrong is logged, as the reference does.
+/// Runs the scheduler; errors are logged, as in the reference.
 pub(crate) fn run(flags: Flags, registry: Registry) -> ExitCode {
     let logs = flags.logs.clone();
     let gates = match flags.feature_gates.apply() {
@@ -34,8 +36,9 @@ pub(crate) fn run(flags: Flags, registry: Registry) -> ExitCode {
         Ok(false) => {}
         Err(error) => return failure::report(&error),
     }
-    if let Some(errors) = aggregate(&logs.validate(&gates.gates)) {
-        eprintln!("{errors}");
+    let errors = logs.validate(&gates.gates);
+    if !errors.is_empty() {
+        eprintln!("{}", aggregate(errors));
         return ExitCode::FAILURE;
     }
     logging::start(&logs);
@@ -61,7 +64,7 @@ fn schedule(flags: Flags, gates: Gates, registry: Registry) -> Result<ExitCode> 
             builder.check().map_err(|error| located(error, &settings.source))?;
             return write_config(&settings, write_config_to.as_ref());
         }
-        // In the order in which a user wants to read them: before anything that waits.
+        // Before anything that waits, such as connecting to an API server that does not answer.
         for warning in &settings.warnings {
             tracing::warn!("{warning}");
         }
@@ -72,7 +75,7 @@ fn schedule(flags: Flags, gates: Gates, registry: Registry) -> Result<ExitCode> 
             () = &mut shutdown => return Ok(ExitCode::SUCCESS),
         };
         tracing::info!(
-            version = settings.flags.reported_version().unwrap_or(version::KUBERNETES),
+            version = settings.flags.reported_version().unwrap_or(KUBERNETES),
             implementation = concat!("kube-scheduler-rs v", env!("CARGO_PKG_VERSION")),
             address = daemon.handle().address().map(tracing::field::display),
             "Starting Kubernetes Scheduler"
@@ -83,7 +86,7 @@ fn schedule(flags: Flags, gates: Gates, registry: Registry) -> Result<ExitCode> 
                 tracing::info!("Requested to terminate, exiting");
                 Ok(ExitCode::SUCCESS)
             }
-            // As in the reference, which counts on never ending without an election.
+            // As in the reference, where running without an election never ends in an orderly way.
             Ok(()) => Err(anyhow!("finished without leader elect")),
             Err(RunError::LeaseLost) => {
                 tracing::error!("Leaderelection lost");
@@ -114,7 +117,7 @@ fn builder(endpoint: Endpoint, registry: Registry, settings: &Settings) -> Resul
         .tracing(flags.ours.tracing()))
 }
 
-/// Mistakes in a configuration are reported with the file they are in.
+/// Adds the name of the configuration file to errors that are due to its content.
 fn located(error: StartError, source: &str) -> anyhow::Error {
     match error {
         StartError::Build(error) => anyhow::Error::new(error).context(source.to_owned()),
@@ -123,7 +126,7 @@ fn located(error: StartError, source: &str) -> anyhow::Error {
     }
 }
 
-/// The configuration as it counts, for whoever asks for more than the usual.
+/// Logs the configuration in force, at verbosity 2.
 fn log_config(settings: &Settings) -> Result<()> {
     if tracing::enabled!(target: "V2", tracing::Level::DEBUG) {
         let config = to_yaml(&settings.config)?;

@@ -1,9 +1,8 @@
-//! `simulate`: schedule what is in files, without a server.
+//! `simulate`: schedules what is in files, without a server.
 //!
-//! Everything is read before anything is simulated; a mistake in any file ends in one error and no output.
+//! All files are read before the simulation starts; a mistake in any of them gives one error and no output.
 
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -13,22 +12,24 @@ use clap::ArgGroup;
 use indicatif::{ProgressBar, ProgressStyle};
 use kube_scheduler_framework::Registry;
 use kube_scheduler_simulator::{
-    ClusterInput, Format, PodName, Progress, RenderOptions, Report, Simulation, SimulationOptions,
-    render,
+    ClusterInput, Format, PodName, RenderOptions, Report, Simulation, SimulationOptions,
+    SimulationProgress, render,
 };
 
+use super::print;
+use crate::text_file::{self, MAX_CONFIG, MAX_DUMP};
+
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
-/// What directories are searched for.
+/// The endings of files that are read from directories.
 const MANIFEST_EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// Schedule pods without a cluster, and say where everything goes and why not.
+/// Schedule pods without a cluster, and report where they go, or why not.
 ///
 /// The pods go through the same engine as in a cluster. Pods without a node are pending and are scheduled in the order
-/// of their creation, those without a creation time last, in the order of the input. Pods that have a node run there
-/// from the start. Nothing is ever deleted but to make room for pods of a higher priority, and nothing is created: pods
-/// are not made from controllers.
+/// of their creation; those without a creation time come last, in the order of the input. Pods with a node are running
+/// there from the start. Pods are deleted only by preemption, and none are created: controllers do not run.
 ///
-/// Exit code: 0 when everything was simulated, whether or not all pods found a node; 1 on an error; 2 on wrong usage.
+/// Exit code: 0 when the simulation has ended, whether or not all pods found a node; 1 on an error; 2 on wrong usage.
 #[derive(Clone, Debug, clap::Args)]
 #[command(group = ArgGroup::new("input").required(true).multiple(true).args(["filename", "nodes_csv", "pods_csv"]))]
 pub(crate) struct Args {
@@ -43,8 +44,7 @@ pub(crate) struct Args {
     pub(crate) nodes_csv: Option<PathBuf>,
 
     /// Pods of a trace: CSV with the columns name, cpu_milli, memory_mib, num_gpu, creation_time and optionally gpu_milli,
-    /// gpu_spec. A share of a GPU counts as one. All pods are there from the start and stay to the end: times of deletion
-    /// are not played back.
+    /// gpu_spec. A share of a GPU counts as one. All pods exist from the start to the end: deletion times are ignored.
     #[arg(long, value_name = "FILE")]
     pub(crate) pods_csv: Option<PathBuf>,
 
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Decides everything that is random, such as where preemption begins to look for victims.
+    /// Seed of all random choices, such as where preemption starts to look for victims.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) seed: u64,
 
@@ -60,8 +60,7 @@ pub(crate) struct Args {
     #[arg(short, long, default_value = "table", value_name = "FORMAT")]
     pub(crate) output: Format,
 
-    /// Explain what was decided about a pod: every node's verdict and scores, as they were when the pod was last tried.
-    /// May be repeated.
+    /// Explain the last decision about a pod: every node's verdict and scores. May be repeated.
     #[arg(long, value_name = "NAMESPACE/POD")]
     pub(crate) explain: Vec<PodName>,
 
@@ -69,7 +68,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) show_pending: bool,
 
-    /// Leave out how fast it was: the output is then the same on every run.
+    /// Leave out the speed, so that the output is the same on every run.
     #[arg(long)]
     pub(crate) no_timing: bool,
 }
@@ -77,7 +76,7 @@ pub(crate) struct Args {
 /// Runs the command.
 ///
 /// # Errors
-/// If something cannot be read, or no scheduler can be made from the configuration.
+/// If something cannot be read, or no scheduler can be built from the configuration.
 pub(crate) fn run(args: Args, registry: Registry) -> Result<ExitCode> {
     let options = options(&args, registry)?;
     let mut simulation = Simulation::new(options).with_context(|| match &args.config {
@@ -92,13 +91,9 @@ pub(crate) fn run(args: Args, registry: Registry) -> Result<ExitCode> {
     for warning in &report.warnings {
         eprintln!("warning: {warning}");
     }
-    let text =
-        render(&report, RenderOptions { format: args.output, shows_pending: args.show_pending })?;
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        // Whoever reads has seen enough.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        result => result.map(|()| ExitCode::SUCCESS).context("cannot write to standard output"),
-    }
+    let options = RenderOptions { format: args.output, shows_pending: args.show_pending };
+    print(&render(&report, options)?)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn options(args: &Args, registry: Registry) -> Result<SimulationOptions> {
@@ -109,32 +104,32 @@ fn options(args: &Args, registry: Registry) -> Result<SimulationOptions> {
         ..SimulationOptions::default()
     };
     let Some(path) = &args.config else { return Ok(options) };
-    options.with_config_text(&text_of(path)?).with_context(|| path.display().to_string())
+    let text = text_of(path, MAX_CONFIG)?;
+    options.with_config_text(&text).with_context(|| path.display().to_string())
 }
 
 fn input(args: &Args) -> Result<ClusterInput> {
     let mut input = ClusterInput::default();
     for path in &args.filename {
         if path.as_os_str() == "-" {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).context("standard input")?;
-            input.add_manifests("standard input", &text)?;
+            let text = text_file::read_from(std::io::stdin(), MAX_DUMP);
+            input.add_manifests("standard input", &text.context("standard input")?)?;
             continue;
         }
         for file in manifests(path)? {
-            input.add_manifests(&file.display().to_string(), &text_of(&file)?)?;
+            input.add_manifests(&file.display().to_string(), &text_of(&file, MAX_DUMP)?)?;
         }
     }
     if let Some(path) = &args.nodes_csv {
-        input.add_nodes_csv(&path.display().to_string(), &text_of(path)?)?;
+        input.add_nodes_csv(&path.display().to_string(), &text_of(path, MAX_DUMP)?)?;
     }
     if let Some(path) = &args.pods_csv {
-        input.add_pods_csv(&path.display().to_string(), &text_of(path)?)?;
+        input.add_pods_csv(&path.display().to_string(), &text_of(path, MAX_DUMP)?)?;
     }
     Ok(input)
 }
 
-/// The file itself, or the manifests of a directory by name.
+/// The file itself, or the manifests in a directory, sorted by name.
 fn manifests(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -156,11 +151,11 @@ fn manifests(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn text_of(path: &Path) -> Result<String> {
-    fs::read_to_string(path).with_context(|| path.display().to_string())
+fn text_of(path: &Path, max_bytes: u64) -> Result<String> {
+    text_file::read(path, max_bytes).with_context(|| path.display().to_string())
 }
 
-/// Runs the simulation with a progress bar on a terminal, and takes the time from the first attempt to the last.
+/// Runs the simulation with a progress bar on terminals, and measures the time from the first attempt to the last.
 fn simulate(simulation: &Simulation) -> Result<Report> {
     let bar = ProgressBar::new(simulation.n_pending() as u64);
     let style = ProgressStyle::with_template(
@@ -170,8 +165,8 @@ fn simulate(simulation: &Simulation) -> Result<Report> {
     let mut start = None;
     let mut last_drawn = None;
     let mut elapsed = Duration::ZERO;
-    let mut observe = |progress: Progress| {
-        // Asking the time costs more than some decisions do.
+    let mut observe = |progress: SimulationProgress| {
+        // Reading the clock can cost more than a decision.
         if !progress.n_decisions.is_multiple_of(64) && !progress.is_over {
             return;
         }

@@ -8,11 +8,9 @@ use kube_scheduler_daemon::{KUBERNETES_VERSION, architecture};
 use super::print;
 use crate::flags::Flags;
 use crate::flags::value::VersionRequest;
+use crate::version::KUBERNETES;
 
-/// The version of kube-scheduler whose behaviour this is.
-pub(crate) const KUBERNETES: &str = KUBERNETES_VERSION.2;
-
-/// Prints the version if the flags ask for it, and tells whether they did.
+/// Prints the version if the flags ask for it, and returns whether they did.
 pub(crate) fn asked_for(flags: &Flags) -> Result<bool> {
     match &flags.global.version {
         VersionRequest::Print => print(&format!("Kubernetes {KUBERNETES}\n"))?,
@@ -22,7 +20,7 @@ pub(crate) fn asked_for(flags: &Flags) -> Result<bool> {
     Ok(true)
 }
 
-/// As Go prints the structure: whoever parses it finds the fields. There is no Go here, so those are empty.
+/// The version in the form in which Go prints the structure, for programs that parse it. Fields about Go are empty.
 fn in_full() -> String {
     let (major, minor, _) = KUBERNETES_VERSION;
     format!(

@@ -1,18 +1,18 @@
-//! Who asks on the secure port: client certificates, request headers of a front proxy, token reviews.
+//! Authentication on the secure port: client certificates, request headers of a front proxy, token reviews.
 
 use kube_scheduler_config::{Duration, FeatureGates, Gate};
 
-use super::section;
+use super::section::section;
 
 section! {
-    /// How to find out who asks.
+    /// How the users of requests are identified.
     Authentication {
         /// Where token reviews go; empty for the surrounding cluster, if there is one.
         kubeconfig: String = String::new(), "authentication-kubeconfig",
             "kubeconfig file pointing at the 'core' kubernetes server with enough rights to create \
              tokenreviews.authentication.k8s.io. This is optional. If empty, all token requests are considered to be \
              anonymous and no client CA is looked up in the cluster.";
-        /// How long the answer about a token is kept.
+        /// How long the result of a token review is cached.
         token_webhook_cache_ttl: Duration = Duration::from_secs(10), "authentication-token-webhook-cache-ttl",
             "The duration to cache responses from the webhook token authenticator.";
         /// Authorities of client certificates; empty to look it up in the cluster.
@@ -30,7 +30,7 @@ section! {
         /// Headers that name groups.
         requestheader_group_headers: Vec<String> = vec!["x-remote-group".to_owned()], "requestheader-group-headers",
             "List of request headers to inspect for groups. X-Remote-Group is suggested.";
-        /// Beginnings of headers with anything else about the user.
+        /// Prefixes of headers with extra attributes of the user.
         requestheader_extra_headers_prefix: Vec<String> = vec!["x-remote-extra-".to_owned()],
             "requestheader-extra-headers-prefix",
             "List of request header prefixes to inspect. X-Remote-Extra- is suggested.";
@@ -48,7 +48,7 @@ section! {
         skip_lookup: bool = false, "authentication-skip-lookup",
             "If false, the authentication-kubeconfig will be used to lookup missing authentication configuration from \
              the cluster.";
-        /// Whether to go on when the look-up fails.
+        /// Whether to continue when the look-up fails.
         tolerate_lookup_failure: bool = true, "authentication-tolerate-lookup-failure",
             "If true, failures to look up missing authentication configuration from the cluster are not considered \
              fatal. Note that this can result in authentication that treats all requests as anonymous.";
@@ -56,7 +56,7 @@ section! {
 }
 
 impl Authentication {
-    /// What the reference's option refuses.
+    /// The errors of the reference's validation.
     pub(super) fn validate(&self, gates: &FeatureGates) -> Vec<String> {
         let mut errors = Vec::new();
         let mut refuse_blank = |flag: &str, names: &[String]| {
@@ -88,7 +88,7 @@ impl Authentication {
         errors
     }
 
-    /// What the reference logs a warning about.
+    /// The warnings that the reference logs.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let standard = [
             (

@@ -1,8 +1,8 @@
-//! The flags as clap knows them: for completions and the man page, which clap writes. It never parses them.
+//! The flags as clap arguments, for completions and the manual page. They are never parsed by clap.
 
 use clap::{Arg, ArgAction, ValueHint};
 
-use super::Flags;
+use super::set::Flags;
 
 /// Every flag of the scheduler.
 pub(crate) fn args() -> Vec<Arg> {
@@ -10,7 +10,7 @@ pub(crate) fn args() -> Vec<Arg> {
     let mut flags = Flags::default();
     for (title, section) in flags.sections() {
         section.visit(&mut |flag| {
-            // clap brings its own.
+            // clap adds one itself.
             if flag.name == "help" {
                 return;
             }

@@ -1,33 +1,43 @@
 //! The grammar of Go's pflag: `--name value`, `--name=value`, `--switch`, `-v 2`, `-v=2`, `-v2`, `--`.
 //!
-//! Invariants: arguments are taken in order and the first that is wrong ends the reading; flags and other arguments may
-//! be mixed; underscores in names are hyphens, values stay as they are.
+//! Invariants: arguments are parsed in order and the first invalid one ends parsing; flags and other arguments may be
+//! mixed; underscores in names count as hyphens, values are taken as they are.
 
-use super::value::VersionRequest;
-use super::{Flag, Flags, go};
+use super::go;
+use super::section::Flag;
+use super::set::Flags;
 
-/// A command line that was understood.
+/// A command line without a subcommand.
 #[derive(Debug)]
-pub(crate) enum Parsed {
+pub(crate) enum CommandLine {
     /// Flags, and nothing else.
     Flags(Box<Flags>),
-    /// The help was asked for.
+    /// A request for the help.
     Help,
 }
 
-/// Why a command line cannot be understood.
+/// Why a command line is rejected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CommandLineError {
-    /// A flag that does not exist or cannot be set so.
+    /// A flag does not exist, or its value is invalid.
     #[error("{0}")]
     Flag(String),
-    /// Something that is not a flag.
+    /// There are arguments that are not flags.
     #[error("\"kube-scheduler\" does not take any arguments, got {}", go::quoted_list(.0))]
     Arguments(Vec<String>),
 }
 
-/// Reads the arguments after the program's name.
-pub(super) fn parse(args: &[String]) -> Result<Parsed, CommandLineError> {
+impl Flags {
+    /// Parses the arguments after the program's name.
+    ///
+    /// # Errors
+    /// At the first argument that pflag would reject.
+    pub(crate) fn parse(args: &[String]) -> Result<CommandLine, CommandLineError> {
+        parse(args)
+    }
+}
+
+fn parse(args: &[String]) -> Result<CommandLine, CommandLineError> {
     let mut flags = Flags::default();
     let mut others = Vec::new();
     let mut rest = args.iter();
@@ -47,12 +57,12 @@ pub(super) fn parse(args: &[String]) -> Result<Parsed, CommandLineError> {
         read.map_err(CommandLineError::Flag)?;
     }
     if flags.global.help {
-        return Ok(Parsed::Help);
+        return Ok(CommandLine::Help);
     }
     if others.iter().any(|other| !other.is_empty()) {
         return Err(CommandLineError::Arguments(others));
     }
-    Ok(Parsed::Flags(Box::new(flags)))
+    Ok(CommandLine::Flags(Box::new(flags)))
 }
 
 fn parse_long<'a>(
@@ -84,7 +94,7 @@ fn parse_long<'a>(
     set(flags, known, value)
 }
 
-/// Letters of flags, one after the other until one takes a value.
+/// Parses one-letter flags: several letters in one argument, until one of them takes a value.
 fn parse_short<'a>(
     flags: &mut Flags,
     letters: &str,
@@ -107,6 +117,7 @@ fn parse_short<'a>(
         if let Some(value) = after.strip_prefix('=').filter(|value| !value.is_empty()) {
             return set(flags, name, value);
         }
+        // A switch needs no value, so the next letter is a flag too; for all others the rest is the value.
         if let Some(value) = without_value {
             set(flags, name, value)?;
             letters = after;
@@ -146,27 +157,17 @@ fn set(flags: &mut Flags, name: &'static str, value: &str) -> Result<(), String>
     Ok(())
 }
 
-/// What `tell` says of the flag that `is_meant`.
+/// The result of `read` for the flag that `matches`; `None` if no flag does.
 fn look<T>(
     flags: &mut Flags,
-    is_meant: impl Fn(&Flag<'_>) -> bool,
-    tell: impl Fn(Flag<'_>) -> T,
+    matches: impl Fn(&Flag<'_>) -> bool,
+    read: impl Fn(Flag<'_>) -> T,
 ) -> Option<T> {
-    let mut told = None;
+    let mut result = None;
     flags.visit(&mut |flag| {
-        if is_meant(&flag) {
-            told = Some(tell(flag));
+        if matches(&flag) {
+            result = Some(read(flag));
         }
     });
-    told
-}
-
-impl Flags {
-    /// The version to report instead of the real one.
-    pub(crate) fn reported_version(&self) -> Option<&str> {
-        match &self.global.version {
-            VersionRequest::Report(version) => Some(version),
-            _ => None,
-        }
-    }
+    result
 }

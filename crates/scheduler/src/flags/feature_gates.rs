@@ -7,7 +7,7 @@ use kube_scheduler_config::{
 };
 
 use super::go;
-use super::section;
+use super::section::section;
 use super::value::GatesByComponent;
 
 section! {
@@ -44,14 +44,14 @@ section! {
     }
 }
 
-/// What the flags make of the gates.
+/// The feature gates that the flags set.
 #[derive(Debug)]
 pub(crate) struct Gates {
     /// The value of every gate.
     pub(crate) gates: FeatureGates,
-    /// What the flags set although it has little future.
+    /// Warnings about gates that are deprecated or will be removed.
     pub(crate) warnings: Vec<GateWarning>,
-    /// What the reference's validation refuses.
+    /// The errors of the reference's validation.
     pub(crate) errors: Vec<String>,
 }
 
@@ -59,8 +59,8 @@ impl FeatureGateFlags {
     /// Applies the versions, then the gates.
     ///
     /// # Errors
-    /// What the reference refuses before it validates anything: texts that are no versions or no gates, gates that do not
-    /// exist or cannot be set so.
+    /// Those that the reference reports before validation: malformed versions and gates, and gates that do not exist or
+    /// cannot have the value.
     pub(crate) fn apply(&self) -> Result<Gates, String> {
         let emulated = kube_version(&self.emulated_version)?;
         let compatible = kube_version(&self.min_compatibility_version)?;
@@ -130,7 +130,7 @@ fn kube_version(versions: &[String]) -> Result<Option<(u64, u64)>, String> {
 fn parse_version(text: &str) -> Result<(u64, u64, u64), String> {
     let bare = text.trim();
     let bare = bare.strip_prefix('v').unwrap_or(bare);
-    // What follows the numbers has no meaning.
+    // What follows the numbers is ignored.
     let numbers =
         bare.find(|c: char| c != '.' && !c.is_ascii_digit()).map_or(bare, |end| &bare[..end]);
     let parts: Vec<&str> = numbers.split('.').take_while(|part| !part.is_empty()).collect();

@@ -1,8 +1,8 @@
-//! Sections without rules of their own: where things are, what is asked for, and what the reference does not have.
+//! Small sections: locations, requests instead of scheduling, and flags that the reference does not have.
 
 use kube_scheduler_daemon::TracingOptions;
 
-use super::section;
+use super::section::section;
 use super::value::VersionRequest;
 
 section! {
@@ -21,24 +21,24 @@ section! {
 }
 
 section! {
-    /// What kube-scheduler does not have.
+    /// Flags that kube-scheduler does not have.
     Ours {
-        /// What random choices follow from.
+        /// The seed of random choices.
         seed: u64 = 0, "seed",
-            "Decides what is random, such as the choice among equally good nodes.";
+            "The seed of random choices, such as the one among equally good nodes.";
         /// Where spans go.
         tracing_endpoint: String = "http://localhost:4318".to_owned(), "tracing-endpoint",
             "The OpenTelemetry collector that spans are sent to, by OTLP over HTTP.";
-        /// How many attempts are traced.
+        /// How many attempts of a million are traced.
         tracing_sampling_rate_per_million: u64 = 0, "tracing-sampling-rate-per-million",
-            "Of a million scheduling attempts, so many are traced; 0 traces none.";
+            "How many of a million scheduling attempts are traced; 0 traces none.";
     }
 }
 
 impl Ours {
-    /// Where to send spans, and how many, if any.
+    /// The options of tracing; `None` if nothing is traced.
     pub(crate) fn tracing(&self) -> Option<TracingOptions> {
-        // More than all is all.
+        // Rates above a million trace everything.
         let rate = u32::try_from(self.tracing_sampling_rate_per_million).unwrap_or(u32::MAX);
         (rate > 0).then(|| TracingOptions {
             endpoint: self.tracing_endpoint.clone(),
@@ -48,11 +48,11 @@ impl Ours {
 }
 
 section! {
-    /// What is asked for instead of scheduling.
+    /// Requests instead of scheduling.
     Global {
         /// Whether to print the help.
         help: bool = false, "help" or 'h', "help for kube-scheduler-rs";
-        /// Whether to print the version, or which one to go by.
+        /// Whether to print the version, or which one to report.
         version: VersionRequest = VersionRequest::No, "version",
             "--version, --version=raw prints version information and quits; --version=vX.Y.Z... sets the reported version";
     }

@@ -1,30 +1,9 @@
 //! Texts that Go's standard library reads and prints: numbers, booleans, quoted strings, comma-separated records.
 //!
-//! Invariants: what Go accepts is accepted with the same meaning, what it refuses is refused with its words, because
-//! they reach users through the errors of flags; nothing here panics, whatever the text.
+//! Invariants: texts that Go accepts are accepted with the same meaning, and others are rejected with Go's messages, since
+//! users see them as errors of flags; no text causes a panic.
 
-/// As `%q` prints a string.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{b}' => out.push_str("\\v"),
-            c if !c.is_control() => out.push(c),
-            c if u32::from(c) < 0x80 => out.push_str(&format!("\\x{:02x}", u32::from(c))),
-            c => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-        }
-    }
-    out.push('"');
-    out
-}
+pub(crate) use kube_scheduler_api_types::validation::quoted;
 
 /// As `%q` prints a character.
 pub(crate) fn quoted_char(c: char) -> String {

@@ -1,11 +1,11 @@
-//! Leader election. What is given here goes before the configuration file; what is not leaves the file alone.
+//! Leader election. Flags that are given override the configuration file.
 
-use kube_scheduler_config::{Configuration, Duration};
+use kube_scheduler_config::Duration;
 
-use super::{Flags, section};
+use super::section::section;
 
 section! {
-    /// Who schedules when several run.
+    /// Which one of several schedulers is active.
     LeaderElectionFlags {
         /// Whether to wait for the lease.
         leader_elect: bool = true, "leader-elect",
@@ -35,32 +35,5 @@ section! {
         /// Its namespace.
         resource_namespace: String = "kube-system".to_owned(), "leader-elect-resource-namespace",
             "The namespace of resource object that is used for locking during leader election.";
-    }
-}
-
-/// Puts what was given into the configuration, defaults filled in.
-pub(crate) fn apply(flags: &Flags, config: &mut Configuration) {
-    let given = &flags.leader_election;
-    let election = &mut config.leader_election;
-    if flags.is_given("leader-elect") {
-        election.leader_elect = Some(given.leader_elect);
-    }
-    if flags.is_given("leader-elect-lease-duration") {
-        election.lease_duration = given.lease_duration;
-    }
-    if flags.is_given("leader-elect-renew-deadline") {
-        election.renew_deadline = given.renew_deadline;
-    }
-    if flags.is_given("leader-elect-retry-period") {
-        election.retry_period = given.retry_period;
-    }
-    if flags.is_given("leader-elect-resource-lock") {
-        election.resource_lock.clone_from(&given.resource_lock);
-    }
-    if flags.is_given("leader-elect-resource-name") {
-        election.resource_name.clone_from(&given.resource_name);
-    }
-    if flags.is_given("leader-elect-resource-namespace") {
-        election.resource_namespace.clone_from(&given.resource_namespace);
     }
 }

@@ -4,7 +4,7 @@ use kube_scheduler_api_types::Quantity;
 use kube_scheduler_config::{Duration, FeatureGates, Gate};
 
 use super::go;
-use super::section;
+use super::section::section;
 use super::value::{ModuleVerbosity, Verbosity};
 
 section! {
@@ -13,7 +13,7 @@ section! {
         /// `text` or `json`; empty is text.
         logging_format: String = "text".to_owned(), "logging-format",
             "Sets the log format. Permitted formats: \"json\" (gated by LoggingBetaOptions), \"text\".";
-        /// The longest time that buffered lines wait.
+        /// The longest time that lines stay in the buffer.
         log_flush_frequency: Duration = Duration::from_secs(5), "log-flush-frequency",
             "Maximum number of seconds between log flushes";
         /// How much.
@@ -25,14 +25,14 @@ section! {
         log_text_split_stream: bool = false, "log-text-split-stream",
             "[Alpha] In text format, write error messages to stderr and info messages to stdout. The default is to write \
              a single stream to stdout. Enable the LoggingAlphaOptions feature gate to use this.";
-        /// How many bytes of info lines of the text form may wait, when streams are split.
+        /// The size in bytes of the buffer for info lines of the text form, when streams are split.
         log_text_info_buffer_size: Quantity = Quantity::from_units(0), "log-text-info-buffer-size",
             buffer_usage("text");
         /// Whether info lines of the JSON form go to standard output.
         log_json_split_stream: bool = false, "log-json-split-stream",
             "[Alpha] In JSON format, write error messages to stderr and info messages to stdout. The default is to write \
              a single stream to stdout. Enable the LoggingAlphaOptions feature gate to use this.";
-        /// How many bytes of info lines of the JSON form may wait, when streams are split.
+        /// The size in bytes of the buffer for info lines of the JSON form, when streams are split.
         log_json_info_buffer_size: Quantity = Quantity::from_units(0), "log-json-info-buffer-size",
             buffer_usage("JSON");
     }
@@ -48,7 +48,7 @@ fn buffer_usage(format: &str) -> String {
 }
 
 impl Logs {
-    /// What the reference refuses. It prints these as they are, before there is a log.
+    /// The errors of the reference's validation, which it prints without a log header.
     pub(crate) fn validate(&self, gates: &FeatureGates) -> Vec<String> {
         let mut errors = Vec::new();
         if self.log_flush_frequency <= Duration::ZERO {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::go;
-use super::section;
+use super::section::section;
+use crate::text_file;
 
 const METRIC_NAME: &str = "[a-zA-Z_:][a-zA-Z0-9_:]*";
 const LABEL_NAME: &str = "[a-zA-Z_][a-zA-Z0-9_]*";
@@ -39,7 +40,7 @@ section! {
 }
 
 impl MetricsFlags {
-    /// What the reference's option refuses.
+    /// The errors of the reference's validation.
     pub(super) fn validate(&self) -> Vec<String> {
         let mut errors = Vec::new();
         let version = &self.show_hidden_metrics_for_version;
@@ -80,7 +81,7 @@ impl MetricsFlags {
     /// The values that labels may have, from the flag or else from the file: metric and label to values.
     ///
     /// # Errors
-    /// If the file cannot be read, which [`validate`](Self::validate) has ruled out.
+    /// If the file cannot be read, which [`validate`](Self::validate) has checked before.
     pub(crate) fn allowed_labels(&self) -> Result<BTreeMap<(String, String), Vec<String>>, String> {
         let from_file;
         let mapping = if self.allow_metric_labels.is_empty()
@@ -118,7 +119,7 @@ impl MetricsFlags {
 
 /// The mapping in a manifest file.
 fn read_manifest(path: &str) -> Result<BTreeMap<String, String>, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = text_file::read(path.as_ref(), text_file::MAX_CONFIG).map_err(|error| {
         format!("failed to read allow list manifest: open {path}: {}", plain_io_error(&error))
     })?;
     let mapping: BTreeMap<String, String> = serde_saphyr::from_str(&text)

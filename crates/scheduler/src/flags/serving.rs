@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::section;
+use super::section::section;
 use super::value::NamedCertificate;
 
 /// Cipher suites of Go's `crypto/tls` that it calls secure, sorted.
@@ -22,7 +22,7 @@ const INSECURE_CIPHERS: &str = "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256, TLS_ECD
     TLS_RSA_WITH_RC4_128_SHA";
 
 section! {
-    /// How to serve.
+    /// How the secure port is served.
     SecureServing {
         /// Where to listen; unspecified for all interfaces and both families.
         bind_address: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED), "bind-address",
@@ -39,7 +39,7 @@ section! {
         cert_dir: String = String::new(), "cert-dir",
             "The directory where the TLS certs are located. If --tls-cert-file and --tls-private-key-file are provided, \
              this flag will be ignored.";
-        /// The certificate; goes before `cert_dir`.
+        /// The certificate; takes precedence over `cert_dir`.
         tls_cert_file: String = String::new(), "tls-cert-file",
             "File containing the default x509 Certificate for HTTPS. (CA cert, if any, concatenated after server cert). \
              If HTTPS serving is enabled, and --tls-cert-file and --tls-private-key-file are not provided, a self-signed \
@@ -64,7 +64,7 @@ section! {
         /// `VersionTLS10` to `VersionTLS13`; empty for 1.2.
         tls_min_version: String = String::new(), "tls-min-version",
             "Minimum TLS version supported. Possible values: VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13";
-        /// Further certificates, by the name that clients ask for.
+        /// Further certificates, by the server name that clients request.
         tls_sni_cert_key: Vec<NamedCertificate> = Vec::new(), "tls-sni-cert-key",
             "A pair of x509 certificate and private key file paths, optionally suffixed with a list of domain patterns \
              which are fully qualified domain names, possibly with prefixed wildcard segments. The domain patterns also \
@@ -90,7 +90,7 @@ section! {
 }
 
 impl SecureServing {
-    /// What the reference's option refuses.
+    /// The errors of the reference's validation.
     pub(super) fn validate(&self) -> Vec<String> {
         if (0..=65535).contains(&self.secure_port) {
             return Vec::new();
@@ -101,7 +101,7 @@ impl SecureServing {
         )]
     }
 
-    /// Where to listen; nothing if port 0 says not to.
+    /// Where to listen; `None` with port 0, which turns serving off.
     pub(crate) fn address(&self) -> Option<std::net::SocketAddr> {
         let port = u16::try_from(self.secure_port).ok().filter(|&port| port != 0)?;
         Some(std::net::SocketAddr::new(self.bind_address, port))

@@ -1,8 +1,10 @@
 //! The help: how to call the program, then all flags by section.
 //!
-//! Invariant: layout and wrapping are those of Go's pflag, so that who greps the reference's help finds the same lines.
+//! Invariant: layout and wrapping are those of Go's pflag, so that a search in the output finds the same lines as for the
+//! reference.
 
-use super::{Flag, Flags};
+use super::section::Flag;
+use super::set::Flags;
 
 /// What the program is, and how to call it.
 const ABOUT: &str = "\

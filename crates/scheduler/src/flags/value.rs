@@ -1,7 +1,7 @@
-//! The types of flags: how each reads a text, and how it prints itself.
+//! The types of flags: how each is parsed and printed.
 //!
-//! Invariants: names, texts and errors are those of Go's pflag and of the reference's own types; a value that printed
-//! itself reads its text back, but for lists, whose printed form has brackets; a refused text changes nothing.
+//! Invariants: names, texts and errors are those of Go's pflag and of the reference's own types; a printed value can be
+//! parsed again, except for lists, which are printed in brackets; a rejected text changes nothing.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,24 +11,27 @@ use kube_scheduler_config::{Duration, DurationError};
 
 use super::go;
 
-/// What a flag holds.
+/// The value of a flag.
 pub(crate) trait FlagValue {
-    /// Takes the text given on the command line. `is_first` says that what is there is the default, which lists and
-    /// maps then replace instead of adding to it.
+    /// Sets the value from a text on the command line. `is_first` means that the current value is the default, which lists
+    /// and maps replace instead of adding to it.
+    ///
+    /// # Errors
+    /// The message that pflag prints.
     fn set(&mut self, text: &str, is_first: bool) -> Result<(), String>;
 
     /// The printed form.
     fn text(&self) -> String;
 
-    /// The name of the type in the help; empty when none is shown.
+    /// The name of the type in the help; empty if the help shows none.
     fn type_name(&self) -> &'static str;
 
-    /// What a flag without a value means; nothing if it needs one.
+    /// The value of a flag that is given without one; `None` if it needs one.
     fn without_value(&self) -> Option<&'static str> {
         None
     }
 
-    /// The default as the help shows it; nothing if that says nothing.
+    /// The default as the help shows it; `None` if the help shows none.
     fn shown_default(&self) -> Option<String> {
         let text = self.text();
         (!matches!(&*text, "" | "false" | "0" | "0s" | "<nil>")).then_some(text)
@@ -268,7 +271,7 @@ impl FlagValue for Quantity {
     }
 }
 
-/// A certificate for the names it is good for: `cert,key` or `cert,key:name,name`.
+/// A certificate and the names it is used for: `cert,key` or `cert,key:name,name`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NamedCertificate {
     /// The file with the certificate chain.
@@ -425,7 +428,7 @@ pub(crate) enum VersionRequest {
     Print,
     /// To print all that is known of it.
     PrintAll,
-    /// To go by this version, which differs from the real one in its suffix only.
+    /// To report this version, which differs from the real one in its suffix only.
     Report(String),
 }
 
@@ -464,9 +467,9 @@ impl FlagValue for VersionRequest {
     }
 }
 
-/// A version to report must be ours, but for what follows the three numbers.
+/// Checks a version to report: its three numbers must be those of the real version.
 fn check_reported_version(version: &str) -> Result<(), String> {
-    let ours = crate::commands::version::KUBERNETES;
+    let ours = crate::version::KUBERNETES;
     let bare = version.trim().trim_start_matches('v');
     let numbers: Vec<&str> = bare.split(['-', '+']).next().unwrap_or(bare).split('.').collect();
     if numbers.iter().any(|number| number.is_empty() || number.bytes().any(|b| !b.is_ascii_digit()))

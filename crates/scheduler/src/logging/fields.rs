@@ -8,10 +8,10 @@ use serde_json::Value;
 use tracing::Event;
 use tracing::field::{Field, Visit};
 
-/// How many bytes of a text are printed. A whole configuration is less; an object that somebody blew up is not.
+/// How many bytes of a text are printed. A whole configuration has less; an object that is made to fill logs has more.
 const LONGEST: usize = 256 * 1024;
 
-/// What an event says.
+/// The message and the fields of an event.
 #[derive(Default)]
 pub(super) struct Fields {
     pub(super) message: String,
@@ -50,7 +50,7 @@ impl Fields {
 impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let mut text = String::new();
-        // Writing to a string cannot fail, and a value that refuses to print is left as far as it got.
+        // Writing to a string cannot fail; of a value that fails to print, the part before the failure is logged.
         let _ = write!(text, "{value:?}");
         self.add_text(field, &text);
     }

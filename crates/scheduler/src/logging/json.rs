@@ -33,7 +33,7 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let fields = Fields::of(event);
-        // Written by hand, because readers are used to this order.
+        // Written field by field, because the order matters to human readers.
         let ts = now().as_nanos() as f64 / 1e6;
         write!(out, "{{\"ts\":{ts},\"caller\":{}", Value::from(caller(event, 1)))?;
         write!(out, ",\"msg\":{}", Value::from(fields.message))?;
@@ -47,7 +47,7 @@ where
     }
 }
 
-/// A value, in the form that references have.
+/// A value; names of namespaced objects become objects with name and namespace.
 fn referring(key: &str, value: Value) -> Value {
     match &value {
         Value::String(text) if REFERENCES.contains(&key) => match text.split_once('/') {

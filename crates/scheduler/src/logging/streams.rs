@@ -1,7 +1,7 @@
-//! Where lines go: to standard error, or by severity to two streams, of which the one for info may be buffered.
+//! The streams of a log: standard error, or by severity two streams, of which the one for info may be buffered.
 //!
-//! Invariants: a line is written with one call, whole; a line for standard error comes after all info lines before it;
-//! what cannot be written is dropped.
+//! Invariants: a line is written as a whole, with one call; a line on standard error is written after all earlier info
+//! lines; lines that cannot be written are dropped.
 
 use std::io::{self, BufWriter, Stderr, Stdout, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,10 @@ use std::time::Duration;
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The most that may wait in memory, as in the reference.
+/// The largest buffer in bytes, as in the reference.
 const MAX_BUFFER: i64 = 2 * 1024 * 1024 * 1024;
 
-/// What stays on standard error when streams are split.
+/// What goes to standard error when streams are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Routing {
     /// Errors and warnings.
@@ -25,13 +25,13 @@ pub(super) enum Routing {
 /// The streams of a log.
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
-    /// Where info goes, if not to standard error.
-    info: Option<(Routing, Arc<Mutex<Info>>)>,
+    /// The stream for info, if it is not standard error.
+    info: Option<(Routing, Arc<Mutex<InfoStream>>)>,
 }
 
-/// Standard output, as it is or behind a buffer.
+/// Standard output, with or without a buffer.
 #[derive(Debug)]
-pub(super) enum Info {
+pub(super) enum InfoStream {
     Direct(Stdout),
     Buffered(BufWriter<Stdout>),
 }
@@ -42,25 +42,25 @@ impl Streams {
         Self { info: None }
     }
 
-    /// Info to standard output, through a buffer of so many bytes.
+    /// Info to standard output, through a buffer of `buffer_size` bytes.
     pub(super) fn split(routing: Routing, buffer_size: i64) -> Self {
         let size = usize::try_from(buffer_size.clamp(0, MAX_BUFFER)).unwrap_or_default();
         let info = match size {
-            0 => Info::Direct(io::stdout()),
-            size => Info::Buffered(BufWriter::with_capacity(size, io::stdout())),
+            0 => InfoStream::Direct(io::stdout()),
+            size => InfoStream::Buffered(BufWriter::with_capacity(size, io::stdout())),
         };
         Self { info: Some((routing, Arc::new(Mutex::new(info)))) }
     }
 
-    /// Writes out what waits.
+    /// Writes out what is buffered.
     pub(super) fn flush(&self) {
         if let Some((_, info)) = &self.info {
-            // A stream that is closed has no readers to tell.
+            // An error means that the stream is closed, and then no one reads the lines.
             let _ = flushed(info);
         }
     }
 
-    /// Writes out what waits, so often, until the process ends.
+    /// Writes out what is buffered at an interval, until the process ends.
     pub(super) fn flush_every(&self, every: Duration) {
         let streams = self.clone();
         let flusher = std::thread::Builder::new().name("log-flush".to_owned());
@@ -76,19 +76,19 @@ impl Streams {
     }
 }
 
-fn flushed(info: &Mutex<Info>) -> io::Result<()> {
+fn flushed(info: &Mutex<InfoStream>) -> io::Result<()> {
     match &mut *info.lock().unwrap_or_else(PoisonError::into_inner) {
-        Info::Direct(stdout) => stdout.flush(),
-        Info::Buffered(buffer) => buffer.flush(),
+        InfoStream::Direct(stdout) => stdout.flush(),
+        InfoStream::Buffered(buffer) => buffer.flush(),
     }
 }
 
-/// Where one line goes.
+/// The destination of one line.
 pub(super) enum LineWriter {
-    /// To standard error, after what waits for standard output.
-    Error(Stderr, Option<Arc<Mutex<Info>>>),
-    /// To standard output, or into its buffer.
-    Info(Arc<Mutex<Info>>),
+    /// Standard error; what is buffered for standard output is written out before.
+    Error(Stderr, Option<Arc<Mutex<InfoStream>>>),
+    /// Standard output, or its buffer.
+    Info(Arc<Mutex<InfoStream>>),
 }
 
 impl Write for LineWriter {
@@ -105,12 +105,12 @@ impl Write for LineWriter {
                 stderr.write_all(line)
             }
             Self::Info(info) => match &mut *info.lock().unwrap_or_else(PoisonError::into_inner) {
-                Info::Direct(stdout) => {
+                InfoStream::Direct(stdout) => {
                     let mut stdout = stdout.lock();
                     stdout.write_all(line)?;
                     stdout.flush()
                 }
-                Info::Buffered(buffer) => buffer.write_all(line),
+                InfoStream::Buffered(buffer) => buffer.write_all(line),
             },
         }
     }

@@ -1,7 +1,7 @@
-//! Which events are on: klog's verbosity, for all files or for some.
+//! Which events are enabled: klog's verbosity, for all source files or for some.
 //!
-//! Invariant: whether an event is on depends on what is fixed where it is written and on the verbosities, nothing else;
-//! so the answer is kept per place until they change.
+//! Invariant: whether an event is enabled depends only on its metadata, which is fixed, and on the verbosities; so the
+//! answer is cached per place in the code until the verbosities change.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,7 +13,7 @@ use tracing_subscriber::layer::{Context, Layer};
 
 use crate::flags::value::ModuleVerbosity;
 
-/// Crates that log about connections, by the first segment of their targets.
+/// Libraries for connections, by the first segment of the targets of their events.
 const LIBRARIES: [&str; 17] = [
     "axum",
     "h2",
@@ -34,10 +34,10 @@ const LIBRARIES: [&str; 17] = [
     "tower_http",
 ];
 
-/// The verbosity of errors: they show even when nothing else does.
+/// The verbosity of errors, which are enabled even when nothing else is.
 const OF_ERRORS: i32 = -1;
 
-/// How much is logged, and how much of which source files.
+/// The verbosity for all source files, and those for some.
 #[derive(Debug)]
 pub(super) struct Verbosities {
     everywhere: AtomicI32,
@@ -71,7 +71,7 @@ impl Verbosities {
         module.is_some_and(|module| i64::from(verbosity) <= i64::from(module.verbosity.0))
     }
 
-    /// The most detailed level that can be on.
+    /// The most detailed level that can be enabled.
     fn level(&self) -> LevelFilter {
         let has_modules = !self.modules.read().unwrap_or_else(PoisonError::into_inner).is_empty();
         match self.everywhere.load(Ordering::Relaxed) {
@@ -82,7 +82,7 @@ impl Verbosities {
     }
 }
 
-/// The verbosity from which on an event shows.
+/// The lowest verbosity at which an event is enabled.
 pub(super) fn of(metadata: &Metadata<'_>) -> i32 {
     let level = *metadata.level();
     let first = metadata.target().split(':').next().unwrap_or_default();
@@ -95,7 +95,7 @@ pub(super) fn of(metadata: &Metadata<'_>) -> i32 {
         (Level::WARN | Level::INFO, false) => 0,
         (Level::DEBUG, false) => 2,
         (_, false) => 5,
-        // What goes wrong in a library is told, with what it was for, by whoever called it.
+        // An error in a library is also reported by its caller, with more context.
         (Level::ERROR | Level::WARN, true) => 2,
         (Level::INFO, true) => 4,
         (Level::DEBUG, true) => 8,
@@ -103,12 +103,12 @@ pub(super) fn of(metadata: &Metadata<'_>) -> i32 {
     }
 }
 
-/// Whether the message is printed as it is.
+/// Whether the message is printed without quotes.
 pub(super) fn is_plain(metadata: &Metadata<'_>) -> bool {
     stated(metadata).is_some_and(|(_, is_plain)| is_plain)
 }
 
-/// What a target such as `V3` or `V1f` says.
+/// The verbosity in a target such as `V3` or `V1f`, and whether the message is printed without quotes.
 fn stated(metadata: &Metadata<'_>) -> Option<(i32, bool)> {
     let number = metadata.target().strip_prefix('V')?;
     let (number, is_plain) = match number.strip_suffix('f') {
@@ -118,8 +118,7 @@ fn stated(metadata: &Metadata<'_>) -> Option<(i32, bool)> {
     Some((number.parse().ok()?, is_plain))
 }
 
-/// Whether a pattern means the source file at `path`: its name without ending, or with as many folders as the pattern
-/// has.
+/// Whether a pattern matches the source file at `path`: its name without ending, with as many folders as the pattern has.
 fn matches_file(pattern: &str, path: &str) -> bool {
     let path = path.strip_suffix(".rs").unwrap_or(path);
     let n_slashes = pattern.matches('/').count();
@@ -149,7 +148,7 @@ fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Whether `byte` is in the class that `pattern` begins with, and what follows the class.
+/// Whether `byte` is in the class at the start of `pattern`, and the rest of the pattern.
 fn class(pattern: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     let (is_negated, mut rest) = match pattern.split_first()? {
         (b'^', rest) => (true, rest),
@@ -174,7 +173,7 @@ fn class(pattern: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     }
 }
 
-/// Lets through what is on.
+/// A layer that passes enabled events only.
 #[derive(Debug)]
 pub(super) struct Filter(Arc<Verbosities>);
 

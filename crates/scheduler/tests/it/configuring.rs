@@ -80,6 +80,18 @@ fn what_the_scheduler_would_refuse_is_an_error() {
 }
 
 #[test]
+fn endless_files_are_not_read() {
+    for args in
+        [&["config", "check", "/dev/zero"][..], &["config", "diff", "/dev/zero", "/dev/zero"]]
+    {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let said = stderr(&output);
+        assert!(said.contains("/dev/zero: larger than 16 MiB, the limit"), "{args:?}: {said}");
+    }
+}
+
+#[test]
 fn what_has_no_effect_is_a_warning() {
     let profile =
         |plugins: &str| format!("profiles:\n- schedulerName: default-scheduler\n{plugins}");

@@ -1,4 +1,4 @@
-//! Controllers whose pods are not in the input. Nothing expands them here, and the user should know.
+//! Finds controllers whose pods are not in the input. Controllers do not run in a simulation, which users should know.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::ClusterObjects;
 /// How many controllers a warning names.
 const MAX_NAMED: usize = 5;
 
-/// One line about all controllers that want pods and have none in the input.
+/// A warning about all controllers that want pods and have none in the input.
 pub(super) fn not_expanded(found: &ClusterObjects) -> Option<String> {
     let owners: BTreeSet<(&str, &str, &str)> = found
         .pods

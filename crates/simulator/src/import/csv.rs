@@ -1,8 +1,8 @@
 //! Traces in CSV: one node or one task per line.
 //!
-//! Columns are found by the names in the first line; further columns are ignored. Answers to the format of the public
-//! trace `cluster-trace-gpu-v2023`: GPUs are the resource `nvidia.com/gpu`, their model the node label `gpu-model`; a
-//! task that needs a share of a GPU asks for a whole one.
+//! Columns are found by the names in the first line; further columns are ignored. The format is that of the public trace
+//! `cluster-trace-gpu-v2023`: GPUs are the resource `nvidia.com/gpu`, their model is the node label `gpu-model`; a task
+//! that needs a share of a GPU requests a whole one.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use csv::{ReaderBuilder, StringRecord};
 use kube_scheduler_api_types::Timestamp;
 use serde_json::{Value, json};
 
-use super::error::{ImportError, Place};
+use super::error::{ImportError, SourceLocation};
 use super::manifest::Document;
 
 const GPU: &str = "nvidia.com/gpu";
 const GPU_MODEL: &str = "gpu-model";
-/// What kubelets allow unless told otherwise; traces do not say.
+/// The default of kubelets, since traces do not say.
 const PODS_PER_NODE: &str = "110";
 
 /// The nodes of a trace.
@@ -123,7 +123,7 @@ impl<'a> Table<'a> {
     ) -> Result<Vec<Document>, ImportError> {
         let document = |record| {
             let row = Row { table: self, record };
-            let place = Place {
+            let place = SourceLocation {
                 file: self.file.into(),
                 document: None,
                 item: None,
@@ -163,7 +163,7 @@ impl Row<'_> {
         })
     }
 
-    /// A number that may be missing.
+    /// A number, or 0 if the field is empty or there is no such column.
     fn number_or_zero(&self, column: &str) -> Result<u32, ImportError> {
         if self.text(column).is_empty() { Ok(0) } else { self.number(column) }
     }

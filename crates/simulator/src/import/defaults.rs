@@ -1,12 +1,12 @@
-//! What an API server would fill in when an object is created, and what it would refuse that would otherwise go
-//! unnoticed here.
+//! The defaults that an API server would set when an object is created, and those of its checks that nothing else here
+//! would make.
 //!
-//! Invariants: what is there is not changed; a field of the wrong type is left for the decoder to complain about.
+//! Invariants: fields that are set are not changed; a field of the wrong type is left for the decoder to reject.
 
 use kube_scheduler_api_types::{DecodeError, Quantity};
 use serde_json::{Map, Value, json};
 
-/// Namespaced kinds that scheduling or its surroundings know; of other kinds it is not known whether they are.
+/// The namespaced kinds among those that scheduling deals with. Objects of other kinds get no namespace.
 const NAMESPACED: [&str; 24] = [
     "Pod",
     "PersistentVolumeClaim",
@@ -51,8 +51,8 @@ fn is_absent(map: &Map<String, Value>, key: &str) -> bool {
     }
 }
 
-/// Fills in namespace, name and UID. False when there is nothing to make a name from. `n_generated` counts generated
-/// names over the whole input, so that they differ.
+/// Fills in namespace, name and UID. Returns false if there is neither a name nor a prefix for one. `n_generated` counts
+/// generated names over the whole input, so that they differ.
 pub(super) fn complete_name(value: &mut Value, n_generated: &mut usize) -> bool {
     let Some(object) = value.as_object_mut() else { return false };
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -78,7 +78,7 @@ pub(super) fn complete_name(value: &mut Value, n_generated: &mut usize) -> bool 
     true
 }
 
-/// Requests follow limits, and ports of the host network are host ports.
+/// Sets requests from limits, and host ports on the host network.
 pub(super) fn complete_pod(value: &mut Value) {
     let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else { return };
     let is_host_network = spec.get("hostNetwork").and_then(Value::as_bool).unwrap_or(false);
@@ -96,7 +96,7 @@ pub(super) fn complete_pod(value: &mut Value) {
             }
         }
     }
-    // What the containers ask for counts before the pod's limit does.
+    // Requests of containers take precedence over the pod's limit.
     if let Some(resources) = spec.get_mut("resources").and_then(Value::as_object_mut) {
         requests_from_limits(resources, &in_containers);
     }
@@ -123,7 +123,7 @@ fn host_ports(container: &mut Map<String, Value>) {
     }
 }
 
-/// A node that does not say what pods may use lets them use all it has.
+/// Without an allocatable, a node's whole capacity is allocatable.
 pub(super) fn complete_node(value: &mut Value) {
     let Some(status) = value.get_mut("status").and_then(Value::as_object_mut) else { return };
     if status.get("allocatable").is_none_or(Value::is_null)
@@ -133,7 +133,7 @@ pub(super) fn complete_node(value: &mut Value) {
     }
 }
 
-/// What an API server would refuse of a pod, and the decoder would not see.
+/// Makes the checks of an API server that the decoder of pods does not make.
 pub(super) fn check_pod(value: &Value) -> Result<(), DecodeError> {
     let refuse = |path: String, reason: String| {
         let text = |pointer| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
@@ -152,46 +152,47 @@ pub(super) fn check_pod(value: &Value) -> Result<(), DecodeError> {
         for (idx, container) in containers.into_iter().flatten().enumerate() {
             for amounts in ["limits", "requests"] {
                 let path = format!("spec.{list}[{idx}].resources.{amounts}");
-                if let Err((path, reason)) =
+                if let Err(bad) =
                     check_amounts(container.pointer(&format!("/resources/{amounts}")), &path)
                 {
-                    return refuse(path, reason);
+                    return refuse(bad.path, bad.reason);
                 }
             }
         }
     }
     for path in ["resources/limits", "resources/requests", "overhead"] {
         let amounts = value.pointer(&format!("/spec/{path}"));
-        if let Err((path, reason)) =
-            check_amounts(amounts, &format!("spec.{}", path.replace('/', ".")))
-        {
-            return refuse(path, reason);
+        if let Err(bad) = check_amounts(amounts, &format!("spec.{}", path.replace('/', "."))) {
+            return refuse(bad.path, bad.reason);
         }
     }
     Ok(())
 }
 
-/// What an API server would refuse of a node, and the decoder would not see.
+/// Makes the checks of an API server that the decoder of nodes does not make.
 pub(super) fn check_node(value: &Value) -> Result<(), DecodeError> {
-    check_amounts(value.pointer("/status/allocatable"), "status.allocatable").map_err(
-        |(path, reason)| {
-            let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-            DecodeError { object: format!("node {name}"), path, reason }
-        },
-    )
+    let checked = check_amounts(value.pointer("/status/allocatable"), "status.allocatable");
+    checked.map_err(|BadAmount { path, reason }| {
+        let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        DecodeError { object: format!("node {name}"), path, reason }
+    })
 }
 
-fn check_amounts(amounts: Option<&Value>, path: &str) -> Result<(), (String, String)> {
+/// An amount of a resource that is invalid.
+struct BadAmount {
+    path: String,
+    reason: String,
+}
+
+fn check_amounts(amounts: Option<&Value>, path: &str) -> Result<(), BadAmount> {
     let Some(amounts) = amounts.and_then(Value::as_object) else { return Ok(()) };
     for (name, amount) in amounts {
-        let quantity = Quantity::from_json(amount)
-            .map_err(|error| (format!("{path}[{name}]"), error.to_string()))?;
-        if quantity.sign() < 0 {
-            return Err((
-                format!("{path}[{name}]"),
-                format!("{amount} is negative, expected 0 or more"),
-            ));
-        }
+        let reason = match Quantity::from_json(amount) {
+            Ok(quantity) if quantity.sign() >= 0 => continue,
+            Ok(_) => format!("{amount} is negative, expected 0 or more"),
+            Err(error) => error.to_string(),
+        };
+        return Err(BadAmount { path: format!("{path}[{name}]"), reason });
     }
     Ok(())
 }

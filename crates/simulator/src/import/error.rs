@@ -1,24 +1,24 @@
-//! What can be wrong with an input, and where.
+//! Errors of an input, with their location.
 
 use std::fmt;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::DecodeError;
 
-/// Where in the input something stands.
+/// The location of something in the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The file, as the caller named it.
+pub struct SourceLocation {
+    /// The file, by the name that the caller has given it.
     pub file: Arc<str>,
-    /// The document in the file, counted from 1; empty documents do not count. Absent in CSV.
+    /// The number of the document in the file, from 1; empty documents are not counted. `None` in CSV.
     pub document: Option<usize>,
-    /// The element of the document's `items`, counted from 0, if the document is a list.
+    /// The index in the document's `items`, from 0, if the document is a list.
     pub item: Option<usize>,
-    /// The line, counted from 1, if known.
+    /// The number of the line, from 1, if known.
     pub line: Option<u64>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         let mut separator = ": ";
@@ -44,83 +44,83 @@ pub enum ImportError {
     /// A text is neither YAML nor JSON.
     #[error("{file}: {}{reason}", position(*line, *column))]
     Syntax {
-        /// Which text.
+        /// The file.
         file: String,
-        /// Line, counted from 1, if known.
+        /// The number of the line, from 1, if known.
         line: Option<u64>,
-        /// Column, counted from 1, if known.
+        /// The number of the column, from 1, if known.
         column: Option<u64>,
         /// What is wrong there.
         reason: String,
     },
-    /// A document is no Kubernetes object.
+    /// A document is not a Kubernetes object.
     #[error("{place}: {reason}")]
     NotAnObject {
-        /// Which document.
-        place: Place,
-        /// What it is, and what is expected.
+        /// The document.
+        place: SourceLocation,
+        /// What was found, and what is expected.
         reason: String,
     },
     /// An object has no name.
     #[error("{place}: {kind}: metadata.name: required")]
     NoName {
-        /// Where the object stands.
-        place: Place,
+        /// The object.
+        place: SourceLocation,
         /// Its kind.
         kind: String,
     },
-    /// A field of an object cannot be used.
+    /// A field of an object is invalid.
     #[error("{place}: {error}")]
     Object {
-        /// Where the field stands.
-        place: Place,
-        /// Which object, which field, what is wrong.
+        /// The field.
+        place: SourceLocation,
+        /// The object, the field and what is wrong.
         error: Box<DecodeError>,
     },
     /// An object is given twice.
     #[error("{place}: {object} is given twice, first in {first}")]
     Repeated {
-        /// Where it stands again.
-        place: Place,
-        /// Which object.
+        /// The second occurrence.
+        place: SourceLocation,
+        /// The object.
         object: String,
-        /// Where it stands first.
-        first: Box<Place>,
+        /// The first occurrence.
+        first: Box<SourceLocation>,
     },
-    /// Two pods share an identity.
+    /// Two pods have the same UID.
     #[error(
         "{place}: {object}: metadata.uid: {uid:?} is the uid of another pod already, in {first}; leave it out to get a new one"
     )]
     RepeatedUid {
-        /// Where the second pod stands.
-        place: Place,
-        /// Which pod.
+        /// The second pod.
+        place: SourceLocation,
+        /// The name of the second pod.
         object: String,
-        /// The identity.
+        /// The UID.
         uid: String,
-        /// Where the first pod stands.
-        first: Box<Place>,
+        /// The first pod.
+        first: Box<SourceLocation>,
     },
-    /// A pod has no priority, and the class that would give it one is not in the input.
+    /// A pod has a priority class but no priority, and the class is not in the input.
     #[error(
         "{place}: {object}: spec.priorityClassName: there is no PriorityClass {class:?} in the input; add it, or set spec.priority"
     )]
     UnknownPriorityClass {
-        /// Where the name stands.
-        place: Place,
-        /// Which pod.
+        /// The name of the class.
+        place: SourceLocation,
+        /// The pod.
         object: String,
         /// The class.
         class: String,
     },
-    /// A field of a trace cannot be used.
+    /// A field of a trace is invalid.
     #[error("{file}: {}{reason}", position(Some(*line), *column))]
     Csv {
-        /// Which text.
+        /// The file.
         file: String,
-        /// Line, counted from 1.
+        /// The number of the line, from 1.
         line: u64,
-        /// Position of the field in the line, counted from 1.
+        /// The number of the field in the line, from 1.
         column: Option<u64>,
         /// What is wrong there.
         reason: String,

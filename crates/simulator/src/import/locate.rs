@@ -1,4 +1,4 @@
-//! Finds the line of a field in a text. Only used once something is wrong: it reads the whole text again.
+//! Finds the line of a field in a text. Used for error messages only: it parses the whole text again.
 
 use std::fmt;
 
@@ -30,10 +30,11 @@ pub(super) fn steps(path: &str) -> Vec<String> {
     steps
 }
 
-/// The line of the deepest part of `path` that exists in the document (counted from 1). JSON is found too, as far as it
-/// is YAML.
+/// The line of the deepest part of `path` that exists in a document; lines and documents count from 1. Works for JSON as
+/// well, as far as it is YAML.
 pub(super) fn line(text: &str, document: usize, path: &[&str]) -> Option<u64> {
-    let documents: Vec<Placed> = serde_saphyr::from_multiple_with_options(text, options()).ok()?;
+    let documents: Vec<LocatedValue> =
+        serde_saphyr::from_multiple_with_options(text, options()).ok()?;
     let mut at = documents.get(document.checked_sub(1)?)?;
     for step in path {
         let next = match &at.shape {
@@ -49,18 +50,19 @@ pub(super) fn line(text: &str, document: usize, path: &[&str]) -> Option<u64> {
     (at.line > 0).then_some(at.line)
 }
 
-struct Placed {
+/// A value and the line it starts in.
+struct LocatedValue {
     line: u64,
     shape: Shape,
 }
 
 enum Shape {
-    Map(Vec<(String, Placed)>),
-    List(Vec<Placed>),
+    Map(Vec<(String, LocatedValue)>),
+    List(Vec<LocatedValue>),
     Scalar,
 }
 
-impl<'de> Deserialize<'de> for Placed {
+impl<'de> Deserialize<'de> for LocatedValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = Spanned::<Shape>::deserialize(deserializer)?;
         Ok(Self { line: spanned.referenced.line(), shape: spanned.value })

@@ -1,12 +1,12 @@
-//! Manifests: documents of YAML or JSON, lists taken apart.
+//! Parses manifests: documents of YAML or JSON, with lists expanded.
 //!
-//! A text whose first character is `{` is JSON, everything else YAML. Invariant: parsing is bounded in depth, aliases and
-//! replays whatever the text, but not in size: a dump of a large cluster is large.
+//! A text whose first character is `{` is JSON, any other text is YAML. Invariant: for every text, parsing is bounded in
+//! depth, aliases and replays. It is not bounded in size, because a dump of a large cluster is large.
 
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
-use super::error::{ImportError, Place};
+use super::error::{ImportError, SourceLocation};
 
 const MAX_DEPTH: usize = 128;
 const MAX_ALIASES: usize = 50_000;
@@ -14,8 +14,8 @@ const MAX_ALIASES: usize = 50_000;
 /// One object of the input.
 #[derive(Debug)]
 pub(super) struct Document {
-    pub(super) place: Place,
-    /// The text it is from, by number, if places in it can be looked up.
+    pub(super) place: SourceLocation,
+    /// The number of its text, if lines can be looked up in it.
     pub(super) text: Option<usize>,
     pub(super) value: Value,
 }
@@ -60,7 +60,7 @@ pub(super) fn documents(
     let roots = if is_json { json(file, text)? } else { yaml(file, text)? };
     let mut found = Vec::new();
     for (idx, (line, value)) in roots.into_iter().enumerate() {
-        let place = Place { file: file.into(), document: Some(idx + 1), item: None, line };
+        let place = SourceLocation { file: file.into(), document: Some(idx + 1), item: None, line };
         flatten(Document { place, text: Some(number), value }, &mut found)?;
     }
     Ok(found)
@@ -116,7 +116,7 @@ pub(super) fn options() -> serde_saphyr::Options {
     }
 }
 
-/// The parsers repeat the position inside their texts; it is shown once.
+/// A parser's message without the position, which is printed once in front of it.
 fn without_position(mut message: String) -> String {
     if let Some(rest) = message.strip_prefix("error: ") {
         message = rest.to_owned();
@@ -127,7 +127,7 @@ fn without_position(mut message: String) -> String {
     message
 }
 
-/// Takes lists apart; checks that the rest are objects of some kind.
+/// Adds a document to `found`, or the elements of a list. Checks that they are objects of some kind.
 fn flatten(document: Document, found: &mut Vec<Document>) -> Result<(), ImportError> {
     let Document { place, text, mut value } = document;
     let refuse =
@@ -166,12 +166,12 @@ fn flatten(document: Document, found: &mut Vec<Document>) -> Result<(), ImportEr
         Some(_) => return refuse(place, "items: expected a list"),
     };
     for (idx, mut item) in items.into_iter().enumerate() {
-        // The elements of a typed list need not repeat what the list says.
+        // The elements of a typed list need not repeat kind and version.
         if let Some(item) = item.as_object_mut().filter(|_| !element_kind.is_empty()) {
             item.entry("kind").or_insert_with(|| element_kind.into());
             item.entry("apiVersion").or_insert_with(|| api_version.as_str().into());
         }
-        let place = Place { item: Some(idx), line: None, ..place.clone() };
+        let place = SourceLocation { item: Some(idx), line: None, ..place.clone() };
         flatten(Document { place, text, value: item }, found)?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Priority classes: what gives pods their priority when they are created.
+//! Priority classes, which determine the priority of pods on creation.
 
 use std::collections::BTreeMap;
 
@@ -16,17 +16,27 @@ struct PriorityClass {
     preemption_policy: Option<String>,
 }
 
+/// A priority class without a usable value.
+pub(super) struct PriorityClassError {
+    /// The position of the class among the documents.
+    pub(super) document: usize,
+    pub(super) reason: String,
+}
+
+/// A priority class that is not in the input, by name.
+pub(super) struct UnknownClass(pub(super) String);
+
 /// All priority classes of an input.
 #[derive(Debug)]
 pub(super) struct PriorityClasses {
     by_name: BTreeMap<String, PriorityClass>,
-    /// The class of pods that name none.
+    /// The class of pods without a class.
     default: Option<PriorityClass>,
 }
 
 impl PriorityClasses {
-    /// Fails with the position of a class without a usable value, and what is wrong with it.
-    pub(super) fn collect(documents: &[Document]) -> Result<Self, (usize, String)> {
+    /// Collects the classes of all documents.
+    pub(super) fn collect(documents: &[Document]) -> Result<Self, PriorityClassError> {
         let built_in = |(name, value): (&str, i32)| {
             (name.to_owned(), PriorityClass { value, preemption_policy: None })
         };
@@ -40,10 +50,9 @@ impl PriorityClasses {
             let value = given.as_i64().and_then(|value| i32::try_from(value).ok());
             let Some(value) = value else {
                 let title = document.title();
-                return Err((
-                    at,
-                    format!("{title}: value: expected an integer of 32 bits, found {given}"),
-                ));
+                let reason =
+                    format!("{title}: value: expected an integer of 32 bits, found {given}");
+                return Err(PriorityClassError { document: at, reason });
             };
             let policy = document.value.get("preemptionPolicy").and_then(Value::as_str);
             let class = PriorityClass { value, preemption_policy: policy.map(str::to_owned) };
@@ -60,8 +69,8 @@ impl PriorityClasses {
         Ok(classes)
     }
 
-    /// Gives a pod its priority unless it has one. Fails with the name of a class that does not exist.
-    pub(super) fn complete(&self, pod: &mut Value) -> Result<(), String> {
+    /// Sets the priority of a pod that has none.
+    pub(super) fn complete(&self, pod: &mut Value) -> Result<(), UnknownClass> {
         let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
         if spec.get("priority").is_some_and(|priority| !priority.is_null()) {
             return Ok(());
@@ -70,7 +79,7 @@ impl PriorityClasses {
         let class = if name.is_empty() {
             self.default.as_ref()
         } else {
-            Some(self.by_name.get(name).ok_or_else(|| name.to_owned())?)
+            Some(self.by_name.get(name).ok_or_else(|| UnknownClass(name.to_owned()))?)
         };
         if let Some(class) = class {
             spec.insert("priority".to_owned(), class.value.into());

@@ -2,16 +2,17 @@
 
 use std::str::FromStr;
 
-use super::{Report, table};
+use super::data::Report;
+use super::table;
 
 /// The form of a printed report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// Columns for people: placements, obstacles, a summary.
+    /// Columns for people: placements, pending pods by reason, a summary.
     #[default]
     Table,
-    /// The same with every pending pod and every node.
+    /// As [`Format::Table`], with a line per pending pod and per node.
     Wide,
     /// JSON.
     Json,
@@ -19,26 +20,31 @@ pub enum Format {
     Yaml,
 }
 
-impl FromStr for Format {
-    type Err = String;
+/// A text that is not the name of a format.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown output format {0:?}: expected table, wide, json or yaml")]
+pub struct FormatError(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Format {
+    type Err = FormatError;
+
+    fn from_str(text: &str) -> Result<Self, FormatError> {
         match text {
             "table" => Ok(Self::Table),
             "wide" => Ok(Self::Wide),
             "json" => Ok(Self::Json),
             "yaml" => Ok(Self::Yaml),
-            _ => Err(format!("unknown output format {text:?}: expected table, wide, json or yaml")),
+            _ => Err(FormatError(text.to_owned())),
         }
     }
 }
 
-/// What to print.
+/// How to print a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RenderOptions {
     /// The form.
     pub format: Format,
-    /// In tables: a line for every pending pod, not for every obstacle.
+    /// In tables: a line per pending pod instead of a line per reason.
     pub shows_pending: bool,
 }
 
@@ -46,18 +52,18 @@ pub struct RenderOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RenderError {
-    /// As JSON.
-    #[error("the report does not go into JSON: {0}")]
+    /// The format was JSON.
+    #[error("the report cannot be written as JSON: {0}")]
     Json(serde_json::Error),
-    /// As YAML.
-    #[error("the report does not go into YAML: {0}")]
+    /// The format was YAML.
+    #[error("the report cannot be written as YAML: {0}")]
     Yaml(String),
 }
 
 /// Prints a report. The text ends with a line break.
 ///
 /// # Errors
-/// If the report cannot be expressed in the form; none is known that cannot.
+/// If the report cannot be serialised in the format; no such report is known.
 pub fn render(report: &Report, options: RenderOptions) -> Result<String, RenderError> {
     match options.format {
         Format::Table => Ok(table::render(report, options.shows_pending, false)),

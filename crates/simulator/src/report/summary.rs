@@ -1,4 +1,4 @@
-//! From the state at the end of a run to a report.
+//! Makes a report from the state at the end of a run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,14 +7,15 @@ use kube_scheduler_api_types::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Pod};
 use kube_scheduler_engine::Engine;
 use kube_scheduler_framework::{ClusterState, Context, NoPods, NodeIdx};
 
-use super::{
-    NodeCounts, NodeUsage, Pending, PendingReason, Placement, PodCounts, Preempted, Report,
+use super::data::{
+    NodeCounts, NodeUsage, PendingPod, PendingReason, Placement, PodCounts, PreemptedPod, Report,
 };
 use crate::ledger::{Account, Fate, Ledger};
 
-/// Everything but warnings, explanations and speed.
+/// The report without warnings, explanations and speed.
 pub(crate) fn compose(engine: &Engine, ledger: &Ledger, n_decisions: u64) -> Report {
     let cluster = engine.cluster();
+    // Lists come first and counts follow from them, so that the two cannot disagree.
     let pending = pending(engine, ledger);
     let count = |reason| pending.iter().filter(|pending| pending.reason == reason).count();
     let running = ledger.accounts().iter().filter(|account| account.fate == Fate::AlreadyRunning);
@@ -56,7 +57,7 @@ pub(crate) fn compose(engine: &Engine, ledger: &Ledger, n_decisions: u64) -> Rep
     }
 }
 
-/// Slots are given in the order of the input, since nodes never go away in a simulation.
+/// All nodes in the order of the input, which is that of their slots because a simulation deletes no node.
 fn all_nodes(cluster: &ClusterState) -> Vec<(Arc<str>, NodeIdx)> {
     let named = |idx| Some((cluster.node(idx)?.name.clone(), idx));
     cluster.live_nodes().iter().filter_map(named).collect()
@@ -70,10 +71,10 @@ fn placements(ledger: &Ledger) -> Vec<Placement> {
         .collect()
 }
 
-fn preempted(ledger: &Ledger) -> Vec<Preempted> {
+fn preempted(ledger: &Ledger) -> Vec<PreemptedPod> {
     let made = |account: &Account| {
         let Fate::Preempted { node, by } = &account.fate else { return None };
-        Some(Preempted {
+        Some(PreemptedPod {
             pod: account.pod.key(),
             node: node.as_deref().unwrap_or_default().to_owned(),
             by: by.as_ref().map(ToString::to_string),
@@ -86,7 +87,7 @@ fn node_of(pod: &Pod) -> String {
     pod.node_name.as_deref().unwrap_or_default().to_owned()
 }
 
-fn pending(engine: &Engine, ledger: &Ledger) -> Vec<Pending> {
+fn pending(engine: &Engine, ledger: &Ledger) -> Vec<PendingPod> {
     let mut accounts: Vec<&Account> =
         ledger.accounts().iter().filter(|account| account.fate == Fate::Pending).collect();
     accounts.sort_by(|a, b| (&a.pod.namespace, &a.pod.name).cmp(&(&b.pod.namespace, &b.pod.name)));
@@ -94,11 +95,12 @@ fn pending(engine: &Engine, ledger: &Ledger) -> Vec<Pending> {
         .into_iter()
         .map(|account| {
             let (reason, message) = obstacle(engine, account);
-            Pending { pod: account.pod.key(), reason, message }
+            PendingPod { pod: account.pod.key(), reason, message }
         })
         .collect()
 }
 
+/// Why a pod has no node, as a category and in words.
 fn obstacle(engine: &Engine, account: &Account) -> (PendingReason, String) {
     let pod = &account.pod;
     let scheduler = &pod.spec.scheduler_name;
@@ -130,7 +132,7 @@ fn obstacle(engine: &Engine, account: &Account) -> (PendingReason, String) {
         };
         let mut gates = profile.pre_enqueue().map(|(_, _, plugin)| plugin.pre_enqueue(&cx, pod));
         let status = gates.find(|status| !status.is_success());
-        let message = status.map_or_else(|| "held back".to_owned(), |status| status.message());
+        let message = status.map_or_else(|| "gated".to_owned(), |status| status.message());
         return (PendingReason::SchedulingGated, message);
     }
     (
@@ -166,7 +168,7 @@ fn utilisation(cluster: &ClusterState, nodes: &[(Arc<str>, NodeIdx)]) -> BTreeMa
     sums.into_iter().filter_map(fraction).collect()
 }
 
-/// Six decimal places: more is noise.
+/// Rounded to six decimal places, so that reports are short.
 fn rounded(fraction: f64) -> f64 {
     (fraction * 1e6).round() / 1e6
 }

@@ -1,14 +1,14 @@
-//! A report in columns, as kubectl prints them: the details first, so that the summary is what a terminal shows last.
+//! A report in columns, as kubectl prints them: the details first, so that the summary is the last thing on a terminal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::{PendingReason, Report};
-use crate::explanation::{NodeVerdict, PodExplanation};
+use super::data::{NodeVerdict, PendingReason, PodExplanation, Report};
 
+/// Blanks between columns.
 const GAP: usize = 3;
 
-/// Rows of cells; the first one is the head.
+/// Rows of cells; the first row is the head.
 struct Columns(Vec<Vec<String>>);
 
 impl Columns {
@@ -20,7 +20,7 @@ impl Columns {
         self.0.push(row);
     }
 
-    /// Nothing when there is but a head.
+    /// Prints all rows, or nothing if there is only a head.
     fn print(&self, out: &mut String) {
         if self.0.len() < 2 {
             return;
@@ -32,11 +32,18 @@ impl Columns {
         };
         let widths: Vec<usize> = (0..n_columns).map(width).collect();
         for row in &self.0 {
-            let mut line = String::new();
+            // Padded by hand: a width in a format string may not exceed 65,535, and texts of plugins have no limit. Blanks
+            // are written only when another text follows, so that a long text in one row costs nothing in the others.
+            let mut blanks = 0;
             for (cell, width) in row.iter().zip(&widths) {
-                let _ = write!(line, "{cell:<width$}", width = width + GAP);
+                let cell = cell.trim_end();
+                if !cell.is_empty() {
+                    out.extend(std::iter::repeat_n(' ', blanks));
+                    out.push_str(cell);
+                    blanks = 0;
+                }
+                blanks += width + GAP - cell.chars().count().min(*width);
             }
-            out.push_str(line.trim_end());
             out.push('\n');
         }
         out.push('\n');
@@ -63,7 +70,7 @@ pub(super) fn render(report: &Report, shows_pending: bool, shows_nodes: bool) ->
     out
 }
 
-/// `namespace/name` in two cells.
+/// `namespace/name` as two cells.
 fn name_cells(key: &str) -> [String; 2] {
     let (namespace, name) = key.split_once('/').unwrap_or(("", key));
     [namespace.to_owned(), name.to_owned()]
@@ -97,7 +104,7 @@ fn pending(report: &Report, out: &mut String) {
     columns.print(out);
 }
 
-/// Pending pods by what holds them back, the most frequent first.
+/// Pending pods by reason and message, the most frequent first.
 fn obstacles(report: &Report, out: &mut String) {
     let mut counts: BTreeMap<(PendingReason, &str), usize> = BTreeMap::new();
     for pending in &report.pending {
@@ -163,7 +170,7 @@ fn explain(explanation: &PodExplanation, out: &mut String) {
     rejections(explanation, out);
 }
 
-/// Feasible nodes with their scores, the best first and marked.
+/// Feasible nodes with their scores; the best come first and are marked.
 fn feasible(explanation: &PodExplanation, out: &mut String) {
     let mut nodes: Vec<&NodeVerdict> =
         explanation.nodes.iter().filter(|node| node.feasible).collect();
@@ -229,4 +236,35 @@ fn summary(report: &Report, out: &mut String) {
         Some(speed) => writeln!(out, "decisions:    {} ({speed:.0} per second)", report.decisions),
         None => writeln!(out, "decisions:    {}", report.decisions),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(rows: &[&[&str]]) -> String {
+        let mut columns = Columns(Vec::new());
+        for row in rows {
+            columns.push(row.iter().map(ToString::to_string).collect());
+        }
+        let mut out = String::new();
+        columns.print(&mut out);
+        out
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows: [&[&str]; 3] = [&["A", "BB", "C"], &["aaa", "", "c"], &["ä", "b", ""]];
+        assert_eq!(printed(&rows), "A     BB   C\naaa        c\nä     b\n\n");
+    }
+
+    #[test]
+    fn texts_longer_than_a_format_width_are_printed() {
+        let long = "x".repeat(70_000);
+        let rows: [&[&str]; 3] = [&["A", "B"], &[&long, "b"], &["a", &long]];
+        let text = printed(&rows);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[1], format!("{long}   b"));
+        assert_eq!(lines[2], format!("a{}{long}", " ".repeat(70_002)));
+    }
 }

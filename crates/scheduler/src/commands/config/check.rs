@@ -1,4 +1,4 @@
-//! `config check`: whether the scheduler would start with a file, and what in it is not what it seems.
+//! `config check`: whether the scheduler would start with a file, and which settings in it have no effect.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ use crate::commands::print;
 /// warning), with 2 when the check itself is impossible.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The file; - for standard input
+    /// The file, at most 16 MiB; - for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     gates: GateArgs,
 
-    /// The form of the answer
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Form::Text)]
     output: Form,
 }
@@ -62,7 +62,7 @@ pub(super) fn run(args: Args, registry: &Registry) -> Result<ExitCode> {
     Ok(if worst >= Some(limit) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// All that is to say about a file, errors first.
+/// All findings about a file, errors first.
 pub(super) fn findings(
     text: &str,
     registry: &Registry,
@@ -85,13 +85,13 @@ pub(super) fn findings(
     {
         findings.push(Finding::error("leaderElection", error.to_string()));
     }
-    // What breaks a rule already would only be told again.
+    // Building would only report the same errors again.
     if findings.is_empty() {
         match build(&config, registry, gates) {
             Ok(engine) => {
                 findings.extend(lint::without_effect(&read, &config, gates, engine.profiles()));
             }
-            Err(error) => findings.push(Finding::error("profiles", error)),
+            Err(error) => findings.push(Finding::error("profiles", crate::failure::chain(&error))),
         }
     }
     findings.extend(lint::worth_knowing(&read, &config));

@@ -1,13 +1,13 @@
-//! `config diff`: what two files mean differently, once both are completed with their defaults.
+//! `config diff`: the differences between two files, after defaults are filled in.
 //!
-//! Invariants: two files that mean the same have no differences, however they are written; profiles are matched by name
-//! and plugins by extension point; what is told for one order of the files is told the other way round for the other.
+//! Invariants: two files with the same meaning have no differences, however they are written; profiles are matched by name
+//! and plugins by extension point; swapping the files swaps the two sides of every difference.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use kube_scheduler_config::{Configuration, FeatureGates, load, to_json_value};
 use kube_scheduler_framework::{ExtensionPoint, Profile, Registry};
 use serde::Serialize;
@@ -16,36 +16,36 @@ use serde_json::Value;
 use super::{Form, GateArgs, build, print_tree, read_or_stdin};
 use crate::commands::print;
 
-/// Tell what two configuration files mean differently, with all defaults filled in.
+/// Print the differences between two configuration files, with all defaults filled in.
 ///
 /// Per profile it compares which plugins run at which extension point, in which order and with which weights, and their
-/// args. Ends with 0 when they mean the same, with 1 when they do not, with 2 when one of them is not valid.
+/// args. Exits with 0 when there are no differences, with 1 when there are, with 2 when one of the files is not valid.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The one; - for standard input
+    /// The first file; - for standard input
     #[arg(value_name = "A")]
     a: PathBuf,
 
-    /// The other
+    /// The second file
     #[arg(value_name = "B")]
     b: PathBuf,
 
     #[command(flatten)]
     gates: GateArgs,
 
-    /// The form of the answer
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Form::Text)]
     output: Form,
 }
 
-/// One thing that is different.
+/// One difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Difference {
     path: String,
-    /// What the first says; nothing if it has no such thing.
+    /// The value in the first file; `None` if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     a: Option<Value>,
-    /// What the second says.
+    /// The value in the second file.
     #[serde(skip_serializing_if = "Option::is_none")]
     b: Option<Value>,
 }
@@ -77,24 +77,33 @@ pub(super) fn run(args: Args, registry: &Registry) -> Result<ExitCode> {
     Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A file, understood.
+/// The content of a file with defaults filled in.
 pub(super) struct Meaning {
-    /// Everything but plugins and their args.
+    /// Everything but the profiles.
     rest: Value,
-    /// Per profile its name, what it says beside plugins, and the plugins.
     profiles: Vec<ProfileMeaning>,
 }
 
-/// A plugin that runs at a point, and its weight where there are weights.
-type Enabled = (String, Option<i64>);
+/// A plugin that runs at an extension point.
+struct EnabledPlugin {
+    name: String,
+    /// `None` where plugins have no weights.
+    weight: Option<i64>,
+}
+
+/// The plugins that run at an extension point, in order.
+struct PointPlugins {
+    point: &'static str,
+    plugins: Vec<EnabledPlugin>,
+}
 
 struct ProfileMeaning {
     name: String,
+    /// Everything but plugins and their args.
     rest: Value,
-    /// Per extension point the plugins in order, with weights where they are weighed.
-    points: Vec<(&'static str, Vec<Enabled>)>,
-    /// Args by plugin, of the plugins that run.
-    args: Vec<(String, Value)>,
+    points: Vec<PointPlugins>,
+    /// The args of the plugins that run, by plugin.
+    args: BTreeMap<String, Value>,
 }
 
 impl Meaning {
@@ -105,7 +114,7 @@ impl Meaning {
 
     pub(super) fn read(text: &str, registry: &Registry, gates: &FeatureGates) -> Result<Self> {
         let config = load(text, gates)?;
-        let engine = build(&config, registry, gates).map_err(|error| anyhow!(error))?;
+        let engine = build(&config, registry, gates)?;
         let mut rest = to_json_value(&config)?;
         if let Some(fields) = rest.as_object_mut() {
             fields.remove("profiles");
@@ -124,6 +133,12 @@ impl Meaning {
     }
 }
 
+impl Meaning {
+    fn profile(&self, name: &str) -> Option<&ProfileMeaning> {
+        self.profiles.iter().find(|profile| profile.name == name)
+    }
+}
+
 impl ProfileMeaning {
     fn of(
         name: &str,
@@ -134,19 +149,21 @@ impl ProfileMeaning {
         let plugins_at = |point: ExtensionPoint| {
             let entry = |idx: &usize| {
                 let weight = (point == ExtensionPoint::Score).then(|| built.weight(*idx));
-                built.plugins().get(*idx).map(|entry| (entry.name.to_string(), weight))
+                let name = built.plugins().get(*idx)?.name.to_string();
+                Some(EnabledPlugin { name, weight })
             };
-            (point.as_str(), built.at(point).iter().filter_map(entry).collect())
+            let plugins = built.at(point).iter().filter_map(entry).collect();
+            PointPlugins { point: point.as_str(), plugins }
         };
         let runs: BTreeSet<&str> = built.plugins().iter().map(|entry| &*entry.name).collect();
-        let mut args = Vec::new();
+        let mut args = BTreeMap::new();
         for plugin_config in
             profile.plugin_config.iter().filter(|config| runs.contains(&*config.name))
         {
             let value = serde_json::to_value(plugin_config)?;
-            args.push((plugin_config.name.clone(), value.get("args").cloned().unwrap_or_default()));
+            let value = value.get("args").cloned().unwrap_or_default();
+            args.insert(plugin_config.name.clone(), value);
         }
-        args.sort_by(|a, b| a.0.cmp(&b.0));
         let percentage =
             profile.percentage_of_nodes_to_score.or(config.percentage_of_nodes_to_score);
         Ok(Self {
@@ -158,7 +175,7 @@ impl ProfileMeaning {
     }
 }
 
-/// All that is different, in the order of the file.
+/// All differences, in the order of the file.
 pub(super) fn differences(a: &Meaning, b: &Meaning) -> Vec<Difference> {
     let mut found = Vec::new();
     compare("", Some(&a.rest), Some(&b.rest), &mut found);
@@ -175,9 +192,7 @@ pub(super) fn differences(a: &Meaning, b: &Meaning) -> Vec<Difference> {
         .collect();
     for name in names {
         let path = format!("profiles[{name}]");
-        let of =
-            |meaning: &'_ Meaning| meaning.profiles.iter().position(|profile| profile.name == name);
-        match (of(a).and_then(|i| a.profiles.get(i)), of(b).and_then(|i| b.profiles.get(i))) {
+        match (a.profile(name), b.profile(name)) {
             (Some(a), Some(b)) => compare_profiles(&path, a, b, &mut found),
             (a, b) => found.push(Difference {
                 path,
@@ -196,43 +211,43 @@ fn compare_profiles(
     found: &mut Vec<Difference>,
 ) {
     compare(path, Some(&a.rest), Some(&b.rest), found);
-    for ((point, of_a), (_, of_b)) in a.points.iter().zip(&b.points) {
-        compare_plugins(&format!("{path}.{point}"), of_a, of_b, found);
+    for (of_a, of_b) in a.points.iter().zip(&b.points) {
+        compare_plugins(&format!("{path}.{}", of_a.point), &of_a.plugins, &of_b.plugins, found);
     }
-    let names: BTreeSet<&str> =
-        a.args.iter().chain(&b.args).map(|(name, _)| name.as_str()).collect();
-    for name in names {
-        let args = |of: &'_ ProfileMeaning| of.args.iter().position(|(plugin, _)| plugin == name);
-        let of_a = args(a).and_then(|i| a.args.get(i)).map(|(_, args)| args);
-        let of_b = args(b).and_then(|i| b.args.get(i)).map(|(_, args)| args);
-        // That a plugin runs in one of them only has been told.
-        if of_a.is_some() && of_b.is_some() {
-            compare(&format!("{path}.pluginConfig[{name}]"), of_a, of_b, found);
+    // Plugins that run in one of the two only have been reported above, so their args are not compared.
+    for (name, of_a) in &a.args {
+        if let Some(of_b) = b.args.get(name) {
+            compare(&format!("{path}.pluginConfig[{name}]"), Some(of_a), Some(of_b), found);
         }
     }
 }
 
-/// Plugins that came, went, moved or weigh something else.
-fn compare_plugins(path: &str, a: &[Enabled], b: &[Enabled], found: &mut Vec<Difference>) {
-    let names = |list: &[Enabled], other: &[Enabled]| -> Vec<String> {
-        let is_shared = |name: &String| other.iter().any(|(plugin, _)| plugin == name);
-        list.iter().map(|(name, _)| name.clone()).filter(is_shared).collect()
+/// Plugins that were added or removed, or have another position or weight.
+fn compare_plugins(
+    path: &str,
+    a: &[EnabledPlugin],
+    b: &[EnabledPlugin],
+    found: &mut Vec<Difference>,
+) {
+    let find = |list: &'_ [EnabledPlugin], name: &str| list.iter().any(|one| one.name == name);
+    let names = |list: &[EnabledPlugin], other: &[EnabledPlugin]| -> Vec<String> {
+        list.iter().map(|one| one.name.clone()).filter(|name| find(other, name)).collect()
     };
-    for (name, weight) in a {
-        match b.iter().find(|(other, _)| other == name) {
+    for EnabledPlugin { name, weight } in a {
+        match b.iter().find(|other| other.name == *name) {
             None => {
                 let path = format!("{path}[{name}]");
                 found.push(Difference { path, a: Some(enabled(*weight)), b: None });
             }
-            Some((_, other)) if other != weight => found.push(Difference {
+            Some(other) if other.weight != *weight => found.push(Difference {
                 path: format!("{path}[{name}].weight"),
                 a: weight.map(Value::from),
-                b: other.map(Value::from),
+                b: other.weight.map(Value::from),
             }),
             Some(_) => {}
         }
     }
-    for (name, weight) in b.iter().filter(|(name, _)| a.iter().all(|(other, _)| other != name)) {
+    for EnabledPlugin { name, weight } in b.iter().filter(|one| !find(a, &one.name)) {
         let path = format!("{path}[{name}]");
         found.push(Difference { path, a: None, b: Some(enabled(*weight)) });
     }

@@ -1,7 +1,7 @@
-//! What a configuration says without saying what its writer meant: beyond the rules that kube-scheduler checks.
+//! Finds settings that are valid for kube-scheduler but probably not what their author meant.
 //!
-//! Invariants: an error is something the scheduler would not start with; a warning is something in the file that does
-//! nothing or surely not what was meant; a note is worth knowing and may be meant; each names its place in the file.
+//! Invariants: an error keeps the scheduler from starting; a warning is a setting that has no effect, or surely not the
+//! intended one; a note is worth knowing but may be intended; each has its path in the file.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use kube_scheduler_config::{
 use kube_scheduler_framework::{ExtensionPoint as Point, Profile, Registry};
 use serde::Serialize;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Severity {
@@ -31,11 +31,11 @@ impl Severity {
     }
 }
 
-/// Something to say about a place in a file.
+/// A remark about a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) severity: Severity,
-    /// Where; empty when the message says it.
+    /// The path in the file; empty if the message contains it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) path: String,
     pub(super) message: String,
@@ -55,7 +55,7 @@ impl Finding {
     }
 }
 
-/// Plugins that do not exist, with the nearest that does.
+/// Plugins that do not exist, with the most similar name that does.
 pub(super) fn unknown_plugins(read: &Configuration, registry: &Registry) -> Vec<Finding> {
     let unknown =
         named_plugins(read).into_iter().filter(|named| registry.get(named.name).is_none());
@@ -75,7 +75,7 @@ pub(super) fn unknown_plugins(read: &Configuration, registry: &Registry) -> Vec<
         .collect()
 }
 
-/// How many letters must change, go or come to make one of the other, whatever their case.
+/// The edit distance of two names, ignoring case.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.to_lowercase(), b.to_lowercase());
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
@@ -94,7 +94,7 @@ fn distance(a: &str, b: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
-/// What the file says about plugins that changes nothing. `config` is `read` with defaults, `built` its profiles.
+/// Settings of plugins that have no effect. `read` is the file, `config` the same with defaults, `built` its profiles.
 pub(super) fn without_effect(
     read: &Configuration,
     config: &Configuration,
@@ -104,6 +104,7 @@ pub(super) fn without_effect(
     let mut findings = Vec::new();
     for (index, profile) in read.profiles.iter().enumerate() {
         let path = format!("profiles[{index}]");
+        // Profiles are built by name, which the file may leave to the default.
         let name = config.profiles.get(index).and_then(|profile| profile.scheduler_name.as_deref());
         let name = name.unwrap_or(DEFAULT_SCHEDULER_NAME);
         let Some(built) = built.iter().find(|built| &*built.scheduler_name == name) else {
@@ -147,7 +148,7 @@ fn runs(built: &Profile, name: &str) -> bool {
     })
 }
 
-/// Weights where nothing is weighed.
+/// Weights that are not used.
 fn weights(path: &str, profile: &ProfileConfig, built: &Profile, findings: &mut Vec<Finding>) {
     let scores = |name: &str| {
         built
@@ -161,6 +162,7 @@ fn weights(path: &str, profile: &ProfileConfig, built: &Profile, findings: &mut 
             set.enabled.iter().enumerate().filter(|(_, plugin)| plugin.weight != 0)
         {
             let place = format!("{point_path}.enabled[{number}].weight");
+            // The most general reason is given alone, since the others follow from it.
             if !matches!(point, ExtensionPoint::Score | ExtensionPoint::MultiPoint) {
                 let message = format!(
                     "weights count at score and multiPoint only, not at {}",
@@ -182,8 +184,10 @@ fn weights(path: &str, profile: &ProfileConfig, built: &Profile, findings: &mut 
                         .any(|other| other.name == plugin.name)
                 })
             {
-                let message =
-                    format!("the weight of {} at score goes before this one", plugin.name);
+                let message = format!(
+                    "the weight of {} at score takes precedence over this one",
+                    plugin.name
+                );
                 findings.push(Finding::warning(place, message));
             }
         }
@@ -198,7 +202,7 @@ fn weights(path: &str, profile: &ProfileConfig, built: &Profile, findings: &mut 
     }
 }
 
-/// Plugins that are taken away where they are not.
+/// Plugins that are disabled although they are not enabled by default.
 fn disabled(
     path: &str,
     profile: &ProfileConfig,
@@ -232,7 +236,7 @@ fn disabled(
     }
 }
 
-/// Profiles that differ in their names only.
+/// Profiles that are equal except for their names.
 fn same_profiles(config: &Configuration, findings: &mut Vec<Finding>) {
     let name = |profile: &ProfileConfig| profile.scheduler_name.clone().unwrap_or_default();
     for (index, profile) in config.profiles.iter().enumerate() {
@@ -249,7 +253,7 @@ fn same_profiles(config: &Configuration, findings: &mut Vec<Finding>) {
     }
 }
 
-/// What holds whether or not the profiles can be built.
+/// Findings that do not depend on whether the profiles can be built.
 pub(super) fn worth_knowing(read: &Configuration, config: &Configuration) -> Vec<Finding> {
     let mut findings = Vec::new();
     let names: Vec<&str> =
@@ -270,6 +274,7 @@ pub(super) fn worth_knowing(read: &Configuration, config: &Configuration) -> Vec
             format!("{name:?} has blanks around it, which no spec.schedulerName may have: the profile is unreachable"),
         ));
     }
+    // Of the file itself, since defaults would count as settings that have no effect.
     let election = &read.leader_election;
     if config.leader_election.leader_elect == Some(false) {
         let is_set = !election.lease_duration.is_zero()
@@ -309,8 +314,8 @@ fn percentages(read: &Configuration, findings: &mut Vec<Finding>) {
     if is_sampling(read.percentage_of_nodes_to_score) {
         findings.push(Finding::note(
             "percentageOfNodesToScore",
-            "only so many nodes are scored, exactly as kube-scheduler does; without it this scheduler scores all nodes, \
-             which places better and costs less here",
+            "only this share of nodes is scored, exactly as in kube-scheduler; without it this scheduler scores all nodes, \
+             which gives better placements and takes less time here",
         ));
     }
     for (index, profile) in read.profiles.iter().enumerate() {
@@ -319,7 +324,7 @@ fn percentages(read: &Configuration, findings: &mut Vec<Finding>) {
         {
             findings.push(Finding::note(
                 format!("profiles[{index}].percentageOfNodesToScore"),
-                "goes before the one for all profiles",
+                "takes precedence over the one for all profiles",
             ));
         }
     }
@@ -354,7 +359,7 @@ fn check_extender(path: &str, extender: &Extender, findings: &mut Vec<Finding>) 
         && extender.preempt_verb.is_empty()
         && extender.bind_verb.is_empty()
     {
-        let message = "has no effect: errors of prioritizing are passed over anyway";
+        let message = "has no effect: errors of prioritizing are always ignored";
         findings.push(Finding::warning(format!("{path}.ignorable"), message));
     }
     let is_https = extender.url_prefix.starts_with("https://");

@@ -1,4 +1,4 @@
-//! What came out of the demo: for people as a table, for programs as JSON.
+//! The result of the demo: as a table for people, as JSON for programs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::watcher::Seen;
+use super::watcher::PodRecord;
 
 /// Numbers of one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -17,15 +17,15 @@ pub(super) struct Report {
     pub(super) nodes: usize,
     pub(super) pods: PodCounts,
     pub(super) shapes: BTreeMap<String, ShapeCounts>,
-    /// Pods per node that could take any.
+    /// Pods per node.
     pub(super) pods_per_node: Spread,
     pub(super) elapsed_seconds: f64,
-    /// Decisions per second of deciding.
+    /// Decisions per second of the time that decisions took.
     pub(super) decisions_per_second: f64,
     /// Bindings per second from the first pod's creation to the last one's binding.
     pub(super) binds_per_second: f64,
     pub(super) time_to_bind_seconds: Quantiles,
-    /// Of this process: API server, nodes and scheduler together.
+    /// Resident memory of this process: API server, nodes and scheduler together.
     pub(super) memory_bytes: Option<u64>,
     /// Pods that were not bound, and why.
     pub(super) pending: Vec<Pending>,
@@ -65,7 +65,7 @@ pub(super) struct Pending {
     pub(super) message: String,
 }
 
-/// What the run was like, beside its pods.
+/// Figures of a run, without those of its pods.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) seed: u64,
@@ -79,13 +79,14 @@ pub(super) struct Run {
 }
 
 impl Report {
-    pub(super) fn new(run: &Run, seen: &BTreeMap<String, Seen>) -> Self {
+    pub(super) fn new(run: &Run, records: &BTreeMap<String, PodRecord>) -> Self {
         let mut shapes: BTreeMap<String, ShapeCounts> = BTreeMap::new();
         let mut on_node: BTreeMap<&str, usize> =
             run.nodes.iter().map(|node| (node.as_str(), 0)).collect();
         let mut pods = PodCounts { total: run.n_pods, ..PodCounts::default() };
         let mut pending = Vec::new();
-        for (name, pod) in seen {
+        // Nodes without pods count in the mean, so every node has an entry from the start.
+        for (name, pod) in records {
             let shape = shapes.entry(pod.shape.clone()).or_default();
             shape.total += 1;
             if let Some(node) = &pod.node {
@@ -114,7 +115,9 @@ impl Report {
             elapsed_seconds: run.elapsed.as_secs_f64(),
             decisions_per_second: rate(run.n_decisions as f64, run.deciding),
             binds_per_second: rate(pods.bound as f64, run.elapsed),
-            time_to_bind_seconds: Quantiles::of(seen.values().filter_map(Seen::time_to_bind)),
+            time_to_bind_seconds: Quantiles::of(
+                records.values().filter_map(PodRecord::time_to_bind),
+            ),
             memory_bytes: run.memory_bytes,
             pending,
         }

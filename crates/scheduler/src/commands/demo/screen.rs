@@ -1,4 +1,4 @@
-//! Shows how far the demo is: a bar on a terminal, a line now and then elsewhere.
+//! Shows the progress of the demo: a bar on terminals, else a line every few seconds.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ impl Screen {
         Self { bar, n_pods, n_shown: 0, lines: (!is_terminal).then(Instant::now) }
     }
 
-    /// A new part of the demo begins.
+    /// Prints that a new part of the demo starts.
     pub(super) fn step(&self, text: &str) {
         if self.lines.is_some() {
             eprintln!("demo: {text}");
@@ -38,7 +38,7 @@ impl Screen {
         }
     }
 
-    /// So many pods are bound.
+    /// Shows how many pods are bound.
     pub(super) fn show(&mut self, n_bound: usize) {
         self.bar.set_message("scheduling");
         self.bar.set_position(n_bound as u64);
@@ -52,7 +52,7 @@ impl Screen {
         }
     }
 
-    /// Nothing more to show.
+    /// Removes the bar.
     pub(super) fn clear(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,6 +1,6 @@
-//! Sees from outside what becomes of the demo's pods: when each appeared, when it was bound, and where.
+//! Records what happens to the demo's pods: when each was created, when it was bound, and to which node.
 //!
-//! Invariant: only what the API server has said counts, so the numbers are those of a user, not of the scheduler.
+//! Invariant: everything comes from a watch of the API server, so the times are those that a user sees.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,25 +13,25 @@ use tokio::task::JoinHandle;
 
 use super::workload::{GATE, SHAPE};
 
-/// What was seen of one pod.
+/// What the watch has reported about one pod.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct PodRecord {
     pub(super) shape: String,
     pub(super) node: Option<String>,
-    /// From when on it could have been bound.
+    /// When it was created or its gate was removed, whichever is later.
     ready: Option<Instant>,
     bound: Option<Instant>,
-    /// Why it is not bound, as its condition tells.
+    /// Why it is not bound, from its condition.
     pub(super) message: String,
 }
 
-impl Seen {
-    /// How long it waited, once it could be bound.
+impl PodRecord {
+    /// The time from the moment it could be bound to its binding.
     pub(super) fn time_to_bind(&self) -> Option<Duration> {
         Some(self.bound?.saturating_duration_since(self.ready?))
     }
 
-    /// Whether it may not be bound yet.
+    /// Whether it has a gate.
     pub(super) const fn is_gated(&self) -> bool {
         self.ready.is_none()
     }
@@ -41,20 +41,20 @@ impl Seen {
     }
 }
 
-/// What was seen of all pods, by name.
+/// The records of all pods, by name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sightings(Arc<Mutex<BTreeMap<String, Seen>>>);
+pub(super) struct PodRecords(Arc<Mutex<BTreeMap<String, PodRecord>>>);
 
-impl Sightings {
-    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Seen>> {
+impl PodRecords {
+    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, PodRecord>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Watches pods in the background.
 pub(super) struct PodWatcher {
-    pub(super) sightings: Sightings,
-    /// How many are bound.
+    pub(super) pods: PodRecords,
+    /// The number of bound pods.
     pub(super) n_bound: watch::Receiver<usize>,
     task: JoinHandle<()>,
 }
@@ -62,22 +62,22 @@ pub(super) struct PodWatcher {
 impl PodWatcher {
     pub(super) fn start(cluster: &DevCluster) -> Result<Self, ApiError> {
         let (_, mut events) = cluster.list_and_watch(PODS, Selection::all())?;
-        let sightings = Sightings::default();
-        let (tell, n_bound) = watch::channel(0);
-        let seen = sightings.clone();
+        let pods = PodRecords::default();
+        let (publish, n_bound) = watch::channel(0);
+        let records = pods.clone();
         let task = tokio::spawn(async move {
             let mut n_bound = 0;
-            // Ends when the watch falls behind further than the cluster's history, which is made long enough.
+            // Ends when the watch is further behind than the cluster's history, which is made long enough.
             while let Ok(batch) = events.next().await {
                 let now = Instant::now();
-                let mut seen = seen.lock();
+                let mut records = records.lock();
                 for event in batch.iter().filter(|event| event.change_type != ChangeType::Deleted) {
-                    n_bound += usize::from(note(&mut seen, &event.object, now));
+                    n_bound += usize::from(record(&mut records, &event.object, now));
                 }
-                tell.send_if_modified(|told| std::mem::replace(told, n_bound) != n_bound);
+                publish.send_if_modified(|last| std::mem::replace(last, n_bound) != n_bound);
             }
         });
-        Ok(Self { sightings, n_bound, task })
+        Ok(Self { pods, n_bound, task })
     }
 }
 
@@ -87,10 +87,10 @@ impl Drop for PodWatcher {
     }
 }
 
-/// Takes in a pod's state. Returns whether it is newly bound.
-fn note(seen: &mut BTreeMap<String, Seen>, pod: &Object, now: Instant) -> bool {
+/// Records a pod's state. Returns whether it is newly bound.
+fn record(records: &mut BTreeMap<String, PodRecord>, pod: &Object, now: Instant) -> bool {
     let value = pod.value();
-    let entry = seen.entry(pod.name().to_owned()).or_insert_with(|| Seen {
+    let entry = records.entry(pod.name().to_owned()).or_insert_with(|| PodRecord {
         shape: pod.label(SHAPE).unwrap_or_default().to_owned(),
         node: None,
         ready: None,

@@ -1,15 +1,15 @@
-//! What the demo's cluster looks like, and the pods it is given.
+//! The nodes and pods of the demo.
 //!
-//! Invariants: the same numbers of nodes and pods and the same seed give the same objects; everything fits: the nodes are
-//! made as large as the pods need, whatever their number.
+//! Invariants: the same numbers of nodes and pods and the same seed give the same objects; all pods fit, because the size of
+//! the nodes follows from the number of pods.
 
 use kube_scheduler_api_types::numbers::Numbers;
 use kube_scheduler_devcluster::{ApiError, DevCluster, NODES, NodeTemplate};
 use serde_json::{Value, json};
 
-/// The gate of the pods that are released half-way.
+/// The scheduling gate that is removed when half of the pods are bound.
 pub(super) const GATE: &str = "demo.example.com/not-yet";
-/// The label that tells a pod's shape.
+/// The label with a pod's shape.
 pub(super) const SHAPE: &str = "demo.example.com/shape";
 
 const DISK: &str = "demo.example.com/disk";
@@ -33,7 +33,7 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// All of them with their share of a hundred pods.
+    /// All shapes, with their number among a hundred pods.
     const SHARES: [(Self, usize); 9] = [
         (Self::Plain, 40),
         (Self::Important, 10),
@@ -70,7 +70,7 @@ pub(super) struct Workload {
     random: Random,
 }
 
-/// How many nodes are of which kind.
+/// The number of nodes of each kind.
 struct NodeCounts {
     plain: usize,
     ssd: usize,
@@ -85,10 +85,10 @@ impl Workload {
         for (shape, share) in Shape::SHARES {
             shapes.extend(std::iter::repeat_n(shape, n_pods * share / 100));
         }
-        // What rounding left over.
+        // For the rest that rounding leaves.
         shapes.resize(n_pods, Shape::Plain);
         let mut workload = Self { n_nodes, shapes, random: Random(Numbers::new(0)) };
-        // A host port can be had once per node: with few nodes and many pods some must do without.
+        // Each node has a host port once: with few nodes and many pods, some pods get none.
         let mut n_ports_left = workload.counts().plain * PORTS.len() / 2;
         for shape in &mut workload.shapes {
             if *shape == Shape::HostPort && n_ports_left == 0 {
@@ -106,7 +106,7 @@ impl Workload {
 
     fn counts(&self) -> NodeCounts {
         let part = |share: usize| (self.n_nodes * share / 100).max(1);
-        // Kinds overlap in small clusters: a node has whatever its number asks for.
+        // At least one node of each kind, even if that makes a small cluster larger.
         let (ssd, dedicated, gpu) = (part(20), part(10), part(10));
         let plain = self.n_nodes.saturating_sub(ssd + dedicated + gpu).max(1);
         NodeCounts { plain, ssd, dedicated, gpu }
@@ -116,11 +116,11 @@ impl Workload {
         self.shapes.iter().filter(|other| **other == shape).count()
     }
 
-    /// Creates nodes and what pods refer to. Nodes have names by kind.
+    /// Creates the nodes, named by kind, and the objects that pods refer to.
     pub(super) fn build_cluster(&self, cluster: &DevCluster) -> Result<(), ApiError> {
         let counts = self.counts();
-        // Twice what an even spread of all pods would take; kinds of nodes with less room are wide enough for the pods
-        // that can go nowhere else.
+        // Twice the size that an even spread of all pods needs. For kinds of nodes that only some pods can use: twice what
+        // those need.
         let roomy = |n_pods: usize, n_nodes: usize| (2 * n_pods.div_ceil(n_nodes.max(1))).max(16);
         let sized = |template: NodeTemplate, pods: usize| {
             template
@@ -161,7 +161,7 @@ impl Workload {
         self.place_images(cluster)
     }
 
-    /// Every tenth node has the large image already.
+    /// Puts the large image on every tenth plain node.
     fn place_images(&self, cluster: &DevCluster) -> Result<(), ApiError> {
         let nodes = cluster.list(NODES, &kube_scheduler_devcluster::Selection::all()).items;
         for node in nodes.iter().filter(|node| node.name().starts_with("plain-")).step_by(10) {
