@@ -225,7 +225,7 @@ impl Search<'_, '_> {
             }
         };
         if let Some(class) = self.class.filter(|_| !matches!(outcome, Err(NoChoice::Broken(_)))) {
-            self.classes.put(class, &runner, self.pod, evaluation);
+            self.classes.put(class, &runner, evaluation);
         }
         outcome
     }
@@ -270,11 +270,12 @@ impl Search<'_, '_> {
                 continue;
             }
             let known = || evaluation.verdicts.rejection(idx).cloned().unwrap_or_default();
-            let status = match &sums {
+            let by_sums =
+                sums.as_ref().and_then(|sums| sums.filter_with(idx, pods.iter().map(|pod| &**pod)));
+            let status = match by_sums {
                 // Without the pods, the node says what it is known to say.
-                Some(sums) => {
-                    sums.rejection_with(idx, pods.iter().map(|pod| &**pod)).unwrap_or_else(known)
-                }
+                Some(status) if status.is_success() => known(),
+                Some(rejection) => rejection,
                 None => {
                     let overlay = NodeOverlay::new(idx);
                     self.runner.filter_with_nominated_pods(state, self.pod, &overlay, skip)
@@ -384,7 +385,7 @@ impl Search<'_, '_> {
         } else {
             let filters = HypotheticalRunner { profile, skip };
             let mut cx = PostFilterContext {
-                cx: self.runner.cx,
+                cx: self.runner.cx.unrecorded(),
                 statuses,
                 filters: &filters,
                 extenders: self.extenders,

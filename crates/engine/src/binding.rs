@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::{
-    ClusterEvent, Code, Commands, Context, CycleState, EventKind, EventObject, FitError,
-    MAX_PERMIT_WAIT, Meter, MeteredPoint, PermitDecision, PluginIdx, PluginName, Status,
+    ClusterEvent, Code, Commands, CycleState, EventKind, EventObject, FitError, MAX_PERMIT_WAIT,
+    Meter, MeteredPoint, PermitDecision, PluginIdx, PluginName, Sources, Status,
 };
 use kube_scheduler_queue::QueuedPod;
 use smallvec::SmallVec;
@@ -223,7 +223,8 @@ impl Engine {
         for (idx, name, plugin) in profile.reserve() {
             let begun = profile.meter().and_then(Meter::plugin_start);
             let cx =
-                Context { cluster, pods, waiting: bindings, nominated: queue, preemptions, now };
+                Sources { cluster, pods, waiting: bindings, nominated: queue, preemptions, now }
+                    .unrecorded();
             let mut asked = Commands::default();
             let Binding { state, pod, node, .. } = &mut *binding;
             let answer = guarded(|| plugin.reserve(&cx, state, pod, node, &mut asked));
@@ -339,7 +340,8 @@ impl Engine {
         let reserve: Vec<_> = plans.profiles[binding.profile].reserve().collect();
         for (_, name, plugin) in reserve.into_iter().rev() {
             let cx =
-                Context { cluster, pods, waiting: bindings, nominated: queue, preemptions, now };
+                Sources { cluster, pods, waiting: bindings, nominated: queue, preemptions, now }
+                    .unrecorded();
             let mut asked = Commands::default();
             let Binding { state, pod, node, .. } = &mut *binding;
             if let Err(status) = guarded(|| plugin.unreserve(&cx, state, pod, node, &mut asked)) {

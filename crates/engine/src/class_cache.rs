@@ -3,12 +3,12 @@
 //! Pods with equal signatures under the same profile share a class. An entry says up to which change it is good; the next
 //! pod of the class looks only at nodes that changed since, usually one.
 //!
-//! Invariant: an entry is used only if everything that its answers depend on, beside single nodes, is unchanged.
+//! Invariant: an entry is used only if everything that its answers were read from, beside single nodes, is unchanged.
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::{AffinityTermsVersion, Changes, CounterId};
 use kube_scheduler_framework::{
-    ChangeKinds, ClusterState, Dependencies, NodeIdx, RunDependencies, Runner, SignatureWriter,
+    ChangeKinds, ClusterState, NodeIdx, Reads, Runner, SignatureWriter,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -141,18 +141,13 @@ impl Versions {
     }
 
     /// Whether nothing that matters to an answer differs.
-    fn agree(&self, now: &Self, depends: Dependencies) -> bool {
-        (!depends.membership || self.membership == now.membership)
-            && (!depends.images || self.images == now.images)
-            && (!depends.objects || self.objects == now.objects)
-            && (!depends.affinity_terms || self.affinity_terms == now.affinity_terms)
+    fn agree(&self, now: &Self, reads: Reads) -> bool {
+        (!reads.intersects(Reads::MEMBERSHIP) || self.membership == now.membership)
+            && (!reads.intersects(Reads::IMAGE_STATES) || self.images == now.images)
+            && (!reads.intersects(Reads::OBJECTS) || self.objects == now.objects)
+            && (!reads.intersects(Reads::AFFINITY_TERMS)
+                || self.affinity_terms == now.affinity_terms)
     }
-}
-
-/// Whether what was computed once stays good as long as the versions agree, and the rest can be looked at node by node.
-fn can_be_kept(dependencies: RunDependencies) -> bool {
-    let RunDependencies { once, per_node } = dependencies;
-    once.node == ChangeKinds::NONE && !once.anything && !per_node.anything
 }
 
 /// Evaluations by signature number.
@@ -185,21 +180,19 @@ impl ClassCache {
         let entry = self.evaluations.0.remove(&class)?;
         let cluster = runner.cx.cluster;
         let mut evaluation = entry.kept;
-        let RunDependencies { once, per_node } = evaluation.dependencies(runner, pod);
-        if !entry.versions.agree(&Versions::of(cluster), once.union(per_node)) {
+        let reads = evaluation.reads();
+        if !entry.versions.agree(&Versions::of(cluster), reads.union()) {
             self.note_seen(class);
             return None;
         }
         if entry.seen_to != cluster.sequence() {
             self.changed.clear();
+            let kinds = reads.per_node.node_kinds() | ChangeKinds::ADDED | ChangeKinds::REMOVED;
             match cluster.changes_since(entry.seen_to) {
                 Changes::Entries(changes) => {
                     let limit = cluster.capacity() / CATCH_UP_SHARE + 16;
                     for change in changes {
-                        if change
-                            .kinds
-                            .intersects(per_node.node | ChangeKinds::ADDED | ChangeKinds::REMOVED)
-                        {
+                        if change.kinds.intersects(kinds) {
                             self.changed.push(change.node);
                         }
                     }
@@ -219,18 +212,11 @@ impl ClassCache {
     }
 
     /// Keeps an evaluation that is up to date with `runner`'s cluster, if it can be kept at all.
-    pub(crate) fn put(
-        &mut self,
-        class: u64,
-        runner: &Runner<'_>,
-        pod: &Pod,
-        mut evaluation: Evaluation,
-    ) {
+    pub(crate) fn put(&mut self, class: u64, runner: &Runner<'_>, evaluation: Evaluation) {
         let is_whole = !evaluation.is_for_once || evaluation.n_feasible() == 0;
-        let can_be_kept = is_whole
-            && evaluation.is_incremental()
-            && can_be_kept(evaluation.dependencies(runner, pod));
-        if !can_be_kept {
+        let can_be_cached =
+            is_whole && evaluation.is_incremental() && evaluation.reads().can_be_cached();
+        if !can_be_cached {
             self.note_seen(class);
             return;
         }
@@ -275,18 +261,19 @@ impl ClassCache {
         self.clock += 1;
         entry.last_used = self.clock;
         let now = Versions::of(cluster);
-        let depends = Dependencies { membership: true, ..entry.kept.dependencies() };
-        if !entry.versions.agree(&now, depends) {
+        let reads = entry.kept.reads();
+        if !entry.versions.agree(&now, reads.union().union(Reads::MEMBERSHIP)) {
             return None;
         }
         let Changes::Entries(changes) = cluster.changes_since(entry.seen_to) else { return None };
         self.changed.clear();
         self.with_pods.clear();
+        let own_kinds = reads.per_node.node_kinds();
         for change in changes {
             if change.kinds.intersects(STARTS_OVER) {
                 return None;
             }
-            if change.kinds.intersects(entry.kept.node_kinds()) {
+            if change.kinds.intersects(own_kinds) {
                 self.changed.push(change.node);
             }
             if change.kinds.intersects(ChangeKinds::PODS) {

@@ -11,7 +11,7 @@ use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_config::Gate;
 use kube_scheduler_framework::{
     ClusterEvent, ClusterState, Command, Commands, Context, EventKind, EventObject, Profile,
-    Runner, Status,
+    Runner, Sources, Status,
 };
 use kube_scheduler_queue::{PendingCounts, QueuedPod};
 
@@ -366,7 +366,12 @@ impl Engine {
 
     /// What plugins may look at.
     pub(crate) fn context(&self, now: Timestamp) -> Context<'_> {
-        Context {
+        self.sources(now).unrecorded()
+    }
+
+    /// What plugins' contexts read from.
+    pub(crate) fn sources(&self, now: Timestamp) -> Sources<'_> {
+        Sources {
             cluster: &self.cluster,
             pods: &self.pods,
             waiting: &self.bindings,
@@ -515,7 +520,7 @@ impl Engine {
         profile: usize,
         now: Timestamp,
     ) -> Result<(), Status> {
-        let runner = Runner { profile: &self.plans.profiles[profile], cx: self.context(now) };
+        let runner = Runner::new(&self.plans.profiles[profile], self.sources(now));
         let following = guarded(|| runner.following(pod))?;
         following.apply(&mut self.cluster);
         Ok(())
@@ -528,7 +533,7 @@ impl Engine {
         watched: &Watched<'_>,
         now: Timestamp,
     ) -> Result<Choice, NoChoice> {
-        let cx = Context {
+        let cx = Sources {
             cluster: &self.cluster,
             pods: &self.pods,
             waiting: &self.bindings,
@@ -538,7 +543,7 @@ impl Engine {
         };
         let plan = &self.plans.profiles[profile];
         let search = Search {
-            runner: Runner { profile: plan, cx },
+            runner: Runner::new(plan, cx),
             extenders: &self.plans.extenders,
             pool: &self.pool,
             classes: &mut self.classes,

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    ClusterState, Code, CycleState, Diagnosis, EXTENDER, Meter, MeteredPoint, NodeIdx, NodeView,
-    PreFilterRun, RunDependencies, Runner, SkipSet, Status, Verdicts,
+    ClusterState, Code, CycleState, Diagnosis, EXTENDER, Meter, MeteredPoint, NodeIdx, PhaseReads,
+    PreFilterRun, Runner, SkipSet, Status, Verdicts,
 };
 use smallvec::SmallVec;
 
@@ -33,8 +33,6 @@ pub(crate) struct Evaluation {
     pub(crate) verdicts: Verdicts,
     /// What absent means.
     pub(crate) absent: Status,
-    /// See [`dependencies`](Self::dependencies).
-    dependencies: Option<RunDependencies>,
     /// Whether extenders have turned nodes down.
     pub(crate) rejected_outside: bool,
     /// Whether it serves one pod only, so that scores need not be kept.
@@ -83,6 +81,8 @@ impl Evaluation {
         if !pre_filter.status.is_success() {
             return Err(pre_filter_failure(pre_filter, state));
         }
+        let reads = pre_filter.reads.clone();
+        let runner = &runner.recording(&reads);
         let cluster = runner.cx.cluster;
         let absent = match &pre_filter.node_names {
             Some(_) => Runner::left_out_status(&pre_filter.restricting),
@@ -107,7 +107,6 @@ impl Evaluation {
             pre_filter,
             verdicts,
             absent,
-            dependencies: None,
             rejected_outside: false,
             is_for_once: false,
             n_feasible,
@@ -115,10 +114,9 @@ impl Evaluation {
         })
     }
 
-    /// What the answers depend on, beside the pod: decides whether and how long they can be kept. Found out on first use,
-    /// and with the cluster as it was evaluated.
-    pub(crate) fn dependencies(&mut self, runner: &Runner<'_>, pod: &Pod) -> RunDependencies {
-        *self.dependencies.get_or_insert_with(|| runner.dependencies(pod))
+    /// What the answers were read from, beside the pod: decides whether and how long they can be cached.
+    pub(crate) fn reads(&self) -> PhaseReads {
+        self.pre_filter.reads.all()
     }
 
     /// How many nodes pass.
@@ -138,12 +136,14 @@ impl Evaluation {
         pod: &Pod,
         changed: &[NodeIdx],
     ) -> Result<(), Status> {
+        let reads = self.pre_filter.reads.clone();
+        let runner = &runner.recording(&reads);
         let cluster = runner.cx.cluster;
         self.verdicts.grow(cluster.capacity());
         let begun = runner.profile.meter().map(Meter::nanos);
         let mut answers: SmallVec<[(NodeIdx, Option<Status>); 4]> = SmallVec::new();
         for &idx in changed {
-            let status = match NodeView::new(cluster, idx) {
+            let status = match runner.node(idx) {
                 Some(view) if self.is_in_scope(view.name()) => {
                     let status = runner.filter(&self.state, pod, &view, &self.pre_filter.skip);
                     if !status.is_success() && !status.is_rejected() {
@@ -190,6 +190,8 @@ impl Evaluation {
         pod: &Pod,
         changes: &[(NodeIdx, Option<Status>)],
     ) -> Result<(), Status> {
+        let reads = self.pre_filter.reads.clone();
+        let runner = &runner.recording(&reads);
         for (idx, status) in changes {
             self.apply(runner, pod, *idx, status.as_ref())?;
         }
@@ -236,7 +238,8 @@ impl Evaluation {
             Some(ref scoring) => Ok(scoring),
             None => {
                 let feasible = self.feasible(runner.cx.cluster);
-                let scoring = Scoring::new(runner, &mut self.state, pod, &feasible)?;
+                let runner = runner.recording(&self.pre_filter.reads);
+                let scoring = Scoring::new(&runner, &mut self.state, pod, &feasible)?;
                 Ok(self.scoring.insert(scoring))
             }
         }
@@ -298,7 +301,7 @@ impl AnswersInOrder {
     ) -> Self {
         let mut answers = Vec::new();
         for &idx in nodes {
-            let Some(view) = NodeView::new(runner.cx.cluster, idx) else { continue };
+            let Some(view) = runner.node(idx) else { continue };
             let status = runner.filter(state, pod, &view, skip);
             if !status.is_success() && !status.is_rejected() {
                 return Self { answers, error: Some(status) };

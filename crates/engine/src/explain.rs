@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::{
-    Commands, Context, CycleState, Extenders, HypotheticalRunner, NodeIdx, NodeOverlay,
-    NodeStatuses, PluginName, PostFilterContext, PostFilterOutcome, Runner, SkipSet, Status,
-    Verdicts,
+    Commands, CycleState, Extenders, HypotheticalRunner, NodeIdx, NodeOverlay, NodeStatuses,
+    PluginName, PostFilterContext, PostFilterOutcome, Runner, SkipSet, Sources, Status, Verdicts,
 };
 
 use crate::effect::PodRef;
@@ -88,7 +87,7 @@ impl Engine {
         if let Err(panic) = self.follow_for(pod, profile, now) {
             return Some(failed(panic));
         }
-        let cx = Context {
+        let cx = Sources {
             cluster: &self.cluster,
             pods: &self.pods,
             waiting: &self.bindings,
@@ -96,7 +95,7 @@ impl Engine {
             preemptions: &self.preemptions,
             now,
         };
-        let runner = Runner { profile: &self.plans.profiles[profile], cx };
+        let runner = Runner::new(&self.plans.profiles[profile], cx);
         let explanation = guarded(|| explain(&runner, pod, random));
         Some(explanation.unwrap_or_else(failed))
     }
@@ -186,8 +185,9 @@ fn add_answers_before_error(runner: &Runner<'_>, pod: &Pod, explanation: &mut Ex
 }
 
 fn gating_status(runner: &Runner<'_>, pod: &Pod) -> Option<Status> {
+    let cx = runner.cx.unrecorded();
     runner.profile.pre_enqueue().find_map(|(_, name, plugin)| {
-        let status = plugin.pre_enqueue(&runner.cx, pod);
+        let status = plugin.pre_enqueue(&cx, pod);
         (!status.is_success()).then(|| status.from_plugin(name))
     })
 }
@@ -246,7 +246,7 @@ fn post_filter(
     let filters = HypotheticalRunner { profile: runner.profile, skip };
     let mut commands = Commands::default();
     let mut cx = PostFilterContext {
-        cx: runner.cx,
+        cx: runner.cx.unrecorded(),
         statuses,
         filters: &filters,
         extenders: &Extenders::default(),

@@ -15,9 +15,9 @@ mod own_scores;
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::CounterId;
 use kube_scheduler_framework::{
-    Candidates, ChangeKinds, ClusterState, Code, CycleState, Dependencies, DomainAnswers,
-    DomainScope, Meter, MeteredPoint, NodeIdx, NodeView, PluginIdx, PluginName, PreFilterRun,
-    RunDependencies, Runner, SkipSet, Standing, check_score,
+    Candidates, ChangeKinds, ClusterState, ClusterView, Code, CycleState, DomainAnswers,
+    DomainScope, Meter, MeteredPoint, NodeIdx, PhaseReads, PluginIdx, PluginName, PreFilterRun,
+    Runner, SkipSet, Standing, check_score,
 };
 
 use self::groups::{Groups, Place};
@@ -49,8 +49,8 @@ struct Following {
 pub(crate) struct Grouped {
     pub(crate) state: CycleState,
     pre_filter: PreFilterRun,
-    /// What the node's own answers depend on.
-    dependencies: RunDependencies,
+    /// Plugins whose reads do not matter, because others are asked in their place.
+    left_out: SkipSet,
     /// Plugins that are not asked node by node.
     skip: SkipSet,
     following: Vec<Following>,
@@ -88,8 +88,8 @@ fn following(runner: &Runner<'_>, pod: &Pod) -> Option<Vec<Following>> {
         // Without its preparation a plugin answers with an error, which is not an answer to keep.
         let is_prepared = (!filters || profile.pre_filter().any(|(other, ..)| other == idx))
             && (!scores || profile.pre_score().any(|(other, ..)| other == idx));
-        match scoped.domain_scope(&runner.cx, pod) {
-            DomainScope::OnlyDependencies => {}
+        match scoped.domain_scope(&runner.cx.unrecorded(), pod) {
+            DomainScope::NotFollowing => {}
             DomainScope::Followed(answers) if is_prepared => all.push(Following {
                 idx,
                 name: entry.name.clone(),
@@ -110,14 +110,12 @@ impl Grouped {
         let following = following(runner, pod)?;
         let mut left_out = SkipSet::default();
         following.iter().for_each(|plugin| left_out.insert(plugin.idx));
-        let dependencies = runner.dependencies_without(pod, &left_out);
-        let RunDependencies { once, per_node } = dependencies;
-        if once.node != ChangeKinds::NONE || once.anything || per_node.anything {
-            return None;
-        }
         let mut state = CycleState::new();
         let pre_filter = runner.pre_filter(&mut state, pod);
-        if !pre_filter.status.is_success() {
+        let reads = pre_filter.reads.clone();
+        let runner = &runner.recording(&reads);
+        // What PreFilter read is enough to give up before any node is looked at.
+        if !pre_filter.status.is_success() || !reads.without(&left_out).can_be_cached() {
             return None;
         }
         let mut skip = pre_filter.skip.clone();
@@ -133,13 +131,16 @@ impl Grouped {
         following.iter().for_each(|plugin| unasked.insert(plugin.idx));
         let mut own_scores = OwnScores::new(runner, &unasked)?;
         own_scores.ask(runner, &state, pod, &passing)?;
+        if !reads.without(&left_out).can_be_cached() {
+            return None;
+        }
         let counters =
             following.iter().flat_map(|plugin| plugin.answers.counters()).copied().collect();
         let groups = Groups::new(cluster, own_scores.n_scaled());
         let mut grouped = Self {
             state,
             pre_filter,
-            dependencies,
+            left_out,
             skip,
             following,
             counters,
@@ -153,7 +154,7 @@ impl Grouped {
             scores: Vec::new(),
         };
         for plugin in &mut grouped.following {
-            if !plugin.answers.catch_up(&runner.cx, pod, &[], &mut grouped.moved) {
+            if !plugin.answers.catch_up(&runner.cx.unrecorded(), pod, &[], &mut grouped.moved) {
                 return None;
             }
         }
@@ -175,14 +176,9 @@ impl Grouped {
         Some(grouped)
     }
 
-    /// What it depends on beside pods and single nodes.
-    pub(crate) fn dependencies(&self) -> Dependencies {
-        self.dependencies.once.union(self.dependencies.per_node)
-    }
-
-    /// In which respects a node's own answers change with the node.
-    pub(crate) fn node_kinds(&self) -> ChangeKinds {
-        self.dependencies.per_node.node
+    /// What the plugins have read that are asked node by node.
+    pub(crate) fn reads(&self) -> PhaseReads {
+        self.pre_filter.reads.without(&self.left_out)
     }
 
     /// The counters that it reads.
@@ -214,11 +210,13 @@ impl Grouped {
         changed: &[NodeIdx],
         with_pods: &[NodeIdx],
     ) -> Option<()> {
+        let reads = self.pre_filter.reads.clone();
+        let runner = &runner.recording(&reads);
         let begun = runner.profile.meter().map(Meter::nanos);
         self.moved.clear();
         self.moved.extend_from_slice(with_pods);
         for plugin in &mut self.following {
-            if !plugin.answers.catch_up(&runner.cx, pod, with_pods, &mut self.moved) {
+            if !plugin.answers.catch_up(&runner.cx.unrecorded(), pod, with_pods, &mut self.moved) {
                 return None;
             }
         }
@@ -256,11 +254,12 @@ impl Grouped {
                 runner.profile.meter().map(Meter::nanos),
             );
         }
-        Some(())
+        // Plugins may have read more than the first time.
+        self.reads().can_be_cached().then_some(())
     }
 
     fn passes_alone(&self, runner: &Runner<'_>, pod: &Pod, idx: NodeIdx) -> Option<bool> {
-        let Some(view) = NodeView::new(runner.cx.cluster, idx) else { return Some(false) };
+        let Some(view) = runner.node(idx) else { return Some(false) };
         let names = &self.pre_filter.node_names;
         if names.as_ref().is_some_and(|names| !names.contains(view.name())) {
             return Some(false);
@@ -272,8 +271,9 @@ impl Grouped {
     /// Puts a node that passes by itself where it stands.
     fn enter(&mut self, runner: &Runner<'_>, idx: NodeIdx) {
         let mut standing = Standing::new();
+        let view = ClusterView::unrecorded(runner.cx.cluster);
         for plugin in &self.following {
-            plugin.answers.stand(runner.cx.cluster, idx, &mut standing);
+            plugin.answers.stand(view, idx, &mut standing);
         }
         let (total, raw) = (self.own_scores.total(idx), self.own_scores.raw(idx));
         self.groups.enter(runner.cx.cluster, idx, standing, Place { total, raw });
@@ -282,12 +282,13 @@ impl Grouped {
     /// Asks about every group. `None` when a score is out of bounds.
     fn judge(&mut self, runner: &Runner<'_>, is_new: bool) -> Option<()> {
         let cluster = runner.cx.cluster;
+        let view = ClusterView::unrecorded(cluster);
         self.candidates.clear();
         self.n_feasible = 0;
         for group in self.groups.iter_mut() {
             let filters = self.following.iter().filter(|plugin| plugin.filters);
             let Some(node) = group.first(cluster) else { continue };
-            let passes = filters.into_iter().all(|plugin| plugin.answers.fits(cluster, node));
+            let passes = filters.into_iter().all(|plugin| plugin.answers.fits(view, node));
             group.passes = passes;
             group.score = 0;
             if passes {
@@ -305,7 +306,7 @@ impl Grouped {
         for plugin in self.following.iter_mut().filter(|plugin| plugin.scores) {
             self.scores.clear();
             self.scores.resize(self.candidates.len(), 0);
-            if !plugin.answers.score(cluster, &self.candidates, &mut self.scores) {
+            if !plugin.answers.score(view, &self.candidates, &mut self.scores) {
                 continue;
             }
             let passing = self.groups.iter_mut().filter(|group| group.passes);

@@ -18,7 +18,9 @@
 mod contract;
 mod fixture;
 mod objects;
+mod reading;
 
 pub use contract::{Violation, check_contract, check_forms};
 pub use fixture::Fixture;
 pub use objects::{NodeBuilder, PodBuilder, node, pod};
+pub use reading::{PointReads, reads_of};

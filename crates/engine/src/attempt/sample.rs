@@ -3,8 +3,8 @@
 //! Behaviour: `spec/core.md` §4.1 to §4.3 and §4.7, followed exactly, as a sequential scan.
 
 use kube_scheduler_framework::{
-    Code, CycleState, EXTENDER, MeteredPoint, NodeIdx, NodeOverlay, NodeSet, NodeStatuses,
-    NodeView, Runner, SkipSet, Status, Verdicts,
+    Code, CycleState, EXTENDER, MeteredPoint, NodeIdx, NodeOverlay, NodeSet, NodeStatuses, Runner,
+    SkipSet, Status, Verdicts,
 };
 
 use super::extended::best_with;
@@ -165,7 +165,7 @@ fn scan(
         let status = if has_nominated {
             runner.filter_with_nominated_pods(state, search.pod, &NodeOverlay::new(idx), skip)
         } else {
-            match NodeView::new(runner.cx.cluster, idx) {
+            match runner.node(idx) {
                 Some(view) => runner.filter(state, search.pod, &view, skip),
                 None => continue,
             }

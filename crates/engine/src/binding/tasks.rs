@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Object, Timestamp};
 use kube_scheduler_framework::{
-    Commands, Context, ObjectKey, PluginName, PreBindTask, Status, TaskContext, TaskEvent,
+    Commands, ObjectKey, PluginName, PreBindTask, Sources, Status, TaskContext, TaskEvent,
     TaskStep, WriteError,
 };
 use smallvec::SmallVec;
@@ -98,14 +98,15 @@ impl Engine {
         let step = guarded(|| {
             task.step(
                 &mut TaskContext {
-                    cx: Context {
+                    cx: Sources {
                         cluster,
                         pods,
                         waiting: bindings,
                         nominated: queue,
                         preemptions,
                         now,
-                    },
+                    }
+                    .unrecorded(),
                     state,
                     pod,
                     node,

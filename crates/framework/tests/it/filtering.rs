@@ -1,7 +1,7 @@
 //! Filter on one node and on many, and the pod extensions of PreFilter.
 
 use kube_scheduler_framework::{
-    Code, CycleState, NodeOverlay, NodeView, PreFilterOutcome, SkipSet, Status, Verdicts,
+    ClusterView, Code, CycleState, NodeOverlay, PreFilterOutcome, SkipSet, Status, Verdicts,
 };
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ fn filtered(status: Status, skip: &SkipSet) -> (String, String) {
         against_n1("C", &log, Status::unschedulable("c")),
     ]);
     let world = World::new(&["n1"]);
-    let view = NodeView::new(&world.cluster, world.idx("n1")).unwrap();
+    let view = ClusterView::unrecorded(&world.cluster).node(world.idx("n1")).unwrap();
     let status = world.runner(&profile).filter(&CycleState::new(), &pod("p", 0), &view, skip);
     (text(&status), calls(&log).join(" ").replace(".Filter(n1)", ""))
 }
@@ -138,7 +138,7 @@ proptest! {
         let order = world.cluster.order().to_vec();
         runner.filter_all(&state, &pod, &order, &skip, &mut verdicts).unwrap();
         for idx in order {
-            let view = NodeView::new(&world.cluster, idx).unwrap();
+            let view = ClusterView::unrecorded(&world.cluster).node(idx).unwrap();
             let alone = runner.filter(&state, &pod, &view, &skip);
             prop_assert_eq!(verdicts.passes(idx), alone.is_success());
             prop_assert_eq!(verdicts.rejection(idx).cloned().unwrap_or_default(), alone);

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use kube_scheduler_framework::api::{Node, Pod, Timestamp};
 use kube_scheduler_framework::{
     Bind, BindOutcome, ClusterState, Commands, Completion, Context, CycleState, ExtensionPoint,
-    Filter, Handle, NoPods, NodeIdx, NodeView, NominatedPods, Normalization, Permit,
+    FeasibleNodes, Filter, Handle, NoPods, NodeIdx, NodeView, NominatedPods, Normalization, Permit,
     PermitDecision, Plugin, PluginSet, PostBind, PostFilter, PostFilterContext, PostFilterOutcome,
     PreBind, PreBindFlight, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore,
     Profile, ProfileConfig, ProfileError, QueueSort, QueuedPodView, Registry, Reserve, Runner,
-    Score, Status,
+    Score, Sources, Status,
 };
 use serde_json::json;
 
@@ -222,7 +222,13 @@ impl PostFilter for Toy {
 }
 
 impl PreScore for Toy {
-    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &Pod, _: &[NodeIdx]) -> Status {
+    fn pre_score(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        _: &Pod,
+        _: &FeasibleNodes<'_>,
+    ) -> Status {
         self.note("PreScore");
         self.pre_score.clone().unwrap_or_default()
     }
@@ -429,7 +435,7 @@ impl World {
     }
 
     pub(crate) fn runner<'a>(&'a self, profile: &'a Profile) -> Runner<'a> {
-        let cx = Context {
+        let cx = Sources {
             cluster: &self.cluster,
             pods: &NoPods,
             waiting: &NoPods,
@@ -437,7 +443,7 @@ impl World {
             preemptions: &NoPods,
             now: Timestamp::from_nanos(0),
         };
-        Runner { profile, cx }
+        Runner::new(profile, cx)
     }
 }
 

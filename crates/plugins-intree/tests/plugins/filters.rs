@@ -1,6 +1,6 @@
 //! Who is turned down, where, and in which words.
 
-use kube_scheduler_framework::{CycleState, NodeView};
+use kube_scheduler_framework::{ClusterView, CycleState};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -200,7 +200,7 @@ fn names_in_terms_narrow_the_search() {
     // Both names count for narrowing, yet two values make the term an error for Filter.
     let two = requiring(json!([fields(json!([named(&["a", "b"])]))]));
     assert_eq!(world.pre_filter(&*plugin, &two), "a,b");
-    let view = NodeView::new(&world.cluster, world.idx("a")).unwrap();
+    let view = ClusterView::unrecorded(&world.cluster).node(world.idx("a")).unwrap();
     assert_eq!(
         text(&plugin.as_filter().unwrap().filter(&world.cx(), &CycleState::new(), &two, &view)),
         NO_MATCH
@@ -409,7 +409,7 @@ fn required_features_must_be_declared() {
 #[test]
 fn filters_without_their_pre_filter_say_what_they_miss() {
     let world = World::new([node("n", json!({}))], []);
-    let view = NodeView::new(&world.cluster, world.idx("n")).unwrap();
+    let view = ClusterView::unrecorded(&world.cluster).node(world.idx("n")).unwrap();
     for (name, expected) in [
         ("NodePorts", "Error: reading \"PreFilterNodePorts\" from cycleState: not found"),
         (

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Node, Pod};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, CycleState, EventObject, EventResource, NodeOverlay, NodeView,
+    ActionType, ClusterEvent, ClusterView, CycleState, EventObject, EventResource, NodeOverlay,
+    NodeView,
 };
 use serde_json::{Value, json};
 
@@ -89,7 +90,7 @@ fn removing_the_last_match_lets_the_pod_be_first_again() {
     let view = NodeView::hypothetical(&world.cluster, &overlay).unwrap();
     let extensions = plugin.as_pre_filter().unwrap().extensions().unwrap();
     extensions.remove_pod(&world.cx(), &mut state, &own, &gone, &view);
-    let other = NodeView::new(&world.cluster, world.idx("n2")).unwrap();
+    let other = ClusterView::unrecorded(&world.cluster).node(world.idx("n2")).unwrap();
     let answer = plugin.as_filter().unwrap().filter(&world.cx(), &state, &own, &other);
     assert_eq!(text(&answer), "ok");
     // The whole-cluster form follows hypothetical pods too.
@@ -172,7 +173,7 @@ fn terms_that_do_not_compile_say_why() {
 fn without_state_filter_and_score_say_what_is_missing() {
     let world = World::new(nodes(), []);
     let (plugin, plain) = (plugin(NAME), pod("p", json!({})));
-    let view = NodeView::new(&world.cluster, world.idx("n1")).unwrap();
+    let view = ClusterView::unrecorded(&world.cluster).node(world.idx("n1")).unwrap();
     let mut state = CycleState::new();
     let no_filter_state =
         "Error: error reading \"PreFilterInterPodAffinity\" from cycleState: not found";

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::{CycleState, NodeView};
+use kube_scheduler_framework::{ClusterView, CycleState};
 use serde_json::{Value, json};
 
 use crate::support::{World, asking, node, plugin, plugin_with, pod, text, try_plugin, using};
@@ -32,7 +32,7 @@ fn fewer_untolerated_soft_taints_are_better() {
 #[test]
 fn scoring_taints_needs_pre_score() {
     let world = World::new([with_taints("none", 0)], []);
-    let view = NodeView::new(&world.cluster, world.idx("none")).unwrap();
+    let view = ClusterView::unrecorded(&world.cluster).node(world.idx("none")).unwrap();
     let plugin = plugin("TaintToleration");
     let score = plugin.as_score().unwrap().score(
         &world.cx(),
@@ -200,7 +200,7 @@ fn balance_gains_and_losses() {
 #[test]
 fn balance_without_pre_score_gives_best_effort_pods_nothing() {
     let world = World::new([node("n", json!({}))], []);
-    let view = NodeView::new(&world.cluster, world.idx("n")).unwrap();
+    let view = ClusterView::unrecorded(&world.cluster).node(world.idx("n")).unwrap();
     let balanced = plugin("NodeResourcesBalancedAllocation");
     let score = balanced.as_score().unwrap().score(
         &world.cx(),

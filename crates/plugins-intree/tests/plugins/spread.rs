@@ -7,9 +7,10 @@ use kube_scheduler_framework::api::{
     Labels, Node, NodeInclusionPolicy, Pod, TopologySpreadConstraint, WhenUnsatisfiable,
     node_satisfies_required_affinity, untolerated_taint,
 };
+use kube_scheduler_framework::testing::reads_of;
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, CycleState, Dependencies, EventObject, EventResource, Following,
-    NodeOverlay, NodeView, Plugin,
+    ActionType, ClusterEvent, ClusterView, CycleState, EventObject, EventResource, FeasibleNodes,
+    Following, NodeOverlay, NodeView, Plugin, Reads,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -291,7 +292,12 @@ fn verdicts_at_once(world: &World, plugin: &dyn Plugin, pod: &Pod) -> Vec<String
 
 fn scores(world: &World, plugin: &dyn Plugin, pod: &Pod, at_once: bool) -> Vec<i64> {
     let (cx, mut state, order) = (world.cx(), CycleState::new(), world.cluster.order());
-    let status = plugin.as_pre_score().unwrap().pre_score(&cx, &mut state, pod, order);
+    let status = plugin.as_pre_score().unwrap().pre_score(
+        &cx,
+        &mut state,
+        pod,
+        &FeasibleNodes::unrecorded(order),
+    );
     if status.is_skip() {
         return Vec::new();
     }
@@ -302,7 +308,7 @@ fn scores(world: &World, plugin: &dyn Plugin, pod: &Pod, at_once: bool) -> Vec<i
         score.score_all(&cx, &state, pod, order, &mut scores).unwrap();
     } else {
         for (idx, place) in order.iter().zip(&mut scores) {
-            let view = NodeView::new(&world.cluster, *idx).unwrap();
+            let view = ClusterView::unrecorded(&world.cluster).node(*idx).unwrap();
             *place = score.score(&cx, &state, pod, &view).unwrap();
         }
     }
@@ -313,7 +319,7 @@ fn scores(world: &World, plugin: &dyn Plugin, pod: &Pod, at_once: bool) -> Vec<i
 /// What Filter says of every node after hypothetical changes to `on`.
 fn judged(world: &World, plugin: &dyn Plugin, pod: &Pod, state: &CycleState) -> Vec<String> {
     let filter = plugin.as_filter().unwrap();
-    let view = |idx| NodeView::new(&world.cluster, idx).unwrap();
+    let view = |idx| ClusterView::unrecorded(&world.cluster).node(idx).unwrap();
     let order = world.cluster.order().iter();
     order.map(|idx| text(&filter.filter(&world.cx(), state, pod, &view(*idx)))).collect()
 }
@@ -407,7 +413,7 @@ proptest! {
             prop_assert_eq!(judged(&world, &*plugin, &pod, &state), verdicts(&real, &*plugin, &pod));
         }
         prop_assert_eq!(&judged(&world, &*plugin, &pod, &original), &before, "a clone is its own");
-        let view = NodeView::new(&world.cluster, node).unwrap();
+        let view = ClusterView::unrecorded(&world.cluster).node(node).unwrap();
         for other in &added {
             prop_assert!(extensions.remove_pod(&cx, &mut state, &pod, other, &view).is_success());
         }
@@ -445,7 +451,7 @@ fn an_empty_selector_counts_nothing_but_matches() {
     let mut state = CycleState::new();
     let (cx, point) = (world.cx(), plugin.as_pre_filter().unwrap());
     point.pre_filter(&cx, &mut state, &pod);
-    let view = NodeView::new(&world.cluster, world.idx("a1")).unwrap();
+    let view = ClusterView::unrecorded(&world.cluster).node(world.idx("a1")).unwrap();
     let other = running("x", "a1", json!({}));
     point.extensions().unwrap().add_pod(&cx, &mut state, &pod, &other, &view);
     let skewed = format!("Unschedulable: {REASON}");
@@ -469,7 +475,7 @@ fn removing_a_terminating_pod_lowers_the_count() {
     let mut state = CycleState::new();
     let (cx, point) = (world.cx(), plugin.as_pre_filter().unwrap());
     point.pre_filter(&cx, &mut state, &pod);
-    let view = NodeView::new(&world.cluster, world.idx("a1")).unwrap();
+    let view = ClusterView::unrecorded(&world.cluster).node(world.idx("a1")).unwrap();
     let going = world.cluster.pod("going").unwrap();
     point.extensions().unwrap().remove_pod(&cx, &mut state, &pod, going, &view);
     // a has -1, b has 1: one more in a gives a skew of 1, one more in b of 3.
@@ -619,14 +625,19 @@ fn texts_are_the_references() {
     let mut state = CycleState::new();
     let order = world.cluster.order();
     let pre_score = plugin.as_pre_score().unwrap();
-    let status = pre_score.pre_score(&world.cx(), &mut state, &bad("ScheduleAnyway"), order);
+    let status = pre_score.pre_score(
+        &world.cx(),
+        &mut state,
+        &bad("ScheduleAnyway"),
+        &FeasibleNodes::unrecorded(order),
+    );
     assert_eq!(
         text(&status),
         "Error: calculating preScoreState: obtaining pod's soft topology spread constraints: \"Near\" is not a valid \
          label selector operator"
     );
     let pod = spreading(json!({}), hard(json!({})));
-    let view = NodeView::new(&world.cluster, order[0]).unwrap();
+    let view = ClusterView::unrecorded(&world.cluster).node(order[0]).unwrap();
     let status = plugin.as_filter().unwrap().filter(&world.cx(), &CycleState::new(), &pod, &view);
     assert_eq!(
         text(&status),
@@ -722,21 +733,15 @@ fn only_pods_with_constraints_depend_on_other_pods() {
     let labels = json!({"app": "x"});
     let world = World::new([zoned("a1", "a")], []).with_object(service_json(labels.clone()));
     let (system, none) = (plugin(NAME), plugin_with(NAME, json!({"defaultingType": "List"})));
-    let depends = |plugin: &dyn Plugin, pod: &Pod| {
-        let cx = world.cx();
-        let once = plugin.as_pre_filter().unwrap().pre_filter_depends_on(pod);
-        let once = once.union(plugin.as_pre_score().unwrap().pre_score_depends_on_in(&cx, pod));
-        let filter = plugin.as_filter().unwrap().filter_depends_on(pod);
-        once.union(filter).union(plugin.as_score().unwrap().score_depends_on_in(&cx, pod))
-    };
+    let reads =
+        |plugin: &dyn Plugin, pod: &Pod| reads_of(plugin, world.sources(), pod).phases().union();
     let (plain, selected) =
         (pod("p", json!({})), pod("p", json!({"metadata": {"labels": labels}})));
-    let objects = Dependencies { objects: true, ..Dependencies::POD_ONLY };
-    assert_eq!(depends(&*system, &plain), objects);
-    assert_eq!(depends(&*system, &selected), Dependencies::EVERYTHING);
-    assert_eq!(depends(&*none, &selected), Dependencies::POD_ONLY);
+    assert_eq!(reads(&*system, &plain), Reads::OBJECTS);
+    assert!(!reads(&*system, &selected).can_be_followed());
+    assert_eq!(reads(&*none, &selected), Reads::NOTHING);
     let own = spreading(labels.clone(), hard(json!({"matchLabels": labels})));
-    assert_eq!(depends(&*none, &own), Dependencies::EVERYTHING);
+    assert!(!reads(&*none, &own).can_be_followed());
     assert_ne!(signature(&*system, &plain), signature(&*system, &selected));
     assert_eq!(signature(&*none, &plain), signature(&*none, &selected));
     assert!(none.reads_objects().is_empty());

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Object, Pod};
+use kube_scheduler_framework::testing::{PointReads, reads_of};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, CycleState, EventObject, EventResource, NodeOverlay, NodeView,
+    ActionType, ClusterEvent, ClusterView, CycleState, EventObject, EventResource, NodeOverlay,
+    NodeView, Reads,
 };
 use serde_json::{Value, json};
 
@@ -201,7 +203,7 @@ fn after(n_users: usize, steps: &[(bool, &Arc<Pod>)]) -> String {
         };
         assert!(status.is_success());
     }
-    let view = NodeView::new(&world.cluster, world.idx("n1")).unwrap();
+    let view = ClusterView::unrecorded(&world.cluster).node(world.idx("n1")).unwrap();
     text(&plugin.as_filter().unwrap().filter(&cx, &state, &waiting, &view))
 }
 
@@ -227,7 +229,7 @@ fn restrictions_without_state_are_an_error() {
     let world = world([], &[]);
     let plugin = plugin("VolumeRestrictions");
     let (pod, mut state) = (using(&[claimed("own")]), CycleState::new());
-    let view = NodeView::new(&world.cluster, world.idx("n1")).unwrap();
+    let view = ClusterView::unrecorded(&world.cluster).node(world.idx("n1")).unwrap();
     let expected = "Error: cannot read \"PreFilterVolumeRestrictions\" from cycleState";
     let cx = world.cx();
     assert_eq!(text(&plugin.as_filter().unwrap().filter(&cx, &state, &pod, &view)), expected);
@@ -359,7 +361,7 @@ fn zones_need_volumes_that_are_known() {
     assert_eq!(world.pre_filter(&*plugin, &using(&[claimed("late"), ephemeral()])), "skip");
     assert_eq!(world.pre_filter(&*plugin, &using(&[])), "skip");
     // Without what PreFilter found out, Filter finds it out itself.
-    let view = NodeView::new(&world.cluster, world.idx("n1")).unwrap();
+    let view = ClusterView::unrecorded(&world.cluster).node(world.idx("n1")).unwrap();
     let ask = |name: &str| {
         let filter = plugin.as_filter().unwrap();
         text(&filter.filter(&world.cx(), &CycleState::new(), &using(&[claimed(name)]), &view))
@@ -704,7 +706,7 @@ const ALL: [&str; 3] = ["VolumeRestrictions", "VolumeZone", "NodeVolumeLimits"];
 
 #[test]
 fn pods_without_volumes_that_matter_are_like_any_other() {
-    use kube_scheduler_framework::Dependencies;
+    let world = World::new([node("n", json!({}))], []);
     let plain = using(&[]);
     let configured =
         pod("q", with_volumes(&[json!({"configMap": {"name": "x"}}), json!({"emptyDir": {}})]));
@@ -712,13 +714,13 @@ fn pods_without_volumes_that_matter_are_like_any_other() {
         let plugin = plugin(name);
         assert!(signature(&*plugin, &plain).is_some());
         assert_eq!(signature(&*plugin, &plain), signature(&*plugin, &configured), "{name}");
-        let (pre_filter, filter) = (plugin.as_pre_filter().unwrap(), plugin.as_filter().unwrap());
-        assert_eq!(pre_filter.pre_filter_depends_on(&configured), Dependencies::POD_ONLY, "{name}");
-        assert_eq!(filter.filter_depends_on(&configured), Dependencies::POD_ONLY, "{name}");
-        assert!(
-            filter.filter_depends_on(&using(&[claimed("c")])).objects
-                || name == "VolumeRestrictions"
+        assert_eq!(
+            reads_of(&*plugin, world.sources(), &configured),
+            PointReads::default(),
+            "{name}"
         );
+        let claiming = reads_of(&*plugin, world.sources(), &using(&[claimed("c")])).phases();
+        assert!(claiming.union().intersects(Reads::OBJECTS), "{name}");
     }
 }
 

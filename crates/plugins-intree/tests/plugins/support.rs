@@ -5,9 +5,9 @@ use std::sync::Arc;
 use kube_scheduler_config::FeatureGates;
 use kube_scheduler_framework::api::{Node, Object, Pod, Timestamp};
 use kube_scheduler_framework::{
-    ClusterEvent, ClusterState, Context, CycleState, EventObject, FilterSink, Handle, NoPods,
-    NodeIdx, NodeView, Normalization, Plugin, PluginArgs, QueueingHint, SignatureWriter, Status,
-    Verdicts,
+    ClusterEvent, ClusterState, ClusterView, Context, CycleState, EventObject, FeasibleNodes,
+    FilterSink, Handle, NoPods, NodeIdx, Normalization, Plugin, PluginArgs, QueueingHint,
+    SignatureWriter, Sources, Status, Verdicts,
 };
 use serde_json::{Value, json};
 
@@ -148,7 +148,11 @@ impl World {
     }
 
     pub(crate) fn cx(&self) -> Context<'_> {
-        Context {
+        self.sources().unrecorded()
+    }
+
+    pub(crate) fn sources(&self) -> Sources<'_> {
+        Sources {
             cluster: &self.cluster,
             pods: &NoPods,
             waiting: &NoPods,
@@ -185,7 +189,7 @@ impl World {
                 return text(&outcome.status);
             }
         }
-        let view = NodeView::new(&self.cluster, self.idx(node)).unwrap();
+        let view = ClusterView::unrecorded(&self.cluster).node(self.idx(node)).unwrap();
         text(&plugin.as_filter().unwrap().filter(&self.cx(), &state, pod, &view))
     }
 
@@ -226,7 +230,8 @@ impl World {
         let mut state = CycleState::new();
         let nodes = self.cluster.order();
         if let Some(pre_score) = plugin.as_pre_score() {
-            let status = pre_score.pre_score(&self.cx(), &mut state, pod, nodes);
+            let status =
+                pre_score.pre_score(&self.cx(), &mut state, pod, &FeasibleNodes::unrecorded(nodes));
             if status.is_skip() {
                 return None;
             }

@@ -2,7 +2,7 @@
 
 use kube_scheduler_framework::api::{Object, Pod};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, EventObject, EventResource, NodeView, Plugin,
+    ActionType, ClusterEvent, ClusterView, EventObject, EventResource, FeasibleNodes, Plugin,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -381,10 +381,15 @@ fn scores(world: &World, args: Value, pod: &Pod) -> Vec<i64> {
     let outcome = plugin.as_pre_filter().unwrap().pre_filter(&world.cx(), &mut state, pod);
     assert_eq!(text(&outcome.status), "ok");
     let nodes = world.cluster.order();
-    let status = plugin.as_pre_score().unwrap().pre_score(&world.cx(), &mut state, pod, nodes);
+    let status = plugin.as_pre_score().unwrap().pre_score(
+        &world.cx(),
+        &mut state,
+        pod,
+        &FeasibleNodes::unrecorded(nodes),
+    );
     assert_eq!(text(&status), "ok");
     let score = |idx: &kube_scheduler_framework::NodeIdx| {
-        let view = NodeView::new(&world.cluster, *idx).unwrap();
+        let view = ClusterView::unrecorded(&world.cluster).node(*idx).unwrap();
         plugin.as_score().unwrap().score(&world.cx(), &state, pod, &view).unwrap()
     };
     nodes.iter().map(score).collect()
