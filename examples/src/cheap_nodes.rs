@@ -14,9 +14,8 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ChangeKinds, Context, CycleState, Dependencies, Following, Handle, NodeIdx, NodeView,
-    Normalization, Plugin, PluginArgs, PreFilter, PreFilterOutcome, Score, Sign, SignatureWriter,
-    Status,
+    Context, CycleState, Following, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs,
+    PreFilter, PreFilterOutcome, Score, Sign, SignatureWriter, Status,
 };
 use serde::Deserialize;
 
@@ -104,10 +103,10 @@ impl Score for CheapNodes {
         nodes: &[NodeIdx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
-        let Some(column) = cx.cluster.label_column(&self.price_label) else {
+        let Some(column) = cx.cluster().label_column(&self.price_label) else {
             // Nobody has asked for the column to be kept: node by node.
             for (&idx, score) in nodes.iter().zip(scores) {
-                let Some(node) = NodeView::new(cx.cluster, idx) else { continue };
+                let Some(node) = cx.cluster().node(idx) else { continue };
                 *score = self.score(cx, state, pod, &node)?;
             }
             return Ok(());
@@ -127,11 +126,6 @@ impl Score for CheapNodes {
     fn normalization(&self) -> Normalization {
         Normalization::ReversedProportional
     }
-
-    /// The raw score of a node changes with its labels, and with nothing else. How it compares is up to the framework.
-    fn score_depends_on(&self, _: &Pod) -> Dependencies {
-        Dependencies::node(ChangeKinds::LABELS)
-    }
 }
 
 /// PreFilter is only there to ask for the label's column.
@@ -142,10 +136,6 @@ impl PreFilter for CheapNodes {
 
     fn follows(&self, _: &Context<'_>, _: &Pod, following: &mut Following) {
         following.label(&self.price_label);
-    }
-
-    fn pre_filter_depends_on(&self, _: &Pod) -> Dependencies {
-        Dependencies::POD_ONLY
     }
 }
 

@@ -17,9 +17,8 @@ use std::time::Duration;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    Commands, Context, CycleState, Dependencies, EventKind, Handle, MetricFamily, Permit,
-    PermitDecision, Plugin, PluginArgs, PluginName, PreFilter, PreFilterOutcome, Reserve, Sign,
-    SignatureWriter, Status,
+    Commands, Context, CycleState, EventKind, Handle, MetricFamily, Permit, PermitDecision, Plugin,
+    PluginArgs, PluginName, PreFilter, PreFilterOutcome, Reserve, Sign, SignatureWriter, Status,
 };
 use serde::Deserialize;
 
@@ -97,14 +96,14 @@ impl Gang {
 
     /// All members of a gang that there are, pending, waiting and running, by name.
     fn members(&self, cx: &Context<'_>, namespace: &str, gang: &str) -> Vec<Arc<Pod>> {
-        let mut pods = cx.pods.pods_in(namespace);
+        let mut pods = cx.pods().pods_in(namespace);
         pods.retain(|pod| self.is_member(pod, gang) && pod.deletion_requested.is_none());
         pods
     }
 
     /// The members of a gang that wait on Permit, without `pod` itself.
     fn waiting(&self, cx: &Context<'_>, pod: &Pod, gang: &str) -> Vec<Arc<Pod>> {
-        let waiting = cx.waiting.waiting_pods().into_iter();
+        let waiting = cx.waiting().waiting_pods().into_iter();
         waiting
             .filter(|waiting| waiting.pending_plugins.contains(&self.name))
             .map(|waiting| waiting.pod)
@@ -154,14 +153,6 @@ impl PreFilter for Gang {
         }
         PreFilterOutcome::success()
     }
-
-    /// Other pods decide about a member, and nothing about all others.
-    fn pre_filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        match self.membership(pod) {
-            Ok(None) => Dependencies::POD_ONLY,
-            _ => Dependencies::EVERYTHING,
-        }
-    }
 }
 
 impl Permit for Gang {
@@ -179,7 +170,7 @@ impl Permit for Gang {
         let members = self.members(cx, &pod.namespace, gang);
         // Who has room stands in the cluster: bound, on the way to that, waiting, or this pod.
         let (placed, pending): (Vec<_>, Vec<_>) =
-            members.into_iter().partition(|member| cx.cluster.pod(&member.uid).is_some());
+            members.into_iter().partition(|member| cx.cluster().pod(&member.uid).is_some());
         if placed.len() >= size {
             for other in self.waiting(cx, pod, gang) {
                 commands.allow(&other.uid, &self.name);

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ActionType, ChangeKinds, ClusterEvent, Context, CycleState, Dependencies, EnqueueExtensions,
-    EventObject, EventRegistration, EventResource, Filter, Handle, NodeView, Plugin, PluginArgs,
-    QueueingHint, Sign, SignatureWriter, Status,
+    ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventObject,
+    EventRegistration, EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, QueueingHint,
+    Sign, SignatureWriter, Status,
 };
 use serde::Deserialize;
 
@@ -96,11 +96,6 @@ impl Filter for ReservedPools {
             // Evicting other pods would not help, so preemption need not look at this node.
             Status::unresolvable(REASON)
         }
-    }
-
-    /// The answer for a node changes with its labels, and with nothing else.
-    fn filter_depends_on(&self, _: &Pod) -> Dependencies {
-        Dependencies::node(ChangeKinds::LABELS)
     }
 }
 

@@ -169,7 +169,7 @@ impl ClusterState {
     }
 
     /// The lists of taints of all nodes, by number.
-    pub(crate) fn taint_set_ids(&self) -> &Column<TaintSetId> {
+    pub fn taint_set_ids(&self) -> &Column<TaintSetId> {
         &self.taint_ids
     }
 

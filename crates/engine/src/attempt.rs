@@ -240,7 +240,7 @@ impl Search<'_, '_> {
             .map_err(|failure| self.failed(failure))?;
         evaluation.look_at_all(runner, pod, pool).map_err(|failure| self.failed(failure))?;
         if let Some(class) = self.class.filter(|_| evaluation.verdicts.n_passing() == 0) {
-            self.classes.put_unfit(class, runner, pod, &evaluation);
+            self.classes.put_unfit(class, runner, &evaluation);
         }
         Ok(evaluation)
     }
@@ -360,7 +360,7 @@ impl Search<'_, '_> {
         } else {
             let filters = HypotheticalRunner { profile, skip };
             let mut cx = PostFilterContext {
-                cx: self.runner.cx,
+                cx: self.runner.cx.unrecorded(),
                 statuses,
                 filters: &filters,
                 extenders: self.extenders,

@@ -4,13 +4,13 @@
 //! the next pod of the class looks only at nodes that changed since, usually one. Many a class has one pod only, so an
 //! entry is made when a class comes up for the second time.
 //!
-//! Invariant: an entry is used only if everything that its answers depend on, beside single nodes, is unchanged.
+//! Invariant: an entry is used only if everything that its answers were read from, beside single nodes, is unchanged.
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::{AffinityTermsVersion, Changes, CounterId};
 use kube_scheduler_framework::{
-    ChangeKinds, ClusterState, Code, Dependencies, Meter, MeteredPoint, NodeIdx, RunDependencies,
-    Runner, SignatureWriter, SkipSet,
+    ChangeKinds, ClusterState, Code, Meter, MeteredPoint, NodeIdx, PhaseReads, Reads, Runner,
+    SignatureWriter, SkipSet,
 };
 use rustc_hash::FxHashMap;
 
@@ -115,18 +115,13 @@ impl Versions {
     }
 
     /// Whether nothing that matters to an answer differs.
-    fn agree(&self, now: &Self, depends: Dependencies) -> bool {
-        (!depends.membership || self.membership == now.membership)
-            && (!depends.images || self.images == now.images)
-            && (!depends.objects || self.objects == now.objects)
-            && (!depends.affinity_terms || self.affinity_terms == now.affinity_terms)
+    fn agree(&self, now: &Self, reads: Reads) -> bool {
+        (!reads.intersects(Reads::MEMBERSHIP) || self.membership == now.membership)
+            && (!reads.intersects(Reads::IMAGE_STATES) || self.images == now.images)
+            && (!reads.intersects(Reads::OBJECTS) || self.objects == now.objects)
+            && (!reads.intersects(Reads::AFFINITY_TERMS)
+                || self.affinity_terms == now.affinity_terms)
     }
-}
-
-/// Whether what was computed once stays good as long as the versions agree, and the rest can be looked at node by node.
-fn can_be_kept(dependencies: RunDependencies) -> bool {
-    let RunDependencies { once, per_node } = dependencies;
-    once.node == ChangeKinds::NONE && !once.anything && !per_node.anything
 }
 
 /// The evaluation of a class.
@@ -138,7 +133,8 @@ pub(crate) struct ClassEvaluation {
     ranking: Option<Ranking>,
     /// The counters of the cluster that it is read from.
     counters: Vec<CounterId>,
-    dependencies: RunDependencies,
+    /// Plugins whose reads do not matter, because they are asked about groups of nodes instead.
+    left_out: SkipSet,
     seen_to: u64,
     versions: Versions,
     last_used: u64,
@@ -150,32 +146,37 @@ impl ClassEvaluation {
         let domains = DomainPlugins::new(runner, pod);
         let mut left_out = SkipSet::default();
         domains.add_to(&mut left_out);
-        let dependencies = runner.dependencies_without(pod, &left_out);
-        if !can_be_kept(dependencies) {
+        let mut evaluation = Evaluation::before_filters(runner, pod, pool).ok()?;
+        // What PreFilter read may be enough to give up before any node is looked at.
+        if !evaluation.reads_without(&left_out).can_be_cached() {
             return None;
         }
-        let mut evaluation = Evaluation::before_filters(runner, pod, pool).ok()?;
         domains.add_to(&mut evaluation.pre_filter.skip);
         evaluation.look_at_all(runner, pod, pool).ok()?;
-        let mut class = Self::of(runner, evaluation, dependencies);
+        let mut class = Self::of(runner, evaluation, left_out);
         class.counters = domains.counters();
         if !domains.is_empty() || class.evaluation.verdicts.n_passing() > 1 {
             class.ranking = Some(Ranking::new(runner, pod, pool, &mut class.evaluation, domains)?);
         }
-        Some(class)
+        class.reads().can_be_cached().then_some(class)
     }
 
-    fn of(runner: &Runner<'_>, evaluation: Evaluation, dependencies: RunDependencies) -> Self {
+    fn of(runner: &Runner<'_>, evaluation: Evaluation, left_out: SkipSet) -> Self {
         let cluster = runner.cx.cluster;
         Self {
             evaluation,
             ranking: None,
             counters: Vec::new(),
-            dependencies,
+            left_out,
             seen_to: cluster.sequence(),
             versions: Versions::of(cluster),
             last_used: 0,
         }
+    }
+
+    /// What the answers about single nodes were read from.
+    fn reads(&self) -> PhaseReads {
+        self.evaluation.reads_without(&self.left_out)
     }
 
     /// Whether all plugins were asked about each node, so that the verdicts are all there is to know. Otherwise some were
@@ -203,14 +204,14 @@ impl ClassEvaluation {
         let cluster = runner.cx.cluster;
         let now = Versions::of(cluster);
         let follows_domains = !self.is_by_node();
-        let depends = self.dependencies.once.union(self.dependencies.per_node);
-        if !self.versions.agree(&now, depends) {
+        let reads = self.reads();
+        if !self.versions.agree(&now, reads.union()) {
             return None;
         }
         if self.seen_to == cluster.sequence() && !follows_domains {
             return Some(());
         }
-        changes.read(cluster, self.seen_to, self.dependencies.per_node.node, follows_domains)?;
+        changes.read(cluster, self.seen_to, reads.per_node.node_kinds(), follows_domains)?;
         let ChangedNodes { changed, with_pods } = changes;
         self.seen_to = cluster.sequence();
         self.versions = now;
@@ -227,7 +228,8 @@ impl ClassEvaluation {
             let domains = DomainPlugins::default();
             self.ranking = Some(Ranking::new(runner, pod, pool, &mut self.evaluation, domains)?);
         }
-        Some(())
+        // Plugins may have read more than the first time.
+        self.reads().can_be_cached().then_some(())
     }
 }
 
@@ -333,12 +335,11 @@ impl ClassCache {
         &mut self,
         class: u64,
         runner: &Runner<'_>,
-        pod: &Pod,
         evaluation: &Evaluation,
     ) {
-        let dependencies = runner.dependencies(pod);
-        if can_be_kept(dependencies) {
-            let class_evaluation = ClassEvaluation::of(runner, evaluation.clone(), dependencies);
+        let left_out = SkipSet::default();
+        if evaluation.reads_without(&left_out).can_be_cached() {
+            let class_evaluation = ClassEvaluation::of(runner, evaluation.clone(), left_out);
             self.put(class, Box::new(class_evaluation));
         }
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::{
-    ClusterEvent, ClusterState, Context, EventKind, EventObject, Runner, Status,
+    ClusterEvent, ClusterState, Context, EventKind, EventObject, Runner, Sources, Status,
 };
 use kube_scheduler_queue::QueuedPod;
 
@@ -86,7 +86,12 @@ impl Core {
 
     /// What plugins may look at.
     pub(crate) fn context(&self) -> Context<'_> {
-        Context {
+        self.sources().unrecorded()
+    }
+
+    /// What plugins' contexts read from.
+    pub(crate) fn sources(&self) -> Sources<'_> {
+        Sources {
             cluster: &self.cluster,
             pods: &self.pods,
             waiting: &self.permits,
@@ -98,7 +103,7 @@ impl Core {
 
     /// Has the cluster maintain what the plugins will read about a pod. The error is a plugin's panic.
     pub(crate) fn follow_for(&mut self, pod: &Pod, profile: ProfileIdx) -> Result<(), Status> {
-        let runner = Runner { profile: &self.plans.profiles[profile], cx: self.context() };
+        let runner = Runner::new(&self.plans.profiles[profile], self.sources());
         let following = guarded(|| runner.following(pod))?;
         following.apply(&mut self.cluster);
         Ok(())

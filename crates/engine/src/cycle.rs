@@ -165,7 +165,7 @@ impl SchedulingCycle {
         // A profile's 0 is not overruled by the global share.
         let percentage = profile.percentage_of_nodes_to_score.or(options.percentage);
         let search = Search {
-            runner: Runner { profile, cx: core.context() },
+            runner: Runner::new(profile, core.sources()),
             extenders: &core.plans.extenders,
             pool: &options.pool,
             classes: &mut self.classes,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
     ClusterState, Code, CycleState, Diagnosis, EXTENDER, Meter, MeteredPoint, NodeIdx,
-    NodeStatuses, NodeView, PreFilterRun, Runner, SkipSet, Status, VerdictId, Verdicts,
+    NodeStatuses, PhaseReads, PreFilterRun, Runner, SkipSet, Status, VerdictId, Verdicts,
 };
 
 pub(crate) use self::best::best_node;
@@ -115,6 +115,8 @@ impl Evaluation {
         pod: &Pod,
         pool: &Pool,
     ) -> Result<(), EvaluationFailure> {
+        let reads = self.pre_filter.reads.clone();
+        let runner = &runner.recording(&reads);
         let cluster = runner.cx.cluster;
         let mut nodes = pool.list(cluster.capacity());
         if self.pre_filter.node_names.is_none() && !cluster.order_is_stale() {
@@ -141,10 +143,11 @@ impl Evaluation {
         pod: &Pod,
         nodes: &[NodeIdx],
     ) -> Result<(), Status> {
-        let cluster = runner.cx.cluster;
-        self.verdicts.grow(cluster.capacity());
+        let reads = self.pre_filter.reads.clone();
+        let runner = &runner.recording(&reads);
+        self.verdicts.grow(runner.cx.cluster.capacity());
         for &idx in nodes {
-            let view = NodeView::new(cluster, idx).filter(|view| self.is_in_scope(view.name()));
+            let view = runner.node(idx).filter(|view| self.is_in_scope(view.name()));
             let Some(view) = view else {
                 self.verdicts.set(idx, VerdictId::ABSENT);
                 continue;
@@ -169,6 +172,11 @@ impl Evaluation {
                 None => self.verdicts.set(idx, VerdictId::ABSENT),
             }
         }
+    }
+
+    /// What the answers were read from, beside the pod, by all plugins but `left_out`.
+    pub(crate) fn reads_without(&self, left_out: &SkipSet) -> PhaseReads {
+        self.pre_filter.reads.without(left_out)
     }
 
     /// How many nodes were looked at.
@@ -229,7 +237,7 @@ impl Evaluation {
             node_names: self.pre_filter.node_names.clone(),
         };
         for idx in self.nodes_in_scope(cluster) {
-            let Some(view) = NodeView::new(cluster, idx) else { continue };
+            let Some(view) = runner.node(idx) else { continue };
             let status = runner.filter(&self.state, pod, &view, skip);
             if !status.is_success() && !status.is_rejected() {
                 failure.status = status;

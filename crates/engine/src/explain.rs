@@ -79,7 +79,7 @@ pub(crate) fn explained(core: &mut Core, pod: &Arc<Pod>, random: u64) -> Option<
     if let Err(panic) = core.follow_for(pod, profile) {
         return Some(failed(panic));
     }
-    let runner = Runner { profile: &core.plans.profiles[profile], cx: core.context() };
+    let runner = Runner::new(&core.plans.profiles[profile], core.sources());
     let explanation = guarded(|| explain(&runner, pod, random));
     Some(explanation.unwrap_or_else(failed))
 }
@@ -166,7 +166,7 @@ fn add_nodes(
 
 fn gating_status(runner: &Runner<'_>, pod: &Pod) -> Option<Status> {
     runner.profile.pre_enqueue().find_map(|(_, name, plugin)| {
-        let status = plugin.pre_enqueue(&runner.cx, pod);
+        let status = plugin.pre_enqueue(&runner.cx.unrecorded(), pod);
         (!status.is_success()).then(|| status.from_plugin(name))
     })
 }
@@ -183,7 +183,7 @@ fn post_filter(
     let filters = HypotheticalRunner { profile: runner.profile, skip };
     let mut commands = Commands::default();
     let mut cx = PostFilterContext {
-        cx: runner.cx,
+        cx: runner.cx.unrecorded(),
         statuses,
         filters: &filters,
         extenders: &Extenders::default(),

@@ -9,7 +9,7 @@ use kube_scheduler_api_types::{Pod, PodRequests, PodSpec, PodStatus, Timestamp};
 use kube_scheduler_framework::{
     ClusterState, Code, Context, EventObject, Extenders, HintFn, Meter, MeteredPoint, NoPods,
     NodeNominations, NominatedPods, PluginIdx, PluginName, QueuedPodView, QueueingHint,
-    RunningPreemptions, WaitingPods,
+    RunningPreemptions, Sources, WaitingPods,
 };
 use kube_scheduler_queue::{
     EventLabel, HintId, NominatedPod, PluginId, PreEnqueueVerdict, ProfileId, QueueEntry,
@@ -159,7 +159,7 @@ impl Policy<'_> {
 
     /// Nominations are not at hand while the queue works.
     fn context(&self) -> Context<'_> {
-        Context {
+        Sources {
             cluster: self.cluster,
             pods: self.pods,
             waiting: self.waiting,
@@ -167,6 +167,7 @@ impl Policy<'_> {
             preemptions: self.preemptions,
             now: self.now,
         }
+        .unrecorded()
     }
 }
 

@@ -14,7 +14,7 @@ mod own_scores;
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::CounterId;
 use kube_scheduler_framework::{
-    Candidates, ChangeKinds, ClusterState, Code, DomainAnswers, DomainScope, Meter, MeteredPoint,
+    Candidates, ChangeKinds, ClusterState, ClusterView, Code, DomainAnswers, DomainScope, Meter, MeteredPoint,
     NodeIdx, PluginIdx, PluginName, Runner, SkipSet, Standing, check_score,
 };
 
@@ -48,8 +48,8 @@ struct DomainPlugin {
 pub(crate) struct DomainPlugins(Vec<DomainPlugin>);
 
 impl DomainPlugins {
-    /// Those of a profile that can be asked so about `pod`. What the others answer depends on nothing but what they
-    /// declare.
+    /// Those of a profile that can be asked so about `pod`. What the others answer is cached by what they
+    /// read.
     pub(crate) fn new(runner: &Runner<'_>, pod: &Pod) -> Self {
         let profile = runner.profile;
         let mut all = Vec::new();
@@ -62,7 +62,7 @@ impl DomainPlugins {
                 && (!scores || profile.pre_score().any(|(other, ..)| other == idx));
             if (filters || scores)
                 && is_prepared
-                && let DomainScope::Followed(answers) = scoped.domain_scope(&runner.cx, pod)
+                && let DomainScope::Followed(answers) = scoped.domain_scope(&runner.cx.unrecorded(), pod)
             {
                 let (name, weight) = (entry.name.clone(), profile.weight(idx));
                 all.push(DomainPlugin { idx, name, weight, filters, scores, answers });
@@ -94,20 +94,22 @@ impl DomainPlugins {
         changed: &[NodeIdx],
         moved: &mut Vec<NodeIdx>,
     ) -> Option<()> {
+        let cx = runner.cx.unrecorded();
         let mut all = self.0.iter_mut();
-        all.all(|plugin| plugin.answers.catch_up(&runner.cx, pod, changed, moved)).then_some(())
+        all.all(|plugin| plugin.answers.catch_up(&cx, pod, changed, moved)).then_some(())
     }
 
     fn standing(&self, cluster: &ClusterState, node: NodeIdx) -> Standing {
-        let mut standing = Standing::new();
-        self.0.iter().for_each(|plugin| plugin.answers.stand(cluster, node, &mut standing));
+        let (view, mut standing) = (ClusterView::unrecorded(cluster), Standing::new());
+        self.0.iter().for_each(|plugin| plugin.answers.stand(view, node, &mut standing));
         standing
     }
 
     /// Whether the group of `node` passes.
     fn fit(&self, cluster: &ClusterState, node: NodeIdx) -> bool {
+        let view = ClusterView::unrecorded(cluster);
         let mut filters = self.0.iter().filter(|plugin| plugin.filters);
-        filters.all(|plugin| plugin.answers.fits(cluster, node))
+        filters.all(|plugin| plugin.answers.fits(view, node))
     }
 }
 
@@ -142,6 +144,8 @@ impl Ranking {
         evaluation: &mut Evaluation,
         domains: DomainPlugins,
     ) -> Option<Self> {
+        let reads = evaluation.pre_filter.reads.clone();
+        let runner = &runner.recording(&reads);
         let cluster = runner.cx.cluster;
         let mut passing = pool.list(evaluation.verdicts.n_passing() + 1);
         evaluation.verdicts.passing(&mut passing);
@@ -205,6 +209,7 @@ impl Ranking {
         changed: &[NodeIdx],
         with_pods: &[NodeIdx],
     ) -> Option<()> {
+        let runner = &runner.recording(&evaluation.pre_filter.reads);
         let cluster = runner.cx.cluster;
         let mut moved = std::mem::take(&mut self.moved);
         moved.clear();
@@ -269,10 +274,11 @@ impl Ranking {
         if self.groups.has_bad_total() {
             return None;
         }
+        let view = ClusterView::unrecorded(cluster);
         for plugin in self.domains.0.iter_mut().filter(|plugin| plugin.scores) {
             self.scores.clear();
             self.scores.resize(self.candidates.len(), 0);
-            if !plugin.answers.score(cluster, &self.candidates, &mut self.scores) {
+            if !plugin.answers.score(view, &self.candidates, &mut self.scores) {
                 continue;
             }
             let passing = self.groups.iter_mut().filter(|group| group.passes);

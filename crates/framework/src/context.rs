@@ -10,16 +10,18 @@ use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_cache::ClusterState;
 use smallvec::SmallVec;
 
+use crate::cluster_view::{ClusterView, Scope};
 use crate::known_pods::KnownPods;
+use crate::reads::{DISCARDED, ReadSet, Reads};
 use crate::status::PluginName;
 use crate::user_event::EventKind;
 
-/// What every call to a plugin may look at. Borrowed for the length of the call.
+/// Where contexts read from: what the engine knows at one moment.
 #[derive(Clone, Copy)]
-pub struct Context<'a> {
+pub struct Sources<'a> {
     /// The cluster: nodes, assigned and assumed pods, other objects.
     pub cluster: &'a ClusterState,
-    /// Every pod that the API server told of, pending ones included.
+    /// Every pod of the API server, pending ones included.
     pub pods: &'a dyn KnownPods,
     /// Pods that wait on Permit.
     pub waiting: &'a dyn WaitingPods,
@@ -27,13 +29,87 @@ pub struct Context<'a> {
     pub nominated: &'a dyn NominatedPods,
     /// Preemptions that are being carried out.
     pub preemptions: &'a dyn RunningPreemptions,
-    /// The time of the attempt. The only clock a plugin may read.
+    /// The time of the attempt.
     pub now: Timestamp,
 }
 
-impl fmt::Debug for Context<'_> {
+impl fmt::Debug for Sources<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("now", &self.now).finish_non_exhaustive()
+        f.debug_struct("Sources").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Sources<'a> {
+    /// For calls whose answers are not cached: nothing depends on what is read.
+    pub fn unrecorded(self) -> Context<'a> {
+        self.recorded_by(&DISCARDED, Scope::OneNode)
+    }
+
+    pub(crate) fn recorded_by(self, reads: &'a ReadSet, scope: Scope) -> Context<'a> {
+        Context { sources: self, reads, scope }
+    }
+}
+
+/// What every call to a plugin may look at. Borrowed for the length of the call.
+///
+/// The engine notes what is read, and asks again when it has changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    sources: Sources<'a>,
+    reads: &'a ReadSet,
+    scope: Scope,
+}
+
+impl<'a> Context<'a> {
+    /// The cluster: nodes, assigned and assumed pods, other objects.
+    #[inline]
+    pub fn cluster(&self) -> ClusterView<'a> {
+        ClusterView::recorded_by(self.sources.cluster, self.reads, self.scope)
+    }
+
+    /// Every pod of the API server, pending ones included.
+    pub fn pods(&self) -> &'a dyn KnownPods {
+        self.anything().pods
+    }
+
+    /// Pods that wait on Permit.
+    pub fn waiting(&self) -> &'a dyn WaitingPods {
+        self.anything().waiting
+    }
+
+    /// Pods that are nominated to nodes.
+    pub fn nominated(&self) -> &'a dyn NominatedPods {
+        self.anything().nominated
+    }
+
+    /// Preemptions that are being carried out.
+    pub fn preemptions(&self) -> &'a dyn RunningPreemptions {
+        self.anything().preemptions
+    }
+
+    /// The time of the attempt. The only clock a plugin may read.
+    pub fn now(&self) -> Timestamp {
+        self.anything().now
+    }
+
+    /// The same for a call about one node of a scan.
+    pub(crate) fn about_one_node(&self) -> Self {
+        Self { scope: Scope::OneNode, ..*self }
+    }
+
+    /// Notes what is read in `reads` from now on.
+    pub(crate) fn note_in(&mut self, reads: &'a ReadSet) {
+        self.reads = reads;
+    }
+
+    /// What it reads from.
+    pub(crate) fn sources(&self) -> Sources<'a> {
+        self.sources
+    }
+
+    fn anything(&self) -> &Sources<'a> {
+        self.reads.note(Reads::ANYTHING);
+        &self.sources
     }
 }
 

@@ -12,7 +12,7 @@ use crate::context::NoPods;
 /// [`ClusterState::pod`](kube_scheduler_cache::ClusterState::pod) where it is assumed, or
 /// [`WaitingPods`](crate::WaitingPods) whether it waits.
 ///
-/// An answer of Filter or Score that reads this depends on [`anything`](crate::Dependencies::anything).
+/// An answer that reads this is not cached.
 pub trait KnownPods: Sync {
     /// One pod.
     fn pod(&self, namespace: &str, name: &str) -> Option<Arc<Pod>>;

@@ -1,7 +1,7 @@
 //! What scheduler plugins are written against.
 //!
 //! A plugin is a struct behind the traits of this crate: one trait per extension point, all optional, tied together by
-//! [`Plugin`]. It reads the cluster through [`Context`] and [`NodeView`], answers with [`Status`], and keeps what belongs to
+//! [`Plugin`]. It reads the cluster through [`Context`], [`ClusterView`] and [`NodeView`], which note what is read, answers with [`Status`], and keeps what belongs to
 //! one attempt in [`CycleState`]. The engine that runs plugins lives in another crate and knows none of them by name.
 //!
 //! Invariants: nothing here reads a clock, a file or a socket, or starts a thread; no answer depends on the order in
@@ -9,9 +9,9 @@
 
 mod api_client;
 mod args;
+mod cluster_view;
 mod context;
 mod cycle_state;
-mod dependencies;
 mod diagnosis;
 mod extender;
 mod following;
@@ -23,6 +23,7 @@ mod plugin;
 mod plugin_metrics;
 mod points;
 mod profile;
+mod reads;
 mod registry;
 mod runner;
 mod spare;
@@ -35,12 +36,12 @@ mod view;
 
 pub use api_client::{ApiClient, ApiError, ApiFuture, ApiRequest, ApiVerb, NoApiServer};
 pub use args::{ArgsError, decode_args};
+pub use cluster_view::{ClusterView, MatchingNodes};
 pub use context::{
     Command, Commands, Context, EventObject, MAX_PERMIT_WAIT, NoPods, NodeNominations,
-    NominatedPods, RunningPreemptions, WaitingPod, WaitingPods,
+    NominatedPods, RunningPreemptions, Sources, WaitingPod, WaitingPods,
 };
 pub use cycle_state::{CycleState, StateValue};
-pub use dependencies::Dependencies;
 pub use diagnosis::{Diagnosis, FitError};
 pub use extender::{
     EXTENDER, Extender, ExtenderFilterResult, ExtenderReport, ExtenderScores, ExtenderVerbs,
@@ -60,9 +61,9 @@ pub use plugin_metrics::{
 };
 pub use points::{
     Bind, BindOutcome, Candidates, Completion, DomainAnswers, DomainScope, DomainScoped,
-    EnqueueExtensions, EventRegistration, Filter, FilterScan, FilterSink, HintFn,
+    EnqueueExtensions, EventRegistration, FeasibleNodes, Filter, FilterScan, FilterSink, HintFn,
     HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NodeStatuses, NominatingInfo,
-    Normalization, Permit, PermitDecision, PodsRead, PostBind, PostFilter, PostFilterContext,
+    Normalization, Permit, PermitDecision, PostBind, PostFilter, PostFilterContext,
     PostFilterOutcome, PreBind, PreBindFlight, PreBindTask, PreEnqueue, PreFilter,
     PreFilterExtensions, PreFilterOutcome, PreScore, PreparedFilter, QueueSort, QueuedPodView,
     Reserve, Score, Sign, SignatureWriter, Standing, StatusFuture, TaskContext, TaskEvent,
@@ -71,10 +72,11 @@ pub use points::{
 pub use profile::{
     ExtensionPoint, PluginEntry, PluginIdx, PluginSet, Profile, ProfileConfig, ProfileError,
 };
+pub use reads::{EvaluationReads, PhaseReads, Reads};
 pub use registry::{PluginArgs, PluginFactory, Registry, RegistryError};
 pub use runner::{
-    HypotheticalRunner, PreFilterRun, RunDependencies, Runner, Scale, SkipSet, SumsFilters,
-    SumsTrial, bounds, check_score, is_within_bounds, must_leave_room, percent,
+    HypotheticalRunner, PreFilterRun, Runner, Scale, SkipSet, SumsFilters, SumsTrial, bounds,
+    check_score, is_within_bounds, must_leave_room, percent,
 };
 pub use spare::{Lent, Spare};
 pub use status::{Code, PluginName, Reason, Status};
@@ -85,11 +87,11 @@ pub use view::NodeView;
 // The vocabulary plugins share with the lower layers, so that one dependency is enough to write one.
 pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
-    AffinityTerms, AffinityTermsVersion, AssumeObjectError, Attachment, BoundPreferences,
-    BoundRequirements, BoundSelector, COLUMN_CHUNK, Carried, CarriedCounts, CarriedTerm,
-    ChangeKinds, ClusterState, Column, CountedNodes, CountedPods, CounterId, CounterSpec,
-    CsiLimits, CsiLimitsId, Domain, DomainCounts, Headroom, LabelColumn, Needed, NodeGroup,
-    NodeIdx, NodeOverlay, NodeSet, ObjectKey, ObjectStore, PodTerm, RequiredNodeAffinity, TermId,
-    TermKind, Tolerated, ValueId as LabelValueId, runs_by_chunk, storage_class_of,
+    AffinityTerms, AffinityTermsVersion, AssumeObjectError, Attachment, COLUMN_CHUNK, Carried,
+    CarriedCounts, CarriedTerm, ChangeKinds, ClusterState, Column, CountedNodes, CountedPods,
+    CounterId, CounterSpec, CsiLimits, CsiLimitsId, Domain, DomainCounts, Headroom, LabelColumn,
+    Needed, NodeGroup, NodeIdx, NodeOverlay, NodeSet, ObjectKey, ObjectStore, PodTerm,
+    RequiredNodeAffinity, TermId, TermKind, Tolerated, ValueId as LabelValueId, runs_by_chunk,
+    storage_class_of,
 };
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};

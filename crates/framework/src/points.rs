@@ -15,12 +15,12 @@ pub use binding::{
 };
 pub use domain::{Candidates, DomainAnswers, DomainScope, DomainScoped, Standing};
 pub use filter::{
-    Filter, FilterScan, FilterSink, HypotheticalFilter, NodeStatuses, NominatingInfo, PodsRead,
-    PostFilter, PostFilterContext, PostFilterOutcome, PreFilter, PreFilterExtensions,
-    PreFilterOutcome, PreparedFilter,
+    Filter, FilterScan, FilterSink, HypotheticalFilter, NodeStatuses, NominatingInfo, PostFilter,
+    PostFilterContext, PostFilterOutcome, PreFilter, PreFilterExtensions, PreFilterOutcome,
+    PreparedFilter,
 };
 pub use queueing::{
     EnqueueExtensions, EventRegistration, HintFn, PreEnqueue, QueueSort, QueuedPodView, Sign,
     SignatureWriter,
 };
-pub use score::{MAX_NODE_SCORE, MIN_NODE_SCORE, Normalization, PreScore, Score};
+pub use score::{FeasibleNodes, MAX_NODE_SCORE, MIN_NODE_SCORE, Normalization, PreScore, Score};

@@ -4,6 +4,7 @@
 
 mod hypothetical;
 mod measuring;
+mod recording;
 mod scale;
 mod sums;
 
@@ -14,16 +15,17 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::{NodeIdx, NodeOverlay};
 use smallvec::SmallVec;
 
-use crate::context::Context;
+use crate::cluster_view::Scope;
+use crate::context::{Context, Sources};
 use crate::cycle_state::CycleState;
-use crate::dependencies::Dependencies;
 use crate::following::Following;
 use crate::meter::{Meter, MeteredPoint};
 use crate::points::{
-    FilterSink, NominatingInfo, Normalization, PodsRead, PostFilterContext, PostFilterOutcome,
+    FeasibleNodes, FilterSink, NominatingInfo, Normalization, PostFilterContext, PostFilterOutcome,
     PreFilterExtensions,
 };
 use crate::profile::{PluginIdx, Profile};
+use crate::reads::{EvaluationReads, ReadSet};
 use crate::status::{Code, PluginName, Reason, Status};
 use crate::verdicts::Verdicts;
 use crate::view::NodeView;
@@ -64,6 +66,8 @@ pub struct PreFilterRun {
     pub restricting: BTreeSet<PluginName>,
     /// Plugins whose Filter and pod extensions are left out.
     pub skip: SkipSet,
+    /// What the plugins have read since, if they were asked by a runner that [records](Runner::recording) it here.
+    pub reads: EvaluationReads,
 }
 
 /// One profile together with what its plugins may look at.
@@ -72,7 +76,9 @@ pub struct Runner<'a> {
     /// The profile.
     pub profile: &'a Profile,
     /// What plugins may look at.
-    pub cx: Context<'a>,
+    pub cx: Sources<'a>,
+    /// Where it is noted what they look at; `None` when nothing is cached of their answers.
+    reads: Option<&'a EvaluationReads>,
 }
 
 fn go_list(names: &BTreeSet<PluginName>) -> String {
@@ -85,17 +91,18 @@ impl<'a> Runner<'a> {
     pub fn following(&self, pod: &Pod) -> Following {
         let mut following = Following::new();
         for (_, _, plugin) in self.profile.pre_filter() {
-            plugin.follows(&self.cx, pod, &mut following);
+            plugin.follows(&self.cx.unrecorded(), pod, &mut following);
         }
         following
     }
 
-    /// PreFilter, plugin by plugin (`spec/core.md` §10.4).
+    /// PreFilter, plugin by plugin (`spec/core.md` §10.4). Begins a new record of what plugins read.
     pub fn pre_filter(&self, state: &mut CycleState, pod: &Pod) -> PreFilterRun {
         let begun = self.profile.meter().map(Meter::nanos);
-        let run = self.run_pre_filter(state, pod);
+        let reads = EvaluationReads::new(self.profile.plugins().len());
+        let run = self.recording(&reads).run_pre_filter(state, pod);
         self.point_ended(MeteredPoint::PreFilter, run.status.code(), begun);
-        run
+        PreFilterRun { reads, ..run }
     }
 
     fn run_pre_filter(&self, state: &mut CycleState, pod: &Pod) -> PreFilterRun {
@@ -104,7 +111,7 @@ impl<'a> Runner<'a> {
             let outcome = self.measured(
                 idx,
                 MeteredPoint::PreFilter,
-                || plugin.pre_filter(&self.cx, state, pod),
+                || plugin.pre_filter(&self.cx_once(idx), state, pod),
                 |outcome| outcome.status.code(),
             );
             if outcome.status.code() != Code::Skip {
@@ -167,14 +174,17 @@ impl<'a> Runner<'a> {
         node: &NodeView<'_>,
         skip: &SkipSet,
     ) -> Status {
+        let mut cx = self.cx.unrecorded();
         for (idx, name, plugin) in self.profile.filter() {
             if skip.contains(idx) {
                 continue;
             }
+            let reads = self.per_node(idx);
+            cx.note_in(reads);
             let status = self.measured(
                 idx,
                 MeteredPoint::Filter,
-                || plugin.filter(&self.cx, state, pod, node),
+                || plugin.filter(&cx, state, pod, &node.with_reads(reads)),
                 Status::code,
             );
             self.called(idx, MeteredPoint::Filter, 1);
@@ -209,7 +219,7 @@ impl<'a> Runner<'a> {
             self.measured(
                 idx,
                 MeteredPoint::Filter,
-                || plugin.filter_all(&self.cx, state, pod, nodes, &mut sink),
+                || plugin.filter_all(&self.cx_of_scan(idx), state, pod, nodes, &mut sink),
                 code_of,
             )
             .map_err(|status| filter_failure(status, name))?;
@@ -286,10 +296,16 @@ impl<'a> Runner<'a> {
                 continue;
             }
             let follows_pods = extensions.iter().any(|(other, _)| *other == idx);
-            if follows_pods || plugin.reads_of_pods(pod) == PodsRead::Everything {
+            if follows_pods {
                 return None;
             }
-            let status = plugin.filter(&self.cx, state, pod, &view);
+            let reads = ReadSet::new();
+            let cx = self.cx.recorded_by(&reads, Scope::OneNode);
+            let status = plugin.filter(&cx, state, pod, &view.with_reads(&reads));
+            // Sums were not enough.
+            if reads.get().has_single_pods() {
+                return None;
+            }
             self.called(idx, MeteredPoint::Filter, 1);
             if !status.is_success() {
                 return Some(filter_failure(status, name));
@@ -308,8 +324,8 @@ impl<'a> Runner<'a> {
         skip: &SkipSet,
     ) -> Status {
         let point = MeteredPoint::PreFilterExtensionAddPod;
-        self.tell_extensions("AddPod", point, overlay, skip, |extensions, view| {
-            extensions.add_pod(&self.cx, state, pod, added, view)
+        self.tell_extensions("AddPod", point, overlay, skip, |extensions, cx, view| {
+            extensions.add_pod(cx, state, pod, added, view)
         })
     }
 
@@ -323,8 +339,8 @@ impl<'a> Runner<'a> {
         skip: &SkipSet,
     ) -> Status {
         let point = MeteredPoint::PreFilterExtensionRemovePod;
-        self.tell_extensions("RemovePod", point, overlay, skip, |extensions, view| {
-            extensions.remove_pod(&self.cx, state, pod, removed, view)
+        self.tell_extensions("RemovePod", point, overlay, skip, |extensions, cx, view| {
+            extensions.remove_pod(cx, state, pod, removed, view)
         })
     }
 
@@ -336,7 +352,7 @@ impl<'a> Runner<'a> {
         point: MeteredPoint,
         overlay: &NodeOverlay,
         skip: &SkipSet,
-        mut tell: impl FnMut(&dyn PreFilterExtensions, &NodeView<'_>) -> Status,
+        mut tell: impl FnMut(&dyn PreFilterExtensions, &Context<'_>, &NodeView<'_>) -> Status,
     ) -> Status {
         let Some(view) = NodeView::hypothetical(self.cx.cluster, overlay) else {
             return Status::SUCCESS;
@@ -345,7 +361,10 @@ impl<'a> Runner<'a> {
             let Some(extensions) = plugin.extensions().filter(|_| !skip.contains(idx)) else {
                 continue;
             };
-            let status = self.measured(idx, point, || tell(extensions, &view), Status::code);
+            let reads = self.per_node(idx);
+            let cx = self.cx.recorded_by(reads, Scope::OneNode);
+            let tell = || tell(extensions, &cx, &view.with_reads(reads));
+            let status = self.measured(idx, point, tell, Status::code);
             if !status.is_success() {
                 let context = format!("running {what} on PreFilter plugin \"{name}\"");
                 return status.wrapped(context).from_plugin(name);
@@ -448,7 +467,10 @@ impl<'a> Runner<'a> {
             let status = self.measured(
                 idx,
                 MeteredPoint::PreScore,
-                || plugin.pre_score(&self.cx, state, pod, nodes),
+                || {
+                    let nodes = FeasibleNodes::recorded_by(nodes, self.once(idx));
+                    plugin.pre_score(&self.cx_once(idx), state, pod, &nodes)
+                },
                 Status::code,
             );
             if status.is_skip() {
@@ -479,7 +501,7 @@ impl<'a> Runner<'a> {
         let result = self.measured(
             plugin,
             MeteredPoint::Score,
-            || score.score_all(&self.cx, state, pod, nodes, scores),
+            || score.score_all(&self.cx_of_scan(plugin), state, pod, nodes, scores),
             code_of,
         );
         result.map_err(|status| {
@@ -504,7 +526,7 @@ impl<'a> Runner<'a> {
                 let status = self.measured(
                     plugin,
                     MeteredPoint::ScoreExtensionNormalize,
-                    || score.normalize(&self.cx, state, pod, nodes, scores),
+                    || score.normalize(&self.cx_of_scan(plugin), state, pod, nodes, scores),
                     Status::code,
                 );
                 if !status.is_success() {
@@ -531,40 +553,6 @@ impl<'a> Runner<'a> {
         let entry = self.profile.plugins().get(plugin)?;
         Some((&entry.name, entry.plugin.as_score()?))
     }
-
-    /// What everything up to and including raw scores depends on for this pod.
-    pub fn dependencies(&self, pod: &Pod) -> RunDependencies {
-        self.dependencies_without(pod, &SkipSet::default())
-    }
-
-    /// The same with some plugins left out.
-    pub fn dependencies_without(&self, pod: &Pod, left_out: &SkipSet) -> RunDependencies {
-        let mut all =
-            RunDependencies { once: Dependencies::POD_ONLY, per_node: Dependencies::POD_ONLY };
-        let counts = |idx: PluginIdx| !left_out.contains(idx);
-        for (_, _, plugin) in self.profile.pre_filter().filter(|(idx, ..)| counts(*idx)) {
-            all.once = all.once.union(plugin.pre_filter_depends_on(pod));
-        }
-        for (_, _, plugin) in self.profile.pre_score().filter(|(idx, ..)| counts(*idx)) {
-            all.once = all.once.union(plugin.pre_score_depends_on_in(&self.cx, pod));
-        }
-        for (_, _, plugin) in self.profile.filter().filter(|(idx, ..)| counts(*idx)) {
-            all.per_node = all.per_node.union(plugin.filter_depends_on(pod));
-        }
-        for (_, _, plugin) in self.profile.score().filter(|(idx, ..)| counts(*idx)) {
-            all.per_node = all.per_node.union(plugin.score_depends_on_in(&self.cx, pod));
-        }
-        all
-    }
-}
-
-/// What the answers of one pod's evaluation depend on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunDependencies {
-    /// PreFilter and PreScore: computed once for all nodes.
-    pub once: Dependencies,
-    /// Filter and raw scores: computed per node.
-    pub per_node: Dependencies,
 }
 
 /// Whether `pod` must leave room for `other`, where that one is nominated: it is another one and at least as important.

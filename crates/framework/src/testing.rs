@@ -21,7 +21,9 @@ mod contract;
 mod fixture;
 pub mod grammar;
 mod objects;
+mod reading;
 
 pub use contract::{Violation, check_contract, check_forms};
 pub use fixture::{Fixture, fixture};
 pub use objects::{NodeBuilder, ObjectBuilder, PodBuilder, node, object, pod};
+pub use reading::{PointReads, reads_of};

@@ -2,32 +2,55 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{HostPort, Labels, Node, NonZeroRequest, Pod, Resources};
+use kube_scheduler_api_types::{
+    HostPort, Labels, Node, NonZeroRequest, Pod, Resources, Taint, node_satisfies_required_affinity,
+};
 use kube_scheduler_cache::{ClusterState, NodeIdx, NodeOverlay};
 
+use crate::cluster_view::{ClusterView, Scope};
+use crate::reads::{DISCARDED, ReadSet, Reads};
+
 /// One node, with hypothetical pods added or removed if there is an overlay. Copying copies references.
+///
+/// An answer depends on what was read for it: prefer the narrow readers to [`node`](Self::node).
 #[derive(Clone, Copy)]
 pub struct NodeView<'a> {
-    cluster: &'a ClusterState,
+    cluster: ClusterView<'a>,
     node: &'a Arc<Node>,
     idx: NodeIdx,
     overlay: Option<&'a NodeOverlay>,
 }
 
 impl<'a> NodeView<'a> {
-    /// The node in slot `idx`, `None` when there is no node object.
-    pub fn new(cluster: &'a ClusterState, idx: NodeIdx) -> Option<Self> {
-        Some(Self { cluster, node: cluster.node(idx)?, idx, overlay: None })
+    /// The node in slot `idx`, `None` when there is no node.
+    #[inline]
+    pub(crate) fn new(cluster: ClusterView<'a>, idx: NodeIdx) -> Option<Self> {
+        Some(Self { cluster, node: cluster.state().node(idx)?, idx, overlay: None })
     }
 
     /// The node behind `overlay`, as it would be.
     pub fn hypothetical(cluster: &'a ClusterState, overlay: &'a NodeOverlay) -> Option<Self> {
-        let idx = overlay.node();
-        Some(Self { cluster, node: cluster.node(idx)?, idx, overlay: Some(overlay) })
+        let view = ClusterView::recorded_by(cluster, &DISCARDED, Scope::Asked);
+        Some(Self { overlay: Some(overlay), ..Self::new(view, overlay.node())? })
     }
 
-    /// The node object.
+    /// The same with what is read noted in `reads`.
+    #[inline]
+    pub(crate) fn with_reads<'b>(&self, reads: &'b ReadSet) -> NodeView<'b>
+    where
+        'a: 'b,
+    {
+        NodeView { cluster: self.cluster.with_reads(reads), ..*self }
+    }
+
+    #[inline]
+    fn read(&self, reads: Reads) -> &'a ClusterState {
+        self.cluster.at_node(reads)
+    }
+
+    /// The whole node object. The answer then depends on every aspect of the node, but for its resource version.
     pub fn node(&self) -> &'a Arc<Node> {
+        self.read(Reads::NODE_OBJECT);
         self.node
     }
 
@@ -38,47 +61,84 @@ impl<'a> NodeView<'a> {
 
     /// The name.
     pub fn name(&self) -> &'a Arc<str> {
+        self.read(Reads::NOTHING);
         &self.node.name
     }
 
     /// The labels.
     pub fn labels(&self) -> &'a Labels {
+        self.read(Reads::LABELS);
         &self.node.labels
+    }
+
+    /// The annotations.
+    pub fn annotations(&self) -> &'a Labels {
+        self.read(Reads::ANNOTATIONS);
+        &self.node.annotations
+    }
+
+    /// The taints.
+    pub fn taints(&self) -> &'a [Taint] {
+        self.read(Reads::TAINTS);
+        &self.node.taints
+    }
+
+    /// Whether the node is cordoned.
+    pub fn is_unschedulable(&self) -> bool {
+        self.read(Reads::UNSCHEDULABLE);
+        self.node.unschedulable
+    }
+
+    /// Known features that the node declares, one bit each.
+    pub fn feature_bits(&self) -> u64 {
+        self.read(Reads::FEATURES);
+        self.node.feature_bits
+    }
+
+    /// Whether the node has what the pod's node selector and required node affinity ask for.
+    pub fn satisfies_node_affinity(&self, pod: &Pod) -> bool {
+        self.read(Reads::LABELS);
+        node_satisfies_required_affinity(pod, self.node)
     }
 
     /// What the node has for pods.
     pub fn allocatable(&self) -> &'a Resources {
+        self.read(Reads::ALLOCATABLE);
         &self.node.allocatable
     }
 
     /// How many pods the node takes.
     pub fn allowed_pods(&self) -> i64 {
+        self.read(Reads::ALLOCATABLE);
         self.node.allowed_pods
     }
 
     /// CPU that its pods ask for, in milli-CPU.
     pub fn requested_milli_cpu(&self) -> i64 {
-        let base = self.cluster.requested().milli_cpu().get(self.idx.index());
+        let base = self.read(Reads::POD_SUMS).requested().milli_cpu().get(self.idx.index());
         self.overlay.map_or(base, |overlay| base.wrapping_add(overlay.requested_delta().milli_cpu))
     }
 
     /// Memory that its pods ask for, in bytes.
     pub fn requested_memory(&self) -> i64 {
-        let base = self.cluster.requested().memory().get(self.idx.index());
+        let base = self.read(Reads::POD_SUMS).requested().memory().get(self.idx.index());
         self.overlay.map_or(base, |overlay| base.wrapping_add(overlay.requested_delta().memory))
     }
 
     /// Ephemeral storage that its pods ask for, in bytes.
     pub fn requested_ephemeral_storage(&self) -> i64 {
-        let base = self.cluster.requested().ephemeral_storage().get(self.idx.index());
+        let base = self.read(Reads::POD_SUMS).requested().ephemeral_storage().get(self.idx.index());
         self.overlay
             .map_or(base, |overlay| base.wrapping_add(overlay.requested_delta().ephemeral_storage))
     }
 
     /// How much of a scalar resource its pods ask for.
     pub fn requested_scalar(&self, name: &str) -> i64 {
-        let base =
-            self.cluster.requested().scalar(name).map_or(0, |column| column.get(self.idx.index()));
+        let base = self
+            .read(Reads::POD_SUMS)
+            .requested()
+            .scalar(name)
+            .map_or(0, |column| column.get(self.idx.index()));
         let delta =
             self.overlay.and_then(|overlay| overlay.requested_delta().scalar(name)).unwrap_or(0);
         base.wrapping_add(delta)
@@ -86,7 +146,7 @@ impl<'a> NodeView<'a> {
 
     /// CPU and memory that its pods ask for, defaults filled in.
     pub fn non_zero_requested(&self) -> NonZeroRequest {
-        let (milli_cpu, memory) = self.cluster.non_zero_requested();
+        let (milli_cpu, memory) = self.read(Reads::POD_SUMS).non_zero_requested();
         let base = NonZeroRequest {
             milli_cpu: milli_cpu.get(self.idx.index()),
             memory: memory.get(self.idx.index()),
@@ -102,30 +162,33 @@ impl<'a> NodeView<'a> {
 
     /// How many pods are on the node.
     pub fn n_pods(&self) -> i64 {
+        let cluster = self.read(Reads::POD_SUMS);
         match self.overlay {
-            Some(overlay) => overlay.pod_count(self.cluster),
-            None => i64::try_from(self.cluster.n_pods_on(self.idx)).unwrap_or(i64::MAX),
+            Some(overlay) => overlay.pod_count(cluster),
+            None => i64::try_from(cluster.n_pods_on(self.idx)).unwrap_or(i64::MAX),
         }
     }
 
     /// The pods on the node, in no particular but a deterministic order.
     pub fn pods(&self) -> Box<dyn Iterator<Item = &'a Arc<Pod>> + 'a> {
+        let cluster = self.read(Reads::POD_OBJECTS);
         match self.overlay {
-            Some(overlay) => Box::new(overlay.pods(self.cluster)),
-            None => Box::new(self.cluster.pods_on(self.idx)),
+            Some(overlay) => Box::new(overlay.pods(cluster)),
+            None => Box::new(cluster.pods_on(self.idx)),
         }
     }
 
     /// Whether a host port is taken.
     pub fn is_port_in_use(&self, port: &HostPort) -> bool {
+        let cluster = self.read(Reads::POD_USES);
         match self.overlay {
-            Some(overlay) => overlay.used_ports(self.cluster).conflicts(port),
-            None => self.cluster.used_ports(self.idx).conflicts(port),
+            Some(overlay) => overlay.used_ports(cluster).conflicts(port),
+            None => cluster.used_ports(self.idx).conflicts(port),
         }
     }
 
-    /// The cluster the node belongs to.
-    pub fn cluster(&self) -> &'a ClusterState {
+    /// The cluster the node belongs to, with columns to be read at this node alone.
+    pub fn cluster(&self) -> ClusterView<'a> {
         self.cluster
     }
 

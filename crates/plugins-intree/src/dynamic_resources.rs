@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, ResourceName};
 use kube_scheduler_framework::{
-    ActionType, ChangeKinds, ClusterEvent, Context, CycleState, Dependencies, EnqueueExtensions,
-    EventRegistration, EventResource, Filter, Handle, NodeIdx, NodeView, Plugin, PluginArgs,
-    PostFilter, PostFilterContext, PostFilterOutcome, PreFilter, PreFilterOutcome, Score, Sign,
+    ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
+    EventResource, Filter, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PostFilter,
+    PostFilterContext, PostFilterOutcome, PreFilter, PreFilterOutcome, Score, Sign,
     SignatureWriter, Status,
 };
 
@@ -54,7 +54,7 @@ impl DynamicResources {
     /// The extended resources of the pod that device classes serve where nodes have none themselves.
     fn served<'a>(&self, cx: &Context<'a>, pod: &'a Pod) -> impl Iterator<Item = &'a ResourceName> {
         let scalars = if self.serves_extended { &pod.requests.fit.scalars[..] } else { &[] };
-        let cluster = cx.cluster;
+        let cluster = cx.cluster();
         let wanted = scalars
             .iter()
             .filter(move |(name, amount)| *amount != 0 && device_classes::serves(cluster, name));
@@ -103,10 +103,6 @@ impl PreFilter for DynamicResources {
             PreFilterOutcome::skip()
         }
     }
-
-    fn pre_filter_depends_on(&self, _: &Pod) -> Dependencies {
-        Dependencies::POD_ONLY
-    }
 }
 
 impl Filter for DynamicResources {
@@ -118,14 +114,6 @@ impl Filter for DynamicResources {
             Some(name) => Status::unresolvable(format!(
                 "{name} is provided by a device class, which this version of the scheduler cannot allocate yet"
             )),
-        }
-    }
-
-    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        if self.serves_extended && device_classes::may_serve(pod) {
-            Dependencies { objects: true, ..Dependencies::node(ChangeKinds::ALLOCATABLE) }
-        } else {
-            Dependencies::POD_ONLY
         }
     }
 }
@@ -168,10 +156,6 @@ impl Score for DynamicResources {
     ) -> Result<(), Status> {
         scores.fill(0);
         Ok(())
-    }
-
-    fn score_depends_on(&self, _: &Pod) -> Dependencies {
-        Dependencies::POD_ONLY
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ChangeKinds, ClusterState, Context, CycleState, Dependencies, Handle, MAX_NODE_SCORE, NodeIdx,
-    NodeView, Plugin, PluginArgs, Score, Sign, SignatureWriter, Status,
+    ClusterView, Context, CycleState, Handle, MAX_NODE_SCORE, NodeIdx, NodeView, Plugin,
+    PluginArgs, Score, Sign, SignatureWriter, Status,
 };
 
 use crate::signature::write_texts;
@@ -41,7 +41,7 @@ impl Plugin for ImageLocality {
 }
 
 /// What a node with the image gains: the size, scaled by the share of nodes that have it.
-fn gain(cluster: &ClusterState, image: &str) -> Option<i64> {
+fn gain(cluster: ClusterView<'_>, image: &str) -> Option<i64> {
     let state = cluster.image(image)?;
     let spread = state.n_nodes as f64 / cluster.n_nodes() as f64;
     Some((state.size_bytes as f64 * spread) as i64)
@@ -64,8 +64,9 @@ impl Score for ImageLocality {
         let images = &pod.spec.images;
         let mut sum = 0_i64;
         for name in images.names.iter() {
-            if cx.cluster.nodes_with_image(name).is_some_and(|nodes| nodes.contains(node.idx())) {
-                sum = sum.wrapping_add(gain(cx.cluster, name).unwrap_or(0));
+            if node.cluster().nodes_with_image(name).is_some_and(|nodes| nodes.contains(node.idx()))
+            {
+                sum = sum.wrapping_add(gain(cx.cluster(), name).unwrap_or(0));
             }
         }
         Ok(score_of(sum, images.n_containers))
@@ -83,7 +84,9 @@ impl Score for ImageLocality {
         let known: Vec<_> = images
             .names
             .iter()
-            .filter_map(|name| Some((cx.cluster.nodes_with_image(name)?, gain(cx.cluster, name)?)))
+            .filter_map(|name| {
+                Some((cx.cluster().nodes_with_image(name)?, gain(cx.cluster(), name)?))
+            })
             .collect();
         let without_images = score_of(0, images.n_containers);
         if let [(holders, gain)] = &*known {
@@ -111,13 +114,6 @@ impl Score for ImageLocality {
             }
         }
         Ok(())
-    }
-
-    fn score_depends_on(&self, pod: &Pod) -> Dependencies {
-        if pod.spec.images.names.is_empty() {
-            return Dependencies::POD_ONLY;
-        }
-        Dependencies { membership: true, images: true, ..Dependencies::node(ChangeKinds::IMAGES) }
     }
 }
 

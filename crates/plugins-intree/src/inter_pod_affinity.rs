@@ -18,15 +18,14 @@ use std::sync::Arc;
 use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ChangeKinds, Context, CycleState, Dependencies, DomainScoped, EnqueueExtensions,
-    EventRegistration, Filter, FilterSink, Following, Handle, NodeIdx, NodeView, Normalization,
-    Plugin, PluginArgs, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign,
-    SignatureWriter, Spare, Status,
+    Context, CycleState, DomainScoped, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
+    FilterSink, Following, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PreFilter,
+    PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Spare, Status,
 };
 
 use self::attraction::Attraction;
 use self::neighbours::{Neighbours, Refusal};
-use self::own_terms::{Required, compile_error, has_preferred, has_required, preferred_of};
+use self::own_terms::{Required, compile_error, has_preferred, preferred_of};
 use crate::plugin_args::{self, WRONG_ARGS};
 use crate::signature::write_pod_affinity;
 
@@ -72,11 +71,6 @@ impl InterPodAffinity {
     }
 }
 
-/// Only the terms of others and the labels of a node, as opposed to other pods.
-fn on_carried_terms(node: ChangeKinds) -> Dependencies {
-    Dependencies { affinity_terms: true, ..Dependencies::node(node) }
-}
-
 impl Plugin for InterPodAffinity {
     fn name(&self) -> &str {
         NAME
@@ -117,7 +111,7 @@ impl PreFilter for InterPodAffinity {
             return Status::unresolvable(format!("parsing pod: {error}")).into();
         }
         // Quirk: after a skip nobody looks at the anti-affinity of nominated pods either. The reference does the same.
-        let Some(neighbours) = Neighbours::count(cx.cluster, pod, &self.spare) else {
+        let Some(neighbours) = Neighbours::count(cx.cluster(), pod, &self.spare) else {
             return PreFilterOutcome::skip();
         };
         state.insert(neighbours);
@@ -135,14 +129,6 @@ impl PreFilter for InterPodAffinity {
         let Required { wanted, unwanted } = Required::of(pod);
         wanted.into_iter().chain(unwanted).for_each(|spec| following.counter(spec));
         preferred_of(pod).for_each(|(_, spec)| following.counter(spec));
-    }
-
-    fn pre_filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        if has_required(pod) {
-            Dependencies::EVERYTHING
-        } else {
-            on_carried_terms(ChangeKinds::NONE)
-        }
     }
 }
 
@@ -202,30 +188,22 @@ impl Filter for InterPodAffinity {
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
         let is_asked = |sink: &FilterSink<'_>, idx: NodeIdx| {
-            sink.is_open(idx) && cx.cluster.live_nodes().contains(idx)
+            sink.is_open(idx) && cx.cluster().live_nodes().contains(idx)
         };
         let Some(neighbours) = state.get::<Neighbours>() else {
             let is_any = nodes.iter().any(|idx| is_asked(sink, *idx));
             return if is_any { Err(Status::error(NO_FILTER_STATE)) } else { Ok(()) };
         };
         let rejection = |refusal| self.rejection(refusal);
-        if neighbours.refuse_all(cx.cluster, nodes, sink, rejection).is_none() {
+        if neighbours.refuse_all(cx.cluster(), nodes, sink, rejection).is_none() {
             for &idx in nodes {
-                let node = NodeView::new(cx.cluster, idx).filter(|_| sink.is_open(idx));
+                let node = cx.cluster().node(idx).filter(|_| sink.is_open(idx));
                 if let Some(refusal) = node.and_then(|node| neighbours.refusal(&node)) {
                     sink.reject(idx, rejection(refusal).clone());
                 }
             }
         }
         Ok(())
-    }
-
-    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        if has_required(pod) {
-            Dependencies::EVERYTHING
-        } else {
-            on_carried_terms(ChangeKinds::LABELS)
-        }
     }
 }
 
@@ -235,7 +213,7 @@ impl PreScore for InterPodAffinity {
         cx: &Context<'_>,
         state: &mut CycleState,
         pod: &Pod,
-        _: &[NodeIdx],
+        _: &FeasibleNodes<'_>,
     ) -> Status {
         // Quirk: the weight of required affinity is left out along with the preferences. The reference does the same.
         if self.ignores_preferences_of_others && !has_preferred(pod) {
@@ -244,22 +222,12 @@ impl PreScore for InterPodAffinity {
         if let Some(error) = compile_error(pod) {
             return Status::error(format!("failed to parse pod: {error}"));
         }
-        match Attraction::sum(cx.cluster, pod, self.hard_pod_affinity_weight, &self.spare) {
+        match Attraction::sum(cx.cluster(), pod, self.hard_pod_affinity_weight, &self.spare) {
             Some(attraction) => {
                 state.insert(attraction);
                 Status::SUCCESS
             }
             None => Status::skip(),
-        }
-    }
-
-    fn pre_score_depends_on(&self, pod: &Pod) -> Dependencies {
-        if has_preferred(pod) {
-            Dependencies::EVERYTHING
-        } else if self.ignores_preferences_of_others {
-            Dependencies::POD_ONLY
-        } else {
-            on_carried_terms(ChangeKinds::NONE)
         }
     }
 }
@@ -290,22 +258,12 @@ impl Score for InterPodAffinity {
         }
         let attraction = state.get::<Attraction>();
         let attraction = attraction.ok_or_else(|| Status::error(NO_SCORE_STATE))?;
-        attraction.of_nodes(cx.cluster, nodes, scores);
+        attraction.of_nodes(cx.cluster(), nodes, scores);
         Ok(())
     }
 
     fn normalization(&self) -> Normalization {
         Normalization::MinMax
-    }
-
-    fn score_depends_on(&self, pod: &Pod) -> Dependencies {
-        if has_preferred(pod) {
-            Dependencies::EVERYTHING
-        } else if self.ignores_preferences_of_others {
-            Dependencies::POD_ONLY
-        } else {
-            on_carried_terms(ChangeKinds::LABELS)
-        }
     }
 }
 

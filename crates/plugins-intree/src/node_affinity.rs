@@ -9,15 +9,12 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::PreferredNodeTerm;
 use kube_scheduler_framework::api::{Labels, Pod};
-use kube_scheduler_framework::api::{
-    NodeNames, NodeSelector, node_satisfies_required_affinity, required_node_affinity_matches,
-};
+use kube_scheduler_framework::api::{NodeNames, NodeSelector, required_node_affinity_matches};
 use kube_scheduler_framework::{
-    ActionType, BoundPreferences, BoundRequirements, BoundSelector, ChangeKinds, ClusterEvent,
-    ClusterState, Context, CycleState, Dependencies, EnqueueExtensions, EventRegistration,
-    EventResource, Filter, FilterSink, Following, Handle, NodeIdx, NodeSet, NodeView,
-    Normalization, Plugin, PluginArgs, PreFilter, PreFilterOutcome, PreScore, QueueingHint, Score,
-    Sign, SignatureWriter, Status,
+    ActionType, ClusterEvent, ClusterView, Context, CycleState, EnqueueExtensions,
+    EventRegistration, EventResource, FeasibleNodes, Filter, FilterSink, Following, Handle,
+    NodeIdx, NodeSet, NodeView, Normalization, Plugin, PluginArgs, PreFilter, PreFilterOutcome,
+    PreScore, QueueingHint, Score, Sign, SignatureWriter, Status,
 };
 
 use self::added::AddedAffinity;
@@ -73,7 +70,7 @@ const FEW: usize = 64;
 /// Turns down those of `nodes` that are not meant, asking about few of them `alone`, about many `at_once`. Slots without a
 /// node are nobody's business.
 fn reject_others(
-    cluster: &ClusterState,
+    cluster: ClusterView<'_>,
     nodes: &[NodeIdx],
     sink: &mut FilterSink<'_>,
     rejection: &Status,
@@ -153,10 +150,6 @@ impl PreFilter for NodeAffinity {
         let pairs = pod.spec.node_selector.iter().flat_map(Labels::iter_shared);
         pairs.for_each(|(key, _)| following.label(key));
     }
-
-    fn pre_filter_depends_on(&self, _: &Pod) -> Dependencies {
-        Dependencies::POD_ONLY
-    }
 }
 
 impl Filter for NodeAffinity {
@@ -168,7 +161,7 @@ impl Filter for NodeAffinity {
             .is_some_and(|added| !added.matches(node.labels(), node.name()))
         {
             self.rejection_added.clone()
-        } else if !node_satisfies_required_affinity(pod, node.node()) {
+        } else if is_choosy(pod) && !node.satisfies_node_affinity(pod) {
             self.rejection.clone()
         } else {
             Status::SUCCESS
@@ -183,44 +176,35 @@ impl Filter for NodeAffinity {
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
+        let cluster = cx.cluster();
         if let Some(added) = &self.added.required {
-            let added = BoundSelector::new(cx.cluster, added);
-            let alone = |idx| added.matches(cx.cluster, idx);
-            let at_once = || added.nodes(cx.cluster);
-            reject_others(cx.cluster, nodes, sink, &self.rejection_added, alone, at_once);
+            let added = cluster.matching(added);
+            let (alone, at_once) = (|idx| added.contains(idx), || added.nodes());
+            reject_others(cluster, nodes, sink, &self.rejection_added, alone, at_once);
         }
         if !is_choosy(pod) {
             return Ok(());
         }
-        let own =
-            BoundRequirements::new(cx.cluster, pod.spec.node_selector.as_ref(), required(pod));
-        let alone = |idx| own.matches(cx.cluster, idx);
-        let at_once = || own.nodes(cx.cluster);
-        reject_others(cx.cluster, nodes, sink, &self.rejection, alone, at_once);
+        let own = cluster.matching_requirements(pod.spec.node_selector.as_ref(), required(pod));
+        let (alone, at_once) = (|idx| own.contains(idx), || own.nodes());
+        reject_others(cluster, nodes, sink, &self.rejection, alone, at_once);
         Ok(())
-    }
-
-    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        // The other thing looked at, the name of a node, never changes.
-        if self.added.required.is_none() && !is_choosy(pod) {
-            Dependencies::POD_ONLY
-        } else {
-            Dependencies::node(ChangeKinds::LABELS)
-        }
     }
 }
 
 impl PreScore for NodeAffinity {
-    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, pod: &Pod, _: &[NodeIdx]) -> Status {
+    fn pre_score(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        pod: &Pod,
+        _: &FeasibleNodes<'_>,
+    ) -> Status {
         match preferred(pod) {
             Err(status) => status,
             Ok(None) if self.added.preferred.is_none() => Status::skip(),
             Ok(_) => Status::SUCCESS,
         }
-    }
-
-    fn pre_score_depends_on(&self, _: &Pod) -> Dependencies {
-        Dependencies::POD_ONLY
     }
 }
 
@@ -251,15 +235,15 @@ impl Score for NodeAffinity {
         }
         let own = preferred(pod)?.unwrap_or_default();
         let terms =
-            BoundPreferences::new(cx.cluster, self.added.preferred_terms().iter().chain(own));
+            cx.cluster().matching_preferences(self.added.preferred_terms().iter().chain(own));
         if nodes.len() < FEW {
             for (&idx, score) in nodes.iter().zip(scores) {
-                *score = terms.sum_of_matching(cx.cluster, idx);
+                *score = terms.weight(idx);
             }
             return Ok(());
         }
         scores.fill(0);
-        for (weight, meant) in terms.nodes(cx.cluster) {
+        for (weight, meant) in terms.terms() {
             for (&idx, score) in nodes.iter().zip(&mut *scores) {
                 *score += weight * i64::from(meant.contains(idx));
             }
@@ -269,12 +253,6 @@ impl Score for NodeAffinity {
 
     fn normalization(&self) -> Normalization {
         Normalization::Proportional
-    }
-
-    fn score_depends_on(&self, pod: &Pod) -> Dependencies {
-        let has_terms = self.added.preferred.is_some()
-            || pod.spec.node_affinity.as_ref().is_some_and(|affinity| affinity.preferred.is_some());
-        if has_terms { Dependencies::node(ChangeKinds::LABELS) } else { Dependencies::POD_ONLY }
     }
 }
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ActionType, ChangeKinds, ClusterEvent, Context, CycleState, Dependencies, EnqueueExtensions,
-    EventRegistration, EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin,
-    PluginArgs, PreFilter, PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
+    ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
+    EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PreFilter,
+    PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
 };
 
 use crate::event_objects;
@@ -67,10 +67,6 @@ impl PreFilter for NodeDeclaredFeatures {
         state.insert(Checked);
         PreFilterOutcome::success()
     }
-
-    fn pre_filter_depends_on(&self, _: &Pod) -> Dependencies {
-        Dependencies::POD_ONLY
-    }
 }
 
 impl Filter for NodeDeclaredFeatures {
@@ -87,7 +83,7 @@ impl Filter for NodeDeclaredFeatures {
         if state.get::<Checked>().is_none() {
             return Status::error(NO_STATE);
         }
-        if pod.spec.required_features & !node.node().feature_bits == 0 {
+        if pod.spec.required_features & !node.feature_bits() == 0 {
             Status::SUCCESS
         } else {
             self.rejection.clone()
@@ -106,8 +102,8 @@ impl Filter for NodeDeclaredFeatures {
             return Ok(());
         }
         let has_state = state.get::<Checked>().is_some();
-        let live = cx.cluster.live_nodes();
-        let declared = cx.cluster.feature_bits();
+        let live = cx.cluster().live_nodes();
+        let declared = cx.cluster().feature_bits();
         let mut id = None;
         for &idx in nodes {
             if !sink.is_open(idx) || !live.contains(idx) {
@@ -122,14 +118,6 @@ impl Filter for NodeDeclaredFeatures {
             }
         }
         Ok(())
-    }
-
-    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        if self.is_enabled && pod.spec.required_features != 0 {
-            Dependencies::node(ChangeKinds::FEATURES)
-        } else {
-            Dependencies::POD_ONLY
-        }
     }
 }
 

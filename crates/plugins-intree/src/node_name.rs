@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Context, CycleState, Dependencies, EnqueueExtensions,
-    EventRegistration, EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin,
-    PluginArgs, Sign, SignatureWriter, Status,
+    ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
+    EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, Sign,
+    SignatureWriter, Status,
 };
 
 pub(crate) const NAME: &str = "NodeName";
@@ -65,16 +65,13 @@ impl Filter for NodeName {
         let Some(name) = requested(pod) else { return Ok(()) };
         let id = sink.code_for(self.rejection.clone());
         for &idx in nodes {
-            if sink.is_open(idx) && cx.cluster.node(idx).is_some_and(|node| *node.name != *name) {
+            if sink.is_open(idx)
+                && cx.cluster().node(idx).is_some_and(|node| **node.name() != *name)
+            {
                 sink.reject_with(idx, id);
             }
         }
         Ok(())
-    }
-
-    fn filter_depends_on(&self, _: &Pod) -> Dependencies {
-        // A node never changes its name.
-        Dependencies::POD_ONLY
     }
 }
 

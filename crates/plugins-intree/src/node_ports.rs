@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{HostPort, Pod};
 use kube_scheduler_framework::{
-    ActionType, ChangeKinds, ClusterEvent, Context, CycleState, Dependencies, EnqueueExtensions,
-    EventRegistration, EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin,
-    PluginArgs, PreFilter, PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
+    ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
+    EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PreFilter,
+    PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
 };
 
 use crate::event_objects;
@@ -63,10 +63,6 @@ impl PreFilter for NodePorts {
         state.insert(Checked);
         PreFilterOutcome::success()
     }
-
-    fn pre_filter_depends_on(&self, _: &Pod) -> Dependencies {
-        Dependencies::POD_ONLY
-    }
 }
 
 impl Filter for NodePorts {
@@ -96,7 +92,7 @@ impl Filter for NodePorts {
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
         let has_state = state.get::<Checked>().is_some();
-        let (live, with_ports) = (cx.cluster.live_nodes(), cx.cluster.nodes_with_ports());
+        let (live, with_ports) = (cx.cluster().live_nodes(), cx.cluster().nodes_with_ports());
         let mut id = None;
         for &idx in nodes {
             if !sink.is_open(idx) || !live.contains(idx) {
@@ -108,21 +104,13 @@ impl Filter for NodePorts {
             if !with_ports.contains(idx) {
                 continue;
             }
-            let used = cx.cluster.used_ports(idx);
+            let used = cx.cluster().used_ports(idx);
             if pod.spec.host_ports.iter().any(|port| used.conflicts(port)) {
                 let id = *id.get_or_insert_with(|| sink.code_for(self.rejection.clone()));
                 sink.reject_with(idx, id);
             }
         }
         Ok(())
-    }
-
-    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        if pod.spec.host_ports.is_empty() {
-            Dependencies::POD_ONLY
-        } else {
-            Dependencies::node(ChangeKinds::PODS)
-        }
     }
 }
 

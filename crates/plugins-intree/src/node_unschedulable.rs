@@ -9,9 +9,9 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::api::{Taint, TaintEffect};
 use kube_scheduler_framework::{
-    ActionType, ChangeKinds, ClusterEvent, Context, CycleState, Dependencies, EnqueueExtensions,
-    EventRegistration, EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin,
-    PluginArgs, QueueingHint, Sign, SignatureWriter, Status,
+    ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
+    EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, QueueingHint,
+    Sign, SignatureWriter, Status,
 };
 
 use crate::event_objects;
@@ -71,7 +71,7 @@ impl Plugin for NodeUnschedulable {
 
 impl Filter for NodeUnschedulable {
     fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
-        if node.node().unschedulable && !self.cordon.is_tolerated_by(pod) {
+        if node.is_unschedulable() && !self.cordon.is_tolerated_by(pod) {
             self.rejection.clone()
         } else {
             Status::SUCCESS
@@ -90,7 +90,7 @@ impl Filter for NodeUnschedulable {
             return Ok(());
         }
         // Only nodes that are asked about are open.
-        let cordoned = cx.cluster.unschedulable();
+        let cordoned = cx.cluster().unschedulable();
         let mut id = None;
         for idx in cordoned.iter().filter(|_| !nodes.is_empty()) {
             if sink.is_open(idx) {
@@ -99,14 +99,6 @@ impl Filter for NodeUnschedulable {
             }
         }
         Ok(())
-    }
-
-    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        if self.cordon.is_tolerated_by(pod) {
-            Dependencies::POD_ONLY
-        } else {
-            Dependencies::node(ChangeKinds::UNSCHEDULABLE)
-        }
     }
 }
 

@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, VolumeSource};
 use kube_scheduler_framework::{
-    ChangeKinds, ClusterState, Context, CsiLimits, CycleState, Dependencies, EnqueueExtensions,
-    EventRegistration, EventResource, Filter, FilterScan, Handle, NodeView, Plugin, PluginArgs,
-    PreFilter, PreFilterOutcome, Sign, SignatureWriter, Status,
+    ClusterView, Context, CsiLimits, CycleState, EnqueueExtensions, EventRegistration,
+    EventResource, Filter, FilterScan, Handle, NodeView, Plugin, PluginArgs, PreFilter,
+    PreFilterOutcome, Sign, SignatureWriter, Status,
 };
 
 use self::counted::{Collector, CountedVolume, Failure};
@@ -54,7 +54,7 @@ impl NodeVolumeLimits {
     /// The first driver of the pod's volumes that wants to be on its nodes and is not on this one.
     fn missing_driver<'v>(
         &self,
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         new: &'v BTreeSet<CountedVolume<'_>>,
         csi_node: Option<&CsiLimits>,
     ) -> Option<&'v str> {
@@ -69,7 +69,7 @@ impl NodeVolumeLimits {
 
     fn check<'c>(
         &self,
-        cluster: &'c ClusterState,
+        cluster: ClusterView<'c>,
         node: &NodeView<'_>,
         new: &NewVolumes<'c>,
     ) -> Result<(), Status> {
@@ -117,7 +117,7 @@ impl NodeVolumeLimits {
 /// What a pod brings; the error is the answer of every node.
 type NewVolumes<'c> = Result<BTreeSet<CountedVolume<'c>>, Status>;
 
-fn new_volumes<'c>(cluster: &'c ClusterState, pod: &Pod, has_csi_node: bool) -> NewVolumes<'c> {
+fn new_volumes<'c>(cluster: ClusterView<'c>, pod: &Pod, has_csi_node: bool) -> NewVolumes<'c> {
     let mut new = BTreeSet::new();
     let collector = Collector { cluster, has_csi_node };
     collector.collect_new(pod, &mut new).map_err(Failure::into_status)?;
@@ -174,29 +174,17 @@ impl PreFilter for NodeVolumeLimits {
         }
         PreFilterOutcome::success()
     }
-
-    fn pre_filter_depends_on(&self, _: &Pod) -> Dependencies {
-        Dependencies::POD_ONLY
-    }
 }
 
 impl Filter for NodeVolumeLimits {
     fn filter(&self, cx: &Context<'_>, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
-        let has_csi_node = cx.cluster.csi_limits(node.idx()).is_some();
-        let new = new_volumes(cx.cluster, pod, has_csi_node);
-        self.check(cx.cluster, node, &new).err().unwrap_or_default()
+        let has_csi_node = cx.cluster().csi_limits(node.idx()).is_some();
+        let new = new_volumes(cx.cluster(), pod, has_csi_node);
+        self.check(cx.cluster(), node, &new).err().unwrap_or_default()
     }
 
     fn scan<'a>(&'a self, cx: &Context<'a>, _: &'a CycleState, pod: &'a Pod) -> FilterScan<'a> {
-        FilterScan::Prepared(Box::new(Scan::new(self, cx.cluster, pod)))
-    }
-
-    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        if has_countable(pod) {
-            Dependencies { objects: true, ..Dependencies::node(ChangeKinds::PODS) }
-        } else {
-            Dependencies::POD_ONLY
-        }
+        FilterScan::Prepared(Box::new(Scan::new(self, cx.cluster(), pod)))
     }
 }
 

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::{
-    Context, CycleState, Dependencies, DomainScoped, EnqueueExtensions, EventRegistration,
-    EventResource, Filter, FilterSink, Following, Handle, NodeIdx, NodeView, Normalization, Plugin,
+    Context, CycleState, DomainScoped, EnqueueExtensions, EventRegistration, EventResource,
+    FeasibleNodes, Filter, FilterSink, Following, Handle, NodeIdx, NodeView, Normalization, Plugin,
     PluginArgs, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign,
     SignatureWriter, Status,
 };
@@ -59,20 +59,6 @@ impl PodTopologySpread {
         let own = &pod.spec.topology_spread_constraints;
         let given = if own.is_empty() { &self.defaults.constraints } else { own };
         given.iter().any(|constraint| constraint.when_unsatisfiable == action)
-    }
-
-    /// What depends on all pods and nodes if the pod has constraints, and on the objects that default constraints come
-    /// from if it has none.
-    fn depends_on(&self, cx: &Context<'_>, pod: &Pod, action: WhenUnsatisfiable) -> Dependencies {
-        if !self.may_have(pod, action) {
-            return Dependencies::POD_ONLY;
-        }
-        match self.defaults.constraints_of(cx.cluster, pod, action) {
-            Ok(constraints) if constraints.is_empty() => {
-                Dependencies { objects: true, ..Dependencies::POD_ONLY }
-            }
-            _ => Dependencies::EVERYTHING,
-        }
     }
 }
 
@@ -126,12 +112,12 @@ impl Plugin for PodTopologySpread {
 
 impl PreFilter for PodTopologySpread {
     fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
-        match self.defaults.constraints_of(cx.cluster, pod, WhenUnsatisfiable::DoNotSchedule) {
+        match self.defaults.constraints_of(cx.cluster(), pod, WhenUnsatisfiable::DoNotSchedule) {
             Err(error) => Status::error(format!("get constraints from pod: {error}")).into(),
             Ok(constraints) if constraints.is_empty() => PreFilterOutcome::skip(),
             Ok(constraints) => {
                 let specs = filtering::specs(&constraints, pod, self.compares_numbers);
-                state.insert(HardState::new(cx.cluster, pod, constraints, &specs));
+                state.insert(HardState::new(cx.cluster(), pod, constraints, &specs));
                 PreFilterOutcome::success()
             }
         }
@@ -142,7 +128,7 @@ impl PreFilter for PodTopologySpread {
     }
 
     fn follows(&self, cx: &Context<'_>, pod: &Pod, following: &mut Following) {
-        let constraints_of = |action| self.defaults.constraints_of(cx.cluster, pod, action);
+        let constraints_of = |action| self.defaults.constraints_of(cx.cluster(), pod, action);
         if self.may_have(pod, WhenUnsatisfiable::DoNotSchedule)
             && let Ok(hard) = constraints_of(WhenUnsatisfiable::DoNotSchedule)
         {
@@ -159,14 +145,6 @@ impl PreFilter for PodTopologySpread {
             soft.iter().for_each(|constraint| following.label(&constraint.key));
         }
     }
-
-    fn pre_filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        if self.may_have(pod, WhenUnsatisfiable::DoNotSchedule) {
-            Dependencies::EVERYTHING
-        } else {
-            Dependencies::POD_ONLY
-        }
-    }
 }
 
 impl PreFilterExtensions for PodTopologySpread {
@@ -176,29 +154,28 @@ impl PreFilterExtensions for PodTopologySpread {
 
     fn add_pod(
         &self,
-        cx: &Context<'_>,
+        _: &Context<'_>,
         state: &mut CycleState,
         pod: &Pod,
         added: &Pod,
         node: &NodeView<'_>,
     ) -> Status {
-        shift(cx, state, pod, added, node, 1)
+        shift(state, pod, added, node, 1)
     }
 
     fn remove_pod(
         &self,
-        cx: &Context<'_>,
+        _: &Context<'_>,
         state: &mut CycleState,
         pod: &Pod,
         removed: &Pod,
         node: &NodeView<'_>,
     ) -> Status {
-        shift(cx, state, pod, removed, node, -1)
+        shift(state, pod, removed, node, -1)
     }
 }
 
 fn shift(
-    cx: &Context<'_>,
     state: &mut CycleState,
     pod: &Pod,
     other: &Pod,
@@ -206,14 +183,14 @@ fn shift(
     delta: i64,
 ) -> Status {
     let Some(hard) = state.get_mut::<HardState>() else { return Status::error(NO_HARD_STATE) };
-    hard.shift(cx.cluster, pod, other, node.idx(), delta);
+    hard.shift(node.cluster(), pod, other, node.idx(), delta);
     Status::SUCCESS
 }
 
 impl Filter for PodTopologySpread {
-    fn filter(&self, cx: &Context<'_>, state: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(&self, _: &Context<'_>, state: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
         let Some(hard) = state.get::<HardState>() else { return Status::error(NO_HARD_STATE) };
-        match hard.judge(cx.cluster, node.idx()) {
+        match hard.judge(node.cluster(), node.idx()) {
             filtering::Verdict::Fits => Status::SUCCESS,
             filtering::Verdict::LacksLabel => self.rejection_label.clone(),
             filtering::Verdict::IsSkewed => self.rejection.clone(),
@@ -235,12 +212,8 @@ impl Filter for PodTopologySpread {
                 Ok(())
             };
         };
-        hard.judge_all(cx.cluster, nodes, sink, &self.rejection, &self.rejection_label);
+        hard.judge_all(cx.cluster(), nodes, sink, &self.rejection, &self.rejection_label);
         Ok(())
-    }
-
-    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        self.pre_filter_depends_on(pod)
     }
 }
 
@@ -250,43 +223,34 @@ impl PreScore for PodTopologySpread {
         cx: &Context<'_>,
         state: &mut CycleState,
         pod: &Pod,
-        nodes: &[NodeIdx],
+        nodes: &FeasibleNodes<'_>,
     ) -> Status {
-        if cx.cluster.n_nodes() == 0 {
-            return Status::skip();
-        }
-        match self.defaults.constraints_of(cx.cluster, pod, WhenUnsatisfiable::ScheduleAnyway) {
-            Err(error) => Status::error(format!("calculating preScoreState: {error}")),
+        match self.defaults.constraints_of(cx.cluster(), pod, WhenUnsatisfiable::ScheduleAnyway) {
             Ok(constraints) if constraints.is_empty() => Status::skip(),
+            _ if cx.cluster().n_nodes() == 0 => Status::skip(),
+            Err(error) => Status::error(format!("calculating preScoreState: {error}")),
             Ok(constraints) => {
                 let requires_all = self.defaults.requires_all_keys(pod);
                 let specs = scoring::specs(&constraints, pod, requires_all, self.compares_numbers);
-                let soft = SoftState::new(cx.cluster, &constraints, &specs, requires_all, nodes);
+                let nodes = nodes.slots();
+                let soft = SoftState::new(cx.cluster(), &constraints, &specs, requires_all, nodes);
                 state.insert(soft);
                 Status::SUCCESS
             }
         }
-    }
-
-    fn pre_score_depends_on(&self, pod: &Pod) -> Dependencies {
-        self.score_depends_on(pod)
-    }
-
-    fn pre_score_depends_on_in(&self, cx: &Context<'_>, pod: &Pod) -> Dependencies {
-        self.depends_on(cx, pod, WhenUnsatisfiable::ScheduleAnyway)
     }
 }
 
 impl Score for PodTopologySpread {
     fn score(
         &self,
-        cx: &Context<'_>,
+        _: &Context<'_>,
         state: &CycleState,
         _: &Pod,
         node: &NodeView<'_>,
     ) -> Result<i64, Status> {
         let soft = state.get::<SoftState>().ok_or_else(|| Status::error(NO_SOFT_STATE))?;
-        Ok(soft.score(cx.cluster, node.idx()))
+        Ok(soft.score(node.cluster(), node.idx()))
     }
 
     fn score_all(
@@ -301,7 +265,7 @@ impl Score for PodTopologySpread {
             return Ok(());
         }
         let soft = state.get::<SoftState>().ok_or_else(|| Status::error(NO_SOFT_STATE))?;
-        soft.score_all(cx.cluster, nodes, scores);
+        soft.score_all(cx.cluster(), nodes, scores);
         Ok(())
     }
 
@@ -321,23 +285,11 @@ impl Score for PodTopologySpread {
         soft.normalize(nodes, scores);
         Status::SUCCESS
     }
-
-    fn score_depends_on(&self, pod: &Pod) -> Dependencies {
-        if self.may_have(pod, WhenUnsatisfiable::ScheduleAnyway) {
-            Dependencies::EVERYTHING
-        } else {
-            Dependencies::POD_ONLY
-        }
-    }
-
-    fn score_depends_on_in(&self, cx: &Context<'_>, pod: &Pod) -> Dependencies {
-        self.depends_on(cx, pod, WhenUnsatisfiable::ScheduleAnyway)
-    }
 }
 
 impl Sign for PodTopologySpread {
     /// Parity: the reference refuses to sign pods that have constraints or may get default ones. Here everything that
-    /// the answers depend on is written, and [`Dependencies`] say how long they are good.
+    /// the answers depend on is written; how long they hold follows from what was read.
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
         constraints::sign(&self.defaults, pod, signature);
         true

@@ -81,7 +81,7 @@ impl Plugin for DefaultPreemption {
 
 impl PreEnqueue for DefaultPreemption {
     fn pre_enqueue(&self, cx: &Context<'_>, pod: &Pod) -> Status {
-        if self.is_in_background && cx.preemptions.is_preempting(&pod.uid) {
+        if self.is_in_background && cx.preemptions().is_preempting(&pod.uid) {
             return Status::unresolvable(STILL_PREEMPTING);
         }
         Status::SUCCESS
@@ -126,7 +126,7 @@ impl DefaultPreemption {
     fn group_limitation(&self, cx: &PostFilterContext<'_>, pod: &Pod) -> Option<&'static str> {
         let group = pod.spec.pod_group.as_ref()?;
         if self.places_groups {
-            let objects = cx.cx.cluster.objects();
+            let objects = cx.cx.cluster().objects();
             let Some(group) = objects.get("scheduling.k8s.io", "PodGroup", &pod.namespace, group)
             else {
                 return Some(NO_GROUP);
@@ -152,7 +152,7 @@ impl DefaultPreemption {
             Ok(found) => found,
             Err(status) => return PostFilterOutcome::without_nomination(status),
         };
-        let cluster = cx.cx.cluster;
+        let cluster = cx.cx.cluster();
         if found.candidates.is_empty() {
             let diagnosis = Diagnosis {
                 rejections: found.rejections,
@@ -173,14 +173,14 @@ impl DefaultPreemption {
             };
             candidates = left.iter().map(Candidate::from).collect();
         }
-        let chosen = choose::best(&candidates, cx.cx.now);
+        let chosen = choose::best(&candidates, cx.cx.now());
         let Some((chosen, node)) =
             chosen.and_then(|chosen| Some((chosen, cluster.node(chosen.node)?)))
         else {
             return PostFilterOutcome::without_nomination(Status::unschedulable(NO_CANDIDATE));
         };
         PostFilterOutcome {
-            nominating: Some(NominatingInfo::Override(Some(node.name.clone()))),
+            nominating: Some(NominatingInfo::Override(Some(node.name().clone()))),
             victims: chosen.victims.iter().copied().cloned().collect(),
             ..PostFilterOutcome::without_nomination(Status::SUCCESS)
         }
@@ -192,7 +192,7 @@ fn ineligibility(cx: &PostFilterContext<'_>, pod: &Pod) -> Option<&'static str> 
     if pod.spec.never_preempts {
         return Some(NEVER);
     }
-    let cluster = cx.cx.cluster;
+    let cluster = cx.cx.cluster();
     let nominated = cluster.node_idx(pod.nominated_node_name()?)?;
     if cx.statuses.get(nominated).code() == Code::UnschedulableAndUnresolvable {
         return None;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::api::{Taint, TaintEffect, Toleration, untolerated_taint};
 use kube_scheduler_framework::{
-    ActionType, ChangeKinds, ClusterEvent, Context, CycleState, Dependencies, EnqueueExtensions,
-    EventRegistration, EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization,
+    ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
+    EventResource, FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization,
     Plugin, PluginArgs, PreScore, QueueingHint, Score, Sign, SignatureWriter, Status,
 };
 
@@ -94,11 +94,7 @@ impl Plugin for TaintToleration {
 
 impl Filter for TaintToleration {
     fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
-        if self.is_kept_out(pod, &node.node().taints) {
-            self.rejection.clone()
-        } else {
-            Status::SUCCESS
-        }
+        if self.is_kept_out(pod, node.taints()) { self.rejection.clone() } else { Status::SUCCESS }
     }
 
     fn filter_all(
@@ -109,7 +105,7 @@ impl Filter for TaintToleration {
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
-        let sets = cx.cluster.taint_sets();
+        let sets = cx.cluster().taint_sets();
         let mut keeps_out = vec![false; sets.n_ids()];
         let mut is_any_closed = false;
         for (id, taints) in sets.iter() {
@@ -122,12 +118,9 @@ impl Filter for TaintToleration {
             return Ok(());
         }
         let id = sink.code_for(self.rejection.clone());
-        sink.reject_where(nodes, id, |idx| keeps_out[cx.cluster.taint_set(idx).index()]);
+        let ids = cx.cluster().taint_set_ids();
+        sink.reject_where(nodes, id, |idx| keeps_out[ids.get(idx).index()]);
         Ok(())
-    }
-
-    fn filter_depends_on(&self, _: &Pod) -> Dependencies {
-        Dependencies::node(ChangeKinds::TAINTS)
     }
 }
 
@@ -137,14 +130,10 @@ impl PreScore for TaintToleration {
         _: &Context<'_>,
         state: &mut CycleState,
         pod: &Pod,
-        _: &[NodeIdx],
+        _: &FeasibleNodes<'_>,
     ) -> Status {
         state.insert(SoftTolerations::of(pod));
         Status::SUCCESS
-    }
-
-    fn pre_score_depends_on(&self, _: &Pod) -> Dependencies {
-        Dependencies::POD_ONLY
     }
 }
 
@@ -157,7 +146,7 @@ impl Score for TaintToleration {
         node: &NodeView<'_>,
     ) -> Result<i64, Status> {
         let tolerations = state.get::<SoftTolerations>().ok_or_else(|| Status::error(NO_STATE))?;
-        Ok(tolerations.n_untolerated(&node.node().taints, self.compares_numbers))
+        Ok(tolerations.n_untolerated(node.taints(), self.compares_numbers))
     }
 
     fn score_all(
@@ -172,7 +161,7 @@ impl Score for TaintToleration {
             return Ok(());
         }
         let tolerations = state.get::<SoftTolerations>().ok_or_else(|| Status::error(NO_STATE))?;
-        let sets = cx.cluster.taint_sets();
+        let sets = cx.cluster().taint_sets();
         let mut counts = vec![0_i64; sets.n_ids()];
         for (id, taints) in sets.iter() {
             counts[id.index()] = tolerations.n_untolerated(taints, self.compares_numbers);
@@ -181,18 +170,15 @@ impl Score for TaintToleration {
             scores.fill(0);
             return Ok(());
         }
+        let ids = cx.cluster().taint_set_ids();
         for (&idx, score) in nodes.iter().zip(scores) {
-            *score = counts[cx.cluster.taint_set(idx).index()];
+            *score = counts[ids.get(idx).index()];
         }
         Ok(())
     }
 
     fn normalization(&self) -> Normalization {
         Normalization::ReversedProportional
-    }
-
-    fn score_depends_on(&self, _: &Pod) -> Dependencies {
-        Dependencies::node(ChangeKinds::TAINTS)
     }
 }
 

@@ -22,9 +22,9 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    Commands, Completion, Context, CycleState, Dependencies, EnqueueExtensions, EventRegistration,
-    Filter, FilterScan, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PreBind, PreBindFlight,
-    PreFilter, PreFilterOutcome, PreScore, Reserve, Score, Sign, SignatureWriter, Status,
+    Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes,
+    Filter, FilterScan, Handle, NodeView, Plugin, PluginArgs, PreBind, PreBindFlight, PreFilter,
+    PreFilterOutcome, PreScore, Reserve, Score, Sign, SignatureWriter, Status,
 };
 
 use self::args::BindingArgs;
@@ -54,11 +54,6 @@ fn no_state() -> Status {
 fn rejection(obstacles: Obstacles) -> Status {
     let code = kube_scheduler_framework::Code::UnschedulableAndUnresolvable;
     Status::new(code, obstacles.texts().map(Into::into))
-}
-
-/// What answers depend on: with claims, more than the engine can follow.
-fn dependencies(pod: &Pod) -> Dependencies {
-    if has_claims(pod) { Dependencies::EVERYTHING } else { Dependencies::POD_ONLY }
 }
 
 impl Plugin for VolumeBinding {
@@ -105,7 +100,7 @@ impl PreFilter for VolumeBinding {
             state.insert(PodVolumes::default());
             return PreFilterOutcome::skip();
         }
-        match PodClaims::new(cx.cluster, pod) {
+        match PodClaims::new(cx.cluster(), pod) {
             Ok(claims) => {
                 state.insert(PodVolumes::new(claims));
                 PreFilterOutcome::success()
@@ -113,16 +108,12 @@ impl PreFilter for VolumeBinding {
             Err(status) => status.into(),
         }
     }
-
-    fn pre_filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        dependencies(pod)
-    }
 }
 
 impl Filter for VolumeBinding {
     fn filter(&self, cx: &Context<'_>, state: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
         let Some(volumes) = state.get::<PodVolumes>() else { return no_state() };
-        match volumes.claims.find(cx.cluster, node.name(), node.labels()) {
+        match volumes.claims.find(cx.cluster(), node.name(), node.labels()) {
             Err(error) => Status::error(error),
             Ok(found) if found.obstacles.is_clear() => Status::SUCCESS,
             Ok(found) => rejection(found.obstacles),
@@ -135,14 +126,16 @@ impl Filter for VolumeBinding {
             _ => FilterScan::NodeByNode,
         }
     }
-
-    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        dependencies(pod)
-    }
 }
 
 impl PreScore for VolumeBinding {
-    fn pre_score(&self, _: &Context<'_>, state: &mut CycleState, _: &Pod, _: &[NodeIdx]) -> Status {
+    fn pre_score(
+        &self,
+        _: &Context<'_>,
+        state: &mut CycleState,
+        _: &Pod,
+        _: &FeasibleNodes<'_>,
+    ) -> Status {
         if self.args.shape.is_none() {
             Status::skip()
         } else if state.get::<PodVolumes>().is_none() {
@@ -150,10 +143,6 @@ impl PreScore for VolumeBinding {
         } else {
             Status::SUCCESS
         }
-    }
-
-    fn pre_score_depends_on(&self, _: &Pod) -> Dependencies {
-        Dependencies::POD_ONLY
     }
 }
 
@@ -167,14 +156,10 @@ impl Score for VolumeBinding {
     ) -> Result<i64, Status> {
         let Some(shape) = &self.args.shape else { return Ok(0) };
         let volumes = state.get::<PodVolumes>().ok_or_else(no_state)?;
-        let found = volumes.claims.find(cx.cluster, node.name(), node.labels());
+        let found = volumes.claims.find(cx.cluster(), node.name(), node.labels());
         // A node that Filter has not accepted has no volumes to score.
         let found = found.ok().filter(|found| found.obstacles.is_clear());
         Ok(found.map_or(0, |found| score::score(&found, shape)))
-    }
-
-    fn score_depends_on(&self, pod: &Pod) -> Dependencies {
-        dependencies(pod)
     }
 }
 
@@ -192,15 +177,16 @@ impl Reserve for VolumeBinding {
         }
         let Some(volumes) = state.get_mut::<PodVolumes>() else { return no_state() };
         let claims = volumes.claims.clone();
-        let labels = cx.cluster.node_idx(node).and_then(|idx| cx.cluster.node(idx));
-        let found = labels.and_then(|node| claims.find(cx.cluster, &node.name, &node.labels).ok());
+        let labels = cx.cluster().node_idx(node).and_then(|idx| cx.cluster().node(idx));
+        let found =
+            labels.and_then(|node| claims.find(cx.cluster(), node.name(), node.labels()).ok());
         let found = found.filter(|found| found.obstacles.is_clear());
         // Where Filter has found nothing, there is nothing to bind.
-        let Some(found) = found.filter(|_| !all_bound(cx.cluster, pod)) else {
+        let Some(found) = found.filter(|_| !all_bound(cx.cluster(), pod)) else {
             volumes.is_all_bound = true;
             return Status::SUCCESS;
         };
-        match Reservation::new(cx.cluster.objects(), &found, node, commands) {
+        match Reservation::new(cx.cluster().objects(), &found, node, commands) {
             Ok(reservation) => {
                 volumes.reserve(node, reservation);
                 Status::SUCCESS

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, VolumeSource};
 use kube_scheduler_framework::{
-    ActionType, ChangeKinds, ClusterEvent, Context, CycleState, Dependencies, EnqueueExtensions,
-    EventRegistration, EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PreFilter,
-    PreFilterExtensions, PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
+    ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
+    EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PreFilter, PreFilterExtensions,
+    PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
 };
 
 use self::disks::{are_in_conflict, uses_disks};
@@ -90,7 +90,7 @@ impl PreFilter for VolumeRestrictions {
     fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
         let mut names = BTreeSet::new();
         for name in plain_claims(pod) {
-            match claim(cx.cluster, &pod.namespace, name) {
+            match claim(cx.cluster(), &pod.namespace, name) {
                 Err(missing) => return Status::unresolvable(missing.to_string()).into(),
                 Ok(claim) => {
                     if claim.access_modes().any(|mode| mode == "ReadWriteOncePod") {
@@ -99,7 +99,7 @@ impl PreFilter for VolumeRestrictions {
                 }
             }
         }
-        let in_use = |name: &&Arc<str>| cx.cluster.pvc_ref_count(&pod.namespace, name) > 0;
+        let in_use = |name: &&Arc<str>| cx.cluster().pvc_ref_count(&pod.namespace, name) > 0;
         let n_conflicts = i64::try_from(names.iter().filter(in_use).count()).unwrap_or(i64::MAX);
         if n_conflicts == 0 && !uses_disks(pod) {
             return PreFilterOutcome::skip();
@@ -110,14 +110,6 @@ impl PreFilter for VolumeRestrictions {
 
     fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
         Some(self)
-    }
-
-    fn pre_filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        match plain_claims(pod).next() {
-            None => Dependencies::POD_ONLY,
-            // The claims, and the pods of all nodes that may be using them.
-            Some(_) => Dependencies { objects: true, anything: true, ..Dependencies::POD_ONLY },
-        }
     }
 }
 
@@ -169,10 +161,6 @@ impl Filter for VolumeRestrictions {
             Some(claims) if claims.n_conflicts > 0 => self.one_pod_rejection.clone(),
             Some(_) => Status::SUCCESS,
         }
-    }
-
-    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        if uses_disks(pod) { Dependencies::node(ChangeKinds::PODS) } else { Dependencies::POD_ONLY }
     }
 }
 

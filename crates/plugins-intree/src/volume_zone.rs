@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Labels, Object, Pod, VolumeSource};
 use kube_scheduler_framework::{
-    ActionType, ChangeKinds, ClusterEvent, Context, CycleState, Dependencies, EnqueueExtensions,
-    EventRegistration, EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PreFilter,
-    PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
+    ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
+    EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PreFilter, PreFilterOutcome,
+    QueueingHint, Sign, SignatureWriter, Status,
 };
 
 use self::places::{Place, is_placed, places_of};
@@ -56,9 +56,9 @@ fn places_of_pod(cx: &Context<'_>, pod: &Pod) -> Result<Vec<Place>, Status> {
         if name.is_empty() {
             return Err(Status::unresolvable("PersistentVolumeClaim had no name"));
         }
-        let claim = claim(cx.cluster, &pod.namespace, name).map_err(missing)?;
+        let claim = claim(cx.cluster(), &pod.namespace, name).map_err(missing)?;
         if !claim.volume_name().is_empty() {
-            let volume = volume(cx.cluster, claim.volume_name()).map_err(missing)?;
+            let volume = volume(cx.cluster(), claim.volume_name()).map_err(missing)?;
             places.extend(places_of(volume.object()));
             continue;
         }
@@ -68,7 +68,7 @@ fn places_of_pod(cx: &Context<'_>, pod: &Pod) -> Result<Vec<Place>, Status> {
                 "PersistentVolumeClaim had no pv name and storageClass name",
             ));
         }
-        let class = storage_class(cx.cluster, class).map_err(missing)?;
+        let class = storage_class(cx.cluster(), class).map_err(missing)?;
         match class.binding_mode() {
             None => {
                 return Err(Status::unresolvable(format!(
@@ -118,13 +118,6 @@ impl PreFilter for VolumeZone {
             }
         }
     }
-
-    fn pre_filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        match plain_claims(pod).next() {
-            None => Dependencies::POD_ONLY,
-            Some(_) => Dependencies { objects: true, ..Dependencies::POD_ONLY },
-        }
-    }
 }
 
 impl Filter for VolumeZone {
@@ -143,13 +136,6 @@ impl Filter for VolumeZone {
             },
         };
         if is_allowed { Status::SUCCESS } else { self.rejection.clone() }
-    }
-
-    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        match plain_claims(pod).next() {
-            None => Dependencies::POD_ONLY,
-            Some(_) => Dependencies { objects: true, ..Dependencies::node(ChangeKinds::LABELS) },
-        }
     }
 }
 

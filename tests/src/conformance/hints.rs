@@ -8,7 +8,7 @@ use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{Engine, EngineOptions, Input};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Context, EventObject, EventResource, NoPods, QueueingHint,
+    ActionType, ClusterEvent, Context, EventObject, EventResource, NoPods, QueueingHint, Sources,
 };
 use serde_json::{Value, json};
 
@@ -60,14 +60,15 @@ fn difference(engine: &Engine, case: &Value) -> Result<Option<String>> {
         ClusterEvent::new(resource(text(&case["resource"]))?, action(text(&case["action"]))?);
     let old = object(event.resource(), &case["old"])?;
     let new = object(event.resource(), &case["new"])?;
-    let cx = Context {
+    let cx = Sources {
         cluster: engine.cluster(),
         pods: &NoPods,
         waiting: &NoPods,
         nominated: &NoPods,
         preemptions: &NoPods,
         now: Timestamp::EPOCH,
-    };
+    }
+    .unrecorded();
     let mut said: BTreeMap<&str, String> = BTreeMap::new();
     let profile = engine.profiles().first().context("a profile")?;
     for entry in profile.plugins() {

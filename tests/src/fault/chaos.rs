@@ -12,11 +12,11 @@ use std::time::Duration;
 use kube_scheduler_engine::PodRef;
 use kube_scheduler_framework::api::{Object, Pod};
 use kube_scheduler_framework::{
-    Bind, BindOutcome, Commands, Completion, Context, CycleState, Filter, NodeIdx, NodeView,
-    Normalization, ObjectKey, Permit, PermitDecision, Plugin, PluginName, PostBind, PostFilter,
-    PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreBindTask, PreEnqueue,
-    PreFilter, PreFilterOutcome, PreScore, Registry, RegistryError, Reserve, Score, Status,
-    TaskContext, TaskEvent, TaskStep,
+    Bind, BindOutcome, Commands, Completion, Context, CycleState, FeasibleNodes, Filter, NodeIdx,
+    NodeView, Normalization, ObjectKey, Permit, PermitDecision, Plugin, PluginName, PostBind,
+    PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreBindTask,
+    PreEnqueue, PreFilter, PreFilterOutcome, PreScore, Registry, RegistryError, Reserve, Score,
+    Status, TaskContext, TaskEvent, TaskStep,
 };
 
 use super::trace::Digest;
@@ -126,7 +126,7 @@ struct Chaos {
 impl Chaos {
     /// Lets pods go that wait for this plugin, or turns them down.
     fn meddle(&self, cx: &Context<'_>, commands: &mut Commands) {
-        for waiting in cx.waiting.waiting_pods() {
+        for waiting in cx.waiting().waiting_pods() {
             if !waiting.pending_plugins.contains(&self.name) {
                 continue;
             }
@@ -201,7 +201,8 @@ impl PreFilter for Chaos {
         match self.dial.mishap("Narrowing", &pod.uid, "", 2) {
             Some(0) => PreFilterOutcome::skip(),
             Some(_) => {
-                let names = cx.cluster.order().iter().filter_map(|idx| cx.cluster.node_name(*idx));
+                let names =
+                    cx.cluster().order().iter().filter_map(|idx| cx.cluster().node_name(*idx));
                 let names: BTreeSet<Arc<str>> = names.filter(|name| half(name)).cloned().collect();
                 PreFilterOutcome::narrowed_to(names)
             }
@@ -230,7 +231,13 @@ impl PostFilter for Chaos {
 }
 
 impl PreScore for Chaos {
-    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, pod: &Pod, _: &[NodeIdx]) -> Status {
+    fn pre_score(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        pod: &Pod,
+        _: &FeasibleNodes<'_>,
+    ) -> Status {
         self.dial.status("PreScore", &pod.uid, "", Status::SUCCESS)
     }
 }
@@ -384,7 +391,7 @@ impl PreBindTask for Task {
         if !cx.pod_exists || self.n_steps > 4 {
             return TaskStep::Done(self.dial.status(&point, &cx.pod.uid, cx.node, Status::SUCCESS));
         }
-        let objects = cx.cx.cluster.objects();
+        let objects = cx.cx.cluster().objects();
         let service = objects.list("", "Service").next();
         match self.dial.number(&point, &cx.pod.uid, cx.node) % 4 {
             0 => {
@@ -398,7 +405,7 @@ impl PreBindTask for Task {
                 TaskStep::Write(Arc::new(changed))
             }
             number => {
-                let until = cx.cx.now + Duration::from_secs(number);
+                let until = cx.cx.now() + Duration::from_secs(number);
                 let objects = service.map(|service| ObjectKey::from(&**service));
                 TaskStep::Wait { until: Some(until), objects: objects.into_iter().collect() }
             }

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use kube_scheduler_framework::{NodeIdx, NodeOverlay, NodeView, Status, VerdictId};
+use kube_scheduler_framework::{NodeIdx, NodeOverlay, Status, VerdictId};
 
 use super::extenders::ExtenderStatuses;
 use super::{Choice, NoChoice, NominationFailure, Search};
@@ -83,7 +83,7 @@ impl Search<'_, '_> {
             } else if has_nominated {
                 runner.filter_with_nominated_pods(state, pod, &NodeOverlay::new(idx), skip)
             } else {
-                match NodeView::new(runner.cx.cluster, idx) {
+                match runner.node(idx) {
                     Some(view) => runner.filter(state, pod, &view, skip),
                     None => continue,
                 }

@@ -31,11 +31,12 @@ pub(crate) fn verdicts_with_nominated_pods(
             continue;
         }
         let alone = || evaluation.verdicts.rejection(idx).cloned().unwrap_or_default();
-        let status = match &sums {
+        let by_sums =
+            sums.as_ref().and_then(|sums| sums.filter_with(idx, pods.iter().map(|pod| &**pod)));
+        let status = match by_sums {
             // Without the pods, the node's answer is the one there is.
-            Some(sums) => {
-                sums.rejection_with(idx, pods.iter().map(|pod| &**pod)).unwrap_or_else(alone)
-            }
+            Some(status) if status.is_success() => alone(),
+            Some(rejection) => rejection,
             None => {
                 let overlay = NodeOverlay::new(idx);
                 runner.filter_with_nominated_pods(state, pod, &overlay, skip)

@@ -42,10 +42,10 @@ fn a_plugin_sees_pending_pods_and_can_bring_them_back() {
             if &*pod.name == "late" { Status::unschedulable("full") } else { Status::SUCCESS }
         }),
         Toy::new("W").permit(|_, _| PermitDecision::allow()).asks(|cx, pod, commands| {
-            assert_eq!(cx.pods.pod("ns", "late").unwrap().name, "late".into());
-            assert_eq!(cx.pods.all_pods().len(), cx.pods.pods_in("ns").len());
+            assert_eq!(cx.pods().pod("ns", "late").unwrap().name, "late".into());
+            assert_eq!(cx.pods().all_pods().len(), cx.pods().pods_in("ns").len());
             commands.activate(
-                cx.pods.pods_in("ns").into_iter().filter(|other| other.uid != pod.uid).collect(),
+                cx.pods().pods_in("ns").into_iter().filter(|other| other.uid != pod.uid).collect(),
             );
         }),
     ]);

@@ -72,7 +72,7 @@ fn two_plugins_that_wait_must_both_allow() {
         quiet("B", seconds(30)),
         Toy::new("Key").permit(|_, _| PermitDecision::allow()).asks(|cx, pod, commands| {
             let plugin = if &*pod.name == "first" { "B" } else { "A" };
-            let waiting = cx.waiting.waiting_pod("p-uid");
+            let waiting = cx.waiting().waiting_pod("p-uid");
             if let Some(waiting) = waiting.filter(|_| &*pod.name != "p") {
                 assert_eq!(waiting.pod.node_name.as_deref(), Some("n1"));
                 assert_eq!(waiting.pending_plugins.len(), if plugin == "B" { 2 } else { 1 });

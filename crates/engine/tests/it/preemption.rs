@@ -389,7 +389,7 @@ fn plugins_after_score_see_nominations_too() {
     let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
     let sees = seen.clone();
     let looks = Toy::new("L").permit(|_, _| PermitDecision::allow()).asks(move |cx, _, _| {
-        let names = cx.nominated.nominated_pods("n1").into_iter().map(|pod| pod.name.to_string());
+        let names = cx.nominated().nominated_pods("n1").into_iter().map(|pod| pod.name.to_string());
         sees.lock().unwrap().extend(names.collect::<Vec<_>>());
     });
     let mut world = World::new(vec![looks]);

@@ -313,7 +313,7 @@ fn what_reserve_expects_is_seen_by_the_next_plugin_and_undone_with_it() {
     let looking = Toy::new("L")
         .expects(
             move |cx, _, _| {
-                let latest = cx.cluster.objects().latest("", "PersistentVolume", "", "a");
+                let latest = cx.cluster().objects().latest("", "PersistentVolume", "", "a");
                 let note = latest.and_then(|volume| volume.labels.get("note")).unwrap_or("none");
                 theirs.lock().unwrap().push(note.to_owned());
             },

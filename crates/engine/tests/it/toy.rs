@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Bind, BindOutcome, Commands, Completion, Context, CycleState, EnqueueExtensions,
-    EventRegistration, Filter, Following, NodeIdx, NodeView, Normalization, Permit, PermitDecision,
-    Plugin, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight,
-    PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, QueueSort,
-    QueuedPodView, Reserve, Score, Status,
+    EventRegistration, FeasibleNodes, Filter, Following, NodeIdx, NodeView, Normalization, Permit,
+    PermitDecision, Plugin, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
+    PreBindFlight, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore,
+    QueueSort, QueuedPodView, Reserve, Score, Status,
 };
 
 /// Who was called, in order, as `Plugin.Point(pod)`.
@@ -203,7 +203,7 @@ impl EnqueueExtensions for Toy {
 
 impl PreEnqueue for Toy {
     fn pre_enqueue(&self, cx: &Context<'_>, pod: &Pod) -> Status {
-        if self.holds && cx.preemptions.is_preempting(&pod.uid) {
+        if self.holds && cx.preemptions().is_preempting(&pod.uid) {
             return Status::unresolvable("busy");
         }
         self.call(&self.pre_enqueue, "PreEnqueue", pod, "").unwrap_or_default()
@@ -269,7 +269,13 @@ impl PostFilter for Toy {
 }
 
 impl PreScore for Toy {
-    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, pod: &Pod, _: &[NodeIdx]) -> Status {
+    fn pre_score(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        pod: &Pod,
+        _: &FeasibleNodes<'_>,
+    ) -> Status {
         self.call(&self.pre_score, "PreScore", pod, "").unwrap_or_default()
     }
 }

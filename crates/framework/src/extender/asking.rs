@@ -14,6 +14,7 @@ use super::{
     Extender, ExtenderFilterResult, ExtenderReport, ExtenderVictims, MAX_EXTENDER_PRIORITY,
     PreemptionCandidate,
 };
+use crate::cluster_view::ClusterView;
 use crate::points::MAX_NODE_SCORE;
 use crate::status::Status;
 
@@ -163,10 +164,11 @@ impl Extenders {
     /// that an extender adds follow in the order of the node list.
     pub fn preempt(
         &self,
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         pod: &Arc<Pod>,
         mut candidates: Vec<PreemptionCandidate>,
     ) -> Result<Vec<PreemptionCandidate>, Status> {
+        let cluster = cluster.state();
         for extender in self.iter() {
             if candidates.is_empty() {
                 break;

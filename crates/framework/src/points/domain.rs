@@ -6,9 +6,10 @@
 //! same signature.
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::{ClusterState, CounterId, NodeIdx};
+use kube_scheduler_cache::{CounterId, NodeIdx};
 use smallvec::SmallVec;
 
+use crate::cluster_view::ClusterView;
 use crate::context::Context;
 use crate::cycle_state::CycleState;
 
@@ -26,8 +27,8 @@ pub struct Candidates {
 
 /// How a plugin whose answers depend on other pods can be asked about one kind of pod.
 pub enum DomainScope {
-    /// Its answers depend on what its [`Dependencies`](crate::Dependencies) say, and on no more.
-    OnlyDependencies,
+    /// Its answers do not follow pods on other nodes.
+    NotFollowing,
     /// Its answers can be kept up to date.
     Followed(Box<dyn DomainAnswers>),
     /// Neither: nothing is kept for such pods.
@@ -71,16 +72,16 @@ pub trait DomainAnswers: Send + Sync {
 
     /// Appends where `node` stands. Two nodes with the same numbers get the same answers. How many numbers are appended
     /// must not depend on the node.
-    fn stand(&self, cluster: &ClusterState, node: NodeIdx, standing: &mut Standing);
+    fn stand(&self, cluster: ClusterView<'_>, node: NodeIdx, standing: &mut Standing);
 
     /// Whether Filter lets the pod onto `node`.
-    fn fits(&self, cluster: &ClusterState, node: NodeIdx) -> bool;
+    fn fits(&self, cluster: ClusterView<'_>, node: NodeIdx) -> bool;
 
     /// Fills `scores[i]` with the normalised score of the nodes `candidates[i]`, without its weight. `candidates` are all
     /// nodes that pass; none stands like another. `false` when Score has nothing to say about the pod.
     fn score(
         &mut self,
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         candidates: &[Candidates],
         scores: &mut [i64],
     ) -> bool;

@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::{ChangeKinds, NodeIdx, NodeOverlay};
+use kube_scheduler_cache::{NodeIdx, NodeOverlay};
 
 use crate::context::{Commands, Context};
 use crate::cycle_state::CycleState;
-use crate::dependencies::Dependencies;
 use crate::extender::Extenders;
 use crate::following::Following;
 use crate::runner::SumsFilters;
@@ -63,23 +62,6 @@ pub trait PreFilter: Send + Sync {
     fn follows(&self, cx: &Context<'_>, pod: &Pod, following: &mut Following) {
         let _ = (cx, pod, following);
     }
-
-    /// What, beside the pod, the outcome depends on.
-    fn pre_filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        let _ = pod;
-        Dependencies::EVERYTHING
-    }
-}
-
-/// What [`Filter::filter`] reads of the pods on a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PodsRead {
-    /// Nothing: other pods on the node cannot change the answer.
-    Nothing,
-    /// What they request in sum, and how many they are.
-    Sums,
-    /// Whatever there is.
-    Everything,
 }
 
 /// Keeps PreFilter's state right while pods are added and removed hypothetically.
@@ -134,6 +116,7 @@ pub trait Filter: Send + Sync {
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
+        let one = cx.about_one_node();
         let mut scan = self.scan(cx, state, pod);
         if matches!(scan, FilterScan::PassesEverywhere) {
             return Ok(());
@@ -147,10 +130,10 @@ pub trait Filter: Send + Sync {
             {
                 continue;
             }
-            let Some(node) = NodeView::new(cx.cluster, idx) else { continue };
+            let Some(node) = cx.cluster().node(idx) else { continue };
             let status = match &mut scan {
                 FilterScan::Prepared(prepared) => prepared.filter(&node),
-                _ => self.filter(cx, state, pod, &node),
+                _ => self.filter(&one, state, pod, &node),
             };
             if status.is_success() {
                 continue;
@@ -170,26 +153,6 @@ pub trait Filter: Send + Sync {
     fn scan<'a>(&'a self, cx: &Context<'a>, state: &'a CycleState, pod: &'a Pod) -> FilterScan<'a> {
         let _ = (cx, state, pod);
         FilterScan::NodeByNode
-    }
-
-    /// What, beside the pod, the answer for one node depends on.
-    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        let _ = pod;
-        Dependencies::EVERYTHING
-    }
-
-    /// What the answer for a node reads of the pods there. With this, preemption can tell without trying that a node would
-    /// not do even if all less important pods were gone. Saying too little gives wrong answers. Not asked of plugins with
-    /// [`PreFilterExtensions`], whose state follows the pods.
-    ///
-    /// The default follows from [`filter_depends_on`](Self::filter_depends_on).
-    fn reads_of_pods(&self, pod: &Pod) -> PodsRead {
-        let depends = self.filter_depends_on(pod);
-        if depends.anything || depends.node.intersects(ChangeKinds::PODS) {
-            PodsRead::Everything
-        } else {
-            PodsRead::Nothing
-        }
     }
 }
 
@@ -349,10 +312,10 @@ pub trait HypotheticalFilter: Sync {
         let _ = (cx, state, pod, node, priority);
         None
     }
-    /// The filters for a pod, when none of them looks at more than sums of what runs on a node. Then nodes can be tried
-    /// without telling anybody of single pods.
+    /// The filters for a pod, when no plugin's state follows single pods. Then nodes can be tried on sums of what runs there,
+    /// as long as no filter looks closer.
     ///
-    /// The default says that there are filters that look closer.
+    /// The default says that there is such a state.
     fn by_sums<'a>(
         &'a self,
         cx: &Context<'a>,

@@ -5,7 +5,7 @@ use kube_scheduler_cache::NodeIdx;
 
 use crate::context::Context;
 use crate::cycle_state::CycleState;
-use crate::dependencies::Dependencies;
+use crate::reads::{DISCARDED, ReadSet, Reads};
 use crate::status::Status;
 use crate::view::NodeView;
 
@@ -13,6 +13,30 @@ use crate::view::NodeView;
 pub const MIN_NODE_SCORE: i64 = 0;
 /// The highest score a plugin may give after normalisation.
 pub const MAX_NODE_SCORE: i64 = 100;
+
+/// The nodes that fit, as PreScore gets them. An answer that looks at them depends on everything that they were found by.
+#[derive(Clone, Copy, Debug)]
+pub struct FeasibleNodes<'a> {
+    nodes: &'a [NodeIdx],
+    reads: &'a ReadSet,
+}
+
+impl<'a> FeasibleNodes<'a> {
+    /// For calls whose answers are not cached.
+    pub fn unrecorded(nodes: &'a [NodeIdx]) -> Self {
+        Self { nodes, reads: &DISCARDED }
+    }
+
+    pub(crate) fn recorded_by(nodes: &'a [NodeIdx], reads: &'a ReadSet) -> Self {
+        Self { nodes, reads }
+    }
+
+    /// Their slots.
+    pub fn slots(&self) -> &'a [NodeIdx] {
+        self.reads.note(Reads::OTHER_NODES);
+        self.nodes
+    }
+}
 
 /// What is worth computing once before scoring.
 pub trait PreScore: Send + Sync {
@@ -23,21 +47,8 @@ pub trait PreScore: Send + Sync {
         cx: &Context<'_>,
         state: &mut CycleState,
         pod: &Pod,
-        nodes: &[NodeIdx],
+        nodes: &FeasibleNodes<'_>,
     ) -> Status;
-
-    /// What, beside the pod, the outcome depends on.
-    fn pre_score_depends_on(&self, pod: &Pod) -> Dependencies {
-        let _ = pod;
-        Dependencies::EVERYTHING
-    }
-
-    /// The same, narrower where the plugin can tell more from the cluster as it is. The answer must hold as long as
-    /// nothing changes that it names.
-    fn pre_score_depends_on_in(&self, cx: &Context<'_>, pod: &Pod) -> Dependencies {
-        let _ = cx;
-        self.pre_score_depends_on(pod)
-    }
 }
 
 /// How raw scores become scores between 0 and 100.
@@ -79,10 +90,11 @@ pub trait Score: Send + Sync {
         nodes: &[NodeIdx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
+        let one = cx.about_one_node();
         for (&idx, score) in nodes.iter().zip(scores) {
             *score = 0;
-            let Some(node) = NodeView::new(cx.cluster, idx) else { continue };
-            *score = self.score(cx, state, pod, &node)?;
+            let Some(node) = cx.cluster().node(idx) else { continue };
+            *score = self.score(&one, state, pod, &node)?;
         }
         Ok(())
     }
@@ -109,18 +121,5 @@ pub trait Score: Send + Sync {
     ) -> Status {
         let _ = (cx, state, pod, nodes, scores);
         Status::SUCCESS
-    }
-
-    /// What, beside the pod, the raw score of one node depends on.
-    fn score_depends_on(&self, pod: &Pod) -> Dependencies {
-        let _ = pod;
-        Dependencies::EVERYTHING
-    }
-
-    /// The same, narrower where the plugin can tell more from the cluster as it is. The answer must hold as long as
-    /// nothing changes that it or [`PreScore::pre_score_depends_on_in`] names.
-    fn score_depends_on_in(&self, cx: &Context<'_>, pod: &Pod) -> Dependencies {
-        let _ = cx;
-        self.score_depends_on(pod)
     }
 }

@@ -27,7 +27,7 @@ impl HypotheticalFilter for HypotheticalRunner<'_> {
         pod: &Pod,
         overlay: &NodeOverlay,
     ) -> Status {
-        Runner { profile: self.profile, cx: *cx }
+        Runner::new(self.profile, cx.sources())
             .filter_with_nominated_pods(state, pod, overlay, self.skip)
     }
 
@@ -39,7 +39,7 @@ impl HypotheticalFilter for HypotheticalRunner<'_> {
         node: NodeIdx,
         priority: i32,
     ) -> Option<Status> {
-        Runner { profile: self.profile, cx: *cx }
+        Runner::new(self.profile, cx.sources())
             .rejection_without_pods_below(state, pod, node, priority, self.skip)
     }
 
@@ -49,7 +49,7 @@ impl HypotheticalFilter for HypotheticalRunner<'_> {
         state: &'c CycleState,
         pod: &'c Pod,
     ) -> Option<SumsFilters<'c>> {
-        SumsFilters::new(Runner { profile: self.profile, cx: *cx }, state, pod, self.skip)
+        SumsFilters::new(Runner::new(self.profile, cx.sources()), state, pod, self.skip)
     }
 
     fn add_pod(
@@ -60,7 +60,7 @@ impl HypotheticalFilter for HypotheticalRunner<'_> {
         added: &Pod,
         overlay: &NodeOverlay,
     ) -> Status {
-        Runner { profile: self.profile, cx: *cx }.add_pod(state, pod, added, overlay, self.skip)
+        Runner::new(self.profile, cx.sources()).add_pod(state, pod, added, overlay, self.skip)
     }
 
     fn remove_pod(
@@ -71,7 +71,6 @@ impl HypotheticalFilter for HypotheticalRunner<'_> {
         removed: &Pod,
         overlay: &NodeOverlay,
     ) -> Status {
-        Runner { profile: self.profile, cx: *cx }
-            .remove_pod(state, pod, removed, overlay, self.skip)
+        Runner::new(self.profile, cx.sources()).remove_pod(state, pod, removed, overlay, self.skip)
     }
 }

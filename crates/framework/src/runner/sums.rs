@@ -1,9 +1,9 @@
 //! Dry runs on sums: would the pod fit if some of a node's pods were gone?
 //!
 //! Preemption tries hundreds of nodes for one pod. Mostly no filter reads more of the pods there than what they ask for
-//! in sum ([`PodsRead`]), and no plugin keeps a state that follows single pods. Then a node can be tried without copying
-//! its list of pods or the plugins' state, and putting a pod back asks only those filters again that read sums: the
-//! others said yes, and would say the same again.
+//! in sum, and no plugin keeps a state that follows single pods. Then a node can be tried without copying its list of pods
+//! or the plugins' state, and putting a pod back asks only those filters again that read sums: the others said yes, and
+//! would say the same again. A trial in which a filter reads single pods gives no answer.
 //!
 //! Invariant: the answers are those of [`Runner::filter_with_nominated_pods`] on an overlay with the same pods.
 
@@ -14,12 +14,13 @@ use smallvec::SmallVec;
 use super::{Runner, SkipSet, filter_failure};
 use crate::cycle_state::CycleState;
 use crate::meter::MeteredPoint;
-use crate::points::{Filter, PodsRead};
+use crate::points::Filter;
 use crate::profile::PluginIdx;
+use crate::reads::{ReadSet, Reads};
 use crate::status::{PluginName, Status};
 use crate::view::NodeView;
 
-/// All filters of a profile for one pod, none of which reads more than sums of the pods on a node.
+/// All filters of a profile for one pod, to be asked about nodes of which only the sums are changed.
 pub struct SumsFilters<'a> {
     runner: Runner<'a>,
     state: &'a CycleState,
@@ -32,12 +33,14 @@ struct SumsFilter<'a> {
     idx: PluginIdx,
     name: &'a PluginName,
     filter: &'a dyn Filter,
-    reads_sums: bool,
 }
 
+/// What each filter has read in one trial.
+type TrialReads = SmallVec<[ReadSet; 8]>;
+
 impl<'a> SumsFilters<'a> {
-    /// `None` when a filter or a plugin's state depends on more than sums. `skip` are the plugins left out, `state` is what
-    /// PreFilter left behind.
+    /// `None` when a plugin's state follows single pods. `skip` are the plugins left out, `state` is what PreFilter left
+    /// behind.
     pub fn new(
         runner: Runner<'a>,
         state: &'a CycleState,
@@ -49,15 +52,8 @@ impl<'a> SumsFilters<'a> {
         if pre_filters.any(|(idx, _, plugin)| counts(idx) && plugin.extensions().is_some()) {
             return None;
         }
-        let mut filters = SmallVec::new();
-        for (idx, name, filter) in runner.profile.filter().filter(|(idx, ..)| counts(*idx)) {
-            let reads_sums = match filter.reads_of_pods(pod) {
-                PodsRead::Nothing => false,
-                PodsRead::Sums => true,
-                PodsRead::Everything => return None,
-            };
-            filters.push(SumsFilter { idx, name, filter, reads_sums });
-        }
+        let filters = runner.profile.filter().filter(|(idx, ..)| counts(*idx));
+        let filters = filters.map(|(idx, name, filter)| SumsFilter { idx, name, filter }).collect();
         let has_nominated_pods = runner.cx.nominated.has_nominated_pods();
         Some(Self { runner, state, pod, filters, has_nominated_pods })
     }
@@ -74,38 +70,46 @@ impl<'a> SumsFilters<'a> {
                 crowded.get_or_insert_with(|| plain.clone()).add_sums(&other);
             }
         }
-        SumsTrial { filters: self, plain, crowded }
+        SumsTrial { filters: self, plain, crowded, reads: self.nothing_read() }
     }
 
-    /// The rejection of a node with these pods added, those that count of the ones nominated to it; `None` when it would
-    /// still pass all filters that it passes without them.
-    pub fn rejection_with<'p>(
+    /// What the filters say about a node that passes them, with these pods added. `None` when sums cannot tell.
+    pub fn filter_with<'p>(
         &self,
         node: NodeIdx,
         nominated: impl Iterator<Item = &'p Pod>,
     ) -> Option<Status> {
         let mut crowded = NodeOverlay::new(node);
         nominated.for_each(|other| crowded.add_sums(other));
-        Some(self.ask(&crowded, false)).filter(|status| !status.is_success())
+        self.ask(&crowded, &self.nothing_read(), false)
     }
 
-    /// What the first filter says that does not accept.
-    fn ask(&self, overlay: &NodeOverlay, is_again: bool) -> Status {
-        let cx = &self.runner.cx;
-        let Some(view) = NodeView::hypothetical(cx.cluster, overlay) else {
-            return Status::SUCCESS;
+    fn nothing_read(&self) -> TrialReads {
+        self.filters.iter().map(|_| ReadSet::new()).collect()
+    }
+
+    /// What the first filter says that does not accept; `None` when one of them has read single pods. `is_again` leaves out
+    /// those that read no sums the first time.
+    fn ask(&self, overlay: &NodeOverlay, reads: &TrialReads, is_again: bool) -> Option<Status> {
+        let Some(view) = NodeView::hypothetical(self.runner.cx.cluster, overlay) else {
+            return Some(Status::SUCCESS);
         };
-        for SumsFilter { idx, name, filter, reads_sums } in &self.filters {
-            if is_again && !reads_sums {
+        let mut cx = self.runner.cx.unrecorded();
+        for (SumsFilter { idx, name, filter }, reads) in self.filters.iter().zip(reads) {
+            if is_again && !reads.get().intersects(Reads::POD_SUMS) {
                 continue;
             }
-            let status = filter.filter(cx, self.state, self.pod, &view);
+            cx.note_in(reads);
+            let status = filter.filter(&cx, self.state, self.pod, &view.with_reads(reads));
+            if reads.get().has_single_pods() {
+                return None;
+            }
             self.runner.called(*idx, MeteredPoint::Filter, 1);
             if !status.is_success() {
-                return filter_failure(status, name);
+                return Some(filter_failure(status, name));
             }
         }
-        Status::SUCCESS
+        Some(Status::SUCCESS)
     }
 }
 
@@ -122,33 +126,35 @@ pub struct SumsTrial<'f, 'a> {
     plain: NodeOverlay,
     /// The same with the nominated pods that count, if there are any.
     crowded: Option<NodeOverlay>,
+    reads: TrialReads,
 }
 
 impl SumsTrial<'_, '_> {
-    /// What the filters say, with nominated pods taken into account.
-    pub fn filter(&self) -> Status {
+    /// What the filters say, with nominated pods taken into account. `None` when sums cannot tell.
+    pub fn filter(&self) -> Option<Status> {
         self.ask(false)
     }
 
     /// Puts a pod of the node back if the pod in question still fits then; whether it does. To be asked after
-    /// [`filter`](Self::filter) accepted the node. A filter that fails counts as no room.
-    pub fn reprieve(&mut self, victim: &Pod) -> bool {
+    /// [`filter`](Self::filter) accepted the node. A filter that fails counts as no room. `None` when sums cannot tell: the
+    /// trial is of no use then.
+    pub fn reprieve(&mut self, victim: &Pod) -> Option<bool> {
         self.overlays().for_each(|overlay| overlay.add_sums(victim));
-        let fits = self.ask(true).is_success();
+        let fits = self.ask(true)?.is_success();
         if !fits {
             self.overlays().for_each(|overlay| overlay.remove_sums(victim));
         }
-        fits
+        Some(fits)
     }
 
-    fn ask(&self, is_again: bool) -> Status {
+    fn ask(&self, is_again: bool) -> Option<Status> {
         if let Some(crowded) = &self.crowded {
-            let status = self.filters.ask(crowded, is_again);
+            let status = self.filters.ask(crowded, &self.reads, is_again)?;
             if !status.is_success() {
-                return status;
+                return Some(status);
             }
         }
-        self.filters.ask(&self.plain, is_again)
+        self.filters.ask(&self.plain, &self.reads, is_again)
     }
 
     fn overlays(&mut self) -> impl Iterator<Item = &mut NodeOverlay> {

@@ -1,8 +1,9 @@
-//! Whether a plugin keeps what it promises, so that kept answers are right answers.
+//! Whether a plugin keeps what it promises, so that cached answers are right answers.
 //!
-//! The engine evaluates one pod for many, and keeps answers until something changes that a plugin said they depend on. What a
-//! plugin says about that cannot be proved, but it can be tried: the cluster is changed in every way the fixture suggests,
-//! and after each change the answers that would be kept are compared with fresh ones.
+//! The engine evaluates one pod for many, and caches answers until something changes that the plugin has read. A plugin that
+//! reads behind the view's back, from a memory of its own or from the columns of other nodes, is found by trying: the
+//! cluster is changed in every way the fixture suggests, and after each change the answers that would still be cached are
+//! compared with fresh ones.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,13 +15,15 @@ use serde_json::json;
 
 use super::fixture::Fixture;
 use super::objects::{node, pod};
+use crate::cluster_view::Scope;
 use crate::cycle_state::CycleState;
-use crate::dependencies::Dependencies;
 use crate::plugin::Plugin;
-use crate::points::{FilterSink, MAX_NODE_SCORE, MIN_NODE_SCORE, SignatureWriter};
+use crate::points::{
+    FeasibleNodes, FilterSink, MAX_NODE_SCORE, MIN_NODE_SCORE, PreFilterOutcome, SignatureWriter,
+};
+use crate::reads::{PhaseReads, PluginReads, Reads};
 use crate::status::{PluginName, Status};
 use crate::verdicts::Verdicts;
-use crate::view::NodeView;
 
 /// A promise that a plugin does not keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +45,7 @@ impl fmt::Display for Violation {
 /// - the whole-cluster forms answer as the per-node forms do, whatever nodes they are asked about at once;
 /// - asked twice, it answers the same;
 /// - pods with equal signatures get equal answers;
-/// - answers change only when something changes that `*_depends_on` names.
+/// - answers change only when something changes that it has read through the views.
 ///
 /// Make the fixture rich: the labels, taints, resources, pods and objects that the plugin reads are what gets changed. An
 /// empty list means that nothing was found, not that nothing is wrong.
@@ -101,11 +104,22 @@ impl Check<'_> {
         }
     }
 
-    fn before_nodes(&self, fixture: &Fixture, pod: &Pod) -> (Answers, CycleState) {
-        let (outcome, mut state) = fixture.pre_filter(self.plugin, pod);
-        let order = fixture.cluster().order();
+    /// PreFilter and PreScore, with what they read noted in `reads`.
+    fn before_nodes(
+        &self,
+        fixture: &Fixture,
+        pod: &Pod,
+        reads: &PluginReads,
+    ) -> (Answers, CycleState) {
+        let cx = fixture.sources().recorded_by(&reads.once, Scope::OneNode);
+        let mut state = CycleState::new();
+        let outcome = match self.plugin.as_pre_filter() {
+            Some(point) => point.pre_filter(&cx, &mut state, pod),
+            None => PreFilterOutcome::success(),
+        };
+        let nodes = FeasibleNodes::recorded_by(fixture.cluster().order(), &reads.once);
         let pre_score = match self.plugin.as_pre_score() {
-            Some(point) => point.pre_score(&fixture.cx(), &mut state, pod, order),
+            Some(point) => point.pre_score(&cx, &mut state, pod, &nodes),
             None => Status::SUCCESS,
         };
         let answers = Answers {
@@ -117,6 +131,7 @@ impl Check<'_> {
         (answers, state)
     }
 
+    /// Filter and Score for one node, with what they read noted in `reads`.
     fn about(
         &self,
         fixture: &Fixture,
@@ -124,8 +139,11 @@ impl Check<'_> {
         state: &CycleState,
         pod: &Pod,
         idx: NodeIdx,
+        reads: &PluginReads,
     ) -> Option<(Arc<str>, NodeAnswer)> {
-        let (cx, view) = (fixture.cx(), NodeView::new(fixture.cluster(), idx)?);
+        let cx = fixture.sources().recorded_by(&reads.per_node, Scope::OneNode);
+        let scan = fixture.sources().recorded_by(&reads.per_node, Scope::Asked);
+        let view = scan.cluster().node(idx)?;
         let filters = once.pre_filter.is_success();
         let filter = self.plugin.as_filter().filter(|_| filters);
         let scores = once.pre_score.is_success() && filters;
@@ -138,10 +156,11 @@ impl Check<'_> {
     }
 
     fn answers(&self, fixture: &Fixture, pod: &Pod) -> Answers {
-        let (mut answers, state) = self.before_nodes(fixture, pod);
+        let reads = PluginReads::default();
+        let (mut answers, state) = self.before_nodes(fixture, pod, &reads);
         let order = fixture.cluster().order().iter();
-        answers.nodes =
-            order.filter_map(|idx| self.about(fixture, &answers, &state, pod, *idx)).collect();
+        let about = |idx: &NodeIdx| self.about(fixture, &answers, &state, pod, *idx, &reads);
+        answers.nodes = order.filter_map(about).collect();
         answers
     }
 
@@ -157,7 +176,8 @@ impl Check<'_> {
     /// time.
     fn forms_agree(&mut self, fixture: &Fixture, pod: &Pod) {
         const PROMISE: &str = "the whole-cluster form answers as the per-node form does";
-        let (once, state) = self.before_nodes(fixture, pod);
+        let reads = PluginReads::default();
+        let (once, state) = self.before_nodes(fixture, pod, &reads);
         let all: Vec<NodeIdx> = fixture.cluster().order().to_vec();
         let third: Vec<NodeIdx> = all.iter().copied().step_by(3).rev().collect();
         let mut groups: Vec<&[NodeIdx]> = vec![&all, &third];
@@ -170,7 +190,8 @@ impl Check<'_> {
                 let mut sink = FilterSink::new(&mut verdicts, &name);
                 let result = point.filter_all(&fixture.cx(), &state, pod, group, &mut sink);
                 for &idx in group {
-                    let Some((node, one)) = self.about(fixture, &once, &state, pod, idx) else {
+                    let Some((node, one)) = self.about(fixture, &once, &state, pod, idx, &reads)
+                    else {
                         continue;
                     };
                     let is_error = !one.filter.is_success() && !one.filter.is_rejected();
@@ -194,7 +215,8 @@ impl Check<'_> {
                 let mut column = vec![i64::MIN; group.len()];
                 let result = point.score_all(&fixture.cx(), &state, pod, group, &mut column);
                 for (&idx, whole) in group.iter().zip(&column) {
-                    let Some((node, one)) = self.about(fixture, &once, &state, pod, idx) else {
+                    let Some((node, one)) = self.about(fixture, &once, &state, pod, idx, &reads)
+                    else {
                         continue;
                     };
                     if result.is_ok() && one.score != Ok(*whole) {
@@ -239,38 +261,64 @@ impl Check<'_> {
         }
     }
 
-    /// What would be kept from `before` against fresh answers in `after`.
+    /// What would still be cached from `before` against fresh answers in `after`.
     fn answers_last(&mut self, before: &Fixture, after: &Fixture, change: &str, pod: &Pod) {
-        // Nothing is kept for pods that cannot be signed.
+        // Nothing is cached for pods that cannot be signed.
         let signs =
             self.plugin.as_sign().is_some_and(|point| point.sign(pod, &mut SignatureWriter::new()));
         if !signs {
             return;
         }
-        let (once, per_node) = self.dependencies(before, pod);
-        let can_be_kept = once.node == ChangeKinds::NONE && !once.anything && !per_node.anything;
-        if !can_be_kept || !versions_agree(before.cluster(), after.cluster(), once.union(per_node))
+        for by_scan in [false, true] {
+            self.cached_answers_last(before, after, change, pod, by_scan);
+        }
+    }
+
+    /// The same with what was read by the per-node forms, or by the whole-cluster forms.
+    fn cached_answers_last(
+        &mut self,
+        before: &Fixture,
+        after: &Fixture,
+        change: &str,
+        pod: &Pod,
+        by_scan: bool,
+    ) {
+        let reads = PluginReads::default();
+        let (mut cached, state) = self.before_nodes(before, pod, &reads);
+        cached.nodes = if by_scan {
+            self.scanned(before, &cached, &state, pod, &reads)
+        } else {
+            let order = before.cluster().order().iter();
+            let about = |idx: &NodeIdx| self.about(before, &cached, &state, pod, *idx, &reads);
+            order.filter_map(about).collect()
+        };
+        let reads = PhaseReads { once: reads.once.get(), per_node: reads.per_node.get() };
+        if !reads.can_be_cached()
+            || !versions_agree(before.cluster(), after.cluster(), reads.union())
         {
             return;
         }
-        let (kept, state) = self.before_nodes(before, pod);
         let fresh = self.answers(after, pod);
-        let promise = "answers change only with what they are said to depend on";
-        let same_once = (&kept.pre_filter, &kept.node_names, &kept.pre_score)
+        let promise = "answers change only with what was read";
+        let same_once = (&cached.pre_filter, &cached.node_names, &cached.pre_score)
             == (&fresh.pre_filter, &fresh.node_names, &fresh.pre_score);
         if !same_once {
             let what = format!("pod {}, PreFilter or PreScore, after {change}", pod.key());
             return self.complain(promise, what);
         }
-        let changed = changed_nodes(before.cluster(), after.cluster(), per_node.node);
+        let changed = changed_nodes(before.cluster(), after.cluster(), reads.per_node.node_kinds());
         for (node, is) in &fresh.nodes {
             let Some(idx) = after.cluster().node_idx(node) else { continue };
-            // A changed node is asked again, with the state that is kept.
-            let fixture = if changed.contains(&idx) { after } else { before };
-            let Some((_, kept)) = self.about(fixture, &kept, &state, pod, idx) else { continue };
-            if kept != *is {
+            // A changed node is asked again, with the state that is cached.
+            let known = if changed.contains(&idx) {
+                self.about(after, &cached, &state, pod, idx, &PluginReads::default())
+            } else {
+                cached.nodes.iter().find(|(name, _)| name == node).cloned()
+            };
+            let Some((_, known)) = known else { continue };
+            if known != *is {
                 let what = format!(
-                    "pod {}, node {node}, after {change}: {kept:?} would be kept, right is {is:?}",
+                    "pod {}, node {node}, after {change}: {known:?} would be cached, right is {is:?}",
                     pod.key()
                 );
                 self.complain(promise, what);
@@ -278,26 +326,60 @@ impl Check<'_> {
         }
     }
 
-    fn dependencies(&self, fixture: &Fixture, pod: &Pod) -> (Dependencies, Dependencies) {
-        let cx = fixture.cx();
-        let none = Dependencies::POD_ONLY;
-        let pre_filter = self.plugin.as_pre_filter().map(|point| point.pre_filter_depends_on(pod));
-        let pre_score =
-            self.plugin.as_pre_score().map(|point| point.pre_score_depends_on_in(&cx, pod));
-        let filter = self.plugin.as_filter().map(|point| point.filter_depends_on(pod));
-        let score = self.plugin.as_score().map(|point| point.score_depends_on_in(&cx, pod));
-        let both = |a: Option<Dependencies>, b: Option<Dependencies>| {
-            a.unwrap_or(none).union(b.unwrap_or(none))
-        };
-        (both(pre_filter, pre_score), both(filter, score))
+    /// What the whole-cluster forms say about every node; where one fails, what the per-node forms say.
+    fn scanned(
+        &self,
+        fixture: &Fixture,
+        once: &Answers,
+        state: &CycleState,
+        pod: &Pod,
+        reads: &PluginReads,
+    ) -> Vec<(Arc<str>, NodeAnswer)> {
+        let cx = fixture.sources().recorded_by(&reads.per_node, Scope::Asked);
+        let order = fixture.cluster().order();
+        let filters = once.pre_filter.is_success();
+        let mut verdicts = Verdicts::absent(fixture.cluster().capacity());
+        verdicts.let_pass(order);
+        let name: PluginName = self.plugin.name().into();
+        let filtered = self.plugin.as_filter().filter(|_| filters).map(|point| {
+            let mut sink = FilterSink::new(&mut verdicts, &name);
+            point.filter_all(&cx, state, pod, order, &mut sink)
+        });
+        let scores = once.pre_score.is_success() && filters;
+        let mut column = vec![0; order.len()];
+        let scored = self.plugin.as_score().filter(|_| scores);
+        let scored = scored.map(|point| point.score_all(&cx, state, pod, order, &mut column));
+        let has_failed = |result: Option<Result<(), Status>>| result.is_some_and(|r| r.is_err());
+        let both_failed = (has_failed(filtered), has_failed(scored));
+        let nodes = order.iter().zip(&column).filter_map(|(&idx, score)| {
+            let (node, mut answer) =
+                self.about(fixture, once, state, pod, idx, &PluginReads::default())?;
+            if !both_failed.0 {
+                // The sink attributes rejections to the plugin.
+                let rejection = verdicts.rejection(idx);
+                let is_same = rejection.cloned().unwrap_or_default()
+                    == answer.filter.clone().from_plugin(&name);
+                if !is_same {
+                    answer.filter = rejection.cloned().unwrap_or_default();
+                }
+            }
+            if !both_failed.1 {
+                answer.score = Ok(*score);
+            }
+            Some((node, answer))
+        });
+        nodes.collect()
     }
 }
 
-fn versions_agree(before: &ClusterState, after: &ClusterState, depends: Dependencies) -> bool {
-    (!depends.membership || before.membership_sequence() == after.membership_sequence())
-        && (!depends.images || before.image_sequence() == after.image_sequence())
-        && (!depends.objects || before.objects().sequence() == after.objects().sequence())
-        && (!depends.affinity_terms
+fn versions_agree(before: &ClusterState, after: &ClusterState, reads: Reads) -> bool {
+    (!reads.intersects(Reads::MEMBERSHIP)
+        || before.membership_sequence() == after.membership_sequence())
+        && (!reads.intersects(Reads::IMAGE_STATES)
+            || before.image_sequence() == after.image_sequence())
+        && (!reads.intersects(Reads::OBJECTS)
+            || before.objects().sequence() == after.objects().sequence())
+        && (!reads.intersects(Reads::AFFINITY_TERMS)
             || before.affinity_terms_version() == after.affinity_terms_version())
 }
 

@@ -10,14 +10,15 @@ use kube_scheduler_queue::{ClusterEvent, QueueingHint};
 use serde_json::Value;
 
 use super::grammar::{Statement, statements};
+use crate::cluster_view::ClusterView;
 use crate::context::{
-    Command, Commands, Context, EventObject, NominatedPods, RunningPreemptions, WaitingPod,
-    WaitingPods,
+    Command, Commands, Context, EventObject, NominatedPods, RunningPreemptions, Sources,
+    WaitingPod, WaitingPods,
 };
 use crate::cycle_state::CycleState;
 use crate::known_pods::KnownPods;
 use crate::plugin::Plugin;
-use crate::points::{Normalization, PermitDecision, PreFilterOutcome};
+use crate::points::{FeasibleNodes, Normalization, PermitDecision, PreFilterOutcome};
 use crate::runner::{check_score, normalize};
 use crate::status::{PluginName, Status};
 use crate::view::NodeView;
@@ -162,7 +163,12 @@ impl Fixture {
 
     /// What calls to plugins may look at.
     pub fn cx(&self) -> Context<'_> {
-        Context {
+        self.sources().unrecorded()
+    }
+
+    /// What contexts read from.
+    pub fn sources(&self) -> Sources<'_> {
+        Sources {
             cluster: &self.cluster,
             pods: self,
             waiting: self,
@@ -178,7 +184,7 @@ impl Fixture {
     /// If there is no such node.
     pub fn view(&self, node: &str) -> NodeView<'_> {
         let idx = self.cluster.node_idx(node);
-        match idx.and_then(|idx| NodeView::new(&self.cluster, idx)) {
+        match idx.and_then(|idx| ClusterView::unrecorded(&self.cluster).node(idx)) {
             Some(view) => view,
             None => panic!("there is no node {node:?}"),
         }
@@ -230,7 +236,8 @@ impl Fixture {
         let nodes: Vec<NodeIdx> = self.cluster.order().to_vec();
         let (_, mut state) = self.pre_filter(plugin, pod);
         if let Some(point) = plugin.as_pre_score() {
-            let status = point.pre_score(&self.cx(), &mut state, pod, &nodes);
+            let status =
+                point.pre_score(&self.cx(), &mut state, pod, &FeasibleNodes::unrecorded(&nodes));
             if status.is_skip() {
                 return Ok(Vec::new());
             }

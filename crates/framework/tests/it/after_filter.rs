@@ -35,7 +35,7 @@ fn post_filtered(answers: Vec<PostFilterOutcome>) -> (String, Option<Arc<str>>, 
     let statuses = NodeStatuses { verdicts: &verdicts, absent: &Status::SUCCESS };
     let mut commands = Commands::default();
     let mut cx = PostFilterContext {
-        cx: runner.cx,
+        cx: runner.cx.unrecorded(),
         statuses,
         filters: &filters,
         extenders: &Extenders::default(),

@@ -2,7 +2,7 @@
 
 use kube_scheduler_framework::testing::fixture;
 use kube_scheduler_framework::{
-    Code, CycleState, NodeOverlay, NodeView, PreFilterOutcome, SkipSet, Status, Verdicts,
+    ClusterView, Code, CycleState, NodeOverlay, PreFilterOutcome, SkipSet, Status, Verdicts,
 };
 use proptest::prelude::*;
 
@@ -139,7 +139,7 @@ proptest! {
         let order = world.cluster().order().to_vec();
         runner.filter_all(&state, &pod, &order, &skip, &mut verdicts).unwrap();
         for idx in order {
-            let view = NodeView::new(world.cluster(), idx).unwrap();
+            let view = ClusterView::unrecorded(world.cluster()).node(idx).unwrap();
             let alone = runner.filter(&state, &pod, &view, &skip);
             prop_assert_eq!(verdicts.passes(idx), alone.is_success());
             prop_assert_eq!(verdicts.rejection(idx).cloned().unwrap_or_default(), alone);

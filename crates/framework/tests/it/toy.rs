@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::testing::{self, Fixture};
 use kube_scheduler_framework::{
-    Bind, BindOutcome, Commands, Completion, Context, CycleState, ExtensionPoint, Filter, Handle,
-    NodeIdx, NodeView, Normalization, Permit, PermitDecision, Plugin, PluginSet, PostBind,
-    PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue,
+    Bind, BindOutcome, Commands, Completion, Context, CycleState, ExtensionPoint, FeasibleNodes,
+    Filter, Handle, NodeIdx, NodeView, Normalization, Permit, PermitDecision, Plugin, PluginSet,
+    PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue,
     PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Profile, ProfileConfig,
     ProfileError, QueueSort, QueuedPodView, Registry, Reserve, Runner, Score, Status,
 };
@@ -220,7 +220,13 @@ impl PostFilter for Toy {
 }
 
 impl PreScore for Toy {
-    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &Pod, _: &[NodeIdx]) -> Status {
+    fn pre_score(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        _: &Pod,
+        _: &FeasibleNodes<'_>,
+    ) -> Status {
         self.note("PreScore");
         self.pre_score.clone().unwrap_or_default()
     }
@@ -393,7 +399,7 @@ pub(crate) fn pod(text: &str) -> Arc<Pod> {
 }
 
 pub(crate) fn runner<'a>(world: &'a Fixture, profile: &'a Profile) -> Runner<'a> {
-    Runner { profile, cx: world.cx() }
+    Runner::new(profile, world.sources())
 }
 
 /// Code, who, and message of a status: `Error A: text`.

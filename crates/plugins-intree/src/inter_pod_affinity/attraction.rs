@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::{Carried, ClusterState, NodeIdx, NodeView, Spare, TermKind};
+use kube_scheduler_framework::{Carried, ClusterView, NodeIdx, NodeView, Spare, TermKind};
 
 use super::own_terms::preferred_of;
 use super::tally::{KeyTally, Tally};
@@ -17,7 +17,7 @@ pub(super) struct Attraction(Arc<Tally>);
 impl Attraction {
     /// Adds up all preferences about `pod`; `None` when none of them says anything, as opposed to cancelling out.
     pub(super) fn sum(
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         pod: &Pod,
         hard_pod_affinity_weight: i32,
         spare: &Arc<Spare<i64>>,
@@ -35,7 +35,7 @@ impl Attraction {
     }
 
     /// The same for many nodes.
-    pub(super) fn of_nodes(&self, cluster: &ClusterState, nodes: &[NodeIdx], scores: &mut [i64]) {
+    pub(super) fn of_nodes(&self, cluster: ClusterView<'_>, nodes: &[NodeIdx], scores: &mut [i64]) {
         let Some((first, others)) = self.0.keys().split_first() else { return scores.fill(0) };
         first.put(cluster, nodes, scores, |score, number| *score = number);
         for key in others {
@@ -46,20 +46,18 @@ impl Attraction {
 
 /// What the terms of pods on nodes say about `pod`; whether they say anything.
 fn count_others(
-    cluster: &ClusterState,
+    cluster: ClusterView<'_>,
     pod: &Pod,
     hard_pod_affinity_weight: i32,
     tally: &mut Tally,
 ) -> bool {
-    let nothing = Default::default();
-    let namespace_labels = cluster.objects().namespace_labels(&pod.namespace).unwrap_or(&nothing);
     let mut says_anything = false;
-    let draws = |kind| match kind {
+    let draws = move |kind| match kind {
         TermKind::RequiredAntiAffinity => false,
         TermKind::RequiredAffinity => hard_pod_affinity_weight > 0,
         TermKind::PreferredAffinity | TermKind::PreferredAntiAffinity => true,
     };
-    for (_, carried) in cluster.affinity_terms().about(pod, namespace_labels, draws) {
+    for (_, carried) in cluster.affinity_terms_about(pod, draws) {
         let kind = carried.kind();
         let pull = |carried: Carried| pull_of(kind, carried, hard_pod_affinity_weight);
         let (term, domains) = (carried.term(), carried.domains());
@@ -82,7 +80,7 @@ pub(super) fn pull_of(kind: TermKind, carried: Carried, hard_pod_affinity_weight
 }
 
 /// What `pod` says about the pods on nodes; whether it says anything.
-fn count_own(cluster: &ClusterState, pod: &Pod, tally: &mut Tally) -> bool {
+fn count_own(cluster: ClusterView<'_>, pod: &Pod, tally: &mut Tally) -> bool {
     let mut says_anything = false;
     for (weight, spec) in preferred_of(pod) {
         let counts = cluster.counted(&spec);

@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Labels, Pod};
+use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    AffinityTermsVersion, Candidates, ClusterState, Context, CounterId, CounterSpec, CycleState,
+    AffinityTermsVersion, Candidates, ClusterView, Context, CounterId, CounterSpec, CycleState,
     DomainAnswers, DomainScope, DomainScoped, LabelValueId, NodeIdx, Normalization, Scale,
     Standing, TermId, TermKind,
 };
@@ -32,12 +32,12 @@ impl DomainScoped for InterPodAffinity {
             return DomainScope::Neither;
         }
         let own = Required::of(pod);
-        if own.is_empty() && !has_preferred(pod) && cx.cluster.affinity_terms().is_empty() {
-            return DomainScope::OnlyDependencies;
+        if own.is_empty() && !has_preferred(pod) && cx.cluster().affinity_terms().is_empty() {
+            return DomainScope::NotFollowing;
         }
         let scores = has_preferred(pod) || !self.ignores_preferences_of_others;
         let hard_weight = if scores { self.hard_pod_affinity_weight } else { 0 };
-        let answers = AffinityAnswers::new(cx.cluster, pod, own, scores, hard_weight);
+        let answers = AffinityAnswers::new(cx.cluster(), pod, own, scores, hard_weight);
         answers.map_or(DomainScope::Neither, |answers| DomainScope::Followed(Box::new(answers)))
     }
 
@@ -83,7 +83,7 @@ struct AffinityAnswers {
 impl AffinityAnswers {
     /// `None` when a counter is not followed or too many terms concern the pod.
     fn new(
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         pod: &Pod,
         own: Required,
         scores: bool,
@@ -135,13 +135,13 @@ impl AffinityAnswers {
         Some(answers)
     }
 
-    fn follow(&mut self, cluster: &ClusterState, spec: &CounterSpec) -> Option<CounterId> {
+    fn follow(&mut self, cluster: ClusterView<'_>, spec: &CounterSpec) -> Option<CounterId> {
         let id = cluster.followed_id(spec)?;
         self.counters.push(id);
         Some(id)
     }
 
-    fn key(&mut self, cluster: &ClusterState, key: &Arc<str>) -> Option<&mut Key> {
+    fn key(&mut self, cluster: ClusterView<'_>, key: &Arc<str>) -> Option<&mut Key> {
         let at = match self.keys.iter().position(|known| known.key == *key) {
             Some(at) => at,
             None => {
@@ -163,15 +163,13 @@ impl AffinityAnswers {
     }
 
     /// The terms of others that concern the pod.
-    fn terms_about(&self, cluster: &ClusterState, pod: &Pod) -> Vec<TermId> {
-        let nothing = Labels::default();
-        let labels = cluster.objects().namespace_labels(&pod.namespace).unwrap_or(&nothing);
+    fn terms_about(&self, cluster: ClusterView<'_>, pod: &Pod) -> Vec<TermId> {
         let concerns = |kind| match kind {
             TermKind::RequiredAntiAffinity => true,
             TermKind::RequiredAffinity => self.scores && self.hard_weight > 0,
             TermKind::PreferredAffinity | TermKind::PreferredAntiAffinity => self.scores,
         };
-        let about = cluster.affinity_terms().about(pod, labels, concerns);
+        let about = cluster.affinity_terms_about(pod, concerns);
         let mut terms: Vec<TermId> = about.map(|(id, _)| id).collect();
         terms.sort_unstable();
         terms
@@ -179,32 +177,32 @@ impl AffinityAnswers {
 }
 
 /// How many of what `counter` counts are in the domain.
-fn counted(cluster: &ClusterState, counter: CounterId, value: LabelValueId) -> i64 {
+fn counted(cluster: ClusterView<'_>, counter: CounterId, value: LabelValueId) -> i64 {
     cluster.followed_by_id(counter).map_or(0, |counts| counts.n_pods_in(value))
 }
 
 impl Key {
-    fn value(&self, cluster: &ClusterState, node: NodeIdx) -> LabelValueId {
+    fn value(&self, cluster: ClusterView<'_>, node: NodeIdx) -> LabelValueId {
         let column = cluster.label_column(&self.key);
         column.map_or(LabelValueId::ABSENT, |column| column.id(node))
     }
 
-    fn is_wanted(&self, cluster: &ClusterState, value: LabelValueId) -> bool {
+    fn is_wanted(&self, cluster: ClusterView<'_>, value: LabelValueId) -> bool {
         self.wanted.is_none_or(|counter| counted(cluster, counter, value) > 0)
     }
 
     /// Whether there is anybody in the domain whom the pod does not want.
-    fn is_unwanted(&self, cluster: &ClusterState, value: LabelValueId) -> bool {
+    fn is_unwanted(&self, cluster: ClusterView<'_>, value: LabelValueId) -> bool {
         self.unwanted.iter().map(|counter| counted(cluster, *counter, value)).sum::<i64>() > 0
     }
 
     /// Whether there is anybody in the domain who minds the pod.
-    fn is_minded(&self, cluster: &ClusterState, value: LabelValueId) -> bool {
+    fn is_minded(&self, cluster: ClusterView<'_>, value: LabelValueId) -> bool {
         let mut minding = self.minding.iter().filter_map(|id| cluster.affinity_terms().get(*id));
         minding.any(|term| !term.domains().get(value).is_none())
     }
 
-    fn attraction(&self, cluster: &ClusterState, value: LabelValueId) -> i64 {
+    fn attraction(&self, cluster: ClusterView<'_>, value: LabelValueId) -> i64 {
         let own = self.preferred.iter().map(|(weight, id)| weight * counted(cluster, *id, value));
         let drawing = self.drawing.iter().filter_map(|id| cluster.affinity_terms().get(*id));
         let of_others =
@@ -225,7 +223,7 @@ impl DomainAnswers for AffinityAnswers {
         changed: &[NodeIdx],
         moved: &mut Vec<NodeIdx>,
     ) -> bool {
-        let cluster = cx.cluster;
+        let cluster = cx.cluster();
         if !cluster.affinity_terms_version().has_namespaces_of(&self.namespaces)
             || self.counters.iter().any(|id| cluster.followed_by_id(*id).is_none())
         {
@@ -257,7 +255,7 @@ impl DomainAnswers for AffinityAnswers {
         true
     }
 
-    fn stand(&self, cluster: &ClusterState, node: NodeIdx, standing: &mut Standing) {
+    fn stand(&self, cluster: ClusterView<'_>, node: NodeIdx, standing: &mut Standing) {
         for key in &self.keys {
             let value = key.value(cluster, node);
             if !key.is_fine {
@@ -277,7 +275,7 @@ impl DomainAnswers for AffinityAnswers {
         }
     }
 
-    fn fits(&self, cluster: &ClusterState, node: NodeIdx) -> bool {
+    fn fits(&self, cluster: ClusterView<'_>, node: NodeIdx) -> bool {
         self.keys.iter().all(|key| {
             let value = key.value(cluster, node);
             if value == LabelValueId::ABSENT {
@@ -291,7 +289,7 @@ impl DomainAnswers for AffinityAnswers {
 
     fn score(
         &mut self,
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         candidates: &[Candidates],
         scores: &mut [i64],
     ) -> bool {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Labels, Pod};
 use kube_scheduler_framework::{
-    ClusterState, CounterSpec, FilterSink, NodeIdx, NodeView, Spare, Status, TermKind,
+    ClusterView, CounterSpec, FilterSink, NodeIdx, NodeView, Spare, Status, TermKind,
 };
 use smallvec::SmallVec;
 
@@ -54,7 +54,6 @@ pub(super) struct Neighbours {
 struct Census {
     own: Required,
     matches_itself: bool,
-    namespace_labels: Labels,
     wanted: Tally,
     unwanted: Tally,
     minding: Tally,
@@ -71,14 +70,12 @@ struct Difference {
 impl Neighbours {
     /// Counts for `pod`; `None` when nobody minds it and it requires nothing.
     pub(super) fn count(
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         pod: &Pod,
         spare: &Arc<Spare<i64>>,
     ) -> Option<Self> {
         let own = Required::of(pod);
-        let namespace_labels =
-            cluster.objects().namespace_labels(&pod.namespace).cloned().unwrap_or_default();
-        let minding = minding(cluster, pod, &namespace_labels, spare);
+        let minding = minding(cluster, pod, spare);
         if own.is_empty() && minding.keys().is_empty() {
             return None;
         }
@@ -97,7 +94,6 @@ impl Neighbours {
                     .first()
                     .is_some_and(|spec| spec.pods.includes(pod, cluster.objects())),
                 own,
-                namespace_labels,
                 wanted,
                 unwanted,
                 minding,
@@ -108,12 +104,14 @@ impl Neighbours {
     /// Takes note that `other` comes to `node` (`sign` 1) or leaves it (-1). `pod` is the one that is to be placed.
     pub(super) fn change(&mut self, pod: &Pod, other: &Pod, node: &NodeView<'_>, sign: i64) {
         let census = self.counted.clone();
+        let objects = node.cluster().objects();
+        let nothing = Labels::default();
+        let namespace_labels = objects.namespace_labels(&pod.namespace).unwrap_or(&nothing);
         for term in required(&other.spec.pod_anti_affinity) {
-            if term.matches(pod, &census.namespace_labels) {
+            if term.matches(pod, namespace_labels) {
                 self.shift(Counted::Minding, &term.topology_key, node, sign);
             }
         }
-        let objects = node.cluster().objects();
         let specs = census.own.wanted.iter().map(|spec| (Counted::Wanted, spec));
         let specs = specs.chain(census.own.unwanted.iter().map(|spec| (Counted::Unwanted, spec)));
         for (counted, spec) in specs {
@@ -204,7 +202,7 @@ impl Neighbours {
     /// involved.
     pub(super) fn refuse_all<'a>(
         &self,
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
         rejection: impl Fn(Refusal) -> &'a Status,
@@ -230,19 +228,13 @@ impl Neighbours {
 }
 
 /// Which pods on nodes would mind `pod`, by domain. Keys without any are left out.
-fn minding(
-    cluster: &ClusterState,
-    pod: &Pod,
-    namespace_labels: &Labels,
-    spare: &Arc<Spare<i64>>,
-) -> Tally {
+fn minding(cluster: ClusterView<'_>, pod: &Pod, spare: &Arc<Spare<i64>>) -> Tally {
     let mut tally = Tally::new(spare);
-    let terms = cluster.affinity_terms();
-    if terms.n_terms(TermKind::RequiredAntiAffinity) == 0 {
+    if cluster.affinity_terms().n_terms(TermKind::RequiredAntiAffinity) == 0 {
         return tally;
     }
     let minds = |kind| kind == TermKind::RequiredAntiAffinity;
-    for (_, carried) in terms.about(pod, namespace_labels, minds) {
+    for (_, carried) in cluster.affinity_terms_about(pod, minds) {
         let (term, domains) = (carried.term(), carried.domains());
         if !domains.is_empty() {
             tally.add_carried(cluster, &term.topology_key, domains, |carried| i64::from(carried.n));

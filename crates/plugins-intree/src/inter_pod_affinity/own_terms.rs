@@ -98,14 +98,6 @@ pub(super) fn has_preferred(pod: &Pod) -> bool {
     n_given(&pod.spec.pod_affinity) + n_given(&pod.spec.pod_anti_affinity) > 0
 }
 
-/// Whether the pod has required terms of either kind, good or bad.
-pub(super) fn has_required(pod: &Pod) -> bool {
-    let n_given = |affinity: &Option<Arc<PodAffinity>>| {
-        affinity.as_ref().map_or(0, |affinity| affinity.n_required_given)
-    };
-    n_given(&pod.spec.pod_affinity) + n_given(&pod.spec.pod_anti_affinity) > 0
-}
-
 /// What is wrong with the pod's terms, list by list.
 pub(super) fn compile_error(pod: &Pod) -> Option<String> {
     let affinity = pod.spec.pod_affinity.as_deref();

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Labels;
 use kube_scheduler_framework::{
-    Carried, CarriedCounts, ClusterState, DomainCounts, FilterSink, LabelColumn, LabelValueId,
-    Lent, NodeGroup, NodeIdx, Spare, Status,
+    Carried, CarriedCounts, ClusterView, DomainCounts, FilterSink, LabelColumn, LabelValueId, Lent,
+    NodeGroup, NodeIdx, Spare, Status,
 };
 use smallvec::SmallVec;
 
@@ -51,7 +51,7 @@ impl Tally {
 
     /// The sums of counters by their topology keys.
     pub(super) fn of_counters(
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         counters: &[Arc<DomainCounts>],
         spare: &Arc<Spare<i64>>,
     ) -> Self {
@@ -81,12 +81,12 @@ impl Tally {
     }
 
     /// The numbers of a key to add to, all 0 if it is new.
-    fn numbers_mut(&mut self, cluster: &ClusterState, key: &Arc<str>) -> Option<&mut Numbers> {
+    fn numbers_mut(&mut self, cluster: ClusterView<'_>, key: &Arc<str>) -> Option<&mut Numbers> {
         let is_key = |tally: &KeyTally| Arc::ptr_eq(&tally.key, key) || tally.key == *key;
         let at = self.keys.iter().position(is_key).unwrap_or_else(|| {
-            let numbers = match cluster.label_column(key) {
-                Some(column) if column.n_ids() > MANY_VALUES => Numbers::Few(Vec::new()),
-                Some(column) => Numbers::ById(self.spare.lend_filled(0, column.n_ids())),
+            let numbers = match cluster.n_label_ids(key) {
+                Some(n_ids) if n_ids > MANY_VALUES => Numbers::Few(Vec::new()),
+                Some(n_ids) => Numbers::ById(self.spare.lend_filled(0, n_ids)),
                 None => Numbers::ByValue(BTreeMap::new()),
             };
             self.keys.push(KeyTally { key: key.clone(), numbers });
@@ -98,31 +98,31 @@ impl Tally {
     /// Adds up `amount` of what terms of pods say per domain of `key`, which has a column.
     pub(super) fn add_carried(
         &mut self,
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         key: &Arc<str>,
         counts: &CarriedCounts,
         amount: impl Fn(Carried) -> i64,
     ) {
         let spare = self.spare.clone();
-        let Some(column) = cluster.label_column(key) else { return };
+        let Some(n_ids) = cluster.n_label_ids(key) else { return };
         let Some(numbers) = self.numbers_mut(cluster, key) else { return };
-        numbers.expect(counts.n_domains(), column, &spare);
+        numbers.expect(counts.n_domains(), n_ids, &spare);
         counts.iter().for_each(|(domain, carried)| numbers.add(domain, amount(carried)));
     }
 
     /// Adds `factor` times what a counter with a topology key counts.
     pub(super) fn add_counter(
         &mut self,
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         counts: &DomainCounts,
         factor: i64,
     ) {
         let spare = self.spare.clone();
         let Some(key) = &counts.spec().topology_key else { return };
-        let Some(column) = counts.column(cluster) else { return };
+        let Some(column) = cluster.domain_column(counts) else { return };
         let Some(numbers) = self.numbers_mut(cluster, key) else { return };
         let n_with_pods = counts.n_domains().saturating_sub(counts.n_domains_with(0) as usize);
-        numbers.expect(n_with_pods, column, &spare);
+        numbers.expect(n_with_pods, column.n_ids(), &spare);
         for (id, domain) in counts.domains().filter(|(_, domain)| domain.n_pods != 0) {
             let amount = factor * domain.n_pods;
             if let Numbers::ByValue(numbers) = numbers {
@@ -143,14 +143,14 @@ impl Tally {
 
 impl Numbers {
     /// Gets ready for so many more numbers.
-    fn expect(&mut self, n_more: usize, column: &LabelColumn, spare: &Arc<Spare<i64>>) {
+    fn expect(&mut self, n_more: usize, n_ids: usize, spare: &Arc<Spare<i64>>) {
         /// Below this share of all values a sorted list is the shorter form.
         const FEW: usize = 16;
 
         if let Self::Few(list) = self
-            && (list.len() + n_more) * FEW > column.n_ids()
+            && (list.len() + n_more) * FEW > n_ids
         {
-            let mut numbers = spare.lend_filled(0, column.n_ids());
+            let mut numbers = spare.lend_filled(0, n_ids);
             for (id, number) in &*list {
                 numbers[id.index()] = *number;
             }
@@ -190,7 +190,7 @@ impl KeyTally {
     /// The number in the domain of a node, `None` when the node lacks the label.
     pub(super) fn of_node(
         &self,
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         node: NodeIdx,
         labels: &Labels,
     ) -> Option<i64> {
@@ -211,7 +211,7 @@ impl KeyTally {
                 let at = list.binary_search_by_key(&id, |(id, _)| *id);
                 Some(at.ok().and_then(|at| list.get(at)).map_or(0, |(_, n)| *n))
             }
-            Numbers::Counted(counts) => Some(counts.n_pods_in(id(counts.column(cluster)?)?)),
+            Numbers::Counted(counts) => Some(counts.n_pods_in(id(cluster.domain_column(counts)?)?)),
         }
     }
 
@@ -219,7 +219,7 @@ impl KeyTally {
     /// label has number 0 here.
     fn table<'a, T: Clone>(
         &'a self,
-        cluster: &'a ClusterState,
+        cluster: ClusterView<'a>,
         of: impl Fn(i64) -> T,
     ) -> Option<(Vec<T>, &'a LabelColumn)> {
         match &self.numbers {
@@ -243,7 +243,7 @@ impl KeyTally {
                 Some((table, column))
             }
             Numbers::Counted(counts) => {
-                let column = counts.column(cluster)?;
+                let column = cluster.domain_column(counts)?;
                 let mut table = vec![of(0); column.n_ids()];
                 for (id, domain) in counts.domains().filter(|(id, _)| *id != LabelValueId::ABSENT) {
                     if let Some(place) = table.get_mut(id.index()) {
@@ -259,7 +259,7 @@ impl KeyTally {
     /// Has `put` change each score by the number in the domain of its node, 0 where there is none.
     pub(super) fn put(
         &self,
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         nodes: &[NodeIdx],
         scores: &mut [i64],
         put: impl Fn(&mut i64, i64),
@@ -269,7 +269,7 @@ impl KeyTally {
 
         let both = nodes.iter().zip(scores);
         match &self.numbers {
-            Numbers::Counted(counts) => match counts.column(cluster) {
+            Numbers::Counted(counts) => match cluster.domain_column(counts) {
                 Some(column) if column.n_ids() * WORTH_A_TABLE > nodes.len() => {
                     both.for_each(|(idx, score)| {
                         let id = column.id(*idx);
@@ -304,7 +304,7 @@ impl KeyTally {
     /// Turns down those of `nodes` for which the number of their domain, `None` without the label, is `meant`.
     pub(super) fn reject_where(
         &self,
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
         rejection: &Status,
@@ -341,23 +341,23 @@ impl KeyTally {
     /// The numbers that are not 0, if the key has many values; perhaps with zeroes, and some more than once.
     fn numbers_of_many<'a>(
         &'a self,
-        cluster: &'a ClusterState,
+        cluster: ClusterView<'a>,
     ) -> Option<(impl Iterator<Item = (LabelValueId, i64)> + 'a, &'a LabelColumn)> {
         let (column, few, by_id, counted) = match &self.numbers {
             Numbers::Few(list) => (cluster.label_column(&self.key)?, Some(list), None, None),
             Numbers::ById(numbers) => (cluster.label_column(&self.key)?, None, Some(numbers), None),
-            Numbers::Counted(counts) => (counts.column(cluster)?, None, None, Some(counts)),
+            Numbers::Counted(counts) => (cluster.domain_column(counts)?, None, None, Some(counts)),
             Numbers::ByValue(_) => return None,
         };
         let few = few.into_iter().flatten().copied();
         let by_id = by_id.into_iter().flat_map(|numbers| numbers.iter().copied().enumerate());
         let by_id = by_id.map(|(at, number)| (LabelValueId::from_index(at), number));
-        let counted = counted.into_iter().flat_map(|counts| counts.domains_with_pods(cluster));
+        let counted = counted.into_iter().flat_map(move |counts| cluster.domains_with_pods(counts));
         let numbers = few.chain(by_id).chain(counted.map(|(id, domain)| (id, domain.n_pods)));
         (column.n_ids() > MANY_VALUES).then_some((numbers, column))
     }
 
-    fn number_at(&self, cluster: &ClusterState, idx: NodeIdx) -> Option<i64> {
-        self.of_node(cluster, idx, &cluster.node(idx)?.labels)
+    fn number_at(&self, cluster: ClusterView<'_>, idx: NodeIdx) -> Option<i64> {
+        self.of_node(cluster, idx, cluster.node(idx)?.labels())
     }
 }

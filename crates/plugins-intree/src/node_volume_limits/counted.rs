@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use kube_scheduler_framework::api::{Pod, Volume, VolumeSource};
-use kube_scheduler_framework::{ClusterState, Status};
+use kube_scheduler_framework::{ClusterView, Status};
 
 use crate::volumes::{
     ClaimOfVolume, InTreePlugin, PersistentVolume, VolumeClaim, check_ownership, claim, claim_of,
@@ -59,7 +59,7 @@ impl Failure {
 /// Counts the volumes of pods for one node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Collector<'c> {
-    pub(super) cluster: &'c ClusterState,
+    pub(super) cluster: ClusterView<'c>,
     /// Whether the node has a CSINode: volumes of in-tree plugins count as those of their drivers only there.
     pub(super) has_csi_node: bool,
 }

@@ -9,7 +9,7 @@
 use std::cell::OnceCell;
 
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::{ClusterState, NodeIdx, NodeView, PreparedFilter, Status};
+use kube_scheduler_framework::{ClusterView, NodeIdx, NodeView, PreparedFilter, Status};
 
 use super::{NewVolumes, NodeVolumeLimits, new_volumes};
 
@@ -26,7 +26,7 @@ enum Room {
 
 pub(super) struct Scan<'a> {
     plugin: &'a NodeVolumeLimits,
-    cluster: &'a ClusterState,
+    cluster: ClusterView<'a>,
     pod: &'a Pod,
     /// What the pod brings to nodes without and with a CSINode.
     new: [OnceCell<NewVolumes<'a>>; 2],
@@ -37,7 +37,7 @@ pub(super) struct Scan<'a> {
 impl<'a> Scan<'a> {
     pub(super) fn new(
         plugin: &'a NodeVolumeLimits,
-        cluster: &'a ClusterState,
+        cluster: ClusterView<'a>,
         pod: &'a Pod,
     ) -> Self {
         let rooms = vec![None; cluster.n_csi_limits_ids()];

@@ -6,7 +6,7 @@ use kube_scheduler_framework::api::{
     LabelSelector, Labels, NodeInclusionPolicy, Pod, TopologySpreadConstraint, WhenUnsatisfiable,
 };
 use kube_scheduler_framework::{
-    ClusterState, CountedNodes, CountedPods, PodTerm, RequiredNodeAffinity, SignatureWriter,
+    ClusterView, CountedNodes, CountedPods, PodTerm, RequiredNodeAffinity, SignatureWriter,
     Tolerated,
 };
 
@@ -90,7 +90,7 @@ impl Defaults {
     /// The constraints of `pod` with this action, in order. The error tells which of them cannot be read.
     pub(super) fn constraints_of(
         &self,
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         pod: &Pod,
         action: WhenUnsatisfiable,
     ) -> Result<Vec<Constraint>, String> {
@@ -114,7 +114,7 @@ impl Defaults {
 
     fn default_constraints(
         &self,
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         pod: &Pod,
         action: WhenUnsatisfiable,
     ) -> Vec<Constraint> {

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_framework::ClusterState;
+use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::{LabelSelector, Object, Pod, Requirement, wire};
 use serde::Deserialize;
 
 /// The selector of all services that select the pod and of the controller that owns it. Without requirements when
 /// there are none.
-pub(super) fn default_selector(cluster: &ClusterState, pod: &Pod) -> LabelSelector {
+pub(super) fn default_selector(cluster: ClusterView<'_>, pod: &Pod) -> LabelSelector {
     let mut pairs: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
     for service in cluster.objects().list_in("", "Service", &pod.namespace) {
         let Some(selector) = pairs_of(service) else { continue };

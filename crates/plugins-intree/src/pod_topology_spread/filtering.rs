@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ClusterState, CounterSpec, DomainCounts, FilterSink, LabelValueId, NodeIdx, Status,
+    ClusterView, CounterSpec, DomainCounts, FilterSink, LabelValueId, NodeIdx, Status,
 };
 use smallvec::SmallVec;
 
@@ -62,7 +62,7 @@ pub(super) struct HardState {
 
 impl HardState {
     pub(super) fn new(
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         pod: &Pod,
         constraints: Vec<Constraint>,
         specs: &[CounterSpec],
@@ -81,7 +81,7 @@ impl HardState {
     /// counted lowers the number. Pinned by `removing_a_terminating_pod_lowers_the_count`.
     pub(super) fn shift(
         &mut self,
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         pod: &Pod,
         other: &Pod,
         node: NodeIdx,
@@ -103,7 +103,7 @@ impl HardState {
     }
 
     /// The verdict of the first constraint that does not accept the node.
-    pub(super) fn judge(&self, cluster: &ClusterState, node: NodeIdx) -> Verdict {
+    pub(super) fn judge(&self, cluster: ClusterView<'_>, node: NodeIdx) -> Verdict {
         let verdicts = self.all.iter().enumerate().map(|(at, hard)| {
             let value = hard.value(cluster, node);
             if value == LabelValueId::ABSENT {
@@ -120,14 +120,14 @@ impl HardState {
     /// The same for all open nodes, each domain judged once.
     pub(super) fn judge_all(
         &self,
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
         rejection: &Status,
         rejection_label: &Status,
     ) {
         for (at, hard) in self.all.iter().enumerate() {
-            let Some(column) = hard.counts.column(cluster) else { continue };
+            let Some(column) = cluster.domain_column(&hard.counts) else { continue };
             let most = hard.most(self.least(at, hard));
             // A domain without nodes that count has no pods.
             let mut is_skewed = vec![0 > most; column.n_ids()];
@@ -196,8 +196,8 @@ pub(super) fn most_allowed(constraint: &Constraint, counts: &DomainCounts, own: 
 }
 
 impl Hard {
-    fn value(&self, cluster: &ClusterState, node: NodeIdx) -> LabelValueId {
-        self.counts.column(cluster).map_or(LabelValueId::ABSENT, |column| column.id(node))
+    fn value(&self, cluster: ClusterView<'_>, node: NodeIdx) -> LabelValueId {
+        cluster.domain_column(&self.counts).map_or(LabelValueId::ABSENT, |column| column.id(node))
     }
 
     /// How many pods a domain may have before the pod comes.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::{
-    Candidates, ClusterState, Context, CounterId, CounterSpec, CycleState, DomainAnswers,
+    Candidates, ClusterView, Context, CounterId, CounterSpec, CycleState, DomainAnswers,
     DomainCounts, DomainScope, DomainScoped, LabelColumn, LabelValueId, NodeIdx, Standing,
 };
 
@@ -30,13 +30,13 @@ const SELECTING_KINDS: [(&str, &str); 4] = [
     ("apps", "StatefulSet"),
 ];
 
-fn selecting_sequences(cluster: &ClusterState) -> [u64; 4] {
+fn selecting_sequences(cluster: ClusterView<'_>) -> [u64; 4] {
     SELECTING_KINDS.map(|(group, kind)| cluster.objects().kind_sequence(group, kind))
 }
 
 impl DomainScoped for PodTopologySpread {
     fn domain_scope(&self, cx: &Context<'_>, pod: &Pod) -> DomainScope {
-        let constraints_of = |action| self.defaults.constraints_of(cx.cluster, pod, action);
+        let constraints_of = |action| self.defaults.constraints_of(cx.cluster(), pod, action);
         let (Ok(hard), Ok(soft)) = (
             constraints_of(WhenUnsatisfiable::DoNotSchedule),
             constraints_of(WhenUnsatisfiable::ScheduleAnyway),
@@ -44,9 +44,9 @@ impl DomainScoped for PodTopologySpread {
             return DomainScope::Neither;
         };
         if hard.is_empty() && soft.is_empty() {
-            return DomainScope::OnlyDependencies;
+            return DomainScope::NotFollowing;
         }
-        let answers = self.answers(cx.cluster, pod, hard, &soft);
+        let answers = self.answers(cx.cluster(), pod, hard, &soft);
         answers.map_or(DomainScope::Neither, |answers| DomainScope::Followed(Box::new(answers)))
     }
 
@@ -60,7 +60,7 @@ impl PodTopologySpread {
     /// `None` when a counter is not followed or a key has too many values.
     fn answers(
         &self,
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         pod: &Pod,
         hard: Vec<Constraint>,
         soft: &[Constraint],
@@ -135,9 +135,9 @@ struct SpreadAnswers {
 }
 
 /// A counter with its column; the engine starts over before one of them can be missing.
-fn read(cluster: &ClusterState, counter: CounterId) -> Option<(&DomainCounts, &LabelColumn)> {
+fn read(cluster: ClusterView<'_>, counter: CounterId) -> Option<(&DomainCounts, &LabelColumn)> {
     let counts = cluster.followed_by_id(counter)?;
-    Some((counts, counts.column(cluster)?))
+    Some((counts, cluster.domain_column(&counts)?))
 }
 
 fn number(n: i64) -> u32 {
@@ -146,29 +146,29 @@ fn number(n: i64) -> u32 {
 
 impl SpreadAnswers {
     /// Whether a node takes no part in scoring.
-    fn is_ignored(&self, cluster: &ClusterState, node: NodeIdx) -> bool {
+    fn is_ignored(&self, cluster: ClusterView<'_>, node: NodeIdx) -> bool {
         self.requires_all && self.wishes.iter().any(|wish| !wish.has_label(cluster, node))
     }
 }
 
 impl Wish {
-    fn value(&self, cluster: &ClusterState, node: NodeIdx) -> LabelValueId {
+    fn value(&self, cluster: ClusterView<'_>, node: NodeIdx) -> LabelValueId {
         let column = cluster.label_column(&self.key);
         column.map_or(LabelValueId::ABSENT, |column| column.id(node))
     }
 
-    fn has_label(&self, cluster: &ClusterState, node: NodeIdx) -> bool {
+    fn has_label(&self, cluster: ClusterView<'_>, node: NodeIdx) -> bool {
         self.value(cluster, node) != LabelValueId::ABSENT
     }
 
     /// How many pods are where a node is: on it, or in its domain, to which nodes without the label belong if the value
     /// is empty.
-    fn n_pods(&self, cluster: &ClusterState, node: NodeIdx, requires_all: bool) -> i64 {
+    fn n_pods(&self, cluster: ClusterView<'_>, node: NodeIdx, requires_all: bool) -> i64 {
         let Some(counts) = cluster.followed_by_id(self.counter) else { return 0 };
         if self.is_hostname {
             return counts.on_node(node);
         }
-        let Some(column) = counts.column(cluster) else { return 0 };
+        let Some(column) = cluster.domain_column(&counts) else { return 0 };
         let value = column.id(node);
         let is_empty = !requires_all && column.id_of("") == Some(value);
         let unlabelled = if is_empty { counts.n_pods_in(LabelValueId::ABSENT) } else { 0 };
@@ -176,7 +176,7 @@ impl Wish {
     }
 
     /// By how many domains the candidates differ, as the weight has it.
-    fn n_domains(&self, cluster: &ClusterState, taking_part: &[Candidates]) -> usize {
+    fn n_domains(&self, cluster: ClusterView<'_>, taking_part: &[Candidates]) -> usize {
         if self.is_hostname {
             return taking_part.iter().map(|candidates| candidates.n_nodes).sum();
         }
@@ -204,13 +204,13 @@ impl DomainAnswers for SpreadAnswers {
         changed: &[NodeIdx],
         moved: &mut Vec<NodeIdx>,
     ) -> bool {
-        if self.selecting.is_some_and(|then| then != selecting_sequences(cx.cluster))
-            || self.wishes.iter().any(|wish| cx.cluster.followed_by_id(wish.counter).is_none())
+        if self.selecting.is_some_and(|then| then != selecting_sequences(cx.cluster()))
+            || self.wishes.iter().any(|wish| cx.cluster().followed_by_id(wish.counter).is_none())
         {
             return false;
         }
         for limit in &mut self.limits {
-            let Some((counts, column)) = read(cx.cluster, limit.counter) else { return false };
+            let Some((counts, column)) = read(cx.cluster(), limit.counter) else { return false };
             limit.most = filtering::most_allowed(&limit.constraint, counts, limit.own);
             if !limit.is_fine {
                 continue;
@@ -223,7 +223,7 @@ impl DomainAnswers for SpreadAnswers {
         true
     }
 
-    fn stand(&self, cluster: &ClusterState, node: NodeIdx, standing: &mut Standing) {
+    fn stand(&self, cluster: ClusterView<'_>, node: NodeIdx, standing: &mut Standing) {
         for limit in &self.limits {
             let Some((counts, column)) = read(cluster, limit.counter) else {
                 standing.push(NO_DOMAIN);
@@ -246,7 +246,7 @@ impl DomainAnswers for SpreadAnswers {
         }
     }
 
-    fn fits(&self, cluster: &ClusterState, node: NodeIdx) -> bool {
+    fn fits(&self, cluster: ClusterView<'_>, node: NodeIdx) -> bool {
         self.limits.iter().all(|limit| {
             read(cluster, limit.counter).is_some_and(|(counts, column)| {
                 let value = column.id(node);
@@ -257,7 +257,7 @@ impl DomainAnswers for SpreadAnswers {
 
     fn score(
         &mut self,
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         candidates: &[Candidates],
         scores: &mut [i64],
     ) -> bool {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Node, Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, ClusterState, EventRegistration, EventResource, QueueingHint,
+    ActionType, ClusterEvent, ClusterView, EventRegistration, EventResource, QueueingHint,
 };
 
 use super::args::Defaults;
@@ -37,12 +37,12 @@ pub(super) fn events(defaults: &Arc<Defaults>) -> Vec<EventRegistration> {
             if [old, new].into_iter().flatten().any(|other| !is_involved(pod, other)) {
                 return Ok(QueueingHint::Skip);
             }
-            let constraints = hard(&for_pods, cx.cluster, pod)?;
+            let constraints = hard(&for_pods, cx.cluster(), pod)?;
             Ok(hint(is_helped_by_pod(pod, &constraints, old, new)))
         }),
         EventRegistration::with_hint(node_event, move |cx, pod, old, new| {
             let (old, new) = event_objects::nodes(old, new)?;
-            let constraints = hard(&for_nodes, cx.cluster, pod)?;
+            let constraints = hard(&for_nodes, cx.cluster(), pod)?;
             Ok(hint(is_helped_by_node(&constraints, old, new)))
         }),
     ]
@@ -52,7 +52,11 @@ fn hint(helps: bool) -> QueueingHint {
     if helps { QueueingHint::Queue } else { QueueingHint::Skip }
 }
 
-fn hard(defaults: &Defaults, cluster: &ClusterState, pod: &Pod) -> Result<Vec<Constraint>, String> {
+fn hard(
+    defaults: &Defaults,
+    cluster: ClusterView<'_>,
+    pod: &Pod,
+) -> Result<Vec<Constraint>, String> {
     defaults.constraints_of(cluster, pod, WhenUnsatisfiable::DoNotSchedule)
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ClusterState, CountedNodes, CounterSpec, DomainCounts, LabelColumn, LabelValueId,
+    ClusterView, CountedNodes, CounterSpec, DomainCounts, LabelColumn, LabelValueId,
     MAX_NODE_SCORE, NodeIdx, NodeSet, percent,
 };
 
@@ -71,7 +71,7 @@ pub(super) struct SoftState {
 
 impl SoftState {
     pub(super) fn new(
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         constraints: &[Constraint],
         specs: &[CounterSpec],
         requires_all: bool,
@@ -90,7 +90,7 @@ impl SoftState {
         let all = constraints.iter().zip(specs).map(|(constraint, spec)| {
             let counts = cluster.counted(spec);
             let is_hostname = &*constraint.key == HOSTNAME;
-            let column = counts.column(cluster).filter(|_| !is_hostname);
+            let column = cluster.domain_column(&counts).filter(|_| !is_hostname);
             let n_domains = match column {
                 Some(column) => n_values(column, candidates, &ignored),
                 None => candidates.len() - ignored.len(),
@@ -113,7 +113,7 @@ impl SoftState {
     }
 
     /// The raw score of one node.
-    pub(super) fn score(&self, cluster: &ClusterState, node: NodeIdx) -> i64 {
+    pub(super) fn score(&self, cluster: ClusterView<'_>, node: NodeIdx) -> i64 {
         if self.ignored.contains(node) {
             return 0;
         }
@@ -128,7 +128,12 @@ impl SoftState {
     }
 
     /// The same for many nodes.
-    pub(super) fn score_all(&self, cluster: &ClusterState, nodes: &[NodeIdx], scores: &mut [i64]) {
+    pub(super) fn score_all(
+        &self,
+        cluster: ClusterView<'_>,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) {
         /// Nodes whose sums are worked out together, in memory that is at hand.
         const RUN: usize = 256;
 
@@ -183,12 +188,13 @@ impl Soft {
     ///
     /// Quirk: for hosts these are the pods of the node, whether or not it counts and whoever else has the same host
     /// name. Pinned by `hosts_are_scored_by_their_node_alone`.
-    fn n_pods(&self, cluster: &ClusterState, node: NodeIdx) -> i64 {
+    fn n_pods(&self, cluster: ClusterView<'_>, node: NodeIdx) -> i64 {
         if self.is_hostname {
             return self.counts.on_node(node);
         }
-        let value =
-            self.counts.column(cluster).map_or(LabelValueId::ABSENT, |column| column.id(node));
+        let value = cluster
+            .domain_column(&self.counts)
+            .map_or(LabelValueId::ABSENT, |column| column.id(node));
         self.in_domain(value, self.counts.n_pods_in(value))
     }
 
@@ -206,8 +212,8 @@ enum Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn new(cluster: &'a ClusterState, soft: &'a Soft) -> Self {
-        let Some(column) = soft.counts.column(cluster).filter(|_| !soft.is_hostname) else {
+    fn new(cluster: ClusterView<'a>, soft: &'a Soft) -> Self {
+        let Some(column) = cluster.domain_column(&soft.counts).filter(|_| !soft.is_hostname) else {
             return Self::ByNode(soft, Values::new(cluster, &soft.key));
         };
         // What no counter knows is a domain without nodes that count.
@@ -220,7 +226,7 @@ impl<'a> Parts<'a> {
         Self::ByDomain(column, parts)
     }
 
-    fn add_to(&self, cluster: &ClusterState, nodes: &[NodeIdx], sums: &mut [f64]) {
+    fn add_to(&self, cluster: ClusterView<'_>, nodes: &[NodeIdx], sums: &mut [f64]) {
         match self {
             Self::ByDomain(column, parts) => {
                 for (sum, &node) in sums.iter_mut().zip(nodes) {
@@ -250,15 +256,15 @@ struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    fn new(cluster: &'a ClusterState, key: &'a str) -> Self {
+    fn new(cluster: ClusterView<'a>, key: &'a str) -> Self {
         Self { key, column: cluster.label_column(key) }
     }
 
     #[inline]
-    fn has(&self, cluster: &ClusterState, node: NodeIdx) -> bool {
+    fn has(&self, cluster: ClusterView<'_>, node: NodeIdx) -> bool {
         match self.column {
             Some(column) => column.id(node) != LabelValueId::ABSENT,
-            None => cluster.node(node).is_some_and(|node| node.labels.contains_key(self.key)),
+            None => cluster.node(node).is_some_and(|node| node.labels().contains_key(self.key)),
         }
     }
 }

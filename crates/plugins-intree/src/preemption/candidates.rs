@@ -64,7 +64,7 @@ pub(super) fn left_by_extenders(
         victims: candidate.victims.iter().copied().cloned().collect(),
         n_pdb_violations: candidate.n_violations,
     });
-    cx.extenders.preempt(cx.cx.cluster, pod, shown.collect())
+    cx.extenders.preempt(cx.cx.cluster(), pod, shown.collect())
 }
 
 impl<'a> From<&'a PreemptionCandidate> for Candidate<'a> {
@@ -101,7 +101,7 @@ impl Search {
         state: &CycleState,
         pod: &Arc<Pod>,
     ) -> Result<Found<'b>, Status> {
-        let cluster = cx.cx.cluster;
+        let cluster = cx.cx.cluster();
         if cluster.n_nodes() == 0 {
             return Err(Status::error("no nodes available"));
         }

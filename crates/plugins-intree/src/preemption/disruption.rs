@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube_scheduler_framework::ClusterState;
+use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::{LabelSelector, Object, Pod, wire};
 use serde::Deserialize;
 
@@ -60,7 +60,7 @@ impl Budget {
 pub(super) struct Budgets(Vec<Budget>);
 
 impl Budgets {
-    pub(super) fn of(cluster: &ClusterState) -> Self {
+    pub(super) fn of(cluster: ClusterView<'_>) -> Self {
         let objects = cluster.objects().list("policy", "PodDisruptionBudget");
         Self(objects.filter_map(|object| Budget::of(object)).collect())
     }

@@ -29,7 +29,7 @@ pub(super) struct DryRun<'a, 'b> {
     state: &'a CycleState,
     pod: &'a Arc<Pod>,
     budgets: Budgets,
-    /// The filters, if sums are all they read.
+    /// The filters, if no plugin follows single pods.
     sums: Option<SumsFilters<'a>>,
 }
 
@@ -39,26 +39,23 @@ impl<'a, 'b: 'a> DryRun<'a, 'b> {
         state: &'a CycleState,
         pod: &'a Arc<Pod>,
     ) -> Self {
-        let budgets = Budgets::of(cx.cx.cluster);
+        let budgets = Budgets::of(cx.cx.cluster());
         let sums = cx.filters.by_sums(&cx.cx, state, pod);
         Self { cx, state, pod, budgets, sums }
     }
 
     /// The victims on `node`, possibly none, or why preemption does not help there.
     pub(super) fn on(&self, node: NodeIdx) -> Result<Candidate<'b>, Status> {
-        let cluster = self.cx.cx.cluster;
+        let cluster = self.cx.cx.cluster();
         let priority = self.pod.priority();
         if cluster.lowest_priority_on(node).is_none_or(|lowest| lowest >= priority) {
             return Err(Status::unresolvable(NO_VICTIMS));
         }
         let below = || cluster.pods_on(node).filter(|other| other.priority() < priority);
-        if let Some(sums) = &self.sums {
-            let mut trial = sums.without_pods_below(node, priority);
-            let emptied = trial.filter();
-            if !emptied.is_success() {
-                return Err(emptied);
-            }
-            return self.reprieve(node, below().collect(), &mut trial);
+        if let Some(sums) = &self.sums
+            && let Some(found) = self.on_sums(node, || below().collect(), sums)
+        {
+            return found;
         }
         // What the trial below would end with, from columns.
         let (cx, filters) = (&self.cx.cx, self.cx.filters);
@@ -77,17 +74,39 @@ impl<'a, 'b: 'a> DryRun<'a, 'b> {
         if !emptied.is_success() {
             return Err(emptied);
         }
-        self.reprieve(node, potential, &mut trial)
+        self.reprieve(node, potential, &mut trial).map_err(|stopped| match stopped {
+            Stopped::Failed(status) => status,
+            Stopped::CannotTell => Status::error("the trial of a node gave no answer"),
+        })
     }
 
-    /// Puts back whom the node has room for; the others are the victims.
+    /// What sums tell about `node` without `potential` victims; `None` when a filter has to see single pods.
+    fn on_sums(
+        &self,
+        node: NodeIdx,
+        potential: impl FnOnce() -> SomePods<'b>,
+        sums: &SumsFilters<'a>,
+    ) -> Option<Result<Candidate<'b>, Status>> {
+        let mut trial = sums.without_pods_below(node, self.pod.priority());
+        let emptied = trial.filter()?;
+        if !emptied.is_success() {
+            return Some(Err(emptied));
+        }
+        match self.reprieve(node, potential(), &mut trial) {
+            Ok(candidate) => Some(Ok(candidate)),
+            Err(Stopped::CannotTell) => None,
+            Err(Stopped::Failed(status)) => Some(Err(status)),
+        }
+    }
+
+    /// Puts back the pods that the node has room for; the others are the victims.
     fn reprieve(
         &self,
         node: NodeIdx,
         mut potential: SomePods<'b>,
         trial: &mut impl Trial,
-    ) -> Result<Candidate<'b>, Status> {
-        let now = self.cx.cx.now;
+    ) -> Result<Candidate<'b>, Stopped> {
+        let now = self.cx.cx.now();
         sort_by_importance(&mut potential, now);
         let (violating, others) = self.budgets.split(potential);
         let has_both = !violating.is_empty() && !others.is_empty();
@@ -120,15 +139,23 @@ fn sort_by_importance(pods: &mut [&Arc<Pod>], now: Timestamp) {
     runs.for_each(<[_]>::reverse);
 }
 
+/// Why a trial ended early.
+enum Stopped {
+    /// A plugin failed.
+    Failed(Status),
+    /// Sums are not enough.
+    CannotTell,
+}
+
 /// A node that some pods are gone from.
 trait Trial {
     /// Puts a pod back if there is room for both; whether there is. A filter that fails counts as no room.
-    fn reprieve(&mut self, victim: &Arc<Pod>) -> Result<bool, Status>;
+    fn reprieve(&mut self, victim: &Arc<Pod>) -> Result<bool, Stopped>;
 }
 
 impl Trial for SumsTrial<'_, '_> {
-    fn reprieve(&mut self, victim: &Arc<Pod>) -> Result<bool, Status> {
-        Ok(SumsTrial::reprieve(self, victim))
+    fn reprieve(&mut self, victim: &Arc<Pod>) -> Result<bool, Stopped> {
+        SumsTrial::reprieve(self, victim).ok_or(Stopped::CannotTell)
     }
 }
 
@@ -143,15 +170,15 @@ struct FullTrial<'a, 'b> {
 impl FullTrial<'_, '_> {
     fn remove(&mut self, victim: &Arc<Pod>) -> Result<(), Status> {
         let cx = &self.cx.cx;
-        self.overlay
-            .remove_pod(cx.cluster, &victim.uid)
+        cx.cluster()
+            .remove_pod_from(&mut self.overlay, &victim.uid)
             .map_err(|error| Status::error(error.to_string()))?;
         ok(self.cx.filters.remove_pod(cx, &mut self.state, self.pod, victim, &self.overlay))
     }
 
     fn add(&mut self, victim: &Arc<Pod>) -> Result<(), Status> {
         let cx = &self.cx.cx;
-        self.overlay.add_pod(cx.cluster, victim);
+        cx.cluster().add_pod_to(&mut self.overlay, victim);
         ok(self.cx.filters.add_pod(cx, &mut self.state, self.pod, victim, &self.overlay))
     }
 
@@ -166,11 +193,11 @@ impl FullTrial<'_, '_> {
 }
 
 impl Trial for FullTrial<'_, '_> {
-    fn reprieve(&mut self, victim: &Arc<Pod>) -> Result<bool, Status> {
-        self.add(victim)?;
+    fn reprieve(&mut self, victim: &Arc<Pod>) -> Result<bool, Stopped> {
+        self.add(victim).map_err(Stopped::Failed)?;
         let fits = self.filter().is_success();
         if !fits {
-            self.remove(victim)?;
+            self.remove(victim).map_err(Stopped::Failed)?;
         }
         Ok(fits)
     }

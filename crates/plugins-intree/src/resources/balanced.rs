@@ -8,8 +8,8 @@ use std::sync::Arc;
 use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ChangeKinds, Context, CycleState, Dependencies, Handle, NodeIdx, NodeView, Plugin, PluginArgs,
-    PreScore, Score, Sign, SignatureWriter, Status,
+    Context, CycleState, FeasibleNodes, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PreScore,
+    Score, Sign, SignatureWriter, Status,
 };
 use smallvec::SmallVec;
 
@@ -72,12 +72,14 @@ impl Plugin for BalancedAllocation {
 }
 
 impl PreScore for BalancedAllocation {
-    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, pod: &Pod, _: &[NodeIdx]) -> Status {
+    fn pre_score(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        pod: &Pod,
+        _: &FeasibleNodes<'_>,
+    ) -> Status {
         if self.is_indifferent(pod) { Status::skip() } else { Status::SUCCESS }
-    }
-
-    fn pre_score_depends_on(&self, _: &Pod) -> Dependencies {
-        Dependencies::POD_ONLY
     }
 }
 
@@ -109,7 +111,7 @@ impl Score for BalancedAllocation {
             return Ok(());
         }
         let plan = self.plan(pod);
-        let scan = plan.over(cx.cluster);
+        let scan = plan.over(cx.cluster());
         if let Some(pair) = scan.pair() {
             pair.score(nodes, scores, |amounts| match amounts {
                 [Some(a), Some(b)] => gain_of_two(&a, &b),
@@ -125,14 +127,6 @@ impl Score for BalancedAllocation {
 
     fn promises_bounds(&self) -> bool {
         true
-    }
-
-    fn score_depends_on(&self, pod: &Pod) -> Dependencies {
-        if self.is_indifferent(pod) {
-            Dependencies::POD_ONLY
-        } else {
-            Dependencies::node(ChangeKinds::ALLOCATABLE | ChangeKinds::PODS)
-        }
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! Behaviour in `spec/plugins-node.md` §4.8.3.
 
-use kube_scheduler_framework::ClusterState;
+use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::{
     DEVICE_CLASS_PREFIX, Object, Pod, is_dra_extended_resource, is_native_resource,
 };
@@ -23,7 +23,7 @@ pub(crate) fn extended_resource_name(class: &Object) -> Option<&str> {
 }
 
 /// Whether some device class serves the resource. O(classes).
-pub(crate) fn serves(cluster: &ClusterState, resource: &str) -> bool {
+pub(crate) fn serves(cluster: ClusterView<'_>, resource: &str) -> bool {
     let objects = cluster.objects();
     if objects.n_objects(GROUP, KIND) == 0 || !is_dra_extended_resource(resource) {
         return false;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ChangeKinds, ClusterState, Context, CycleState, Dependencies, EnqueueExtensions,
-    EventRegistration, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PodsRead,
-    PreFilter, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VerdictId,
+    ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
+    FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PreFilter, PreFilterOutcome,
+    PreScore, Score, Sign, SignatureWriter, Status, VerdictId,
 };
 use smallvec::SmallVec;
 
@@ -42,7 +42,7 @@ struct Fit {
 
 impl Fit {
     /// Whether an extended resource is left to dynamic resource allocation on nodes that have none of it themselves.
-    fn is_served(&self, cluster: &ClusterState, name: &str) -> bool {
+    fn is_served(&self, cluster: ClusterView<'_>, name: &str) -> bool {
         self.delegates && device_classes::serves(cluster, name)
     }
 
@@ -117,10 +117,6 @@ impl PreFilter for Fit {
         state.insert(Demand::of(pod, &self.args.ignored));
         PreFilterOutcome::success()
     }
-
-    fn pre_filter_depends_on(&self, _: &Pod) -> Dependencies {
-        Dependencies::POD_ONLY
-    }
 }
 
 impl Filter for Fit {
@@ -140,20 +136,21 @@ impl Filter for Fit {
     ) -> Result<(), Status> {
         let Some(demand) = state.get::<Demand>() else {
             let is_any_open =
-                nodes.iter().any(|idx| sink.is_open(*idx) && cx.cluster.node(*idx).is_some());
+                nodes.iter().any(|idx| sink.is_open(*idx) && cx.cluster().node(*idx).is_some());
             return if is_any_open { Err(Status::error(NO_STATE)) } else { Ok(()) };
         };
-        let scan = Scan::new(cx.cluster, demand, |name| self.is_served(cx.cluster, name));
+        let scan = Scan::new(cx.cluster(), demand, |name| self.is_served(cx.cluster(), name));
         // A scan meets few distinct shortages, mostly the same one again and again.
         let mut known: SmallVec<[(Shortages, VerdictId); 8]> = SmallVec::new();
         let mut shortages = Shortages::default();
+        let live = cx.cluster().live_nodes();
         scan.visit_short(nodes, |idx| {
             if !sink.is_open(idx) {
                 return;
             }
             scan.check(idx, &mut shortages);
             // Slots without a node object lack everything, but nobody asked about them.
-            if shortages.is_empty() || !cx.cluster.live_nodes().contains(idx) {
+            if shortages.is_empty() || !live.contains(idx) {
                 return;
             }
             let id = match known.iter().find(|(seen, _)| *seen == shortages) {
@@ -168,25 +165,18 @@ impl Filter for Fit {
         });
         Ok(())
     }
-
-    fn filter_depends_on(&self, pod: &Pod) -> Dependencies {
-        let node = Dependencies::node(ChangeKinds::ALLOCATABLE | ChangeKinds::PODS);
-        Dependencies { objects: self.delegates && device_classes::may_serve(pod), ..node }
-    }
-
-    fn reads_of_pods(&self, _: &Pod) -> PodsRead {
-        PodsRead::Sums
-    }
 }
 
 impl PreScore for Fit {
-    fn pre_score(&self, _: &Context<'_>, _: &mut CycleState, _: &Pod, _: &[NodeIdx]) -> Status {
+    fn pre_score(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        _: &Pod,
+        _: &FeasibleNodes<'_>,
+    ) -> Status {
         // What a pod asks for is totalled when the pod is compiled.
         Status::SUCCESS
-    }
-
-    fn pre_score_depends_on(&self, _: &Pod) -> Dependencies {
-        Dependencies::POD_ONLY
     }
 }
 
@@ -210,7 +200,7 @@ impl Score for Fit {
         scores: &mut [i64],
     ) -> Result<(), Status> {
         let plan = self.plan(pod);
-        let scan = plan.over(cx.cluster);
+        let scan = plan.over(cx.cluster());
         if let (Strategy::LeastAllocated, Some(pair)) = (&self.args.strategy, scan.pair()) {
             pair.score_least_allocated(nodes, scores);
             return Ok(());
@@ -223,10 +213,6 @@ impl Score for Fit {
 
     fn promises_bounds(&self) -> bool {
         true
-    }
-
-    fn score_depends_on(&self, _: &Pod) -> Dependencies {
-        Dependencies::node(ChangeKinds::ALLOCATABLE | ChangeKinds::PODS)
     }
 }
 

@@ -11,7 +11,7 @@ use kube_scheduler_framework::api::{
     CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY, Node, Pod, Quantity, is_scalar_resource,
 };
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, ClusterState, EventRegistration, EventResource, QueueingHint,
+    ActionType, ClusterEvent, ClusterView, EventRegistration, EventResource, QueueingHint,
 };
 
 use super::demand::{Demand, Ignored, Shortages};
@@ -36,7 +36,7 @@ pub(super) fn events(delegates: bool) -> Vec<EventRegistration> {
         EventRegistration::with_hint(node_event, move |cx, pod, old, new| {
             let (old, new) = event_objects::nodes(old, new)?;
             let Some(new) = new else { return Ok(QueueingHint::Queue) };
-            let cluster = delegates.then_some(cx.cluster);
+            let cluster = delegates.then_some(cx.cluster());
             Ok(hint(is_helped_by_node(pod, old.map(|node| &**node), new, cluster)))
         }),
     ];
@@ -97,7 +97,7 @@ fn is_helped_by_node(
     pod: &Pod,
     old: Option<&Node>,
     new: &Node,
-    cluster: Option<&ClusterState>,
+    cluster: Option<ClusterView<'_>>,
 ) -> bool {
     let demand = Demand::of(pod, &Ignored::default());
     let is_delegated = |name: &str| {

@@ -4,7 +4,7 @@
 //! it finds anything.
 
 use kube_scheduler_framework::{
-    COLUMN_CHUNK, ClusterState, Column, Headroom, Needed, NodeIdx, runs_by_chunk,
+    COLUMN_CHUNK, ClusterView, Column, Headroom, Needed, NodeIdx, runs_by_chunk,
 };
 use smallvec::SmallVec;
 
@@ -37,7 +37,7 @@ struct ScanItem<'a> {
 impl<'a> Scan<'a> {
     /// Finds the columns. `is_served` tells which scalar resources dynamic resource allocation may provide instead.
     pub(super) fn new(
-        cluster: &'a ClusterState,
+        cluster: ClusterView<'a>,
         demand: &Demand,
         is_served: impl Fn(&str) -> bool,
     ) -> Self {

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Resources, is_scalar_resource};
-use kube_scheduler_framework::{ClusterState, Column, NodeIdx, NodeView};
+use kube_scheduler_framework::{ClusterView, Column, NodeIdx, NodeView};
 use smallvec::SmallVec;
 
 use super::scored_pair::{Columns, Pair};
@@ -125,7 +125,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The same over columns: finds the columns once, for all nodes.
-    pub(crate) fn over(&self, cluster: &'a ClusterState) -> ScanPlan<'a> {
+    pub(crate) fn over(&self, cluster: ClusterView<'a>) -> ScanPlan<'a> {
         let (allocatable, requested) = (cluster.allocatable(), cluster.requested());
         let (non_zero_milli_cpu, non_zero_memory) = cluster.non_zero_requested();
         let items = self.items.iter().filter_map(|&item| {

@@ -55,7 +55,7 @@ impl BindVolumes {
             self.stage = Stage::Write { at };
             return TaskStep::Write(object);
         }
-        let deadline = cx.cx.now + self.timeout;
+        let deadline = cx.cx.now() + self.timeout;
         self.stage = Stage::Wait { deadline };
         // Quirk: without any time to wait, nothing is ever bound in time.
         if self.timeout.is_zero() { out_of_time() } else { self.check(cx, deadline) }
@@ -86,7 +86,7 @@ impl BindVolumes {
         let Some(volumes) = cx.state.get::<PodVolumes>() else { return failed(NO_BINDINGS) };
         let Some(reservation) = volumes.reserved_on(cx.node) else { return failed(NO_BINDINGS) };
         let watched = Watched {
-            cluster: cx.cx.cluster,
+            cluster: cx.cx.cluster(),
             node: cx.node,
             bindings: &reservation.bindings,
             claims: &self.claims,
@@ -99,10 +99,10 @@ impl BindVolumes {
         match progress {
             Err(error) => failed(&format!("binding volumes: {error}")),
             Ok(Progress::Done) => TaskStep::Done(Status::SUCCESS),
-            Ok(Progress::NotYet) if cx.cx.now >= deadline => out_of_time(),
+            Ok(Progress::NotYet) if cx.cx.now() >= deadline => out_of_time(),
             Ok(Progress::NotYet) => {
                 let objects: Vec<ObjectKey> = watched.keys();
-                TaskStep::Wait { until: Some(deadline.min(cx.cx.now + TICK)), objects }
+                TaskStep::Wait { until: Some(deadline.min(cx.cx.now() + TICK)), objects }
             }
         }
     }

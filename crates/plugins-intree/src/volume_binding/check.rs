@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Labels, Object};
-use kube_scheduler_framework::{ClusterState, ObjectKey};
+use kube_scheduler_framework::{ClusterView, ObjectKey};
 
 use super::affinity::BoundAffinity;
 use super::claims::{told_claim, told_volume};
@@ -22,7 +22,7 @@ pub(super) enum Progress {
 /// What is waited for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watched<'a> {
-    pub(super) cluster: &'a ClusterState,
+    pub(super) cluster: ClusterView<'a>,
     pub(super) node: &'a str,
     pub(super) bindings: &'a [StaticBinding],
     /// Claims to provision, as they were written.
@@ -45,7 +45,7 @@ impl Watched<'_> {
             if is_newer(&binding.volume, volume)? {
                 return Ok(Progress::NotYet);
             }
-            self.check_affinity(volume, &node.labels)?
+            self.check_affinity(volume, node.labels())?
                 .map_err(|error| format!("failed to translate pv to csi: {error}"))?;
             let reference = PersistentVolume(volume).claim_ref();
             let uid = reference.and_then(|reference| reference["uid"].as_str());
@@ -75,7 +75,7 @@ impl Watched<'_> {
                 let Ok(volume) = told_volume(self.cluster, volume_name) else {
                     return Ok(Progress::NotYet);
                 };
-                self.check_affinity(volume, &node.labels)??;
+                self.check_affinity(volume, node.labels())??;
             }
             if !VolumeClaim(claim).is_fully_bound() {
                 return Ok(Progress::NotYet);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Object, Pod};
-use kube_scheduler_framework::{ClusterState, Status};
+use kube_scheduler_framework::{ClusterView, Status};
 
 use super::affinity::BoundAffinity;
 use super::matching::Candidates;
@@ -19,7 +19,7 @@ const UNBOUND_IMMEDIATE: &str = "pod has unbound immediate PersistentVolumeClaim
 
 /// A claim as it is expected to be.
 pub(super) fn latest_claim<'a>(
-    cluster: &'a ClusterState,
+    cluster: ClusterView<'a>,
     namespace: &str,
     name: &str,
 ) -> Option<&'a Arc<Object>> {
@@ -28,7 +28,7 @@ pub(super) fn latest_claim<'a>(
 
 /// A claim as the API server told, or what the reference's cache says when it is not there.
 pub(super) fn told_claim<'a>(
-    cluster: &'a ClusterState,
+    cluster: ClusterView<'a>,
     namespace: &str,
     name: &str,
 ) -> Result<&'a Arc<Object>, String> {
@@ -38,7 +38,7 @@ pub(super) fn told_claim<'a>(
 
 /// A volume as the API server told, or what the reference's cache says when it is not there.
 pub(super) fn told_volume<'a>(
-    cluster: &'a ClusterState,
+    cluster: ClusterView<'a>,
     name: &str,
 ) -> Result<&'a Arc<Object>, String> {
     let told = cluster.objects().get("", VOLUME, "", name);
@@ -67,7 +67,7 @@ pub(super) struct PodClaims {
 
 impl PodClaims {
     /// Looks at the claims of a pod; the status is that of PreFilter if it ends here. A pod without claims has none.
-    pub(super) fn new(cluster: &ClusterState, pod: &Pod) -> Result<Self, Status> {
+    pub(super) fn new(cluster: ClusterView<'_>, pod: &Pod) -> Result<Self, Status> {
         let mut claims = Vec::new();
         for volume in pod.volumes.iter() {
             let Some(claim) = claim_of(pod, volume) else { continue };
@@ -133,7 +133,7 @@ impl PodClaims {
 }
 
 /// Whether every claim of the pod is bound, as far as is known; an unusable claim is not.
-pub(super) fn all_bound(cluster: &ClusterState, pod: &Pod) -> bool {
+pub(super) fn all_bound(cluster: ClusterView<'_>, pod: &Pod) -> bool {
     pod.volumes.iter().filter_map(|volume| claim_of(pod, volume)).all(|claim| {
         latest_claim(cluster, &pod.namespace, &claim.name).is_some_and(|object| {
             let bound = VolumeClaim(object);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::ClusterState;
+use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::{Labels, Object};
 
 use super::claims::{DelayedClaim, PodClaims};
@@ -75,7 +75,7 @@ impl PodClaims {
     /// Looks at one node. An error ends the whole attempt.
     pub(super) fn find(
         &self,
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         node: &str,
         labels: &Labels,
     ) -> Result<Found<'_>, String> {
@@ -89,7 +89,7 @@ impl PodClaims {
 
     fn check_bound(
         &self,
-        cluster: &ClusterState,
+        cluster: ClusterView<'_>,
         node: &str,
         labels: &Labels,
         obstacles: &mut Obstacles,

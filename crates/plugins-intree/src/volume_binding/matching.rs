@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_framework::ClusterState;
+use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::wire;
 use kube_scheduler_framework::api::{LabelSelector, Labels, Object, Quantity};
 use serde::Deserialize;
@@ -39,7 +39,7 @@ pub(super) struct Candidates {
 
 impl Candidates {
     /// Looks through the volumes of the claim's class. The error is that of a selector that makes no sense.
-    pub(super) fn new(cluster: &ClusterState, claim: VolumeClaim<'_>) -> Result<Self, String> {
+    pub(super) fn new(cluster: ClusterView<'_>, claim: VolumeClaim<'_>) -> Result<Self, String> {
         let request = claim.requested_storage().unwrap_or_default();
         let selector = claim.selector().map(compile_selector).transpose().map_err(|error| {
             let key = claim.object().key();

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::ClusterState;
+use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::wire::{self, List, SelectorRequirement, Text};
 use kube_scheduler_framework::api::{LabelSelector, Labels, Object, Quantity};
 use serde::Deserialize;
@@ -49,7 +49,7 @@ pub(super) enum Place<'a> {
 }
 
 impl Provisioning {
-    pub(super) fn new(cluster: &ClusterState, claim: VolumeClaim<'_>) -> Self {
+    pub(super) fn new(cluster: ClusterView<'_>, claim: VolumeClaim<'_>) -> Self {
         let name = claim.class();
         if name.is_empty() {
             return Self::Broken(format!("no class for claim \"{}\"", claim.object().key()));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kube_scheduler_framework::ClusterState;
+use kube_scheduler_framework::ClusterView;
 
 use super::{BindingMode, CsiDriver, CsiNode, PersistentVolume, StorageClass, VolumeClaim};
 
@@ -27,7 +27,7 @@ fn not_found(resource: &'static str, name: &str) -> NotFound {
 
 /// The claim `namespace/name`.
 pub(crate) fn claim<'a>(
-    cluster: &'a ClusterState,
+    cluster: ClusterView<'a>,
     namespace: &str,
     name: &str,
 ) -> Result<VolumeClaim<'a>, NotFound> {
@@ -37,7 +37,7 @@ pub(crate) fn claim<'a>(
 
 /// The volume `name`.
 pub(crate) fn volume<'a>(
-    cluster: &'a ClusterState,
+    cluster: ClusterView<'a>,
     name: &str,
 ) -> Result<PersistentVolume<'a>, NotFound> {
     let object = cluster.objects().get("", "PersistentVolume", "", name);
@@ -46,7 +46,7 @@ pub(crate) fn volume<'a>(
 
 /// The storage class `name`.
 pub(crate) fn storage_class<'a>(
-    cluster: &'a ClusterState,
+    cluster: ClusterView<'a>,
     name: &str,
 ) -> Result<StorageClass<'a>, NotFound> {
     let object = cluster.objects().get(STORAGE, "StorageClass", "", name);
@@ -56,19 +56,19 @@ pub(crate) fn storage_class<'a>(
 }
 
 /// What the node `name` says about its drivers. That it says nothing is never an error to anybody.
-pub(crate) fn csi_node<'a>(cluster: &'a ClusterState, name: &str) -> Option<CsiNode<'a>> {
+pub(crate) fn csi_node<'a>(cluster: ClusterView<'a>, name: &str) -> Option<CsiNode<'a>> {
     cluster.objects().get(STORAGE, "CSINode", "", name).map(|object| CsiNode(object))
 }
 
 /// The driver `name`. That there is none is never an error to anybody.
-pub(crate) fn csi_driver<'a>(cluster: &'a ClusterState, name: &str) -> Option<CsiDriver<'a>> {
+pub(crate) fn csi_driver<'a>(cluster: ClusterView<'a>, name: &str) -> Option<CsiDriver<'a>> {
     cluster.objects().get(STORAGE, "CSIDriver", "", name).map(|object| CsiDriver(object))
 }
 
 /// Whether the volume of a claim is chosen together with the node: its class exists and says so. The error is that of
 /// a class that does not say.
 pub(crate) fn is_delay_binding(
-    cluster: &ClusterState,
+    cluster: ClusterView<'_>,
     claim: VolumeClaim<'_>,
 ) -> Result<bool, String> {
     let name = claim.class();

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Labels, Pod, PodAffinity, PodAffinityTerm};
-use kube_scheduler_framework::testing::{self, Fixture, fixture};
+use kube_scheduler_framework::testing::{self, Fixture, fixture, reads_of};
 use kube_scheduler_framework::{
-    ClusterState, CycleState, Following, NodeOverlay, NodeView, Normalization, Plugin,
+    ClusterState, ClusterView, CycleState, FeasibleNodes, Following, NodeOverlay, NodeView,
+    Normalization, Plugin, Reads,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -270,7 +271,7 @@ impl Model<'_> {
 }
 
 fn views(cluster: &ClusterState) -> Vec<NodeView<'_>> {
-    cluster.order().iter().filter_map(|idx| NodeView::new(cluster, *idx)).collect()
+    cluster.order().iter().filter_map(|idx| ClusterView::unrecorded(cluster).node(*idx)).collect()
 }
 
 /// What Filter says about each node, asked one by one and all at once; `None` when PreFilter skips.
@@ -302,7 +303,12 @@ fn scores(world: &Fixture, plugin: &dyn Plugin, pod: &Pod) -> Option<Vec<i64>> {
     let at_once = raw_scores(world, plugin, pod).map(Result::unwrap);
     let mut state = CycleState::new();
     let nodes = world.cluster().order();
-    let status = plugin.as_pre_score().unwrap().pre_score(&world.cx(), &mut state, pod, nodes);
+    let status = plugin.as_pre_score().unwrap().pre_score(
+        &world.cx(),
+        &mut state,
+        pod,
+        &FeasibleNodes::unrecorded(nodes),
+    );
     let score = |view: &NodeView<'_>| {
         plugin.as_score().unwrap().score(&world.cx(), &state, pod, view).unwrap()
     };
@@ -419,9 +425,10 @@ proptest! {
     ) {
         let plugin = plugin_with("InterPodAffinity", Value::Null);
         let plain = pending(json!({"metadata": {"labels": labels}}));
-        let filter_point = plugin.as_filter().unwrap();
-        prop_assert!(!filter_point.filter_depends_on(&plain).anything);
-        prop_assert!(!plugin.as_pre_score().unwrap().pre_score_depends_on(&plain).anything);
+        let reads = reads_of(&*plugin, world.sources(), &plain).phases();
+        prop_assert!(reads.can_be_cached(), "{reads:?}");
+        let terms_and_labels = Reads::AFFINITY_TERMS.union(Reads::LABELS);
+        prop_assert_eq!(reads.union().union(terms_and_labels), terms_and_labels);
         let mut after = world.clone();
         if removes {
             after.cluster_mut().remove_pod("e0").ok();

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Node, Pod};
-use kube_scheduler_framework::testing::Fixture;
+use kube_scheduler_framework::testing::{Fixture, reads_of};
 use kube_scheduler_framework::{
-    ChangeKinds, CycleState, Dependencies, NodeOverlay, NodeView, Plugin, Status,
+    ChangeKinds, ClusterView, CycleState, FeasibleNodes, NodeOverlay, NodeView, Plugin, Reads,
+    Status,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -88,7 +89,7 @@ fn answers(world: &Fixture, plugin: &dyn Plugin, pod: &Pod) -> Answers {
         .cluster()
         .order()
         .iter()
-        .filter_map(|idx| NodeView::new(world.cluster(), *idx))
+        .filter_map(|idx| ClusterView::unrecorded(world.cluster()).node(*idx))
         .collect();
     let name = plugin.name().into();
     let mut state = CycleState::new();
@@ -109,9 +110,9 @@ fn answers(world: &Fixture, plugin: &dyn Plugin, pod: &Pod) -> Answers {
         }
     }
     if let Some(score) = plugin.as_score() {
-        let pre_score = plugin
-            .as_pre_score()
-            .map(|point| point.pre_score(&cx, &mut state, pod, world.cluster().order()));
+        let all = FeasibleNodes::unrecorded(world.cluster().order());
+        let pre_score =
+            plugin.as_pre_score().map(|point| point.pre_score(&cx, &mut state, pod, &all));
         match pre_score {
             Some(status) if status.is_skip() => {}
             Some(status) if !status.is_success() => answers.refused = Some(status),
@@ -124,24 +125,6 @@ fn answers(world: &Fixture, plugin: &dyn Plugin, pod: &Pod) -> Answers {
         }
     }
     answers
-}
-
-/// What filtering depends on, and what scoring does.
-fn depends_on(plugin: &dyn Plugin, pod: &Pod) -> (Dependencies, Dependencies) {
-    let (mut filter, mut score) = (Dependencies::POD_ONLY, Dependencies::POD_ONLY);
-    if let Some(point) = plugin.as_pre_filter() {
-        filter = filter.union(point.pre_filter_depends_on(pod));
-    }
-    if let Some(point) = plugin.as_filter() {
-        filter = filter.union(point.filter_depends_on(pod));
-    }
-    if let Some(point) = plugin.as_pre_score() {
-        score = score.union(point.pre_score_depends_on(pod));
-    }
-    if let Some(point) = plugin.as_score() {
-        score = score.union(point.score_depends_on(pod));
-    }
-    (filter, score)
 }
 
 proptest! {
@@ -203,7 +186,7 @@ proptest! {
             }
             if let Some((_, score)) = expected.scores.first() {
                 if let Some(point) = plugin.as_pre_score() {
-                    point.pre_score(&cx, &mut state, &pod, world.cluster().order());
+                    point.pre_score(&cx, &mut state, &pod, &FeasibleNodes::unrecorded(world.cluster().order()));
                 }
                 prop_assert_eq!(plugin.as_score().unwrap().score(&cx, &state, &pod, &view).unwrap(), *score, "{}", plugin.name());
             }
@@ -236,7 +219,7 @@ proptest! {
     }
 
     #[test]
-    fn only_declared_changes_matter(
+    fn only_changes_of_what_was_read_matter(
         world in world(),
         pod in pod("p".into()),
         (other, parts) in changed("n1".into()),
@@ -287,9 +270,13 @@ proptest! {
         }
         let images_changed = world.cluster().image_sequence() != after.cluster().image_sequence();
         for plugin in plugins() {
-            let (filter, score) = depends_on(&*plugin, &pod);
-            let is_touched =
-                |depends: Dependencies| depends.anything || depends.node.intersects(kinds) || depends.images && images_changed;
+            let reads = reads_of(&*plugin, world.sources(), &pod);
+            let (filter, score) = (reads.pre_filter.union(reads.filter), reads.pre_score.union(reads.score));
+            let is_touched = |reads: Reads| {
+                !reads.can_be_followed()
+                    || reads.node_kinds().intersects(kinds)
+                    || reads.intersects(Reads::IMAGE_STATES) && images_changed
+            };
             let (old, new) = (answers(&world, &*plugin, &pod), answers(&after, &*plugin, &pod));
             if !is_touched(filter) {
                 prop_assert_eq!(old.filters, new.filters, "{} after {:?}", plugin.name(), kinds);

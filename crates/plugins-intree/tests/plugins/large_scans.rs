@@ -163,7 +163,7 @@ proptest! {
 
     #[test]
     fn large_scans_say_what_nodes_say_one_by_one(seed in any::<u64>()) {
-        let mut numbers = Numbers(seed);
+        let mut numbers = Numbers::new(seed);
         let fixture = cluster(&mut numbers);
         let pods: Vec<Arc<Pod>> =
             (0..8).map(|at| random_pod(&mut numbers, &format!("pending-{at}"))).collect();

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{Node, Pod, Timestamp};
 use kube_scheduler_framework::testing::{self, Fixture, fixture};
 use kube_scheduler_framework::{
-    ClusterEvent, Commands, Context, CycleState, Extender, ExtenderVerbs, ExtenderVictims,
-    Extenders, HypotheticalFilter, HypotheticalRunner, NodeOverlay, NodeStatuses, NodeView,
+    ClusterEvent, ClusterView, Commands, Context, CycleState, Extender, ExtenderVerbs,
+    ExtenderVictims, Extenders, HypotheticalFilter, HypotheticalRunner, NodeOverlay, NodeStatuses,
     NominatedPods, NominatingInfo, PluginSet, PostFilterContext, PreemptionCandidate, Profile,
-    ProfileConfig, Runner, RunningPreemptions, Status, SumsFilters, Verdicts, must_leave_room,
+    ProfileConfig, Runner, RunningPreemptions, Sources, Status, SumsFilters, Verdicts,
+    must_leave_room,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -99,8 +100,8 @@ fn preempt_by(
 ) -> Outcome {
     let profile = profile(args);
     let world = world.clone().at(Timestamp::from_nanos(i64::MAX));
-    let cx = world.cx();
-    let runner = Runner { profile: &profile, cx };
+    let cx = world.sources();
+    let runner = Runner::new(&profile, cx);
     let mut state = CycleState::new();
     let run = runner.pre_filter(&mut state, pod);
     let mut verdicts = Verdicts::absent(world.cluster().capacity());
@@ -114,6 +115,7 @@ fn preempt_by(
     let filters: &dyn HypotheticalFilter = if prunes { &pruning } else { &trying };
     let mut commands = Commands::default();
     let statuses = NodeStatuses { verdicts: &verdicts, absent: &absent };
+    let cx = cx.unrecorded();
     let mut cx =
         PostFilterContext { cx, statuses, filters, extenders, random, commands: &mut commands };
     let outcome = runner.post_filter(&mut cx, &state, pod);
@@ -323,7 +325,7 @@ fn a_pod_is_held_back_while_it_preempts_in_the_background() {
     let busy = important("");
     let other = important("uid=other");
     let running = Preempting("hungry-uid");
-    let cx = Context { preemptions: &running, ..world.cx() };
+    let cx = Sources { preemptions: &running, ..world.sources() }.unrecorded();
     for (is_on, expected) in [
         (
             true,
@@ -439,19 +441,20 @@ proptest! {
 /// With the pods nominated to a node, sums say what telling the plugins of each of them says.
 fn assert_sums_see_nominated_pods(world: &Fixture, pod: &Pod) {
     let profile = profile(Value::Null);
-    let runner = Runner { profile: &profile, cx: world.cx() };
+    let runner = Runner::new(&profile, world.sources());
     let mut state = CycleState::new();
     let run = runner.pre_filter(&mut state, pod);
     let Some(sums) = SumsFilters::new(runner, &state, pod, &run.skip) else { return };
     for &idx in world.cluster().order() {
         let overlay = NodeOverlay::new(idx);
         let expected = runner.filter_with_nominated_pods(&state, pod, &overlay, &run.skip);
-        let view = NodeView::new(world.cluster(), idx).unwrap();
+        let view = ClusterView::unrecorded(world.cluster()).node(idx).unwrap();
         let alone = runner.filter(&state, pod, &view, &run.skip);
         let others = world.nominated_pods(view.name());
         let others =
             others.iter().filter(|other| must_leave_room(pod, other)).map(|other| &**other);
-        assert_eq!(sums.rejection_with(idx, others).unwrap_or(alone), expected);
+        let Some(with_others) = sums.filter_with(idx, others) else { continue };
+        assert_eq!(if with_others.is_success() { alone } else { with_others }, expected);
     }
     let listed: BTreeMap<_, _> = world.nominations().into_iter().collect();
     let nodes = world.nodes_with_nominated_pods();

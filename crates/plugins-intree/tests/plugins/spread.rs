@@ -7,10 +7,10 @@ use kube_scheduler_framework::api::{
     Labels, Node, NodeInclusionPolicy, Pod, TopologySpreadConstraint, WhenUnsatisfiable,
     node_satisfies_required_affinity, untolerated_taint,
 };
-use kube_scheduler_framework::testing::{self, Fixture, fixture};
+use kube_scheduler_framework::testing::{self, Fixture, fixture, reads_of};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, CycleState, Dependencies, EventObject, EventResource, Following,
-    NodeOverlay, NodeView, Plugin,
+    ActionType, ClusterEvent, ClusterView, CycleState, EventObject, EventResource, FeasibleNodes,
+    Following, NodeOverlay, NodeView, Plugin, Reads,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -295,7 +295,12 @@ fn verdicts_at_once(world: &Fixture, plugin: &dyn Plugin, pod: &Pod) -> Vec<Stri
 
 fn scores(world: &Fixture, plugin: &dyn Plugin, pod: &Pod, at_once: bool) -> Vec<i64> {
     let (cx, mut state, order) = (world.cx(), CycleState::new(), world.cluster().order());
-    let status = plugin.as_pre_score().unwrap().pre_score(&cx, &mut state, pod, order);
+    let status = plugin.as_pre_score().unwrap().pre_score(
+        &cx,
+        &mut state,
+        pod,
+        &FeasibleNodes::unrecorded(order),
+    );
     if status.is_skip() {
         return Vec::new();
     }
@@ -306,7 +311,7 @@ fn scores(world: &Fixture, plugin: &dyn Plugin, pod: &Pod, at_once: bool) -> Vec
         score.score_all(&cx, &state, pod, order, &mut scores).unwrap();
     } else {
         for (idx, place) in order.iter().zip(&mut scores) {
-            let view = NodeView::new(world.cluster(), *idx).unwrap();
+            let view = ClusterView::unrecorded(world.cluster()).node(*idx).unwrap();
             *place = score.score(&cx, &state, pod, &view).unwrap();
         }
     }
@@ -317,7 +322,7 @@ fn scores(world: &Fixture, plugin: &dyn Plugin, pod: &Pod, at_once: bool) -> Vec
 /// What Filter says of every node after hypothetical changes to `on`.
 fn judged(world: &Fixture, plugin: &dyn Plugin, pod: &Pod, state: &CycleState) -> Vec<String> {
     let filter = plugin.as_filter().unwrap();
-    let view = |idx| NodeView::new(world.cluster(), idx).unwrap();
+    let view = |idx| ClusterView::unrecorded(world.cluster()).node(idx).unwrap();
     let order = world.cluster().order().iter();
     order.map(|idx| text(&filter.filter(&world.cx(), state, pod, &view(*idx)))).collect()
 }
@@ -411,7 +416,7 @@ proptest! {
             prop_assert_eq!(judged(&world, &*plugin, &pod, &state), verdicts(&real, &*plugin, &pod));
         }
         prop_assert_eq!(&judged(&world, &*plugin, &pod, &original), &before, "a clone is its own");
-        let view = NodeView::new(world.cluster(), node).unwrap();
+        let view = ClusterView::unrecorded(world.cluster()).node(node).unwrap();
         for other in &added {
             prop_assert!(extensions.remove_pod(&cx, &mut state, &pod, other, &view).is_success());
         }
@@ -568,9 +573,9 @@ fn texts_are_the_references() {
     );
     assert_eq!(pre_verdict(&world, &*plugin, &bad("ScheduleAnyway")), "skip");
     let mut state = CycleState::new();
-    let order = world.cluster().order();
+    let nodes = FeasibleNodes::unrecorded(world.cluster().order());
     let pre_score = plugin.as_pre_score().unwrap();
-    let status = pre_score.pre_score(&world.cx(), &mut state, &bad("ScheduleAnyway"), order);
+    let status = pre_score.pre_score(&world.cx(), &mut state, &bad("ScheduleAnyway"), &nodes);
     assert_eq!(
         text(&status),
         "Error: calculating preScoreState: obtaining pod's soft topology spread constraints: \"Near\" is not a valid \
@@ -664,19 +669,13 @@ fn hints_look_at_keys_of_nodes() {
 fn only_pods_with_constraints_depend_on_other_pods() {
     let world = fixture("node a1 zone=a; service s selector:app=x");
     let (system, none) = (plugin(NAME), plugin_with(NAME, json!({"defaultingType": "List"})));
-    let depends = |plugin: &dyn Plugin, pod: &Pod| {
-        let cx = world.cx();
-        let once = plugin.as_pre_filter().unwrap().pre_filter_depends_on(pod);
-        let once = once.union(plugin.as_pre_score().unwrap().pre_score_depends_on_in(&cx, pod));
-        let filter = plugin.as_filter().unwrap().filter_depends_on(pod);
-        once.union(filter).union(plugin.as_score().unwrap().score_depends_on_in(&cx, pod))
-    };
+    let reads =
+        |plugin: &dyn Plugin, pod: &Pod| reads_of(plugin, world.sources(), pod).phases().union();
     let (plain, selected) = (pod("p"), pod("p label:app=x"));
-    let objects = Dependencies { objects: true, ..Dependencies::POD_ONLY };
-    assert_eq!(depends(&*system, &plain), objects);
-    assert_eq!(depends(&*system, &selected), Dependencies::EVERYTHING);
-    assert_eq!(depends(&*none, &selected), Dependencies::POD_ONLY);
-    assert_eq!(depends(&*none, &pod(WAITING)), Dependencies::EVERYTHING);
+    assert_eq!(reads(&*system, &plain), Reads::OBJECTS);
+    assert!(!reads(&*system, &selected).can_be_followed());
+    assert_eq!(reads(&*none, &selected), Reads::NOTHING);
+    assert!(!reads(&*none, &pod(WAITING)).can_be_followed());
     assert_ne!(signature(&*system, &plain), signature(&*system, &selected));
     assert_eq!(signature(&*none, &plain), signature(&*none, &selected));
     assert!(none.reads_objects().is_empty());

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::testing::{Fixture, fixture, object};
+use kube_scheduler_framework::testing::{Fixture, PointReads, fixture, object, reads_of};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, CycleState, EventObject, EventResource, NodeOverlay, NodeView,
+    ActionType, ClusterEvent, CycleState, EventObject, EventResource, NodeOverlay, NodeView, Reads,
 };
 use serde_json::{Value, json};
 
@@ -527,19 +527,17 @@ const ALL: [&str; 3] = ["VolumeRestrictions", "VolumeZone", "NodeVolumeLimits"];
 
 #[test]
 fn pods_without_volumes_that_matter_are_like_any_other() {
-    use kube_scheduler_framework::Dependencies;
+    let world = world("");
     let plain = pod("p");
     let configured = pod(r#"q volume={"configMap": {"name": "x"}} volume={"emptyDir": {}}"#);
     for name in ALL {
         let plugin = plugin(name);
         assert!(signature(&*plugin, &plain).is_some());
         assert_eq!(signature(&*plugin, &plain), signature(&*plugin, &configured), "{name}");
-        let (pre_filter, filter) = (plugin.as_pre_filter().unwrap(), plugin.as_filter().unwrap());
-        assert_eq!(pre_filter.pre_filter_depends_on(&configured), Dependencies::POD_ONLY, "{name}");
-        assert_eq!(filter.filter_depends_on(&configured), Dependencies::POD_ONLY, "{name}");
-        assert!(
-            filter.filter_depends_on(&pod("p claim=c")).objects || name == "VolumeRestrictions"
-        );
+        let configured = reads_of(&*plugin, world.sources(), &configured);
+        assert_eq!(configured, PointReads::default(), "{name}");
+        let claiming = reads_of(&*plugin, world.sources(), &pod("p claim=c")).phases();
+        assert!(claiming.union().intersects(Reads::OBJECTS), "{name}");
     }
 }
 

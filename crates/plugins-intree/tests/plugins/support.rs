@@ -6,8 +6,8 @@ use kube_scheduler_config::FeatureGates;
 use kube_scheduler_framework::api::{Node, Pod};
 use kube_scheduler_framework::testing::{self, Fixture};
 use kube_scheduler_framework::{
-    ClusterEvent, CycleState, EventObject, FilterSink, Handle, Plugin, PluginArgs, QueueingHint,
-    SignatureWriter, Status, Verdicts,
+    ClusterEvent, CycleState, EventObject, FeasibleNodes, FilterSink, Handle, Plugin, PluginArgs,
+    QueueingHint, SignatureWriter, Status, Verdicts,
 };
 use serde_json::Value;
 
@@ -119,7 +119,8 @@ pub(crate) fn raw_scores(
     let mut state = CycleState::new();
     let nodes = world.cluster().order();
     if let Some(pre_score) = plugin.as_pre_score() {
-        let status = pre_score.pre_score(&world.cx(), &mut state, pod, nodes);
+        let status =
+            pre_score.pre_score(&world.cx(), &mut state, pod, &FeasibleNodes::unrecorded(nodes));
         if status.is_skip() {
             return None;
         }

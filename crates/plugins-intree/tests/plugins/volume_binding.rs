@@ -2,7 +2,7 @@
 
 use kube_scheduler_framework::testing::{Fixture, fixture, object};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, EventObject, EventResource, NodeIdx, NodeView,
+    ActionType, ClusterEvent, ClusterView, EventObject, EventResource, FeasibleNodes, NodeIdx,
 };
 use serde_json::{Value, json};
 
@@ -318,10 +318,15 @@ fn scores(world: &Fixture, args: Value, claims: &str) -> Vec<i64> {
     let (outcome, mut state) = world.pre_filter(&*plugin, pod);
     assert_eq!(text(&outcome.status), "ok");
     let nodes = world.cluster().order();
-    let status = plugin.as_pre_score().unwrap().pre_score(&world.cx(), &mut state, pod, nodes);
+    let status = plugin.as_pre_score().unwrap().pre_score(
+        &world.cx(),
+        &mut state,
+        pod,
+        &FeasibleNodes::unrecorded(nodes),
+    );
     assert_eq!(text(&status), "ok");
     let score = |idx: &NodeIdx| {
-        let view = NodeView::new(world.cluster(), *idx).unwrap();
+        let view = ClusterView::unrecorded(world.cluster()).node(*idx).unwrap();
         plugin.as_score().unwrap().score(&world.cx(), &state, pod, &view).unwrap()
     };
     nodes.iter().map(score).collect()

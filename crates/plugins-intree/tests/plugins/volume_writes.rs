@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube_scheduler_framework::api::{Object, Pod, Timestamp};
 use kube_scheduler_framework::testing::{Fixture, object};
 use kube_scheduler_framework::{
-    Command, Commands, Completion, Context, CycleState, Plugin, PreBindTask, TaskContext,
+    Command, Commands, Completion, CycleState, Plugin, PreBindTask, Sources, TaskContext,
     TaskEvent, TaskStep, WriteError,
 };
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ impl Way {
         let mut commands = Commands::default();
         let step = self.task.as_mut().unwrap().step(
             &mut TaskContext {
-                cx: Context { now: self.now, ..self.world.cx() },
+                cx: Sources { now: self.now, ..self.world.sources() }.unrecorded(),
                 state: &mut self.state,
                 pod: &self.pod,
                 node: "a",

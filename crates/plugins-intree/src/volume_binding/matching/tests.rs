@@ -1,6 +1,6 @@
 //! The choice among sorted candidates against going through all volumes, one after the other, as the rules are written.
 
-use kube_scheduler_framework::ClusterState;
+use kube_scheduler_framework::{ClusterState, ClusterView};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -122,7 +122,7 @@ proptest! {
         }))
         .unwrap();
         let claim = VolumeClaim(&claim);
-        let candidates = Candidates::new(&cluster, claim).unwrap();
+        let candidates = Candidates::new(ClusterView::unrecorded(&cluster), claim).unwrap();
         for (zone, rack) in nodes {
             let labels: Labels =
                 [("zone", format!("z{zone}")), ("rack", format!("z{rack}"))].into_iter().collect();

@@ -1,0 +1,416 @@
+//! The cluster as plugins read it: every reader notes what it looks at.
+
+use std::sync::{Arc, LazyLock};
+
+use kube_scheduler_api_types::{Labels, NodeSelector, Pod, PreferredNodeTerm};
+use kube_scheduler_cache::{
+    AffinityTerms, AffinityTermsVersion, Attachment, BoundPreferences, BoundRequirements,
+    BoundSelector, CacheError, CarriedTerm, ClusterState, Column, CounterId, CounterSpec,
+    CsiLimits, CsiLimitsId, Domain, DomainCounts, Headroom, HostPorts, ImageState, LabelColumn,
+    NodeGroup, NodeIdx, NodeOverlay, NodeSet, ObjectStore, ResourceColumns, TaintSetId, TaintSets,
+    TermId, TermKind, ValueId, VolumeCounts,
+};
+
+use crate::reads::{DISCARDED, ReadSet, Reads};
+use crate::view::NodeView;
+
+static NO_LABELS: LazyLock<Labels> = LazyLock::new(Labels::default);
+
+/// Which nodes a call is about, and so what a look at a node by its slot means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// None, or one that comes as a [`NodeView`]: what is read by slot belongs to other nodes.
+    OneNode,
+    /// The nodes of a scan, each by its slot.
+    Asked,
+}
+
+/// The cluster: nodes, the pods on them, and all other objects. Copying copies references.
+///
+/// An answer depends on what was read for it and is cached until that changes, so read no more than you need.
+///
+/// # Columns
+///
+/// The readers under this heading give values of all nodes by slot. They are for `filter_all`, `scan` and `score_all`, which
+/// must read no other slots than those they are asked about. Elsewhere, a column means that the answer depends on other nodes,
+/// which cannot be cached; a node's own values are in its [`NodeView`].
+#[derive(Clone, Copy)]
+pub struct ClusterView<'a> {
+    state: &'a ClusterState,
+    reads: &'a ReadSet,
+    scope: Scope,
+}
+
+impl std::fmt::Debug for ClusterView<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClusterView").field("reads", &self.reads).finish_non_exhaustive()
+    }
+}
+
+impl<'a> ClusterView<'a> {
+    /// A view for answers that are not cached: what is read is not noted.
+    pub fn unrecorded(state: &'a ClusterState) -> Self {
+        Self { state, reads: &DISCARDED, scope: Scope::Asked }
+    }
+
+    #[inline]
+    pub(crate) fn recorded_by(state: &'a ClusterState, reads: &'a ReadSet, scope: Scope) -> Self {
+        Self { state, reads, scope }
+    }
+
+    /// The same with what is read noted in `reads`.
+    #[inline]
+    pub(crate) fn with_reads<'b>(self, reads: &'b ReadSet) -> ClusterView<'b>
+    where
+        'a: 'b,
+    {
+        ClusterView { reads, ..self }
+    }
+
+    pub(crate) fn state(self) -> &'a ClusterState {
+        self.state
+    }
+
+    #[inline]
+    fn all(self, reads: Reads) -> &'a ClusterState {
+        self.reads.note(reads);
+        self.state
+    }
+
+    /// Notes a look at an aspect of a node: the one in question, or another one.
+    #[inline]
+    pub(crate) fn at_node(self, reads: Reads) -> &'a ClusterState {
+        self.reads.note(match self.scope {
+            Scope::Asked => reads,
+            Scope::OneNode => Reads::OTHER_NODES,
+        });
+        self.state
+    }
+}
+
+/// # Nodes
+impl<'a> ClusterView<'a> {
+    /// The slot of a node.
+    pub fn node_idx(self, name: &str) -> Option<NodeIdx> {
+        self.all(Reads::MEMBERSHIP).node_idx(name)
+    }
+
+    /// The node in a slot, `None` when there is none.
+    #[inline]
+    pub fn node(self, node: NodeIdx) -> Option<NodeView<'a>> {
+        NodeView::new(self, node)
+    }
+
+    /// Number of nodes.
+    pub fn n_nodes(self) -> usize {
+        self.all(Reads::MEMBERSHIP).n_nodes()
+    }
+
+    /// All nodes, in the order in which attempts go through them.
+    pub fn order(self) -> &'a [NodeIdx] {
+        self.all(Reads::MEMBERSHIP).order()
+    }
+}
+
+/// # Columns
+impl<'a> ClusterView<'a> {
+    /// The slots that have a node.
+    pub fn live_nodes(self) -> &'a NodeSet {
+        self.at_node(Reads::NOTHING).live_nodes()
+    }
+
+    /// The name of a node.
+    pub fn node_name(self, node: NodeIdx) -> Option<&'a Arc<str>> {
+        self.at_node(Reads::NOTHING).node_name(node)
+    }
+
+    /// What nodes have for pods.
+    pub fn allocatable(self) -> &'a ResourceColumns {
+        self.at_node(Reads::ALLOCATABLE).allocatable()
+    }
+
+    /// What the pods on a node request.
+    pub fn requested(self) -> &'a ResourceColumns {
+        self.at_node(Reads::POD_SUMS).requested()
+    }
+
+    /// CPU (milli-CPU) and memory (bytes) that the pods on a node request, with defaults for containers that request nothing.
+    pub fn non_zero_requested(self) -> (&'a Column<i64>, &'a Column<i64>) {
+        self.at_node(Reads::POD_SUMS).non_zero_requested()
+    }
+
+    /// How many pods a node takes.
+    pub fn allowed_pods(self) -> &'a Column<i64> {
+        self.at_node(Reads::ALLOCATABLE).allowed_pods()
+    }
+
+    /// How many pods are on a node.
+    pub fn pod_count(self) -> &'a Column<i64> {
+        self.at_node(Reads::POD_SUMS).pod_count()
+    }
+
+    /// What is free on a node for pods, CPU, memory and ephemeral storage, rounded down.
+    pub fn headroom(self) -> &'a Column<Headroom> {
+        self.at_node(Reads::ALLOCATABLE.union(Reads::POD_SUMS)).headroom()
+    }
+
+    /// The cordoned nodes.
+    pub fn unschedulable(self) -> &'a NodeSet {
+        self.at_node(Reads::UNSCHEDULABLE).unschedulable()
+    }
+
+    /// Known features that a node declares, one bit each.
+    pub fn feature_bits(self) -> &'a Column<u64> {
+        self.at_node(Reads::FEATURES).feature_bits()
+    }
+
+    /// The lists of taints of nodes, by number.
+    pub fn taint_set_ids(self) -> &'a Column<TaintSetId> {
+        self.at_node(Reads::TAINTS).taint_set_ids()
+    }
+
+    /// What the numbers mean.
+    pub fn taint_sets(self) -> &'a TaintSets {
+        self.at_node(Reads::TAINTS).taint_sets()
+    }
+
+    /// The nodes that have an image; `None` when there are none.
+    pub fn nodes_with_image(self, name: &str) -> Option<&'a NodeGroup> {
+        self.at_node(Reads::IMAGES).nodes_with_image(name)
+    }
+
+    /// The values of a label, if they are kept as a column.
+    pub fn label_column(self, key: &str) -> Option<&'a LabelColumn> {
+        self.at_node(Reads::LABELS).label_column(key)
+    }
+
+    /// The column that tells the domain of a node for `counts`; `None` when there is no topology key.
+    pub fn domain_column<'c>(self, counts: &'c DomainCounts) -> Option<&'c LabelColumn>
+    where
+        'a: 'c,
+    {
+        counts.column(self.at_node(Reads::LABELS))
+    }
+
+    /// The host ports in use on a node.
+    pub fn used_ports(self, node: NodeIdx) -> &'a HostPorts {
+        self.at_node(Reads::POD_USES).used_ports(node)
+    }
+
+    /// The nodes with host ports in use, and perhaps others.
+    pub fn nodes_with_ports(self) -> &'a NodeSet {
+        self.at_node(Reads::POD_USES).nodes_with_ports()
+    }
+
+    /// How many volumes of the pods on a node may take one of a CSI driver's places there.
+    pub fn volume_counts(self) -> &'a Column<VolumeCounts> {
+        self.at_node(Reads::POD_USES).volume_counts()
+    }
+
+    /// Which nodes match a selector.
+    pub fn matching(self, selector: &'a NodeSelector) -> MatchingNodes<'a, BoundSelector<'a>> {
+        let state = self.at_node(Reads::LABELS);
+        MatchingNodes { state, bound: BoundSelector::new(state, selector) }
+    }
+
+    /// Which nodes have the labels and match the selector.
+    pub fn matching_requirements(
+        self,
+        pairs: Option<&'a Labels>,
+        selector: Option<&'a NodeSelector>,
+    ) -> MatchingNodes<'a, BoundRequirements<'a>> {
+        let state = self.at_node(Reads::LABELS);
+        MatchingNodes { state, bound: BoundRequirements::new(state, pairs, selector) }
+    }
+
+    /// Which nodes match which of weighted terms.
+    pub fn matching_preferences(
+        self,
+        terms: impl Iterator<Item = &'a PreferredNodeTerm>,
+    ) -> MatchingNodes<'a, BoundPreferences<'a>> {
+        let state = self.at_node(Reads::LABELS);
+        MatchingNodes { state, bound: BoundPreferences::new(state, terms) }
+    }
+
+    /// The pods on a node.
+    pub fn pods_on(self, node: NodeIdx) -> impl Iterator<Item = &'a Arc<Pod>> {
+        self.at_node(Reads::POD_OBJECTS).pods_on(node)
+    }
+
+    /// The lowest priority of any pod on a node. O(1).
+    pub fn lowest_priority_on(self, node: NodeIdx) -> Option<i32> {
+        self.at_node(Reads::POD_USES).lowest_priority_on(node)
+    }
+}
+
+/// # Pods of the whole cluster
+impl<'a> ClusterView<'a> {
+    /// A pod that has a node, assumed or not.
+    pub fn pod(self, uid: &str) -> Option<&'a Arc<Pod>> {
+        self.all(Reads::ANYTHING).pod(uid)
+    }
+
+    /// All pods that have a node, with its slot, in an order that depends on the history of the state alone.
+    pub fn all_pods(self) -> impl Iterator<Item = (&'a Arc<Pod>, NodeIdx)> {
+        self.all(Reads::ANYTHING).all_pods()
+    }
+
+    /// How many volumes of pods on nodes use a claim.
+    pub fn pvc_ref_count(self, namespace: &str, claim: &str) -> u32 {
+        self.all(Reads::ANYTHING).pvc_ref_count(namespace, claim)
+    }
+
+    /// A counter as it is now. O(1) if it is followed.
+    pub fn counted(self, spec: &CounterSpec) -> Arc<DomainCounts> {
+        self.all(Reads::COUNTERS).counted(spec)
+    }
+
+    /// The number of a counter that is followed.
+    pub fn followed_id(self, spec: &CounterSpec) -> Option<CounterId> {
+        self.all(Reads::COUNTERS).followed_id(spec)
+    }
+
+    /// The counter with this number; `None` when it is no longer followed. O(1).
+    #[inline]
+    pub fn followed_by_id(self, id: CounterId) -> Option<&'a DomainCounts> {
+        self.all(Reads::COUNTERS).followed_by_id(id)
+    }
+
+    /// The domains of `counts` in which pods count, some of them more than once.
+    pub fn domains_with_pods<'c>(
+        self,
+        counts: &'c DomainCounts,
+    ) -> impl Iterator<Item = (ValueId, Domain)> + 'c
+    where
+        'a: 'c,
+    {
+        counts.domains_with_pods(self.all(Reads::COUNTERS))
+    }
+
+    /// The distinct affinity terms that the pods on nodes carry, and where.
+    pub fn affinity_terms(self) -> &'a AffinityTerms {
+        self.all(Reads::AFFINITY_TERMS).affinity_terms()
+    }
+
+    /// The distinct terms of `wanted` kinds on nodes that mean `pod`. O(labels + terms found). The order depends on the
+    /// history of the state alone.
+    pub fn affinity_terms_about(
+        self,
+        pod: &'a Pod,
+        wanted: impl Fn(TermKind) -> bool + 'a,
+    ) -> impl Iterator<Item = (TermId, &'a CarriedTerm)> {
+        let state = self.all(Reads::AFFINITY_TERMS);
+        // The version of the terms covers the labels of namespaces, as far as terms look at them.
+        let namespace_labels = state.objects().namespace_labels(&pod.namespace);
+        let labels = namespace_labels.unwrap_or(&NO_LABELS);
+        state.affinity_terms().about(pod, labels, wanted)
+    }
+
+    /// Changes whenever [`affinity_terms_about`](Self::affinity_terms_about) may change for any pod.
+    pub fn affinity_terms_version(self) -> AffinityTermsVersion {
+        self.all(Reads::AFFINITY_TERMS).affinity_terms_version()
+    }
+
+    /// The length of a table by the numbers of a label's values; `None` when the label has no column. A matter of memory
+    /// alone: no answer may depend on it.
+    pub fn n_label_ids(self, key: &str) -> Option<usize> {
+        self.state.label_column(key).map(LabelColumn::n_ids)
+    }
+}
+
+/// # Images and other objects
+impl<'a> ClusterView<'a> {
+    /// What is known of an image; `None` when no node has it.
+    pub fn image(self, name: &str) -> Option<ImageState> {
+        self.all(Reads::IMAGE_STATES).image(name)
+    }
+
+    /// All objects that are neither pods nor nodes.
+    pub fn objects(self) -> &'a ObjectStore {
+        self.all(Reads::OBJECTS).objects()
+    }
+
+    /// What the CSINode of a node says.
+    pub fn csi_limits(self, node: NodeIdx) -> Option<&'a CsiLimits> {
+        self.all(Reads::OBJECTS).csi_limits(node)
+    }
+
+    /// The same for all nodes, by number.
+    pub fn csi_limits_ids(self) -> &'a Column<CsiLimitsId> {
+        self.all(Reads::OBJECTS).csi_limits_ids()
+    }
+
+    /// How many such numbers there are.
+    pub fn n_csi_limits_ids(self) -> usize {
+        self.all(Reads::OBJECTS).n_csi_limits_ids()
+    }
+
+    /// How many volumes are attached to a node.
+    pub fn n_attachments(self) -> &'a Column<u32> {
+        self.all(Reads::OBJECTS).n_attachments()
+    }
+
+    /// The volumes that are attached to a node.
+    pub fn attachments_on(self, node: &str) -> impl Iterator<Item = &'a Attachment> {
+        self.all(Reads::OBJECTS).attachments_on(node)
+    }
+}
+
+/// # Hypothetical nodes
+impl ClusterView<'_> {
+    /// Puts a pod onto the node of `overlay`.
+    pub fn add_pod_to(self, overlay: &mut NodeOverlay, pod: &Arc<Pod>) {
+        overlay.add_pod(self.at_node(Reads::POD_OBJECTS), pod);
+    }
+
+    /// Takes a pod off the node of `overlay`.
+    ///
+    /// # Errors
+    /// If the pod is not on it.
+    pub fn remove_pod_from(self, overlay: &mut NodeOverlay, uid: &str) -> Result<(), CacheError> {
+        overlay.remove_pod(self.at_node(Reads::POD_OBJECTS), uid).map(drop)
+    }
+}
+
+/// A selector in the numbers of the cluster's label columns.
+#[derive(Debug)]
+pub struct MatchingNodes<'a, T> {
+    state: &'a ClusterState,
+    bound: T,
+}
+
+impl MatchingNodes<'_, BoundSelector<'_>> {
+    /// Whether a node matches; `None` when there is no node in the slot.
+    pub fn contains(&self, node: NodeIdx) -> Option<bool> {
+        self.bound.matches(self.state, node)
+    }
+
+    /// All nodes that match.
+    pub fn nodes(&self) -> NodeSet {
+        self.bound.nodes(self.state)
+    }
+}
+
+impl MatchingNodes<'_, BoundRequirements<'_>> {
+    /// Whether a node matches; `None` when there is no node in the slot.
+    pub fn contains(&self, node: NodeIdx) -> Option<bool> {
+        self.bound.matches(self.state, node)
+    }
+
+    /// All nodes that match.
+    pub fn nodes(&self) -> NodeSet {
+        self.bound.nodes(self.state)
+    }
+}
+
+impl MatchingNodes<'_, BoundPreferences<'_>> {
+    /// The sum of the weights of the terms that a node matches.
+    pub fn weight(&self, node: NodeIdx) -> i64 {
+        self.bound.sum_of_matching(self.state, node)
+    }
+
+    /// All terms, by weight and the nodes that match.
+    pub fn terms(&self) -> impl Iterator<Item = (i64, NodeSet)> {
+        self.bound.nodes(self.state)
+    }
+}
