@@ -262,7 +262,7 @@ impl History {
             return Ok(());
         };
         if self.numbers.one_in(5) {
-            self.tell(Input::PodEvicted { token, result: Err("boom".to_owned()) });
+            self.tell(Input::PodEvicted { token, result: Err(WriteError::new("", "boom")) });
             return Ok(());
         }
         // Some pods take their time; somebody may delete them later.
@@ -280,7 +280,7 @@ impl History {
     fn answer_nomination(&mut self, token: Token, uid: &str) -> Result<()> {
         let key = self.server.pod_of(uid).filter(|_| !self.numbers.one_in(5));
         let Some(key) = key else {
-            let result = Err("pods \"x\" not found".to_owned());
+            let result = Err(WriteError::new("NotFound", "pods \"x\" not found"));
             self.tell(Input::NominationCleared { token, result });
             return Ok(());
         };
@@ -294,7 +294,7 @@ impl History {
     fn answer_binding(&mut self, token: Token, uid: &str, node: &str) -> Result<()> {
         let key = self.server.pod_of(uid).filter(|_| !self.numbers.one_in(5));
         let Some(key) = key else {
-            let result = Err("pods \"x\" not found".to_owned());
+            let result = Err(WriteError::new("NotFound", "pods \"x\" not found"));
             self.tell(Input::BindingWritten { token, result });
             return Ok(());
         };

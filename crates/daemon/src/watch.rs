@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use kube::client::Body;
-use kube_scheduler_engine::{Followed, FollowedKey as Key, Input, Known, Sharing};
+use kube_scheduler_engine::{Input, KnownObjects, Sharing, WatchedKey as Key, WatchedObject};
 use kube_scheduler_writes::Jitter;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
@@ -64,10 +64,10 @@ impl Default for Patience {
 
 /// What the core knows of one kind, for others to look at. The lock is held for moments only.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SharedObjects(Arc<Mutex<Known>>);
+pub(crate) struct SharedObjects(Arc<Mutex<KnownObjects>>);
 
 impl SharedObjects {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Known> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, KnownObjects> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -534,7 +534,7 @@ impl Reflector {
     /// Takes in one object and returns its version.
     fn apply(
         &mut self,
-        object: Result<Followed, Malformed>,
+        object: Result<WatchedObject, Malformed>,
         seen: Option<&mut BTreeSet<Key>>,
     ) -> Option<String> {
         match object {

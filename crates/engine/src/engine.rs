@@ -54,7 +54,10 @@ impl Engine {
             Input::ObjectApplied(object) => intake.object_applied(object),
             Input::ObjectDeleted(object) => intake.object_deleted(&object),
             Input::BindingWritten { token, result } => {
-                let status = result.map_or_else(Status::error, |()| Status::SUCCESS);
+                let status = match result {
+                    Ok(()) => Status::SUCCESS,
+                    Err(error) => Status::error(error.to_string()),
+                };
                 bindings.work_finished(core, token, status);
             }
             Input::WorkFinished { token, status } => bindings.work_finished(core, token, status),

@@ -44,8 +44,8 @@ pub enum Input {
     BindingWritten {
         /// Which.
         token: Token,
-        /// The error text, if it failed.
-        result: Result<(), String>,
+        /// Why it failed, if it did.
+        result: Result<(), WriteError>,
     },
     /// The API server answered a [`WriteObject`](crate::Effect::WriteObject). What was written comes again as
     /// [`ObjectApplied`](Self::ObjectApplied), as everything else that changes.
@@ -66,15 +66,15 @@ pub enum Input {
     PodEvicted {
         /// Which.
         token: Token,
-        /// How it ended; the error text, if it failed.
-        result: Result<Evicted, String>,
+        /// How it ended, or why it failed.
+        result: Result<Evicted, WriteError>,
     },
     /// The API server answered a [`ClearNomination`](crate::Effect::ClearNomination).
     NominationCleared {
         /// Which.
         token: Token,
-        /// The error text, if it failed.
-        result: Result<(), String>,
+        /// Why it failed, if it did.
+        result: Result<(), WriteError>,
     },
     /// Work of a plugin that goes on outside of the engine asks for something.
     PluginAsked(Commands),

@@ -1,10 +1,10 @@
-//! What the engine was last told of the objects of one kind: enough to notice what a watch missed.
+//! What an engine was last given of the objects of one kind: enough to notice what a watch missed.
 //!
-//! Whoever feeds an engine from lists and watches needs the same few rules, so they are here, without any IO: news are told
-//! once, an object of the same name with another UID is the end of one and the beginning of another, and what a complete
-//! list lacks is gone.
+//! A shell that feeds an engine from lists and watches needs the same few rules as any other, so they are here, without any
+//! IO: a state that is known already is passed on once, an object of the same name with another UID is the end of one
+//! object and the start of another, and what a complete list lacks is gone.
 //!
-//! Invariant: after every call the engine, told of the returned inputs, knows exactly what this knows.
+//! Invariant: after every call, an engine that was given the returned inputs knows exactly the objects of [`KnownObjects`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use kube_scheduler_api_types::{Node, Object, Pod};
 use crate::input::Input;
 
 /// Namespace and name; the namespace is empty for cluster-wide kinds.
-pub type FollowedKey = (Arc<str>, Arc<str>);
+pub type WatchedKey = (Arc<str>, Arc<str>);
 
-/// An object of a kind that is followed.
+/// An object of a kind that is watched.
 #[derive(Clone, Debug)]
-pub enum Followed {
+pub enum WatchedObject {
     /// A pod.
     Pod(Arc<Pod>),
     /// A node.
@@ -27,9 +27,9 @@ pub enum Followed {
     Other(Arc<Object>),
 }
 
-impl Followed {
+impl WatchedObject {
     /// Namespace and name.
-    pub fn key(&self) -> FollowedKey {
+    pub fn key(&self) -> WatchedKey {
         match self {
             Self::Pod(pod) => (pod.namespace.clone(), pod.name.clone()),
             Self::Node(node) => (Arc::default(), node.name.clone()),
@@ -55,7 +55,7 @@ impl Followed {
         }
     }
 
-    /// What the engine is told when the object exists in this state.
+    /// The input that says that the object exists in this state.
     pub fn into_applied(self) -> Input {
         match self {
             Self::Pod(pod) => Input::PodApplied(pod),
@@ -65,85 +65,85 @@ impl Followed {
     }
 }
 
-/// What a deletion has to say.
+/// What the input about a deletion needs.
 #[derive(Debug)]
 enum Form {
     Pod,
     Node,
-    /// The object, since its deletion is told with its last state.
+    /// The last state of the object.
     Other(Arc<Object>),
 }
 
 #[derive(Debug)]
-struct Told {
+struct KnownObject {
     uid: Arc<str>,
     resource_version: Arc<str>,
     form: Form,
 }
 
-/// The objects of one kind, as told.
+/// The objects of one kind that an engine knows.
 #[derive(Debug, Default)]
-pub struct Known {
-    told: BTreeMap<FollowedKey, Told>,
+pub struct KnownObjects {
+    by_key: BTreeMap<WatchedKey, KnownObject>,
 }
 
-impl Known {
+impl KnownObjects {
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.told.len()
+        self.by_key.len()
     }
 
     /// Names and UIDs, sorted by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&FollowedKey, &Arc<str>)> {
-        self.told.iter().map(|(key, told)| (key, &told.uid))
+    pub fn iter(&self) -> impl Iterator<Item = (&WatchedKey, &Arc<str>)> {
+        self.by_key.iter().map(|(key, known)| (key, &known.uid))
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.told.is_empty()
+        self.by_key.is_empty()
     }
 
-    /// The object exists in this state. Says nothing when that is known, and reports another object of the same name
-    /// as a deletion and an addition.
-    pub fn apply(&mut self, object: Followed, inputs: &mut Vec<Input>) {
+    /// The object exists in this state. Adds nothing to `inputs` when that is known, and reports another object of the same
+    /// name as a deletion and an addition.
+    pub fn apply(&mut self, object: WatchedObject, inputs: &mut Vec<Input>) {
         let key = object.key();
-        if let Some(told) = self.told.get(&key) {
-            if told.uid != *object.uid() {
+        if let Some(known) = self.by_key.get(&key) {
+            if known.uid != *object.uid() {
                 self.delete(&key, inputs);
-            } else if told.resource_version == *object.resource_version()
-                && !told.resource_version.is_empty()
+            } else if known.resource_version == *object.resource_version()
+                && !known.resource_version.is_empty()
             {
                 return;
             }
         }
-        let told = Told {
+        let known = KnownObject {
             uid: object.uid().clone(),
             resource_version: object.resource_version().clone(),
             form: match &object {
-                Followed::Pod(_) => Form::Pod,
-                Followed::Node(_) => Form::Node,
-                Followed::Other(object) => Form::Other(object.clone()),
+                WatchedObject::Pod(_) => Form::Pod,
+                WatchedObject::Node(_) => Form::Node,
+                WatchedObject::Other(object) => Form::Other(object.clone()),
             },
         };
-        self.told.insert(key, told);
+        self.by_key.insert(key, known);
         inputs.push(object.into_applied());
     }
 
-    /// The object is gone. Says nothing when it was not known.
-    pub fn delete(&mut self, key: &FollowedKey, inputs: &mut Vec<Input>) {
-        let Some(told) = self.told.remove(key) else { return };
+    /// The object is gone. Adds nothing to `inputs` when it was not known.
+    pub fn delete(&mut self, key: &WatchedKey, inputs: &mut Vec<Input>) {
+        let Some(known) = self.by_key.remove(key) else { return };
         let (namespace, name) = key.clone();
-        inputs.push(match told.form {
+        inputs.push(match known.form {
             Form::Pod => Input::PodDeleted { namespace, name },
             Form::Node => Input::NodeDeleted { name },
             Form::Other(object) => Input::ObjectDeleted(object),
         });
     }
 
-    /// Nothing but `seen` exists.
-    pub fn keep_only(&mut self, seen: &BTreeSet<FollowedKey>, inputs: &mut Vec<Input>) {
-        let gone: Vec<FollowedKey> =
-            self.told.keys().filter(|key| !seen.contains(*key)).cloned().collect();
+    /// Nothing but `listed` exists.
+    pub fn keep_only(&mut self, listed: &BTreeSet<WatchedKey>, inputs: &mut Vec<Input>) {
+        let gone: Vec<WatchedKey> =
+            self.by_key.keys().filter(|key| !listed.contains(*key)).cloned().collect();
         for key in gone {
             self.delete(&key, inputs);
         }
@@ -154,14 +154,14 @@ impl Known {
 mod tests {
     use super::*;
 
-    fn pod(name: &str, uid: &str, version: &str) -> Followed {
+    fn pod(name: &str, uid: &str, version: &str) -> WatchedObject {
         let json = format!(
             r#"{{"metadata":{{"namespace":"x","name":"{name}","uid":"{uid}","resourceVersion":"{version}"}}}}"#
         );
-        Followed::Pod(Arc::new(Pod::from_json(json).unwrap()))
+        WatchedObject::Pod(Arc::new(Pod::from_json(json).unwrap()))
     }
 
-    fn told(known: &mut Known, object: Followed) -> Vec<String> {
+    fn applied(known: &mut KnownObjects, object: WatchedObject) -> Vec<String> {
         let mut inputs = Vec::new();
         known.apply(object, &mut inputs);
         brief(&inputs)
@@ -177,19 +177,19 @@ mod tests {
     }
 
     #[test]
-    fn only_news_is_told() {
-        let mut known = Known::default();
-        assert_eq!(told(&mut known, pod("a", "1", "5")), ["+a@5"]);
-        assert_eq!(told(&mut known, pod("a", "1", "5")), [""; 0]);
-        assert_eq!(told(&mut known, pod("a", "1", "6")), ["+a@6"]);
-        assert_eq!(told(&mut known, pod("a", "2", "7")), ["-a", "+a@7"]);
+    fn a_known_state_is_passed_on_once() {
+        let mut known = KnownObjects::default();
+        assert_eq!(applied(&mut known, pod("a", "1", "5")), ["+a@5"]);
+        assert_eq!(applied(&mut known, pod("a", "1", "5")), [""; 0]);
+        assert_eq!(applied(&mut known, pod("a", "1", "6")), ["+a@6"]);
+        assert_eq!(applied(&mut known, pod("a", "2", "7")), ["-a", "+a@7"]);
     }
 
     #[test]
     fn what_a_list_lacks_is_gone() {
-        let mut known = Known::default();
+        let mut known = KnownObjects::default();
         for name in ["a", "b", "c"] {
-            told(&mut known, pod(name, name, "1"));
+            applied(&mut known, pod(name, name, "1"));
         }
         let mut inputs = Vec::new();
         known.keep_only(&BTreeSet::from([("x".into(), "b".into())]), &mut inputs);

@@ -49,7 +49,7 @@ pub use engine::Engine;
 pub use evaluation::NodeScores;
 pub use explain::{Explanation, NodeExplanation};
 pub use input::{Evicted, Input};
-pub use known::{Followed, FollowedKey, Known};
+pub use known::{KnownObjects, WatchedKey, WatchedObject};
 pub use measures::{FailedBinding, MeasuredHint, Measurements};
 pub use observer::{Observer, SearchStep, Unobserved};
 pub use policy::Entry;

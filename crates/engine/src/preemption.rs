@@ -16,7 +16,9 @@ mod table;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::{Commands, EventKind, FitError, NominatedPods, PluginName};
+use kube_scheduler_framework::{
+    Commands, EventKind, FitError, NominatedPods, PluginName, WriteError,
+};
 use kube_scheduler_queue::QueuedPod;
 
 use self::table::{Errand, Step, Task, TaskId, TaskTable};
@@ -167,7 +169,7 @@ impl Preemptions {
         core: &mut Core,
         bindings: &mut Bindings,
         token: Token,
-        result: Result<Evicted, String>,
+        result: Result<Evicted, WriteError>,
     ) {
         let Some((id, Errand::Evict(victim))) = self.tasks.redeem(token) else { return };
         match result {
@@ -184,7 +186,7 @@ impl Preemptions {
         core: &mut Core,
         bindings: &mut Bindings,
         token: Token,
-        result: Result<(), String>,
+        result: Result<(), WriteError>,
     ) {
         let Some((id, Errand::ClearNomination)) = self.tasks.redeem(token) else { return };
         if let Err(error) = result {
@@ -279,12 +281,12 @@ fn end_held(
     bindings: &mut Bindings,
     held: HeldAttempt,
     node: Arc<str>,
-    eviction_error: Option<String>,
+    eviction_error: Option<WriteError>,
 ) {
     let HeldAttempt { queued, profile, mut error, commands } = held;
     let nominating = match eviction_error {
-        Some(message) => {
-            error.diagnosis.post_filter_message = format!("preemption: {message}");
+        Some(reason) => {
+            error.diagnosis.post_filter_message = format!("preemption: {reason}");
             Nominating::Keep
         }
         None => Nominating::To(node),

@@ -20,7 +20,7 @@ use kube_scheduler_api_types::{
 };
 use rustc_hash::{FxBuildHasher, FxHasher};
 
-use crate::known::Followed;
+use crate::known::WatchedObject;
 
 /// Tables smaller than this are not swept.
 const SWEPT_FROM: usize = 1_024;
@@ -51,11 +51,11 @@ pub struct Sharing {
 
 impl Sharing {
     /// Replaces what a pod or a node has in common with others. An object that has other holders is copied for it.
-    pub fn share(&mut self, object: &mut Followed) {
+    pub fn share(&mut self, object: &mut WatchedObject) {
         match object {
-            Followed::Pod(pod) => self.share_pod(pod),
-            Followed::Node(node) => self.share_node(node),
-            Followed::Other(_) => {}
+            WatchedObject::Pod(pod) => self.share_pod(pod),
+            WatchedObject::Node(node) => self.share_node(node),
+            WatchedObject::Other(_) => {}
         }
     }
 
@@ -431,9 +431,9 @@ mod tests {
 
     fn shared(sharing: &mut Sharing, pod: Arc<Pod>) -> Arc<Pod> {
         let before = (*pod).clone();
-        let mut object = Followed::Pod(pod);
+        let mut object = WatchedObject::Pod(pod);
         sharing.share(&mut object);
-        let Followed::Pod(pod) = object else { panic!("{object:?}") };
+        let WatchedObject::Pod(pod) = object else { panic!("{object:?}") };
         assert_eq!(*pod, before);
         assert_eq!(format!("{pod:?}"), format!("{before:?}"));
         pod

@@ -18,7 +18,7 @@ use kube_scheduler_api_types::{Pod, PodStatus, Timestamp};
 use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, Evicted, Explanation, Input, PodRef, StatusPatch,
 };
-use kube_scheduler_framework::{Status, StatusFuture};
+use kube_scheduler_framework::{Status, StatusFuture, WriteError};
 
 use crate::import::ClusterObjects;
 use crate::ledger::{Fate, LastFailure, Ledger};
@@ -307,12 +307,16 @@ impl<'a> Driver<'a> {
     }
 
     /// Binds a pod, and returns the API server's answer.
-    fn bind(&mut self, pod: &PodRef, node: &Arc<str>) -> Result<(), String> {
+    fn bind(&mut self, pod: &PodRef, node: &Arc<str>) -> Result<(), WriteError> {
         let at = self.ledger.position(&pod.uid).filter(|at| !self.is_gone(*at));
-        let Some(at) = at else { return Err(format!("pods \"{}\" not found", pod.name)) };
+        let Some(at) = at else {
+            let message = format!("pods \"{}\" not found", pod.name);
+            return Err(WriteError::new("NotFound", message));
+        };
         let account = self.ledger.account_mut(at);
         if let Some(other) = &account.pod.node_name {
-            return Err(format!("pod {} is already assigned to node \"{other}\"", pod.name));
+            let message = format!("pod {} is already assigned to node \"{other}\"", pod.name);
+            return Err(WriteError::new("Conflict", message));
         }
         account.pod = Arc::new(account.pod.with_node_name(node));
         account.fate = Fate::Placed;

@@ -4,14 +4,16 @@
 
 use std::time::Duration;
 
-/// A small random generator (SplitMix64): the same seed gives the same numbers on every machine.
+use kube_scheduler_api_types::numbers::Numbers;
+
+/// A small random generator: the same seed gives the same numbers on every machine.
 #[derive(Clone, Debug)]
-pub struct Jitter(u64);
+pub struct Jitter(Numbers);
 
 impl Jitter {
     /// A generator that starts from `seed`.
     pub const fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(Numbers::new(seed))
     }
 
     /// `length`, stretched by up to `share` of itself.
@@ -41,10 +43,6 @@ impl Jitter {
 
     /// 64 random bits.
     pub fn next_bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.next_u64()
     }
 }

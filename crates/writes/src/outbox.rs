@@ -87,31 +87,28 @@ impl EndedWrite {
     /// What the engine has to be given; `None` for a status patch, after which it does not ask.
     pub fn into_input(self) -> Option<Input> {
         let Self { write, result } = self;
-        let text = |result: Result<Success, Failure>| result.map_err(|failure| failure.message);
+        let result = result.map_err(|failure| WriteError::new(failure.reason, failure.message));
         Some(match write {
             PodWrite::Patch { .. } => return None,
             PodWrite::Bind { token, .. } => {
-                Input::BindingWritten { token, result: text(result).map(drop) }
+                Input::BindingWritten { token, result: result.map(drop) }
             }
             PodWrite::ClearNomination { token, .. } => {
-                Input::NominationCleared { token, result: text(result).map(drop) }
+                Input::NominationCleared { token, result: result.map(drop) }
             }
             PodWrite::Evict { token, .. } => {
                 let evicted = |success| match success {
                     Success::AlreadyGone => Evicted::AlreadyGone,
                     Success::Done | Success::Stored(_) => Evicted::Deleted,
                 };
-                Input::PodEvicted { token, result: text(result).map(evicted) }
+                Input::PodEvicted { token, result: result.map(evicted) }
             }
             PodWrite::Object { token, object, .. } => {
-                let result = match result {
-                    Ok(Success::Stored(stored)) => Ok(stored),
-                    Ok(Success::Done | Success::AlreadyGone) => Ok(object),
-                    Err(Failure { reason, message, .. }) => {
-                        Err(WriteError { reason, message: message.into() })
-                    }
+                let stored = |success| match success {
+                    Success::Stored(stored) => stored,
+                    Success::Done | Success::AlreadyGone => object,
                 };
-                Input::ObjectWritten { token, result }
+                Input::ObjectWritten { token, result: result.map(stored) }
             }
         })
     }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use kube_scheduler_engine::{Followed, FollowedKey, Input, Known};
+use kube_scheduler_engine::{Input, KnownObjects, WatchedKey, WatchedObject};
 
 use super::server::{Gone, Server};
 use crate::history::Numbers;
@@ -19,7 +19,7 @@ enum State {
     /// Everything must be listed.
     Unlisted,
     /// A list of this revision arrives page by page.
-    Listing { revision: u64, rest: VecDeque<Followed>, seen: BTreeSet<FollowedKey> },
+    Listing { revision: u64, rest: VecDeque<WatchedObject>, seen: BTreeSet<WatchedKey> },
     /// Everything up to the version was told.
     Watching,
     /// The watch broke off.
@@ -30,19 +30,19 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Follower {
     pub(super) kind: &'static str,
-    pub(super) known: Known,
+    pub(super) known: KnownObjects,
     state: State,
     version: u64,
     pub(super) is_synced: bool,
     /// What was told last, to be told twice.
-    last: Option<Followed>,
+    last: Option<WatchedObject>,
 }
 
 impl Follower {
     pub(super) fn new(kind: &'static str) -> Self {
         Self {
             kind,
-            known: Known::default(),
+            known: KnownObjects::default(),
             state: State::Unlisted,
             version: 0,
             is_synced: false,
@@ -135,7 +135,7 @@ impl Follower {
     pub(super) fn repeat(&mut self, inputs: &mut Vec<Input>) -> bool {
         let last = self.last.take();
         let is_there = last.is_some();
-        inputs.extend(last.map(Followed::into_applied));
+        inputs.extend(last.map(WatchedObject::into_applied));
         is_there
     }
 }

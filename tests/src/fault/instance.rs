@@ -1,7 +1,7 @@
 //! One scheduler: an engine, the watches that feed it, and what it still has to write.
 //!
 //! What goes into the engine and what comes out is treated as the daemon treats it, by the same code where that needs no
-//! I/O: `engine::Known` before the engine, `writes::Outbox` behind it. What comes out is checked on the way by the
+//! I/O: `engine::KnownObjects` before the engine, `writes::Outbox` behind it. What comes out is checked on the way by the
 //! [audit](super::audit).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
-use kube_scheduler_engine::{Effect, Engine, FollowedKey, Input, PodRef, Token, Turn};
+use kube_scheduler_engine::{Effect, Engine, Input, PodRef, Token, Turn, WatchedKey};
 use kube_scheduler_framework::ObjectKey;
 use kube_scheduler_writes::Outbox;
 
@@ -23,7 +23,7 @@ use crate::history::Numbers;
 /// What the engine was shown, kept apart from it.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
-    pub(super) pods: BTreeMap<FollowedKey, Arc<Pod>>,
+    pub(super) pods: BTreeMap<WatchedKey, Arc<Pod>>,
     pub(super) nodes: BTreeMap<Arc<str>, Arc<Node>>,
     pub(super) objects: BTreeMap<ObjectKey, Arc<Object>>,
     /// Nodes on which two pods ever held the same host port.

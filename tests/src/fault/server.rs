@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
-use kube_scheduler_engine::{Followed, FollowedKey, StatusPatch};
+use kube_scheduler_engine::{StatusPatch, WatchedKey, WatchedObject};
 use serde_json::{Value, json};
 
 /// The kinds that schedulers follow, each by a watch of its own.
@@ -53,15 +53,15 @@ type Written<T> = std::result::Result<T, Refusal>;
 #[derive(Clone, Debug)]
 pub(super) struct Happened {
     pub(super) revision: u64,
-    pub(super) key: FollowedKey,
+    pub(super) key: WatchedKey,
     /// The object as it is from then on; `None` when it is gone.
-    pub(super) object: Option<Followed>,
+    pub(super) object: Option<WatchedObject>,
 }
 
 #[derive(Clone, Debug)]
 struct Stored {
     json: Value,
-    followed: Followed,
+    followed: WatchedObject,
     is_selected: bool,
 }
 
@@ -102,14 +102,14 @@ impl Server {
     }
 
     /// Stores an object, new or in place of what is there.
-    pub(super) fn put(&mut self, kind: &str, mut json: Value) -> Result<Followed> {
+    pub(super) fn put(&mut self, kind: &str, mut json: Value) -> Result<WatchedObject> {
         self.revision += 1;
         json["metadata"]["resourceVersion"] = self.revision.to_string().into();
         let revision = self.revision;
         let followed = match kind {
-            "Pod" => Followed::Pod(Arc::new(Pod::from_value(&json)?)),
-            "Node" => Followed::Node(Arc::new(Node::from_value(&json)?)),
-            _ => Followed::Other(Arc::new(Object::from_value(json.clone())?)),
+            "Pod" => WatchedObject::Pod(Arc::new(Pod::from_value(&json)?)),
+            "Node" => WatchedObject::Node(Arc::new(Node::from_value(&json)?)),
+            _ => WatchedObject::Other(Arc::new(Object::from_value(json.clone())?)),
         };
         let Some(shelf) = self.shelf_mut(kind) else { bail!("kind {kind} is not simulated") };
         let is_selected = !matches!(json["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
@@ -140,7 +140,7 @@ impl Server {
     }
 
     /// Stores an object with the identity of the one that is there, as an update has it.
-    pub(super) fn update(&mut self, kind: &str, mut json: Value) -> Result<Followed> {
+    pub(super) fn update(&mut self, kind: &str, mut json: Value) -> Result<WatchedObject> {
         if let Some(before) = self.get(kind, &key_of(&json))
             && !before["metadata"]["uid"].is_null()
         {
@@ -160,7 +160,7 @@ impl Server {
     }
 
     /// What a list shows now.
-    pub(super) fn list(&self, kind: &str) -> Vec<Followed> {
+    pub(super) fn list(&self, kind: &str) -> Vec<WatchedObject> {
         let objects = self.shelf(kind).into_iter().flat_map(|shelf| shelf.objects.values());
         objects.filter(|stored| stored.is_selected).map(|stored| stored.followed.clone()).collect()
     }
@@ -285,8 +285,10 @@ impl Server {
             return Ok(Err(Refusal::conflict("the object has been modified".to_owned())));
         }
         match self.update(&object.kind, (*object.json).clone())? {
-            Followed::Other(stored) => Ok(Ok(stored)),
-            Followed::Pod(_) | Followed::Node(_) => bail!("{} cannot be replaced", object.kind),
+            WatchedObject::Other(stored) => Ok(Ok(stored)),
+            WatchedObject::Pod(_) | WatchedObject::Node(_) => {
+                bail!("{} cannot be replaced", object.kind)
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_engine::{AttemptResult, Engine, Followed, Input, Turn};
+use kube_scheduler_engine::{AttemptResult, Engine, Input, Turn, WatchedObject};
 use kube_scheduler_queue::QueuedPod;
 
 use super::audit;
@@ -177,8 +177,8 @@ impl Simulation {
 
     fn pending(&self) -> Vec<Arc<Pod>> {
         let pods = self.server.list("Pod").into_iter().filter_map(|followed| match followed {
-            Followed::Pod(pod) => Some(pod),
-            Followed::Node(_) | Followed::Other(_) => None,
+            WatchedObject::Pod(pod) => Some(pod),
+            WatchedObject::Node(_) | WatchedObject::Other(_) => None,
         });
         pods.filter(|pod| !pod.is_assigned() && *pod.spec.scheduler_name != *FOREIGN).collect()
     }

@@ -7,7 +7,7 @@ mod json;
 mod protobuf;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_engine::{Followed, FollowedKey as Key};
+use kube_scheduler_engine::{WatchedKey as Key, WatchedObject};
 
 use crate::kinds::{Keep, WatchedKind};
 use crate::transport::Encoding;
@@ -41,9 +41,9 @@ pub(crate) struct ListEnd {
 #[derive(Debug)]
 pub(crate) enum Frame {
     /// The object exists in this state.
-    Applied(Result<Followed, Malformed>),
+    Applied(Result<WatchedObject, Malformed>),
     /// The object is gone.
-    Deleted(Result<Followed, Malformed>),
+    Deleted(Result<WatchedObject, Malformed>),
     /// Everything up to this version was sent.
     Bookmark {
         resource_version: String,
@@ -62,7 +62,7 @@ pub(super) fn item(
     encoding: Encoding,
     kind: &WatchedKind,
     bytes: &[u8],
-) -> Result<Followed, Malformed> {
+) -> Result<WatchedObject, Malformed> {
     match encoding {
         Encoding::Json => json::object(kind, bytes),
         Encoding::Protobuf => protobuf::object(kind, bytes),
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use crate::transport::envelope::Message;
 
-    fn list(kind: &WatchedKind, body: &[u8]) -> (Vec<Result<Followed, Malformed>>, ListEnd) {
+    fn list(kind: &WatchedKind, body: &[u8]) -> (Vec<Result<WatchedObject, Malformed>>, ListEnd) {
         let mut items = Items::new(Encoding::Json, kind.kind);
         items.push(body);
         let mut found = Vec::new();
@@ -134,8 +134,8 @@ mod tests {
         let body = format!(r#"{{"metadata":{{}},"items":[{}]}}"#, pods.join(","));
         let kept = |keep| {
             let (items, _) = list(&WatchedKind::pods().keeping(keep, Keep::All), body.as_bytes());
-            let is_kept = |item: Result<Followed, Malformed>| match item {
-                Ok(Followed::Pod(pod)) => pod.source.is_some(),
+            let is_kept = |item: Result<WatchedObject, Malformed>| match item {
+                Ok(WatchedObject::Pod(pod)) => pod.source.is_some(),
                 _ => panic!(),
             };
             items.into_iter().map(is_kept).collect::<Vec<_>>()
@@ -146,7 +146,7 @@ mod tests {
         let nodes = WatchedKind::nodes().keeping(Keep::Nothing, Keep::All);
         let body = br#"{"metadata":{},"items":[{"metadata":{"name":"n"},"spec":{"podCIDR":"x"}}]}"#;
         let (items, _) = list(&nodes, body);
-        let Ok(Followed::Node(node)) = &items[0] else { panic!() };
+        let Ok(WatchedObject::Node(node)) = &items[0] else { panic!() };
         let source = node.source.as_ref().unwrap().json();
         assert_eq!(source, r#"{"metadata":{"name":"n"},"spec":{"podCIDR":"x"},"status":{}}"#);
     }
@@ -156,7 +156,7 @@ mod tests {
         let kind = WatchedKind::nodes();
         let read = |text: &str| frame(Encoding::Json, &kind, text.as_bytes());
         let node = r#"{"type":"ADDED","object":{"metadata":{"name":"n","uid":"1","resourceVersion":"5"}}}"#;
-        assert!(matches!(read(node), Ok(Some(Frame::Applied(Ok(Followed::Node(_)))))));
+        assert!(matches!(read(node), Ok(Some(Frame::Applied(Ok(WatchedObject::Node(_)))))));
         assert!(matches!(read(&node.replace("ADDED", "DELETED")), Ok(Some(Frame::Deleted(Ok(_))))));
         let bookmark = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9",
             "annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
@@ -179,7 +179,7 @@ mod tests {
     fn items_of_generic_lists_learn_their_kind() {
         let kind = WatchedKind::all_for(["storage.k8s.io/CSINode"]).pop().unwrap();
         let (items, _) = list(&kind, br#"{"metadata":{},"items":[{"metadata":{"name":"n"}}]}"#);
-        let Ok(Followed::Other(object)) = &items[0] else { panic!() };
+        let Ok(WatchedObject::Other(object)) = &items[0] else { panic!() };
         assert_eq!(
             (&*object.kind, &*object.group, &*object.version),
             ("CSINode", "storage.k8s.io", "v1")
@@ -201,7 +201,7 @@ mod tests {
             Message::default().message(1, &Message::default().text(1, name).text(6, "5"))
         };
         let added = event("ADDED", node("n"), "Node");
-        let Ok(Some(Frame::Applied(Ok(Followed::Node(read_node))))) = read(&added) else {
+        let Ok(Some(Frame::Applied(Ok(WatchedObject::Node(read_node))))) = read(&added) else {
             panic!()
         };
         assert_eq!((&*read_node.name, &*read_node.resource_version), ("n", "5"));

@@ -93,7 +93,7 @@ impl World {
 }
 
 fn conflict() -> WriteError {
-    WriteError { reason: "Conflict".into(), message: "the object has been modified".into() }
+    WriteError::new("Conflict", "the object has been modified")
 }
 
 fn taken(events: &Events) -> Vec<String> {

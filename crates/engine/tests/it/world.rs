@@ -10,7 +10,7 @@ use kube_scheduler_engine::{
 };
 use kube_scheduler_framework::api::{Node, Pod, Timestamp};
 use kube_scheduler_framework::testing;
-use kube_scheduler_framework::{Plugin, Registry, Status};
+use kube_scheduler_framework::{Plugin, Registry, Status, WriteError};
 use kube_scheduler_queue::Place;
 
 use crate::toy::{Log, Toy};
@@ -22,6 +22,11 @@ pub(crate) struct World {
     pub(crate) engine: Engine,
     pub(crate) now: Timestamp,
     log: Log,
+}
+
+/// An answer of the API server that says no, without a machine-readable reason.
+fn refused(message: &str) -> WriteError {
+    WriteError::new("", message)
 }
 
 /// A profile `name` with `plugins` at every point they implement.
@@ -99,17 +104,17 @@ impl World {
     }
 
     pub(crate) fn written(&mut self, token: u64, result: Result<(), &str>) {
-        let result = result.map_err(str::to_owned);
+        let result = result.map_err(refused);
         self.input(Input::BindingWritten { token: Token(token), result });
     }
 
     pub(crate) fn evicted(&mut self, token: u64, result: Result<Evicted, &str>) {
-        let result = result.map_err(str::to_owned);
+        let result = result.map_err(refused);
         self.input(Input::PodEvicted { token: Token(token), result });
     }
 
     pub(crate) fn cleared(&mut self, token: u64, result: Result<(), &str>) {
-        let result = result.map_err(str::to_owned);
+        let result = result.map_err(refused);
         self.input(Input::NominationCleared { token: Token(token), result });
     }
 

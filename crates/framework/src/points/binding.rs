@@ -108,7 +108,7 @@ impl fmt::Debug for Completion {
     }
 }
 
-/// Why the API server did not take an object.
+/// Why the API server did not do what a write asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteError {
     /// The machine-readable reason, such as `Conflict` or `NotFound`; empty when the server did not say.
@@ -116,6 +116,15 @@ pub struct WriteError {
     /// The text for people.
     pub message: Arc<str>,
 }
+
+impl WriteError {
+    /// An error with this reason, or none, and this text.
+    pub fn new(reason: impl Into<Arc<str>>, message: impl Into<Arc<str>>) -> Self {
+        Self { reason: reason.into(), message: message.into() }
+    }
+}
+
+impl std::error::Error for WriteError {}
 
 impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

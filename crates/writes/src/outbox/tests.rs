@@ -130,7 +130,9 @@ fn a_write_that_the_server_wants_later_is_not_over() {
     let write = pod_write(&mut outbox, start + second);
     let ended = outbox.finish_pod_write(write, answer, QUICK, start + second).unwrap();
     let input = ended.into_input().unwrap();
-    assert!(matches!(input, Input::BindingWritten { result: Err(text), .. } if text == "no"));
+    assert!(
+        matches!(input, Input::BindingWritten { result: Err(error), .. } if *error.message == *"no")
+    );
     assert!(!outbox.has_pod_writes());
 }
 

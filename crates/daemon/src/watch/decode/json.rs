@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Object, Pod, Source};
-use kube_scheduler_engine::Followed;
+use kube_scheduler_engine::WatchedObject;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -100,12 +100,12 @@ pub(super) fn frame(kind: &WatchedKind, bytes: &[u8]) -> Result<Option<Frame>, M
 }
 
 /// Reads one object.
-pub(super) fn object(kind: &WatchedKind, bytes: &[u8]) -> Result<Followed, Malformed> {
+pub(super) fn object(kind: &WatchedKind, bytes: &[u8]) -> Result<WatchedObject, Malformed> {
     let text = str::from_utf8(bytes).map_err(|error| Malformed::whole("object", error))?;
     let read = match kind.form {
-        Form::Pod => pod(kind, text).map(|pod| Followed::Pod(Arc::new(pod))),
-        Form::Node => node(kind, text).map(|node| Followed::Node(Arc::new(node))),
-        Form::Generic => generic(kind, text).map(|object| Followed::Other(Arc::new(object))),
+        Form::Pod => pod(kind, text).map(|pod| WatchedObject::Pod(Arc::new(pod))),
+        Form::Node => node(kind, text).map(|node| WatchedObject::Node(Arc::new(node))),
+        Form::Generic => generic(kind, text).map(|object| WatchedObject::Other(Arc::new(object))),
     };
     let refused = |text: String, header: &str| {
         let header: Header = serde_json::from_str(header).unwrap_or_default();

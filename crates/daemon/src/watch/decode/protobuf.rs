@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::protobuf::{Invalid, Reader, Value, identity};
 use kube_scheduler_api_types::{Node, Pod};
-use kube_scheduler_engine::Followed;
+use kube_scheduler_engine::WatchedObject;
 
 use super::{Frame, INITIAL_EVENTS_END, ListEnd, Malformed};
 use crate::kinds::{Form, WatchedKind};
@@ -31,10 +31,10 @@ pub(super) fn list_end(bytes: &[u8]) -> Result<ListEnd, Malformed> {
 }
 
 /// Reads one object, without an envelope.
-pub(super) fn object(kind: &WatchedKind, bytes: &[u8]) -> Result<Followed, Malformed> {
+pub(super) fn object(kind: &WatchedKind, bytes: &[u8]) -> Result<WatchedObject, Malformed> {
     let read = match kind.form {
-        Form::Pod => Pod::from_protobuf(bytes).map(|pod| Followed::Pod(Arc::new(pod))),
-        Form::Node => Node::from_protobuf(bytes).map(|node| Followed::Node(Arc::new(node))),
+        Form::Pod => Pod::from_protobuf(bytes).map(|pod| WatchedObject::Pod(Arc::new(pod))),
+        Form::Node => Node::from_protobuf(bytes).map(|node| WatchedObject::Node(Arc::new(node))),
         Form::Generic => {
             let text = format!("objects of kind {} are not read in protobuf", kind.name);
             return Err(Malformed { key: None, text });
