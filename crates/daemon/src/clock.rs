@@ -1,6 +1,6 @@
 //! The one place of the scheduler that reads a clock.
 //!
-//! Invariant: time as told here never goes backwards, whatever the machine's clock does; it starts at the wall clock's
+//! Invariant: the time given here never goes backwards, whatever the machine's clock does; it starts at the wall clock's
 //! time and advances with the monotonic clock, so a scheduler that runs for months may be off by the drift corrected
 //! meanwhile. Timers need the former; the timestamps written into conditions and events tolerate the latter.
 

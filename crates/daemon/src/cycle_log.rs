@@ -1,6 +1,6 @@
-//! What the log tells of one search for a node: every plugin's score at verbosity 10, and where the time went when it was slow.
+//! What the log says of one search for a node: every plugin's score at verbosity 10, and where the time went when it was slow.
 //!
-//! Behaviour: `spec/observability.md` §5.2 and §6. The engine tells the steps and the scores; the times are taken here.
+//! Behaviour: `spec/observability.md` §5.2 and §6. The engine reports the steps and the scores; the times are taken here.
 //!
 //! Invariant: taking the times costs two looks at the clock for a search that is quick, and no text is made for it.
 
@@ -18,12 +18,12 @@ const SLOW: Duration = Duration::from_millis(100);
 const TRACES_FROM: u8 = 2;
 /// From this verbosity on, a trace has all steps, not only the long ones.
 const ALL_STEPS_FROM: u8 = 4;
-/// From this verbosity on, every score is told.
+/// From this verbosity on, every score is logged.
 const SCORES_FROM: u8 = 10;
 
 /// Where lines go.
 pub(crate) trait Lines {
-    /// How much is wanted at the moment.
+    /// The verbosity at the moment.
     fn verbosity(&self) -> u8;
     /// A plugin's weighted score of a node.
     fn plugin_scored(&mut self, pod: &PodRef, plugin: &str, node: &str, score: i64);
@@ -34,9 +34,9 @@ pub(crate) trait Lines {
 }
 
 /// The log of this process.
-pub(crate) struct Told;
+pub(crate) struct ProcessLog;
 
-impl Lines for Told {
+impl Lines for ProcessLog {
     fn verbosity(&self) -> u8 {
         // The targets are what the log's verbosity goes by.
         if tracing::enabled!(target: "V10", Level::TRACE) {
@@ -232,8 +232,8 @@ mod tests {
         PodRef { namespace: "default".into(), name: "web-1".into(), uid: "u".into() }
     }
 
-    /// What is told of a search whose steps come so many microseconds after its start.
-    fn told(verbosity: u8, steps: &[(SearchStep, u64)]) -> Vec<String> {
+    /// What is logged of a search whose steps come so many microseconds after its start.
+    fn logged(verbosity: u8, steps: &[(SearchStep, u64)]) -> Vec<String> {
         let start = Timestamp::parse("2006-01-02T15:04:05Z").unwrap();
         let clock = Cell::new(start);
         let mut page = Page { verbosity, ..Page::default() };
@@ -251,7 +251,8 @@ mod tests {
 
     #[test]
     fn a_slow_search_is_told_with_its_long_steps() {
-        let lines = told(2, &[(NodesFiltered, 120_000), (NodesScored, 150_000), (Ended, 150_123)]);
+        let lines =
+            logged(2, &[(NodesFiltered, 120_000), (NodesScored, 150_000), (Ended, 150_123)]);
         let number = lines[0].split(['[', ']']).nth(1).unwrap();
         assert!(number.parse::<u32>().unwrap() < 1 << 31);
         assert_eq!(
@@ -267,23 +268,23 @@ mod tests {
     #[test]
     fn more_steps_are_told_when_more_is_wanted() {
         let steps = [(NodesFiltered, 120_000), (NodesScored, 150_000), (Ended, 150_000)];
-        assert_eq!(told(2, &steps)[0].matches("---").count(), 1);
-        assert_eq!(told(4, &steps)[0].matches("---").count(), 2);
-        assert!(told(4, &steps)[0].contains("---\"Prioritizing done\" 30ms (15:04:05.150)"));
+        assert_eq!(logged(2, &steps)[0].matches("---").count(), 1);
+        assert_eq!(logged(4, &steps)[0].matches("---").count(), 2);
+        assert!(logged(4, &steps)[0].contains("---\"Prioritizing done\" 30ms (15:04:05.150)"));
     }
 
     #[test]
     fn a_single_step_counts_from_half_the_limit() {
         let seen =
-            |filtered| told(2, &[(NodesFiltered, filtered), (Ended, 110_000)])[0].contains("---");
+            |filtered| logged(2, &[(NodesFiltered, filtered), (Ended, 110_000)])[0].contains("---");
         assert!(seen(50_000) && !seen(49_999));
     }
 
     #[test]
     fn quick_searches_and_low_verbosity_tell_nothing() {
-        assert!(told(9, &[(NodesFiltered, 99_000), (Ended, 99_999)]).is_empty());
-        assert!(told(1, &[(NodesFiltered, 200_000), (Ended, 300_000)]).is_empty());
-        assert_eq!(told(2, &[(Ended, 100_000)])[0].matches("---").count(), 0);
+        assert!(logged(9, &[(NodesFiltered, 99_000), (Ended, 99_999)]).is_empty());
+        assert!(logged(1, &[(NodesFiltered, 200_000), (Ended, 300_000)]).is_empty());
+        assert_eq!(logged(2, &[(Ended, 100_000)])[0].matches("---").count(), 0);
     }
 
     #[test]

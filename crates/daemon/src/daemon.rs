@@ -4,7 +4,7 @@
 //! the cluster, beyond asking for its version; stopping first ends decisions, then writes, then reading; dropping a
 //! [`Daemon`] ends all of it at once and loses nothing that the next scheduler could not see in the cluster.
 
-mod beginning;
+mod startup;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -19,21 +19,24 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use self::beginning::{followed_kinds, lead, until_leading};
+use self::startup::{
+    Clients, FollowedObjects, Preparation, ReflectorSources, Reflectors, followed_kinds, lead,
+    start_reflectors, start_tracing,
+};
 use crate::clock::{Clock, Stopwatch};
 use crate::debugger::Actual;
-use crate::driver::{Driver, Outstanding};
+use crate::driver::{CorePanic, Driver, Outstanding};
 use crate::extender::{ExtenderError, HttpExtenders};
 use crate::inbox::{Inbox, Notice, Observation};
-use crate::kinds::Form;
-use crate::leader::{Candidacy, Candidate, LeaderElection};
-use crate::lent::Lent;
+use crate::kinds::WatchedKind;
+use crate::leader::{Candidacy, Candidate, LeaderElection, Leadership};
 use crate::metrics::{Metrics, MetricsOptions};
+use crate::plugin_services::PluginServices;
 use crate::progress::Progress;
-use crate::serve::{SecurePort, ServeError, ServingOptions, Shown};
-use crate::spans::{Exporter, Spans, TracingOptions};
+use crate::serve::{SecurePort, ServeError, ServingOptions, SiteSources};
+use crate::spans::TracingOptions;
 use crate::transport::{ConnectError, Endpoint};
-use crate::watch::{Patience, Reflector, SharedKnown};
+use crate::watch::Patience;
 use crate::writes::{WriteLimits, Writer, hostname};
 
 /// Why a scheduler does not start.
@@ -75,7 +78,7 @@ pub enum RunError {
     /// A bug.
     #[error("the scheduling core broke down: {0}")]
     CoreBroke(String),
-    /// The lease could not be renewed in time; somebody else may lead by now. The text is the reference's.
+    /// The lease could not be renewed in time; another scheduler may lead by now. The text is the reference's.
     #[error("Leaderelection lost")]
     LeaseLost,
 }
@@ -203,57 +206,64 @@ impl DaemonBuilder {
         self.engine(&extenders, Services::default()).map(drop)
     }
 
-    /// Builds the engine, takes the port, and begins. An API server that does not answer yet is waited for in the background.
+    /// Builds the engine, takes the port, and starts. An API server that does not answer yet is waited for in the
+    /// background.
     ///
     /// # Errors
     /// If any of that fails; nothing is left behind then.
     pub async fn start(self) -> Result<Daemon, StartError> {
+        // Everything that can be refused is refused here. Behind it tasks and threads are started.
+        let preparation = self.prepare().await?;
+        self.launch(preparation)
+    }
+
+    async fn prepare(&self) -> Result<Preparation, StartError> {
         let clock = Clock::start();
         let extenders = HttpExtenders::new(&self.config.extenders)?;
         let started_at = clock.started_at().as_nanos() as f64 / 1e9;
         let metrics = Arc::new(Metrics::new(started_at, self.metrics.clone(), &self.gates));
-        let lent = Lent::default();
-        let engine = self.engine(&extenders, lent.services(metrics.plugins()))?;
-        let configz: Arc<str> =
-            json!({"componentconfig": to_json_value(&self.config)?}).to_string().into();
+        let services = PluginServices::default();
+        let engine = self.engine(&extenders, services.for_plugins(metrics.plugins()))?;
+        let configz = json!({"componentconfig": to_json_value(&self.config)?}).to_string().into();
         let secure_port = match self.serving.clone() {
             Some(options) => Some(SecurePort::open(options).await?),
             None => None,
         };
-        let api = self.endpoint.client("scheduler")?;
-        let election_api = match &self.leader_election {
-            Some(_) => Some(self.endpoint.client("leader-election")?),
-            None => None,
-        };
+        let clients = Clients::new(&self.endpoint, self.leader_election.is_some(), &metrics)?;
+        let candidacy = self.leader_election.clone().zip(clients.election.clone());
+        let candidacy = candidacy.map(|(options, api)| {
+            let first = engine.profiles().first();
+            let component = first.map(|profile| profile.scheduler_name.to_string());
+            let component = component.unwrap_or_default();
+            Candidacy::new(options, api, clock, metrics.clone(), &hostname(), component)
+        });
+        let (spans, exporter) = start_tracing(self.tracing.clone(), &metrics)?;
+        let kinds = followed_kinds(&engine, &extenders);
+        Ok(Preparation {
+            clock,
+            started_at,
+            metrics,
+            services,
+            engine,
+            kinds,
+            configz,
+            secure_port,
+            clients,
+            candidacy,
+            spans,
+            exporter,
+        })
+    }
 
-        let api = api.observed_by(metrics.clone());
-        let lists =
-            self.endpoint.client_for_long_answers("scheduler")?.observed_by(metrics.clone());
-        let election_api = election_api.map(|api| api.observed_by(metrics.clone()));
-        let mut spans = None;
-        let mut exporter = None;
-        if let Some(options) = self.tracing.filter(|options| options.sampling_rate_per_million > 0)
-        {
-            let (maker, made) = Spans::new(&options);
-            let task = Exporter::new(&options, made, metrics.clone())
-                .map_err(|_| StartError::TracingEndpoint { endpoint: options.endpoint.clone() })?;
-            spans = Some(maker);
-            exporter = Some(AbortOnDrop(tokio::spawn(task.run())));
-        }
+    fn launch(self, preparation: Preparation) -> Result<Daemon, StartError> {
+        let Preparation { clock, metrics, engine, kinds, clients, candidacy, .. } = preparation;
+        let (candidacy, fence) = candidacy.unzip();
         let (inbox, inbox_out) = Inbox::open();
-        lent.put_in(&api, &inbox, self.request_timeout);
+        preparation.services.connect(&clients.api, &inbox, self.request_timeout);
         let (effects, effects_out) = mpsc::unbounded_channel();
         let (progress, progress_out) = watch::channel(Progress::default());
         let (terminating, is_terminating) = watch::channel(false);
 
-        let delays_cache = self.leader_election.as_ref().is_some_and(LeaderElection::delays_cache);
-        let component = engine.profiles().first().map(|profile| profile.scheduler_name.to_string());
-        let candidacy = self.leader_election.zip(election_api).map(|(options, api)| {
-            let component = component.unwrap_or_default();
-            Candidacy::new(options, api, clock, metrics.clone(), &hostname(), component)
-        });
-        let (candidacy, fence) = candidacy.unzip();
-        let kinds = followed_kinds(&engine, &extenders);
         let unsynced = (0..kinds.len()).collect();
         let core = Driver {
             engine,
@@ -266,96 +276,80 @@ impl DaemonBuilder {
             unsynced,
             outstanding: Outstanding::default(),
             names: Vec::new(),
-            spans,
+            spans: preparation.spans,
         };
         let core_end = core.spawn().map_err(StartError::Thread)?;
 
-        let limits =
-            WriteLimits { width: self.width, timeout: self.request_timeout, rate: self.rate };
-        let fenced = api.clone().behind(fence);
+        let fenced = clients.api.clone().behind(fence);
+        let limits = self.write_limits();
         let writer =
             Writer::new(fenced, inbox.clone(), effects_out, metrics.clone(), clock, limits);
-        let mut readers = JoinSet::new();
-        let mut positions = Vec::new();
-        let mut seen = Seen::default();
         let leadership = candidacy.as_ref().map(Candidacy::leadership);
-        for (number, kind) in kinds.into_iter().enumerate() {
-            let matters_at_take_over = kind.matters_at_take_over();
-            let reflector = Reflector::new(
-                number,
-                kind,
-                api.clone(),
-                inbox.clone(),
-                metrics.clone(),
-                self.patience,
-            );
-            // Where caches are filled after the lease was acquired, nothing else shows what the last leader did.
-            let reflector =
-                if delays_cache { reflector.beginning_with_latest() } else { reflector };
-            if matters_at_take_over {
-                positions.push(reflector.position());
-            }
-            // Of nodes and pods there are thousands.
-            let reflector = match reflector.form() {
-                Form::Node | Form::Pod => reflector.listing_over(lists.clone()),
-                Form::Generic => reflector,
-            };
-            match reflector.form() {
-                Form::Node => seen.nodes = reflector.known(),
-                Form::Pod => seen.pods = reflector.known(),
-                Form::Generic => {}
-            }
-            let leadership = leadership.clone().filter(|_| delays_cache);
-            readers.spawn(async move {
-                if until_leading(leadership).await {
-                    reflector.run().await;
-                }
-            });
-        }
-        let reachability =
-            self.endpoint.clone().watch_reachability(api.clone(), self.connect_patience);
-        readers.spawn(reachability);
-        readers.spawn(lead(
-            leadership.clone(),
-            delays_cache,
-            api,
-            positions,
-            inbox.clone(),
-            progress_out.clone(),
-        ));
-        let address = secure_port.as_ref().map(SecurePort::address);
-        let server = secure_port.map(|secure_port| {
-            let shown = Shown {
-                metrics: metrics.clone(),
-                progress: progress_out.clone(),
-                configz,
-                is_terminating,
-                inbox: inbox.clone(),
-                started_at,
-                elects: leadership.is_some(),
-                has_profiling: self.config.enable_profiling.unwrap_or(true),
-            };
-            let (stop, stopped) = watch::channel(false);
-            Server { task: AbortOnDrop(tokio::spawn(secure_port.serve(shown, stopped))), stop }
-        });
+        let (readers, followed) =
+            self.start_readers(kinds, clients, leadership.clone(), &inbox, &metrics, &progress_out);
+        let address = preparation.secure_port.as_ref().map(SecurePort::address);
+        let sources = SiteSources {
+            metrics: metrics.clone(),
+            progress: progress_out.clone(),
+            configz: preparation.configz,
+            is_terminating,
+            inbox: inbox.clone(),
+            started_at: preparation.started_at,
+            elects: leadership.is_some(),
+            has_profiling: self.config.enable_profiling.unwrap_or(true),
+        };
+        let server = preparation.secure_port.map(|port| Server::start(port, sources));
         Ok(Daemon {
             handle: DaemonHandle {
                 metrics,
                 progress: progress_out,
                 address,
                 inbox: inbox.clone(),
-                seen,
+                followed,
             },
             inbox: QuitOnDrop(inbox),
             core_end,
             writer: AbortOnDrop(tokio::spawn(writer.run())),
-            exporter,
+            exporter: preparation.exporter,
             readers,
             server,
             terminating,
             grace: self.grace,
             candidate: candidacy.map(Candidacy::begin),
         })
+    }
+
+    /// Starts everything that reads: the reflectors, and what waits for them, for leadership and for the server.
+    fn start_readers(
+        &self,
+        kinds: Vec<WatchedKind>,
+        clients: Clients,
+        leadership: Option<watch::Receiver<Leadership>>,
+        inbox: &Inbox,
+        metrics: &Arc<Metrics>,
+        progress: &watch::Receiver<Progress>,
+    ) -> (JoinSet<()>, FollowedObjects) {
+        let delays_cache = self.leader_election.as_ref().is_some_and(LeaderElection::delays_cache);
+        let Clients { api, lists, .. } = clients;
+        let sources = ReflectorSources {
+            api: api.clone(),
+            lists,
+            inbox: inbox.clone(),
+            metrics: metrics.clone(),
+            patience: self.patience,
+        };
+        let held_back = leadership.clone().filter(|_| delays_cache);
+        let Reflectors { mut tasks, positions, followed } =
+            start_reflectors(kinds, &sources, held_back);
+        let patience = self.connect_patience;
+        tasks.spawn(self.endpoint.clone().watch_reachability(api.clone(), patience));
+        let (inbox, progress) = (inbox.clone(), progress.clone());
+        tasks.spawn(lead(leadership, delays_cache, api, positions, inbox, progress));
+        (tasks, followed)
+    }
+
+    const fn write_limits(&self) -> WriteLimits {
+        WriteLimits { width: self.width, timeout: self.request_timeout, rate: self.rate }
     }
 
     fn engine(&self, extenders: &HttpExtenders, services: Services) -> Result<Engine, StartError> {
@@ -392,7 +386,7 @@ impl DaemonBuilder {
 pub struct Daemon {
     handle: DaemonHandle,
     inbox: QuitOnDrop,
-    core_end: oneshot::Receiver<Result<(), String>>,
+    core_end: oneshot::Receiver<Result<(), CorePanic>>,
     writer: AbortOnDrop,
     exporter: Option<AbortOnDrop>,
     readers: JoinSet<()>,
@@ -481,7 +475,7 @@ impl Daemon {
         // A core that has ended needs no orders, here and below.
         let _ = self.inbox.0.notify(Notice::Stop);
         let ended = match tokio::time::timeout_at(give_up, &mut self.core_end).await {
-            Ok(end) => end.unwrap_or_else(|_| Err("it vanished".to_owned())),
+            Ok(end) => end.unwrap_or_else(|_| Err(CorePanic("it vanished".to_owned()))),
             Err(_) => {
                 tracing::warn!(grace = ?self.grace, "Giving up on bindings under way");
                 let _ = self.inbox.0.notify(Notice::Quit);
@@ -496,7 +490,7 @@ impl Daemon {
             let _ = tokio::time::timeout(Duration::from_secs(1), &mut exporter.0).await;
         }
         self.readers.shutdown().await;
-        ended.map_err(RunError::CoreBroke)
+        ended.map_err(|CorePanic(text)| RunError::CoreBroke(text))
     }
 }
 
@@ -508,9 +502,9 @@ async fn lost(candidate: &mut Option<Candidate>) {
     }
 }
 
-fn broken(end: Result<Result<(), String>, oneshot::error::RecvError>) -> RunError {
+fn broken(end: Result<Result<(), CorePanic>, oneshot::error::RecvError>) -> RunError {
     RunError::CoreBroke(match end {
-        Ok(Err(panic)) => panic,
+        Ok(Err(CorePanic(text))) => text,
         Ok(Ok(())) | Err(_) => "it ended by itself".to_owned(),
     })
 }
@@ -522,14 +516,7 @@ pub struct DaemonHandle {
     progress: watch::Receiver<Progress>,
     address: Option<SocketAddr>,
     inbox: Inbox,
-    seen: Seen,
-}
-
-/// What the API server told of pods and nodes.
-#[derive(Clone, Debug, Default)]
-struct Seen {
-    pods: SharedKnown,
-    nodes: SharedKnown,
+    followed: FollowedObjects,
 }
 
 impl DaemonHandle {
@@ -544,19 +531,19 @@ impl DaemonHandle {
         progress.wait_for(|progress| progress.is_synced).await.is_ok()
     }
 
-    /// Writes into the log where the caches differ from what the API server told, and what is in them. Returns when that
+    /// Writes into the log where the caches differ from what the watches brought, and what is in them. Returns when that
     /// is done.
     pub async fn debug_caches(&self) {
-        let nodes = self.seen.nodes.lock().iter().map(|((_, name), _)| name.clone()).collect();
-        let pods = self.seen.pods.lock().iter().map(|(_, uid)| uid.clone()).collect();
+        let nodes = self.followed.nodes.lock().iter().map(|((_, name), _)| name.clone()).collect();
+        let pods = self.followed.pods.lock().iter().map(|(_, uid)| uid.clone()).collect();
         let (done, is_done) = oneshot::channel();
         if self.inbox.observe(Observation::CompareCaches(Actual { nodes, pods }, done)).is_ok() {
-            // A core that ends meanwhile has nothing to tell.
+            // A core that ends meanwhile answers nothing.
             let _ = is_done.await;
         }
     }
 
-    /// The metrics, as `/metrics` tells them.
+    /// The metrics, as `/metrics` shows them.
     pub fn metrics(&self) -> String {
         self.metrics.text()
     }
@@ -582,6 +569,13 @@ impl Drop for QuitOnDrop {
 struct Server {
     task: AbortOnDrop,
     stop: watch::Sender<bool>,
+}
+
+impl Server {
+    fn start(port: SecurePort, sources: SiteSources) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        Self { task: AbortOnDrop(tokio::spawn(port.serve(sources, stopped))), stop }
+    }
 }
 
 #[derive(Debug)]

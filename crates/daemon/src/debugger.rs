@@ -1,4 +1,4 @@
-//! What SIGUSR2 asks for: whether the caches agree with what the API server told, and what is in them.
+//! What SIGUSR2 asks for: whether the caches agree with what the watches brought, and what is in them.
 //!
 //! The texts are the reference's, to the letter; where it prints nodes in the order of a Go map, these are sorted by name.
 //!
@@ -11,7 +11,7 @@ use kube_scheduler_api_types::{Pod, Resources};
 use kube_scheduler_engine::Engine;
 use kube_scheduler_framework::NodeIdx;
 
-/// What the API server told of nodes and pods.
+/// The nodes and pods that the watches brought.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Actual {
     /// Names of nodes.

@@ -1,7 +1,7 @@
-//! The thread that owns the engine: inputs in, decisions, effects out, until it is told to stop.
+//! The thread that owns the engine: inputs in, decisions, effects out, until it is asked to stop.
 //!
-//! Invariants: one thread, one engine, no lock around it; no decision before every kind is synced and this scheduler leads; inputs that wait are
-//! taken before decisions and decisions are made between inputs, so that neither starves the other; a panic ends the
+//! Invariants: one thread, one engine, no lock around it; no decision before every kind is synced and this scheduler
+//! leads; inputs that wait are taken before decisions and decisions are made between inputs, so that neither starves the other; a panic ends the
 //! thread with an error instead of leaving a scheduler that only looks alive.
 
 use std::any::Any;
@@ -16,7 +16,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
 
 use crate::clock::Clock;
-use crate::cycle_log::{CycleLog, Told};
+use crate::cycle_log::{CycleLog, ProcessLog};
 use crate::debugger;
 use crate::inbox::{InboxReceiver, Notice, Observation};
 use crate::metrics::{CoreNumbers, Metrics, PluginNames};
@@ -45,7 +45,7 @@ pub(crate) struct Driver {
     pub(crate) progress: watch::Sender<Progress>,
     /// Whether decisions are ours to make.
     pub(crate) may_decide: bool,
-    /// Reflectors that have not told everything yet.
+    /// Reflectors that have not passed on everything yet.
     pub(crate) unsynced: BTreeSet<usize>,
     /// Work that effects started and whose results have not come back.
     pub(crate) outstanding: Outstanding,
@@ -55,8 +55,13 @@ pub(crate) struct Driver {
     pub(crate) spans: Option<Spans>,
 }
 
-/// How many results are waited for. Pods that wait for a permit are not among them: nobody works on those, and holding
-/// up decisions for them could hold up the very pod that frees them.
+/// The core thread panicked, with this text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct CorePanic(pub(crate) String);
+
+/// How many results are waited for. Pods that wait for a permit are not among them: there is no work under way for
+/// those, and holding up decisions for them could hold up the very pod that frees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outstanding {
     writes: usize,
@@ -75,15 +80,15 @@ enum Mode {
 }
 
 impl Driver {
-    /// Starts the thread. The receiver hears how it ended: well, or with the text of a panic.
-    pub(crate) fn spawn(self) -> std::io::Result<oneshot::Receiver<Result<(), String>>> {
-        let (tell_end, end) = oneshot::channel();
+    /// Starts the thread. The receiver gets how it ended: well, or with a panic.
+    pub(crate) fn spawn(self) -> std::io::Result<oneshot::Receiver<Result<(), CorePanic>>> {
+        let (end, end_out) = oneshot::channel();
         std::thread::Builder::new().name("scheduling-core".to_owned()).spawn(move || {
             let result = catch_unwind(AssertUnwindSafe(|| self.run()));
-            // Nobody listens when the whole daemon was dropped.
-            let _ = tell_end.send(result.map_err(|panic| panic_text(&*panic)));
+            // There is no receiver when the whole daemon was dropped.
+            let _ = end.send(result.map_err(|panic| CorePanic(panic_text(&*panic))));
         })?;
-        Ok(end)
+        Ok(end_out)
     }
 
     fn run(mut self) {
@@ -104,7 +109,7 @@ impl Driver {
             {
                 break;
             }
-            // Before it sleeps, a scheduler tells the whole truth.
+            // Numbers must not stay behind while the thread sleeps, which may be for long.
             let is_idle = n_turns == 0 && n_taken < MAX_INPUTS;
             if is_idle || published.elapsed() >= PUBLISH_EVERY {
                 self.publish();
@@ -209,27 +214,27 @@ impl Driver {
 
     /// Decides about pods that are ready. Returns about how many.
     fn decide(&mut self) -> usize {
-        let begun = Instant::now();
-        let mut turn_begun = begun;
+        let start = Instant::now();
+        let mut turn_start = start;
         for n_turns in 0..MAX_TURNS {
             if self.outstanding.writes + n_turns >= MAX_BINDING {
                 return n_turns;
             }
             let clock = self.clock;
-            let mut told = Told;
+            let mut lines = ProcessLog;
             let now = || clock.now();
-            let mut log = CycleLog::new(&mut told, &now);
+            let mut log = CycleLog::new(&mut lines, &now);
             let turn = self.engine.schedule_next_observed(&mut log, clock.now());
             let Some(turn) = turn else { return n_turns };
-            let turn_ended = Instant::now();
-            let length = turn_ended - turn_begun;
+            let turn_end = Instant::now();
+            let length = turn_end - turn_start;
             if let Some(spans) = &mut self.spans {
                 let ended = self.clock.now();
                 spans.turn(&turn, ended - length, ended);
             }
             self.record(&turn, length);
-            turn_begun = turn_ended;
-            if turn_ended - begun >= MAX_DECIDING {
+            turn_start = turn_end;
+            if turn_end - start >= MAX_DECIDING {
                 return n_turns + 1;
             }
         }
@@ -337,7 +342,7 @@ impl Driver {
                 .collect(),
             n_binding: engine.n_binding(),
         };
-        // First what is asked for, then what is waited for: who saw the progress finds it in the metrics.
+        // First the metrics, then the progress: a caller that waits for the progress finds it in the metrics too.
         self.metrics.publish(&numbers);
         self.progress.send_modify(|progress| {
             progress.is_synced = self.unsynced.is_empty();

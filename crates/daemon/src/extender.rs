@@ -30,7 +30,7 @@ pub use self::tls::ExtenderTlsError;
 #[error("couldn't build extenders: {0}")]
 pub struct ExtenderError(#[from] ExtenderTlsError);
 
-/// Extenders, and what they need to be told.
+/// Extenders, and what of each object they need.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HttpExtenders {
     /// As the engine asks them.

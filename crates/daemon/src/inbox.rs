@@ -7,7 +7,7 @@
 //! for room in a semaphore before they send, and the results of our own work are bounded by the work itself. In the other
 //! direction effects go over a tokio channel, because there a task receives them; a send to that never blocks either.
 //!
-//! Invariants: observations arrive in the order in which they were sent, whoever sent them, and so do results; what
+//! Invariants: observations arrive in the order in which they were sent, by all senders, and so do results; what
 //! reflectors send never exceeds [`CAPACITY`] inputs that the core has not taken yet, so a slow core slows the network
 //! down instead of filling memory.
 

@@ -29,7 +29,7 @@ pub(crate) use catch_up::catch_up;
 use election::{Election, Timing};
 use elector::Elector;
 pub(crate) use elector::Leadership;
-pub(crate) use fence::{Fence, GivenUp, closed};
+pub(crate) use fence::{Fence, LeadershipOver, closed};
 use lease::LeaseClient;
 
 /// Options of leader election.
@@ -96,7 +96,7 @@ pub(crate) struct Candidate {
     task: JoinHandle<()>,
 }
 
-/// A candidate that has not begun.
+/// A candidate that has not started.
 pub(crate) struct Candidacy {
     elector: Elector,
     leadership: watch::Receiver<Leadership>,
@@ -113,7 +113,7 @@ impl Candidacy {
         component: String,
     ) -> (Self, Fence) {
         let (keeper, fence) = closed();
-        let (told, leadership) = watch::channel(Leadership::Standby);
+        let (sender, leadership) = watch::channel(Leadership::Standby);
         let identity = options.identity.unwrap_or_else(|| fresh_identity(hostname));
         metrics.set_leading(false);
         let elector = Elector {
@@ -121,7 +121,7 @@ impl Candidacy {
             lease: LeaseClient::new(api, &options.namespace, &options.name),
             clock,
             fence: keeper,
-            leadership: told,
+            leadership: sender,
             metrics,
             component,
             timeout: (options.timing.renew_deadline / 2).max(Duration::from_secs(1)),

@@ -22,7 +22,7 @@
 //!
 //! Reading order: `daemon` ties it together; `watch` and `kinds` bring objects in through `inbox`; `driver` is the core
 //! thread; `extender` asks other programs for it; `writes` carries out effects; `leader` decides whether any of that may
-//! happen; `transport` is the connection; `serve`, `metrics` and `spans` are for observers, `debugger` for whoever doubts the caches.
+//! happen; `transport` is the connection; `serve`, `metrics` and `spans` are for observers, `debugger` compares the caches with the cluster.
 
 mod backoff;
 mod clock;
@@ -34,8 +34,8 @@ mod extender;
 mod inbox;
 mod kinds;
 mod leader;
-mod lent;
 mod metrics;
+mod plugin_services;
 mod progress;
 mod serve;
 mod spans;
@@ -52,7 +52,8 @@ pub use metrics::{MetricsOptions, resident_memory_bytes};
 pub use progress::Progress;
 pub use serve::{
     AuthenticationOptions, AuthorizationOptions, ConnectionPatience, Introspection,
-    RequestHeaderOptions, ServeError, ServingOptions, SniCertificate, VerbositySetter,
+    RequestHeaderOptions, ServeError, ServingOptions, SniCertificate, VerbosityError,
+    VerbositySetter,
 };
 pub use spans::TracingOptions;
 pub use transport::{ConnectError, Endpoint};

@@ -1,13 +1,12 @@
 //! The metrics under the reference's names: what they are fed from, and when.
 //!
 //! The core thread brings in its numbers after each round of work; what happens elsewhere is recorded where it happens; a
-//! scrape prints what is there. Invariant: nobody waits long here: locks are held for the time of adding a number, or of
+//! scrape prints what is there. Invariant: no caller waits long here: locks are held for the time of adding a number, or of
 //! printing one family.
 
 mod catalog;
 mod core;
 mod options;
-mod plugins;
 mod process;
 mod registry;
 mod text;
@@ -53,7 +52,7 @@ pub(crate) struct Metrics {
     async_calls: Option<AsyncCalls>,
     writes: WriteFamilies,
     rest: Rest,
-    /// Counters of the core as of the last time, by what they count: it tells totals.
+    /// Counters of the core as of the last time, by what they count: the core reports totals.
     last: Mutex<BTreeMap<(&'static str, String, String), u64>>,
 }
 
@@ -105,7 +104,7 @@ impl Metrics {
         let platform = format!("{}/{}", std::env::consts::OS, architecture());
         info.set(
             // Alphabetical: build date, compiler, commit, tree state, version, Go version, major, minor, platform. What stands
-            // for Go tells who is asked.
+            // for Go says which program answers.
             &["", "rustc", "", "", version, "", &major.to_string(), &minor.to_string(), &platform],
             1.0,
         );
@@ -255,7 +254,7 @@ impl Metrics {
         self.process.refresh(self.started_at);
         let mut page = TextPage::default();
         self.registry.print(&mut page);
-        plugins::print(&self.plugins, &mut page);
+        self.plugins.gather().iter().for_each(|family| page.family(family));
         page.into_string()
     }
 

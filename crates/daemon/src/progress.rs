@@ -1,4 +1,4 @@
-//! How far a running scheduler is, for whoever embeds it.
+//! How far a running scheduler is, for programs that embed it.
 
 use std::time::Duration;
 

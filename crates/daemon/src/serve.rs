@@ -39,9 +39,9 @@ use zpages::ZPages;
 pub use error::ServeError;
 pub use options::{
     AuthenticationOptions, AuthorizationOptions, ConnectionPatience, Introspection,
-    RequestHeaderOptions, ServingOptions, SniCertificate, VerbositySetter,
+    RequestHeaderOptions, ServingOptions, SniCertificate, VerbosityError, VerbositySetter,
 };
-pub(crate) use site::Shown;
+pub(crate) use site::SiteSources;
 
 /// The secure port, taken but not served yet.
 pub(crate) struct SecurePort {
@@ -73,7 +73,7 @@ impl SecurePort {
     }
 
     /// Answers until `stop` becomes true, and then what is under way.
-    pub(crate) async fn serve(self, shown: Shown, stop: watch::Receiver<bool>) {
+    pub(crate) async fn serve(self, sources: SiteSources, stop: watch::Receiver<bool>) {
         let limits = Limits {
             patience: self.options.patience,
             max_connections: self.options.max_connections,
@@ -83,10 +83,10 @@ impl SecurePort {
         let site = Arc::new(Site {
             authenticator: self.authenticator,
             authorizer: self.authorizer,
-            zpages: ZPages::new(self.options.introspection, shown.started_at),
+            zpages: ZPages::new(self.options.introspection, sources.started_at),
             verbosity,
             slis: Slis::default(),
-            shown,
+            sources,
         });
         tracing::info!("Serving securely on {}", self.address);
         let handler = move |call| {
@@ -105,7 +105,7 @@ impl SecurePort {
     }
 }
 
-/// Keeps certificates up to date, and what clients are told about authorities. Ends only when dropped.
+/// Keeps certificates up to date, and the authorities announced to clients. Ends only when dropped.
 async fn follow(
     mut tls: Tls,
     mut trust: watch::Receiver<Arc<authentication::Trust>>,

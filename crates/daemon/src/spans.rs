@@ -46,7 +46,7 @@ pub(crate) struct Span {
     pub(crate) id: u64,
     pub(crate) parent: Option<u64>,
     pub(crate) name: &'static str,
-    pub(crate) begun: Timestamp,
+    pub(crate) started: Timestamp,
     pub(crate) ended: Timestamp,
     pub(crate) attributes: Vec<(&'static str, Attribute)>,
     /// What went wrong, if something did.
@@ -64,7 +64,7 @@ pub(crate) enum Attribute {
 struct Open {
     trace: [u64; 2],
     id: u64,
-    begun: Timestamp,
+    started: Timestamp,
     cycle_ended: Timestamp,
     attributes: Vec<(&'static str, Attribute)>,
 }
@@ -90,7 +90,7 @@ impl Spans {
     }
 
     /// The core decided about a pod.
-    pub(crate) fn turn(&mut self, turn: &Turn, begun: Timestamp, ended: Timestamp) {
+    pub(crate) fn turn(&mut self, turn: &Turn, started: Timestamp, ended: Timestamp) {
         let (node, error) = match &turn.result {
             AttemptResult::Skipped => return,
             AttemptResult::Assumed(node) => (Some(node.clone()), None),
@@ -115,7 +115,7 @@ impl Spans {
             id: self.random.next_bits().max(1),
             parent: Some(id),
             name: "Scheduling cycle",
-            begun,
+            started,
             ended,
             attributes: vec![
                 ("evaluatedNodes", Attribute::Number(turn.n_evaluated)),
@@ -126,7 +126,7 @@ impl Spans {
         self.send(cycle);
         let Some(node) = node else {
             let name = "Scheduling attempt";
-            let whole = Span { trace, id, parent: None, name, begun, ended, attributes, error };
+            let whole = Span { trace, id, parent: None, name, started, ended, attributes, error };
             return self.send(whole);
         };
         attributes.push(("k8s.node.name", Attribute::Text(node)));
@@ -134,11 +134,11 @@ impl Spans {
             self.n_dropped += self.open.len() as u64;
             self.open.clear();
         }
-        let open = Open { trace, id, begun, cycle_ended: ended, attributes };
+        let open = Open { trace, id, started, cycle_ended: ended, attributes };
         self.open.insert(turn.pod.uid.clone(), open);
     }
 
-    /// The core wants something done; that it tells users of a pod's fate ends the pod's attempt.
+    /// The core wants something done; the event that reports a pod's fate to users ends the pod's attempt.
     pub(crate) fn effect(&mut self, effect: &Effect, now: Timestamp) {
         if self.open.is_empty() {
             return;
@@ -150,20 +150,20 @@ impl Spans {
             _ => return,
         };
         let Some(open) = self.open.remove(&pod.uid) else { return };
-        let Open { trace, id, begun, cycle_ended, attributes } = open;
+        let Open { trace, id, started, cycle_ended, attributes } = open;
         let binding = Span {
             trace,
             id: self.random.next_bits().max(1),
             parent: Some(id),
             name: "Binding cycle",
-            begun: cycle_ended,
+            started: cycle_ended,
             ended: now,
             attributes: Vec::new(),
             error: error.clone(),
         };
         self.send(binding);
         let name = "Scheduling attempt";
-        self.send(Span { trace, id, parent: None, name, begun, ended: now, attributes, error });
+        self.send(Span { trace, id, parent: None, name, started, ended: now, attributes, error });
     }
 
     /// How many spans were dropped since the last call.
@@ -240,8 +240,11 @@ mod tests {
             ["Binding cycle", "Scheduling attempt"]
         );
         let (binding, whole) = (&ended[0], &ended[1]);
-        assert_eq!((binding.begun, binding.ended, binding.parent), (at(2), at(5), Some(whole.id)));
-        assert_eq!((whole.begun, whole.ended, whole.parent), (at(1), at(5), None));
+        assert_eq!(
+            (binding.started, binding.ended, binding.parent),
+            (at(2), at(5), Some(whole.id))
+        );
+        assert_eq!((whole.started, whole.ended, whole.parent), (at(1), at(5), None));
         assert_eq!(binding.trace, whole.trace);
         assert!(spans.open.is_empty());
     }

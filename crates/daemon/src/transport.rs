@@ -23,13 +23,13 @@ use bytes::Bytes;
 use http::header::{HeaderValue, RETRY_AFTER, USER_AGENT};
 use http::{Method, Response};
 use http_body_util::BodyExt;
-// The client library leaves the choice of the API version to whoever uses it.
+// The client library leaves the choice of the API version to its user.
 use k8s_openapi as _;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use crate::backoff::Backoff;
-use crate::leader::{Fence, GivenUp};
+use crate::leader::{Fence, LeadershipOver};
 use crate::metrics::{Metrics, RestCall};
 pub(crate) use call::{Call, Encoding};
 use connection::Traffic;
@@ -182,22 +182,22 @@ impl Endpoint {
     pub(crate) async fn watch_reachability(self, api: Api, patience: Duration) {
         let given_up = tokio::time::Instant::now() + patience;
         let (server, origin) = (self.url(), self.origin);
-        let mut is_told = false;
+        let mut is_reported = false;
         let mut backoff =
             Backoff::new(Duration::from_millis(50), Duration::from_secs(30), Duration::MAX);
         loop {
             let request = Call::get("/version").timeout(patience.max(Duration::from_secs(1)));
             let error = match api.call(&request).await {
                 Err(error) if error.code().is_none() => error,
-                _ if is_told => return tracing::info!(server, "The API server answers"),
+                _ if is_reported => return tracing::info!(server, "The API server answers"),
                 _ => return,
             };
-            if !is_told && tokio::time::Instant::now() >= given_up {
-                is_told = true;
+            if !is_reported && tokio::time::Instant::now() >= given_up {
+                is_reported = true;
                 tracing::warn!(err = %error, server, origin, "The API server does not answer; trying on");
             }
             let pause = backoff.fail(Instant::now());
-            let pause = if is_told { pause } else { pause.min(patience / 4) };
+            let pause = if is_reported { pause } else { pause.min(patience / 4) };
             tokio::time::sleep(pause).await;
         }
     }
@@ -239,7 +239,7 @@ impl Api {
         &self.host
     }
 
-    /// The same server, which hears of changes only while the fence is open.
+    /// The same server, which is sent changes only while the fence is open.
     pub(crate) fn behind(self, fence: Option<Fence>) -> Self {
         Self { fence, ..self }
     }
@@ -247,8 +247,10 @@ impl Api {
     /// Waits until something may be changed. Fails if that will never be so again.
     pub(crate) async fn may_write(&self) -> Result<(), ApiError> {
         let Some(fence) = &self.fence else { return Ok(()) };
-        let refused =
-            |error: GivenUp| ApiError::Transport { text: error.to_string(), is_refused: true };
+        let refused = |error: LeadershipOver| ApiError::Transport {
+            text: error.to_string(),
+            is_refused: true,
+        };
         fence.opened().await.map_err(refused)
     }
 
@@ -354,10 +356,10 @@ impl Api {
             Some(opening) => opening.turn().await,
             None => None,
         };
-        let begun = Instant::now();
+        let start = Instant::now();
         let answer = self.client.send(request).await;
         if let Some(opening) = &self.opening {
-            opening.tell(answer.is_ok());
+            opening.report(answer.is_ok());
         }
         drop(turn);
         if let Some(metrics) = &self.metrics {
@@ -365,7 +367,7 @@ impl Api {
                 method: call.method.as_str(),
                 host: &self.host,
                 code: answer.as_ref().ok().map(|response| response.status().as_u16()),
-                length: begun.elapsed(),
+                length: start.elapsed(),
                 request_bytes: call.body.len(),
             });
         }

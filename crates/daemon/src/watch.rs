@@ -1,6 +1,6 @@
 //! One kind of objects followed: listed, watched, resumed, listed again when the server has forgotten where we were.
 //!
-//! Invariants: what the core is told is always a state the server had, never older than what was told before; after
+//! Invariants: what the core is shown is always a state the server had, never older than what it was shown before; after
 //! each complete list the core knows of no object the list lacked; no failure ends a reflector, it only slows it down;
 //! memory is bounded by one item of a list or one frame of a watch, beside a few words per object.
 
@@ -18,6 +18,7 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use kube_scheduler_engine::{Followed, FollowedKey as Key, Input, Known, Sharing};
 use kube_scheduler_writes::Jitter;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
 use crate::backoff::{Backoff, random_jitter};
 use crate::inbox::{CoreEnded, Inbox, Observation};
@@ -31,7 +32,7 @@ use items::Items;
 use position::Place;
 pub(crate) use position::Position;
 
-/// The least time between the beginnings of two watches.
+/// The least time between the starts of two watches.
 const SHORTEST: Duration = Duration::from_millis(100);
 /// Objects per page of a list, as the reference asks for.
 const PAGE: usize = 500;
@@ -61,11 +62,11 @@ impl Default for Patience {
     }
 }
 
-/// What the core was told of one kind, for others to look at. Held for moments only.
+/// What the core knows of one kind, for others to look at. The lock is held for moments only.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SharedKnown(Arc<Mutex<Known>>);
+pub(crate) struct SharedObjects(Arc<Mutex<Known>>);
 
-impl SharedKnown {
+impl SharedObjects {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -75,7 +76,7 @@ impl SharedKnown {
 pub(crate) struct Reflector {
     number: usize,
     kind: WatchedKind,
-    /// Watches, and lists that are the beginning of one.
+    /// Watches, and lists that are the start of one.
     api: Api,
     /// All other lists.
     lists: Api,
@@ -84,41 +85,47 @@ pub(crate) struct Reflector {
     inbox: Inbox,
     metrics: Arc<Metrics>,
     patience: Patience,
-    known: SharedKnown,
+    known: SharedObjects,
     sharing: Sharing,
     /// News not passed on yet.
     inputs: Vec<Input>,
-    /// Where the next watch begins; `None` when everything must be listed.
-    version: Option<String>,
-    how_to_list: HowToList,
+    state: WatchState,
+    /// Whether the server can list as the start of a watch.
+    can_stream: bool,
     is_synced: bool,
     complaints: BTreeSet<Key>,
     jitter: Jitter,
     place: Place,
 }
 
-/// The two ways to learn everything there is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HowToList {
-    /// Whole, from what the server has at hand, which may be a little old: the quickest way, good for the first list only.
-    AtHand,
-    /// As the beginning of a watch: little memory on both sides.
-    Streamed,
-    /// In pages, because a stream broke off. The next time it is streamed again.
-    PagedOnce,
-    /// In pages, because the server knows no streams.
-    Paged,
+/// What a reflector does next.
+///
+/// Each step that lists first sets the state that follows if it breaks off, because a step may be dropped half-way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum WatchState {
+    /// Nothing was listed yet: list everything in one answer from what the server has at hand. That may be a little old,
+    /// and is the quickest way. `Watch` follows; if it breaks off, `Stream`.
+    ListAtHand,
+    /// List as the start of a watch, which takes little memory on both sides. The same watch goes on, and `Watch` follows
+    /// when that ends; if it breaks off before the list is complete, `ListInPages`.
+    Stream,
+    /// List in pages, because a stream broke off or the server knows none. `Watch` follows; if it breaks off,
+    /// `ListInPages` again.
+    ListInPages,
+    /// Watch from this version on. `Watch` follows, from the last version that arrived; if the server has forgotten that
+    /// version, or a fresh list is wanted, `Stream` or `ListInPages`, whichever the server can do.
+    Watch { from: String },
 }
 
-/// What a step ended with, when nothing went wrong.
+/// How a step ended, when nothing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+enum StepEnd {
     /// A list is complete.
     Listed,
     /// The server ended a watch that brought something, if only a bookmark.
     Watched,
     /// The server ended a watch that brought nothing.
-    Empty,
+    WatchedNothing,
 }
 
 impl Reflector {
@@ -133,7 +140,7 @@ impl Reflector {
         let encoding = if kind.speaks_protobuf() { Encoding::Protobuf } else { Encoding::Json };
         Self {
             number,
-            known: SharedKnown::default(),
+            known: SharedObjects::default(),
             sharing: Sharing::default(),
             place: Place::new(&kind),
             kind,
@@ -144,8 +151,8 @@ impl Reflector {
             metrics,
             patience,
             inputs: Vec::new(),
-            version: None,
-            how_to_list: HowToList::AtHand,
+            state: WatchState::ListAtHand,
+            can_stream: true,
             is_synced: false,
             complaints: BTreeSet::new(),
             jitter: random_jitter(),
@@ -154,7 +161,7 @@ impl Reflector {
 
     /// The first list shows everything that was written before it was asked for, at the price of a slower start.
     pub(crate) fn beginning_with_latest(self) -> Self {
-        Self { how_to_list: HowToList::Streamed, ..self }
+        Self { state: WatchState::Stream, ..self }
     }
 
     /// Takes lists that are no watch over another connection.
@@ -167,12 +174,12 @@ impl Reflector {
         self.kind.form
     }
 
-    /// What this reflector has told the core.
-    pub(crate) fn known(&self) -> SharedKnown {
+    /// What this reflector has passed on to the core.
+    pub(crate) fn known(&self) -> SharedObjects {
         self.known.clone()
     }
 
-    /// Tells others where this reflector is.
+    /// Where this reflector is, for others to follow.
     pub(crate) fn position(&self) -> Position {
         self.place.position()
     }
@@ -183,7 +190,7 @@ impl Reflector {
         let wanted = self.place.wanted();
         loop {
             // A step that is given up half-way leaves nothing undone: what it took in is passed on by the next one.
-            let began = Instant::now();
+            let started = Instant::now();
             let result = tokio::select! {
                 biased;
                 () = wanted.notified() => Err(Interruption::ListAgain),
@@ -191,22 +198,23 @@ impl Reflector {
             };
             let kind = &self.kind.name;
             let wait = match result {
-                Ok(Ended::Listed) => continue,
-                Ok(Ended::Watched) => {
+                Ok(StepEnd::Listed) => continue,
+                Ok(StepEnd::Watched) => {
                     backoff.succeed();
                     // A server that ends every watch after a bookmark must not be asked all the time.
-                    SHORTEST.saturating_sub(began.elapsed())
+                    SHORTEST.saturating_sub(started.elapsed())
                 }
                 // A watch that ends empty, again and again, must not become a busy loop.
-                Ok(Ended::Empty) => backoff.fail(Instant::now()),
+                Ok(StepEnd::WatchedNothing) => backoff.fail(Instant::now()),
                 Err(Interruption::CoreEnded(_)) => return,
                 Err(Interruption::ListAgain) => {
-                    self.version = None;
+                    self.forget_version();
                     continue;
                 }
                 Err(Interruption::NotStreamed(reason)) => {
                     tracing::debug!(kind, reason, "Falling back to paged lists");
-                    self.how_to_list = HowToList::Paged;
+                    self.can_stream = false;
+                    self.state = WatchState::ListInPages;
                     continue;
                 }
                 Err(Interruption::NoProtobuf(reason)) => {
@@ -218,7 +226,7 @@ impl Reflector {
                         kind,
                         "Listing again: the server has forgotten the version we were at"
                     );
-                    self.version = None;
+                    self.forget_version();
                     // The first time at once; a server that forgets all the time gets a rest.
                     backoff.fail(Instant::now()).saturating_sub(Duration::from_millis(1600))
                 }
@@ -247,31 +255,51 @@ impl Reflector {
             };
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                () = wanted.notified() => self.version = None,
+                () = wanted.notified() => self.forget_version(),
             }
         }
     }
 
-    async fn step(&mut self) -> Result<Ended, Interruption> {
-        match (&self.version, self.how_to_list) {
-            (Some(from), _) => self.watch(from.clone()).await,
-            (None, HowToList::AtHand) => self.list_at_hand().await,
-            (None, HowToList::Streamed) => self.stream().await,
-            (None, _) => self.list_in_pages().await,
+    async fn step(&mut self) -> Result<StepEnd, Interruption> {
+        match &self.state {
+            WatchState::ListAtHand => self.list_at_hand().await,
+            WatchState::Stream => self.stream().await,
+            WatchState::ListInPages => self.list_in_pages().await,
+            WatchState::Watch { from } => self.watch(from.clone()).await,
         }
     }
 
-    /// Lists as the beginning of a watch, and goes on watching.
-    async fn stream(&mut self) -> Result<Ended, Interruption> {
+    /// The way to list everything that this server is capable of.
+    const fn list_state(&self) -> WatchState {
+        if self.can_stream { WatchState::Stream } else { WatchState::ListInPages }
+    }
+
+    /// The version that watching would go on from cannot be used: list next. A list that was due anyway stays as it is.
+    fn forget_version(&mut self) {
+        if self.version().is_some() {
+            self.state = self.list_state();
+        }
+    }
+
+    /// The version that the next watch starts from; `None` while everything must be listed.
+    fn version(&self) -> Option<&str> {
+        match &self.state {
+            WatchState::Watch { from } => Some(from),
+            WatchState::ListAtHand | WatchState::Stream | WatchState::ListInPages => None,
+        }
+    }
+
+    /// Lists as the start of a watch, and goes on watching.
+    async fn stream(&mut self) -> Result<StepEnd, Interruption> {
         // Whatever breaks off before the list is complete, pages get their chance next.
-        self.how_to_list = HowToList::PagedOnce;
+        self.state = WatchState::ListInPages;
         let query = "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
         let body = match self.open(query).await {
             Ok(body) => body,
             Err(error @ ApiError::Status { code: 406 | 415, .. })
                 if self.encoding == Encoding::Protobuf =>
             {
-                self.how_to_list = HowToList::Streamed;
+                self.state = WatchState::Stream;
                 return Err(self.without_protobuf(error));
             }
             Err(error @ ApiError::Status { code: 400 | 405 | 406 | 415 | 422, .. }) => {
@@ -283,7 +311,7 @@ impl Reflector {
     }
 
     /// Watches from a version on.
-    async fn watch(&mut self, from: String) -> Result<Ended, Interruption> {
+    async fn watch(&mut self, from: String) -> Result<StepEnd, Interruption> {
         let query = format!("watch=true&allowWatchBookmarks=true&resourceVersion={from}");
         let body = self.open(&query).await.map_err(|error| self.without_protobuf(error))?;
         self.consume(body, None).await
@@ -293,13 +321,13 @@ impl Reflector {
     ///
     /// As in the reference, the first list may be a little old: the server answers it from its cache. Whatever is listed
     /// later is the latest, so that nothing goes back in time.
-    async fn list_at_hand(&mut self) -> Result<Ended, Interruption> {
-        self.how_to_list = HowToList::Streamed;
+    async fn list_at_hand(&mut self) -> Result<StepEnd, Interruption> {
+        self.state = WatchState::Stream;
         // Nothing is known that could be gone, unless an earlier try broke off.
         let mut seen = (!self.known.lock().is_empty()).then(BTreeSet::new);
         let end = self.take_list("resourceVersion=0", &mut seen).await.inspect_err(|error| {
             if matches!(error, Interruption::NoProtobuf(_)) {
-                self.how_to_list = HowToList::AtHand;
+                self.state = WatchState::ListAtHand;
             }
         })?;
         self.finish_list(seen.as_ref()).await?;
@@ -307,7 +335,7 @@ impl Reflector {
     }
 
     /// Lists in pages.
-    async fn list_in_pages(&mut self) -> Result<Ended, Interruption> {
+    async fn list_in_pages(&mut self) -> Result<StepEnd, Interruption> {
         let mut seen = Some(BTreeSet::new());
         let mut query = format!("limit={PAGE}");
         loop {
@@ -354,10 +382,10 @@ impl Reflector {
     }
 
     /// A list is complete, and watching goes on behind it.
-    fn listed(&mut self, version: String) -> Ended {
-        self.version = Some(version);
-        self.place.tell(self.version.as_deref(), true);
-        Ended::Listed
+    fn listed(&mut self, version: String) -> StepEnd {
+        self.place.report(Some(&version), true);
+        self.state = WatchState::Watch { from: version };
+        StepEnd::Listed
     }
 
     /// Asks for JSON from now on, if it was protobuf that the server did not want.
@@ -391,10 +419,10 @@ impl Reflector {
         &mut self,
         (mut body, encoding): (Body, Encoding),
         mut initial: Option<BTreeSet<Key>>,
-    ) -> Result<Ended, Interruption> {
+    ) -> Result<StepEnd, Interruption> {
         let is_stream = initial.is_some();
         let mut was_listing = is_stream;
-        let mut ended = Ended::Empty;
+        let mut end = StepEnd::WatchedNothing;
         let mut frames = Frames::new(encoding, MAX_FRAME);
         loop {
             let patience = if initial.is_some() {
@@ -417,7 +445,7 @@ impl Reflector {
                         "the watch ended before its list was complete".to_owned(),
                     ));
                 }
-                Ok(None) => return Ok(if is_stream { Ended::Watched } else { ended }),
+                Ok(None) => return Ok(if is_stream { StepEnd::Watched } else { end }),
             };
             frames.push(&chunk);
             loop {
@@ -437,7 +465,7 @@ impl Reflector {
                         return Err(Interruption::Failed(bad.text));
                     }
                 };
-                ended = Ended::Watched;
+                end = StepEnd::Watched;
                 if let Err(interruption) = self.take(frame, &mut initial).await {
                     // What came before the failure is true all the same.
                     self.inbox.pass_on(&mut self.inputs).await?;
@@ -446,7 +474,7 @@ impl Reflector {
             }
             self.inbox.pass_on(&mut self.inputs).await?;
             if initial.is_none() {
-                self.place.tell(self.version.as_deref(), std::mem::take(&mut was_listing));
+                self.place.report(self.version(), std::mem::take(&mut was_listing));
             }
         }
     }
@@ -488,7 +516,7 @@ impl Reflector {
                 }
             }
             Frame::Error { code: 410, .. } => return Err(Interruption::Gone),
-            // A server whose storage cannot tell its progress says so here, after it accepted the watch.
+            // A server whose storage cannot report its progress says so here, after it accepted the watch.
             Frame::Error { message, .. } if initial.is_some() => {
                 return Err(Interruption::NotStreamed(message));
             }
@@ -498,8 +526,8 @@ impl Reflector {
     }
 
     fn advance(&mut self, version: Option<String>) {
-        if let Some(version) = version.filter(|version| !version.is_empty()) {
-            self.version = Some(version);
+        if let Some(from) = version.filter(|version| !version.is_empty()) {
+            self.state = WatchState::Watch { from };
         }
     }
 
@@ -546,8 +574,9 @@ impl Reflector {
             self.known.lock().keep_only(seen, &mut self.inputs);
         }
         self.inbox.pass_on(&mut self.inputs).await?;
-        if self.how_to_list == HowToList::PagedOnce {
-            self.how_to_list = HowToList::Streamed;
+        // Pages were only for this list, unless the server can do nothing else.
+        if self.state == WatchState::ListInPages {
+            self.state = self.list_state();
         }
         if !self.is_synced {
             self.is_synced = true;
@@ -558,16 +587,10 @@ impl Reflector {
     }
 }
 
-/// Percent-encoded for a query.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                escaped.push(char::from(byte))
-            }
-            _ => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    escaped
+/// What is escaped in the value of a query: everything but the characters that RFC 3986 calls unreserved.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// Percent-encoded for the value of a query.
+fn escaped(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, ESCAPED)
 }

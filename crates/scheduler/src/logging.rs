@@ -27,6 +27,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_daemon::VerbosityError;
 use tracing::Event;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -95,12 +96,12 @@ fn start_at(logs: &Logs, verbosities: Verbosities) {
 ///
 /// # Errors
 /// If this process does not log, or the verbosity is beyond what klog knows.
-pub(crate) fn set_verbosity(verbosity: u32) -> Result<(), String> {
+pub(crate) fn set_verbosity(verbosity: u32) -> Result<(), VerbosityError> {
     let Some((verbosities, _)) = CURRENT.get() else {
-        return Err("this process does not log".to_owned());
+        return Err(VerbosityError("this process does not log".to_owned()));
     };
     let verbosity = i32::try_from(verbosity)
-        .map_err(|_| format!("verbosity {verbosity} is beyond {}", i32::MAX))?;
+        .map_err(|_| VerbosityError(format!("verbosity {verbosity} is beyond {}", i32::MAX)))?;
     verbosities.set(verbosity);
     Ok(())
 }

@@ -84,7 +84,7 @@ fn full_pod(pod: &Pod) -> Result<&str, String> {
     }
 }
 
-/// A pod on a node. Of one that is only assumed there, the API server has told nothing of the node yet.
+/// A pod on a node. Of one that is only assumed there, the API server knows no node yet.
 fn running(pod: &Pod) -> Result<String, String> {
     let text = full_pod(pod)?;
     let mut object: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;

@@ -18,7 +18,7 @@ use super::connection::Transport;
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExtenderTlsError {
-    /// A CA is given together with the wish to trust everybody.
+    /// A CA is given although every certificate is to be trusted.
     #[error("specifying a root certificates file with the insecure flag is not allowed")]
     RootAndInsecure,
     /// A file cannot be read.
@@ -133,7 +133,7 @@ fn root_certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, ExtenderTlsError> {
     if certificates.is_empty() {
         let has_blocks = pem.windows(10).any(|bytes| bytes == b"-----BEGIN");
         return Err(refused(match (pem.is_empty(), has_blocks) {
-            // An empty file trusts nobody.
+            // An empty file trusts no certificate.
             (true, _) => return Ok(Vec::new()),
             (false, true) => "no valid certificate authority data seen",
             (false, false) => "unable to parse bytes as PEM block",

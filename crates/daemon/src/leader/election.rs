@@ -5,8 +5,8 @@
 //! the clocks of two machines need to run at about the same speed but need not agree.
 //!
 //! Invariants:
-//! - A lease that names somebody else is touched only after it was seen unchanged for as long as it says it lasts.
-//! - [`writes_until`](Election::writes_until) lies before the moment at which anybody else who follows these rules can
+//! - A lease that names another holder is touched only after it was seen unchanged for as long as it says it lasts.
+//! - [`writes_until`](Election::writes_until) lies before the moment at which any other candidate that follows these rules can
 //!   take the lease: it counts from before the last renewal was sent, others count from after they saw it.
 //! - Whatever is lost, late or refused, there is always a next try or an end, and never more than one request at a time.
 
@@ -16,7 +16,7 @@ use kube_scheduler_api_types::Timestamp;
 
 use super::record::Record;
 
-/// How much longer than a retry period the pause between two tries for somebody else's lease may get.
+/// How much longer than a retry period the pause between two tries for another's lease may get.
 const JITTER: f64 = 1.2;
 
 /// The times of leader election.
@@ -53,7 +53,7 @@ pub(crate) enum Ask {
 /// What to do now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Todo {
-    /// Send this request, and tell the answer. No later than at the time given it counts as failed.
+    /// Send this request, and report the answer. No later than at the time given it counts as failed.
     Ask(Ask, Option<Timestamp>),
     /// Nothing before this time.
     Wait(Timestamp),
@@ -287,7 +287,7 @@ impl Election {
         News::NotAcquired
     }
 
-    /// Makes the next try no later than when somebody else's lease runs out.
+    /// Makes the next try no later than when the current holder's lease runs out.
     fn be_there(&mut self, now: Timestamp) {
         if let Some(end) = self.end_of_observed()
             && !self.observed.holder.is_empty()
@@ -307,7 +307,7 @@ impl Election {
         is_news
     }
 
-    /// Whether somebody else leads, or has led since our last write. What they did has not been waited for.
+    /// Whether another candidate leads, or has led since our last write. What they did has not been waited for.
     fn was_taken(&self, found: &Record) -> bool {
         let is_others = !found.holder.is_empty() && found.holder != self.identity;
         is_others || found.transitions != self.observed.transitions

@@ -1,8 +1,8 @@
-//! Carries out what an [`Election`] wants, and tells everybody what comes of it.
+//! Carries out what an [`Election`] wants, and publishes what comes of it.
 //!
-//! Invariants: the fence is closed before anybody hears that leadership is lost, and before the lease is given back;
-//! an elector that is dropped gives nothing back, as after a crash; whoever holds the lease in our name gives it back
-//! only if it is still ours.
+//! Invariants: the fence is closed before it is published that leadership is lost, and before the lease is given back;
+//! an elector that is dropped gives nothing back, as after a crash; a lease held in our name is given back only if it is
+//! still ours.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use super::record::{Lease, Record};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 
-/// How long the last event may take, which nobody waits for but a process that wants to end.
+/// How long the last event may take, which only delays a process that wants to end.
 const LAST_EVENT: Duration = Duration::from_secs(1);
 
 /// Where a scheduler stands in leader election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leadership {
-    /// Somebody else leads, or nobody.
+    /// Another scheduler leads, or none.
     Standby,
     /// This scheduler leads.
     Leading,
@@ -56,7 +56,7 @@ pub(crate) struct Elector {
     pub(crate) jitter: Jitter,
 }
 
-/// The request to end was heard.
+/// The request to end has arrived.
 struct Stopped;
 
 impl Elector {
@@ -140,7 +140,7 @@ impl Elector {
                 News::Acquired => {
                     tracing::info!(lock, "Successfully acquired lease");
                     self.metrics.set_leading(true);
-                    self.tell("became leader", self.timeout);
+                    self.record_event("became leader", self.timeout);
                     self.leadership.send_replace(Leadership::Leading);
                 }
                 News::Renewed => tracing::debug!(target: "V5", lock, "Successfully renewed lease"),
@@ -226,7 +226,8 @@ impl Elector {
             }
         }
         self.metrics.set_leading(false);
-        let last_event = was_leading.then(|| self.tell("stopped leading", LAST_EVENT)).flatten();
+        let last_event =
+            was_leading.then(|| self.record_event("stopped leading", LAST_EVENT)).flatten();
         self.leadership.send_if_modified(|leadership| {
             let is_lost = *leadership == Leadership::Lost;
             if !is_lost {
@@ -235,7 +236,7 @@ impl Elector {
             !is_lost
         });
         if let Some(event) = last_event {
-            // It is bounded in time, and its failure was told.
+            // It is bounded in time, and its failure was logged.
             let _ = event.await;
         }
     }
@@ -262,7 +263,7 @@ impl Elector {
         }
     }
 
-    fn tell(&self, what: &str, timeout: Duration) -> Option<JoinHandle<()>> {
+    fn record_event(&self, what: &str, timeout: Duration) -> Option<JoinHandle<()>> {
         let held = self.held.clone()?;
         let (lease, component) = (self.lease.clone(), self.component.clone());
         let message = format!("{} {what}", self.election.identity());

@@ -1,6 +1,6 @@
 //! The permission to change the cluster, which runs out by itself.
 //!
-//! Invariants: whoever passes a fence does so before the moment the elector named last; nothing has to happen for it to
+//! Invariants: a request passes a fence only before the moment the elector named last; nothing has to happen for it to
 //! close, so an elector that hangs, or a process that was stopped and goes on later, closes it all the same; once given
 //! up it never opens again.
 
@@ -26,7 +26,7 @@ pub(crate) struct Fence(watch::Receiver<Permission>);
 /// Leadership is gone for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this scheduler does not lead any more")]
-pub(crate) struct GivenUp;
+pub(crate) struct LeadershipOver;
 
 /// A fence that is closed.
 pub(crate) fn closed() -> (FenceKeeper, Fence) {
@@ -55,7 +55,7 @@ impl FenceKeeper {
 
 impl Fence {
     /// Waits until it is open.
-    pub(crate) async fn opened(&self) -> Result<(), GivenUp> {
+    pub(crate) async fn opened(&self) -> Result<(), LeadershipOver> {
         let mut permission = self.0.clone();
         let is_settled = |permission: &Permission| match permission {
             Permission::Until(until) => until.is_some_and(|until| Instant::now() < until),
@@ -64,7 +64,7 @@ impl Fence {
         match permission.wait_for(is_settled).await.map(|permission| *permission) {
             Ok(Permission::Until(_)) => Ok(()),
             // A keeper that vanished opens nothing any more.
-            Ok(Permission::GivenUp) | Err(_) => Err(GivenUp),
+            Ok(Permission::GivenUp) | Err(_) => Err(LeadershipOver),
         }
     }
 
@@ -112,10 +112,10 @@ mod tests {
         let (keeper, fence) = closed();
         keeper.give_up();
         keeper.open_until(Some(Instant::now() + Duration::from_secs(10)));
-        assert_eq!(fence.opened().await, Err(GivenUp));
+        assert_eq!(fence.opened().await, Err(LeadershipOver));
         fence.closed().await;
         let (keeper, fence) = closed();
         drop(keeper);
-        assert_eq!(fence.opened().await, Err(GivenUp));
+        assert_eq!(fence.opened().await, Err(LeadershipOver));
     }
 }

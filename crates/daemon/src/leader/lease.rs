@@ -1,7 +1,7 @@
-//! The requests about one lease, and the event that tells who leads.
+//! The requests about one lease, and the event that says who leads.
 //!
 //! Invariants: a lease is replaced only in the version that was read or written last; no request waits longer than it is
-//! told to; following a lease is a convenience whose failures nobody else notices.
+//! told to; following a lease is a convenience whose failures have no other effect.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ impl LeaseClient {
         self.call(Call::put(path, lease.to_json()), timeout).await
     }
 
-    /// Tells what the lease says whenever it changes, until nobody listens any more.
+    /// Reports what the lease says whenever it changes, until the receiver is gone.
     pub(crate) async fn follow(self, seen: watch::Sender<Option<Record>>) {
         let mut backoff = Backoff::of_reflector();
         loop {

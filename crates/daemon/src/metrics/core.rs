@@ -1,4 +1,4 @@
-//! What the core thread tells: totals it counts itself, lengths it measured, sizes as they are.
+//! What the core thread reports: totals it counts itself, lengths it measured, sizes as they are.
 //!
 //! Parity: an extension point is sampled when it runs. A pod that shares a kept evaluation runs neither PreFilter nor
 //! PreScore, and Filter and Score for the changed nodes only; calls are counted alike.
@@ -205,8 +205,8 @@ impl Metrics {
         for n_victims in counts.victims {
             self.core.victims.observe(&[], n_victims as f64);
         }
-        // Parity: the reference fixes result and length of these two when the work begins, so that they always tell
-        // of success within no time. Ours tell the truth.
+        // Parity: the reference fixes result and length of these two when the work starts, so that they always show
+        // success within no time. Ours show what happened.
         for ended in counts.ended {
             let result = [if ended.is_error { "error" } else { "success" }];
             if let Some(duration) = &self.core.preemption_duration {

@@ -1,6 +1,6 @@
-//! What the system tells about this process, under the names of Go's process collector.
+//! What the system knows about this process, under the names of Go's process collector.
 //!
-//! Parity: `go_*` has no counterpart: there is no Go runtime to tell of.
+//! Parity: `go_*` has no counterpart: there is no Go runtime.
 
 use std::fs;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Registers what this system tells of a process.
+    /// Registers what this system shows of a process.
     pub(crate) fn new(registry: &Registry) -> Self {
         Self {
             cpu: registry.register(desc::CPU_SECONDS),
@@ -40,7 +40,7 @@ impl Process {
         }
     }
 
-    /// Brings everything up to date. What the system does not tell stays as it was.
+    /// Brings everything up to date. What the system does not show stays as it was.
     pub(crate) fn refresh(&self, started_at: f64) {
         self.start.set(&[], started_at);
         let put = |family: &Family, value: Option<f64>| {
@@ -96,7 +96,7 @@ fn netstat(table: &str, name: &str) -> Option<f64> {
     values.split_whitespace().nth(at)?.parse().ok()
 }
 
-/// The memory this process holds, where the system tells.
+/// The memory that this process holds, in bytes; `None` where the system does not show it.
 pub fn resident_memory_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     Some(kib_of(&status, "VmRSS:")? * 1024)

@@ -9,23 +9,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::options::MetricsOptions;
-use super::text::{Histogram, TextPage};
+use kube_scheduler_framework::{FamilySample, MetricKind, Sample};
 
-/// What a family's numbers mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use super::options::MetricsOptions;
+use super::text::TextPage;
+
+/// [`MetricKind`] as a constant: buckets are written out when the family is registered.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
     Counter,
     Gauge,
-    Histogram,
+    Histogram(Buckets),
 }
 
 impl Kind {
-    const fn as_str(self) -> &'static str {
+    fn written_out(self) -> MetricKind {
         match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
+            Self::Counter => MetricKind::Counter,
+            Self::Gauge => MetricKind::Gauge,
+            Self::Histogram(buckets) => MetricKind::Histogram(buckets.bounds()),
         }
     }
 }
@@ -54,18 +56,19 @@ impl Stability {
 /// Upper bounds of a histogram's buckets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Buckets {
-    None,
     /// The first, the factor, how many.
     Exponential(f64, f64, usize),
     Fixed(&'static [f64]),
 }
 
 impl Buckets {
-    fn empty(self) -> Histogram {
+    fn bounds(self) -> Vec<f64> {
         match self {
-            Self::None => Histogram::with_bounds(&[]),
-            Self::Exponential(first, factor, n) => Histogram::exponential(first, factor, n),
-            Self::Fixed(bounds) => Histogram::with_bounds(bounds),
+            // By repeated multiplication, as in Go, so that the bounds are equal to the last digit.
+            Self::Exponential(first, factor, n) => {
+                std::iter::successors(Some(first), |bound| Some(bound * factor)).take(n).collect()
+            }
+            Self::Fixed(bounds) => bounds.to_vec(),
         }
     }
 }
@@ -79,7 +82,6 @@ pub(crate) struct Desc {
     pub(crate) help: &'static str,
     /// In alphabetical order.
     pub(crate) labels: &'static [&'static str],
-    pub(crate) buckets: Buckets,
 }
 
 impl Desc {
@@ -89,7 +91,7 @@ impl Desc {
         labels: &'static [&'static str],
         help: &'static str,
     ) -> Self {
-        Self { name, kind: Kind::Counter, stability, help, labels, buckets: Buckets::None }
+        Self { name, kind: Kind::Counter, stability, help, labels }
     }
 
     pub(crate) const fn gauge(
@@ -98,7 +100,7 @@ impl Desc {
         labels: &'static [&'static str],
         help: &'static str,
     ) -> Self {
-        Self { name, kind: Kind::Gauge, stability, help, labels, buckets: Buckets::None }
+        Self { name, kind: Kind::Gauge, stability, help, labels }
     }
 
     pub(crate) const fn histogram(
@@ -108,37 +110,35 @@ impl Desc {
         buckets: Buckets,
         help: &'static str,
     ) -> Self {
-        Self { name, kind: Kind::Histogram, stability, help, labels, buckets }
+        Self { name, kind: Kind::Histogram(buckets), stability, help, labels }
     }
 }
 
+/// One series, as a [`Sample`] has it.
 #[derive(Clone, Debug)]
-enum Value {
-    Number(f64),
-    Histogram(Histogram),
+struct Series {
+    /// The number; of a histogram the sum.
+    value: f64,
+    /// Of a histogram: observations by bucket, one more than bounds.
+    buckets: Vec<u64>,
 }
-
-type Labels = Box<[Box<str>]>;
 
 /// One family. Label values are given in the order of the family's labels, which is alphabetical.
 #[derive(Debug)]
 pub(crate) struct Family {
     desc: Desc,
+    kind: MetricKind,
     is_disabled: bool,
     /// By label: the only values it may have, if they are limited.
     allowed: Vec<Option<BTreeSet<String>>>,
     n_unexpected: Arc<AtomicU64>,
-    series: Mutex<BTreeMap<Labels, Value>>,
+    series: Mutex<BTreeMap<Vec<String>, Series>>,
 }
 
 impl Family {
     /// Adds to a counter or gauge.
     pub(crate) fn add(&self, labels: &[&str], by: f64) {
-        self.with(labels, |value| {
-            if let Value::Number(number) = value {
-                *number += by;
-            }
-        });
+        self.with(labels, |series| series.value += by);
     }
 
     /// One more.
@@ -148,38 +148,39 @@ impl Family {
 
     /// Sets a gauge, or a counter that is counted elsewhere.
     pub(crate) fn set(&self, labels: &[&str], to: f64) {
-        self.with(labels, |value| *value = Value::Number(to));
+        self.with(labels, |series| series.value = to);
     }
 
     /// One more value of a histogram.
     pub(crate) fn observe(&self, labels: &[&str], observed: f64) {
-        self.with(labels, |value| {
-            if let Value::Histogram(histogram) = value {
-                histogram.observe(observed);
-            }
+        let MetricKind::Histogram(bounds) = &self.kind else { return };
+        self.with(labels, |series| {
+            series.buckets[bounds.partition_point(|bound| *bound < observed)] += 1;
+            series.value += observed;
         });
     }
 
     /// Values of a histogram that were counted elsewhere, by the same buckets.
     pub(crate) fn absorb(&self, labels: &[&str], counts: &[u64], sum: f64) {
-        self.with(labels, |value| {
-            if let Value::Histogram(histogram) = value {
-                histogram.absorb(counts, sum);
+        self.with(labels, |series| {
+            for (count, more) in series.buckets.iter_mut().zip(counts) {
+                *count += more;
             }
+            series.value += sum;
         });
     }
 
     /// Sets the series of a gauge with one label; those that are not named go to zero.
     pub(crate) fn set_all<'a>(&self, values: impl Iterator<Item = (&'a str, f64)>) {
-        self.series().values_mut().for_each(|value| *value = Value::Number(0.0));
+        self.series().values_mut().for_each(|series| series.value = 0.0);
         values.for_each(|(label, value)| self.set(&[label], value));
     }
 
-    fn with(&self, labels: &[&str], work: impl FnOnce(&mut Value)) {
+    fn with(&self, labels: &[&str], work: impl FnOnce(&mut Series)) {
         if self.is_disabled || labels.len() != self.desc.labels.len() {
             return;
         }
-        let labels: Labels = labels
+        let labels: Vec<String> = labels
             .iter()
             .zip(&self.allowed)
             .map(|(value, allowed)| self.narrowed(value, allowed))
@@ -188,55 +189,60 @@ impl Family {
         work(series.entry(labels).or_insert_with(|| self.zero()));
     }
 
-    fn narrowed(&self, value: &str, allowed: &Option<BTreeSet<String>>) -> Box<str> {
+    fn narrowed(&self, value: &str, allowed: &Option<BTreeSet<String>>) -> String {
         if allowed.as_ref().is_some_and(|allowed| !allowed.contains(value)) {
             self.n_unexpected.fetch_add(1, Relaxed);
-            return "unexpected".into();
+            return "unexpected".to_owned();
         }
-        value.into()
+        value.to_owned()
     }
 
-    fn zero(&self) -> Value {
-        match self.desc.kind {
-            Kind::Counter | Kind::Gauge => Value::Number(0.0),
-            Kind::Histogram => Value::Histogram(self.desc.buckets.empty()),
-        }
+    fn zero(&self) -> Series {
+        let n_buckets = match &self.kind {
+            MetricKind::Counter | MetricKind::Gauge => 0,
+            MetricKind::Histogram(bounds) => bounds.len() + 1,
+        };
+        Series { value: 0.0, buckets: vec![0; n_buckets] }
     }
 
     /// Starts over. What is true at the moment stays true: gauges are left alone.
     fn reset(&self) {
-        if self.desc.kind == Kind::Gauge {
+        if self.kind == MetricKind::Gauge {
             return;
         }
         let mut series = self.series();
         series.clear();
         if self.desc.labels.is_empty() && !self.is_disabled {
-            series.insert(Labels::default(), self.zero());
+            series.insert(Vec::new(), self.zero());
         }
     }
 
-    fn print(&self, page: &mut TextPage) {
-        let series = self.series();
-        if series.is_empty() {
-            return;
-        }
-        let Desc { name, kind, stability, help, labels, .. } = self.desc;
+    /// All series as they stand; `None` if there are none.
+    fn sample(&self) -> Option<FamilySample> {
+        let samples: Vec<Sample> = self
+            .series()
+            .iter()
+            .map(|(labels, Series { value, buckets })| Sample {
+                labels: labels.clone(),
+                value: *value,
+                buckets: buckets.clone(),
+            })
+            .collect();
+        let Desc { name, stability, help, labels, .. } = self.desc;
         let help = match stability {
             Stability::Unmarked => help.to_owned(),
             marked => format!("[{}] {help}", marked.as_str()),
         };
-        page.metric(name, kind.as_str(), &help);
-        for (values, value) in series.iter() {
-            let pairs: Vec<(&str, &str)> =
-                labels.iter().copied().zip(values.iter().map(|value| &**value)).collect();
-            match value {
-                Value::Number(number) => page.sample(name, &pairs, *number),
-                Value::Histogram(histogram) => page.histogram(name, &pairs, histogram),
-            }
-        }
+        (!samples.is_empty()).then(|| FamilySample {
+            name: name.to_owned(),
+            help,
+            kind: self.kind.clone(),
+            labels: labels.iter().map(|label| (*label).to_owned()).collect(),
+            samples,
+        })
     }
 
-    fn series(&self) -> MutexGuard<'_, BTreeMap<Labels, Value>> {
+    fn series(&self) -> MutexGuard<'_, BTreeMap<Vec<String>, Series>> {
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -267,7 +273,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// A registry that tells about itself.
+    /// A registry with the families that describe it.
     pub(crate) fn new(options: MetricsOptions) -> Self {
         let registry = Self { options, families: Mutex::default(), n_unexpected: Arc::default() };
         registry.register(REGISTERED);
@@ -300,6 +306,7 @@ impl Registry {
             series: Mutex::default(),
             n_unexpected: self.n_unexpected.clone(),
             is_disabled,
+            kind: desc.kind.written_out(),
             desc,
         });
         // Without labels there is one series, from the start.
@@ -331,7 +338,9 @@ impl Registry {
             if family.desc.name == UNEXPECTED.name {
                 family.set(&[], self.n_unexpected.load(Relaxed) as f64);
             }
-            family.print(page);
+            if let Some(sample) = family.sample() {
+                page.family(&sample);
+            }
         }
     }
 
@@ -441,12 +450,6 @@ sheep_total{colour=\"white\",field=\"south\"} 1
     fn labels_of_descriptions_are_sorted() {
         for desc in super::super::catalog::ALL {
             assert!(desc.labels.is_sorted(), "{}", desc.name);
-            assert_eq!(
-                desc.buckets != Buckets::None,
-                desc.kind == Kind::Histogram,
-                "{}",
-                desc.name
-            );
         }
     }
 }

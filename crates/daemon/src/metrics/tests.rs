@@ -1,4 +1,4 @@
-//! What `/metrics` tells, after what; names and forms against the reference's.
+//! What `/metrics` shows, after what; names and forms against the reference's.
 
 use kube_scheduler_engine::{
     BoundPod, EndedPreemption, FailedBinding, Measurements, PreemptionCounts,
@@ -59,7 +59,7 @@ fn what_the_core_brings_in_is_printed() {
     );
     assert!(!text.contains("result=\"unschedulable\"}"), "no series before its first event");
     assert!(!text.contains("async_api_call"), "its feature is off");
-    // Totals are told again and again, and counters start over when they are asked to.
+    // Totals are reported again and again, and counters start over on request.
     metrics.publish(&CoreNumbers { in_flight: Vec::new(), ..numbers.clone() });
     expect(
         &metrics.text(),

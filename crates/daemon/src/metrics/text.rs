@@ -5,6 +5,8 @@
 
 use std::fmt::Write;
 
+use kube_scheduler_framework::{FamilySample, MetricKind, Sample};
+
 /// A page of metrics under construction.
 #[derive(Debug, Default)]
 pub(crate) struct TextPage(String);
@@ -18,7 +20,7 @@ impl TextPage {
         let _ = writeln!(self.0, "# TYPE {name} {kind}");
     }
 
-    /// One value of the metric begun last.
+    /// One value of the metric that was started last.
     pub(crate) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         self.0.push_str(name);
         if !labels.is_empty() {
@@ -32,22 +34,47 @@ impl TextPage {
         let _ = writeln!(self.0, " {}", GoFloat(value));
     }
 
-    /// All values of one histogram.
-    pub(crate) fn histogram(&mut self, name: &str, labels: &[(&str, &str)], histogram: &Histogram) {
+    /// A family with all its series. Labels come out in alphabetical order.
+    pub(crate) fn family(&mut self, family: &FamilySample) {
+        let FamilySample { name, help, kind, labels, samples } = family;
+        let kind_name = match kind {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram(_) => "histogram",
+        };
+        self.metric(name, kind_name, help);
+        for Sample { labels: values, value, buckets } in samples {
+            let mut pairs: Vec<(&str, &str)> =
+                labels.iter().zip(values).map(|(key, value)| (&**key, &**value)).collect();
+            pairs.sort_unstable();
+            match kind {
+                MetricKind::Histogram(bounds) => {
+                    self.histogram(name, &pairs, bounds, buckets, *value);
+                }
+                MetricKind::Counter | MetricKind::Gauge => self.sample(name, &pairs, *value),
+            }
+        }
+    }
+
+    /// One series of a histogram: how many observations were at most as large as each bound, their sum and their number.
+    fn histogram(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        bounds: &[f64],
+        counts: &[u64],
+        sum: f64,
+    ) {
         let bucket = format!("{name}_bucket");
         let mut so_far = 0;
-        let ends = histogram
-            .bounds
-            .iter()
-            .map(|bound| GoFloat(*bound).to_string())
-            .chain(["+Inf".to_owned()]);
-        for (end, count) in ends.zip(&histogram.counts) {
+        let ends = bounds.iter().map(|bound| GoFloat(*bound).to_string());
+        for (end, count) in ends.chain(["+Inf".to_owned()]).zip(counts) {
             so_far += count;
             let mut with_end = labels.to_vec();
             with_end.push(("le", &end));
             self.sample(&bucket, &with_end, so_far as f64);
         }
-        self.sample(&format!("{name}_sum"), labels, histogram.sum);
+        self.sample(&format!("{name}_sum"), labels, sum);
         self.sample(&format!("{name}_count"), labels, so_far as f64);
     }
 
@@ -58,48 +85,6 @@ impl TextPage {
 
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-/// A distribution over fixed buckets.
-#[derive(Clone, Debug)]
-pub(crate) struct Histogram {
-    bounds: Vec<f64>,
-    /// One more than bounds.
-    counts: Vec<u64>,
-    sum: f64,
-}
-
-impl Histogram {
-    /// `n` buckets whose bounds start at `first` and grow by `factor`, by repeated multiplication as in Go.
-    pub(crate) fn exponential(first: f64, factor: f64, n: usize) -> Self {
-        let bounds: Vec<f64> =
-            std::iter::successors(Some(first), |bound| Some(bound * factor)).take(n).collect();
-        Self { counts: vec![0; n + 1], bounds, sum: 0.0 }
-    }
-
-    /// What somebody else counted: one count more than bounds.
-    pub(crate) fn counted(bounds: &[f64], counts: &[u64], sum: f64) -> Self {
-        Self { bounds: bounds.to_vec(), counts: counts.to_vec(), sum }
-    }
-
-    /// Buckets with these upper bounds.
-    pub(crate) fn with_bounds(bounds: &[f64]) -> Self {
-        Self { counts: vec![0; bounds.len() + 1], bounds: bounds.to_vec(), sum: 0.0 }
-    }
-
-    /// Values that were counted elsewhere, by the same buckets.
-    pub(crate) fn absorb(&mut self, counts: &[u64], sum: f64) {
-        for (count, more) in self.counts.iter_mut().zip(counts) {
-            *count += more;
-        }
-        self.sum += sum;
-    }
-
-    pub(crate) fn observe(&mut self, value: f64) {
-        let at = self.bounds.partition_point(|bound| *bound < value);
-        self.counts[at] += 1;
-        self.sum += value;
-    }
 }
 
 /// A number as Go's `strconv` formats it with `'g'` and the shortest precision.
@@ -128,6 +113,8 @@ impl std::fmt::Display for GoFloat {
 
 #[cfg(test)]
 mod tests {
+    use kube_scheduler_framework::PluginMetrics;
+
     use super::*;
 
     #[test]
@@ -153,16 +140,36 @@ mod tests {
 
     #[test]
     fn histograms_count_upwards() {
-        let mut histogram = Histogram::exponential(1.0, 2.0, 2);
-        for value in [0.5, 1.0, 1.5, 9.0] {
-            histogram.observe(value);
-        }
+        let family = FamilySample {
+            name: "h".to_owned(),
+            help: "Help.".to_owned(),
+            kind: MetricKind::Histogram(vec![1.0, 2.0]),
+            labels: vec!["a".to_owned()],
+            samples: vec![Sample {
+                labels: vec!["x\"y".to_owned()],
+                value: 12.0,
+                buckets: vec![2, 1, 1],
+            }],
+        };
         let mut page = TextPage::default();
-        page.metric("h", "histogram", "Help.");
-        page.histogram("h", &[("a", "x\"y")], &histogram);
+        page.family(&family);
         let expected = "# HELP h Help.\n# TYPE h histogram\nh_bucket{a=\"x\\\"y\",le=\"1\"} 2\n\
             h_bucket{a=\"x\\\"y\",le=\"2\"} 3\nh_bucket{a=\"x\\\"y\",le=\"+Inf\"} 4\n\
             h_sum{a=\"x\\\"y\"} 12\nh_count{a=\"x\\\"y\"} 4\n";
+        assert_eq!(page.into_string(), expected);
+    }
+
+    #[test]
+    fn families_of_plugins_look_like_all_others() {
+        let metrics = PluginMetrics::new();
+        metrics.counter("gang_total", "Gangs.", &["z", "a"]).unwrap().with(&["1", "2"]).inc();
+        let sizes = metrics.histogram("gang_size", "Sizes.", &[], &[1.0]).unwrap().with(&[]);
+        [1.0, 3.0].into_iter().for_each(|size| sizes.add(size));
+        let mut page = TextPage::default();
+        metrics.gather().iter().for_each(|family| page.family(family));
+        let expected = "# HELP gang_size Sizes.\n# TYPE gang_size histogram\ngang_size_bucket{le=\"1\"} 1\n\
+            gang_size_bucket{le=\"+Inf\"} 2\ngang_size_sum 4\ngang_size_count 2\n\
+            # HELP gang_total Gangs.\n# TYPE gang_total counter\ngang_total{a=\"2\",z=\"1\"} 1\n";
         assert_eq!(page.into_string(), expected);
     }
 }

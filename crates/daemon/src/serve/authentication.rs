@@ -1,4 +1,4 @@
-//! Who is asking: proxies that speak for others, client certificates, bearer tokens, and everybody else.
+//! Who is asking: proxies that speak for others, client certificates, bearer tokens, and anonymous clients.
 //!
 //! Invariants: the ways are tried in this order and the first that knows the caller decides; a caller who presents
 //! something that is no good, and nothing that is, is refused and never taken for anonymous; whose word counts is the
@@ -30,7 +30,7 @@ pub(crate) use trust::Trust;
 /// Recognises callers.
 pub(crate) struct Authenticator {
     trust: watch::Receiver<Arc<Trust>>,
-    /// `None` when there is nobody to ask.
+    /// `None` when there is no API server to ask.
     tokens: Option<Tokens>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct TrustKeeper {
     lookup: Option<Lookup>,
 }
 
-/// Why nobody was recognised: everything that was tried and is no good.
+/// Why no user was recognised: everything that was tried and failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unrecognised(pub(crate) Vec<String>);
 
@@ -85,7 +85,7 @@ impl Authenticator {
         Ok((authenticator, TrustKeeper { trust, anchors, lookup }))
     }
 
-    /// Who sent a request with these headers over a connection with these certificates. Takes out the headers that told.
+    /// Who sent a request with these headers over a connection with these certificates. Removes the headers that said so.
     pub(crate) async fn recognise(
         &self,
         headers: &mut HeaderMap,

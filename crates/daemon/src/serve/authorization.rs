@@ -1,6 +1,6 @@
 //! Who may see what: administrators, paths that are open to all, and whatever the API server allows.
 //!
-//! Invariants: what nobody allows is forbidden; a verdict that cannot be had is an error, never permission.
+//! Invariants: what no rule allows is forbidden; a verdict that cannot be had is an error, never permission.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// Decides about requests.
 pub(crate) struct Authorizer {
     open: OpenPaths,
-    /// `None` when there is nobody to ask.
+    /// `None` when there is no API server to ask.
     delegate: Option<Delegate>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Verdict {
     Allowed,
     /// With the reason, if one was given.
     Forbidden(String),
-    /// Nobody could tell, and why.
+    /// There was no verdict, for this reason.
     Unknown(String),
 }
 
@@ -154,7 +154,7 @@ impl Status {
     }
 }
 
-/// Paths that everybody may see.
+/// Paths that every client may see.
 struct OpenPaths {
     exact: Vec<String>,
     prefixes: Vec<String>,

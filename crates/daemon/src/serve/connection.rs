@@ -164,24 +164,15 @@ where
         certificates: certificates.iter().map(|der| der.clone().into_owned()).collect(),
     });
     let activity = Arc::new(Activity::new(is_http2));
-    let io = TokioIo::new(Watched { stream, activity: activity.clone() });
+    let io = TokioIo::new(ObservedStream { stream, activity: activity.clone() });
     let service = {
         let activity = activity.clone();
         service_fn(move |request: Request<Incoming>| {
             let (handler, activity) = (handler.clone(), activity.clone());
             let call = Call { request, peer: peer.clone() };
             async move {
-                let _under_way = activity.begin();
-                let version = call.request.version();
-                let answer = AssertUnwindSafe(handler(call)).catch_unwind().await;
-                let answer = answer.unwrap_or_else(|_| Answer {
-                    response: reply::panicked(),
-                    ends_connection: false,
-                });
-                if answer.ends_connection && version == Version::HTTP_2 {
-                    activity.end();
-                }
-                Ok::<_, std::convert::Infallible>(answer.response)
+                let response = answered(handler, call, &activity).await;
+                Ok::<_, std::convert::Infallible>(response)
             }
         })
     };
@@ -193,30 +184,17 @@ where
         }
     };
     if is_http2 {
-        let streams = match limits.http2_max_streams {
-            0 => DEFAULT_STREAMS,
-            streams => streams,
-        };
-        let mut builder = http2::Builder::new(TokioExecutor::new());
-        builder
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(streams)
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(
-                STREAM_WINDOW.saturating_mul(streams).min(i32::MAX as u32),
-            )
-            .max_frame_size(STREAM_WINDOW)
-            .max_header_list_size(MAX_HEAD as u32);
+        let builder = http2_builder(limits);
         let mut connection = std::pin::pin!(builder.serve_connection(io, service));
         tokio::select! {
             result = connection.as_mut() => return Ok(result?),
-            // An idle client of HTTP/2 is told so.
+            // An idle client of HTTP/2 is sent a notice that the connection ends.
             _ = guard => connection.as_mut().graceful_shutdown(),
         }
         take_leave(connection, limits.patience).await
     } else {
         let mut builder = http1::Builder::new();
-        // Slow heads are seen to by the guard, which can tell them from pauses between requests.
+        // Slow heads are seen to by the guard, which can distinguish them from pauses between requests.
         builder.header_read_timeout(None).max_buf_size(MAX_HEAD).max_headers(MAX_HEADERS);
         let mut connection = std::pin::pin!(builder.serve_connection(io, service));
         let leave = tokio::select! {
@@ -229,6 +207,41 @@ where
         connection.as_mut().graceful_shutdown();
         take_leave(connection, limits.patience).await
     }
+}
+
+/// The answer to one call. A handler that panics costs its own request only.
+async fn answered<H, F>(handler: H, call: Call, activity: &Arc<Activity>) -> reply::Reply
+where
+    H: Fn(Call) -> F,
+    F: Future<Output = Answer>,
+{
+    let _under_way = activity.begin();
+    let version = call.request.version();
+    let answer = AssertUnwindSafe(handler(call)).catch_unwind().await;
+    let answer =
+        answer.unwrap_or_else(|_| Answer { response: reply::panicked(), ends_connection: false });
+    // HTTP/1.1 has a header for this; here the guard ends the connection.
+    if answer.ends_connection && version == Version::HTTP_2 {
+        activity.end();
+    }
+    answer.response
+}
+
+/// HTTP/2 with windows as large as all streams may use at once, and heads bounded as in HTTP/1.1.
+fn http2_builder(limits: Limits) -> http2::Builder<TokioExecutor> {
+    let streams = match limits.http2_max_streams {
+        0 => DEFAULT_STREAMS,
+        streams => streams,
+    };
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(streams)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(STREAM_WINDOW.saturating_mul(streams).min(i32::MAX as u32))
+        .max_frame_size(STREAM_WINDOW)
+        .max_header_list_size(MAX_HEAD as u32);
+    builder
 }
 
 /// How a connection ends that the peer does not end.
@@ -263,16 +276,16 @@ struct State {
     /// When the connection began or its last answer ended.
     quiet_since: Instant,
     /// When the first byte came after that.
-    begun: Option<Instant>,
+    head_start: Option<Instant>,
 }
 
 impl Activity {
     fn new(is_http2: bool) -> Self {
         let now = Instant::now();
         // A new connection has its first request in hand already, as far as patience goes.
-        let begun = (!is_http2).then_some(now);
+        let head_start = (!is_http2).then_some(now);
         Self {
-            state: Mutex::new(State { n_under_way: 0, quiet_since: now, begun }),
+            state: Mutex::new(State { n_under_way: 0, quiet_since: now, head_start }),
             is_http2,
             ended: Notify::new(),
         }
@@ -286,7 +299,7 @@ impl Activity {
         if !self.is_http2 {
             let mut state = self.lock();
             if state.n_under_way == 0 {
-                state.begun.get_or_insert_with(Instant::now);
+                state.head_start.get_or_insert_with(Instant::now);
             }
         }
     }
@@ -310,8 +323,8 @@ impl Activity {
         loop {
             let deadline = {
                 let state = self.lock();
-                match (state.n_under_way, state.begun) {
-                    (0, Some(begun)) => begun + patience.header,
+                match (state.n_under_way, state.head_start) {
+                    (0, Some(head_start)) => head_start + patience.header,
                     (0, None) => state.quiet_since + patience.idle,
                     _ => Instant::now() + patience.idle.min(patience.header),
                 }
@@ -334,18 +347,18 @@ impl Drop for UnderWay {
         state.n_under_way -= 1;
         if state.n_under_way == 0 {
             state.quiet_since = Instant::now();
-            state.begun = None;
+            state.head_start = None;
         }
     }
 }
 
 /// A stream whose bytes are noticed.
-struct Watched<S> {
+struct ObservedStream<S> {
     stream: S,
     activity: Arc<Activity>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ObservedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -360,7 +373,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -1,10 +1,10 @@
-//! Pages for whoever debugs this process: where its time goes, what its threads do, how much it logs.
+//! Pages for debugging this process: where its time goes, what its threads do, how much it logs.
 //!
 //! Parity: these answer the questions of Go's `/debug/pprof` with what this process has. The CPU profile is in pprof's
 //! form and counts by thread, not by function: sampling the stacks of a running process from a signal handler is not
 //! safe, and `perf` does it better from outside. What only Go has is named as missing, not imitated.
 //!
-//! Invariant: nothing here stops or slows the threads it tells about.
+//! Invariant: nothing here stops or slows the threads that it describes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -47,8 +47,8 @@ pub(crate) async fn pprof(page: &str, query: &[(String, String)]) -> Reply {
             let seconds = seconds.and_then(|(_, seconds)| seconds.parse().ok());
             profile(seconds.filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_SECONDS)).await
         }
-        "threads" => told(threads_text()),
-        "memory" => told(memory_text()),
+        "threads" => page_or_missing(threads_text()),
+        "memory" => page_or_missing(memory_text()),
         "goroutine" | "threadcreate" => missing(page, "/debug/pprof/threads lists threads"),
         "heap" | "allocs" => missing(page, "/debug/pprof/memory tells how much memory is in use"),
         "block" | "mutex" | "trace" | "symbol" => {
@@ -128,7 +128,7 @@ fn line(status: StatusCode, text: &str) -> Reply {
     reply::typed(status, "text/plain", format!("{text}\n"))
 }
 
-fn told(text: Option<String>) -> Reply {
+fn page_or_missing(text: Option<String>) -> Reply {
     match text {
         Some(text) => reply::plain(StatusCode::OK, text),
         None => reply::plain(StatusCode::NOT_IMPLEMENTED, "this system does not tell: no /proc\n"),
@@ -156,7 +156,7 @@ struct Thread {
     system_nanos: u64,
 }
 
-/// All threads by number. `None` where the system does not tell.
+/// All threads by number. `None` where the system does not list them.
 fn threads() -> Option<BTreeMap<u64, Thread>> {
     let mut threads = BTreeMap::new();
     for entry in fs::read_dir("/proc/self/task").ok()? {
@@ -223,13 +223,13 @@ fn memory_text() -> Option<String> {
 
 async fn profile(seconds: u64) -> Reply {
     let length = Duration::from_secs(seconds.min(MAX_SECONDS));
-    let begun = Timestamp::now();
-    let Some(before) = threads() else { return told(None) };
+    let start = Timestamp::now();
+    let Some(before) = threads() else { return page_or_missing(None) };
     tokio::time::sleep(length).await;
-    let Some(after) = threads() else { return told(None) };
+    let Some(after) = threads() else { return page_or_missing(None) };
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let packed = encoder
-        .write_all(&encode(&before, &after, begun.as_nanosecond(), length))
+        .write_all(&encode(&before, &after, start.as_nanosecond(), length))
         .and_then(|()| encoder.finish());
     match packed {
         Ok(packed) => {
@@ -447,7 +447,7 @@ mod tests {
                 (function[0].1, &strings[function[1].1 as usize])
             })
             .collect();
-        let told: Vec<(String, u64)> = contents(2)
+        let found: Vec<(String, u64)> = contents(2)
             .iter()
             .map(|sample| {
                 let sample = fields(sample);
@@ -461,7 +461,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            told,
+            found,
             [
                 ("user time < thread core".to_owned(), 250),
                 ("system time < thread core".to_owned(), 40),

@@ -85,7 +85,7 @@ pub enum ServeError {
         #[source]
         source: ConnectError,
     },
-    /// The cluster does not tell its authorities, and that is not tolerated.
+    /// The cluster does not publish its authorities, and that is not tolerated.
     #[error("unable to load configmap based request-header-client-ca-file: {0}")]
     Lookup(String),
 }

@@ -8,11 +8,11 @@ use crate::metrics::TextPage;
 /// One thing that can be well or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Check {
-    /// Leadership is renewed in time by whoever holds it.
+    /// The lease, if held, is renewed in time.
     LeaderElection,
     /// The process answers.
     Ping,
-    /// Termination has not begun.
+    /// The scheduler is not terminating.
     Shutdown,
     /// Everything in the cluster has been seen.
     Sync,
@@ -224,7 +224,7 @@ mod tests {
             "kubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"livez\"} 2",
             "kubernetes_healthchecks_total{name=\"sched-handler-sync\",status=\"error\",type=\"readyz\"} 1",
         ] {
-            assert!(text.lines().any(|told| told == line), "{line} is missing in\n{text}");
+            assert!(text.lines().any(|shown| shown == line), "{line} is missing in\n{text}");
         }
         slis.reset();
         let mut page = TextPage::default();

@@ -10,11 +10,11 @@ use x509_cert::der::oid::ObjectIdentifier;
 use x509_cert::der::{Decode, Tag, Tagged};
 use x509_cert::name::Name;
 
-/// The group of everybody who proved who they are.
+/// The group of all users who proved who they are.
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";
-/// The group of everybody else.
+/// The group of all others.
 pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// The user that everybody else is.
+/// The user that all others are.
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");

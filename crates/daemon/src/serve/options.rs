@@ -52,7 +52,7 @@ pub struct ServingOptions {
     pub authentication: AuthenticationOptions,
     /// What they may do.
     pub authorization: AuthorizationOptions,
-    /// What `/flagz` and `/statusz` tell, and what `/debug/flags/v` changes.
+    /// What `/flagz` and `/statusz` show, and what `/debug/flags/v` changes.
     pub introspection: Introspection,
 }
 
@@ -95,7 +95,7 @@ pub struct SniCertificate {
 /// How long a connection may take for what.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionPatience {
-    /// For the TLS handshake, and for the head of a request once it has begun; 32 seconds.
+    /// For the TLS handshake, and for the head of a request once it has started; 32 seconds.
     pub header: Duration,
     /// Between requests; 90 seconds.
     pub idle: Duration,
@@ -199,7 +199,7 @@ impl Default for AuthorizationOptions {
     }
 }
 
-/// What a program tells about itself.
+/// What a program says about itself.
 #[derive(Clone, Debug)]
 pub struct Introspection {
     /// All flags with their values, for `/flagz`. `None` leaves that page out.
@@ -231,11 +231,16 @@ impl Default for Introspection {
 
 /// Changes the verbosity of the log while the program runs.
 #[derive(Clone)]
-pub struct VerbositySetter(pub(crate) Arc<dyn Fn(u32) -> Result<(), String> + Send + Sync>);
+pub struct VerbositySetter(pub(crate) Arc<dyn Fn(u32) -> Result<(), VerbosityError> + Send + Sync>);
+
+/// A verbosity that cannot be set, and why: the text is returned to the client of the endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct VerbosityError(pub String);
 
 impl VerbositySetter {
-    /// Calls `set` with the verbosity wanted; an error is told to the caller of the endpoint.
-    pub fn new(set: impl Fn(u32) -> Result<(), String> + Send + Sync + 'static) -> Self {
+    /// Calls `set` with the verbosity that a client asks for.
+    pub fn new(set: impl Fn(u32) -> Result<(), VerbosityError> + Send + Sync + 'static) -> Self {
         Self(Arc::new(set))
     }
 }

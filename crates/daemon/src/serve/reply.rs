@@ -44,7 +44,7 @@ pub(crate) fn internal_error(uri: &str, problem: &str) -> Reply {
     plain(StatusCode::INTERNAL_SERVER_ERROR, sanitized(&text) + "\n")
 }
 
-/// The caller is nobody we know.
+/// The caller was not recognised.
 pub(crate) fn unauthorized(asked: &HeaderMap) -> Reply {
     let status = Status {
         code: 401,
@@ -170,10 +170,10 @@ mod tests {
             "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\
              \"Unauthorized\",\"reason\":\"Unauthorized\",\"code\":401}\n"
         );
-        let told = body(forbidden(&asked, "<b>", "get", "/a&b", "because")).await;
+        let body_text = body(forbidden(&asked, "<b>", "get", "/a&b", "because")).await;
         assert!(
-            told.contains("User \\\"&lt;b&gt;\\\" cannot get path \\\"/a&amp;b\\\": because"),
-            "{told}"
+            body_text.contains("User \\\"&lt;b&gt;\\\" cannot get path \\\"/a&amp;b\\\": because"),
+            "{body_text}"
         );
     }
 
@@ -181,10 +181,10 @@ mod tests {
     async fn people_get_it_laid_out() {
         let mut asked = HeaderMap::new();
         asked.insert(USER_AGENT, HeaderValue::from_static("curl/8.0"));
-        let told = body(unauthorized(&asked)).await;
+        let body_text = body(unauthorized(&asked)).await;
         assert!(
-            told.starts_with("{\n  \"kind\": \"Status\",\n") && told.ends_with("401\n}"),
-            "{told}"
+            body_text.starts_with("{\n  \"kind\": \"Status\",\n") && body_text.ends_with("401\n}"),
+            "{body_text}"
         );
     }
 }

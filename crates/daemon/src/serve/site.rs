@@ -31,18 +31,18 @@ use crate::progress::Progress;
 
 /// How long the body of a request may be; only verbosity is ever sent.
 const MAX_BODY: usize = 4 << 10;
-/// How long the core thread may take to tell of its pods.
+/// How long the core thread may take to list its pods.
 const CORE_PATIENCE: Duration = Duration::from_secs(30);
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// What the endpoints tell about.
+/// What the endpoints report on.
 #[derive(Clone)]
-pub(crate) struct Shown {
+pub(crate) struct SiteSources {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) progress: watch::Receiver<Progress>,
     /// The answer of `/configz`.
     pub(crate) configz: Arc<str>,
-    /// Whether termination has begun.
+    /// Whether the scheduler is terminating.
     pub(crate) is_terminating: watch::Receiver<bool>,
     /// The core thread.
     pub(crate) inbox: Inbox,
@@ -56,7 +56,7 @@ pub(crate) struct Shown {
 
 /// All pages and the two questions before them.
 pub(crate) struct Site {
-    pub(crate) shown: Shown,
+    pub(crate) sources: SiteSources,
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
     pub(crate) zpages: ZPages,
@@ -68,7 +68,7 @@ pub(crate) struct Site {
 impl Site {
     /// Answers a request.
     pub(crate) async fn answer(&self, call: Call) -> Answer {
-        let begun = Instant::now();
+        let start = Instant::now();
         let (mut request, peer) = (call.request, call.peer);
         let uri = request.uri().to_string();
         let agent = request.headers().get(USER_AGENT).cloned();
@@ -101,7 +101,7 @@ impl Site {
         tracing::debug!(
             target: "V3",
             URI = %uri,
-            latency = ?begun.elapsed(),
+            latency = ?start.elapsed(),
             userAgent = ?agent.as_ref().map(HeaderValue::as_bytes).map(String::from_utf8_lossy),
             srcIP = %peer.address,
             resp = reply.status().as_u16(),
@@ -120,13 +120,13 @@ impl Site {
             "/livez" => self.health_of(Endpoint::Livez, &query),
             "/readyz" => self.health_of(Endpoint::Readyz, &query),
             "/configz" => {
-                reply::typed(StatusCode::OK, "application/json", self.shown.configz.to_string())
+                reply::typed(StatusCode::OK, "application/json", self.sources.configz.to_string())
             }
             "/metrics" if is_reset => {
-                self.shown.metrics.reset();
+                self.sources.metrics.reset();
                 reset_done()
             }
-            "/metrics" => exposition(headers, self.shown.metrics.text()),
+            "/metrics" => exposition(headers, self.sources.metrics.text()),
             "/metrics/slis" if is_reset => {
                 self.slis.reset();
                 reset_done()
@@ -144,7 +144,7 @@ impl Site {
                     self.health_check(Endpoint::Livez, check)
                 } else if let Some(check) = path.strip_prefix("/readyz/") {
                     self.health_check(Endpoint::Readyz, check)
-                } else if self.shown.has_profiling {
+                } else if self.sources.has_profiling {
                     self.debugging(method, path, &query, body).await
                 } else {
                     reply::not_found()
@@ -188,9 +188,9 @@ impl Site {
         reply::not_found()
     }
 
-    /// What the pods take, told by whoever schedules.
+    /// What the pods take, as the scheduler knows it.
     async fn resources(&self, method: &Method, headers: &HeaderMap) -> Reply {
-        let progress = *self.shown.progress.borrow();
+        let progress = *self.sources.progress.borrow();
         if !progress.is_synced || !progress.is_leading {
             return reply::plain(StatusCode::OK, "");
         }
@@ -199,8 +199,11 @@ impl Site {
             return reset_done();
         }
         let (ask, answer) = oneshot::channel();
-        let asked =
-            self.shown.inbox.observe(Observation::ListPods(ask)).map_err(|error| error.to_string());
+        let asked = self
+            .sources
+            .inbox
+            .observe(Observation::ListPods(ask))
+            .map_err(|error| error.to_string());
         let pods = match asked {
             Ok(()) => match tokio::time::timeout(CORE_PATIENCE, answer).await {
                 Ok(Ok(pods)) => Ok(pods),
@@ -227,15 +230,15 @@ impl Site {
         match check {
             Check::Ping | Check::LeaderElection => None,
             Check::Shutdown => {
-                self.shown.is_terminating.borrow().then(|| "process is shutting down".to_owned())
+                self.sources.is_terminating.borrow().then(|| "process is shutting down".to_owned())
             }
-            Check::Sync => (!self.shown.progress.borrow().is_synced)
+            Check::Sync => (!self.sources.progress.borrow().is_synced)
                 .then(|| "handlers are not fully synchronized".to_owned()),
         }
     }
 
     fn health_of(&self, endpoint: Endpoint, query: &[(String, String)]) -> Reply {
-        let checks = endpoint.checks(self.shown.elects);
+        let checks = endpoint.checks(self.sources.elects);
         let (is_well, text) =
             health::root(endpoint, checks, query, &self.slis, |check| self.failure(check));
         let status = if is_well { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
@@ -244,7 +247,7 @@ impl Site {
 
     fn health_check(&self, endpoint: Endpoint, name: &str) -> Reply {
         let Some(check) =
-            endpoint.checks(self.shown.elects).iter().find(|check| check.name() == name)
+            endpoint.checks(self.sources.elects).iter().find(|check| check.name() == name)
         else {
             return reply::not_found();
         };
@@ -263,7 +266,7 @@ impl Site {
         let name = "process_start_time_seconds";
         let help = "[ALPHA] Start time of the process since unix epoch in seconds.";
         page.metric(name, "gauge", help);
-        page.sample(name, &[], self.shown.started_at);
+        page.sample(name, &[], self.sources.started_at);
         page.into_string()
     }
 }
@@ -273,7 +276,7 @@ fn reset_done() -> Reply {
     reply::plain(StatusCode::OK, "metrics reset\n")
 }
 
-/// Metrics in text form, packed for whoever takes it so.
+/// Metrics in text form, compressed for clients that accept it.
 fn exposition(asked: &HeaderMap, text: String) -> Reply {
     let accepted = asked.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
     let takes_gzip = accepted.unwrap_or_default().split(',').any(|part| {

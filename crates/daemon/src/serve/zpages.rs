@@ -1,7 +1,7 @@
 //! `/flagz` and `/statusz`: what was started how, and since when it runs.
 //!
-//! Invariants: text for whoever asks for text or for anything; structure only for whoever names the version and kind it
-//! wants; the first acceptable form in the order of the Accept header is the one given.
+//! Invariants: clients that accept text or anything get text; structure goes only to those that name its version and kind;
+//! the first acceptable form in the order of the Accept header is the one given.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -23,7 +23,7 @@ const ACCEPTED: &str = "application/json, application/yaml, text/plain";
 const TEXT: &str = "text/plain; charset=utf-8";
 const NOTICE: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
                       guarantees and is for debugging purposes only.";
-/// One of these stands between keys and values, so that nobody comes to rely on any.
+/// One of these stands between keys and values, so that no client comes to rely on any.
 const DELIMITERS: [&str; 4] = [":", ": ", "=", " "];
 /// What `/statusz` lists: the first folder of every path that is not for debugging.
 const PATHS: [&str; 6] = ["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz"];
@@ -31,7 +31,7 @@ const PATHS: [&str; 6] = ["/configz", "/flagz", "/healthz", "/livez", "/metrics"
 /// The pages.
 #[derive(Debug)]
 pub(crate) struct ZPages {
-    told: Introspection,
+    introspection: Introspection,
     /// When the process started, in whole seconds since the epoch.
     started_at: i64,
     jitter: Mutex<Jitter>,
@@ -92,17 +92,22 @@ struct Metadata {
 }
 
 impl ZPages {
-    pub(crate) fn new(told: Introspection, started_at: f64) -> Self {
+    pub(crate) fn new(introspection: Introspection, started_at: f64) -> Self {
         let mut jitter = random_jitter();
         let flagz_delimiter = delimiter(&mut jitter);
-        Self { told, started_at: started_at as i64, jitter: Mutex::new(jitter), flagz_delimiter }
+        Self {
+            introspection,
+            started_at: started_at as i64,
+            jitter: Mutex::new(jitter),
+            flagz_delimiter,
+        }
     }
 
     /// Whether there is such a page.
     pub(crate) fn has(&self, page: Page) -> bool {
         match page {
-            Page::Flagz => self.told.flags.is_some(),
-            Page::Statusz => self.told.statusz,
+            Page::Flagz => self.introspection.flags.is_some(),
+            Page::Statusz => self.introspection.statusz,
         }
     }
 
@@ -113,7 +118,7 @@ impl ZPages {
             return reply::not_acceptable(asked, ACCEPTED);
         };
         let now = Timestamp::now().as_second();
-        let Wanted { format, version, is_pretty: asks_pretty } = wanted;
+        let ReplyForm { format, version, is_pretty: asks_pretty } = wanted;
         let api_version = format!("{GROUP}/{version}");
         let is_pretty = asks_pretty || is_pretty.unwrap_or_else(|| reply::is_for_people(asked));
         let body = match (format, page) {
@@ -121,7 +126,7 @@ impl ZPages {
             (Format::Text, Page::Statusz) => self.statusz_text(now),
             (_, Page::Flagz) => {
                 let none = BTreeMap::new();
-                let flags = self.told.flags.as_ref().unwrap_or(&none);
+                let flags = self.introspection.flags.as_ref().unwrap_or(&none);
                 let (kind, api_version) = (page.kind(), api_version.as_str());
                 let metadata = Metadata { name: COMPONENT };
                 structured(format, is_pretty, &Flagz { kind, api_version, metadata, flags })
@@ -133,9 +138,9 @@ impl ZPages {
                     metadata: Metadata { name: COMPONENT },
                     start_time: rfc3339(self.started_at),
                     uptime_seconds: (now - self.started_at).max(0),
-                    go_version: &self.told.toolchain,
-                    binary_version: &self.told.binary_version,
-                    emulation_version: &self.told.emulation_version,
+                    go_version: &self.introspection.toolchain,
+                    binary_version: &self.introspection.binary_version,
+                    emulation_version: &self.introspection.emulation_version,
                     paths: &PATHS,
                 };
                 structured(format, is_pretty, &page)
@@ -162,7 +167,7 @@ impl ZPages {
 
     fn flagz_text(&self) -> String {
         let mut text = format!("\n{COMPONENT} flagz\n{NOTICE}\n");
-        for (flag, value) in self.told.flags.iter().flatten() {
+        for (flag, value) in self.introspection.flags.iter().flatten() {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{flag}{}{value}", self.flagz_delimiter);
         }
@@ -174,16 +179,16 @@ impl ZPages {
         let up = (now - self.started_at).max(0);
         let started = Timestamp::from_second(self.started_at).unwrap_or_default();
         let started = started.strftime("%a %b %e %H:%M:%S UTC %Y");
-        let told = &self.told;
+        let introspection = &self.introspection;
         format!(
             "\n{COMPONENT} statusz\n{NOTICE}\n\nStarted{d} {started}\nUp{d} {} hr {:02} min {:02} sec\n\
              Go version{d} {}\nBinary version{d} {}\nEmulation version{d} {}\nPaths{d} {}\n",
             up / 3600,
             (up / 60) % 60,
             up % 60,
-            told.toolchain,
-            told.binary_version,
-            told.emulation_version,
+            introspection.toolchain,
+            introspection.binary_version,
+            introspection.emulation_version,
             PATHS.join(" "),
         )
     }
@@ -241,7 +246,7 @@ impl Format {
 
 /// What a client gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Wanted {
+struct ReplyForm {
     format: Format,
     version: &'static str,
     is_pretty: bool,
@@ -265,7 +270,7 @@ impl Clause<'_> {
     }
 
     /// What this entry gives in `format`, if that is allowed.
-    fn wanted(&self, format: Format, kind: &str) -> Option<Wanted> {
+    fn wanted(&self, format: Format, kind: &str) -> Option<ReplyForm> {
         let parameter = |name: &str| self.parameters.get(name).copied();
         let is_set = |name: &str| parameter(name).is_some_and(|value| !value.is_empty());
         if is_set("stream") || is_set("sv") {
@@ -274,14 +279,14 @@ impl Clause<'_> {
         let is_pretty = parameter("pretty") == Some("1");
         let names_a_kind = ["as", "g", "v"].iter().any(|name| parameter(name).is_some());
         if format == Format::Text {
-            return (!names_a_kind).then_some(Wanted { format, version: "v1beta1", is_pretty });
+            return (!names_a_kind).then_some(ReplyForm { format, version: "v1beta1", is_pretty });
         }
         let version = match parameter("v") {
             Some("v1beta1") => "v1beta1",
             Some("v1alpha1") => "v1alpha1",
             _ => return None,
         };
-        (parameter("as") == Some(kind) && parameter("g") == Some(GROUP)).then_some(Wanted {
+        (parameter("as") == Some(kind) && parameter("g") == Some(GROUP)).then_some(ReplyForm {
             format,
             version,
             is_pretty,
@@ -290,9 +295,9 @@ impl Clause<'_> {
 }
 
 /// The form that an Accept header asks for, `None` if there is no such form.
-fn negotiate(accept: &str, kind: &str) -> Option<Wanted> {
+fn negotiate(accept: &str, kind: &str) -> Option<ReplyForm> {
     if accept.trim().is_empty() {
-        return Some(Wanted { format: Format::Text, version: "v1beta1", is_pretty: false });
+        return Some(ReplyForm { format: Format::Text, version: "v1beta1", is_pretty: false });
     }
     let mut clauses: Vec<Clause<'_>> = accept.split(',').filter_map(parse_clause).collect();
     // The rule is no order, so the result depends on the way of sorting: by insertion, as the reference does with the
@@ -391,9 +396,9 @@ mod tests {
 
     #[test]
     fn statusz_tells_of_times_and_versions() {
-        let told =
+        let introspection =
             Introspection { toolchain: "rustc 1.95.0".to_owned(), ..Introspection::default() };
-        let pages = ZPages::new(told, 1_732_190_405.7);
+        let pages = ZPages::new(introspection, 1_732_190_405.7);
         let text = pages.statusz_text(1_732_190_405 + 90_061);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[..3], ["", "kube-scheduler statusz", NOTICE]);

@@ -85,7 +85,7 @@ mod tests {
             id,
             parent: None,
             name: "Scheduling attempt",
-            begun: Timestamp::EPOCH,
+            started: Timestamp::EPOCH,
             ended: Timestamp::EPOCH,
             attributes: Vec::new(),
             error: None,

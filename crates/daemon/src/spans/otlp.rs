@@ -36,7 +36,7 @@ fn span(span: &Span) -> Value {
         "spanId": format!("{:016x}", span.id),
         "name": span.name,
         "kind": KIND_INTERNAL,
-        "startTimeUnixNano": span.begun.as_nanos().to_string(),
+        "startTimeUnixNano": span.started.as_nanos().to_string(),
         "endTimeUnixNano": span.ended.as_nanos().to_string(),
         "attributes": attributes,
     });
@@ -66,7 +66,7 @@ mod tests {
             id: 3,
             parent: Some(4),
             name: "Binding cycle",
-            begun: Timestamp::from_millis(1),
+            started: Timestamp::from_millis(1),
             ended: Timestamp::from_millis(2),
             attributes: vec![
                 ("k8s.node.name", Attribute::Text("n1".into())),

@@ -52,7 +52,7 @@ impl ApiError {
         }
     }
 
-    /// Whether nobody listened at the address.
+    /// Whether nothing listened at the address.
     pub(crate) const fn is_connection_refused(&self) -> bool {
         matches!(self, Self::Transport { is_refused: true, .. })
     }

@@ -30,7 +30,7 @@ impl Opening {
     }
 
     /// A request was answered, whatever the answer, or was not.
-    pub(super) fn tell(&self, is_answered: bool) {
+    pub(super) fn report(&self, is_answered: bool) {
         // Most find what they would write.
         if self.is_open.load(Ordering::Relaxed) != is_answered {
             self.is_open.store(is_answered, Ordering::Release);
@@ -51,7 +51,7 @@ mod tests {
         assert!(first.is_some());
         let (mut second, mut third) = (Box::pin(opening.turn()), Box::pin(opening.turn()));
         assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
-        opening.tell(true);
+        opening.report(true);
         drop(first);
         // Nobody waits for the second.
         let second = second.await;
@@ -65,14 +65,14 @@ mod tests {
         let first = opening.turn().await;
         let mut second = Box::pin(opening.turn());
         assert!((&mut second).now_or_never().is_none());
-        opening.tell(false);
+        opening.report(false);
         drop(first);
         let second = second.now_or_never().unwrap();
         assert!(second.is_some() && opening.turn().now_or_never().is_none());
         // A connection that worked and broke is tried by one again.
-        opening.tell(true);
+        opening.report(true);
         drop(second);
-        opening.tell(false);
+        opening.report(false);
         assert!(opening.turn().now_or_never().unwrap().is_some());
     }
 
@@ -80,8 +80,8 @@ mod tests {
     async fn a_server_that_hangs_holds_nobody_up_for_long() {
         let opening = Opening::default();
         let _first = opening.turn().await;
-        let begun = tokio::time::Instant::now();
+        let start = tokio::time::Instant::now();
         assert!(opening.turn().await.is_none());
-        assert!(begun.elapsed() >= PATIENCE);
+        assert!(start.elapsed() >= PATIENCE);
     }
 }

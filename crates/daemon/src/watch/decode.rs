@@ -16,7 +16,7 @@ use crate::transport::Encoding;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{text}")]
 pub(crate) struct Malformed {
-    /// Which object, as far as that can be told.
+    /// Which object, as far as it can be read.
     pub(crate) key: Option<Key>,
     /// What is wrong.
     pub(crate) text: String,

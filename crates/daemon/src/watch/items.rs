@@ -203,7 +203,7 @@ impl JsonItems {
 pub(super) struct ProtobufItems {
     pending: Pending,
     place: Place,
-    /// Bytes that nobody reads and that are still to come.
+    /// Bytes that are skipped and still to come.
     to_skip: u64,
     kind: String,
     end: Option<ListEnd>,

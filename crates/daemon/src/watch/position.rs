@@ -1,6 +1,6 @@
-//! Where a reflector is, for whoever must not act before it is somewhere.
+//! How far a reflector is, for callers that must not act before it has passed a version.
 //!
-//! Invariant: a version is told only after everything up to it was handed to the core.
+//! Invariant: a version is reported only after everything up to it was handed to the core.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,9 +9,12 @@ use tokio::sync::{Notify, watch};
 
 use crate::kinds::WatchedKind;
 
+/// What a reflector has handed to the core.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Told {
+struct Milestone {
+    /// Everything up to this version; empty before the first list is complete.
     version: String,
+    /// Lists that are complete.
     n_lists: u64,
 }
 
@@ -20,16 +23,16 @@ struct Told {
 pub(super) struct Place {
     kind: Arc<str>,
     path: Arc<str>,
-    told: watch::Sender<Told>,
+    milestone: watch::Sender<Milestone>,
     wanted: Arc<Notify>,
 }
 
-/// Everybody else's side.
+/// The side of those who follow it.
 #[derive(Clone, Debug)]
 pub(crate) struct Position {
     kind: Arc<str>,
     path: Arc<str>,
-    told: watch::Receiver<Told>,
+    milestone: watch::Receiver<Milestone>,
     wanted: Arc<Notify>,
     /// Lists that were complete when another one was wanted.
     n_lists: Option<u64>,
@@ -40,7 +43,7 @@ impl Place {
         Self {
             kind: kind.name.as_str().into(),
             path: kind.path.as_str().into(),
-            told: watch::Sender::default(),
+            milestone: watch::Sender::default(),
             wanted: Arc::default(),
         }
     }
@@ -49,25 +52,25 @@ impl Place {
         Position {
             kind: self.kind.clone(),
             path: self.path.clone(),
-            told: self.told.subscribe(),
+            milestone: self.milestone.subscribe(),
             wanted: self.wanted.clone(),
             n_lists: None,
         }
     }
 
     /// Everything up to `version` was handed on; `ends_list` if that completes a list.
-    pub(super) fn tell(&self, version: Option<&str>, ends_list: bool) {
-        self.told.send_if_modified(|told| {
-            let is_news = ends_list || version.is_some_and(|version| version != told.version);
-            if let Some(version) = version.filter(|version| *version != told.version) {
-                version.clone_into(&mut told.version);
+    pub(super) fn report(&self, version: Option<&str>, ends_list: bool) {
+        self.milestone.send_if_modified(|milestone| {
+            let is_news = ends_list || version.is_some_and(|version| version != milestone.version);
+            if let Some(version) = version.filter(|version| *version != milestone.version) {
+                version.clone_into(&mut milestone.version);
             }
-            told.n_lists += u64::from(ends_list);
+            milestone.n_lists += u64::from(ends_list);
             is_news
         });
     }
 
-    /// Notified when somebody wants the list again.
+    /// Notified when everything is to be listed again.
     pub(super) fn wanted(&self) -> Arc<Notify> {
         self.wanted.clone()
     }
@@ -86,7 +89,7 @@ impl Position {
 
     /// Has everything listed again, now.
     pub(crate) fn list_again(&mut self) {
-        self.n_lists = Some(self.told.borrow().n_lists);
+        self.n_lists = Some(self.milestone.borrow().n_lists);
         self.wanted.notify_one();
     }
 
@@ -94,12 +97,12 @@ impl Position {
     /// that was wanted stands for it.
     pub(crate) async fn reached(&mut self, version: &str) {
         let listed_before = self.n_lists;
-        let is_reached = |told: &Told| match compare(&told.version, version) {
+        let is_reached = |milestone: &Milestone| match compare(&milestone.version, version) {
             Some(order) => order != Ordering::Less,
-            None => listed_before.is_some_and(|before| told.n_lists > before),
+            None => listed_before.is_some_and(|before| milestone.n_lists > before),
         };
         // A reflector ends only together with the core.
-        if self.told.wait_for(is_reached).await.is_err() {
+        if self.milestone.wait_for(is_reached).await.is_err() {
             std::future::pending().await
         }
     }
@@ -138,9 +141,9 @@ mod tests {
         let place = Place::new(&WatchedKind::pods());
         let mut position = place.position();
         assert_eq!(position.reached("5").now_or_never(), None);
-        place.tell(Some("4"), true);
+        place.report(Some("4"), true);
         assert_eq!(position.reached("5").now_or_never(), None);
-        place.tell(Some("12"), false);
+        place.report(Some("12"), false);
         assert_eq!(position.reached("5").now_or_never(), Some(()));
     }
 
@@ -148,12 +151,12 @@ mod tests {
     fn where_versions_are_no_numbers_another_list_counts() {
         let place = Place::new(&WatchedKind::pods());
         let mut position = place.position();
-        place.tell(Some("a"), true);
+        place.report(Some("a"), true);
         assert_eq!(position.reached("b").now_or_never(), None);
         position.list_again();
         assert_eq!(place.wanted().notified().now_or_never(), Some(()));
         assert_eq!(position.reached("b").now_or_never(), None);
-        place.tell(Some("c"), true);
+        place.report(Some("c"), true);
         assert_eq!(position.reached("b").now_or_never(), Some(()));
     }
 }

@@ -219,7 +219,7 @@ mod tests {
 
     use super::*;
 
-    /// The event as its message tells it, in the form of JSON.
+    /// The event as its message has it, in the form of JSON.
     fn in_protobuf(write: &EventWrite) -> Value {
         use kube_scheduler_api_types::protobuf::{Reader, Value as Field};
 

@@ -1,6 +1,6 @@
-//! Objects that plugins change before a pod is bound: replaced as a whole, if nobody else was faster.
+//! Objects that plugins change before a pod is bound: replaced as a whole, unless another client was faster.
 //!
-//! Invariant: the revision goes with every write, so that a change made meanwhile by somebody else is never undone; a
+//! Invariant: the revision goes with every write, so that a change made meanwhile by another client is never undone; a
 //! write is not tried again unless the server refused it unseen.
 
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use kube_scheduler_config::Configuration;
-use kube_scheduler_daemon::{Introspection, ServingOptions, VerbositySetter};
+use kube_scheduler_daemon::{Introspection, ServingOptions, VerbosityError, VerbositySetter};
 use kube_scheduler_devcluster::{Effect, FaultRule};
 use serde_json::{Value, json};
 
@@ -258,7 +258,7 @@ async fn debugging_pages_are_served_unless_turned_off() {
     let noted = levels.clone();
     let setter = VerbositySetter::new(move |level| {
         if level > 100 {
-            return Err("too much".to_owned());
+            return Err(VerbosityError("too much".to_owned()));
         }
         noted.lock().unwrap().push(level);
         Ok(())

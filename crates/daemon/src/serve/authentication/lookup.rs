@@ -21,7 +21,7 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 const SELECTOR: &str = "fieldSelector=metadata.name%3Dextension-apiserver-authentication";
 /// For the answer to a question; the reference's.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// A watch is begun anew after so long, so that one that has died unnoticed does not hide changes for ever.
+/// A watch is started anew after so long, so that one that has died unnoticed does not hide changes for ever.
 const WATCH_SECONDS: u64 = 300;
 /// One ConfigMap is at most a megabyte, and JSON escapes may double that.
 const MAX_EVENT: usize = 4 << 20;
@@ -46,7 +46,7 @@ struct Event {
     object: serde_json::Value,
 }
 
-/// Looks up what no file tells.
+/// Looks up in the cluster what no file says.
 pub(crate) struct Lookup {
     api: Api,
     wanted: Missing,
@@ -77,7 +77,7 @@ impl Lookup {
                 Ok(map) => {
                     backoff.succeed();
                     has_warned = false;
-                    self.tell(&map, &mut report);
+                    self.pass_on(&map, &mut report);
                     self.watch(&map.metadata.resource_version, &mut report).await;
                 }
                 Err(error) if !has_warned => {
@@ -127,7 +127,7 @@ impl Lookup {
                 match event.kind.as_str() {
                     "ADDED" | "MODIFIED" => {
                         let Ok(map) = serde_json::from_value(event.object) else { return };
-                        self.tell(&map, report);
+                        self.pass_on(&map, report);
                     }
                     // What was trusted stays trusted, as in the reference.
                     "DELETED" | "BOOKMARK" => {}
@@ -140,7 +140,7 @@ impl Lookup {
         }
     }
 
-    fn tell(&mut self, map: &ConfigMap, report: &mut impl FnMut(Found)) {
+    fn pass_on(&mut self, map: &ConfigMap, report: &mut impl FnMut(Found)) {
         match self.read(map) {
             Ok(found) => {
                 self.complaint = None;

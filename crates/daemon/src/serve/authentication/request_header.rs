@@ -14,7 +14,7 @@ use super::trust::Authorities;
 use crate::serve::identity::{User, subject_of};
 use crate::serve::options::RequestHeaderOptions;
 
-/// Which headers tell what, and whose word counts.
+/// Which headers say what, and which proxies are believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Headers {
     /// Common names of proxies; none means any.
@@ -88,12 +88,12 @@ pub(crate) fn clear_standard(headers: &mut HeaderMap) {
 
 fn clear_prefixes(headers: &mut HeaderMap, prefixes: &[String]) {
     let prefixes: Vec<String> = prefixes.iter().map(|prefix| prefix.to_ascii_lowercase()).collect();
-    let told: Vec<HeaderName> = headers
+    let found: Vec<HeaderName> = headers
         .keys()
         .filter(|name| prefixes.iter().any(|prefix| name.as_str().starts_with(prefix)))
         .cloned()
         .collect();
-    for name in told {
+    for name in found {
         headers.remove(name);
     }
 }

@@ -41,7 +41,7 @@ impl Tokens {
         Self { reviewer, key, ttl, known: TtlCache::new(CAPACITY), under_review: Mutex::default() }
     }
 
-    /// Whose token it is, `None` if nobody's.
+    /// Whose token it is; `None` if it is invalid.
     pub(crate) async fn user(&self, token: &str) -> Result<Option<User>, String> {
         let Some(key) = &self.key else { return self.ask_in_time(token).await };
         let digest = hmac::sign(key, token.as_bytes()).as_ref().to_vec();

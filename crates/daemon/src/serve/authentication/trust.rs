@@ -91,7 +91,7 @@ impl Trust {
     }
 }
 
-/// Which parts the cluster has to tell.
+/// Which parts have to be looked up in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Missing {
     pub(crate) client_ca: bool,

@@ -55,13 +55,13 @@ struct Pair {
 
 /// All certificates.
 pub(crate) struct Certificates {
-    /// For everybody.
+    /// For all names.
     main: Source,
     /// For those who ask for certain names.
     named: Vec<Source>,
 }
 
-/// A certificate for each name, and one for everybody else.
+/// A certificate for each name, and one for all other names.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen {
     by_name: Arc<BTreeMap<String, Arc<CertifiedKey>>>,
@@ -183,7 +183,7 @@ impl Pair {
             .map_err(|error| malformed(&self.key, format!("unusable private key: {error}")))?;
         let certified = CertifiedKey::new(chain, key);
         match certified.keys_match() {
-            // A key that cannot tell its public half is found out by the first handshake.
+            // A key that does not contain its public half is found out by the first handshake.
             Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
                 Ok(Arc::new(certified))
             }
@@ -200,7 +200,7 @@ impl Pair {
     }
 }
 
-/// The certificate for everybody, by what is given: files, else a directory, else nothing.
+/// The certificate for all names, by what is configured: files, else a directory, else nothing.
 fn main_source(options: &ServingOptions, provider: &CryptoProvider) -> Result<Source, ServeError> {
     let given = (options.tls_cert_file.clone(), options.tls_private_key_file.clone());
     let pair = match (given, &options.cert_dir) {
@@ -215,7 +215,7 @@ fn main_source(options: &ServingOptions, provider: &CryptoProvider) -> Result<So
                 certificate: made.certificates.into_bytes(),
                 key: made.key.into_bytes(),
             };
-            // Only for messages, which nobody will see.
+            // Only for messages, which are never shown.
             let pair = Pair { certificate: "in memory".into(), key: "in memory".into() };
             let certified = pair.certify(&read, provider)?;
             tracing::info!("Generated self-signed cert in-memory");

@@ -19,7 +19,7 @@ pub(crate) struct AnyClient {
 }
 
 impl AnyClient {
-    /// `hints` are the authorities that clients are told of.
+    /// `hints` are the authorities that are announced to clients.
     pub(crate) fn new(provider: &CryptoProvider, hints: &[DistinguishedName]) -> Self {
         Self { algorithms: provider.signature_verification_algorithms, hints: hints.to_vec() }
     }

@@ -1,4 +1,4 @@
-//! A certificate of our own for whoever brings none.
+//! A certificate of our own, for when none is configured.
 //!
 //! Parity: names, lifetime and usages are the reference's; keys are ECDSA P-256 where it makes RSA-2048.
 

@@ -50,7 +50,7 @@ const SUITES: [(&str, SupportedCipherSuite); 8] = {
 const SUITES_13: [&str; 3] =
     ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
 
-/// Names that the reference accepts and that stand for suites nobody should use.
+/// Names that the reference accepts and that stand for suites that should not be used.
 const WEAK_SUITES: [&str; 16] = [
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",

@@ -1,7 +1,7 @@
-//! What a running scheduler lends to its plugins: the connection to the API server and the way into the core thread.
+//! What plugins may use of a running scheduler: the connection to the API server and the way into the core thread.
 //!
-//! Plugins are made before there is either, so that a configuration can be tried without a cluster; both are put in when the
-//! scheduler starts. What a plugin asks for before that fails, or is dropped.
+//! Plugins are made before there is either, so that a configuration can be tried without a cluster; both are connected when
+//! the scheduler starts. What a plugin asks for before that fails, or is dropped.
 //!
 //! Invariants: a request of a plugin is sent once and never again by itself, since only the plugin knows what may be sent
 //! twice; what a plugin asks of the core arrives in the order in which it was asked, as one input.
@@ -19,13 +19,21 @@ use serde_json::Value;
 use crate::inbox::Inbox;
 use crate::transport::{Api, ApiError, Call};
 
-/// The connection and the inbox, once they are there.
+/// The connection and the inbox, once the scheduler has started. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lent(Arc<OnceLock<(Api, Inbox, Duration)>>);
+pub(crate) struct PluginServices(Arc<OnceLock<Connected>>);
 
-impl Lent {
+#[derive(Debug)]
+struct Connected {
+    api: Api,
+    inbox: Inbox,
+    /// How long to wait for the answer to a request.
+    timeout: Duration,
+}
+
+impl PluginServices {
     /// What to give to the engine.
-    pub(crate) fn services(&self, metrics: &PluginMetrics) -> Services {
+    pub(crate) fn for_plugins(&self, metrics: &PluginMetrics) -> Services {
         Services {
             api: Arc::new(self.clone()),
             commands: Arc::new(self.clone()),
@@ -34,30 +42,30 @@ impl Lent {
         }
     }
 
-    /// The scheduler has started; an answer is waited for as long as `timeout`.
-    pub(crate) fn put_in(&self, api: &Api, inbox: &Inbox, timeout: Duration) {
+    /// The scheduler has started; answers are waited for as long as `timeout`.
+    pub(crate) fn connect(&self, api: &Api, inbox: &Inbox, timeout: Duration) {
         // A scheduler starts once.
-        let _ = self.0.set((api.clone(), inbox.clone(), timeout));
+        let _ = self.0.set(Connected { api: api.clone(), inbox: inbox.clone(), timeout });
     }
 }
 
-impl CommandSink for Lent {
+impl CommandSink for PluginServices {
     fn ask(&self, commands: Commands) {
-        if let Some((_, inbox, _)) = self.0.get() {
+        if let Some(Connected { inbox, .. }) = self.0.get() {
             // A core that has ended does nothing any more.
             let _ = inbox.report(Input::PluginAsked(commands));
         }
     }
 }
 
-impl ApiClient for Lent {
+impl ApiClient for PluginServices {
     fn send(&self, request: ApiRequest) -> ApiFuture {
-        let lent = self.0.clone();
+        let connected = self.0.clone();
         Box::pin(async move {
-            let Some((api, _, timeout)) = lent.get() else {
+            let Some(Connected { api, timeout, .. }) = connected.get() else {
                 return Err(refused("the scheduler has not started yet"));
             };
-            let answer = api.call(&call(request)?.timeout(*timeout)).await.map_err(told)?;
+            let answer = api.call(&call(request)?.timeout(*timeout)).await.map_err(plugin_error)?;
             if answer.is_empty() {
                 return Ok(Value::Null);
             }
@@ -88,7 +96,7 @@ fn refused(message: impl Into<String>) -> PluginApiError {
     PluginApiError { code: None, reason: String::new(), message: message.into() }
 }
 
-fn told(error: ApiError) -> PluginApiError {
+fn plugin_error(error: ApiError) -> PluginApiError {
     let (code, message) = (error.code(), error.to_string());
     let reason = match error {
         ApiError::Status { reason, .. } => reason,
@@ -103,7 +111,7 @@ mod tests {
 
     #[tokio::test]
     async fn before_the_start_requests_fail_and_nothing_is_asked() {
-        let services = Lent::default().services(&PluginMetrics::new());
+        let services = PluginServices::default().for_plugins(&PluginMetrics::new());
         let error = services.api.send(ApiRequest::get("/version")).await.unwrap_err();
         assert_eq!(error.message, "the scheduler has not started yet");
         services.commands.ask(Commands::default());
