@@ -28,7 +28,8 @@ use crate::debugger::Actual;
 use crate::driver::{CorePanic, Driver, Outstanding};
 use crate::extender::{ExtenderError, HttpExtenders};
 use crate::inbox::{Inbox, Notice, Observation};
-use crate::leader::{Candidacy, Candidate, LeaderElection};
+use crate::kinds::WatchedKind;
+use crate::leader::{Candidacy, Candidate, LeaderElection, Leadership};
 use crate::metrics::{Metrics, MetricsOptions};
 use crate::plugin_services::PluginServices;
 use crate::progress::Progress;
@@ -229,6 +230,13 @@ impl DaemonBuilder {
             None => None,
         };
         let clients = Clients::new(&self.endpoint, self.leader_election.is_some(), &metrics)?;
+        let candidacy = self.leader_election.clone().zip(clients.election.clone());
+        let candidacy = candidacy.map(|(options, api)| {
+            let first = engine.profiles().first();
+            let component = first.map(|profile| profile.scheduler_name.to_string());
+            let component = component.unwrap_or_default();
+            Candidacy::new(options, api, clock, metrics.clone(), &hostname(), component)
+        });
         let (spans, exporter) = start_tracing(self.tracing.clone(), &metrics)?;
         let kinds = followed_kinds(&engine, &extenders);
         Ok(Preparation {
@@ -241,26 +249,21 @@ impl DaemonBuilder {
             configz,
             secure_port,
             clients,
+            candidacy,
             spans,
             exporter,
         })
     }
 
     fn launch(self, preparation: Preparation) -> Result<Daemon, StartError> {
-        let Preparation { clock, metrics, engine, kinds, clients, .. } = preparation;
+        let Preparation { clock, metrics, engine, kinds, clients, candidacy, .. } = preparation;
+        let (candidacy, fence) = candidacy.unzip();
         let (inbox, inbox_out) = Inbox::open();
         preparation.services.connect(&clients.api, &inbox, self.request_timeout);
         let (effects, effects_out) = mpsc::unbounded_channel();
         let (progress, progress_out) = watch::channel(Progress::default());
         let (terminating, is_terminating) = watch::channel(false);
 
-        let delays_cache = self.leader_election.as_ref().is_some_and(LeaderElection::delays_cache);
-        let component = engine.profiles().first().map(|profile| profile.scheduler_name.to_string());
-        let candidacy = self.leader_election.zip(clients.election).map(|(options, api)| {
-            let component = component.unwrap_or_default();
-            Candidacy::new(options, api, clock, metrics.clone(), &hostname(), component)
-        });
-        let (candidacy, fence) = candidacy.unzip();
         let unsynced = (0..kinds.len()).collect();
         let core = Driver {
             engine,
@@ -277,33 +280,13 @@ impl DaemonBuilder {
         };
         let core_end = core.spawn().map_err(StartError::Thread)?;
 
-        let limits =
-            WriteLimits { width: self.width, timeout: self.request_timeout, rate: self.rate };
         let fenced = clients.api.clone().behind(fence);
+        let limits = self.write_limits();
         let writer =
             Writer::new(fenced, inbox.clone(), effects_out, metrics.clone(), clock, limits);
         let leadership = candidacy.as_ref().map(Candidacy::leadership);
-        let sources = ReflectorSources {
-            api: clients.api.clone(),
-            lists: clients.lists,
-            inbox: inbox.clone(),
-            metrics: metrics.clone(),
-            patience: self.patience,
-        };
-        let held_back = leadership.clone().filter(|_| delays_cache);
-        let Reflectors { tasks: mut readers, positions, followed } =
-            start_reflectors(kinds, &sources, held_back);
-        let reachability =
-            self.endpoint.clone().watch_reachability(clients.api.clone(), self.connect_patience);
-        readers.spawn(reachability);
-        readers.spawn(lead(
-            leadership.clone(),
-            delays_cache,
-            clients.api,
-            positions,
-            inbox.clone(),
-            progress_out.clone(),
-        ));
+        let (readers, followed) =
+            self.start_readers(kinds, clients, leadership.clone(), &inbox, &metrics, &progress_out);
         let address = preparation.secure_port.as_ref().map(SecurePort::address);
         let sources = SiteSources {
             metrics: metrics.clone(),
@@ -334,6 +317,39 @@ impl DaemonBuilder {
             grace: self.grace,
             candidate: candidacy.map(Candidacy::begin),
         })
+    }
+
+    /// Starts everything that reads: the reflectors, and what waits for them, for leadership and for the server.
+    fn start_readers(
+        &self,
+        kinds: Vec<WatchedKind>,
+        clients: Clients,
+        leadership: Option<watch::Receiver<Leadership>>,
+        inbox: &Inbox,
+        metrics: &Arc<Metrics>,
+        progress: &watch::Receiver<Progress>,
+    ) -> (JoinSet<()>, FollowedObjects) {
+        let delays_cache = self.leader_election.as_ref().is_some_and(LeaderElection::delays_cache);
+        let Clients { api, lists, .. } = clients;
+        let sources = ReflectorSources {
+            api: api.clone(),
+            lists,
+            inbox: inbox.clone(),
+            metrics: metrics.clone(),
+            patience: self.patience,
+        };
+        let held_back = leadership.clone().filter(|_| delays_cache);
+        let Reflectors { mut tasks, positions, followed } =
+            start_reflectors(kinds, &sources, held_back);
+        let patience = self.connect_patience;
+        tasks.spawn(self.endpoint.clone().watch_reachability(api.clone(), patience));
+        let (inbox, progress) = (inbox.clone(), progress.clone());
+        tasks.spawn(lead(leadership, delays_cache, api, positions, inbox, progress));
+        (tasks, followed)
+    }
+
+    const fn write_limits(&self) -> WriteLimits {
+        WriteLimits { width: self.width, timeout: self.request_timeout, rate: self.rate }
     }
 
     fn engine(&self, extenders: &HttpExtenders, services: Services) -> Result<Engine, StartError> {

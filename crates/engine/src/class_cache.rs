@@ -331,12 +331,7 @@ impl ClassCache {
 
     /// Keeps what was found out about a pod that fits nowhere, if that can be kept up to date: there are no scores to make
     /// for its class, so it is worth keeping from the first time on.
-    pub(crate) fn put_unfit(
-        &mut self,
-        class: u64,
-        runner: &Runner<'_>,
-        evaluation: &Evaluation,
-    ) {
+    pub(crate) fn put_unfit(&mut self, class: u64, runner: &Runner<'_>, evaluation: &Evaluation) {
         let left_out = SkipSet::default();
         if evaluation.reads_without(&left_out).can_be_cached() {
             let class_evaluation = ClassEvaluation::of(runner, evaluation.clone(), left_out);

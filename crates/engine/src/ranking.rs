@@ -14,8 +14,8 @@ mod own_scores;
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::CounterId;
 use kube_scheduler_framework::{
-    Candidates, ChangeKinds, ClusterState, ClusterView, Code, DomainAnswers, DomainScope, Meter, MeteredPoint,
-    NodeIdx, PluginIdx, PluginName, Runner, SkipSet, Standing, check_score,
+    Candidates, ChangeKinds, ClusterState, ClusterView, Code, DomainAnswers, DomainScope, Meter,
+    MeteredPoint, NodeIdx, PluginIdx, PluginName, Runner, SkipSet, Standing, check_score,
 };
 
 use self::groups::{Groups, Place};
@@ -62,7 +62,8 @@ impl DomainPlugins {
                 && (!scores || profile.pre_score().any(|(other, ..)| other == idx));
             if (filters || scores)
                 && is_prepared
-                && let DomainScope::Followed(answers) = scoped.domain_scope(&runner.cx.unrecorded(), pod)
+                && let DomainScope::Followed(answers) =
+                    scoped.domain_scope(&runner.cx.unrecorded(), pod)
             {
                 let (name, weight) = (entry.name.clone(), profile.weight(idx));
                 all.push(DomainPlugin { idx, name, weight, filters, scores, answers });

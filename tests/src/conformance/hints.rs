@@ -8,7 +8,7 @@ use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{Engine, EngineOptions, Input};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Context, EventObject, EventResource, NoPods, QueueingHint, Sources,
+    ActionType, ClusterEvent, EventObject, EventResource, NoPods, QueueingHint, Sources,
 };
 use serde_json::{Value, json};
 

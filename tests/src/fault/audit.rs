@@ -102,7 +102,7 @@ impl Audit {
         Ok(())
     }
 
-    /// Somebody begins to write a binding.
+    /// A scheduler starts to write a binding.
     pub(super) fn binding_asked(&mut self, uid: &Arc<str>) -> Result<()> {
         ensure!(!self.bound.contains(uid), "pod {uid} was bound and is bound again");
         ensure!(self.binding.insert(uid.clone()), "pod {uid} is bound twice at once");
@@ -148,7 +148,7 @@ impl Audit {
                 }
             }
             AttemptResult::Unschedulable(message) | AttemptResult::Error(message) => {
-                // Without a pod of this UID nothing is told; with a preemption to wait for, not yet.
+                // Without a pod of this UID nothing is reported; with a preemption to wait for, not yet.
                 if pod.is_some() && !engine_holds_an_attempt(engine) {
                     let note = truncated(message);
                     let is_told =
@@ -249,7 +249,7 @@ fn over_commits(pod: &Pod, node_name: &str, engine: &Engine, shown: &Shown) -> O
     clash.map(|port| format!("host port {} is taken", port.port))
 }
 
-/// Compares the engine's tables with what it was shown: nobody is lost, nobody is made up.
+/// Compares the engine's tables with what it was shown: no pod is lost, none is made up.
 pub(super) fn tables(engine: &Engine, shown: &Shown) -> Result<()> {
     let (queue, cluster) = (engine.queue(), engine.cluster());
     ensure!(

@@ -109,7 +109,7 @@ impl Simulation {
             if !self.suffers(Fault::Recreation) || !self.numbers.one_in(3) {
                 return Ok(());
             }
-            // Another pod of the same name, with nobody told in between if the watch is lucky.
+            // Another pod of the same name; the watch may merge both changes into one.
             self.server.delete("Pod", &key);
         }
         self.n_created += 1;

@@ -1,8 +1,8 @@
 //! How a scheduler follows one kind: lists, watches, resumes, lists again, with the faults that a network brings.
 //!
-//! Invariants, as in the daemon: what the engine is told is always a state that the server had, never older than what was
-//! told before of this kind; one watch brings events in order; after a complete list nothing is known that it lacked.
-//! Different kinds are told at different times.
+//! Invariants, as in the daemon: what the engine is shown is always a state that the server had, never older than what it
+//! was shown before of this kind; one watch brings events in order; after a complete list nothing is known that it lacked.
+//! Different kinds arrive at different times.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,7 +11,7 @@ use kube_scheduler_engine::{Input, KnownObjects, WatchedKey, WatchedObject};
 use super::server::{Gone, Server};
 use crate::history::Numbers;
 
-/// Objects told at once of a list.
+/// Objects of a list that arrive at once.
 const PAGE: u64 = 4;
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ enum State {
     Unlisted,
     /// A list of this revision arrives page by page.
     Listing { revision: u64, rest: VecDeque<WatchedObject>, seen: BTreeSet<WatchedKey> },
-    /// Everything up to the version was told.
+    /// Everything up to the version was passed on.
     Watching,
     /// The watch broke off.
     Interrupted,
@@ -34,7 +34,7 @@ pub(super) struct Follower {
     state: State,
     version: u64,
     pub(super) is_synced: bool,
-    /// What was told last, to be told twice.
+    /// What was passed on last, to be repeated.
     last: Option<WatchedObject>,
 }
 
@@ -68,7 +68,7 @@ impl Follower {
         };
     }
 
-    /// The next thing that arrives: what the engine is to be told, and a word on what happened; `None` when nothing does.
+    /// The next thing that arrives: the inputs for the engine, and what happened in a few words; `None` when nothing does.
     pub(super) fn receive(
         &mut self,
         server: &Server,

@@ -97,7 +97,7 @@ pub(super) struct Instance {
     pub(super) is_leaving: bool,
     /// Until when it gets no time to run.
     pub(super) frozen_until: Option<Timestamp>,
-    /// Whether an object re-created under its name is told as a change.
+    /// Whether an object re-created under its name is passed on as a change.
     merges_recreations: bool,
     pub(super) audit: Audit,
     dial: Arc<Dial>,

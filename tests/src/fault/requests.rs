@@ -73,7 +73,7 @@ pub(super) enum Stage {
     LookUp { failure: Failure },
     /// The answer is on its way back.
     Answered(Answer),
-    /// Nobody waits for it any more; it may arrive all the same.
+    /// Its sender has given it up; it may arrive all the same.
     Late,
 }
 

@@ -49,7 +49,7 @@ impl Refusal {
 
 type Written<T> = std::result::Result<T, Refusal>;
 
-/// One change of an object of some kind, as a watch tells it.
+/// One change of an object of some kind, as a watch brings it.
 #[derive(Clone, Debug)]
 pub(super) struct Happened {
     pub(super) revision: u64,

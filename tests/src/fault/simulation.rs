@@ -1,6 +1,6 @@
 //! One simulation under way: the server, the schedulers, the lease between them, and time.
 //!
-//! A step is one thing that users, controllers, the network or bad luck do, and then a little work of everybody. All of it
+//! A step is one thing that users, controllers, the network or bad luck do, and then a little work of all schedulers. All of it
 //! is a function of the seed; a fault that is left out draws its numbers all the same, so that what remains stays similar.
 
 use std::collections::BTreeSet;
@@ -107,7 +107,7 @@ impl Simulation {
         Ok(simulation)
     }
 
-    /// Everybody starts and sees everything, and somebody leads.
+    /// All schedulers start and see everything, and one of them leads.
     fn start(&mut self) -> Result<()> {
         self.keep_time()?;
         for seat in 0..self.seats.len() {
@@ -192,7 +192,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// A little work of anybody.
+    /// A little work of one scheduler.
     fn work(&mut self) -> Result<()> {
         let n_seats = self.seats.len() as u64;
         let seat = usize::try_from(self.numbers.below(n_seats))?;
@@ -463,8 +463,8 @@ impl Simulation {
         }
     }
 
-    /// Faults end: from here on everything works, and nobody does anything new. Every node changes a little, so that those
-    /// whom the failing plugin has turned down hear of something: it waits for any event.
+    /// Faults end: from here on everything works, and nothing new is done. Every node changes a little, so that
+    /// pods that the failing plugin has rejected are tried again: it waits for any event.
     pub(super) fn heal(&mut self) -> Result<()> {
         self.is_healing = true;
         self.dial.set_once_in(0);

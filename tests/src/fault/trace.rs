@@ -41,7 +41,7 @@ impl Hasher for Digest {
 #[derive(Debug, Default)]
 pub(super) struct Trace {
     digest: Digest,
-    /// Kept only when somebody wants to read them.
+    /// Kept only on request.
     lines: Option<Vec<String>>,
 }
 

@@ -1,6 +1,6 @@
-//! Judgement by another engine: was this node right, is anybody lost, is everything settled in the end?
+//! Judgement by another engine: was this node right, is any pod lost, is everything settled in the end?
 //!
-//! The judge is an engine without failing plugins that is told the plain state of things and asked about one pod from
+//! The judge is an engine without failing plugins that is given the plain state of things and asked about one pod from
 //! scratch. It shares the plugins with those it judges, and nothing of what they maintain.
 
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ use super::simulation::Simulation;
 
 /// Rounds in which a simulation without faults must settle.
 const MAX_ROUNDS: usize = 20_000;
-/// The longest that anybody waits for time alone: for volumes to be bound, and for the unschedulable to be tried again.
+/// The longest that any pod waits for time alone: for volumes to be bound, and for the unschedulable to be tried again.
 const LONG: Duration = Duration::from_secs(700);
 
 /// What a scheduler knew before a decision.
@@ -76,11 +76,11 @@ impl Before {
 }
 
 impl Simulation {
-    /// Ends faults and lets everything settle; then nobody may be lost and nothing may be left over.
+    /// Ends faults and lets everything settle; then no pod may be lost and nothing may be left over.
     pub(super) fn conclude(&mut self) -> Result<()> {
         self.heal()?;
         self.settle(Duration::from_secs(60)).context("once faults have ended")?;
-        // Events alone must have woken everybody up that they help.
+        // Events alone must have brought back every pod that they help.
         self.nobody_is_lost(false).context("once faults have ended and backoffs are over")?;
         self.let_pass(LONG);
         self.settle(LONG).context("after a long time")?;
@@ -96,7 +96,7 @@ impl Simulation {
         self.tables_are_empty()
     }
 
-    /// Lets everybody work until nothing happens any more within `horizon`.
+    /// Lets all schedulers work until nothing happens any more within `horizon`.
     fn settle(&mut self, horizon: Duration) -> Result<()> {
         let end = self.now + horizon;
         for _ in 0..MAX_ROUNDS {
@@ -126,7 +126,7 @@ impl Simulation {
         bail!("it does not settle");
     }
 
-    /// Everybody does what there is to do; false when there was nothing.
+    /// All schedulers do what there is to do; false when there was nothing.
     fn round(&mut self) -> Result<bool> {
         let mut is_busy = false;
         for seat in 0..self.n_seats() {
@@ -164,7 +164,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// An engine that is told the final state of the server.
+    /// An engine that is given the final state of the server.
     fn judge(&self) -> Result<Engine> {
         let mut judge = self.setup.judge()?;
         for kind in KINDS.iter().rev() {

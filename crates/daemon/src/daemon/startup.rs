@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::extender::HttpExtenders;
 use crate::inbox::{Inbox, Observation};
 use crate::kinds::{Form, WatchedKind};
-use crate::leader::{Leadership, catch_up};
+use crate::leader::{Candidacy, Fence, Leadership, catch_up};
 use crate::metrics::Metrics;
 use crate::plugin_services::PluginServices;
 use crate::progress::Progress;
@@ -34,6 +34,8 @@ pub(super) struct Preparation {
     pub(super) configz: Arc<str>,
     pub(super) secure_port: Option<SecurePort>,
     pub(super) clients: Clients,
+    /// The candidate that has not started yet, if there is an election, and the fence that it opens.
+    pub(super) candidacy: Option<(Candidacy, Fence)>,
     pub(super) spans: Option<Spans>,
     pub(super) exporter: Option<AbortOnDrop>,
 }

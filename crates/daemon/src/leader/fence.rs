@@ -12,7 +12,7 @@ enum Permission {
     /// Up to then; nothing yet if `None`.
     Until(Option<Instant>),
     /// Never again.
-    LeadershipOver,
+    GivenUp,
 }
 
 /// The side that decides.

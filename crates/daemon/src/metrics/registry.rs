@@ -338,7 +338,9 @@ impl Registry {
             if family.desc.name == UNEXPECTED.name {
                 family.set(&[], self.n_unexpected.load(Relaxed) as f64);
             }
-            family.sample().inspect(|sample| page.family(sample));
+            if let Some(sample) = family.sample() {
+                page.family(&sample);
+            }
         }
     }
 

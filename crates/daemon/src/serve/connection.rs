@@ -210,7 +210,7 @@ where
 }
 
 /// The answer to one call. A handler that panics costs its own request only.
-async fn answered<H, F>(handler: H, call: Call, activity: &Activity) -> reply::Reply
+async fn answered<H, F>(handler: H, call: Call, activity: &Arc<Activity>) -> reply::Reply
 where
     H: Fn(Call) -> F,
     F: Future<Output = Answer>,
