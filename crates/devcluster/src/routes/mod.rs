@@ -80,21 +80,8 @@ pub(crate) async fn handle(
     if !verdict.delay.is_zero() {
         tokio::time::sleep(verdict.delay).await;
     }
-    match verdict.effect {
-        Some(Effect::Reset) => return Err(ConnectionDrop),
-        Some(Effect::Error { code, retry_after_seconds }) => {
-            let mut error =
-                ApiError::with_code(code, format!("fault injected by rule: status {code}"));
-            if let Some(seconds) = retry_after_seconds {
-                error = error.retry_after(seconds);
-            }
-            return Ok(rejection(&error));
-        }
-        Some(Effect::Garbage) => {
-            return Ok(with_body(200, Body::whole(&b"<html>no API server</html>\n"[..])));
-        }
-        Some(Effect::Silence) => return Ok(with_body(200, Body::silent())),
-        _ => {}
+    if let Some(response) = injected(verdict.effect.as_ref()) {
+        return response;
     }
     let body = match parts.method {
         Method::GET => Bytes::new(),
@@ -111,5 +98,23 @@ pub(crate) async fn handle(
     Ok(match verdict.effect {
         Some(Effect::Truncate { after_bytes }) => response.map(|body| body.cut(after_bytes)),
         _ => response,
+    })
+}
+
+/// The response that a fault gives instead of carrying out the request; `None` if the request is carried out.
+fn injected(effect: Option<&Effect>) -> Option<Result<Response<Body>, ConnectionDrop>> {
+    Some(match effect? {
+        Effect::Reset => Err(ConnectionDrop),
+        Effect::Error { code, retry_after_seconds } => {
+            let error =
+                ApiError::with_code(*code, format!("fault injected by rule: status {code}"));
+            Ok(rejection(&match *retry_after_seconds {
+                Some(seconds) => error.retry_after(seconds),
+                None => error,
+            }))
+        }
+        Effect::Garbage => Ok(with_body(200, Body::whole(&b"<html>no API server</html>\n"[..]))),
+        Effect::Silence => Ok(with_body(200, Body::silent())),
+        _ => return None,
     })
 }
