@@ -127,14 +127,11 @@ impl Search<'_, '_> {
     }
 
     /// The node that the pod was nominated to, if it fits there. Failures only mean a full search.
-    fn try_nominated_node(&self, node: NodeIdx) -> Result<Choice, NominationFailure> {
+    fn try_nominated_node(&self, node: NodeIdx) -> Result<Choice, Box<NominationFailure>> {
         let (state, pre_filter) = self.pre_filter();
-        let mut failure = NominationFailure {
-            state,
-            pre_filter,
-            rejection: None,
-            extender_statuses: ExtenderStatuses::new(),
-        };
+        let extender_statuses = ExtenderStatuses::new();
+        let mut failure =
+            Box::new(NominationFailure { state, pre_filter, rejection: None, extender_statuses });
         if !failure.pre_filter.status.is_success() {
             return Err(failure);
         }
@@ -150,7 +147,7 @@ impl Search<'_, '_> {
                     failure.extender_statuses = verdicts.statuses;
                 }
                 Ok(_) => {
-                    let state = failure.state;
+                    let NominationFailure { state, .. } = *failure;
                     return Ok(Choice { node, state, n_feasible: 1, n_evaluated: 1 });
                 }
                 Err(_) => {}
@@ -179,7 +176,7 @@ impl Search<'_, '_> {
     }
 
     /// All nodes are filtered and every passing one is scored, from the class's evaluation if there is one.
-    fn exhaustive(&mut self, failure: Option<NominationFailure>) -> Result<Choice, NoChoice> {
+    fn exhaustive(&mut self, failure: Option<Box<NominationFailure>>) -> Result<Choice, NoChoice> {
         let (runner, pool) = (self.runner, self.pool);
         let class = self.class.and_then(|class| self.classes.take(class, &runner, self.pod, pool));
         let outcome = self.choose(class.as_deref(), failure);
@@ -195,7 +192,7 @@ impl Search<'_, '_> {
     fn choose(
         &mut self,
         class: Option<&ClassEvaluation>,
-        failure: Option<NominationFailure>,
+        failure: Option<Box<NominationFailure>>,
     ) -> Result<Choice, NoChoice> {
         let by_node = class.filter(|class| class.is_by_node());
         // Where groups of nodes were asked, there are no answers of single nodes that something could change.
@@ -207,7 +204,7 @@ impl Search<'_, '_> {
             return Ok(choice);
         }
         let (mut rejection, mut extender_statuses, mut run) = (None, ExtenderStatuses::new(), None);
-        if let Some(failure) = failure {
+        if let Some(failure) = failure.map(|failure| *failure) {
             (rejection, extender_statuses) = (failure.rejection, failure.extender_statuses);
             run = Some((failure.state, failure.pre_filter));
         }

@@ -34,10 +34,10 @@ impl Search<'_, '_> {
     pub(super) fn sampled(
         &mut self,
         percentage: i32,
-        failure: Option<NominationFailure>,
+        failure: Option<Box<NominationFailure>>,
     ) -> Result<Choice, NoChoice> {
         let (mut rejection, mut earlier) = (None, ExtenderStatuses::new());
-        let (state, pre_filter) = match failure {
+        let (state, pre_filter) = match failure.map(|failure| *failure) {
             Some(failure) => {
                 (rejection, earlier) = (failure.rejection, failure.extender_statuses);
                 (failure.state, failure.pre_filter)
