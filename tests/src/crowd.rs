@@ -5,6 +5,7 @@
 //! out here; instead every pod is decided at once, so that most decisions come out of kept answers, in clusters with
 //! enough nodes for each way of telling them apart.
 
+mod herd;
 mod kinds;
 
 use std::sync::Arc;
@@ -14,10 +15,22 @@ use anyhow::{Context, Result, ensure};
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input};
+use kube_scheduler_examples::{cheap_nodes, gang, reserved_pools};
+use kube_scheduler_framework::Registry;
 use serde_json::json;
 
 use self::kinds::Kinds;
 use crate::history::{ApiServer, Numbers};
+
+/// The in-tree plugins, the examples, and one that reads all over the cluster.
+fn registry() -> Result<Registry> {
+    let mut registry = kube_scheduler_plugins_intree::registry();
+    registry.register(cheap_nodes::NAME, cheap_nodes::new)?;
+    registry.register(gang::NAME, gang::new)?;
+    registry.register(reserved_pools::NAME, reserved_pools::new)?;
+    registry.register(herd::Herd::NAME, |_, _| Ok(Arc::new(herd::Herd)))?;
+    Ok(registry)
+}
 
 /// Two engines and the cluster that they see.
 #[derive(Debug)]
@@ -45,7 +58,7 @@ impl Crowd {
             load(&kinds::configuration(&mut numbers).to_string(), &FeatureGates::default())?;
         let engine = |uses_class_cache| {
             let options = EngineOptions { seed: 7, uses_class_cache, ..EngineOptions::default() };
-            Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options)
+            anyhow::Ok(Engine::new(&config, &registry()?, options)?)
         };
         let (shared, fresh) = (engine(true)?, engine(false)?);
         let n_nodes = CLUSTER_SIZES[numbers.below(CLUSTER_SIZES.len() as u64) as usize];

@@ -182,11 +182,6 @@ impl EvaluationReads {
         self.0.get(plugin)
     }
 
-    /// What all plugins read.
-    pub fn all(&self) -> PhaseReads {
-        self.without(&SkipSet::default())
-    }
-
     /// What all plugins read but `left_out`.
     pub fn without(&self, left_out: &SkipSet) -> PhaseReads {
         let mut all = PhaseReads { once: Reads::NOTHING, per_node: Reads::NOTHING };

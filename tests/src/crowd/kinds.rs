@@ -2,8 +2,10 @@
 //!
 //! Kinds are drawn once per crowd. They are about each other: selectors name the few labels that all kinds use.
 
+use kube_scheduler_examples::{cheap_nodes, gang, reserved_pools};
 use serde_json::{Value, json};
 
+use super::herd::Herd;
 use crate::history::Numbers;
 
 const NAMESPACES: [&str; 3] = ["default", "team", "other"];
@@ -16,7 +18,7 @@ const RACK: &str = "example.com/rack";
 const BOARD: &str = "example.com/board";
 const KEYS: [&str; 6] = [ZONE, ZONE, HOSTNAME, HOSTNAME, RACK, BOARD];
 
-/// A configuration with all default plugins, some of them with arguments.
+/// A configuration with all default plugins, some of them with arguments, and sometimes with plugins of others.
 pub(super) fn configuration(numbers: &mut Numbers) -> Value {
     let mut args = Vec::new();
     if numbers.one_in(2) {
@@ -35,10 +37,25 @@ pub(super) fn configuration(numbers: &mut Numbers) -> Value {
             ],
         }}));
     }
+    let of_others = [cheap_nodes::NAME, gang::NAME, reserved_pools::NAME, Herd::NAME];
+    let enabled: Vec<Value> = of_others
+        .into_iter()
+        .filter(|_| numbers.one_in(5))
+        .map(|name| json!({"name": name}))
+        .collect();
+    if enabled.contains(&json!({"name": reserved_pools::NAME})) {
+        args.push(json!({"name": reserved_pools::NAME, "args": {
+            "poolLabel": "disk", "reserved": {"ssd": [NAMESPACES[0], NAMESPACES[1]]},
+        }}));
+    }
     json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"schedulerName": "default-scheduler", "pluginConfig": args}],
+        "profiles": [{
+            "schedulerName": "default-scheduler",
+            "plugins": {"multiPoint": {"enabled": enabled}},
+            "pluginConfig": args,
+        }],
     })
 }
 
@@ -223,6 +240,9 @@ pub(super) fn node(at: u64, numbers: &mut Numbers) -> Value {
     }
     if !numbers.one_in(12) {
         labels[BOARD] = format!("board-{}", at - at % 2 * u64::from(at % 10 == 1)).into();
+    }
+    if !numbers.one_in(6) {
+        labels["example.com/price"] = (at % 4).to_string().into();
     }
     let mut taints = Vec::new();
     if numbers.one_in(8) {

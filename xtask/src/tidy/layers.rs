@@ -91,6 +91,7 @@ const LIBRARIES: &[&str] = &[
 ];
 
 const EVERYTHING: &[&str] = &[
+    "examples",
     "api-types",
     "config",
     "cache",
