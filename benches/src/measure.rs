@@ -13,7 +13,7 @@ use hdrhistogram::Histogram;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{
-    AttemptResult, Effect, Engine, EngineOptions, Evicted, Input, PodRef, Pool, Sharing,
+    AttemptResult, Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef, Pool, Sharing,
 };
 use kube_scheduler_framework::Timer;
 
@@ -279,7 +279,10 @@ impl World {
                         self.watched(&pod, &node);
                     }
                     Effect::EvictPod { token, pod, .. } => {
-                        self.tell(Input::PodEvicted { token, result: Ok(Evicted::Deleted) });
+                        self.tell(Input::PodEvicted {
+                            token,
+                            result: Ok(EvictionOutcome::Deleted),
+                        });
                         let PodRef { namespace, name, .. } = pod;
                         self.tell(Input::PodDeleted { namespace, name });
                     }

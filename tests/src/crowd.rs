@@ -230,7 +230,7 @@ impl Crowd {
             (Effect::EvictPod { token, pod, .. }, Effect::EvictPod { token: other, .. }) => {
                 let key = (pod.namespace.to_string(), pod.name.to_string());
                 let gone = self.server.delete_pod(&key);
-                let evicted = Ok(kube_scheduler_engine::Evicted::Deleted);
+                let evicted = Ok(kube_scheduler_engine::EvictionOutcome::Deleted);
                 let answer = Input::PodEvicted { token, result: evicted.clone() };
                 self.shared.handle(answer, self.now);
                 self.fresh.handle(Input::PodEvicted { token: other, result: evicted }, self.now);

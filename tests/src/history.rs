@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use kube_scheduler_api_types::{Object, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, Evicted, Input, Token};
+use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Input, Token};
 use kube_scheduler_framework::WriteError;
 use serde_json::json;
 
@@ -258,7 +258,7 @@ impl History {
 
     fn answer_eviction(&mut self, token: Token, uid: &str) -> Result<()> {
         let Some(key) = self.server.pod_of(uid) else {
-            self.tell(Input::PodEvicted { token, result: Ok(Evicted::AlreadyGone) });
+            self.tell(Input::PodEvicted { token, result: Ok(EvictionOutcome::AlreadyGone) });
             return Ok(());
         };
         if self.numbers.one_in(5) {
@@ -273,7 +273,10 @@ impl History {
         } else {
             self.server.delete_pod(&key)
         };
-        self.tell_in_any_order(seen, Input::PodEvicted { token, result: Ok(Evicted::Deleted) });
+        self.tell_in_any_order(
+            seen,
+            Input::PodEvicted { token, result: Ok(EvictionOutcome::Deleted) },
+        );
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use super::process_usage::Usage;
 use super::progress::Progress;
 use super::server::{Backend, Cluster};
 use super::shape::Shape;
-use super::watcher::{Seen, Watcher};
+use super::watcher::{BoundPods, Watcher};
 
 /// The program that is timed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,7 +167,7 @@ impl Round {
 
     /// Waits until as many events are there as pods were bound, or until the grace period is over, and returns how many there
     /// are.
-    async fn events(&self, cluster: &Cluster, name: &str, seen: Seen) -> Result<usize> {
+    async fn events(&self, cluster: &Cluster, name: &str, seen: BoundPods) -> Result<usize> {
         let give_up = Instant::now() + self.grace;
         loop {
             let n = load::scheduled_events(&cluster.api, name).await?;

@@ -18,7 +18,7 @@ const BETWEEN_WATCHES: Duration = Duration::from_millis(50);
 
 /// What was seen so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct BoundPods {
     pub(super) n_bound: usize,
     /// When the first bound pod was reported, and the last.
     pub(super) first: Option<Instant>,
@@ -27,7 +27,7 @@ pub(super) struct Seen {
 
 /// A watch on the bound pods of a namespace.
 pub(super) struct Watcher {
-    seen: watch::Receiver<Seen>,
+    seen: watch::Receiver<BoundPods>,
     task: JoinHandle<Result<()>>,
 }
 
@@ -38,7 +38,7 @@ impl Watcher {
             "/api/v1/namespaces/{namespace}/pods?watch=1&timeoutSeconds=7200&resourceVersion=0&fieldSelector=spec.nodeName%21%3D"
         );
         let mut pods = watch_pods(api, &path).await?;
-        let (tell, seen) = watch::channel(Seen::default());
+        let (tell, seen) = watch::channel(BoundPods::default());
         let api = api.clone();
         let task = tokio::spawn(async move {
             let mut names = HashSet::new();
@@ -65,7 +65,7 @@ impl Watcher {
         Ok(Self { seen, task })
     }
 
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> BoundPods {
         *self.seen.borrow()
     }
 
@@ -95,7 +95,7 @@ impl Watcher {
 async fn follow(
     mut pods: PodWatch<impl AsyncBufRead + Unpin>,
     names: &mut HashSet<String>,
-    tell: &watch::Sender<Seen>,
+    tell: &watch::Sender<BoundPods>,
 ) -> Result<()> {
     while let Some(change) = pods.next().await? {
         let now = Instant::now();

@@ -22,7 +22,7 @@ use hashbrown::Equivalent;
 use kube_scheduler_api_types::{Labels, Pod, PodAffinity, PodAffinityTerm};
 use smallvec::SmallVec;
 
-pub use self::carried_counts::{Carried, CarriedCounts};
+pub use self::carried_counts::{TermCount, TermCounts};
 use self::labelled::LabelledTerms;
 use crate::fork::{Column, CowMap};
 use crate::label_index::{LabelIndex, ValueId};
@@ -49,7 +49,7 @@ pub struct CarriedTerm {
     key: TermKey,
     /// How many times pods carry it, on ghosts too.
     n_carried: u32,
-    domains: CarriedCounts,
+    domains: TermCounts,
 }
 
 impl CarriedTerm {
@@ -65,7 +65,7 @@ impl CarriedTerm {
 
     /// How often pods carry it, and with what weights in sum, by value of the topology key's
     /// [`LabelColumn`](crate::LabelColumn), which exists. Pods on nodes without the label are in no domain.
-    pub fn domains(&self) -> &CarriedCounts {
+    pub fn domains(&self) -> &TermCounts {
         &self.domains
     }
 }
@@ -144,7 +144,7 @@ pub(crate) fn has_same_terms(old: &Pod, new: &Pod) -> bool {
 pub struct TermId(u32);
 
 /// The terms that the pods of one node carry, sorted, with how often.
-type NodeTerms = SmallVec<[(TermId, Carried); 1]>;
+type NodeTerms = SmallVec<[(TermId, TermCount); 1]>;
 
 /// All distinct terms that pods on nodes carry.
 #[derive(Clone, Debug, Default)]
@@ -225,7 +225,7 @@ impl AffinityTerms {
     }
 
     /// How often the pods of a node carry each term.
-    pub(crate) fn on_node(&self, node: NodeIdx) -> impl Iterator<Item = (&CarriedTerm, Carried)> {
+    pub(crate) fn on_node(&self, node: NodeIdx) -> impl Iterator<Item = (&CarriedTerm, TermCount)> {
         let terms = self.nodes.try_get(node).into_iter().flatten();
         terms.filter_map(|(id, n)| Some((self.carried(*id)?, *n)))
     }
@@ -239,7 +239,7 @@ impl AffinityTerms {
         for term in terms_of(pod) {
             self.sequence = sequence;
             let id = self.by_term.get(&term).copied().unwrap_or_else(|| self.intern(term));
-            let (domain, once) = (domain_of(term.term, node, labels), Carried::once(term.weight));
+            let (domain, once) = (domain_of(term.term, node, labels), TermCount::once(term.weight));
             if let Some(carried) = self.carried_mut(id) {
                 carried.n_carried += 1;
                 if let Some(domain) = domain {
@@ -259,7 +259,7 @@ impl AffinityTerms {
         for term in terms_of(pod) {
             self.sequence = sequence;
             let Some(id) = self.by_term.get(&term).copied() else { continue };
-            let once = Carried::once(term.weight);
+            let once = TermCount::once(term.weight);
             let on_node = self.nodes.get_mut(node);
             if let Ok(at) = on_node.binary_search_by_key(&id, |(id, _)| *id) {
                 on_node[at].1 = on_node[at].1.minus(once);
@@ -281,12 +281,12 @@ impl AffinityTerms {
 
     /// The labels of `node` are about to change.
     pub(crate) fn leave_domains(&mut self, node: NodeIdx, labels: &LabelIndex) {
-        self.move_domains(node, labels, CarriedCounts::subtract);
+        self.move_domains(node, labels, TermCounts::subtract);
     }
 
     /// The labels of `node` have changed.
     pub(crate) fn enter_domains(&mut self, node: NodeIdx, labels: &LabelIndex, sequence: u64) {
-        if self.move_domains(node, labels, CarriedCounts::add) {
+        if self.move_domains(node, labels, TermCounts::add) {
             self.sequence = sequence;
         }
     }
@@ -296,7 +296,7 @@ impl AffinityTerms {
         &mut self,
         node: NodeIdx,
         labels: &LabelIndex,
-        change: fn(&mut CarriedCounts, ValueId, Carried),
+        change: fn(&mut TermCounts, ValueId, TermCount),
     ) -> bool {
         let Some(on_node) = self.nodes.try_get(node).filter(|terms| !terms.is_empty()).cloned()
         else {
@@ -332,7 +332,7 @@ impl AffinityTerms {
         Arc::make_mut(&mut self.index).insert(kind, term, id);
         self.n_terms[kind as usize] += 1;
         self.n_with_namespace_selector += usize::from(term.namespace_selector.is_some());
-        let carried = CarriedTerm { key, n_carried: 0, domains: CarriedCounts::new() };
+        let carried = CarriedTerm { key, n_carried: 0, domains: TermCounts::new() };
         self.terms.set(id.0 as usize, Some(Arc::new(carried)));
         id
     }

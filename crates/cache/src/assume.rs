@@ -13,7 +13,7 @@ use kube_scheduler_api_types::Pod;
 use crate::affinity_terms::{has_same_terms, terms_of};
 use crate::change_log::ChangeKinds;
 use crate::claims::claims_of;
-use crate::error::{CacheError, PodRef};
+use crate::error::{CacheError, PodIdentity};
 use crate::node_table::NodeIdx;
 use crate::pod_table::PodIdx;
 use crate::state::ClusterState;
@@ -29,7 +29,7 @@ impl ClusterState {
         match self.pods.idx(&pod.uid) {
             None => self.place(pod, false),
             Some(known) if self.pods.is_assumed(known) => self.replace(known, pod),
-            Some(_) => Err(CacheError::AlreadyAdded(PodRef::from(&*pod))),
+            Some(_) => Err(CacheError::AlreadyAdded(PodIdentity::from(&*pod))),
         }
     }
 
@@ -39,10 +39,12 @@ impl ClusterState {
     /// If the pod has no UID or no node, was not added, or is only assumed.
     pub fn update_pod(&mut self, pod: Arc<Pod>) -> Result<NodeIdx, CacheError> {
         check(&pod)?;
-        let known =
-            self.pods.idx(&pod.uid).ok_or_else(|| CacheError::NotAdded(PodRef::from(&*pod)))?;
+        let known = self
+            .pods
+            .idx(&pod.uid)
+            .ok_or_else(|| CacheError::NotAdded(PodIdentity::from(&*pod)))?;
         if self.pods.is_assumed(known) {
-            return Err(CacheError::Assumed(PodRef::from(&*pod)));
+            return Err(CacheError::Assumed(PodIdentity::from(&*pod)));
         }
         self.replace(known, pod)
     }
@@ -69,7 +71,7 @@ impl ClusterState {
     pub fn assume_pod(&mut self, pod: Arc<Pod>) -> Result<NodeIdx, CacheError> {
         check(&pod)?;
         if self.pods.idx(&pod.uid).is_some() {
-            return Err(CacheError::AlreadyKnown(PodRef::from(&*pod)));
+            return Err(CacheError::AlreadyKnown(PodIdentity::from(&*pod)));
         }
         self.place(pod, true)
     }
@@ -85,7 +87,7 @@ impl ClusterState {
         let Some(known) = self.pods.idx(uid) else { return Ok(None) };
         if !self.pods.is_assumed(known) {
             return match self.pods.pod(known) {
-                Some(pod) => Err(CacheError::NotAssumed(PodRef::from(&**pod))),
+                Some(pod) => Err(CacheError::NotAssumed(PodIdentity::from(&**pod))),
                 None => Ok(None),
             };
         }
@@ -103,7 +105,7 @@ impl ClusterState {
             let name = |pod: &Pod| pod.node_name.clone().unwrap_or_default();
             let (assumed, assigned) = (name(pod), name(known));
             return Err(CacheError::AssignedElsewhere {
-                pod: PodRef::from(pod),
+                pod: PodIdentity::from(pod),
                 assumed,
                 assigned,
             });
@@ -122,7 +124,7 @@ impl ClusterState {
     /// Puts `pod` in the place of a known one; it is not assumed then. Returns its slot.
     fn replace(&mut self, known: PodIdx, pod: Arc<Pod>) -> Result<NodeIdx, CacheError> {
         let shows_nothing_new = self.shows_nothing_new(known, &pod);
-        let not_added = CacheError::NotAdded(PodRef::from(&*pod));
+        let not_added = CacheError::NotAdded(PodIdentity::from(&*pod));
         let Some((old, old_node)) = self.take(known) else { return Err(not_added) };
         if self.node(old_node).is_none() && self.n_pods_on(old_node) == 0 {
             // The pod may come right back, to a ghost that mentions no resource any more.
@@ -162,7 +164,7 @@ impl ClusterState {
 
     fn put(&mut self, pod: Arc<Pod>, is_assumed: bool) -> Result<NodeIdx, CacheError> {
         let Some(name) = &pod.node_name else {
-            return Err(CacheError::Unassigned(PodRef::from(&*pod)));
+            return Err(CacheError::Unassigned(PodIdentity::from(&*pod)));
         };
         let node = self.claim_slot(name);
         self.columns.add_pod(node, &pod.requests.accounted, pod.requests.non_zero);
@@ -209,7 +211,7 @@ fn check(pod: &Pod) -> Result<(), CacheError> {
     }
     match &pod.node_name {
         Some(name) if !name.is_empty() => Ok(()),
-        _ => Err(CacheError::Unassigned(PodRef::from(pod))),
+        _ => Err(CacheError::Unassigned(PodIdentity::from(pod))),
     }
 }
 

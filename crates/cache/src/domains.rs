@@ -15,6 +15,8 @@ mod spec;
 mod table;
 
 pub use counts::{Domain, DomainCounts};
-pub use spec::{CountedNodes, CountedPods, CounterSpec, PodTerm, RequiredNodeAffinity, Tolerated};
+pub use spec::{
+    CountedNodes, CountedPods, CounterSpec, PodTerm, PodTolerations, RequiredNodeAffinity,
+};
 pub use table::CounterId;
 pub(crate) use table::CounterTable;

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// A pod as messages write it: `uid(namespace/name)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodRef {
+pub struct PodIdentity {
     /// Identity.
     pub uid: Arc<str>,
     /// Namespace; not written when empty.
@@ -16,13 +16,13 @@ pub struct PodRef {
     pub name: Arc<str>,
 }
 
-impl From<&Pod> for PodRef {
+impl From<&Pod> for PodIdentity {
     fn from(pod: &Pod) -> Self {
         Self { uid: pod.uid.clone(), namespace: pod.namespace.clone(), name: pod.name.clone() }
     }
 }
 
-impl std::fmt::Display for PodRef {
+impl std::fmt::Display for PodIdentity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let separator = if self.namespace.is_empty() { "" } else { "/" };
         write!(f, "{}({}{separator}{})", self.uid, self.namespace, self.name)
@@ -38,15 +38,15 @@ pub enum CacheError {
     EmptyUid,
     /// Only pods that have a node are kept here.
     #[error("pod {0} has no node name")]
-    Unassigned(PodRef),
+    Unassigned(PodIdentity),
     /// Assuming a pod that is assumed or running.
     #[error("pod {0} is in the cache, so can't be assumed")]
-    AlreadyKnown(PodRef),
+    AlreadyKnown(PodIdentity),
     /// Forgetting a pod that is somewhere else by now.
     #[error("pod {pod} was assumed on {assumed} but assigned to {assigned}")]
     AssignedElsewhere {
         /// Which pod.
-        pod: PodRef,
+        pod: PodIdentity,
         /// Where the caller believes it to be.
         assumed: Arc<str>,
         /// Where it is.
@@ -54,16 +54,16 @@ pub enum CacheError {
     },
     /// Forgetting a pod that runs.
     #[error("pod {0} wasn't assumed so cannot be forgotten")]
-    NotAssumed(PodRef),
+    NotAssumed(PodIdentity),
     /// Adding a pod that was added already.
     #[error("pod {0} was already in added state")]
-    AlreadyAdded(PodRef),
+    AlreadyAdded(PodIdentity),
     /// Updating an unknown pod.
     #[error("pod {0} is not added to scheduler cache, so cannot be updated")]
-    NotAdded(PodRef),
+    NotAdded(PodIdentity),
     /// Updating a pod that is only assumed.
     #[error("assumed pod {0} should not be updated")]
-    Assumed(PodRef),
+    Assumed(PodIdentity),
     /// Removing an unknown pod, of which only the UID is known.
     #[error("pod {uid} is not found in scheduler cache, so cannot be removed from it")]
     PodNotFound {

@@ -24,7 +24,7 @@ impl Default for Headroom {
 
 /// What a pod needs, in the same units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Needed(u64);
+pub struct RequiredHeadroom(u64);
 
 impl Headroom {
     /// What is `free`: pods, milli-CPU, bytes of memory, bytes of ephemeral storage. Nothing is free of what is
@@ -36,18 +36,18 @@ impl Headroom {
 
     /// `true` if one more pod with these requests certainly fits. `false` decides nothing: exact amounts have to be compared.
     #[inline]
-    pub fn surely_has(self, needed: Needed) -> bool {
+    pub fn surely_has(self, needed: RequiredHeadroom) -> bool {
         self.0.wrapping_sub(needed.0) & GUARDS == GUARDS
     }
 
     /// Whether all of `nodes` have it.
     #[inline]
-    pub fn all_have(nodes: &[Self], needed: Needed) -> bool {
+    pub fn all_have(nodes: &[Self], needed: RequiredHeadroom) -> bool {
         nodes.iter().fold(GUARDS, |all, free| all & free.0.wrapping_sub(needed.0)) == GUARDS
     }
 }
 
-impl Needed {
+impl RequiredHeadroom {
     /// One pod with these requests; zero and less is no request. `None` when an amount is too large for this form.
     pub fn new(milli_cpu: i64, memory: i64, ephemeral_storage: i64) -> Option<Self> {
         let amounts = [1, milli_cpu, memory, ephemeral_storage];
@@ -85,7 +85,7 @@ mod tests {
             let headroom = Headroom::new([free.0, free.1, free.2, free.3]);
             let has = |free: i64, need: i64| need <= 0 || need <= free;
             let fits = free.0 >= 1 && has(free.1, needs.0) && has(free.2, needs.1) && has(free.3, needs.2);
-            if let Some(needed) = Needed::new(needs.0, needs.1, needs.2) {
+            if let Some(needed) = RequiredHeadroom::new(needs.0, needs.1, needs.2) {
                 prop_assert!(fits || !headroom.surely_has(needed));
                 prop_assert_eq!(Headroom::all_have(&[headroom; 3], needed), headroom.surely_has(needed));
             }
@@ -94,7 +94,7 @@ mod tests {
         /// Two units more than is needed are always enough to be sure.
         #[test]
         fn plenty_is_seen(cpu in 0_i64..100_000, memory in 0_i64..1 << 38) {
-            let needed = Needed::new(cpu, memory, 0).unwrap();
+            let needed = RequiredHeadroom::new(cpu, memory, 0).unwrap();
             let free = [1, cpu + 32, memory + (64 << 20), 0];
             prop_assert!(Headroom::new(free).surely_has(needed));
             prop_assert!(!Headroom::default().surely_has(needed));

@@ -92,7 +92,7 @@ mod overlay;
 mod state;
 
 pub use affinity_terms::{
-    AffinityTerms, AffinityTermsVersion, Carried, CarriedCounts, CarriedTerm, TermId, TermKind,
+    AffinityTerms, AffinityTermsVersion, CarriedTerm, TermCount, TermCounts, TermId, TermKind,
 };
 pub use bound_selector::{BoundPreferences, BoundRequirements, BoundSelector};
 pub use change_log::{Change, ChangeEntries, ChangeKinds, Changes};
@@ -101,11 +101,11 @@ pub use claims::VolumeCounts;
 pub use columns::ResourceColumns;
 pub use domains::{
     CountedNodes, CountedPods, CounterId, CounterSpec, Domain, DomainCounts, PodTerm,
-    RequiredNodeAffinity, Tolerated,
+    PodTolerations, RequiredNodeAffinity,
 };
-pub use error::{CacheError, PodRef};
+pub use error::{CacheError, PodIdentity};
 pub use fork::{COLUMN_CHUNK, Column};
-pub use headroom::{Headroom, Needed};
+pub use headroom::{Headroom, RequiredHeadroom};
 pub use images::ImageState;
 pub use label_index::{LabelColumn, ValueId};
 pub use node_group::NodeGroup;

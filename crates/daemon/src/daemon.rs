@@ -25,7 +25,7 @@ use self::startup::{
 };
 use crate::clock::{Clock, Stopwatch};
 use crate::debugger::Actual;
-use crate::driver::{CorePanic, Driver, Outstanding};
+use crate::driver::{CorePanic, Driver, OutstandingWork};
 use crate::extender::{ExtenderError, HttpExtenders};
 use crate::inbox::{Inbox, Notice, Observation};
 use crate::kinds::WatchedKind;
@@ -274,7 +274,7 @@ impl DaemonBuilder {
             progress,
             may_decide: false,
             unsynced,
-            outstanding: Outstanding::default(),
+            outstanding: OutstandingWork::default(),
             names: Vec::new(),
             spans: preparation.spans,
         };

@@ -48,7 +48,7 @@ pub(crate) struct Driver {
     /// Reflectors that have not passed on everything yet.
     pub(crate) unsynced: BTreeSet<usize>,
     /// Work that effects started and whose results have not come back.
-    pub(crate) outstanding: Outstanding,
+    pub(crate) outstanding: OutstandingWork,
     /// The profiles and their plugins, for metrics; filled in when the thread begins.
     pub(crate) names: Vec<PluginNames>,
     /// Traces attempts, if that was asked for.
@@ -63,7 +63,7 @@ pub(crate) struct CorePanic(pub(crate) String);
 /// How many results are waited for. Pods that wait for a permit are not among them: there is no work under way for
 /// those, and holding up decisions for them could hold up the very pod that frees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outstanding {
+pub(crate) struct OutstandingWork {
     writes: usize,
     works: usize,
     /// Writes for pods that make room, and for those they make room for.
@@ -105,7 +105,7 @@ impl Driver {
             };
             self.carry_out();
             if mode == Mode::Ended
-                || (mode == Mode::Stopping && self.outstanding == Outstanding::default())
+                || (mode == Mode::Stopping && self.outstanding == OutstandingWork::default())
             {
                 break;
             }

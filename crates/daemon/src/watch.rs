@@ -25,7 +25,7 @@ use crate::inbox::{CoreEnded, Inbox, Observation};
 use crate::kinds::{Form, WatchedKind};
 use crate::metrics::Metrics;
 use crate::transport::{Api, ApiError, Call, Encoding};
-use decode::{Frame, ListEnd, Malformed};
+use decode::{Frame, ListEnd, MalformedObject};
 use frames::{Frames, MAX_FRAME, Next};
 use interruption::Interruption;
 use items::Items;
@@ -359,7 +359,7 @@ impl Reflector {
         let (mut body, encoding) = answer.map_err(|error| self.without_protobuf(error))?;
         let mut items = Items::new(encoding, self.kind.kind);
         let mut n_bytes = 0;
-        let unreadable = |bad: Malformed| Interruption::Failed(bad.text);
+        let unreadable = |bad: MalformedObject| Interruption::Failed(bad.text);
         loop {
             let chunk = match tokio::time::timeout(self.patience.answer, body.frame()).await {
                 Err(_) => return Err(Interruption::Failed("the list broke off".to_owned())),
@@ -454,7 +454,7 @@ impl Reflector {
                     Next::Frame(bytes) => decode::frame(encoding, &self.kind, bytes),
                     Next::TooLarge => {
                         let text = format!("it is larger than {MAX_FRAME} bytes");
-                        Ok(Some(Frame::Applied(Err(Malformed { key: None, text }))))
+                        Ok(Some(Frame::Applied(Err(MalformedObject { key: None, text }))))
                     }
                 };
                 let frame = match frame {
@@ -534,7 +534,7 @@ impl Reflector {
     /// Takes in one object and returns its version.
     fn apply(
         &mut self,
-        object: Result<WatchedObject, Malformed>,
+        object: Result<WatchedObject, MalformedObject>,
         seen: Option<&mut BTreeSet<Key>>,
     ) -> Option<String> {
         match object {
@@ -559,7 +559,7 @@ impl Reflector {
         }
     }
 
-    fn complain(&mut self, bad: Malformed) {
+    fn complain(&mut self, bad: MalformedObject) {
         let key = bad.key.unwrap_or_default();
         if self.complaints.len() < MAX_COMPLAINTS && self.complaints.insert(key.clone()) {
             let (namespace, name) = key;

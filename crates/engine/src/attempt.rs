@@ -20,7 +20,7 @@ use crate::class_cache::{ClassCache, ClassEvaluation};
 use crate::evaluation::{
     Evaluation, EvaluationFailure, Rejection, ScoreTable, best_node, verdicts_with_nominated_pods,
 };
-use crate::observer::{SearchStep, Watched};
+use crate::observer::{ObservedSearch, SearchStep};
 use crate::pool::Pool;
 use crate::preference::pre_order_rank;
 
@@ -89,7 +89,7 @@ pub(crate) struct Search<'a, 'w> {
     pub(crate) keeps_state: bool,
     pub(crate) random: u64,
     /// Where steps are reported.
-    pub(crate) watched: &'a Watched<'w>,
+    pub(crate) watched: &'a ObservedSearch<'w>,
 }
 
 impl Search<'_, '_> {

@@ -34,7 +34,7 @@ use self::table::BindingTable;
 use self::tasks::Running;
 use crate::core::{Core, PodEvent};
 use crate::effect::Token;
-use crate::failure::{FailedAttempt, Failure, Nominating};
+use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::guard::guarded;
 use crate::measures::FailedBinding;
 use crate::policy::Entry;
@@ -240,7 +240,7 @@ impl Bindings {
             core.move_all(&ClusterEvent::ASSIGNED_POD_DELETE, Some(&freed), None);
         }
         let failure = if was_waiting && is_rejected {
-            Failure::Unfit(Box::new(rejected_while_waiting(&status)), Nominating::Clear)
+            Failure::Unfit(Box::new(rejected_while_waiting(&status)), NominationChange::Clear)
         } else {
             Failure::from(status)
         };

@@ -18,9 +18,9 @@ use crate::binding::{Bindings, Placement};
 use crate::class_cache::ClassCache;
 use crate::core::{Core, PodEvent};
 use crate::effect::PodRef;
-use crate::failure::{FailedAttempt, Failure, Nominating};
+use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::guard::guarded;
-use crate::observer::{Observer, SearchStep, Watched};
+use crate::observer::{ObservedSearch, Observer, SearchStep};
 use crate::policy::Entry;
 use crate::pool::Pool;
 use crate::preemption::{HeldAttempt, Preemptions};
@@ -128,7 +128,7 @@ impl SchedulingCycle {
         pod: &PodRef,
         observer: &mut dyn Observer,
     ) -> Result<Choice, NoChoice> {
-        let watched = Watched::new(pod, observer);
+        let watched = ObservedSearch::new(pod, observer);
         self.number += 1;
         if let Some(meter) = core.plans.profiles[profile].meter() {
             meter.begin_cycle();
@@ -157,7 +157,7 @@ impl SchedulingCycle {
         core: &Core,
         queued: &QueuedPod<Entry>,
         profile: ProfileIdx,
-        watched: &Watched<'_>,
+        watched: &ObservedSearch<'_>,
     ) -> Result<Choice, NoChoice> {
         let options = &self.options;
         let pod = &queued.entry().0;
@@ -201,7 +201,7 @@ fn unfit_pod(
 ) -> AttemptResult {
     let Unfit { error, nominating, victims, found_by, commands } = unfit;
     let pod = queued.entry().0.clone();
-    let nominating = Nominating::from(nominating);
+    let nominating = NominationChange::from(nominating);
     let plan = preemptions.plan(&nominating, victims, found_by);
     match plan {
         Some(plan) if !preemptions.is_in_background() => {

@@ -24,7 +24,7 @@ use crate::explain::{Explanation, explained};
 use crate::input::Input;
 use crate::intake::Intake;
 use crate::measures::Measurements;
-use crate::observer::{Observer, Unobserved};
+use crate::observer::{NoObserver, Observer};
 use crate::policy::Queue;
 use crate::preemption::Preemptions;
 use crate::sizes::{TableSize, table_sizes};
@@ -75,7 +75,7 @@ impl Engine {
 
     /// Decides about the next pod; `None` when none is ready, or when the last attempt still waits for its victims.
     pub fn schedule_next(&mut self, now: Timestamp) -> Option<Turn> {
-        self.next_turn(None, &mut Unobserved, now)
+        self.next_turn(None, &mut NoObserver, now)
     }
 
     /// As [`schedule_next`](Self::schedule_next), and reports the steps to `observer` while they happen.
@@ -91,7 +91,7 @@ impl Engine {
     /// `node`, whatever the engine itself would have chosen, which [`Turn::chosen`] shows. Whether the pod fits there is
     /// not checked. A node that does not exist is not followed.
     pub fn schedule_next_onto(&mut self, node: &str, now: Timestamp) -> Option<Turn> {
-        self.next_turn(Some(node), &mut Unobserved, now)
+        self.next_turn(Some(node), &mut NoObserver, now)
     }
 
     fn next_turn(

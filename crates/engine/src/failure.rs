@@ -21,7 +21,7 @@ const POD_SCHEDULED: &str = "PodScheduled";
 
 /// What becomes of the pod's nomination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Nominating {
+pub(crate) enum NominationChange {
     /// It is taken away.
     Clear,
     /// The pod's own status counts.
@@ -30,7 +30,7 @@ pub(crate) enum Nominating {
     To(Arc<str>),
 }
 
-impl From<Option<NominatingInfo>> for Nominating {
+impl From<Option<NominatingInfo>> for NominationChange {
     fn from(info: Option<NominatingInfo>) -> Self {
         match info {
             None | Some(NominatingInfo::Keep) => Self::Keep,
@@ -44,7 +44,7 @@ impl From<Option<NominatingInfo>> for Nominating {
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The pod fits nowhere: plugins are to blame, and their events will bring it back.
-    Unfit(Box<FitError>, Nominating),
+    Unfit(Box<FitError>, NominationChange),
     /// The pod was rejected, and no plugin is to blame; it comes back after its backoff.
     Rejected(String),
     /// Something broke; it comes back after its backoff.
@@ -55,7 +55,7 @@ impl Failure {
     /// A failure after the node was chosen: a rejection is that node's alone.
     pub(crate) fn on_chosen_node(status: Status) -> Self {
         if status.is_rejected() {
-            Self::Unfit(Box::new(FitError::on_chosen_node(&status)), Nominating::Clear)
+            Self::Unfit(Box::new(FitError::on_chosen_node(&status)), NominationChange::Clear)
         } else {
             Self::from(status)
         }
@@ -89,8 +89,8 @@ impl FailedAttempt {
         let attempted = assumed.unwrap_or_else(|| queued.entry().0.clone());
         let (message, nominating, is_rejected) = match &failure {
             Failure::Unfit(error, nominating) => (error.to_string(), nominating.clone(), true),
-            Failure::Rejected(message) => (message.clone(), Nominating::Clear, true),
-            Failure::Error(message) => (message.clone(), Nominating::Clear, false),
+            Failure::Rejected(message) => (message.clone(), NominationChange::Clear, true),
+            Failure::Error(message) => (message.clone(), NominationChange::Clear, false),
         };
         queued.clear_rejectors();
         if let Failure::Unfit(error, _) = &failure {
@@ -146,11 +146,11 @@ impl FailedAttempt {
     }
 }
 
-fn nominate(core: &mut Core, pod: &Arc<Pod>, nominating: &Nominating) {
+fn nominate(core: &mut Core, pod: &Arc<Pod>, nominating: &NominationChange) {
     let nomination = match nominating {
-        Nominating::Clear => Nomination::Override(""),
-        Nominating::Keep => Nomination::Noop,
-        Nominating::To(node) => Nomination::Override(node),
+        NominationChange::Clear => Nomination::Override(""),
+        NominationChange::Keep => Nomination::Noop,
+        NominationChange::To(node) => Nomination::Override(node),
     };
     core.with_queue(|queue, policy| queue.nominate(&Entry(pod.clone()), nomination, policy));
 }
@@ -173,12 +173,14 @@ fn status_patch(
     pod: &Pod,
     reason: &str,
     message: &str,
-    nominating: &Nominating,
+    nominating: &NominationChange,
     now: Timestamp,
 ) -> Option<StatusPatch> {
     let nominated_node_name = match nominating {
-        Nominating::Clear if pod.status.nominated_node_name.is_some() => Some(None),
-        Nominating::To(node) if pod.nominated_node_name() != Some(node) => Some(Some(node.clone())),
+        NominationChange::Clear if pod.status.nominated_node_name.is_some() => Some(None),
+        NominationChange::To(node) if pod.nominated_node_name() != Some(node) => {
+            Some(Some(node.clone()))
+        }
         _ => None,
     };
     let condition = Condition { kind: POD_SCHEDULED, status: "False", reason, message };

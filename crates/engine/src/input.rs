@@ -9,7 +9,7 @@ use crate::effect::Token;
 
 /// How an eviction ended that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Evicted {
+pub enum EvictionOutcome {
     /// The pod was deleted, or is on its way out.
     Deleted,
     /// There was no such pod any more.
@@ -67,7 +67,7 @@ pub enum Input {
         /// Which.
         token: Token,
         /// How it ended, or why it failed.
-        result: Result<Evicted, WriteError>,
+        result: Result<EvictionOutcome, WriteError>,
     },
     /// The API server answered a [`ClearNomination`](crate::Effect::ClearNomination).
     NominationCleared {

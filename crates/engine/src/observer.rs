@@ -41,19 +41,19 @@ pub trait Observer {
 
 /// An observer that ignores everything.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Unobserved;
+pub struct NoObserver;
 
-impl Observer for Unobserved {
+impl Observer for NoObserver {
     fn reached(&mut self, _: &PodRef, _: SearchStep) {}
 }
 
 /// One search being watched.
-pub(crate) struct Watched<'o> {
+pub(crate) struct ObservedSearch<'o> {
     pod: &'o PodRef,
     observer: RefCell<(&'o mut dyn Observer, bool)>,
 }
 
-impl<'o> Watched<'o> {
+impl<'o> ObservedSearch<'o> {
     pub(crate) fn new(pod: &'o PodRef, observer: &'o mut dyn Observer) -> Self {
         Self { pod, observer: RefCell::new((observer, false)) }
     }

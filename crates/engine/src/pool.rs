@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    CycleState, Lent, NodeIdx, Parallel, Runner, SkipSet, Spare, Status, VerdictId, Verdicts,
+    CycleState, NodeIdx, Parallel, PooledVec, Runner, SkipSet, Status, VecPool, VerdictId, Verdicts,
 };
 use rayon::prelude::*;
 
@@ -17,9 +17,9 @@ const MIN_NODES_TO_SPLIT: usize = 32_768;
 pub struct Pool {
     threads: Option<Arc<rayon::ThreadPool>>,
     min_nodes: usize,
-    columns: Arc<Spare<i64>>,
-    lists: Arc<Spare<NodeIdx>>,
-    verdicts: Arc<Spare<VerdictId>>,
+    columns: Arc<VecPool<i64>>,
+    lists: Arc<VecPool<NodeIdx>>,
+    verdicts: Arc<VecPool<VerdictId>>,
 }
 
 impl Pool {
@@ -41,14 +41,14 @@ impl Pool {
     }
 
     /// A column of `len` numbers; what they are is not said.
-    pub(crate) fn column(&self, len: usize) -> Lent<i64> {
+    pub(crate) fn column(&self, len: usize) -> PooledVec<i64> {
         let mut column = self.columns.lend(len);
         column.resize(len, 0);
         column
     }
 
     /// An empty list with room for `len` nodes.
-    pub(crate) fn list(&self, len: usize) -> Lent<NodeIdx> {
+    pub(crate) fn list(&self, len: usize) -> PooledVec<NodeIdx> {
         let mut list = self.lists.lend(len);
         list.clear();
         list

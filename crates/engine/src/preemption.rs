@@ -26,8 +26,8 @@ use crate::binding::Bindings;
 use crate::condition::{Condition, changed_condition};
 use crate::core::{Core, PodEvent};
 use crate::effect::{Effect, PodRef, StatusPatch, Token};
-use crate::failure::{FailedAttempt, Failure, Nominating};
-use crate::input::Evicted;
+use crate::failure::{FailedAttempt, Failure, NominationChange};
+use crate::input::EvictionOutcome;
 use crate::policy::Entry;
 use crate::profiles::ProfileIdx;
 
@@ -92,11 +92,11 @@ impl Preemptions {
     /// background none that is not going already.
     pub(crate) fn plan(
         &self,
-        nominating: &Nominating,
+        nominating: &NominationChange,
         victims: Vec<Arc<Pod>>,
         plugin: Option<PluginName>,
     ) -> Option<Plan> {
-        let Nominating::To(node) = nominating else { return None };
+        let NominationChange::To(node) = nominating else { return None };
         let n_victims = victims.len();
         let victims: Vec<_> =
             victims.into_iter().filter(|victim| victim.deletion_requested.is_none()).collect();
@@ -169,12 +169,12 @@ impl Preemptions {
         core: &mut Core,
         bindings: &mut Bindings,
         token: Token,
-        result: Result<Evicted, WriteError>,
+        result: Result<EvictionOutcome, WriteError>,
     ) {
         let Some((id, Errand::Evict(victim))) = self.tasks.redeem(token) else { return };
         match result {
-            Ok(Evicted::Deleted) => self.report_eviction(core, id, &victim, ""),
-            Ok(Evicted::AlreadyGone) => {}
+            Ok(EvictionOutcome::Deleted) => self.report_eviction(core, id, &victim, ""),
+            Ok(EvictionOutcome::AlreadyGone) => {}
             Err(error) => self.tasks.failed(id, error, true),
         }
         self.advance(core, bindings, id);
@@ -287,9 +287,9 @@ fn end_held(
     let nominating = match eviction_error {
         Some(reason) => {
             error.diagnosis.post_filter_message = format!("preemption: {reason}");
-            Nominating::Keep
+            NominationChange::Keep
         }
-        None => Nominating::To(node),
+        None => NominationChange::To(node),
     };
     let failure = Failure::Unfit(error, nominating);
     FailedAttempt { queued, profile, assumed: None, failure }.send_back(core);

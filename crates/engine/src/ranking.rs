@@ -14,8 +14,8 @@ mod own_scores;
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::CounterId;
 use kube_scheduler_framework::{
-    Candidates, ChangeKinds, ClusterState, ClusterView, Code, DomainAnswers, DomainScope, Meter,
-    MeteredPoint, NodeIdx, PluginIdx, PluginName, Runner, SkipSet, Standing, check_score,
+    Candidates, ChangeKinds, ClusterState, ClusterView, Code, DomainAnswers, DomainScope, GroupKey,
+    Meter, MeteredPoint, NodeIdx, PluginIdx, PluginName, Runner, SkipSet, check_score,
 };
 
 use self::groups::{Groups, Place};
@@ -100,8 +100,8 @@ impl DomainPlugins {
         all.all(|plugin| plugin.answers.catch_up(&cx, pod, changed, moved)).then_some(())
     }
 
-    fn standing(&self, cluster: &ClusterState, node: NodeIdx) -> Standing {
-        let (view, mut standing) = (ClusterView::unrecorded(cluster), Standing::new());
+    fn standing(&self, cluster: &ClusterState, node: NodeIdx) -> GroupKey {
+        let (view, mut standing) = (ClusterView::unrecorded(cluster), GroupKey::new());
         self.0.iter().for_each(|plugin| plugin.answers.stand(view, node, &mut standing));
         standing
     }

@@ -20,9 +20,9 @@ pub trait CommandSink: Send + Sync {
 
 /// Nobody listens.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NobodyListens;
+pub struct NoCommandSink;
 
-impl CommandSink for NobodyListens {
+impl CommandSink for NoCommandSink {
     fn ask(&self, _: Commands) {}
 }
 
@@ -44,7 +44,7 @@ impl Default for Services {
     fn default() -> Self {
         Self {
             api: Arc::new(NoApiServer),
-            commands: Arc::new(NobodyListens),
+            commands: Arc::new(NoCommandSink),
             metrics: PluginMetrics::new(),
             parallel: Arc::new(OneThread),
         }

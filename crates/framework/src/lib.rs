@@ -49,7 +49,7 @@ pub use extender::{
     PendingPriorities, PreemptionCandidate,
 };
 pub use following::Following;
-pub use handle::{CommandSink, Handle, NobodyListens, Services};
+pub use handle::{CommandSink, Handle, NoCommandSink, Services};
 pub use known_pods::KnownPods;
 pub use meter::{
     Bounds, Lengths, Meter, MeteredPoint, PLUGIN_BOUNDS, POINT_BOUNDS, Readings, Timer,
@@ -61,13 +61,13 @@ pub use plugin_metrics::{
 };
 pub use points::{
     Bind, BindOutcome, Candidates, Completion, DomainAnswers, DomainScope, DomainScoped,
-    EnqueueExtensions, EventRegistration, FeasibleNodes, Filter, FilterScan, FilterSink, HintFn,
-    HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NodeStatuses, NominatingInfo,
+    EnqueueExtensions, EventRegistration, FeasibleNodes, Filter, FilterScan, FilterSink, GroupKey,
+    HintFn, HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NodeStatuses, NominatingInfo,
     Normalization, Permit, PermitDecision, PostBind, PostFilter, PostFilterContext,
     PostFilterOutcome, PreBind, PreBindFlight, PreBindTask, PreEnqueue, PreFilter,
     PreFilterExtensions, PreFilterOutcome, PreScore, PreparedFilter, QueueSort, QueuedPodView,
-    Reserve, Score, Sign, SignatureWriter, Standing, StatusFuture, TaskContext, TaskEvent,
-    TaskStep, WriteError,
+    Reserve, Score, Sign, SignatureWriter, StatusFuture, TaskContext, TaskEvent, TaskStep,
+    WriteError,
 };
 pub use profile::{
     ExtensionPoint, PluginEntry, PluginIdx, PluginSet, Profile, ProfileConfig, ProfileError,
@@ -78,7 +78,7 @@ pub use runner::{
     HypotheticalRunner, PreFilterRun, Runner, Scale, SkipSet, SumsFilters, SumsTrial, bounds,
     check_score, is_within_bounds, must_leave_room, percent,
 };
-pub use spare::{Lent, Spare};
+pub use spare::{PooledVec, VecPool};
 pub use status::{Code, PluginName, Reason, Status};
 pub use user_event::EventKind;
 pub use verdicts::{MarkedVerdicts, VerdictId, Verdicts};
@@ -87,11 +87,11 @@ pub use view::NodeView;
 // The vocabulary plugins share with the lower layers, so that one dependency is enough to write one.
 pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
-    AffinityTerms, AffinityTermsVersion, AssumeObjectError, Attachment, COLUMN_CHUNK, Carried,
-    CarriedCounts, CarriedTerm, ChangeKinds, ClusterState, Column, CountedNodes, CountedPods,
-    CounterId, CounterSpec, CsiLimits, CsiLimitsId, Domain, DomainCounts, Headroom, LabelColumn,
-    Needed, NodeGroup, NodeIdx, NodeOverlay, NodeSet, ObjectKey, ObjectStore, PodTerm,
-    RequiredNodeAffinity, TermId, TermKind, Tolerated, ValueId as LabelValueId, runs_by_chunk,
-    storage_class_of,
+    AffinityTerms, AffinityTermsVersion, AssumeObjectError, Attachment, COLUMN_CHUNK, CarriedTerm,
+    ChangeKinds, ClusterState, Column, CountedNodes, CountedPods, CounterId, CounterSpec,
+    CsiLimits, CsiLimitsId, Domain, DomainCounts, Headroom, LabelColumn, NodeGroup, NodeIdx,
+    NodeOverlay, NodeSet, ObjectKey, ObjectStore, PodTerm, PodTolerations, RequiredHeadroom,
+    RequiredNodeAffinity, TermCount, TermCounts, TermId, TermKind, ValueId as LabelValueId,
+    runs_by_chunk, storage_class_of,
 };
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};

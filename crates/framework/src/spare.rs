@@ -6,9 +6,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
 
 /// Vectors that are not in use.
-pub struct Spare<T>(Mutex<Vec<Vec<T>>>);
+pub struct VecPool<T>(Mutex<Vec<Vec<T>>>);
 
-impl<T> Spare<T> {
+impl<T> VecPool<T> {
     /// How many vectors are kept: those of two scans with all plugins.
     const MANY: usize = 32;
 
@@ -18,17 +18,17 @@ impl<T> Spare<T> {
     }
 
     /// A vector with room for `len` values. It comes back when it is dropped. What is in it is not said.
-    pub fn lend(self: &Arc<Self>, len: usize) -> Lent<T> {
+    pub fn lend(self: &Arc<Self>, len: usize) -> PooledVec<T> {
         let spare = self.0.lock().ok().and_then(|mut spare| spare.pop());
         // Scans differ in length: with room for more than this one asks for, it serves the others too.
         let vector = spare
             .filter(|vector| vector.capacity() >= len)
             .unwrap_or_else(|| Vec::with_capacity(len.next_power_of_two()));
-        Lent { vector, home: Some(self.clone()) }
+        PooledVec { vector, home: Some(self.clone()) }
     }
 
     /// The same with `len` values that are all alike.
-    pub fn lend_filled(self: &Arc<Self>, value: T, len: usize) -> Lent<T>
+    pub fn lend_filled(self: &Arc<Self>, value: T, len: usize) -> PooledVec<T>
     where
         T: Clone,
     {
@@ -48,37 +48,37 @@ impl<T> Spare<T> {
     }
 }
 
-impl<T> Default for Spare<T> {
+impl<T> Default for VecPool<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T> fmt::Debug for Spare<T> {
+impl<T> fmt::Debug for VecPool<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spare").finish_non_exhaustive()
+        f.debug_struct("VecPool").finish_non_exhaustive()
     }
 }
 
 /// A vector that goes back to where it is from when it is dropped; a plain one if it is from nowhere.
-pub struct Lent<T> {
+pub struct PooledVec<T> {
     vector: Vec<T>,
-    home: Option<Arc<Spare<T>>>,
+    home: Option<Arc<VecPool<T>>>,
 }
 
-impl<T> From<Vec<T>> for Lent<T> {
+impl<T> From<Vec<T>> for PooledVec<T> {
     fn from(vector: Vec<T>) -> Self {
         Self { vector, home: None }
     }
 }
 
-impl<T> Default for Lent<T> {
+impl<T> Default for PooledVec<T> {
     fn default() -> Self {
         Vec::new().into()
     }
 }
 
-impl<T> Drop for Lent<T> {
+impl<T> Drop for PooledVec<T> {
     fn drop(&mut self) {
         if let Some(home) = &self.home {
             home.take_back(std::mem::take(&mut self.vector));
@@ -86,7 +86,7 @@ impl<T> Drop for Lent<T> {
     }
 }
 
-impl<T> Deref for Lent<T> {
+impl<T> Deref for PooledVec<T> {
     type Target = Vec<T>;
 
     fn deref(&self) -> &Vec<T> {
@@ -94,20 +94,20 @@ impl<T> Deref for Lent<T> {
     }
 }
 
-impl<T> DerefMut for Lent<T> {
+impl<T> DerefMut for PooledVec<T> {
     fn deref_mut(&mut self) -> &mut Vec<T> {
         &mut self.vector
     }
 }
 
-impl<T: Clone> Clone for Lent<T> {
+impl<T: Clone> Clone for PooledVec<T> {
     /// A plain vector with the same content.
     fn clone(&self) -> Self {
         self.vector.clone().into()
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Lent<T> {
+impl<T: fmt::Debug> fmt::Debug for PooledVec<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.vector.fmt(f)
     }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn what_is_dropped_is_lent_again() {
-        let spare: Arc<Spare<u32>> = Spare::new();
+        let spare: Arc<VecPool<u32>> = VecPool::new();
         let lent = spare.lend_filled(7, 100);
         let (at, room) = (lent.as_ptr(), lent.capacity());
         let copy = lent.clone();
@@ -135,9 +135,9 @@ mod tests {
 
     #[test]
     fn no_more_are_kept_than_are_of_use() {
-        let spare: Arc<Spare<u8>> = Spare::new();
-        let many: Vec<Lent<u8>> = (0..100).map(|_| spare.lend(8)).collect();
+        let spare: Arc<VecPool<u8>> = VecPool::new();
+        let many: Vec<PooledVec<u8>> = (0..100).map(|_| spare.lend(8)).collect();
         drop(many);
-        assert_eq!(spare.0.lock().unwrap().len(), Spare::<u8>::MANY);
+        assert_eq!(spare.0.lock().unwrap().len(), VecPool::<u8>::MANY);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use kube_scheduler_cache::NodeIdx;
 use rustc_hash::FxHashMap;
 
-use crate::spare::{Lent, Spare};
+use crate::spare::{PooledVec, VecPool};
 use crate::status::Status;
 
 /// A distinct answer within one [`Verdicts`].
@@ -39,7 +39,7 @@ impl MarkedVerdicts {
 /// Per node slot: passes, absent, or which status it was turned down with.
 #[derive(Clone, Debug)]
 pub struct Verdicts {
-    ids: Lent<VerdictId>,
+    ids: PooledVec<VerdictId>,
     statuses: Vec<Status>,
     counts: Vec<u32>,
     by_status: FxHashMap<Status, VerdictId>,
@@ -57,7 +57,7 @@ impl Verdicts {
     }
 
     /// The same in memory that is used again.
-    pub fn absent_in(spare: &Arc<Spare<VerdictId>>, n_slots: usize) -> Self {
+    pub fn absent_in(spare: &Arc<VecPool<VerdictId>>, n_slots: usize) -> Self {
         let ids = spare.lend_filled(VerdictId::ABSENT, n_slots);
         let mut verdicts = Self::absent(0);
         verdicts.counts[1] = u32::try_from(n_slots).unwrap_or(u32::MAX);

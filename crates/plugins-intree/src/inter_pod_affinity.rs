@@ -20,7 +20,7 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Context, CycleState, DomainScoped, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
     FilterSink, Following, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PreFilter,
-    PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Spare, Status,
+    PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VecPool,
 };
 
 use self::attraction::Attraction;
@@ -51,7 +51,7 @@ pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, Stri
             Status::unschedulable(REASON_ANTI_AFFINITY).from_plugin(&name),
             Status::unschedulable(REASON_EXISTING).from_plugin(&name),
         ],
-        spare: Spare::new(),
+        spare: VecPool::new(),
     }))
 }
 
@@ -62,7 +62,7 @@ struct InterPodAffinity {
     /// In the order of [`Refusal`].
     rejections: [Status; 3],
     /// For numbers by domain, which are as many as nodes where every host is one.
-    spare: Arc<Spare<i64>>,
+    spare: Arc<VecPool<i64>>,
 }
 
 impl InterPodAffinity {

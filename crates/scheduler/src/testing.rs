@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::{Node, Object, Pod, PodStatus, Timestamp};
 use kube_scheduler_config::FeatureGates;
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, Evicted, Input, PodRef};
+use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef};
 use kube_scheduler_framework::PluginMetrics;
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
@@ -195,7 +195,11 @@ impl TestScheduler {
             Effect::EvictPod { token, pod, .. } => {
                 let was_there = self.pods.contains_key(&pod.to_string());
                 self.delete_pod(&pod.to_string());
-                let result = Ok(if was_there { Evicted::Deleted } else { Evicted::AlreadyGone });
+                let result = Ok(if was_there {
+                    EvictionOutcome::Deleted
+                } else {
+                    EvictionOutcome::AlreadyGone
+                });
                 self.engine.handle(Input::PodEvicted { token, result }, self.now);
             }
             Effect::ClearNomination { token, pod } => {

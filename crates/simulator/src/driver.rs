@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::{Pod, PodStatus, Timestamp};
 use kube_scheduler_engine::{
-    AttemptResult, Effect, Engine, Evicted, Explanation, Input, PodRef, StatusPatch,
+    AttemptResult, Effect, Engine, EvictionOutcome, Explanation, Input, PodRef, StatusPatch,
 };
 use kube_scheduler_framework::{Status, StatusFuture, WriteError};
 
@@ -277,8 +277,11 @@ impl<'a> Driver<'a> {
                 if let Some(patch) = &patch {
                     self.patch(&pod, patch);
                 }
-                let evicted =
-                    if self.evict(&pod) { Evicted::Deleted } else { Evicted::AlreadyGone };
+                let evicted = if self.evict(&pod) {
+                    EvictionOutcome::Deleted
+                } else {
+                    EvictionOutcome::AlreadyGone
+                };
                 self.engine.handle(Input::PodEvicted { token, result: Ok(evicted) }, self.now);
             }
             Effect::ClearNomination { token, pod } => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_api_types::Timestamp;
-use kube_scheduler_engine::{Effect, Evicted, Input};
+use kube_scheduler_engine::{Effect, EvictionOutcome, Input};
 use kube_scheduler_framework::{EventKind, WriteError};
 
 use crate::answer::{Cause, EventAnswer, Failure, Success};
@@ -98,8 +98,8 @@ impl EndedWrite {
             }
             PodWrite::Evict { token, .. } => {
                 let evicted = |success| match success {
-                    Success::AlreadyGone => Evicted::AlreadyGone,
-                    Success::Done | Success::Stored(_) => Evicted::Deleted,
+                    Success::AlreadyGone => EvictionOutcome::AlreadyGone,
+                    Success::Done | Success::Stored(_) => EvictionOutcome::Deleted,
                 };
                 Input::PodEvicted { token, result: result.map(evicted) }
             }

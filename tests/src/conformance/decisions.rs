@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, decode, default};
 use kube_scheduler_engine::{
-    AttemptResult, Effect, Engine, EngineOptions, Evicted, Explanation, Input,
+    AttemptResult, Effect, Engine, EngineOptions, EvictionOutcome, Explanation, Input,
 };
 use kube_scheduler_framework::{NominatingInfo, PostFilterOutcome, Status};
 use serde_json::{Map, Value, json};
@@ -186,7 +186,7 @@ impl Replay {
                         Input::BindingWritten { token, result: Ok(()) }
                     }
                     Effect::EvictPod { token, .. } => {
-                        Input::PodEvicted { token, result: Ok(Evicted::AlreadyGone) }
+                        Input::PodEvicted { token, result: Ok(EvictionOutcome::AlreadyGone) }
                     }
                     Effect::ClearNomination { token, .. } => {
                         Input::NominationCleared { token, result: Ok(()) }

@@ -47,11 +47,11 @@ impl Refusal {
     }
 }
 
-type Written<T> = std::result::Result<T, Refusal>;
+type WriteResult<T> = std::result::Result<T, Refusal>;
 
 /// One change of an object of some kind, as a watch brings it.
 #[derive(Clone, Debug)]
-pub(super) struct Happened {
+pub(super) struct HistoryEntry {
     pub(super) revision: u64,
     pub(super) key: WatchedKey,
     /// The object as it is from then on; `None` when it is gone.
@@ -69,7 +69,7 @@ struct Stored {
 #[derive(Debug, Default)]
 struct Shelf {
     objects: BTreeMap<Key, Stored>,
-    history: VecDeque<Happened>,
+    history: VecDeque<HistoryEntry>,
     /// Watches cannot begin before this revision.
     forgotten_to: u64,
 }
@@ -119,9 +119,9 @@ impl Server {
         let key = followed.key();
         if is_selected {
             let object = Some(followed.clone());
-            shelf.history.push_back(Happened { revision, key, object });
+            shelf.history.push_back(HistoryEntry { revision, key, object });
         } else if was_selected {
-            shelf.history.push_back(Happened { revision, key, object: None });
+            shelf.history.push_back(HistoryEntry { revision, key, object: None });
         }
         Ok(followed)
     }
@@ -133,7 +133,7 @@ impl Server {
         let Some(stored) = shelf.objects.remove(key) else { return false };
         if stored.is_selected {
             let key = stored.followed.key();
-            shelf.history.push_back(Happened { revision, key, object: None });
+            shelf.history.push_back(HistoryEntry { revision, key, object: None });
         }
         self.revision = revision;
         true
@@ -170,7 +170,7 @@ impl Server {
         &self,
         kind: &str,
         revision: u64,
-    ) -> std::result::Result<Option<&Happened>, Gone> {
+    ) -> std::result::Result<Option<&HistoryEntry>, Gone> {
         let Some(shelf) = self.shelf(kind) else { return Ok(None) };
         if revision < shelf.forgotten_to {
             return Err(Gone);
@@ -201,7 +201,7 @@ impl Server {
     }
 
     /// The binding subresource.
-    pub(super) fn bind(&mut self, key: &Key, uid: &str, node: &str) -> Result<Written<()>> {
+    pub(super) fn bind(&mut self, key: &Key, uid: &str, node: &str) -> Result<WriteResult<()>> {
         let clears_nominations = self.clears_nominations;
         let Some(pod) = self.get("Pod", key) else {
             return Ok(Err(Refusal::not_found("pods", key)));
@@ -229,7 +229,11 @@ impl Server {
     }
 
     /// A patch of a pod's status; it finds the pod by its name alone.
-    pub(super) fn patch_status(&mut self, key: &Key, patch: &StatusPatch) -> Result<Written<()>> {
+    pub(super) fn patch_status(
+        &mut self,
+        key: &Key,
+        patch: &StatusPatch,
+    ) -> Result<WriteResult<()>> {
         let is_there = self.change("Pod", key, |pod| {
             if let Some(nominated) = &patch.nominated_node_name {
                 pod["status"]["nominatedNodeName"] = nominated.as_deref().into();
@@ -255,7 +259,7 @@ impl Server {
         uid: Option<&str>,
         is_forced: bool,
         now: Timestamp,
-    ) -> Result<Written<()>> {
+    ) -> Result<WriteResult<()>> {
         let Some(pod) = self.get("Pod", key) else {
             return Ok(Err(Refusal::not_found("pods", key)));
         };
@@ -276,7 +280,7 @@ impl Server {
     }
 
     /// Puts an object in the place of the revision that it carries.
-    pub(super) fn replace(&mut self, object: &Object) -> Result<Written<Arc<Object>>> {
+    pub(super) fn replace(&mut self, object: &Object) -> Result<WriteResult<Arc<Object>>> {
         let key = (object.namespace.to_string(), object.name.to_string());
         let Some(before) = self.get(&object.kind, &key) else {
             return Ok(Err(Refusal::not_found(&object.kind, &key)));

@@ -26,7 +26,7 @@ impl Executor<'_> {
                 Ok(path) => (namespace.clone(), path),
                 Err(_) => (String::new(), collection(&object, "").context(path.clone())?),
             };
-            kinds.push(Churned { object, namespace, path });
+            kinds.push(ChurnedObject { object, namespace, path });
         }
         let interval = match op.interval_milliseconds {
             0 => DEFAULT_INTERVAL,
@@ -48,13 +48,13 @@ impl Executor<'_> {
 }
 
 /// A kind of object that is created again and again.
-struct Churned {
+struct ChurnedObject {
     object: serde_json::Value,
     namespace: String,
     path: String,
 }
 
-impl Churned {
+impl ChurnedObject {
     /// The path of the new object; nothing if it was refused, which is no failure of the workload.
     async fn create(&self, hands: &Hands) -> Option<String> {
         let made = hands.create(&self.object, &self.namespace).await.ok()?;
@@ -62,7 +62,12 @@ impl Churned {
     }
 }
 
-async fn create(hands: Hands, kinds: Vec<Churned>, interval: Duration, n: usize) -> Result<()> {
+async fn create(
+    hands: Hands,
+    kinds: Vec<ChurnedObject>,
+    interval: Duration,
+    n: usize,
+) -> Result<()> {
     let mut ticks = ticker(interval);
     for _ in 0..n {
         ticks.tick().await;
@@ -74,7 +79,12 @@ async fn create(hands: Hands, kinds: Vec<Churned>, interval: Duration, n: usize)
 }
 
 /// Creates for `n` ticks, deletes for as many, and so on.
-async fn recreate(hands: Hands, kinds: Vec<Churned>, interval: Duration, n: usize) -> Result<()> {
+async fn recreate(
+    hands: Hands,
+    kinds: Vec<ChurnedObject>,
+    interval: Duration,
+    n: usize,
+) -> Result<()> {
     let mut ticks = ticker(interval);
     let mut made: Vec<Vec<Option<String>>> = vec![vec![None; n]; kinds.len()];
     for slot in (0..n).cycle() {

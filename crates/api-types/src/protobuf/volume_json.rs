@@ -15,10 +15,10 @@ pub(super) struct Source {
     number: u32,
     /// The field of the volume.
     pub(super) name: &'static str,
-    fields: &'static [Known],
+    fields: &'static [KnownField],
 }
 
-type Known = (u32, &'static str, Form);
+type KnownField = (u32, &'static str, Form);
 
 /// How a field is written.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -13,14 +13,14 @@ const FEW: usize = 64;
 
 /// How often something is carried, and the sum of the weights that it is carried with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
+pub struct TermCount {
     /// How often.
     pub n: u32,
     /// The sum of the weights; 0 for what has no weight.
     pub weight: i64,
 }
 
-impl Carried {
+impl TermCount {
     /// Once, with this weight.
     pub(crate) fn once(weight: i32) -> Self {
         Self { n: 1, weight: i64::from(weight) }
@@ -43,7 +43,7 @@ impl Carried {
 
 /// Counts by domain, the domains being the values of one label key, by number.
 #[derive(Clone, Debug)]
-pub struct CarriedCounts {
+pub struct TermCounts {
     counts: Counts,
     n_domains: usize,
 }
@@ -51,24 +51,24 @@ pub struct CarriedCounts {
 #[derive(Clone, Debug)]
 enum Counts {
     /// Sorted by domain.
-    Few(Vec<(ValueId, Carried)>),
+    Few(Vec<(ValueId, TermCount)>),
     /// By number of the domain.
-    Many(Column<Carried, 256>),
+    Many(Column<TermCount, 256>),
 }
 
-impl CarriedCounts {
+impl TermCounts {
     pub(crate) const fn new() -> Self {
         Self { counts: Counts::Few(Vec::new()), n_domains: 0 }
     }
 
     /// The count in a domain.
-    pub fn get(&self, domain: ValueId) -> Carried {
+    pub fn get(&self, domain: ValueId) -> TermCount {
         match &self.counts {
             Counts::Few(list) => list
                 .binary_search_by_key(&domain, |(domain, _)| *domain)
                 .ok()
                 .and_then(|at| list.get(at))
-                .map_or(Carried::default(), |(_, carried)| *carried),
+                .map_or(TermCount::default(), |(_, carried)| *carried),
             Counts::Many(column) => column.try_get(domain.index()).copied().unwrap_or_default(),
         }
     }
@@ -84,7 +84,7 @@ impl CarriedCounts {
     }
 
     /// The domains with anything, in order of their numbers, and how much.
-    pub fn iter(&self) -> impl Iterator<Item = (ValueId, Carried)> {
+    pub fn iter(&self) -> impl Iterator<Item = (ValueId, TermCount)> {
         let (list, column) = match &self.counts {
             Counts::Few(list) => (Some(list.iter().copied()), None),
             Counts::Many(column) => {
@@ -96,7 +96,7 @@ impl CarriedCounts {
     }
 
     /// O(1), or O(domains) while they are few.
-    pub(crate) fn add(&mut self, domain: ValueId, more: Carried) {
+    pub(crate) fn add(&mut self, domain: ValueId, more: TermCount) {
         if more.is_none() {
             return;
         }
@@ -127,7 +127,7 @@ impl CarriedCounts {
     }
 
     /// Takes away what was added.
-    pub(crate) fn subtract(&mut self, domain: ValueId, less: Carried) {
+    pub(crate) fn subtract(&mut self, domain: ValueId, less: TermCount) {
         if less.is_none() {
             return;
         }
@@ -154,7 +154,7 @@ impl CarriedCounts {
     }
 }
 
-impl PartialEq for CarriedCounts {
+impl PartialEq for TermCounts {
     fn eq(&self, other: &Self) -> bool {
         self.n_domains == other.n_domains && self.iter().eq(other.iter())
     }
@@ -175,13 +175,13 @@ mod tests {
         fn behaves_like_a_map_without_zeroes(
             ops in prop::collection::vec((0_u8..5, 1_usize..300, 1_u32..4, -9_i64..9), 0..600),
         ) {
-            let mut counts = CarriedCounts::new();
-            let mut model: BTreeMap<usize, Vec<Carried>> = BTreeMap::new();
+            let mut counts = TermCounts::new();
+            let mut model: BTreeMap<usize, Vec<TermCount>> = BTreeMap::new();
             for (at, (op, domain, n, weight)) in ops.into_iter().enumerate() {
                 let id = ValueId::from_index(domain);
                 // Growing in the first half and shrinking in the second visits both forms.
                 if (op == 0) != (at < 300) {
-                    let more = Carried { n, weight };
+                    let more = TermCount { n, weight };
                     counts.add(id, more);
                     model.entry(domain).or_default().push(more);
                 } else if let Some(known) = model.get_mut(&domain) {
@@ -191,12 +191,12 @@ mod tests {
                         model.remove(&domain);
                     }
                 }
-                let sum = |all: &Vec<Carried>| all.iter().fold(Carried::default(), |sum, one| sum.plus(*one));
+                let sum = |all: &Vec<TermCount>| all.iter().fold(TermCount::default(), |sum, one| sum.plus(*one));
                 prop_assert_eq!(counts.get(id), model.get(&domain).map(sum).unwrap_or_default());
                 prop_assert_eq!((counts.n_domains(), counts.is_empty()), (model.len(), model.is_empty()));
             }
             let sums = model.iter().map(|(at, all)| {
-                (*at, all.iter().fold(Carried::default(), |sum, one| sum.plus(*one)))
+                (*at, all.iter().fold(TermCount::default(), |sum, one| sum.plus(*one)))
             });
             prop_assert!(counts.iter().map(|(id, carried)| (id.index(), carried)).eq(sums));
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Labels, PodAffinityTerm};
 
 use super::{PlainNode, Report};
-use crate::affinity_terms::{Carried, CarriedTerm, TermKind};
+use crate::affinity_terms::{CarriedTerm, TermCount, TermKind};
 use crate::node_table::NodeIdx;
 use crate::state::ClusterState;
 
@@ -99,7 +99,7 @@ fn shown(cluster: &ClusterState) -> Terms {
         let key = (carried.kind(), shown_term(carried.term()));
         let places = terms.entry(key).or_default();
         let column = cluster.label_column(&carried.term().topology_key);
-        for (domain, Carried { n, weight }) in carried.domains().iter() {
+        for (domain, TermCount { n, weight }) in carried.domains().iter() {
             let value = column.and_then(|column| column.value(domain)).cloned();
             let value = value.unwrap_or_else(|| format!("no value {domain:?}").into());
             let place = places.by_domain.entry(value).or_default();
@@ -107,7 +107,7 @@ fn shown(cluster: &ClusterState) -> Terms {
         }
     }
     for idx in (0..cluster.capacity()).map(NodeIdx::from_index) {
-        for (carried, Carried { n, weight }) in cluster.affinity_terms.on_node(idx) {
+        for (carried, TermCount { n, weight }) in cluster.affinity_terms.on_node(idx) {
             let key = (carried.kind(), shown_term(carried.term()));
             terms.entry(key).or_default().by_node.insert(idx, (n, weight));
         }

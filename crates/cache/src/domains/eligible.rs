@@ -4,7 +4,7 @@
 
 use kube_scheduler_api_types::untolerated_taint;
 
-use super::spec::{CounterSpec, RequiredNodeAffinity, Tolerated};
+use super::spec::{CounterSpec, PodTolerations, RequiredNodeAffinity};
 use crate::bound_selector::BoundRequirements;
 use crate::label_index::ValueId;
 use crate::node_set::NodeSet;
@@ -50,8 +50,8 @@ fn keep_labelled(cluster: &ClusterState, key: &str, nodes: &mut NodeSet) {
     }
 }
 
-fn keep_tolerated(cluster: &ClusterState, tolerated: &Tolerated, nodes: &mut NodeSet) {
-    let Tolerated { tolerations, compares_numbers } = tolerated;
+fn keep_tolerated(cluster: &ClusterState, tolerated: &PodTolerations, nodes: &mut NodeSet) {
+    let PodTolerations { tolerations, compares_numbers } = tolerated;
     let sets = cluster.taint_sets();
     let mut lets_in = vec![true; sets.n_ids()];
     for (id, taints) in sets.iter() {

@@ -53,7 +53,7 @@ pub struct CountedNodes {
     /// What the node must match, as a pod requires it.
     pub affinity: Option<RequiredNodeAffinity>,
     /// A node counts only if nothing but tolerated taints would keep a pod out.
-    pub tolerated: Option<Tolerated>,
+    pub tolerated: Option<PodTolerations>,
     /// Whether nodes without the topology key count too, as a domain of their own, the one of
     /// [`ValueId::ABSENT`](crate::ValueId::ABSENT).
     pub counts_unlabelled: bool,
@@ -68,7 +68,7 @@ pub struct RequiredNodeAffinity {
 
 /// The tolerations of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Tolerated {
+pub struct PodTolerations {
     /// In the order given.
     pub tolerations: Arc<[Toleration]>,
     /// Whether `Lt` and `Gt` count (`TaintTolerationComparisonOperators`).
@@ -167,7 +167,7 @@ impl Hash for RequiredNodeAffinity {
     }
 }
 
-impl Tolerated {
+impl PodTolerations {
     /// Whether every taint of the node that keeps pods out is tolerated.
     pub(super) fn lets_in(&self, node: &Node) -> bool {
         untolerated_taint(&node.taints, &self.tolerations, self.compares_numbers).is_none()

@@ -10,7 +10,7 @@ use super::model::Model;
 use crate::domains::CounterTable;
 use crate::{
     ClusterState, CountedNodes, CountedPods, CounterSpec, DomainCounts, NodeIdx, PodTerm,
-    RequiredNodeAffinity, Tolerated, check,
+    PodTolerations, RequiredNodeAffinity, check,
 };
 
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -55,8 +55,11 @@ fn picky_pod() -> Pod {
     .unwrap()
 }
 
-fn tolerated() -> Option<Tolerated> {
-    Some(Tolerated { tolerations: picky_pod().spec.tolerations.clone(), compares_numbers: false })
+fn tolerated() -> Option<PodTolerations> {
+    Some(PodTolerations {
+        tolerations: picky_pod().spec.tolerations.clone(),
+        compares_numbers: false,
+    })
 }
 
 pub(super) fn spec(which: usize) -> CounterSpec {

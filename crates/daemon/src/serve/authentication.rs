@@ -43,7 +43,7 @@ pub(crate) struct TrustKeeper {
 
 /// Why no user was recognised: everything that was tried and failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unrecognised(pub(crate) Vec<String>);
+pub(crate) struct AuthenticationError(pub(crate) Vec<String>);
 
 impl Authenticator {
     /// Reads files and finds out whom to ask. What is looked up in the cluster comes later, unless it must be there.
@@ -90,7 +90,7 @@ impl Authenticator {
         &self,
         headers: &mut HeaderMap,
         certificates: &[CertificateDer<'static>],
-    ) -> Result<User, Unrecognised> {
+    ) -> Result<User, AuthenticationError> {
         let mut tried = Vec::new();
         let known = self.known(headers, certificates, &mut tried).await;
         headers.remove(AUTHORIZATION);
@@ -102,7 +102,7 @@ impl Authenticator {
         match known {
             Some(user) => Ok(user.authenticated()),
             None if tried.is_empty() => Ok(User::anonymous()),
-            None => Err(Unrecognised(tried)),
+            None => Err(AuthenticationError(tried)),
         }
     }
 

@@ -304,9 +304,9 @@ impl Activity {
         }
     }
 
-    fn begin(self: &Arc<Self>) -> UnderWay {
+    fn begin(self: &Arc<Self>) -> ActivityGuard {
         self.lock().n_under_way += 1;
-        UnderWay(self.clone())
+        ActivityGuard(self.clone())
     }
 
     /// Asks for the end of the connection.
@@ -339,9 +339,9 @@ impl Activity {
     }
 }
 
-struct UnderWay(Arc<Activity>);
+struct ActivityGuard(Arc<Activity>);
 
-impl Drop for UnderWay {
+impl Drop for ActivityGuard {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.n_under_way -= 1;

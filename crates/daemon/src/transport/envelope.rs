@@ -9,7 +9,7 @@ pub(crate) const MAGIC: &[u8; 4] = b"k8s\0";
 
 /// An object whose own message is still to be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Enveloped<'a> {
+pub(crate) struct EnvelopedObject<'a> {
     pub(crate) api_version: &'a str,
     pub(crate) kind: &'a str,
     pub(crate) raw: &'a [u8],
@@ -25,8 +25,8 @@ pub(crate) enum NoObject {
 }
 
 /// Takes an object out of its envelope.
-pub(crate) fn open(bytes: &[u8]) -> Result<Enveloped<'_>, NoObject> {
-    let mut object = Enveloped::default();
+pub(crate) fn open(bytes: &[u8]) -> Result<EnvelopedObject<'_>, NoObject> {
+    let mut object = EnvelopedObject::default();
     let mut unknown = Reader::new(bytes.strip_prefix(MAGIC).ok_or(NoObject::Magic)?);
     while let Some(field) = unknown.next()? {
         match (field.number, field.value) {

@@ -15,14 +15,14 @@ use crate::transport::Encoding;
 /// Bytes that are no object, or not the expected one.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{text}")]
-pub(crate) struct Malformed {
+pub(crate) struct MalformedObject {
     /// Which object, as far as it can be read.
     pub(crate) key: Option<Key>,
     /// What is wrong.
     pub(crate) text: String,
 }
 
-impl Malformed {
+impl MalformedObject {
     /// Something that is no single object.
     pub(super) fn whole(what: &str, error: impl std::fmt::Display) -> Self {
         Self { key: None, text: format!("{what} is not readable: {error}") }
@@ -41,9 +41,9 @@ pub(crate) struct ListEnd {
 #[derive(Debug)]
 pub(crate) enum Frame {
     /// The object exists in this state.
-    Applied(Result<WatchedObject, Malformed>),
+    Applied(Result<WatchedObject, MalformedObject>),
     /// The object is gone.
-    Deleted(Result<WatchedObject, Malformed>),
+    Deleted(Result<WatchedObject, MalformedObject>),
     /// Everything up to this version was sent.
     Bookmark {
         resource_version: String,
@@ -62,7 +62,7 @@ pub(super) fn item(
     encoding: Encoding,
     kind: &WatchedKind,
     bytes: &[u8],
-) -> Result<WatchedObject, Malformed> {
+) -> Result<WatchedObject, MalformedObject> {
     match encoding {
         Encoding::Json => json::object(kind, bytes),
         Encoding::Protobuf => protobuf::object(kind, bytes),
@@ -74,7 +74,7 @@ pub(super) fn frame(
     encoding: Encoding,
     kind: &WatchedKind,
     bytes: &[u8],
-) -> Result<Option<Frame>, Malformed> {
+) -> Result<Option<Frame>, MalformedObject> {
     match encoding {
         Encoding::Json => json::frame(kind, bytes),
         Encoding::Protobuf => protobuf::frame(kind, bytes),
@@ -82,12 +82,12 @@ pub(super) fn frame(
 }
 
 /// Reads what is left of a list in JSON without its items.
-pub(super) fn json_list_end(bytes: &[u8]) -> Result<ListEnd, Malformed> {
+pub(super) fn json_list_end(bytes: &[u8]) -> Result<ListEnd, MalformedObject> {
     json::list_end(bytes)
 }
 
 /// Reads the metadata of a list in protobuf.
-pub(super) fn protobuf_list_end(bytes: &[u8]) -> Result<ListEnd, Malformed> {
+pub(super) fn protobuf_list_end(bytes: &[u8]) -> Result<ListEnd, MalformedObject> {
     protobuf::list_end(bytes)
 }
 
@@ -102,7 +102,10 @@ mod tests {
     use super::*;
     use crate::transport::envelope::Message;
 
-    fn list(kind: &WatchedKind, body: &[u8]) -> (Vec<Result<WatchedObject, Malformed>>, ListEnd) {
+    fn list(
+        kind: &WatchedKind,
+        body: &[u8],
+    ) -> (Vec<Result<WatchedObject, MalformedObject>>, ListEnd) {
         let mut items = Items::new(Encoding::Json, kind.kind);
         items.push(body);
         let mut found = Vec::new();
@@ -134,7 +137,7 @@ mod tests {
         let body = format!(r#"{{"metadata":{{}},"items":[{}]}}"#, pods.join(","));
         let kept = |keep| {
             let (items, _) = list(&WatchedKind::pods().keeping(keep, Keep::All), body.as_bytes());
-            let is_kept = |item: Result<WatchedObject, Malformed>| match item {
+            let is_kept = |item: Result<WatchedObject, MalformedObject>| match item {
                 Ok(WatchedObject::Pod(pod)) => pod.source.is_some(),
                 _ => panic!(),
             };

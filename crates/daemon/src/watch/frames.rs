@@ -29,12 +29,12 @@ pub(super) struct Frames {
     taken: usize,
     /// Where the search for the next end of a line goes on.
     searched: usize,
-    passing_over: PassingOver,
+    passing_over: SkipState,
 }
 
 /// Whether a frame that is too large is passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PassingOver {
+enum SkipState {
     No,
     /// Until its line ends.
     Line,
@@ -53,7 +53,7 @@ impl Frames {
             bytes: Vec::new(),
             taken: 0,
             searched: 0,
-            passing_over: PassingOver::No,
+            passing_over: SkipState::No,
         }
     }
 
@@ -62,12 +62,12 @@ impl Frames {
         self.searched -= self.taken;
         self.taken = 0;
         match self.passing_over {
-            PassingOver::Bytes(left) => {
-                self.passing_over = PassingOver::Bytes(left.saturating_sub(self.bytes.len()));
+            SkipState::Bytes(left) => {
+                self.passing_over = SkipState::Bytes(left.saturating_sub(self.bytes.len()));
                 self.drop_all();
             }
             _ if self.encoding == Encoding::Json && self.bytes.len() > self.limit => {
-                self.passing_over = PassingOver::Line;
+                self.passing_over = SkipState::Line;
                 self.drop_all();
             }
             _ => {}
@@ -97,7 +97,7 @@ impl Frames {
         let begin = self.taken;
         self.taken = self.searched + end + 1;
         self.searched = self.taken;
-        if std::mem::replace(&mut self.passing_over, PassingOver::No) != PassingOver::No {
+        if std::mem::replace(&mut self.passing_over, SkipState::No) != SkipState::No {
             return Next::TooLarge;
         }
         Next::Frame(&self.bytes[begin..self.taken])
@@ -105,11 +105,11 @@ impl Frames {
 
     fn next_message(&mut self) -> Next<'_> {
         let rest = &self.bytes[self.taken..];
-        if let PassingOver::Bytes(left) = self.passing_over {
+        if let SkipState::Bytes(left) = self.passing_over {
             if left > rest.len() {
                 return Next::Incomplete;
             }
-            self.passing_over = PassingOver::No;
+            self.passing_over = SkipState::No;
             self.taken += left;
             self.searched = self.taken;
             return Next::TooLarge;
@@ -118,7 +118,7 @@ impl Frames {
         // What does not fit is too large as well.
         let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
         if length > self.limit {
-            self.passing_over = PassingOver::Bytes(length.saturating_add(LENGTH));
+            self.passing_over = SkipState::Bytes(length.saturating_add(LENGTH));
             return self.next_message();
         }
         if rest.len() < LENGTH + length {

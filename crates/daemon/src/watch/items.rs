@@ -3,7 +3,7 @@
 //! Invariants: no more is held than what is around the items, one item and a chunk; bytes are looked at once; a list that
 //! breaks off is never taken for a whole one.
 
-use super::decode::{self, ListEnd, Malformed};
+use super::decode::{self, ListEnd, MalformedObject};
 use super::frames::MAX_FRAME;
 use crate::transport::Encoding;
 use crate::transport::envelope::{MAGIC, read_type};
@@ -40,7 +40,7 @@ impl Items {
         }
     }
 
-    pub(super) fn next(&mut self) -> Result<Next<'_>, Malformed> {
+    pub(super) fn next(&mut self) -> Result<Next<'_>, MalformedObject> {
         match self {
             Self::Json(items) => items.next(),
             Self::Protobuf(items) => items.next(),
@@ -48,7 +48,7 @@ impl Items {
     }
 
     /// What the list says about itself, when all its bytes have come.
-    pub(super) fn finish(self) -> Result<ListEnd, Malformed> {
+    pub(super) fn finish(self) -> Result<ListEnd, MalformedObject> {
         match self {
             Self::Json(items) => items.finish(),
             Self::Protobuf(items) => items.finish(),
@@ -56,11 +56,11 @@ impl Items {
     }
 }
 
-fn bad(text: impl Into<String>) -> Malformed {
-    Malformed { key: None, text: text.into() }
+fn bad(text: impl Into<String>) -> MalformedObject {
+    MalformedObject { key: None, text: text.into() }
 }
 
-fn too_large() -> Malformed {
+fn too_large() -> MalformedObject {
     bad(format!("the list holds something larger than {MAX_FRAME} bytes"))
 }
 
@@ -120,7 +120,7 @@ impl Text {
 }
 
 impl JsonItems {
-    fn next(&mut self) -> Result<Next<'_>, Malformed> {
+    fn next(&mut self) -> Result<Next<'_>, MalformedObject> {
         // Between items, and around them.
         while self.searched == 0 {
             let Some(&byte) = self.pending.rest().first() else { return Ok(Next::Incomplete) };
@@ -162,7 +162,7 @@ impl JsonItems {
     }
 
     /// Takes over a byte that belongs to no item.
-    fn pass(&mut self, byte: u8) -> Result<(), Malformed> {
+    fn pass(&mut self, byte: u8) -> Result<(), MalformedObject> {
         if self.around.len() > MAX_FRAME {
             return Err(too_large());
         }
@@ -190,7 +190,7 @@ impl JsonItems {
         Ok(())
     }
 
-    fn finish(self) -> Result<ListEnd, Malformed> {
+    fn finish(self) -> Result<ListEnd, MalformedObject> {
         if self.searched > 0 || self.depth > 0 || self.around.is_empty() {
             return Err(bad("the list broke off"));
         }
@@ -239,7 +239,7 @@ impl ProtobufItems {
         }
     }
 
-    fn next(&mut self) -> Result<Next<'_>, Malformed> {
+    fn next(&mut self) -> Result<Next<'_>, MalformedObject> {
         loop {
             let rest = self.pending.rest();
             if self.to_skip > 0 {
@@ -293,7 +293,8 @@ impl ProtobufItems {
                 (1, Some(_)) => {
                     let Some(range) = self.whole(header)? else { return Ok(Next::Incomplete) };
                     let found = read_type(&self.pending.bytes[range]);
-                    let (_, found) = found.map_err(|error| Malformed::whole("list", error))?;
+                    let (_, found) =
+                        found.map_err(|error| MalformedObject::whole("list", error))?;
                     if found != self.kind {
                         return Err(bad(format!("expected {:?}, found {found:?}", self.kind)));
                     }
@@ -307,7 +308,7 @@ impl ProtobufItems {
     }
 
     /// Takes the content of a field when all of it has come.
-    fn whole(&mut self, header: Header) -> Result<Option<std::ops::Range<usize>>, Malformed> {
+    fn whole(&mut self, header: Header) -> Result<Option<std::ops::Range<usize>>, MalformedObject> {
         let length = usize::try_from(header.length.unwrap_or(0)).unwrap_or(usize::MAX);
         if length > MAX_FRAME {
             return Err(too_large());
@@ -321,7 +322,7 @@ impl ProtobufItems {
         Ok(Some(range))
     }
 
-    fn finish(self) -> Result<ListEnd, Malformed> {
+    fn finish(self) -> Result<ListEnd, MalformedObject> {
         let is_whole = matches!(self.place, Place::Envelope | Place::List(0));
         if !is_whole || self.to_skip > 0 || !self.pending.rest().is_empty() {
             return Err(bad("the list broke off"));
@@ -331,7 +332,7 @@ impl ProtobufItems {
 }
 
 /// The beginning of a field with what is in it if that is no bytes; `None` when more bytes are needed.
-fn header(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
+fn header(bytes: &[u8]) -> Result<Option<Header>, MalformedObject> {
     let Some((tag, n_tag)) = varint(bytes)? else { return Ok(None) };
     let rest = &bytes[n_tag..];
     let (n_more, length) = match tag & 7 {
@@ -351,7 +352,7 @@ fn header(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     Ok(Some(Header { number: tag >> 3, n_bytes: n_tag + n_more, length }))
 }
 
-fn varint(bytes: &[u8]) -> Result<Option<(u64, usize)>, Malformed> {
+fn varint(bytes: &[u8]) -> Result<Option<(u64, usize)>, MalformedObject> {
     let mut value = 0_u64;
     for (at, &byte) in bytes.iter().take(10).enumerate() {
         value |= u64::from(byte & 0x7f).wrapping_shl(7 * at as u32);
@@ -375,7 +376,7 @@ mod tests {
         encoding: Encoding,
         body: &[u8],
         size: usize,
-    ) -> Result<(Vec<Vec<u8>>, ListEnd), Malformed> {
+    ) -> Result<(Vec<Vec<u8>>, ListEnd), MalformedObject> {
         let mut items = Items::new(encoding, "Pod");
         let mut found = Vec::new();
         for chunk in body.chunks(size) {
@@ -387,7 +388,7 @@ mod tests {
         Ok((found, items.finish()?))
     }
 
-    fn json(body: &str, size: usize) -> Result<(Vec<String>, ListEnd), Malformed> {
+    fn json(body: &str, size: usize) -> Result<(Vec<String>, ListEnd), MalformedObject> {
         let (items, end) = read(Encoding::Json, body.as_bytes(), size)?;
         Ok((items.into_iter().map(|item| String::from_utf8(item).unwrap()).collect(), end))
     }

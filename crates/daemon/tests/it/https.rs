@@ -50,7 +50,7 @@ pub(crate) struct Authority {
 
 /// A certificate and its key, in PEM.
 #[derive(Clone)]
-pub(crate) struct Issued {
+pub(crate) struct IssuedCertificate {
     pub(crate) certificate: String,
     pub(crate) key: String,
 }
@@ -66,7 +66,7 @@ impl Authority {
     }
 
     /// A certificate for a server of these names.
-    pub(crate) fn server(&self, names: &[&str]) -> Issued {
+    pub(crate) fn server(&self, names: &[&str]) -> IssuedCertificate {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -74,12 +74,17 @@ impl Authority {
     }
 
     /// A certificate for a client.
-    pub(crate) fn client(&self, name: &str, groups: &[&str]) -> Issued {
+    pub(crate) fn client(&self, name: &str, groups: &[&str]) -> IssuedCertificate {
         self.client_until(name, groups, SystemTime::now() + Duration::from_secs(3600))
     }
 
     /// A certificate for a client that ends at this time.
-    pub(crate) fn client_until(&self, name: &str, groups: &[&str], until: SystemTime) -> Issued {
+    pub(crate) fn client_until(
+        &self,
+        name: &str,
+        groups: &[&str],
+        until: SystemTime,
+    ) -> IssuedCertificate {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         // rcgen keeps one value of a kind, so one group must do.
@@ -93,14 +98,14 @@ impl Authority {
         self.sign(&params)
     }
 
-    fn sign(&self, params: &CertificateParams) -> Issued {
+    fn sign(&self, params: &CertificateParams) -> IssuedCertificate {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
-        Issued { certificate, key: key.serialize_pem() }
+        IssuedCertificate { certificate, key: key.serialize_pem() }
     }
 }
 
-impl Issued {
+impl IssuedCertificate {
     /// Writes both files.
     pub(crate) fn write(&self, directory: &Path, name: &str) -> (PathBuf, PathBuf) {
         let (certificate, key) =
@@ -126,7 +131,7 @@ pub(crate) struct Client {
 
 /// What a server said.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct HttpReply {
     pub(crate) code: u16,
     pub(crate) head: String,
     pub(crate) body: String,
@@ -161,7 +166,7 @@ impl Client {
     }
 
     /// Shows a certificate, and believes whoever answers.
-    pub(crate) fn with_certificate(mut self, issued: &Issued) -> Self {
+    pub(crate) fn with_certificate(mut self, issued: &IssuedCertificate) -> Self {
         let chain = vec![CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap()];
         let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
         let provider = Arc::new(ring::default_provider());
@@ -197,15 +202,15 @@ impl Client {
         stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Told {
+    pub(crate) async fn get(&self, path: &str) -> HttpReply {
         self.ask("GET", path, "").await
     }
 
-    pub(crate) async fn ask(&self, method: &str, path: &str, body: &str) -> Told {
+    pub(crate) async fn ask(&self, method: &str, path: &str, body: &str) -> HttpReply {
         tokio::time::timeout(DEADLINE, self.try_ask(method, path, body)).await.unwrap().unwrap()
     }
 
-    async fn try_ask(&self, method: &str, path: &str, body: &str) -> std::io::Result<Told> {
+    async fn try_ask(&self, method: &str, path: &str, body: &str) -> std::io::Result<HttpReply> {
         let mut stream = self.connect().await?;
         let mut request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
         for (name, value) in &self.headers {
@@ -219,7 +224,7 @@ impl Client {
         let _ = stream.read_to_end(&mut answer).await;
         let answer = String::from_utf8_lossy(&answer).into_owned();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-        Ok(Told {
+        Ok(HttpReply {
             code: head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0),
             head: head.to_ascii_lowercase(),
             body: body.to_owned(),

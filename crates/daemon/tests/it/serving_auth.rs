@@ -12,7 +12,7 @@ use serde_json::json;
 use tempfile::{TempDir, tempdir};
 
 use crate::cluster::{Running, cluster, cluster_of, daemon};
-use crate::https::{Authority, Client, Issued, ReviewServer, options, until_asked};
+use crate::https::{Authority, Client, IssuedCertificate, ReviewServer, options, until_asked};
 
 /// A scheduler that asks a review server about its callers.
 struct World {
@@ -355,7 +355,7 @@ async fn a_cluster_with_roles_tells_who_may_see_what() {
 
     // The authority that the cluster publishes vouches for its administrators.
     let identity = cluster.authority().unwrap().client(&User::administrator()).unwrap();
-    let issued = Issued { certificate: identity.certificate, key: identity.key };
+    let issued = IssuedCertificate { certificate: identity.certificate, key: identity.key };
     let administrator = client.with_certificate(&issued);
     until_asked("the published authority", || async {
         administrator.get("/configz").await.code == 200

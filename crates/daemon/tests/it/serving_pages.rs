@@ -9,7 +9,7 @@ use kube_scheduler_devcluster::{Effect, FaultRule};
 use serde_json::{Value, json};
 
 use crate::cluster::{Running, cluster, daemon, pods, until, until_bound};
-use crate::https::{Client, Told, options};
+use crate::https::{Client, HttpReply, options};
 
 /// Options that let everybody see everything.
 fn open() -> ServingOptions {
@@ -23,7 +23,7 @@ async fn get(client: &Client, path: &str) -> (u16, String) {
     (told.code, told.body)
 }
 
-fn is_plain(told: &Told) -> bool {
+fn is_plain(told: &HttpReply) -> bool {
     told.head.contains("content-type: text/plain; charset=utf-8")
         && told.head.contains("x-content-type-options: nosniff")
         && told.head.contains("cache-control: no-cache, private")

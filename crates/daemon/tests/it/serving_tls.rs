@@ -18,7 +18,7 @@ use x509_cert::der::Decode;
 use x509_cert::ext::pkix::SubjectAltName;
 
 use crate::cluster::{Running, cluster, daemon};
-use crate::https::{Authority, Client, Issued, options, until_asked};
+use crate::https::{Authority, Client, IssuedCertificate, options, until_asked};
 
 async fn serving(cluster: &DevCluster, options: ServingOptions) -> Running {
     Running::start(daemon(cluster).serving(Some(options))).await
@@ -40,7 +40,7 @@ async fn start_error(cluster: &DevCluster, options: ServingOptions) -> String {
 }
 
 /// Options with this certificate.
-fn showing(directory: &std::path::Path, issued: &Issued) -> ServingOptions {
+fn showing(directory: &std::path::Path, issued: &IssuedCertificate) -> ServingOptions {
     let (certificate, key) = issued.write(directory, "serving");
     ServingOptions {
         tls_cert_file: Some(certificate),

@@ -9,8 +9,8 @@
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    Code, CycleState, Lent, MAX_NODE_SCORE, Meter, MeteredPoint, NodeIdx, Normalization, Runner,
-    Scale, SkipSet, Status, bounds, is_within_bounds,
+    Code, CycleState, MAX_NODE_SCORE, Meter, MeteredPoint, NodeIdx, Normalization, PooledVec,
+    Runner, Scale, SkipSet, Status, bounds, is_within_bounds,
 };
 use smallvec::SmallVec;
 
@@ -47,9 +47,9 @@ type Bounds = (i64, i64);
 /// The scores of a run of nodes.
 struct ScoredRun<'a> {
     nodes: &'a [NodeIdx],
-    totals: Lent<i64>,
+    totals: PooledVec<i64>,
     /// Raw scores that are yet to be scaled, by scorer; empty for the others.
-    raw: SmallVec<[Lent<i64>; 8]>,
+    raw: SmallVec<[PooledVec<i64>; 8]>,
     /// By scorer.
     bounds: SmallVec<[Bounds; 8]>,
 }
@@ -107,7 +107,7 @@ impl<'a> Search<'a> {
                 if of_column != (0, 0) {
                     Scale::IDENTITY.add_weighted(&column, scorer.weight, &mut totals);
                 }
-                raw.push(Lent::default());
+                raw.push(PooledVec::default());
             } else {
                 raw.push(std::mem::replace(&mut column, self.pool.column(nodes.len())));
             }

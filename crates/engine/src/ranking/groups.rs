@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_scheduler_framework::{ClusterState, NodeIdx, Standing};
+use kube_scheduler_framework::{ClusterState, GroupKey, NodeIdx};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -50,7 +50,7 @@ impl Preference {
 
 /// Nodes that stand alike.
 pub(super) struct Group {
-    standing: Standing,
+    standing: GroupKey,
     n_nodes: usize,
     /// Empty while the orders are given up.
     order: BTreeSet<Preference>,
@@ -84,7 +84,7 @@ struct Member {
 pub(super) struct Groups {
     groups: Vec<Group>,
     free: Vec<u32>,
-    by_standing: FxHashMap<Standing, u32>,
+    by_standing: FxHashMap<GroupKey, u32>,
     members: Vec<Member>,
     n_bad: usize,
     n_scaled: usize,
@@ -135,7 +135,7 @@ impl Groups {
         &mut self,
         cluster: &ClusterState,
         idx: NodeIdx,
-        standing: Standing,
+        standing: GroupKey,
         place: Place,
     ) {
         let Some(rank) = rank_of(cluster, idx) else { return };
@@ -157,7 +157,7 @@ impl Groups {
     }
 
     /// The group of nodes that stand like this, which need not have any yet.
-    fn number_of(&mut self, standing: Standing) -> u32 {
+    fn number_of(&mut self, standing: GroupKey) -> u32 {
         if let Some(number) = self.by_standing.get(&standing) {
             return *number;
         }

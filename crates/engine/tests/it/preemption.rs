@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kube_scheduler_config::Gate;
-use kube_scheduler_engine::{EndedPreemption, Evicted};
+use kube_scheduler_engine::{EndedPreemption, EvictionOutcome};
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Completion, EventRegistration, EventResource, NominatingInfo,
@@ -102,16 +102,16 @@ fn all_victims_but_the_last_go_first_and_each_is_told_when_it_has_gone() {
         [FAILED.to_owned(), NOMINATED.to_owned(), evict(1, "v1"), evict(2, "v2")]
     );
     assert_eq!(world.engine.queue().nomination("big-uid"), Some("n1"));
-    world.evicted(2, Ok(Evicted::Deleted));
+    world.evicted(2, Ok(EvictionOutcome::Deleted));
     assert_eq!(world.effects(), [told("v2")]);
-    world.evicted(1, Ok(Evicted::Deleted));
+    world.evicted(1, Ok(EvictionOutcome::Deleted));
     assert_eq!(world.effects(), [told("v1"), evict(3, "v3")]);
     assert_eq!(world.engine.n_preempting(), 1);
-    world.evicted(3, Ok(Evicted::Deleted));
+    world.evicted(3, Ok(EvictionOutcome::Deleted));
     assert_eq!(world.effects(), [told("v3")]);
     assert_eq!(world.engine.n_preempting(), 0);
     // An answer is good for once.
-    world.evicted(3, Ok(Evicted::Deleted));
+    world.evicted(3, Ok(EvictionOutcome::Deleted));
     assert_eq!(world.effects(), Vec::<String>::new());
     let counts = world.engine.drain_preemption_counts();
     assert_eq!(counts.victims, [3]);
@@ -124,7 +124,7 @@ fn the_preemptor_is_held_back_until_the_last_victim_goes() {
     let (mut world, is_full) = preempting(&victims);
     try_big(&mut world);
     world.effects();
-    world.evicted(1, Ok(Evicted::Deleted));
+    world.evicted(1, Ok(EvictionOutcome::Deleted));
     world.delete(&victims[0]);
     world.advance(seconds(30));
     assert_eq!(world.place("big"), Some(Place::Unschedulable), "v2 is still there");
@@ -132,7 +132,7 @@ fn the_preemptor_is_held_back_until_the_last_victim_goes() {
     world.delete(&victims[1]);
     is_full.store(false, Ordering::Relaxed);
     assert_eq!(world.attempt(), "assumed n1");
-    world.evicted(2, Ok(Evicted::Deleted));
+    world.evicted(2, Ok(EvictionOutcome::Deleted));
     assert_eq!(world.engine.n_preempting(), 0);
 }
 
@@ -188,9 +188,9 @@ fn a_victim_that_is_gone_is_as_good_as_evicted_and_not_told() {
     let (mut world, _) = preempting(&victims);
     try_big(&mut world);
     world.effects();
-    world.evicted(1, Ok(Evicted::AlreadyGone));
+    world.evicted(1, Ok(EvictionOutcome::AlreadyGone));
     assert_eq!(world.effects(), [evict(2, "v2")]);
-    world.evicted(2, Ok(Evicted::AlreadyGone));
+    world.evicted(2, Ok(EvictionOutcome::AlreadyGone));
     assert_eq!(world.effects(), Vec::<String>::new());
 }
 
@@ -201,7 +201,7 @@ fn a_failed_eviction_spares_the_last_victim_and_lets_the_preemptor_try_again() {
     try_big(&mut world);
     world.effects();
     world.evicted(1, Err("boom"));
-    world.evicted(2, Ok(Evicted::Deleted));
+    world.evicted(2, Ok(EvictionOutcome::Deleted));
     assert_eq!(world.effects(), [told("v2")], "and v3 stays");
     assert_eq!(world.place("big"), Some(Place::Active), "without backoff");
     assert!(world.engine.drain_preemption_counts().ended[0].is_error);
@@ -229,9 +229,9 @@ fn victims_that_went_before_their_turn_leave_nobody_waiting() {
     world.effects();
     victims.iter().for_each(|victim| world.delete(victim));
     assert_eq!(world.place("big"), Some(Place::Unschedulable), "v2 has not had its turn");
-    world.evicted(1, Ok(Evicted::Deleted));
+    world.evicted(1, Ok(EvictionOutcome::Deleted));
     assert_eq!(world.place("big"), Some(Place::Unschedulable));
-    world.evicted(2, Ok(Evicted::AlreadyGone));
+    world.evicted(2, Ok(EvictionOutcome::AlreadyGone));
     assert_eq!(world.place("big"), Some(Place::Active));
 }
 
@@ -261,7 +261,7 @@ fn nominations_of_less_important_pods_go_first() {
     world.cleared(2, Ok(()));
     assert_eq!(world.effects(), [evict(3, "v")], "the error does not keep the victim");
     assert_eq!(world.place("big"), Some(Place::Unschedulable));
-    world.evicted(3, Ok(Evicted::Deleted));
+    world.evicted(3, Ok(EvictionOutcome::Deleted));
     assert_eq!(world.place("big"), Some(Place::Active), "but the preemptor tries again");
 }
 
@@ -349,8 +349,8 @@ fn in_the_foreground_the_attempt_waits_for_its_victims_and_so_does_everybody() {
     assert_eq!(world.effects(), [evict(1, "v1"), evict(2, "v2")]);
     assert!(!world.engine.has_ready());
     assert_eq!(world.attempt(), "nobody");
-    world.evicted(1, Ok(Evicted::Deleted));
-    world.evicted(2, Ok(Evicted::Deleted));
+    world.evicted(1, Ok(EvictionOutcome::Deleted));
+    world.evicted(2, Ok(EvictionOutcome::Deleted));
     let clear = "clear-nomination #3 ns/low uid=low-uid".to_owned();
     assert_eq!(world.effects(), [told("v1"), told("v2"), clear]);
     assert_eq!(world.engine.queue().nomination("big-uid"), None);
@@ -369,7 +369,7 @@ fn in_the_foreground_a_failed_eviction_fails_the_preemption() {
     world.attempt();
     world.effects();
     world.evicted(2, Err("boom"));
-    world.evicted(1, Ok(Evicted::Deleted));
+    world.evicted(1, Ok(EvictionOutcome::Deleted));
     let message = "0/1 nodes are available: 1 full. preemption: boom";
     assert_eq!(
         world.effects(),

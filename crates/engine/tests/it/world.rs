@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use kube_scheduler_config::{Configuration, Plugin as ConfigPlugin, Plugins, Profile};
 use kube_scheduler_engine::{
-    AttemptResult, BuildError, Effect, Engine, EngineOptions, Evicted, Input, StatusPatch, Token,
-    Turn,
+    AttemptResult, BuildError, Effect, Engine, EngineOptions, EvictionOutcome, Input, StatusPatch,
+    Token, Turn,
 };
 use kube_scheduler_framework::api::{Node, Pod, Timestamp};
 use kube_scheduler_framework::testing;
@@ -108,7 +108,7 @@ impl World {
         self.input(Input::BindingWritten { token: Token(token), result });
     }
 
-    pub(crate) fn evicted(&mut self, token: u64, result: Result<Evicted, &str>) {
+    pub(crate) fn evicted(&mut self, token: u64, result: Result<EvictionOutcome, &str>) {
         let result = result.map_err(refused);
         self.input(Input::PodEvicted { token: Token(token), result });
     }

@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::cycle_state::CycleState;
 
 /// What sets a node apart from others, as far as some plugins are concerned: a sequence of numbers that they agree on.
-pub type Standing = SmallVec<[u32; 8]>;
+pub type GroupKey = SmallVec<[u32; 8]>;
 
 /// Nodes that stand alike and pass all filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub trait DomainAnswers: Send + Sync {
 
     /// Appends where `node` stands. Two nodes with the same numbers get the same answers. How many numbers are appended
     /// must not depend on the node.
-    fn stand(&self, cluster: ClusterView<'_>, node: NodeIdx, standing: &mut Standing);
+    fn stand(&self, cluster: ClusterView<'_>, node: NodeIdx, standing: &mut GroupKey);
 
     /// Whether Filter lets the pod onto `node`.
     fn fits(&self, cluster: ClusterView<'_>, node: NodeIdx) -> bool;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::{Carried, ClusterView, NodeIdx, NodeView, Spare, TermKind};
+use kube_scheduler_framework::{ClusterView, NodeIdx, NodeView, TermCount, TermKind, VecPool};
 
 use super::own_terms::preferred_of;
 use super::tally::{KeyTally, Tally};
@@ -20,7 +20,7 @@ impl Attraction {
         cluster: ClusterView<'_>,
         pod: &Pod,
         hard_pod_affinity_weight: i32,
-        spare: &Arc<Spare<i64>>,
+        spare: &Arc<VecPool<i64>>,
     ) -> Option<Self> {
         let mut tally = Tally::new(spare);
         let is_drawn = count_others(cluster, pod, hard_pod_affinity_weight, &mut tally);
@@ -59,7 +59,7 @@ fn count_others(
     };
     for (_, carried) in cluster.affinity_terms_about(pod, draws) {
         let kind = carried.kind();
-        let pull = |carried: Carried| pull_of(kind, carried, hard_pod_affinity_weight);
+        let pull = |carried: TermCount| pull_of(kind, carried, hard_pod_affinity_weight);
         let (term, domains) = (carried.term(), carried.domains());
         if !domains.is_empty() {
             tally.add_carried(cluster, &term.topology_key, domains, pull);
@@ -70,7 +70,7 @@ fn count_others(
 }
 
 /// How much pods that carry a term of this kind draw a pod that it means.
-pub(super) fn pull_of(kind: TermKind, carried: Carried, hard_pod_affinity_weight: i32) -> i64 {
+pub(super) fn pull_of(kind: TermKind, carried: TermCount, hard_pod_affinity_weight: i32) -> i64 {
     match kind {
         TermKind::RequiredAffinity => i64::from(hard_pod_affinity_weight) * i64::from(carried.n),
         TermKind::PreferredAffinity => carried.weight,

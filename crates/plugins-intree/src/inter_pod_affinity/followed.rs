@@ -11,8 +11,8 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     AffinityTermsVersion, Candidates, ClusterView, Context, CounterId, CounterSpec, CycleState,
-    DomainAnswers, DomainScope, DomainScoped, LabelValueId, NodeIdx, Normalization, Scale,
-    Standing, TermId, TermKind,
+    DomainAnswers, DomainScope, DomainScoped, GroupKey, LabelValueId, NodeIdx, Normalization,
+    Scale, TermId, TermKind,
 };
 use smallvec::SmallVec;
 
@@ -255,7 +255,7 @@ impl DomainAnswers for AffinityAnswers {
         true
     }
 
-    fn stand(&self, cluster: ClusterView<'_>, node: NodeIdx, standing: &mut Standing) {
+    fn stand(&self, cluster: ClusterView<'_>, node: NodeIdx, standing: &mut GroupKey) {
         for key in &self.keys {
             let value = key.value(cluster, node);
             if !key.is_fine {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Labels, Pod};
 use kube_scheduler_framework::{
-    ClusterView, CounterSpec, FilterSink, NodeIdx, NodeView, Spare, Status, TermKind,
+    ClusterView, CounterSpec, FilterSink, NodeIdx, NodeView, Status, TermKind, VecPool,
 };
 use smallvec::SmallVec;
 
@@ -72,7 +72,7 @@ impl Neighbours {
     pub(super) fn count(
         cluster: ClusterView<'_>,
         pod: &Pod,
-        spare: &Arc<Spare<i64>>,
+        spare: &Arc<VecPool<i64>>,
     ) -> Option<Self> {
         let own = Required::of(pod);
         let minding = minding(cluster, pod, spare);
@@ -228,7 +228,7 @@ impl Neighbours {
 }
 
 /// Which pods on nodes would mind `pod`, by domain. Keys without any are left out.
-fn minding(cluster: ClusterView<'_>, pod: &Pod, spare: &Arc<Spare<i64>>) -> Tally {
+fn minding(cluster: ClusterView<'_>, pod: &Pod, spare: &Arc<VecPool<i64>>) -> Tally {
     let mut tally = Tally::new(spare);
     if cluster.affinity_terms().n_terms(TermKind::RequiredAntiAffinity) == 0 {
         return tally;

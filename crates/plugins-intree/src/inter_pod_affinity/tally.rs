@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Labels;
 use kube_scheduler_framework::{
-    Carried, CarriedCounts, ClusterView, DomainCounts, FilterSink, LabelColumn, LabelValueId, Lent,
-    NodeGroup, NodeIdx, Spare, Status,
+    ClusterView, DomainCounts, FilterSink, LabelColumn, LabelValueId, NodeGroup, NodeIdx,
+    PooledVec, Status, TermCount, TermCounts, VecPool,
 };
 use smallvec::SmallVec;
 
@@ -23,7 +23,7 @@ const MANY_VALUES: usize = 512;
 #[derive(Debug)]
 pub(super) struct Tally {
     keys: SmallVec<[KeyTally; 2]>,
-    spare: Arc<Spare<i64>>,
+    spare: Arc<VecPool<i64>>,
 }
 
 /// Numbers by value of one topology key.
@@ -36,7 +36,7 @@ pub(super) struct KeyTally {
 #[derive(Debug)]
 enum Numbers {
     /// By number of the value in the cluster's column; what is missing at the end is 0.
-    ById(Lent<i64>),
+    ById(PooledVec<i64>),
     /// The same, sorted, where there are many values and few numbers; what is missing is 0.
     Few(Vec<(LabelValueId, i64)>),
     ByValue(BTreeMap<Arc<str>, i64>),
@@ -45,7 +45,7 @@ enum Numbers {
 
 impl Tally {
     /// No numbers yet; columns of them are taken from `spare`.
-    pub(super) fn new(spare: &Arc<Spare<i64>>) -> Self {
+    pub(super) fn new(spare: &Arc<VecPool<i64>>) -> Self {
         Self { keys: SmallVec::new(), spare: spare.clone() }
     }
 
@@ -53,7 +53,7 @@ impl Tally {
     pub(super) fn of_counters(
         cluster: ClusterView<'_>,
         counters: &[Arc<DomainCounts>],
-        spare: &Arc<Spare<i64>>,
+        spare: &Arc<VecPool<i64>>,
     ) -> Self {
         let mut tally = Self::new(spare);
         for counts in counters {
@@ -100,8 +100,8 @@ impl Tally {
         &mut self,
         cluster: ClusterView<'_>,
         key: &Arc<str>,
-        counts: &CarriedCounts,
-        amount: impl Fn(Carried) -> i64,
+        counts: &TermCounts,
+        amount: impl Fn(TermCount) -> i64,
     ) {
         let spare = self.spare.clone();
         let Some(n_ids) = cluster.n_label_ids(key) else { return };
@@ -143,7 +143,7 @@ impl Tally {
 
 impl Numbers {
     /// Gets ready for so many more numbers.
-    fn expect(&mut self, n_more: usize, n_ids: usize, spare: &Arc<Spare<i64>>) {
+    fn expect(&mut self, n_more: usize, n_ids: usize, spare: &Arc<VecPool<i64>>) {
         /// Below this share of all values a sorted list is the shorter form.
         const FEW: usize = 16;
 

@@ -6,8 +6,8 @@ use kube_scheduler_framework::api::{
     LabelSelector, Labels, NodeInclusionPolicy, Pod, TopologySpreadConstraint, WhenUnsatisfiable,
 };
 use kube_scheduler_framework::{
-    ClusterView, CountedNodes, CountedPods, PodTerm, RequiredNodeAffinity, SignatureWriter,
-    Tolerated,
+    ClusterView, CountedNodes, CountedPods, PodTerm, PodTolerations, RequiredNodeAffinity,
+    SignatureWriter,
 };
 
 use super::args::Defaults;
@@ -68,9 +68,10 @@ impl Constraint {
         compares_numbers: bool,
     ) -> CountedNodes {
         let affinity = self.honors_affinity.then(|| RequiredNodeAffinity::of(pod)).flatten();
-        let tolerated = self
-            .honors_taints
-            .then(|| Tolerated { tolerations: pod.spec.tolerations.clone(), compares_numbers });
+        let tolerated = self.honors_taints.then(|| PodTolerations {
+            tolerations: pod.spec.tolerations.clone(),
+            compares_numbers,
+        });
         let required_keys = required_keys.clone();
         CountedNodes { required_keys, affinity, tolerated, counts_unlabelled: false }
     }

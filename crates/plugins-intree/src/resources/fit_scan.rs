@@ -4,7 +4,7 @@
 //! it finds anything.
 
 use kube_scheduler_framework::{
-    COLUMN_CHUNK, ClusterView, Column, Headroom, Needed, NodeIdx, runs_by_chunk,
+    COLUMN_CHUNK, ClusterView, Column, Headroom, NodeIdx, RequiredHeadroom, runs_by_chunk,
 };
 use smallvec::SmallVec;
 
@@ -17,7 +17,7 @@ const WORTH_A_CHUNK: usize = COLUMN_CHUNK / 8;
 pub(super) struct Scan<'a> {
     headroom: &'a Column<Headroom>,
     /// `None` when the headroom does not tell: with scalar resources.
-    needed: Option<Needed>,
+    needed: Option<RequiredHeadroom>,
     pod_count: &'a Column<i64>,
     allowed_pods: &'a Column<i64>,
     items: SmallVec<[ScanItem<'a>; 4]>,
@@ -69,7 +69,8 @@ impl<'a> Scan<'a> {
                 requested: requested.scalar(&scalar.name),
                 is_served: is_served(&scalar.name),
             });
-        let needed = Needed::new(demand.milli_cpu, demand.memory, demand.ephemeral_storage);
+        let needed =
+            RequiredHeadroom::new(demand.milli_cpu, demand.memory, demand.ephemeral_storage);
         Self {
             headroom: cluster.headroom(),
             needed: needed.filter(|_| demand.scalars.is_empty()),

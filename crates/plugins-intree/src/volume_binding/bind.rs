@@ -12,7 +12,7 @@ use kube_scheduler_framework::{
     Commands, ObjectKey, PreBindTask, Status, TaskContext, TaskEvent, TaskStep,
 };
 
-use super::check::{Progress, Watched};
+use super::check::{Progress, WatchedVolumes};
 use super::reservation::Reservation;
 use super::state::PodVolumes;
 
@@ -85,7 +85,7 @@ impl BindVolumes {
     fn check(&self, cx: &TaskContext<'_>, deadline: Timestamp) -> TaskStep {
         let Some(volumes) = cx.state.get::<PodVolumes>() else { return failed(NO_BINDINGS) };
         let Some(reservation) = volumes.reserved_on(cx.node) else { return failed(NO_BINDINGS) };
-        let watched = Watched {
+        let watched = WatchedVolumes {
             cluster: cx.cx.cluster(),
             node: cx.node,
             bindings: &reservation.bindings,

@@ -21,7 +21,7 @@ pub(super) enum Progress {
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Watched<'a> {
+pub(super) struct WatchedVolumes<'a> {
     pub(super) cluster: ClusterView<'a>,
     pub(super) node: &'a str,
     pub(super) bindings: &'a [StaticBinding],
@@ -29,7 +29,7 @@ pub(super) struct Watched<'a> {
     pub(super) claims: &'a [Arc<Object>],
 }
 
-impl Watched<'_> {
+impl WatchedVolumes<'_> {
     /// Looks at everything in order. The error says what has gone wrong.
     pub(super) fn check(&self) -> Result<Progress, String> {
         let node = self.cluster.node_idx(self.node).and_then(|idx| self.cluster.node(idx));

@@ -138,9 +138,10 @@ fn a_write_that_the_server_wants_later_is_not_over() {
 
 #[test]
 fn evictions_say_whether_the_pod_was_gone() {
-    for (success, expected) in
-        [(Success::AlreadyGone, Evicted::AlreadyGone), (Success::Done, Evicted::Deleted)]
-    {
+    for (success, expected) in [
+        (Success::AlreadyGone, EvictionOutcome::AlreadyGone),
+        (Success::Done, EvictionOutcome::Deleted),
+    ] {
         let write = PodWrite::Evict { token: Token(1), pod: pod("a"), patch: None };
         let input = EndedWrite { write, result: Ok(success) }.into_input();
         assert!(matches!(input, Some(Input::PodEvicted { result: Ok(is), .. }) if is == expected));

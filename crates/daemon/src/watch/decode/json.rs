@@ -7,7 +7,7 @@ use kube_scheduler_engine::WatchedObject;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Frame, ListEnd, Malformed, is_kept};
+use super::{Frame, ListEnd, MalformedObject, is_kept};
 use crate::kinds::{Form, Keep, WatchedKind};
 
 #[derive(Default, Deserialize)]
@@ -63,27 +63,27 @@ struct Status {
 }
 
 /// What a list says about itself; its items may be left out.
-pub(super) fn list_end(bytes: &[u8]) -> Result<ListEnd, Malformed> {
+pub(super) fn list_end(bytes: &[u8]) -> Result<ListEnd, MalformedObject> {
     let list: List =
-        serde_json::from_slice(bytes).map_err(|error| Malformed::whole("list", error))?;
+        serde_json::from_slice(bytes).map_err(|error| MalformedObject::whole("list", error))?;
     let ListMeta { resource_version, next } = list.metadata;
     Ok(ListEnd { resource_version, next: next.unwrap_or_default() })
 }
 
 /// Reads one line.
-pub(super) fn frame(kind: &WatchedKind, bytes: &[u8]) -> Result<Option<Frame>, Malformed> {
+pub(super) fn frame(kind: &WatchedKind, bytes: &[u8]) -> Result<Option<Frame>, MalformedObject> {
     if bytes.trim_ascii().is_empty() {
         return Ok(None);
     }
-    let line: WatchLine<'_> =
-        serde_json::from_slice(bytes).map_err(|error| Malformed::whole("watch event", error))?;
+    let line: WatchLine<'_> = serde_json::from_slice(bytes)
+        .map_err(|error| MalformedObject::whole("watch event", error))?;
     let text = line.object.get();
     Ok(Some(match line.what {
         "ADDED" | "MODIFIED" => Frame::Applied(object(kind, text.as_bytes())),
         "DELETED" => Frame::Deleted(object(kind, text.as_bytes())),
         "BOOKMARK" => {
-            let header: Header =
-                serde_json::from_str(text).map_err(|error| Malformed::whole("bookmark", error))?;
+            let header: Header = serde_json::from_str(text)
+                .map_err(|error| MalformedObject::whole("bookmark", error))?;
             let annotations = header.metadata.annotations.unwrap_or_default();
             Frame::Bookmark {
                 resource_version: header.metadata.resource_version,
@@ -100,8 +100,8 @@ pub(super) fn frame(kind: &WatchedKind, bytes: &[u8]) -> Result<Option<Frame>, M
 }
 
 /// Reads one object.
-pub(super) fn object(kind: &WatchedKind, bytes: &[u8]) -> Result<WatchedObject, Malformed> {
-    let text = str::from_utf8(bytes).map_err(|error| Malformed::whole("object", error))?;
+pub(super) fn object(kind: &WatchedKind, bytes: &[u8]) -> Result<WatchedObject, MalformedObject> {
+    let text = str::from_utf8(bytes).map_err(|error| MalformedObject::whole("object", error))?;
     let read = match kind.form {
         Form::Pod => pod(kind, text).map(|pod| WatchedObject::Pod(Arc::new(pod))),
         Form::Node => node(kind, text).map(|node| WatchedObject::Node(Arc::new(node))),
@@ -113,7 +113,7 @@ pub(super) fn object(kind: &WatchedKind, bytes: &[u8]) -> Result<WatchedObject, 
             .metadata
             .name
             .map(|name| (header.metadata.namespace.unwrap_or_default().into(), name.into()));
-        Malformed { key, text }
+        MalformedObject { key, text }
     };
     match read {
         Ok(object) if object.key().1.is_empty() => {

@@ -8,16 +8,16 @@ use kube_scheduler_api_types::protobuf::{Invalid, Reader, Value, identity};
 use kube_scheduler_api_types::{Node, Pod};
 use kube_scheduler_engine::WatchedObject;
 
-use super::{Frame, INITIAL_EVENTS_END, ListEnd, Malformed};
+use super::{Frame, INITIAL_EVENTS_END, ListEnd, MalformedObject};
 use crate::kinds::{Form, WatchedKind};
 use crate::transport::envelope::{self, NoObject};
 
 /// What a list says about itself, from the message of its metadata.
-pub(super) fn list_end(bytes: &[u8]) -> Result<ListEnd, Malformed> {
+pub(super) fn list_end(bytes: &[u8]) -> Result<ListEnd, MalformedObject> {
     let mut end = ListEnd::default();
     let mut metadata = Reader::new(bytes);
     while let Some(field) =
-        metadata.next().map_err(|error| Malformed::whole("metadata of the list", error))?
+        metadata.next().map_err(|error| MalformedObject::whole("metadata of the list", error))?
     {
         let Value::Bytes(bytes) = field.value else { continue };
         let text = || String::from_utf8_lossy(bytes).into_owned();
@@ -31,13 +31,13 @@ pub(super) fn list_end(bytes: &[u8]) -> Result<ListEnd, Malformed> {
 }
 
 /// Reads one object, without an envelope.
-pub(super) fn object(kind: &WatchedKind, bytes: &[u8]) -> Result<WatchedObject, Malformed> {
+pub(super) fn object(kind: &WatchedKind, bytes: &[u8]) -> Result<WatchedObject, MalformedObject> {
     let read = match kind.form {
         Form::Pod => Pod::from_protobuf(bytes).map(|pod| WatchedObject::Pod(Arc::new(pod))),
         Form::Node => Node::from_protobuf(bytes).map(|node| WatchedObject::Node(Arc::new(node))),
         Form::Generic => {
             let text = format!("objects of kind {} are not read in protobuf", kind.name);
-            return Err(Malformed { key: None, text });
+            return Err(MalformedObject { key: None, text });
         }
     };
     let refused = |text: String| {
@@ -45,7 +45,7 @@ pub(super) fn object(kind: &WatchedKind, bytes: &[u8]) -> Result<WatchedObject, 
         let key = name
             .filter(|name| !name.is_empty())
             .map(|name| (namespace.unwrap_or_default().into(), name.into()));
-        Malformed { key, text }
+        MalformedObject { key, text }
     };
     match read {
         Ok(object) if object.key().1.is_empty() => {
@@ -57,15 +57,15 @@ pub(super) fn object(kind: &WatchedKind, bytes: &[u8]) -> Result<WatchedObject, 
 }
 
 /// Reads one frame, without the length before it.
-pub(super) fn frame(kind: &WatchedKind, bytes: &[u8]) -> Result<Option<Frame>, Malformed> {
+pub(super) fn frame(kind: &WatchedKind, bytes: &[u8]) -> Result<Option<Frame>, MalformedObject> {
     let (what, object_bytes) =
-        event(bytes).map_err(|error| Malformed::whole("watch event", error))?;
+        event(bytes).map_err(|error| MalformedObject::whole("watch event", error))?;
     let is_known = matches!(what, "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK" | "ERROR");
     if !is_known {
         // Types that do not exist yet are not ours to judge.
         return Ok(None);
     }
-    let unreadable = |error: NoObject| Malformed::whole("object of a watch event", error);
+    let unreadable = |error: NoObject| MalformedObject::whole("object of a watch event", error);
     let enveloped = envelope::open(object_bytes).map_err(unreadable)?;
     let raw = enveloped.raw;
     let followed = || {
@@ -74,12 +74,12 @@ pub(super) fn frame(kind: &WatchedKind, bytes: &[u8]) -> Result<Option<Frame>, M
             return object(kind, raw);
         }
         let text = format!("expected {expected:?}, found {:?}", enveloped.kind);
-        Err(Malformed { key: None, text })
+        Err(MalformedObject { key: None, text })
     };
     Ok(Some(match what {
         "ADDED" | "MODIFIED" => Frame::Applied(followed()),
         "DELETED" => Frame::Deleted(followed()),
-        "BOOKMARK" => bookmark(raw).map_err(|error| Malformed::whole("bookmark", error))?,
+        "BOOKMARK" => bookmark(raw).map_err(|error| MalformedObject::whole("bookmark", error))?,
         _ => {
             let (message, _, code) = envelope::status(raw);
             Frame::Error { code, message: message.to_owned() }
