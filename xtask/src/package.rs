@@ -164,13 +164,22 @@ fn profiles(manifest: &str) -> String {
 /// The first Rust example of a document or of a module's head, as a program of its own.
 fn example(text: &str) -> Option<String> {
     let lines = text.lines().map(|line| line.strip_prefix("//!").map_or(line, str::trim_start));
-    let is_start = |line: &str| line == "```" || line.starts_with("```rust");
-    let mut lines = lines.skip_while(|line| !is_start(line));
-    lines.next()?;
-    let code = lines.take_while(|line| !line.starts_with("```"));
-    let code = code.map(|line| line.strip_prefix("# ").unwrap_or(line));
-    let code = code.fold(String::new(), |code, line| code + line + "\n");
-    Some(if code.contains("fn main(") { code } else { format!("fn main() {{\n{code}}}\n") })
+    let (mut code, mut is_inside, mut is_rust) = (String::new(), false, false);
+    for line in lines {
+        if let Some(language) = line.strip_prefix("```") {
+            if is_rust {
+                let is_program = code.contains("fn main(");
+                return Some(if is_program { code } else { format!("fn main() {{\n{code}}}\n") });
+            }
+            is_inside = !is_inside;
+            is_rust = is_inside && (language.is_empty() || language.starts_with("rust"));
+        } else if is_rust {
+            // Lines that doc tests hide.
+            code += line.strip_prefix("# ").unwrap_or(line);
+            code.push('\n');
+        }
+    }
+    None
 }
 
 fn read(path: &Path) -> Result<String> {

@@ -84,7 +84,7 @@ pub(super) fn read(ident: &str, document: &Path) -> Result<Library> {
             if let Some(implementations) =
                 inner.pointer("/struct/impls").or(inner.pointer("/enum/impls"))
             {
-                reader.from_implementations(implementations, ident, &mut mentions);
+                reader.of_implementations(implementations, ident, &mut mentions);
             }
             let is_type =
                 ["struct", "enum", "union", "trait"].iter().any(|kind| !inner[kind].is_null());
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The types that implementations of a type's traits bring in: iterators, targets, outputs.
-    fn from_implementations(&self, impls: &Value, ident: &str, found: &mut BTreeSet<Name>) {
+    fn of_implementations(&self, impls: &Value, ident: &str, found: &mut BTreeSet<Name>) {
         for id in ids(impls) {
             let implementation = &self.inner(id)["impl"];
             if !implementation["trait"].is_null() && implementation["is_synthetic"] != true {

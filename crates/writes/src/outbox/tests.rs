@@ -1,3 +1,5 @@
+//! The outbox against scripted answers of a server: order, retries and pace.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube_scheduler_engine::{PodRef, StatusPatch, Token};
