@@ -137,7 +137,7 @@ struct SpreadAnswers {
 /// A counter with its column; the engine starts over before one of them can be missing.
 fn read(cluster: ClusterView<'_>, counter: CounterId) -> Option<(&DomainCounts, &LabelColumn)> {
     let counts = cluster.followed_by_id(counter)?;
-    Some((counts, cluster.domain_column(&counts)?))
+    Some((counts, cluster.domain_column(counts)?))
 }
 
 fn number(n: i64) -> u32 {
@@ -168,7 +168,7 @@ impl Wish {
         if self.is_hostname {
             return counts.on_node(node);
         }
-        let Some(column) = cluster.domain_column(&counts) else { return 0 };
+        let Some(column) = cluster.domain_column(counts) else { return 0 };
         let value = column.id(node);
         let is_empty = !requires_all && column.id_of("") == Some(value);
         let unlabelled = if is_empty { counts.n_pods_in(LabelValueId::ABSENT) } else { 0 };
