@@ -1,4 +1,4 @@
-//! The API server as plugins see it: one request at a time, carried out by the shell.
+//! The API server as plugins see it: one request at a time, carried out by the daemon.
 //!
 //! Invariants: making a request does nothing; it is sent when its future is polled, which happens outside the core, so that
 //! no extension point up to Permit can wait for the network.
@@ -97,11 +97,11 @@ impl From<ApiError> for Status {
 
 /// The connection to the API server, as the scheduler itself uses it.
 pub trait ApiClient: Send + Sync {
-    /// A request and its answer. Nothing is sent before the future is polled; dropping the future gives up.
+    /// Makes a request. Nothing is sent before the future is polled; dropping the future cancels the request.
     fn send(&self, request: ApiRequest) -> ApiFuture;
 }
 
-/// Where there is no API server: every request fails.
+/// A client without an API server: every request fails.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoApiServer;
 

@@ -10,10 +10,10 @@ use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
 use serde_ignored::Path;
 use serde_json::{Map, Value};
 
-/// What may stand in arguments without the type knowing it.
+/// Fields that are allowed in arguments although the type does not have them.
 const HEADER: [&str; 2] = ["apiVersion", "kind"];
 
-/// Arguments that do not do. Displays one line, with the path of each field.
+/// Arguments that are not acceptable. Displays one line, with the path of each field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArgsError(Vec<String>);
 
@@ -32,7 +32,8 @@ impl From<ArgsError> for String {
 }
 
 impl ArgsError {
-    /// A field (relative to the arguments, such as `zones[0]`; empty for all of them) that does not do, and why.
+    /// The error for one field: `field` is its path relative to the arguments, such as `zones[0]` (empty for the arguments
+    /// as a whole), `what` says what is wrong with it.
     pub fn new(args_path: &str, field: &str, what: impl fmt::Display) -> Self {
         let join = if field.is_empty() || field.starts_with('[') { "" } else { "." };
         Self(vec![format!("{args_path}{join}{field}: {what}")])

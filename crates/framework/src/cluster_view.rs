@@ -1,4 +1,4 @@
-//! The cluster as plugins read it: every reader notes what it looks at.
+//! The cluster as plugins read it: every reader records what it looks at.
 
 use std::sync::{Arc, LazyLock};
 
@@ -16,7 +16,7 @@ use crate::view::NodeView;
 
 static NO_LABELS: LazyLock<Labels> = LazyLock::new(Labels::default);
 
-/// Which nodes a call is about, and so what a look at a node by its slot means.
+/// Which nodes a call is about; decides whether a read by slot counts as a read of the node in question or of another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// None, or one that comes as a [`NodeView`]: what is read by slot belongs to other nodes.
@@ -31,9 +31,9 @@ pub(crate) enum Scope {
 ///
 /// # Columns
 ///
-/// The readers under this heading give values of all nodes by slot. They are for `filter_all`, `scan` and `score_all`, which
-/// must read no other slots than those they are asked about. Elsewhere, a column means that the answer depends on other nodes,
-/// which cannot be cached; a node's own values are in its [`NodeView`].
+/// The readers under this heading give values of all nodes by slot. They are for `filter_all`, `scan` and `score_all`,
+/// which must read no other slots than those they are asked about. Elsewhere, reading a column means that the answer
+/// depends on other nodes, and such an answer cannot be cached; a node's own values are in its [`NodeView`].
 #[derive(Clone, Copy)]
 pub struct ClusterView<'a> {
     state: &'a ClusterState,
@@ -48,7 +48,7 @@ impl std::fmt::Debug for ClusterView<'_> {
 }
 
 impl<'a> ClusterView<'a> {
-    /// A view for answers that are not cached: what is read is not noted.
+    /// A view for answers that are not cached: what is read is not recorded.
     pub fn unrecorded(state: &'a ClusterState) -> Self {
         Self { state, reads: &DISCARDED, scope: Scope::Asked }
     }
@@ -124,7 +124,7 @@ impl<'a> ClusterView<'a> {
         self.at_node(Reads::NOTHING).node_name(node)
     }
 
-    /// What nodes have for pods.
+    /// The allocatable resources of nodes.
     pub fn allocatable(self) -> &'a ResourceColumns {
         self.at_node(Reads::ALLOCATABLE).allocatable()
     }
@@ -134,12 +134,13 @@ impl<'a> ClusterView<'a> {
         self.at_node(Reads::POD_SUMS).requested()
     }
 
-    /// CPU (milli-CPU) and memory (bytes) that the pods on a node request, with defaults for containers that request nothing.
+    /// CPU (milli-CPU) and memory (bytes) that the pods on a node request, with defaults for containers that request
+    /// nothing.
     pub fn non_zero_requested(self) -> (&'a Column<i64>, &'a Column<i64>) {
         self.at_node(Reads::POD_SUMS).non_zero_requested()
     }
 
-    /// How many pods a node takes.
+    /// The greatest number of pods that a node accepts.
     pub fn allowed_pods(self) -> &'a Column<i64> {
         self.at_node(Reads::ALLOCATABLE).allowed_pods()
     }
@@ -164,12 +165,12 @@ impl<'a> ClusterView<'a> {
         self.at_node(Reads::FEATURES).feature_bits()
     }
 
-    /// The lists of taints of nodes, by number.
+    /// The distinct taint list of each node, as an id for [`taint_sets`](Self::taint_sets).
     pub fn taint_set_ids(self) -> &'a Column<TaintSetId> {
         self.at_node(Reads::TAINTS).taint_set_ids()
     }
 
-    /// What the numbers mean.
+    /// The distinct taint lists behind the ids of [`taint_set_ids`](Self::taint_set_ids).
     pub fn taint_sets(self) -> &'a TaintSets {
         self.at_node(Reads::TAINTS).taint_sets()
     }
@@ -179,12 +180,12 @@ impl<'a> ClusterView<'a> {
         self.at_node(Reads::IMAGES).nodes_with_image(name)
     }
 
-    /// The values of a label, if they are kept as a column.
+    /// The values of a label on all nodes; `None` when the cluster keeps no column for the label.
     pub fn label_column(self, key: &str) -> Option<&'a LabelColumn> {
         self.at_node(Reads::LABELS).label_column(key)
     }
 
-    /// The column that tells the domain of a node for `counts`; `None` when there is no topology key.
+    /// The label column that gives the domain of a node for `counts`; `None` when there is no topology key.
     pub fn domain_column<'c>(self, counts: &'c DomainCounts) -> Option<&'c LabelColumn>
     where
         'a: 'c,
@@ -223,7 +224,7 @@ impl<'a> ClusterView<'a> {
         MatchingNodes { state, bound: BoundRequirements::new(state, pairs, selector) }
     }
 
-    /// Which nodes match which of weighted terms.
+    /// Which nodes match which of the weighted terms.
     pub fn matching_preferences(
         self,
         terms: impl Iterator<Item = &'a PreferredNodeTerm>,
@@ -292,7 +293,7 @@ impl<'a> ClusterView<'a> {
         self.all(Reads::AFFINITY_TERMS).affinity_terms()
     }
 
-    /// The distinct terms of `wanted` kinds on nodes that mean `pod`. O(labels + terms found). The order depends on the
+    /// The distinct terms of `wanted` kinds on nodes that select `pod`. O(labels + terms found). The order depends on the
     /// history of the state alone.
     pub fn affinity_terms_about(
         self,
@@ -311,8 +312,8 @@ impl<'a> ClusterView<'a> {
         self.all(Reads::AFFINITY_TERMS).affinity_terms_version()
     }
 
-    /// The length of a table by the numbers of a label's values; `None` when the label has no column. A matter of memory
-    /// alone: no answer may depend on it.
+    /// The length that a table indexed by the ids of a label's values needs; `None` when the label has no column. Only for
+    /// allocating memory: no answer may depend on it.
     pub fn n_label_ids(self, key: &str) -> Option<usize> {
         self.state.label_column(key).map(LabelColumn::n_ids)
     }
@@ -320,7 +321,7 @@ impl<'a> ClusterView<'a> {
 
 /// # Images and other objects
 impl<'a> ClusterView<'a> {
-    /// What is known of an image; `None` when no node has it.
+    /// Size and spread of an image; `None` when no node has it.
     pub fn image(self, name: &str) -> Option<ImageState> {
         self.all(Reads::IMAGE_STATES).image(name)
     }
@@ -330,17 +331,17 @@ impl<'a> ClusterView<'a> {
         self.all(Reads::OBJECTS).objects()
     }
 
-    /// What the CSINode of a node says.
+    /// The volume limits from the CSINode object of a node.
     pub fn csi_limits(self, node: NodeIdx) -> Option<&'a CsiLimits> {
         self.all(Reads::OBJECTS).csi_limits(node)
     }
 
-    /// The same for all nodes, by number.
+    /// The distinct volume limits of each node, as an id: nodes with equal limits have equal ids.
     pub fn csi_limits_ids(self) -> &'a Column<CsiLimitsId> {
         self.all(Reads::OBJECTS).csi_limits_ids()
     }
 
-    /// How many such numbers there are.
+    /// Number of distinct ids in [`csi_limits_ids`](Self::csi_limits_ids).
     pub fn n_csi_limits_ids(self) -> usize {
         self.all(Reads::OBJECTS).n_csi_limits_ids()
     }

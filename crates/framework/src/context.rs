@@ -40,7 +40,7 @@ impl fmt::Debug for Sources<'_> {
 }
 
 impl<'a> Sources<'a> {
-    /// For calls whose answers are not cached: nothing depends on what is read.
+    /// A context for calls whose answers are not cached: what is read is not recorded.
     pub fn unrecorded(self) -> Context<'a> {
         self.recorded_by(&DISCARDED, Scope::OneNode)
     }
@@ -156,11 +156,11 @@ pub trait NominatedPods: Sync {
 /// Read access to the preemptions that are being carried out.
 pub trait RunningPreemptions: Sync {
     /// Whether the scheduler is still busy evicting the victims of the pod with this UID (`spec/preemption.md` §7.3).
-    /// No longer so once the last victim is seen to go, even if the answer to its deletion is still out.
+    /// `false` once the last victim is seen to go, even if the answer to its deletion has not arrived yet.
     fn is_preempting(&self, uid: &str) -> bool;
 }
 
-/// Nothing waits, nothing is nominated, nobody preempts. For tests and one-off evaluations.
+/// No pod exists, waits, is nominated or preempts. For tests and one-off evaluations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPods;
 
@@ -244,27 +244,27 @@ pub enum Command {
     Allow {
         /// Which pod.
         uid: Arc<str>,
-        /// Whose wait.
+        /// The plugin whose wait ends.
         plugin: PluginName,
     },
-    /// Turn a waiting pod down.
+    /// Reject a waiting pod.
     Reject {
         /// Which pod.
         uid: Arc<str>,
-        /// Who turns it down.
+        /// The plugin that rejects it.
         plugin: PluginName,
         /// Why.
         message: String,
     },
     /// Put pods into the active queue, backoff or not.
     Activate(Vec<Arc<Pod>>),
-    /// Count with an object as it will be.
+    /// Use this changed copy of an object in later decisions, before the API server has it.
     AssumeObject(Arc<Object>),
-    /// Count with an object as it is, unless something else than this revision is assumed of it.
+    /// Undo [`AssumeObject`](Self::AssumeObject), if what is assumed was made from this revision.
     RestoreObject(Arc<Object>),
     /// Count an attempt at preemption.
     CountPreemptionAttempt,
-    /// Tell users about a pod.
+    /// Publish an event of the API about a pod.
     RecordEvent {
         /// About which pod.
         pod: Arc<Pod>,
@@ -280,12 +280,12 @@ pub enum Command {
 }
 
 impl Commands {
-    /// Takes back `plugin`'s wait for a waiting pod; the pod goes on when nobody else waits.
+    /// Ends `plugin`'s wait for a waiting pod; its binding goes on when no other plugin waits.
     pub fn allow(&mut self, uid: &Arc<str>, plugin: &PluginName) {
         self.0.push(Command::Allow { uid: uid.clone(), plugin: plugin.clone() });
     }
 
-    /// Turns a waiting pod down.
+    /// Rejects a waiting pod with `message`.
     pub fn reject(&mut self, uid: &Arc<str>, plugin: &PluginName, message: impl Into<String>) {
         self.0.push(Command::Reject {
             uid: uid.clone(),
@@ -299,14 +299,14 @@ impl Commands {
         self.0.push(Command::Activate(pods));
     }
 
-    /// Lets later decisions count with `object`, a changed copy of the object's present revision. Refused (and noted in
-    /// the log) if it is not; ask [`ObjectStore::check_assumable`](kube_scheduler_cache::ObjectStore::check_assumable)
-    /// before.
+    /// Makes later decisions use `object`, a changed copy of the present revision. If it is a copy of another revision, the
+    /// request is refused and logged; call
+    /// [`ObjectStore::check_assumable`](kube_scheduler_cache::ObjectStore::check_assumable) first.
     pub fn assume_object(&mut self, object: Arc<Object>) {
         self.0.push(Command::AssumeObject(object));
     }
 
-    /// Takes back what is assumed of an object, if that was made from the revision that `object` has.
+    /// Undoes [`assume_object`](Self::assume_object), if what is assumed was made from the revision of `object`.
     pub fn restore_object(&mut self, object: Arc<Object>) {
         self.0.push(Command::RestoreObject(object));
     }
@@ -321,8 +321,8 @@ impl Commands {
         self.0.push(Command::CountPreemptionAttempt);
     }
 
-    /// Tells users about a pod by an event. `reason` and `action` are words in camel case; `note` is a sentence, cut after
-    /// 1,024 bytes.
+    /// Publishes an event of the API about a pod. `reason` and `action` are words in camel case; `note` is a sentence, cut
+    /// after 1,024 bytes.
     pub fn record_event(
         &mut self,
         pod: &Arc<Pod>,

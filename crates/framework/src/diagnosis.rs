@@ -15,13 +15,13 @@ pub struct Diagnosis {
     pub rejections: Vec<(Status, u32)>,
     /// The answer of every node without an explicit one.
     pub absent: Status,
-    /// Plugins that turned the pod down, on any node or before any node.
+    /// Plugins that rejected the pod, on any node or before any node was looked at.
     pub unschedulable_plugins: BTreeSet<PluginName>,
     /// Those of them that wait for something outside the scheduler.
     pub pending_plugins: BTreeSet<PluginName>,
-    /// Set when PreFilter turned the pod down as a whole.
+    /// The message of PreFilter if it rejected the pod as a whole, else empty.
     pub pre_filter_message: String,
-    /// What PostFilter had to say.
+    /// The message of PostFilter, such as the outcome of preemption; empty if there is none.
     pub post_filter_message: String,
 }
 
@@ -53,12 +53,12 @@ impl Diagnosis {
 pub struct FitError {
     /// How many nodes there were.
     pub n_nodes: usize,
-    /// Why none would do.
+    /// Why the pod fits on none of them.
     pub diagnosis: Diagnosis,
 }
 
 impl FitError {
-    /// The error of a step after the node was chosen: that node alone turned the pod down.
+    /// The error of a step after the node was chosen: that node alone rejected the pod.
     pub fn on_chosen_node(status: &Status) -> Self {
         let mut diagnosis =
             Diagnosis { rejections: vec![(status.clone(), 1)], ..Diagnosis::default() };

@@ -1,8 +1,8 @@
-//! Extenders: other programs that have a say in every attempt.
+//! Extenders: other programs that are consulted in every scheduling attempt.
 //!
-//! An extender is asked about single pods while the attempt runs, so that it may know what no plugin can. What it is asked,
-//! in which order, and what its answers mean is [`Extenders`]' business; how the question gets to it and back is the
-//! implementation's. The core stays free of that: whoever makes the engine brings the implementations.
+//! An extender is called for each pod while the attempt runs. [`Extenders`] decides what is asked in which order and what
+//! the answers mean; an implementation of [`Extender`] only carries the request to the program and back. The engine does
+//! no IO itself: the program that creates it supplies the implementations.
 //!
 //! Invariant: decisions follow from the answers alone, not from how long they took or in which order they came.
 //!
@@ -20,7 +20,7 @@ use crate::points::StatusFuture;
 
 pub use asking::{ExtenderScores, ExtenderVerdicts, Extenders};
 
-/// The pseudo-plugin that stands for all extenders among those that turned a pod down.
+/// The pseudo-plugin that stands for all extenders among those that rejected a pod.
 pub const EXTENDER: &str = kube_scheduler_queue::EXTENDER_PLUGIN;
 
 /// The highest score that an extender is expected to give. Nothing clamps to it; it only fixes the scale.
@@ -29,24 +29,24 @@ pub const MAX_EXTENDER_PRIORITY: i64 = 10;
 /// What an extender can be asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtenderVerbs {
-    /// Which nodes will do.
+    /// Narrow the nodes.
     pub filter: bool,
-    /// How good nodes are.
+    /// Score nodes.
     pub prioritize: bool,
-    /// Which evictions will do.
+    /// Judge the candidates of preemption.
     pub preempt: bool,
-    /// To bind.
+    /// Bind pods.
     pub bind: bool,
 }
 
-/// What an extender says about nodes.
+/// An extender's answer to a filter request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtenderFilterResult {
-    /// The names of the nodes that will do. Each must be among those asked about.
+    /// The names of the nodes that pass. Each must be among those asked about.
     pub nodes: Vec<String>,
-    /// Nodes that will not do, and why; preemption may help.
+    /// Rejected nodes where preemption may help, with the reason.
     pub failed: BTreeMap<String, String>,
-    /// The same where preemption cannot help. Counts if a node is in both.
+    /// Rejected nodes where preemption cannot help, with the reason. Takes precedence if a node is in both maps.
     pub failed_and_unresolvable: BTreeMap<String, String>,
 }
 
@@ -62,18 +62,18 @@ pub struct HostPriority {
 /// Scores that are being computed; calling it waits for them.
 pub type PendingPriorities = Box<dyn FnOnce() -> Result<Vec<HostPriority>, String> + Send>;
 
-/// A node that would fit a pod without some others.
+/// A node that would fit a pod if some of its pods were evicted.
 #[derive(Clone, Debug)]
 pub struct PreemptionCandidate {
     /// Which node.
     pub node: NodeIdx,
-    /// Whom to evict there, most important first.
+    /// The pods to evict there, most important first.
     pub victims: Vec<Arc<Pod>>,
     /// How many of them a disruption budget protects.
     pub n_pdb_violations: i64,
 }
 
-/// Whom an extender wants evicted on one node.
+/// The pods that an extender wants evicted on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtenderVictims {
     /// The UIDs of the pods.
@@ -82,7 +82,7 @@ pub struct ExtenderVictims {
     pub n_pdb_violations: i64,
 }
 
-/// What became of an extender's answer, for its log.
+/// How the scheduler used an extender's answer, for the log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ExtenderReport<'a> {
@@ -91,7 +91,7 @@ pub enum ExtenderReport<'a> {
         /// Why.
         error: &'a str,
     },
-    /// It gave no scores.
+    /// Scoring failed; the extender adds nothing to the scores.
     NotScored {
         /// For which pod.
         pod: &'a Pod,
@@ -124,48 +124,50 @@ pub enum ExtenderReport<'a> {
     },
 }
 
-/// Another program that has a say.
+/// Another program that is consulted in every scheduling attempt.
 ///
-/// Every method but [`bind`](Self::bind) is called on the core's thread, which waits for the answer: implementations must
-/// end within a time of their own. An error text fails the attempt, unless the extender may be ignored; so does a panic.
+/// Every method but [`bind`](Self::bind) is called on the engine's thread, which waits for the answer: implementations
+/// need a timeout of their own. An error or a panic fails the attempt, unless the extender is
+/// [ignorable](Self::is_ignorable).
 pub trait Extender: Send + Sync + 'static {
     /// The name, as messages write it.
     fn name(&self) -> &str;
 
-    /// What it can be asked for. The same for the life of the extender.
+    /// The requests that it supports. Constant for the life of the extender.
     fn verbs(&self) -> ExtenderVerbs;
 
-    /// Whether its failures are passed over.
+    /// Whether the attempt goes on without the extender when a request to it fails.
     fn is_ignorable(&self) -> bool {
         false
     }
 
-    /// Multiplies its scores.
+    /// The factor that its scores are multiplied by.
     fn weight(&self) -> i64 {
         1
     }
 
-    /// Whether the pod concerns it. Must depend on the pod alone.
+    /// Whether the extender is to be consulted about the pod. Must depend on the pod alone.
     fn is_interested(&self, pod: &Pod) -> bool {
         let _ = pod;
         true
     }
 
-    /// Which of `nodes` will do. Only called with [`ExtenderVerbs::filter`], and never without nodes.
+    /// Decides which of `nodes` pass. Only called with [`ExtenderVerbs::filter`], and never with an empty list.
     fn filter(&self, pod: &Arc<Pod>, nodes: &[Arc<Node>]) -> Result<ExtenderFilterResult, String> {
         let _ = (pod, nodes);
         Err(format!("extender {} does not filter", self.name()))
     }
 
-    /// Begins to score `nodes`. Only called with [`ExtenderVerbs::prioritize`]. All extenders begin before any is waited for.
+    /// Starts to score `nodes`. Only called with [`ExtenderVerbs::prioritize`]. All extenders are started before the engine
+    /// waits for the first.
     fn prioritize(&self, pod: &Arc<Pod>, nodes: &[Arc<Node>]) -> PendingPriorities {
         let _ = (pod, nodes);
         let error = format!("extender {} does not prioritize", self.name());
         Box::new(|| Err(error))
     }
 
-    /// Which of `candidates` will do, and with which victims: by node name. Only called with [`ExtenderVerbs::preempt`], and
-    /// never without candidates.
+    /// Decides which of `candidates` are acceptable, and with which victims, by node name. Only called with
+    /// [`ExtenderVerbs::preempt`], and never with an empty list.
     fn preempt(
         &self,
         pod: &Arc<Pod>,
@@ -182,7 +184,7 @@ pub trait Extender: Send + Sync + 'static {
         Box::pin(std::future::ready(crate::Status::error("unexpected empty bindVerb in extender")))
     }
 
-    /// Told what became of its answers.
+    /// Notified of how its answers were used.
     fn report(&self, report: ExtenderReport<'_>) {
         let _ = report;
     }

@@ -1,4 +1,4 @@
-//! What plugins want kept up to date for a pod before they are asked about it.
+//! The counters and label columns that the cluster state keeps up to date for plugins.
 
 use std::sync::Arc;
 
@@ -6,8 +6,9 @@ use kube_scheduler_cache::{ClusterState, CounterSpec};
 
 /// Counters and label columns that a plugin will read.
 ///
-/// They are kept from then on, or from the second time somebody asks, as long as pods ask for them now and then. They are a matter of speed alone: a plugin
-/// must give the same answers when they are missing, as in a cluster that is only looked at.
+/// The cluster state keeps them up to date from the first or second request on, as long as pods keep asking for them.
+/// They only affect speed: a plugin must give the same answers when they are missing, as they are for a cluster that is
+/// borrowed read-only.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Following {
     counters: Vec<CounterSpec>,

@@ -1,4 +1,4 @@
-//! What a plugin is told and lent when it is made.
+//! What a plugin gets from the engine when it is created.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::parallel::{OneThread, Parallel};
 use crate::plugin_metrics::PluginMetrics;
 use crate::registry::PluginArgs;
 
-/// Takes requests of plugins that do not come as the answer to a call.
+/// Takes requests that plugins make outside of a call by the engine, from their asynchronous work.
 pub trait CommandSink: Send + Sync {
     /// Passes the requests on. They are carried out in order, some time after.
     fn ask(&self, commands: Commands);
 }
 
-/// Nobody listens.
+/// Discards all requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoCommandSink;
 
@@ -26,13 +26,13 @@ impl CommandSink for NoCommandSink {
     fn ask(&self, _: Commands) {}
 }
 
-/// What whoever runs the engine lends to plugins. The default lends nothing: requests fail or go nowhere, metrics are
-/// counted and not shown.
+/// Services of the program around the engine that plugins may use. With the default, API requests fail, commands are
+/// discarded, metrics are counted and not shown, and computations run on the calling thread.
 #[derive(Clone)]
 pub struct Services {
     /// The API server.
     pub api: Arc<dyn ApiClient>,
-    /// Where requests go that come from awaited work.
+    /// Takes commands from asynchronous work.
     pub commands: Arc<dyn CommandSink>,
     /// Metrics.
     pub metrics: PluginMetrics,
@@ -60,10 +60,11 @@ impl fmt::Debug for Services {
     }
 }
 
-/// What a plugin is told and lent when it is made: who it works for, where its arguments stand, and what it may use later.
+/// What a plugin factory gets: the profile that the plugin belongs to, the feature gates, where its arguments are in the
+/// configuration, and services that the plugin may use later.
 ///
-/// What changes from call to call comes with the call: the cluster, waiting pods, nominations and pods to read through
-/// [`Context`](crate::Context), and [`Commands`] to ask for something.
+/// What changes from call to call is passed to the call: [`Context`](crate::Context) to read the cluster, waiting pods,
+/// nominations and pods, and [`Commands`] to make requests.
 #[derive(Clone, Debug, Default)]
 pub struct Handle {
     /// The scheduler name of the profile.
@@ -122,7 +123,8 @@ impl Handle {
         decode_args(args, self.args_path())
     }
 
-    /// The error for a field of the arguments (such as `zones[0]`; empty for all of them) that can be read but does not do.
+    /// The error text for a field of the arguments whose value has the right type but is not acceptable. `field` is a path
+    /// such as `zones[0]`, empty for the arguments as a whole.
     pub fn invalid_arg(&self, field: &str, what: impl fmt::Display) -> String {
         ArgsError::new(self.args_path(), field, what).to_string()
     }
@@ -132,12 +134,12 @@ impl Handle {
         if self.args_path.is_empty() { "args" } else { &self.args_path }
     }
 
-    /// The API server. Requests are sent where they are awaited: in PreBind, Bind, and what these spawn.
+    /// The API server. A request is sent when its future is awaited: in PreBind, Bind, and tasks that these spawn.
     pub fn api(&self) -> &Arc<dyn ApiClient> {
         &self.services.api
     }
 
-    /// Asks for something from awaited work, where no [`Commands`] are at hand. Carried out some time after.
+    /// Makes requests from asynchronous work, where the engine passes no [`Commands`]. They are carried out some time later.
     pub fn ask(&self, commands: Commands) {
         self.services.commands.ask(commands);
     }
@@ -147,7 +149,7 @@ impl Handle {
         &self.services.metrics
     }
 
-    /// Threads to split long computations over. Filter and Score are split by whoever calls them.
+    /// Threads to split long computations over. The engine splits Filter and Score over nodes itself.
     pub fn parallel(&self) -> &dyn Parallel {
         &*self.services.parallel
     }

@@ -1,4 +1,4 @@
-//! The lister of pods: every pod that the API server told of, pending ones included.
+//! The lister of pods: every pod that the API server has reported, pending ones included.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use kube_scheduler_api_types::Pod;
 
 use crate::context::NoPods;
 
-/// Read access to all pods as the API server last told of them, whichever scheduler is responsible for them.
+/// Read access to all pods as the API server last reported them, whichever scheduler is responsible for them.
 ///
-/// A pod that is assumed on a node but not yet bound stands here without a node: ask
-/// [`ClusterState::pod`](kube_scheduler_cache::ClusterState::pod) where it is assumed, or
-/// [`WaitingPods`](crate::WaitingPods) whether it waits.
+/// A pod that is assumed on a node but not yet bound has no node here. Use
+/// [`ClusterState::pod`](kube_scheduler_cache::ClusterState::pod) to find the node where it is assumed, and
+/// [`WaitingPods`](crate::WaitingPods) to find out whether it waits on Permit.
 ///
-/// An answer that reads this is not cached.
+/// Answers of plugins that read this are not cached.
 pub trait KnownPods: Sync {
     /// One pod.
     fn pod(&self, namespace: &str, name: &str) -> Option<Arc<Pod>>;

@@ -1,8 +1,9 @@
 //! What scheduler plugins are written against.
 //!
-//! A plugin is a struct behind the traits of this crate: one trait per extension point, all optional, tied together by
-//! [`Plugin`]. It reads the cluster through [`Context`], [`ClusterView`] and [`NodeView`], which note what is read, answers with [`Status`], and keeps what belongs to
-//! one attempt in [`CycleState`]. The engine that runs plugins lives in another crate and knows none of them by name.
+//! A plugin is a struct that implements traits of this crate: one trait per extension point, all optional, tied together
+//! by [`Plugin`]. It reads the cluster through [`Context`], [`ClusterView`] and [`NodeView`], which record what is read;
+//! it answers with [`Status`], and stores what belongs to one scheduling attempt in [`CycleState`]. The engine that runs
+//! plugins lives in another crate and knows none of them by name.
 //!
 //! Invariants: nothing here reads a clock, a file or a socket, or starts a thread; no answer depends on the order in
 //! which nodes are visited.

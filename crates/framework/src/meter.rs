@@ -3,8 +3,8 @@
 //! Nothing below the shell has a clock, so the shell brings a [`Timer`]. A profile without a [`Meter`] measures nothing and
 //! reads no timer.
 //!
-//! Invariants: nothing measured reaches a decision; recording never waits for anybody and never fails. Whole extension
-//! points are measured on every run; single plugins in a tenth of the attempts, as in the reference.
+//! Invariants: nothing measured reaches a decision; recording never waits and never fails. Whole extension points are
+//! measured on every run; single plugins in a tenth of the attempts, as in the reference.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::profile::PluginIdx;
 use crate::status::Code;
 
-/// Tells how time passes. Only differences between two readings mean anything.
+/// A monotonic clock for measurements. Only differences between two readings mean anything.
 pub trait Timer: fmt::Debug + Send + Sync {
     /// Nanoseconds since a moment of the timer's own choice; never less than before.
     fn nanos(&self) -> u64;
@@ -27,9 +27,9 @@ pub enum MeteredPoint {
     PreEnqueue,
     /// Looking at the pod.
     PreFilter,
-    /// Telling a plugin of a hypothetical pod.
+    /// Notifying a plugin that a pod is hypothetically added.
     PreFilterExtensionAddPod,
-    /// Telling a plugin that a pod is hypothetically gone.
+    /// Notifying a plugin that a pod is hypothetically removed.
     PreFilterExtensionRemovePod,
     /// Looking at nodes.
     Filter,
@@ -55,7 +55,7 @@ pub enum MeteredPoint {
     Bind,
     /// After binding.
     PostBind,
-    /// Telling what of a pod matters.
+    /// Writing a pod's signature.
     Sign,
 }
 
@@ -145,13 +145,13 @@ pub const PLUGIN_BOUNDS: Bounds = &[
     22_168_378,
 ];
 
-/// Lengths of time by bucket.
+/// A histogram of durations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lengths {
     bounds: Bounds,
-    /// One more than bounds: the last are those beyond all of them.
+    /// Observations per bucket. There is one bucket more than bounds: the last one is for durations above all bounds.
     pub counts: Vec<u64>,
-    /// All lengths together, in nanoseconds.
+    /// The sum of all durations, in nanoseconds.
     pub sum_nanos: u64,
 }
 
@@ -211,7 +211,7 @@ pub struct Meter {
     rare: Mutex<Rare>,
 }
 
-/// What is recorded so seldom that a lock costs nothing.
+/// Measurements that are recorded so rarely that a lock costs nothing.
 #[derive(Debug, Default)]
 struct Rare {
     plugins: BTreeMap<(PluginIdx, MeteredPoint, Code), Lengths>,

@@ -1,4 +1,4 @@
-//! Work split over threads that somebody else brought.
+//! Work split over threads that the caller supplies.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -7,7 +7,8 @@ use std::sync::Mutex;
 pub trait Parallel: Send + Sync {
     /// How many calls may run at once.
     fn width(&self) -> usize;
-    /// Calls `work` with every number below `n`, in any order, and returns when all calls have. A panic in one comes out here.
+    /// Calls `work` with every number below `n`, in any order, and returns when all calls have returned. A panic in one of
+    /// them is passed on to the caller.
     fn for_each(&self, n: usize, work: &(dyn Fn(usize) + Sync));
 }
 

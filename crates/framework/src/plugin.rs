@@ -20,49 +20,49 @@ pub trait Plugin: Send + Sync + 'static {
     /// The name, as configuration and messages write it. Constant for the life of the plugin.
     fn name(&self) -> &str;
 
-    /// Kinds of objects that the plugin reads from the cluster state without waiting for their events: whoever watches
-    /// for the engine watches them too, like those in [`EnqueueExtensions::events_to_register`].
+    /// Kinds of objects that the plugin reads from the cluster state without registering for their events. The scheduler
+    /// watches them at the API server, just like the kinds in [`EnqueueExtensions::events_to_register`].
     fn reads_objects(&self) -> Vec<EventResource> {
         Vec::new()
     }
 
-    /// May a pod enter the active queue?
+    /// Decides whether a pod may enter the active queue.
     fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
         None
     }
-    /// Which of two pods goes first?
+    /// Decides which of two queued pods is scheduled first.
     fn as_queue_sort(&self) -> Option<&dyn QueueSort> {
         None
     }
-    /// What is worth computing once per attempt; may narrow the nodes.
+    /// Computes once per attempt what Filter needs for every node; may restrict the attempt to some nodes.
     fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
         None
     }
-    /// Can the pod run on a node?
+    /// Decides whether the pod can run on a node.
     fn as_filter(&self) -> Option<&dyn Filter> {
         None
     }
-    /// What can be done when no node fits?
+    /// Looks for a way to make the pod fit when no node does, such as preemption.
     fn as_post_filter(&self) -> Option<&dyn PostFilter> {
         None
     }
-    /// What is worth computing once before scoring.
+    /// Computes once per attempt what Score needs for every node.
     fn as_pre_score(&self) -> Option<&dyn PreScore> {
         None
     }
-    /// How good is a node that fits?
+    /// Scores the nodes that fit.
     fn as_score(&self) -> Option<&dyn Score> {
         None
     }
-    /// How its answers follow pods on other nodes, if they do and can be kept up to date.
+    /// Keeps cached answers up to date that depend on pods on other nodes, through topology domains.
     fn as_domain_scoped(&self) -> Option<&dyn DomainScoped> {
         None
     }
-    /// Book-keeping once a node is chosen, undone when the pod does not get there.
+    /// Book-keeping once a node is chosen; undone when the pod is not bound to it after all.
     fn as_reserve(&self) -> Option<&dyn Reserve> {
         None
     }
-    /// Approve, deny or delay the binding.
+    /// Approves, denies or delays the binding.
     fn as_permit(&self) -> Option<&dyn Permit> {
         None
     }
@@ -70,19 +70,19 @@ pub trait Plugin: Send + Sync + 'static {
     fn as_pre_bind(&self) -> Option<&dyn PreBind> {
         None
     }
-    /// Write the binding.
+    /// Writes the binding.
     fn as_bind(&self) -> Option<&dyn Bind> {
         None
     }
-    /// Told about a finished binding.
+    /// Notified about a finished binding.
     fn as_post_bind(&self) -> Option<&dyn PostBind> {
         None
     }
-    /// Which cluster events can make a pod schedulable that this plugin turned down.
+    /// Lists the cluster events after which a pod that this plugin rejected is worth a retry.
     fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
         None
     }
-    /// What this plugin's answers depend on, as a signature of the pod.
+    /// Writes the fields of a pod that this plugin's answers depend on, so that equal pods can share answers.
     fn as_sign(&self) -> Option<&dyn Sign> {
         None
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariants: nothing can be read back by a plugin, so no decision can depend on a metric; a name means one thing: asking
 //! again for the same family gives the same one, asking for a different one of the same name is an error; families and
-//! series are told in the order of their names and labels.
+//! series are listed in the order of their names and labels.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,11 +25,11 @@ const RESERVED: [&str; 12] = [
     "kube_pod_",
 ];
 
-/// A metric that cannot be had.
+/// Why a metric cannot be registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetricError {
-    /// The name or a label is not one.
+    /// The name or a label is not valid.
     #[error(
         "metric {0:?}: names and labels are letters, digits and underscores, and do not begin with a digit"
     )]
@@ -198,7 +198,7 @@ impl PluginMetrics {
         Ok(MetricFamily(family))
     }
 
-    /// Everything as it stands, for whoever shows it.
+    /// The present values of all series of all families, for export.
     pub fn gather(&self) -> Vec<FamilySample> {
         let families = lock(&self.0);
         families.iter().map(|(name, family)| family.sample(name)).collect()
@@ -268,7 +268,7 @@ impl Metric {
         self.series.change(|old| old + value);
     }
 
-    /// Sets a gauge; of no effect on others.
+    /// Sets a gauge; has no effect on other kinds of metrics.
     pub fn set(&self, value: f64) {
         if self.family.kind == MetricKind::Gauge {
             self.series.change(|_| value);
@@ -282,7 +282,7 @@ impl fmt::Debug for PluginMetrics {
     }
 }
 
-/// Whoever panicked while holding the lock left numbers behind, which are still good.
+/// Locks even after a panic of another holder: the numbers it left behind are still valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

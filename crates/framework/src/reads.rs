@@ -1,4 +1,4 @@
-//! What plugins read, noted while they read it: how the engine knows which answers still hold.
+//! What plugins read, recorded while they read it: this is how the engine knows which cached answers are still valid.
 //!
 //! Every reader of [`ClusterView`](crate::ClusterView), [`NodeView`](crate::NodeView), [`Context`](crate::Context) and
 //! [`FeasibleNodes`](crate::FeasibleNodes) notes in a [`ReadSet`] what it looks at. A set only grows, so it covers every
@@ -12,7 +12,7 @@ use kube_scheduler_cache::ChangeKinds;
 use crate::profile::PluginIdx;
 use crate::runner::SkipSet;
 
-/// Things that an answer may have been read from.
+/// A set of aspects of the cluster that an answer depends on, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads(u32);
 
@@ -86,7 +86,7 @@ impl Reads {
         self.0 & other.0 != 0
     }
 
-    /// Whether changes of anything that was read are followed: by node, or by a version of the whole.
+    /// Whether the engine can detect a change of everything that was read: per node, or by a version of the whole cluster.
     pub const fn can_be_followed(self) -> bool {
         !self.intersects(Self::COUNTERS.union(Self::OTHER_NODES).union(Self::ANYTHING))
     }
@@ -107,7 +107,7 @@ impl Reads {
 #[derive(Debug, Default)]
 pub(crate) struct ReadSet(AtomicU32);
 
-/// Where reads are noted that do not matter to any kept answer.
+/// Where reads are recorded that no cached answer depends on.
 pub(crate) static DISCARDED: ReadSet = ReadSet::new();
 
 impl ReadSet {
@@ -164,7 +164,8 @@ impl PhaseReads {
         self.once.union(self.per_node)
     }
 
-    /// Whether what was computed once holds as long as versions agree, and the rest can be looked at node by node.
+    /// Whether answers can be cached: what was computed once stays valid while versions are equal, and the rest can be
+    /// checked node by node.
     pub fn can_be_cached(self) -> bool {
         self.once.node_kinds().is_empty()
             && self.once.can_be_followed()

@@ -11,7 +11,7 @@ use crate::plugin::Plugin;
 /// `Null` when there are none.
 pub type PluginArgs = serde_json::Value;
 
-/// Makes a plugin for one profile, or says why its arguments will not do.
+/// Makes a plugin for one profile; the error says what is wrong with its arguments.
 pub type PluginFactory =
     Arc<dyn Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String> + Send + Sync>;
 

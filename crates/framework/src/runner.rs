@@ -196,7 +196,7 @@ impl<'a> Runner<'a> {
         Status::SUCCESS
     }
 
-    /// All filters on many nodes: marks each of `nodes` as passing or turned down. Returns the first error.
+    /// Runs all filters on many nodes: marks each of `nodes` as passing or rejected. Returns the first error.
     ///
     /// Gives exactly what [`filter`](Self::filter) gives node by node.
     pub fn filter_all(
@@ -280,7 +280,7 @@ impl<'a> Runner<'a> {
     ) -> Option<Status> {
         let overlay = NodeOverlay::sums_without_pods_below(self.cx.cluster, node, priority);
         let view = NodeView::hypothetical(self.cx.cluster, &overlay)?;
-        // A plugin that fails when it is told of a pod decides instead of the filters.
+        // A plugin that fails when it is notified of a removed pod decides before any filter does: sums cannot show that.
         let extensions: SmallVec<[(PluginIdx, &dyn PreFilterExtensions); 4]> = self
             .profile
             .pre_filter()
@@ -314,7 +314,7 @@ impl<'a> Runner<'a> {
         None
     }
 
-    /// Tells the plugins that keep pod-dependent state about a hypothetical pod.
+    /// Notifies the plugins that keep pod-dependent state that a pod is hypothetically added.
     pub fn add_pod(
         &self,
         state: &mut CycleState,
@@ -329,7 +329,7 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// Tells the plugins that keep pod-dependent state that a pod is hypothetically gone.
+    /// Notifies the plugins that keep pod-dependent state that a pod is hypothetically removed.
     pub fn remove_pod(
         &self,
         state: &mut CycleState,

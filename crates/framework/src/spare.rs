@@ -17,7 +17,7 @@ impl<T> VecPool<T> {
         Arc::default()
     }
 
-    /// A vector with room for `len` values. It comes back when it is dropped. What is in it is not said.
+    /// A vector with room for `len` values and unspecified content. It returns to the pool when it is dropped.
     pub fn lend(self: &Arc<Self>, len: usize) -> PooledVec<T> {
         let spare = self.0.lock().ok().and_then(|mut spare| spare.pop());
         // Scans differ in length: with room for more than this one asks for, it serves the others too.

@@ -19,7 +19,7 @@ pub enum Code {
     /// All is well.
     #[default]
     Success,
-    /// Something broke; no plugin is blamed and the pod backs off.
+    /// The attempt failed through an error; no plugin counts as having rejected the pod, which is retried after a backoff.
     Error,
     /// The pod does not fit; preempting others may help.
     Unschedulable,
@@ -47,7 +47,7 @@ impl Code {
         }
     }
 
-    /// Whether the code says that the pod was turned down, as opposed to accepted or failed.
+    /// Whether the code is a rejection of the pod, as opposed to acceptance or failure.
     pub const fn is_rejected(self) -> bool {
         matches!(self, Self::Unschedulable | Self::UnschedulableAndUnresolvable | Self::Pending)
     }
@@ -168,7 +168,7 @@ impl Status {
         Self::with_code(Code::Skip, SmallVec::new())
     }
 
-    /// Something broke.
+    /// The attempt failed through an error.
     pub fn error(message: impl Into<Arc<str>>) -> Self {
         Self(Some(Arc::new(Details {
             code: Code::Error,
@@ -210,7 +210,7 @@ impl Status {
         self.code() == Code::Success
     }
 
-    /// Whether the pod was turned down.
+    /// Whether this is a rejection of the pod.
     pub fn is_rejected(&self) -> bool {
         self.code().is_rejected()
     }

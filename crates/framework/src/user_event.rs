@@ -1,4 +1,4 @@
-//! What users are told about a pod, as an event of the API.
+//! Events of the API that report to users about a pod.
 
 /// Whether an event is good or bad news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,7 +36,7 @@ impl MarkedVerdicts {
     }
 }
 
-/// Per node slot: passes, absent, or which status it was turned down with.
+/// Per node slot: passes, absent, or the status with which it was rejected.
 #[derive(Clone, Debug)]
 pub struct Verdicts {
     ids: PooledVec<VerdictId>,
@@ -111,7 +111,7 @@ impl Verdicts {
         }
     }
 
-    /// Turns a node down with `status`, or lets it pass when that is success.
+    /// Rejects a node with `status`, or lets it pass when that is success.
     ///
     /// When the table of distinct answers is full, the last one stands for all that follow.
     pub fn put(&mut self, node: NodeIdx, status: &Status) {
@@ -178,7 +178,7 @@ impl Verdicts {
         nodes.resize(self.n_passing() + 1, NodeIdx::from_index(0));
         let mut n = 0;
         for (at, id) in self.ids.iter().enumerate() {
-            // Whoever does not pass is overwritten by the next one: no branch that is hard to foresee.
+            // A node that does not pass is overwritten by the next one: this avoids a branch that is hard to predict.
             nodes[n] = NodeIdx::from_index(at);
             n += usize::from(*id == VerdictId::PASS);
         }
@@ -231,7 +231,7 @@ impl Verdicts {
         )
     }
 
-    /// How many nodes are turned down explicitly.
+    /// Number of nodes with an explicit rejection.
     pub fn n_rejected(&self) -> usize {
         self.counts.iter().skip(2).map(|n| *n as usize).sum()
     }

@@ -1,4 +1,4 @@
-//! Asks extenders in their order and puts their answers together.
+//! Calls extenders in their order and combines their answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -38,7 +38,7 @@ impl FromIterator<Arc<dyn Extender>> for Extenders {
     }
 }
 
-/// What is left of some nodes.
+/// The combined filter answers of all extenders about some nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtenderVerdicts {
     /// The nodes that all extenders left, in the order in which they were given.
@@ -117,7 +117,8 @@ impl Extenders {
         Ok(verdicts)
     }
 
-    /// What the extenders add to the scores of `nodes`; `None` when none is interested in the pod. Whoever fails adds nothing.
+    /// What the extenders add to the scores of `nodes`; `None` when none is interested in the pod. One that fails adds
+    /// nothing.
     pub fn prioritize(
         &self,
         cluster: &ClusterState,
@@ -160,8 +161,9 @@ impl Extenders {
         Some(scores)
     }
 
-    /// Lets every extender that knows about preemption drop candidates and change victims. Candidates keep their order; nodes
-    /// that an extender adds follow in the order of the node list.
+    /// Lets every extender that supports preemption drop candidates and change victims. Candidates keep their order; nodes
+    /// that an extender adds follow in the order of the node list. The error is that of an extender that must not be
+    /// ignored.
     pub fn preempt(
         &self,
         cluster: ClusterView<'_>,
@@ -203,6 +205,8 @@ impl Extenders {
                 extender.report(ExtenderReport::NoVictims { node });
             }
             answer.retain(|(_, candidate)| !candidate.victims.is_empty());
+            // The answer comes by node name. Among equal candidates the first one is taken, so the order must not depend on
+            // how the extender lists them.
             let place = |candidate: &PreemptionCandidate| {
                 let before = candidates.iter().position(|known| known.node == candidate.node);
                 (before.unwrap_or(usize::MAX), cluster.position(candidate.node))
@@ -285,7 +289,7 @@ fn resolved(
                     extender.name(),
                 ));
             };
-            // Evicting a pod twice would be once too often.
+            // An extender may name a pod twice; it is evicted once.
             if seen.insert(uid) {
                 victims.push((*victim).clone());
             }

@@ -13,12 +13,13 @@ use crate::context::{Commands, Context};
 use crate::cycle_state::CycleState;
 use crate::status::Status;
 
-/// Work that ends in a status, to be awaited outside the core.
+/// Asynchronous work that ends in a status. It is awaited outside the engine, never on the scheduling thread.
 pub type StatusFuture = Pin<Box<dyn Future<Output = Status> + Send>>;
 
 /// Book-keeping once a node is chosen.
 ///
-/// What is asked for about objects is done before the next plugin is called, everything else after the last one.
+/// The [`Commands`] that a plugin gives about objects (assume, restore) are carried out before the next plugin is called,
+/// all others after the last one.
 pub trait Reserve: Send + Sync {
     /// Called once per attempt, after the pod was assumed on `node`. A failure undoes all reservations.
     fn reserve(
@@ -30,8 +31,8 @@ pub trait Reserve: Send + Sync {
         commands: &mut Commands,
     ) -> Status;
 
-    /// Undoes a reservation. Called for every Reserve plugin, in reverse order, whenever the pod does not make it to
-    /// its node, even if its own `reserve` never ran; must be idempotent and cannot fail.
+    /// Undoes a reservation. Called for every Reserve plugin, in reverse order, whenever the pod is not bound to the node
+    /// after all, even if the plugin's own `reserve` never ran; must be idempotent and cannot fail.
     fn unreserve(
         &self,
         cx: &Context<'_>,
@@ -58,7 +59,7 @@ pub struct PermitDecision {
 }
 
 impl PermitDecision {
-    /// Go on.
+    /// The binding may go on.
     pub fn allow() -> Self {
         Self { status: Status::SUCCESS, timeout: Duration::ZERO }
     }
@@ -68,13 +69,13 @@ impl PermitDecision {
         Self { status: Status::new(crate::status::Code::Wait, []), timeout }
     }
 
-    /// Turn the pod down, or fail.
+    /// The pod is rejected, or the attempt fails, as `status` says.
     pub fn deny(status: Status) -> Self {
         Self { status, timeout: Duration::ZERO }
     }
 }
 
-/// Approve, deny or delay the binding.
+/// Approves, denies or delays the binding.
 pub trait Permit: Send + Sync {
     /// Called once per attempt, after all reservations.
     fn permit(
@@ -87,14 +88,14 @@ pub trait Permit: Send + Sync {
     ) -> PermitDecision;
 }
 
-/// A status now, or later.
+/// The result of PreBind: available now, or later.
 pub enum Completion {
     /// Done.
     Ready(Status),
     /// Awaited outside the core; the pod's binding goes on when it ends.
     Pending(StatusFuture),
-    /// Done step by step inside the core, which writes objects for it and wakes it; the pod's binding goes on when it
-    /// ends.
+    /// A state machine that the engine runs step by step, writing objects for it and waking it; the pod's binding goes
+    /// on when it ends.
     Task(Box<dyn PreBindTask>),
 }
 
@@ -108,7 +109,7 @@ impl fmt::Debug for Completion {
     }
 }
 
-/// Why the API server did not do what a write asked for.
+/// Why a write to the API server did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteError {
     /// The machine-readable reason, such as `Conflict` or `NotFound`; empty when the server did not say.
@@ -132,32 +133,33 @@ impl fmt::Display for WriteError {
     }
 }
 
-/// Why a [`PreBindTask`] is asked to go on.
+/// Why [`PreBindTask::step`] is called.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum TaskEvent {
-    /// It has just been handed over.
+    /// The task has just been handed to the engine: its first step.
     Started,
-    /// The API server answered the write that it asked for: with the object as it is stored now, or with a refusal.
+    /// The API server answered the write that the task asked for: the object as it is stored now, or the error.
     Written(Result<Arc<Object>, WriteError>),
-    /// What it waited for may have come: its time, a change of one of its objects, or the end of its pod.
+    /// The wait may be over: its deadline passed, one of its objects changed, or its pod is gone.
     Woken,
 }
 
-/// What a [`PreBindTask`] needs next.
+/// What a [`PreBindTask`] asks the engine to do next.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum TaskStep {
-    /// This object to be written in place of the revision that it carries; a newer one at the server is a conflict.
+    /// Write this object in place of the revision that it carries; a newer revision at the server is a conflict. The answer
+    /// comes as [`TaskEvent::Written`].
     Write(Arc<Object>),
-    /// To be asked again at `until`, when any of `objects` has changed, or when the pod is gone, whatever comes first.
+    /// Call again at `until`, when any of `objects` has changed, or when the pod is gone, whichever comes first.
     Wait {
-        /// When; none for no time of its own.
+        /// The deadline; `None` to wait for changes alone.
         until: Option<Timestamp>,
-        /// Which objects; they need not exist.
+        /// The objects whose changes end the wait; they need not exist.
         objects: Vec<ObjectKey>,
     },
-    /// Nothing.
+    /// The task has ended with this status.
     Done(Status),
 }
 
@@ -173,7 +175,7 @@ pub struct TaskContext<'a> {
     pub node: &'a str,
     /// Whether the pod is still there; one that has ended is not.
     pub pod_exists: bool,
-    /// What the plugin asks for; objects first, and before the step's own write.
+    /// Requests to the engine. Those about objects are carried out first, and before the step's own write.
     pub commands: &'a mut Commands,
 }
 
@@ -185,10 +187,11 @@ impl fmt::Debug for TaskContext<'_> {
 
 /// Work before the binding that needs the API server or has to wait, as a state machine without IO.
 ///
-/// The engine asks it for one step after the other. It is dropped without notice when the pod's binding ends in another
-/// way; undoing what it did is up to [`Reserve::unreserve`]. A panic ends it with an error.
+/// The engine calls [`step`](Self::step) again and again until it returns [`TaskStep::Done`]. The task is dropped without
+/// notice when the pod's binding ends in another way; undoing what it did is up to [`Reserve::unreserve`]. A panic ends
+/// the task with an error.
 pub trait PreBindTask: Send + Sync {
-    /// Goes on as far as possible.
+    /// Does what can be done without waiting, and returns what the task needs next.
     fn step(&mut self, cx: &mut TaskContext<'_>, event: TaskEvent) -> TaskStep;
 }
 
@@ -198,7 +201,7 @@ impl fmt::Debug for dyn PreBindTask {
     }
 }
 
-/// Whether PreBind has anything to do.
+/// The answer of [`PreBind::pre_bind_pre_flight`]: whether PreBind has anything to do for a pod.
 #[derive(Clone, Debug)]
 pub struct PreBindFlight {
     /// Success when PreBind must run, `Skip` when it need not, or an error.
@@ -209,7 +212,7 @@ pub struct PreBindFlight {
 
 /// Work that must be done before the binding is written.
 pub trait PreBind: Send + Sync {
-    /// Quick look ahead: is there work? No side effects.
+    /// Says, quickly and without side effects, whether [`pre_bind`](Self::pre_bind) has work to do for this pod.
     fn pre_bind_pre_flight(
         &self,
         cx: &Context<'_>,
@@ -233,13 +236,13 @@ pub trait PreBind: Send + Sync {
     }
 }
 
-/// What Bind did.
+/// The result of Bind.
 pub enum BindOutcome {
-    /// Write the standard binding through the API server; the shell does it.
+    /// The daemon is to write the standard binding through the API server.
     WriteBinding,
-    /// Done, failed, or `Skip`: not mine.
+    /// The plugin has bound the pod itself, has failed, or leaves the pod to the next Bind plugin (`Skip`).
     Ready(Status),
-    /// Awaited outside the core.
+    /// Asynchronous work that binds the pod, awaited outside the engine.
     Pending(StatusFuture),
 }
 
@@ -253,7 +256,7 @@ impl fmt::Debug for BindOutcome {
     }
 }
 
-/// Write the binding.
+/// Writes the binding.
 pub trait Bind: Send + Sync {
     /// Called once per attempt, after PreBind. The first plugin that does not skip decides.
     fn bind(
@@ -270,9 +273,9 @@ pub trait Bind: Send + Sync {
     }
 }
 
-/// Told about a finished binding.
+/// Notified about a finished binding.
 pub trait PostBind: Send + Sync {
-    /// Purely informational.
+    /// Called once after the pod was bound. Purely informational: nothing the plugin does here affects the pod.
     fn post_bind(
         &self,
         cx: &Context<'_>,

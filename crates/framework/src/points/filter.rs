@@ -15,7 +15,7 @@ use crate::status::{Code, PluginName, Status};
 use crate::verdicts::{VerdictId, Verdicts};
 use crate::view::NodeView;
 
-/// What PreFilter found out.
+/// The result of PreFilter.
 #[derive(Clone, Debug, Default)]
 pub struct PreFilterOutcome {
     /// Success, `Skip` (the plugin's Filter is not run for this pod), or a rejection.
@@ -25,7 +25,7 @@ pub struct PreFilterOutcome {
 }
 
 impl PreFilterOutcome {
-    /// Go on with all nodes.
+    /// The attempt goes on with all nodes.
     pub fn success() -> Self {
         Self::default()
     }
@@ -35,7 +35,7 @@ impl PreFilterOutcome {
         Self { status: Status::skip(), node_names: None }
     }
 
-    /// Go on with these nodes only.
+    /// The attempt goes on with these nodes only.
     pub fn narrowed_to(node_names: BTreeSet<Arc<str>>) -> Self {
         Self { status: Status::SUCCESS, node_names: Some(node_names) }
     }
@@ -47,27 +47,28 @@ impl From<Status> for PreFilterOutcome {
     }
 }
 
-/// What is worth computing once per attempt.
+/// Computes once per attempt what Filter needs for every node, and may reject the pod or restrict it to some nodes.
 pub trait PreFilter: Send + Sync {
     /// Called once per attempt, before any node is looked at.
     fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome;
 
-    /// How to follow hypothetical pods; `None` when the state does not depend on other pods.
+    /// How to update the stored state for hypothetical pods; `None` when the state does not depend on other pods.
     fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
         None
     }
 
-    /// What the plugin will read about the pod at any extension point up to Score that is worth being kept up to date.
-    /// Called before every search for a node; asking for the same again costs a look-up.
+    /// Asks for the counters and label columns that the plugin will read for this pod at any extension point up to Score,
+    /// so that the cluster state keeps them up to date. Called before every search for a node; asking for the same again
+    /// costs a look-up.
     fn follows(&self, cx: &Context<'_>, pod: &Pod, following: &mut Following) {
         let _ = (cx, pod, following);
     }
 }
 
-/// Keeps PreFilter's state right while pods are added and removed hypothetically.
+/// Updates the state that PreFilter stored while pods are added and removed hypothetically.
 pub trait PreFilterExtensions: Send + Sync {
-    /// Whether one of the others may answer with anything but success, given what PreFilter left behind. With `false`,
-    /// preemption need not try out nodes that would not do anyway.
+    /// Whether [`add_pod`](Self::add_pod) or [`remove_pod`](Self::remove_pod) may return anything but success, given what
+    /// PreFilter stored. With `false`, preemption can skip the trial of nodes that sums alone already rule out.
     fn may_fail(&self, state: &CycleState) -> bool {
         let _ = state;
         true
@@ -93,7 +94,7 @@ pub trait PreFilterExtensions: Send + Sync {
     ) -> Status;
 }
 
-/// Can the pod run on a node?
+/// Decides whether the pod can run on a node.
 pub trait Filter: Send + Sync {
     /// Called per node, from several threads at once. Rejections say why; `Error` fails the attempt.
     fn filter(
@@ -104,8 +105,8 @@ pub trait Filter: Send + Sync {
         node: &NodeView<'_>,
     ) -> Status;
 
-    /// The whole-cluster form: turns down those of `nodes` that do not fit, leaving out the ones that an earlier
-    /// plugin has turned down already. Must give the same answers as [`filter`](Self::filter). Returns the first error.
+    /// The whole-cluster form: rejects those of `nodes` that do not fit, leaving out the ones that an earlier plugin has
+    /// rejected already. Must give the same answers as [`filter`](Self::filter). Returns the first error.
     ///
     /// The default asks node by node, as [`scan`](Self::scan) has it.
     fn filter_all(
@@ -160,9 +161,9 @@ pub trait Filter: Send + Sync {
 pub enum FilterScan<'a> {
     /// By [`Filter::filter`] alone.
     NodeByNode,
-    /// No node is turned down, and none need be asked.
+    /// Every node passes; the filter need not be called.
     PassesEverywhere,
-    /// With what was computed once for all nodes.
+    /// By a prepared filter, which holds what was computed once for all nodes.
     Prepared(Box<dyn PreparedFilter + 'a>),
 }
 
@@ -176,9 +177,9 @@ impl std::fmt::Debug for FilterScan<'_> {
     }
 }
 
-/// A filter that knows what is the same for all nodes of one scan.
+/// A filter for one scan, with everything precomputed that is the same for all its nodes.
 pub trait PreparedFilter {
-    /// Whether a node passes, as far as columns tell. With `false` the node is looked at.
+    /// Whether the columns alone show that a node passes. With `false`, [`filter`](Self::filter) is called for the node.
     fn surely_passes(&mut self, node: NodeIdx) -> bool {
         let _ = node;
         false
@@ -188,7 +189,7 @@ pub trait PreparedFilter {
     fn filter(&mut self, node: &NodeView<'_>) -> Status;
 }
 
-/// Where [`Filter::filter_all`] puts its rejections.
+/// Collects the rejections of [`Filter::filter_all`].
 #[derive(Debug)]
 pub struct FilterSink<'a> {
     verdicts: &'a mut Verdicts,
@@ -201,7 +202,7 @@ impl<'a> FilterSink<'a> {
         Self { verdicts, plugin }
     }
 
-    /// Whether nobody has turned the node down yet.
+    /// Whether no plugin has rejected the node yet.
     pub fn is_open(&self, node: NodeIdx) -> bool {
         self.verdicts.passes(node)
     }
@@ -212,13 +213,13 @@ impl<'a> FilterSink<'a> {
         self.verdicts.intern(&status).unwrap_or(VerdictId::ABSENT)
     }
 
-    /// Turns a node down with a code from [`code_for`](Self::code_for).
+    /// Rejects a node with a code from [`code_for`](Self::code_for).
     pub fn reject_with(&mut self, node: NodeIdx, id: VerdictId) {
         self.verdicts.set(node, id);
     }
 
-    /// Turns down those of `nodes` that nobody has turned down yet and that are `meant`. The fast way when many nodes are
-    /// meant and the question is a look into a table: all are asked.
+    /// Rejects those of `nodes` that no plugin has rejected yet and for which `meant` is true. `meant` is called for all
+    /// `nodes`: this is the fast form when it is a look into a table and true for many of them.
     pub fn reject_where(
         &mut self,
         nodes: &[NodeIdx],
@@ -228,13 +229,13 @@ impl<'a> FilterSink<'a> {
         self.verdicts.set_where(nodes, id, is_meant);
     }
 
-    /// Turns a node down.
+    /// Rejects a node with `status`.
     pub fn reject(&mut self, node: NodeIdx, status: Status) {
         self.verdicts.put(node, &status.from_plugin(self.plugin));
     }
 }
 
-/// What should happen to the pod's nomination.
+/// What happens to the pod's nomination, the node that is reserved for it while preemption makes room there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NominatingInfo {
     /// Leave it as the pod object says.
@@ -250,14 +251,14 @@ pub struct PostFilterOutcome {
     pub nominating: Option<NominatingInfo>,
     /// Pods to evict so that the nominated node has room, most important first.
     pub victims: Vec<Arc<Pod>>,
-    /// The plugin that found the way out. Filled in by whoever runs the plugins.
+    /// The plugin whose answer this is. Filled in by the engine.
     pub found_by: Option<PluginName>,
     /// Success when the pod can be expected to fit soon, a rejection otherwise.
     pub status: Status,
 }
 
 impl PostFilterOutcome {
-    /// An answer that leaves the nomination alone and evicts nobody.
+    /// An answer that leaves the nomination alone and evicts no pod.
     pub fn without_nomination(status: Status) -> Self {
         Self { nominating: None, victims: Vec::new(), found_by: None, status }
     }
@@ -297,10 +298,10 @@ pub trait HypotheticalFilter: Sync {
         overlay: &NodeOverlay,
     ) -> Status;
     /// What [`filter_with_nominated_pods`](Self::filter_with_nominated_pods) would say about `node` if every pod of less
-    /// than `priority` were gone, as far as that can be told from sums alone. `None` when it cannot, or when the pod
-    /// would fit: then it has to be tried. O(plugins).
+    /// than `priority` were gone, computed from the sums of their requests alone. `None` when the sums are not enough for
+    /// that, or when the pod would fit: then a full trial is needed. O(plugins).
     ///
-    /// The default can never tell.
+    /// The default always returns `None`.
     fn rejection_without_pods_below(
         &self,
         cx: &Context<'_>,
@@ -312,10 +313,10 @@ pub trait HypotheticalFilter: Sync {
         let _ = (cx, state, pod, node, priority);
         None
     }
-    /// The filters for a pod, when no plugin's state follows single pods. Then nodes can be tried on sums of what runs there,
-    /// as long as no filter looks closer.
+    /// Filters that work on the sums of a node's pods instead of the pods themselves, which is much cheaper. `None` when
+    /// the stored state of some plugin depends on single pods.
     ///
-    /// The default says that there is such a state.
+    /// The default returns `None`.
     fn by_sums<'a>(
         &'a self,
         cx: &Context<'a>,
@@ -325,7 +326,7 @@ pub trait HypotheticalFilter: Sync {
         let _ = (cx, state, pod);
         None
     }
-    /// Tells every plugin that `added` is now on the node behind `overlay`.
+    /// Notifies every plugin that `added` is now on the node behind `overlay`.
     fn add_pod(
         &self,
         cx: &Context<'_>,
@@ -334,7 +335,7 @@ pub trait HypotheticalFilter: Sync {
         added: &Pod,
         overlay: &NodeOverlay,
     ) -> Status;
-    /// Tells every plugin that `removed` is gone from the node behind `overlay`.
+    /// Notifies every plugin that `removed` is gone from the node behind `overlay`.
     fn remove_pod(
         &self,
         cx: &Context<'_>,
@@ -345,23 +346,23 @@ pub trait HypotheticalFilter: Sync {
     ) -> Status;
 }
 
-/// What PostFilter gets beside the usual context.
+/// What a PostFilter plugin may read and use in one call.
 pub struct PostFilterContext<'a> {
     /// The usual context.
     pub cx: Context<'a>,
-    /// Why each node was turned down.
+    /// Why each node was rejected.
     pub statuses: NodeStatuses<'a>,
     /// The profile's filters, for hypothetical nodes.
     pub filters: &'a dyn HypotheticalFilter,
-    /// Who outside is to be asked about evictions.
+    /// The extenders, which have a say in evictions.
     pub extenders: &'a Extenders,
     /// A random number that depends on the engine's seed and the attempt alone.
     pub random: u64,
-    /// What the plugin asks for.
+    /// Requests to the engine, carried out after the call.
     pub commands: &'a mut Commands,
 }
 
-/// What can be done when no node fits?
+/// Looks for a way to make the pod fit when no node does, such as preemption.
 pub trait PostFilter: Send + Sync {
     /// Called once per attempt that found no node. Success means that the pod was nominated and ends the chain;
     /// `Unschedulable` hands over to the next plugin.

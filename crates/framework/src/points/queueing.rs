@@ -9,14 +9,14 @@ use kube_scheduler_queue::{ClusterEvent, QueueingHint};
 use crate::context::{Context, EventObject};
 use crate::status::Status;
 
-/// May a pod enter the active queue?
+/// Decides whether a pod may enter the active queue.
 pub trait PreEnqueue: Send + Sync {
     /// Called whenever the pod would become active, possibly often; must be cheap. Any answer but success keeps the
     /// pod out, gated by this plugin, until an event that the plugin registered lets it be asked again.
     fn pre_enqueue(&self, cx: &Context<'_>, pod: &Pod) -> Status;
 }
 
-/// What ordering may look at.
+/// What a [`QueueSort`] plugin may read of a queued pod.
 #[derive(Clone, Copy, Debug)]
 pub struct QueuedPodView<'a> {
     /// The pod.
@@ -27,7 +27,7 @@ pub struct QueuedPodView<'a> {
     pub attempts: u32,
 }
 
-/// Which of two pods goes first?
+/// Decides which of two queued pods is scheduled first. A profile has exactly one such plugin.
 pub trait QueueSort: Send + Sync {
     /// `Less` when `a` goes before `b`. Must be a strict weak order that does not change while pods are queued.
     /// Pods that compare equal leave in the order in which they came.
@@ -86,9 +86,9 @@ impl EventRegistration {
     }
 }
 
-/// Which cluster events can make a pod schedulable that this plugin turned down.
+/// Lists the cluster events after which a pod that this plugin rejected is worth a retry.
 pub trait EnqueueExtensions: Send + Sync {
-    /// Asked once, when the profile is built. An empty list means: nothing but time.
+    /// Called once, when the profile is built. With an empty list, rejected pods are retried only after a timeout.
     fn events_to_register(&self) -> Vec<EventRegistration>;
 }
 
@@ -122,7 +122,7 @@ impl SignatureWriter {
         self.0.extend_from_slice(value.as_bytes());
     }
 
-    /// Writes whether something is there; write it next if it is.
+    /// Writes whether an optional value is present; if it is, write the value next.
     pub fn present(&mut self, is_present: bool) {
         self.0.push(u8::from(is_present));
     }

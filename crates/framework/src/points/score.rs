@@ -38,7 +38,7 @@ impl<'a> FeasibleNodes<'a> {
     }
 }
 
-/// What is worth computing once before scoring.
+/// Computes once per attempt what Score needs for every node.
 pub trait PreScore: Send + Sync {
     /// Called once per attempt with the nodes that fit, if there are at least two. `Skip` keeps the plugin's Score from
     /// running for this pod.
@@ -54,7 +54,7 @@ pub trait PreScore: Send + Sync {
 /// How raw scores become scores between 0 and 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Normalization {
-    /// They are already.
+    /// Raw scores are between 0 and 100 already and stay as they are.
     None,
     /// In proportion to the highest one; the highest becomes 100.
     Proportional,
@@ -63,11 +63,11 @@ pub enum Normalization {
     /// In proportion to the way from the lowest one to the highest; the lowest becomes 0 and the highest 100, and all
     /// become 0 when they are equal.
     MinMax,
-    /// The plugin does it, in [`Score::normalize`].
+    /// By the plugin itself, in [`Score::normalize`].
     Custom,
 }
 
-/// How good is a node that fits?
+/// Scores the nodes that fit.
 pub trait Score: Send + Sync {
     /// Called per node, from several threads at once. Higher is better.
     fn score(
@@ -104,8 +104,8 @@ pub trait Score: Send + Sync {
         Normalization::None
     }
 
-    /// Whether every score is within bounds as it is, and asking never fails. With this, a node that is too far behind to be
-    /// chosen whatever the plugin says need not be asked about. Not of meaning for plugins whose scores are normalised.
+    /// Whether every raw score is between 0 and 100 and scoring never fails. With `true`, the engine skips nodes that are
+    /// too far behind to be chosen whatever this plugin's score is. Has no effect for plugins whose scores are normalised.
     fn promises_bounds(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! What a runner tells the meter of its profile, if there is one.
+//! What a runner reports to the meter of its profile, if there is one.
 
 use super::Runner;
 use crate::meter::MeteredPoint;

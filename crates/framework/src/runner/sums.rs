@@ -73,7 +73,7 @@ impl<'a> SumsFilters<'a> {
         SumsTrial { filters: self, plain, crowded, reads: self.nothing_read() }
     }
 
-    /// What the filters say about a node that passes them, with these pods added. `None` when sums cannot tell.
+    /// What the filters say about a node that passes them, with these pods added. `None` when a filter needs single pods.
     pub fn filter_with<'p>(
         &self,
         node: NodeIdx,
@@ -130,14 +130,14 @@ pub struct SumsTrial<'f, 'a> {
 }
 
 impl SumsTrial<'_, '_> {
-    /// What the filters say, with nominated pods taken into account. `None` when sums cannot tell.
+    /// What the filters say, with nominated pods taken into account. `None` when a filter needs single pods.
     pub fn filter(&self) -> Option<Status> {
         self.ask(false)
     }
 
-    /// Puts a pod of the node back if the pod in question still fits then; whether it does. To be asked after
-    /// [`filter`](Self::filter) accepted the node. A filter that fails counts as no room. `None` when sums cannot tell: the
-    /// trial is of no use then.
+    /// Puts `victim` back onto the node if the pod in question still fits then, and returns whether it does. Call it only
+    /// after [`filter`](Self::filter) accepted the node. A filter that fails counts as no room. `None` when a filter needs
+    /// single pods: the trial is invalid then and must be discarded.
     pub fn reprieve(&mut self, victim: &Pod) -> Option<bool> {
         self.overlays().for_each(|overlay| overlay.add_sums(victim));
         let fits = self.ask(true)?.is_success();

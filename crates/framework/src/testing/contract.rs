@@ -172,13 +172,14 @@ impl Check<'_> {
         }
     }
 
-    /// The whole-cluster forms against the per-node forms, over all nodes, over some of them, and over one node or a few at a
-    /// time.
+    /// Compares the whole-cluster forms with the per-node forms, over all nodes, over some of them, and over one node or a
+    /// few at a time.
     fn forms_agree(&mut self, fixture: &Fixture, pod: &Pod) {
         const PROMISE: &str = "the whole-cluster form answers as the per-node form does";
         let reads = PluginReads::default();
         let (once, state) = self.before_nodes(fixture, pod, &reads);
         let all: Vec<NodeIdx> = fixture.cluster().order().to_vec();
+        // A subset in reverse order finds forms that rely on seeing all nodes, or on seeing them in slot order.
         let third: Vec<NodeIdx> = all.iter().copied().step_by(3).rev().collect();
         let mut groups: Vec<&[NodeIdx]> = vec![&all, &third];
         groups.extend(all.chunks(if all.len() > FEW { FEW / 2 } else { 1 }));
@@ -189,6 +190,7 @@ impl Check<'_> {
                 group.iter().for_each(|idx| verdicts.put(*idx, &Status::SUCCESS));
                 let mut sink = FilterSink::new(&mut verdicts, &name);
                 let result = point.filter_all(&fixture.cx(), &state, pod, group, &mut sink);
+                // After an error the whole-cluster form may stop anywhere, so its verdicts are not compared.
                 for &idx in group {
                     let Some((node, one)) = self.about(fixture, &once, &state, pod, idx, &reads)
                     else {

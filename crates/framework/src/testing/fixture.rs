@@ -131,7 +131,7 @@ impl Fixture {
         self
     }
 
-    /// With an object of any other kind, as the API tells it.
+    /// With an object of any other kind, given as the JSON of the API.
     ///
     /// # Panics
     /// If it is no object.
@@ -227,8 +227,8 @@ impl Fixture {
         names.into_iter().filter(|node| self.filter(plugin, pod, node).is_success()).collect()
     }
 
-    /// The scores between 0 and 100 that the plugin gives to all nodes, by node, before they are weighed. Empty when PreScore
-    /// skips.
+    /// The scores between 0 and 100 that the plugin gives to all nodes, by node, before they are multiplied by its weight.
+    /// Empty when PreScore skips.
     ///
     /// # Errors
     /// If the plugin fails, or a score is out of range after normalising.
@@ -302,7 +302,8 @@ impl Fixture {
         commands.into_vec()
     }
 
-    /// Whether an event brings back a pod that the plugin turned down: [`QueueingHint::Skip`] if it is not registered for.
+    /// Whether an event brings back a pod that the plugin rejected: [`QueueingHint::Skip`] if the plugin is not registered
+    /// for it.
     ///
     /// # Panics
     /// If the plugin's hint fails.

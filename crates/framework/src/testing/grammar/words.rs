@@ -62,6 +62,7 @@ pub(super) fn apply(
     text: &str,
     json: Option<Value>,
 ) -> Result<(), Problem> {
+    // JSON that stands alone has no name to look up: it is merged into the API object.
     if text.is_empty() {
         return match json {
             Some(json @ Value::Object(_)) => {
@@ -75,6 +76,7 @@ pub(super) fn apply(
     let (name, operand) = text.split_at(end);
     let word = kind.words.iter().chain(COMMON).find(|word| word.name == name);
     let separator = word.map_or("=", |word| word.takes.get(..1).unwrap_or_default());
+    // Words come first, so that a resource cannot hide one; any other name may be a resource, such as `example.com/gpu`.
     let is_resource = word.is_none() && kind.resources.is_some() && is_resource(name);
     if word.is_none() && !is_resource {
         return Err(format!("unknown; {} takes {}", kind.word, allowed(kind)));
