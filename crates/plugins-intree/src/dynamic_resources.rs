@@ -2,9 +2,9 @@
 //!
 //! What is here is what every pod of the default profile meets: a score of 0 for every node and PostFilter's
 //! `no new claims to deallocate`, which is part of every FailedScheduling message. **Not here yet**: allocation. A pod
-//! with resource claims is turned down by PreFilter, and a node is turned down when the pod asks it for an extended
-//! resource that only a DeviceClass provides there; both say so in their reason. Nothing is ever placed without the
-//! devices it asked for.
+//! with resource claims is rejected by PreFilter, and a node is rejected when the pod requests an extended resource that
+//! only a DeviceClass provides there; both say so in their reason. No pod is ever placed without the devices it
+//! requested.
 //!
 //! Answers to `plugins/dynamicresources` of the reference; behaviour in `spec/plugins-dra.md` §4, §7.4 and §11.
 

@@ -89,6 +89,7 @@ impl Score for ImageLocality {
             })
             .collect();
         let without_images = score_of(0, images.n_containers);
+        // With one known image there are only two distinct scores, computed once.
         if let [(holders, gain)] = &*known {
             let with_image = score_of(*gain, images.n_containers);
             for (&idx, score) in nodes.iter().zip(scores) {

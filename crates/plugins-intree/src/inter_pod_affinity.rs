@@ -1,5 +1,5 @@
-//! InterPodAffinity: pods that want to be near certain pods, or away from them, and the wishes of the pods that are there
-//! already.
+//! InterPodAffinity: places pods near or away from other pods, by the pod's own affinity and anti-affinity terms and by
+//! those of the pods that run already.
 //!
 //! What existing pods ask for comes from the cluster's index of [carried
 //! terms](kube_scheduler_framework::AffinityTerms); what the pod itself asks for from counters that the cluster follows.
@@ -110,7 +110,7 @@ impl PreFilter for InterPodAffinity {
         if let Some(error) = compile_error(pod) {
             return Status::unresolvable(format!("parsing pod: {error}")).into();
         }
-        // Quirk: after a skip nobody looks at the anti-affinity of nominated pods either. The reference does the same.
+        // Quirk: after a skip the anti-affinity of nominated pods is not checked either. The reference does the same.
         let Some(neighbours) = Neighbours::count(cx.cluster(), pod, &self.spare) else {
             return PreFilterOutcome::skip();
         };

@@ -18,8 +18,8 @@
 //! ```
 //!
 //! Invariants: no plugin reads a clock, does IO, starts a thread or keeps state between attempts; the whole-cluster form
-//! of an extension point answers exactly as the node-by-node form does (property tests compare them); what an answer
-//! depends on is declared with it, so that engines can keep answers.
+//! of an extension point answers exactly as the node-by-node form does (property tests compare them); everything that
+//! changes is read through the framework's views, which record what an answer depends on, so that engines can cache it.
 
 mod default_binder;
 mod dynamic_resources;

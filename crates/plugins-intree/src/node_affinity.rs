@@ -64,11 +64,11 @@ fn is_choosy(pod: &Pod) -> bool {
         || required(pod).is_some()
 }
 
-/// Up to how many nodes are asked one by one: the set of all that match costs a look at the whole cluster.
+/// Below this many nodes each is checked by itself: the set of all nodes that match costs a pass over the whole cluster.
 const FEW: usize = 64;
 
-/// Turns down those of `nodes` that are not meant, asking about few of them `alone`, about many `at_once`. Slots without a
-/// node are nobody's business.
+/// Rejects those of `nodes` that do not match, checking few of them one by one with `alone`, many with the set that
+/// `at_once` computes. Slots without a node are skipped.
 fn reject_others(
     cluster: ClusterView<'_>,
     nodes: &[NodeIdx],

@@ -2,8 +2,8 @@
 //!
 //! Answers to `plugins/nodevolumelimits/csi.go` of the reference; behaviour in `spec/plugins-storage.md` §6.
 //!
-//! Parity: the reference tells volumes that do not exist yet from others by a random prefix; here they are another
-//! kind of name ([`counted::Handle::Unbound`]), which no volume can have either.
+//! Parity: the reference marks volumes that do not exist yet by a random prefix of their name; here they are another
+//! kind of name ([`counted::Handle::Unbound`]), which no existing volume can have either.
 
 mod counted;
 mod hints;
@@ -35,7 +35,7 @@ pub(crate) fn new(_: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, St
 }
 
 struct NodeVolumeLimits {
-    /// Whether nodes without a driver that asks for it are turned down.
+    /// Whether nodes without a driver that asks for it are rejected.
     wants_drivers: bool,
     rejection: Status,
 }

@@ -56,7 +56,7 @@ impl OnePodClaims {
     }
 }
 
-/// Claims named by the pod itself; those of ephemeral volumes are nobody else's anyway.
+/// Claims named by the pod itself. Those of ephemeral volumes are left out: no other pod can use them.
 fn plain_claims(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
     pod.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::Claim { claim, .. } => Some(claim),

@@ -1,4 +1,5 @@
-//! How much a pod is drawn to the domains of the cluster: by its own preferences and by those of the pods there.
+//! The sums of preferences for each topology domain: those of the pod itself, and those that pods in the domain have
+//! about it.
 //!
 //! Behaviour in `spec/plugins-topology.md` §5.5 and §5.6.
 
@@ -10,7 +11,7 @@ use kube_scheduler_framework::{ClusterView, NodeIdx, NodeView, TermCount, TermKi
 use super::own_terms::preferred_of;
 use super::tally::{KeyTally, Tally};
 
-/// PreScore's state.
+/// What PreScore stores for Score: the sums by domain.
 #[derive(Clone, Debug)]
 pub(super) struct Attraction(Arc<Tally>);
 
@@ -69,7 +70,7 @@ fn count_others(
     says_anything
 }
 
-/// How much pods that carry a term of this kind draw a pod that it means.
+/// What pods that carry a term of this kind add to the score of a domain for a pod that the term selects.
 pub(super) fn pull_of(kind: TermKind, carried: TermCount, hard_pod_affinity_weight: i32) -> i64 {
     match kind {
         TermKind::RequiredAffinity => i64::from(hard_pod_affinity_weight) * i64::from(carried.n),

@@ -1,9 +1,10 @@
-//! Answers that are kept up to date: which pods and which terms of pods there are in the domains of a node.
+//! Cached answers of InterPodAffinity, kept up to date: which pods and which terms of pods there are in a node's domains.
 //!
-//! A topology key with few values tells nodes apart by the value, one with many (host names above all) by the numbers
-//! themselves: whether there is anybody the pod wants, does not want, or is not wanted by, and how much it is drawn.
+//! The engine groups nodes with equal standings. For a topology key with few values a node's standing is the value; for
+//! one with many (host names above all) it is what the domain holds: whether there is a pod that the affinity requires,
+//! one that the anti-affinity forbids, or one whose anti-affinity keeps the pod out, and the sum of preferences.
 //!
-//! Invariant: all numbers are read from the cluster's counters and carried terms at the moment of asking; kept are only
+//! Invariant: all numbers are read from the cluster's counters and carried terms when an answer is needed; cached is only
 //! which of them concern the pod.
 
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use super::attraction::{Attraction, pull_of};
 use super::neighbours::Neighbours;
 use super::own_terms::{Required, compile_error, has_preferred, preferred_of};
 
-/// Up to how many values of a topology key are told apart one by one.
+/// A topology key with more values than this groups nodes by what their domains hold, not by the value.
 const FEW_VALUES: usize = 64;
 /// With more terms about one kind of pod than this it is cheaper to add them up afresh.
 const MANY_TERMS: usize = 64;
@@ -50,7 +51,7 @@ impl DomainScoped for InterPodAffinity {
 /// What the numbers of one topology key are read from.
 struct Key {
     key: Arc<str>,
-    /// Whether there are too many domains to tell them apart one by one.
+    /// Whether the key has more than [`FEW_VALUES`] values.
     is_fine: bool,
     /// Pods that the pod requires around it.
     wanted: Option<CounterId>,
@@ -69,7 +70,7 @@ struct AffinityAnswers {
     counters: Vec<CounterId>,
     wanted: Vec<CounterId>,
     matches_itself: bool,
-    /// Nobody the pod wants is anywhere yet, and it is one of the kind it wants.
+    /// No pod matches the required affinity in any domain yet, and the pod matches it itself.
     may_be_first: bool,
     scores: bool,
     hard_weight: i32,
@@ -104,6 +105,7 @@ impl AffinityAnswers {
             n_turnovers: cluster.affinity_terms().n_turnovers(),
             namespaces: cluster.affinity_terms_version(),
         };
+        // Answers can only be kept up to date while the cluster does so with every counter that they are read from.
         for spec in &own.wanted {
             let id = answers.follow(cluster, spec)?;
             answers.wanted.push(id);
@@ -191,12 +193,12 @@ impl Key {
         self.wanted.is_none_or(|counter| counted(cluster, counter, value) > 0)
     }
 
-    /// Whether there is anybody in the domain whom the pod does not want.
+    /// Whether the domain has a pod that the pod's anti-affinity forbids.
     fn is_unwanted(&self, cluster: ClusterView<'_>, value: LabelValueId) -> bool {
         self.unwanted.iter().map(|counter| counted(cluster, *counter, value)).sum::<i64>() > 0
     }
 
-    /// Whether there is anybody in the domain who minds the pod.
+    /// Whether the domain has a pod whose required anti-affinity keeps the pod out.
     fn is_minded(&self, cluster: ClusterView<'_>, value: LabelValueId) -> bool {
         let mut minding = self.minding.iter().filter_map(|id| cluster.affinity_terms().get(*id));
         minding.any(|term| !term.domains().get(value).is_none())

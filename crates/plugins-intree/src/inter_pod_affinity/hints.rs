@@ -1,4 +1,4 @@
-//! Which events are worth another try of a pod that this plugin turned down.
+//! Which events make a pod that this plugin rejected worth a retry.
 //!
 //! Behaviour in `spec/plugins-topology.md` §5.7 to §5.9.
 //!

@@ -1,4 +1,5 @@
-//! Who is around, domain by domain, as far as a pod's required affinity and everybody's anti-affinity care.
+//! The pods in each topology domain that matter to a pod's required affinity and to required anti-affinity on either
+//! side.
 //!
 //! Counted once per attempt in PreFilter; hypothetical pods are laid over as differences, so that a copy for a dry run
 //! costs a pointer and a few numbers.
@@ -30,7 +31,7 @@ enum Counted {
     Minding,
 }
 
-/// Why a node will not do.
+/// Why a node is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// The pod's required affinity is not met.
@@ -41,7 +42,7 @@ pub(super) enum Refusal {
     ExistingAntiAffinity,
 }
 
-/// PreFilter's state.
+/// What PreFilter stores for Filter: the counts by domain.
 #[derive(Clone, Debug)]
 pub(super) struct Neighbours {
     counted: Arc<Census>,
@@ -68,7 +69,7 @@ struct Difference {
 }
 
 impl Neighbours {
-    /// Counts for `pod`; `None` when nobody minds it and it requires nothing.
+    /// Counts for `pod`; `None` when no pod has required anti-affinity to it and it requires nothing itself.
     pub(super) fn count(
         cluster: ClusterView<'_>,
         pod: &Pod,
@@ -101,7 +102,8 @@ impl Neighbours {
         })
     }
 
-    /// Takes note that `other` comes to `node` (`sign` 1) or leaves it (-1). `pod` is the one that is to be placed.
+    /// Updates the counts for `other` being added to `node` (`sign` 1) or removed from it (-1). `pod` is the one to be
+    /// placed.
     pub(super) fn change(&mut self, pod: &Pod, other: &Pod, node: &NodeView<'_>, sign: i64) {
         let census = self.counted.clone();
         let objects = node.cluster().objects();
@@ -169,7 +171,7 @@ impl Neighbours {
         base.unwrap_or(0) + differences.map(|difference| difference.amount).sum::<i64>()
     }
 
-    /// Why `node` will not do, if it will not.
+    /// Why `node` is rejected; `None` when it passes.
     pub(super) fn refusal(&self, node: &NodeView<'_>) -> Option<Refusal> {
         let is_any = |counted, key: &str| self.number(counted, key, node) > 0;
         let mut is_missing = false;
@@ -193,7 +195,8 @@ impl Neighbours {
             .then_some(Refusal::ExistingAntiAffinity)
     }
 
-    /// Whether the pod may open a domain: nobody it wants is anywhere yet, and it is one of the kind it wants.
+    /// Whether the pod may be the first of its group: no pod matches its required affinity in any domain yet, and it
+    /// matches that affinity itself.
     fn may_be_first(&self) -> bool {
         self.n_wanted == 0 && self.counted.matches_itself
     }

@@ -54,7 +54,7 @@ fn counter_of(term: &PodAffinityTerm) -> CounterSpec {
 
 /// Pods that match all of `terms`, those included that are being deleted.
 fn counter(terms: &[PodAffinityTerm], key: &Arc<str>) -> CounterSpec {
-    // A term without selector means nobody, and so does a counter without terms.
+    // A term without selector selects no pod, and neither does a counter without terms.
     let terms: Option<Arc<[PodTerm]>> = terms.iter().map(pod_term).collect();
     CounterSpec {
         pods: CountedPods { terms: terms.unwrap_or_default(), counts_terminating: true },

@@ -256,7 +256,7 @@ impl KeyTally {
         }
     }
 
-    /// Has `put` change each score by the number in the domain of its node, 0 where there is none.
+    /// Calls `put` for each score with the number of its node's domain, 0 where there is none.
     pub(super) fn put(
         &self,
         cluster: ClusterView<'_>,
@@ -301,7 +301,8 @@ impl KeyTally {
         }
     }
 
-    /// Turns down those of `nodes` for which the number of their domain, `None` without the label, is `meant`.
+    /// Rejects those of `nodes` for which `is_meant` is true of the number of their domain; the number is `None` for nodes
+    /// without the label.
     pub(super) fn reject_where(
         &self,
         cluster: ClusterView<'_>,

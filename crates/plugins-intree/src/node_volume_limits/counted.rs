@@ -18,7 +18,7 @@ pub(super) struct CountedVolume<'a> {
     pub(super) handle: Handle<'a>,
 }
 
-/// What tells the volumes of a driver apart.
+/// The identity of a volume among those of its driver.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Handle<'a> {
     /// A volume, by the name its driver has for it.

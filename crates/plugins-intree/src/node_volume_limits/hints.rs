@@ -1,7 +1,7 @@
-//! Which events can make room for a pod that NodeVolumeLimits turned down (`spec/plugins-storage.md` §6.4).
+//! Which events can make room for a pod that NodeVolumeLimits rejected (`spec/plugins-storage.md` §6.4).
 //!
-//! Quirks: a driver that appears without a count wakes nobody, and an attachment that goes wakes no pod for its
-//! ephemeral volumes.
+//! Quirks: no pod is retried for a driver that appears without a count, nor for its ephemeral volumes when an attachment
+//! goes.
 
 use kube_scheduler_framework::api::{Object, Pod, VolumeSource};
 use kube_scheduler_framework::{
@@ -20,6 +20,7 @@ pub(super) fn events() -> Vec<EventRegistration> {
         EventRegistration::with_hint(
             event(EventResource::CsiNode, ActionType::UPDATE),
             |_, _, old, new| {
+                // Without both objects nothing can be compared: a retry in vain is better than a pod that waits for nothing.
                 let (Some(old), Some(new)) = event_objects::others(old, new)? else {
                     return Ok(QueueingHint::Queue);
                 };

@@ -1,8 +1,8 @@
 //! One pod against the limits of all nodes.
 //!
-//! What the pod brings depends on a node only in whether there is a CSINode, and what the pod may find there on the
-//! node's limits, of which there are few distinct ones. So most nodes are let pass by two small numbers: how many volumes
-//! the pods there have at most, and how many are attached. Nodes that these bring near a limit are looked at.
+//! Which volumes of the pod count depends on a node only in whether it has a CSINode, and few distinct limits exist. So two
+//! small numbers are enough to let most nodes pass: an upper bound of the volumes of the pods there, and the number of
+//! attached volumes. Only nodes that these bring near a limit are checked in full.
 //!
 //! Invariant: a node that surely passes is one that [`NodeVolumeLimits::check`] accepts.
 

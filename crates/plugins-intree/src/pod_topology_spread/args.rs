@@ -1,4 +1,4 @@
-//! The arguments: which constraints pods get that have none.
+//! The plugin's arguments: the default constraints for pods that have none of their own.
 
 use std::sync::Arc;
 

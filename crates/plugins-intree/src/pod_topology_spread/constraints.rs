@@ -88,7 +88,7 @@ pub(super) fn keys(constraints: &[Constraint]) -> Arc<[Arc<str>]> {
 }
 
 impl Defaults {
-    /// The constraints of `pod` with this action, in order. The error tells which of them cannot be read.
+    /// The constraints of `pod` with this action, in order. The error says which of them cannot be read.
     pub(super) fn constraints_of(
         &self,
         cluster: ClusterView<'_>,

@@ -20,7 +20,7 @@ pub(super) fn default_selector(cluster: ClusterView<'_>, pod: &Pod) -> LabelSele
     }
     let mut more = Vec::new();
     if let Some(controller) = &pod.controller {
-        // An owner of any other version is of no use: only these are looked at.
+        // Owners of any other API version are ignored, as in the reference.
         let group = match &*controller.api_version {
             "v1" | "/v1" => "",
             "apps/v1" => "apps",

@@ -1,9 +1,10 @@
-//! Answers that are kept up to date: what a node's domains hold says all about it.
+//! Cached answers of PodTopologySpread, kept up to date: they follow from the pod counts of a node's domains.
 //!
-//! A topology key with few values tells nodes apart by the value, one with many (host names above all) by how many pods
-//! the domain holds. Either way few nodes stand differently after one more pod.
+//! The engine groups nodes with equal standings. For a topology key with few values a node's standing is the value; for
+//! one with many (host names above all) it is the number of pods in the domain. Either way one more pod changes the
+//! standing of few nodes.
 //!
-//! Invariant: everything but weights and limits is read from the cluster's counters at the moment of asking.
+//! Invariant: everything but weights and limits is read from the cluster's counters when an answer is needed.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use super::constraints::{Constraint, HOSTNAME};
 use super::scoring::{IGNORED, normalize, part, rounded, weight_of};
 use super::{HardState, PodTopologySpread, SoftState, filtering, scoring};
 
-/// Up to how many values of a topology key are told apart one by one.
+/// A topology key with more values than this groups nodes by pod counts, not by the value.
 const FEW_VALUES: usize = 64;
 /// Stands for a domain that is none: the node lacks the label.
 const NO_DOMAIN: u32 = u32::MAX;
@@ -85,6 +86,8 @@ impl PodTopologySpread {
         let mut wishes = Vec::new();
         for (constraint, spec) in soft.iter().zip(&soft_specs) {
             let counter = follow(spec)?;
+            // The weight needs the number of distinct values among the candidates, which the standings show only while
+            // they are the values themselves. For hosts it is the number of candidates.
             let is_hostname = &*constraint.key == HOSTNAME;
             let column = cluster.label_column(&constraint.key)?;
             if !is_hostname && column.n_values() > FEW_VALUES {
@@ -110,7 +113,7 @@ struct Limit {
     counter: CounterId,
     /// 1 if the pod itself will count, else 0.
     own: i64,
-    /// Whether there are too many domains to tell them apart one by one.
+    /// Whether the key has more than [`FEW_VALUES`] values.
     is_fine: bool,
     /// How many pods a domain may have before the pod comes.
     most: i64,

@@ -79,6 +79,7 @@ impl SoftState {
     ) -> Self {
         let values: Vec<Values<'_>> =
             constraints.iter().map(|constraint| Values::new(cluster, &constraint.key)).collect();
+        // Found before the weights: the candidates that take no part must not add to the number of domains.
         let mut ignored = NodeSet::new();
         if requires_all {
             for &node in candidates {
@@ -90,6 +91,7 @@ impl SoftState {
         let all = constraints.iter().zip(specs).map(|(constraint, spec)| {
             let counts = cluster.counted(spec);
             let is_hostname = &*constraint.key == HOSTNAME;
+            // Every host is a domain of its own, so hosts need no look at their values.
             let column = cluster.domain_column(&counts).filter(|_| !is_hostname);
             let n_domains = match column {
                 Some(column) => n_values(column, candidates, &ignored),
@@ -160,7 +162,7 @@ impl SoftState {
     }
 }
 
-/// Turns raw scores around; [`IGNORED`] ones take no part and become 0.
+/// Reverses raw scores, since fewer pods are better; [`IGNORED`] ones take no part and become 0.
 pub(super) fn normalize(scores: &mut [i64]) {
     let (mut least, mut most) = (i64::MAX, 0);
     for score in scores.iter().filter(|score| **score != IGNORED) {
@@ -186,8 +188,8 @@ impl Soft {
 
     /// How many pods are where a node is.
     ///
-    /// Quirk: for hosts these are the pods of the node, whether or not it counts and whoever else has the same host
-    /// name. Pinned by `hosts_are_scored_by_their_node_alone`.
+    /// Quirk: for hosts these are the pods of the node, whether or not it counts and whichever other node has the same
+    /// host name. Pinned by `hosts_are_scored_by_their_node_alone`.
     fn n_pods(&self, cluster: ClusterView<'_>, node: NodeIdx) -> i64 {
         if self.is_hostname {
             return self.counts.on_node(node);

@@ -1,4 +1,4 @@
-//! Which nodes preemption could help on, and with which victims.
+//! Finds the nodes where preemption could make room for a pod, with the victims on each.
 //!
 //! The scan starts at an offset drawn from the attempt's random number and stops early once there are enough
 //! candidates, at least one of them without a violated disruption budget. Nodes are tried one after the other, which is
@@ -39,7 +39,7 @@ pub(super) struct Candidate<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Found<'a> {
     pub(super) candidates: Vec<Candidate<'a>>,
-    /// What the nodes said that were tried in vain, and how many said it.
+    /// The statuses of nodes where evicting pods does not help, with the number of nodes for each.
     pub(super) rejections: Vec<(Status, u32)>,
 }
 
@@ -94,7 +94,8 @@ impl Search {
         usize::try_from(wanted).unwrap_or(0)
     }
 
-    /// Tries nodes where fewer pods might help. An error is only reported when there is no candidate.
+    /// Runs the dry run on the nodes whose rejection eviction may resolve. An error is only reported when there is no
+    /// candidate.
     pub(super) fn run<'b>(
         self,
         cx: &PostFilterContext<'b>,
@@ -128,6 +129,8 @@ impl Search {
                     } else {
                         &mut violating
                     };
+                    // A violation is worse than any other harm, so the search goes on until one candidate is without, however many
+                    // others there are; more than `enough` of either kind need not be kept.
                     if list.len() < enough {
                         list.push(candidate);
                     }

@@ -1,7 +1,7 @@
-//! The dry run on one node: whom to evict so that the pod fits, and nobody more than needed.
+//! The dry run on one node: the pods to evict so that the pod fits, and no more than needed.
 //!
-//! Mostly sums decide ([`SumsFilters`]), and nothing of a node is copied. Where a filter looks closer, a full trial tells
-//! the plugins of every pod that goes and comes back.
+//! In most cases the sums of requests decide ([`SumsFilters`]), and nothing of a node is copied. Where a filter reads
+//! single pods, a full trial notifies the plugins of every pod that is removed and put back.
 //!
 //! Behaviour in `spec/preemption.md` §5.
 
@@ -80,7 +80,7 @@ impl<'a, 'b: 'a> DryRun<'a, 'b> {
         })
     }
 
-    /// What sums tell about `node` without `potential` victims; `None` when a filter has to see single pods.
+    /// The dry run on `node` by sums alone, without `potential` victims; `None` when a filter has to read single pods.
     fn on_sums(
         &self,
         node: NodeIdx,
@@ -130,7 +130,7 @@ impl<'a, 'b: 'a> DryRun<'a, 'b> {
 ///
 /// Quirk: two pods of equal priority that have not started are each "earlier" than the other for the reference, because it
 /// looks at the clock for every comparison; its sort turns their order round, every time it runs. Any order would be
-/// legal, but whoever compares decisions sees this one.
+/// legal, but a comparison of decisions with the reference sees this one.
 fn sort_by_importance(pods: &mut [&Arc<Pod>], now: Timestamp) {
     pods.sort_by_key(|pod| (Reverse(pod.priority()), started(pod, now)));
     let is_unstarted = |pod: &Pod| pod.status.started.is_none();

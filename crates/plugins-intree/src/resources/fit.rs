@@ -149,7 +149,7 @@ impl Filter for Fit {
                 return;
             }
             scan.check(idx, &mut shortages);
-            // Slots without a node object lack everything, but nobody asked about them.
+            // Slots without a node object are short of everything, but they have no node to reject.
             if shortages.is_empty() || !live.contains(idx) {
                 return;
             }

@@ -1,4 +1,4 @@
-//! Which events can make a pod fit that NodeResourcesFit turned down.
+//! Which events can make a pod fit that NodeResourcesFit rejected.
 //!
 //! Quirk: ignored resources are not ignored here, so a pod that asks for one that a node lacks is not requeued by that
 //! node. Pinned by `hint_does_not_know_ignored_resources`.
@@ -40,6 +40,8 @@ pub(super) fn events(delegates: bool) -> Vec<EventRegistration> {
             Ok(hint(is_helped_by_node(pod, old.map(|node| &**node), new, cluster)))
         }),
     ];
+    // A device class matters only by the extended resources that it serves: the one it names, and one made from its own
+    // name. The latter is new to a pod only when the class is added.
     if delegates {
         let class_event =
             ClusterEvent::new(EventResource::DeviceClass, ActionType::ADD | ActionType::UPDATE);

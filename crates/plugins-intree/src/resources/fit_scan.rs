@@ -1,7 +1,7 @@
 //! Comparing one demand with all nodes, column by column.
 //!
-//! Invariant: [`Scan::check`] finds what a look at the node itself would; [`Scan::visit_short`] leaves out nobody for whom
-//! it finds anything.
+//! Invariant: [`Scan::check`] finds the same shortages as a check of the node itself; [`Scan::visit_short`] leaves out no
+//! node for which it finds any.
 
 use kube_scheduler_framework::{
     COLUMN_CHUNK, ClusterView, Column, Headroom, NodeIdx, RequiredHeadroom, runs_by_chunk,
@@ -16,7 +16,7 @@ const WORTH_A_CHUNK: usize = COLUMN_CHUNK / 8;
 /// The columns that a demand has to be compared with, found once for all nodes.
 pub(super) struct Scan<'a> {
     headroom: &'a Column<Headroom>,
-    /// `None` when the headroom does not tell: with scalar resources.
+    /// `None` when headroom alone cannot decide, which is so for demands with scalar resources.
     needed: Option<RequiredHeadroom>,
     pod_count: &'a Column<i64>,
     allowed_pods: &'a Column<i64>,
@@ -35,7 +35,7 @@ struct ScanItem<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// Finds the columns. `is_served` tells which scalar resources dynamic resource allocation may provide instead.
+    /// Finds the columns. `is_served` says which scalar resources dynamic resource allocation may provide instead.
     pub(super) fn new(
         cluster: ClusterView<'a>,
         demand: &Demand,
@@ -52,6 +52,7 @@ impl<'a> Scan<'a> {
                 requested.ephemeral_storage(),
             ),
         ];
+        // A request of zero is never short, even on an over-committed node, so it needs no comparison.
         let compute = compute.into_iter().filter(|(_, request, _, _)| *request > 0).map(
             |(what, request, allocatable, requested)| ScanItem {
                 what,

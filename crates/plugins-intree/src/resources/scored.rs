@@ -180,7 +180,7 @@ pub(crate) struct ScanPlan<'a> {
 struct ScanItem<'a> {
     item: Item<'a>,
     capacity: &'a Column<i64>,
-    /// `None`: nobody uses any.
+    /// `None` when no pod uses any of it.
     used: Option<&'a Column<i64>>,
 }
 

@@ -41,8 +41,8 @@ impl VolumeAffinity {
         }
     }
 
-    /// A requirement that nodes must fulfil to match, by which many volumes can be told apart at once: one label with
-    /// one value.
+    /// A requirement of one label with one value that a node must fulfil to match, if there is one. Volumes can be indexed
+    /// by it.
     pub(super) fn pin(&self) -> Option<&Requirement> {
         let [Ok(term)] = self.0.as_ref()?.terms() else { return None };
         let is_pin = |requirement: &&Requirement| {

@@ -1,6 +1,6 @@
 //! Whether everything that was written for a pod's volumes has come true (`spec/plugins-storage.md` §3.12).
 //!
-//! Only what the API server told counts here, never what is assumed.
+//! Only what the API server has reported counts here, never what is assumed.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) struct WatchedVolumes<'a> {
 }
 
 impl WatchedVolumes<'_> {
-    /// Looks at everything in order. The error says what has gone wrong.
+    /// Checks the bindings, then the claims to provision, in order. The error says what has gone wrong.
     pub(super) fn check(&self) -> Result<Progress, String> {
         let node = self.cluster.node_idx(self.node).and_then(|idx| self.cluster.node(idx));
         let Some(node) = node else {
@@ -42,6 +42,7 @@ impl WatchedVolumes<'_> {
             let volume = told_volume(self.cluster, &binding.volume.name).map_err(failed)?;
             let (namespace, name) = (&binding.claim.namespace, &binding.claim.name);
             let claim = told_claim(self.cluster, namespace, name).map_err(failed)?;
+            // The watch may lag behind the write: an older revision does not show its outcome yet.
             if is_newer(&binding.volume, volume)? {
                 return Ok(Progress::NotYet);
             }
@@ -72,6 +73,7 @@ impl WatchedVolumes<'_> {
             }
             let volume_name = VolumeClaim(claim).volume_name();
             if !volume_name.is_empty() {
+                // The claim may be reported before the volume that was made for it.
                 let Ok(volume) = told_volume(self.cluster, volume_name) else {
                     return Ok(Progress::NotYet);
                 };
@@ -123,7 +125,7 @@ impl WatchedVolumes<'_> {
     }
 }
 
-/// Whether what was written has not been told yet.
+/// Whether the API server has not reported back yet what was written.
 fn is_newer(written: &Object, told: &Object) -> Result<bool, String> {
     Ok(revision(written)? > revision(told)?)
 }

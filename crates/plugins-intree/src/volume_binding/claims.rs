@@ -1,4 +1,4 @@
-//! The claims of a pod: what PreFilter finds out about them, and what turns the pod down at once
+//! The claims of a pod: what PreFilter finds out about them, and what makes it reject the pod at once
 //! (`spec/plugins-storage.md` §3.3).
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const CLAIM: &str = "PersistentVolumeClaim";
 const VOLUME: &str = "PersistentVolume";
 const UNBOUND_IMMEDIATE: &str = "pod has unbound immediate PersistentVolumeClaims";
 
-/// A claim as it is expected to be.
+/// A claim as it is assumed to be, or as the API server last reported it if nothing is assumed.
 pub(super) fn latest_claim<'a>(
     cluster: ClusterView<'a>,
     namespace: &str,
@@ -26,7 +26,7 @@ pub(super) fn latest_claim<'a>(
     cluster.objects().latest("", CLAIM, namespace, name)
 }
 
-/// A claim as the API server told, or what the reference's cache says when it is not there.
+/// A claim as the API server last reported it. The error for a missing one is worded as in the reference's cache.
 pub(super) fn told_claim<'a>(
     cluster: ClusterView<'a>,
     namespace: &str,
@@ -36,7 +36,7 @@ pub(super) fn told_claim<'a>(
     told.ok_or_else(|| format!("persistentvolumeclaims \"{namespace}/{name}\" not found"))
 }
 
-/// A volume as the API server told, or what the reference's cache says when it is not there.
+/// A volume as the API server last reported it. The error for a missing one is worded as in the reference's cache.
 pub(super) fn told_volume<'a>(
     cluster: ClusterView<'a>,
     name: &str,

@@ -1,4 +1,4 @@
-//! What becomes of a pod's claims on one node: the verdict of Filter, and what Reserve does about it
+//! How a pod's claims would be served on one node: the verdict of Filter, and what Reserve does about it
 //! (`spec/plugins-storage.md` §3.4 to §3.7).
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct Provision<'a> {
     pub(super) capacity: Option<&'a Capacity>,
 }
 
-/// Why a node will not do: any of four reasons.
+/// Why a node is rejected: any of four reasons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Obstacles(u8);
 
@@ -37,7 +37,7 @@ impl Obstacles {
     pub(super) const NOT_ENOUGH_SPACE: Self = Self(4);
     /// A bound volume does not exist.
     pub(super) const VOLUME_MISSING: Self = Self(8);
-    /// All that can be in the way, in the order in which it is told, with its words.
+    /// All reasons with their texts, in the order in which they are reported.
     pub(super) const TEXTS: [(Self, &'static str); 4] = [
         (Self::NODE_CONFLICT, "node(s) didn't match PersistentVolume's node affinity"),
         (Self::BIND_CONFLICT, "node(s) didn't find available persistent volumes to bind"),
@@ -117,6 +117,7 @@ impl PodClaims {
         let mut to_provision: Vec<&DelayedClaim> = Vec::new();
         for claim in &self.delayed {
             match &claim.selected_node {
+                // A claim with a selected node is being provisioned there, and can be served on no other node.
                 Some(selected) if **selected == *node => to_provision.push(claim),
                 Some(_) => {
                     found.obstacles.add(Obstacles::BIND_CONFLICT);
@@ -125,6 +126,8 @@ impl PodClaims {
                 None => to_match.push(claim),
             }
         }
+        // The smallest claim chooses first, so that it takes a small volume and leaves the large one to the larger claim,
+        // whatever order the pod names them in.
         let size = |claim: &&DelayedClaim| {
             VolumeClaim(&claim.object).requested_storage().unwrap_or_default()
         };

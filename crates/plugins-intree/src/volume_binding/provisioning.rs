@@ -73,7 +73,7 @@ impl Provisioning {
         Self::Somewhere { topologies, capacities }
     }
 
-    /// Whether a node with these labels will do.
+    /// Whether a volume can be made on a node with these labels.
     pub(super) fn on(&self, labels: &Labels) -> Result<Place<'_>, String> {
         let (topologies, capacities) = match self {
             Self::Broken(text) => return Err(text.clone()),
@@ -90,7 +90,7 @@ impl Provisioning {
 }
 
 impl Capacity {
-    /// The capacity that an object tells of; `None` when it is another class's, too small, or nowhere.
+    /// The capacity in a CSIStorageCapacity object; `None` when it is another class's, too small, or nowhere.
     fn new(object: &Arc<Object>, class: &str, request: i64) -> Option<Self> {
         if object.json["storageClassName"].as_str().unwrap_or_default() != class {
             return None;

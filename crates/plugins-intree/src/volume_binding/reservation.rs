@@ -1,4 +1,4 @@
-//! What a pod holds of volumes and claims once its node is chosen (`spec/plugins-storage.md` §3.9).
+//! The changes to volumes and claims that are assumed for a pod once its node is chosen (`spec/plugins-storage.md` §3.9).
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    /// Counts on what was found for a node. On an error nothing is counted on any more.
+    /// Assumes the changes that were found for a node. After an error nothing is assumed any more.
     pub(super) fn new(
         objects: &ObjectStore,
         found: &Found<'_>,
@@ -64,7 +64,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Takes back what is counted on of the objects whose revision is still the one that was changed.
+    /// Undoes what is assumed of the objects whose revision is still the one that was changed.
     pub(super) fn give_back(&self, commands: &mut Commands) {
         self.give_back_from(0, 0, commands);
     }

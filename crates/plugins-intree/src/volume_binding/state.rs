@@ -1,4 +1,4 @@
-//! What VolumeBinding hands to itself from one extension point to the next.
+//! What VolumeBinding stores from one extension point to the next.
 
 use std::sync::Arc;
 

@@ -55,12 +55,12 @@ pub(crate) fn storage_class<'a>(
         .ok_or_else(|| not_found("storageclass.storage.k8s.io", name))
 }
 
-/// What the node `name` says about its drivers. That it says nothing is never an error to anybody.
+/// The CSINode of the node `name`, which lists its drivers. A missing CSINode is an error for no caller.
 pub(crate) fn csi_node<'a>(cluster: ClusterView<'a>, name: &str) -> Option<CsiNode<'a>> {
     cluster.objects().get(STORAGE, "CSINode", "", name).map(|object| CsiNode(object))
 }
 
-/// The driver `name`. That there is none is never an error to anybody.
+/// The CSIDriver `name`. A missing driver is an error for no caller.
 pub(crate) fn csi_driver<'a>(cluster: ClusterView<'a>, name: &str) -> Option<CsiDriver<'a>> {
     cluster.objects().get(STORAGE, "CSIDriver", "", name).map(|object| CsiDriver(object))
 }

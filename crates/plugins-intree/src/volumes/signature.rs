@@ -17,6 +17,7 @@ pub(crate) fn write_volumes(pod: &Pod, signature: &mut SignatureWriter) -> bool 
     signature.len(pod.volumes.len());
     for volume in pod.volumes.iter() {
         match &volume.source {
+            // The claim of an ephemeral volume is made for this pod alone, so that no other pod gets the same answers.
             VolumeSource::Ephemeral { .. } => return false,
             VolumeSource::Claim { claim, .. } => {
                 signature.text("claim");

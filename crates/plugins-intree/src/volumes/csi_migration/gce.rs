@@ -8,7 +8,7 @@ use crate::volumes::{BETA_ZONE, ZONE, ZONE_DELIMITER};
 
 const UNSPECIFIED: &str = "UNSPECIFIED";
 
-/// The handle of an inline disk, whose zone nobody knows.
+/// The handle of an inline disk, whose zone is not known.
 pub(super) fn handle_of_inline(disk: &str) -> String {
     zonal(UNSPECIFIED, disk)
 }
