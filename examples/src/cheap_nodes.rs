@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The raw score of a node is its price; [`Normalization::ReversedProportional`] turns prices into scores between 0 and 100:
-//! the dearest node gets 0. A node without a readable price counts as the dearest one that can be told.
+//! the dearest node gets 0. A node without a readable price counts as costing one million per hour.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use serde::Deserialize;
 /// The name in configurations.
 pub const NAME: &str = "CheapNodes";
 
-/// The price of a node that tells none: one million per hour.
+/// The price of a node without a readable price label: one million per hour.
 const UNKNOWN: i64 = 1_000_000_000_000;
 
 /// The arguments.
@@ -104,7 +104,7 @@ impl Score for CheapNodes {
         scores: &mut [i64],
     ) -> Result<(), Status> {
         let Some(column) = cx.cluster().label_column(&self.price_label) else {
-            // Nobody has asked for the column to be kept: node by node.
+            // The cluster keeps no column for this label: score node by node.
             for (&idx, score) in nodes.iter().zip(scores) {
                 let Some(node) = cx.cluster().node(idx) else { continue };
                 *score = self.score(cx, state, pod, &node)?;

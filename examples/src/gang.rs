@@ -79,7 +79,7 @@ pub fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String
 }
 
 impl Gang {
-    /// The gang of a pod, `None` if it belongs to none. A size that is no number is told as an error.
+    /// The gang of a pod, `None` if it belongs to none. A size that is not a number is an error.
     fn membership<'p>(&self, pod: &'p Pod) -> Result<Option<Membership<'p>>, String> {
         let Some(gang) = pod.labels.get(&self.args.gang_label) else { return Ok(None) };
         let label = &self.args.size_label;
@@ -197,7 +197,7 @@ impl Reserve for Gang {
         Status::SUCCESS
     }
 
-    /// A member gives up its place: those who wait for it give up theirs.
+    /// A member loses its reservation: the members that wait for it lose theirs.
     fn unreserve(
         &self,
         cx: &Context<'_>,

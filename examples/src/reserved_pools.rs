@@ -108,7 +108,7 @@ impl Sign for ReservedPools {
 }
 
 impl EnqueueExtensions for ReservedPools {
-    /// A pod that was turned down is worth another try when a node comes or changes its labels, so that it is open to it.
+    /// A rejected pod is worth a retry when a node is added or changes its labels such that the pod may use it.
     fn events_to_register(&self) -> Vec<EventRegistration> {
         let event =
             ClusterEvent::new(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL);

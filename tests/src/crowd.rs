@@ -47,7 +47,7 @@ pub struct Crowd {
     n_bound: u64,
 }
 
-/// The clusters: small ones, and such as have more host names than are told apart one by one.
+/// The clusters: small ones, and some with so many host names that plugins no longer group nodes by the value.
 const CLUSTER_SIZES: [u64; 5] = [3, 9, 30, 70, 150];
 
 impl Crowd {
@@ -81,7 +81,7 @@ impl Crowd {
         Ok(crowd)
     }
 
-    /// Lets `n` random things happen. An error tells what the engines disagree about.
+    /// Lets `n` random things happen. The error says what the engines disagree about.
     pub fn run(&mut self, n: usize) -> Result<()> {
         (0..n).try_for_each(|step| self.step().with_context(|| format!("step {step}")))
     }

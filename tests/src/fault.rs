@@ -152,7 +152,7 @@ pub struct Counts {
     pub n_writes: u64,
     /// Schedulers that ended.
     pub n_ends: u64,
-    /// Times that somebody began to lead.
+    /// How often an instance started to lead.
     pub n_leaders: u64,
 }
 

@@ -265,7 +265,7 @@ impl History {
             self.tell(Input::PodEvicted { token, result: Err(WriteError::new("", "boom")) });
             return Ok(());
         }
-        // Some pods take their time; somebody may delete them later.
+        // Some pods take their time; they may be deleted later.
         let seen = if self.numbers.one_in(3) {
             self.server.change_pod(&key, |pod| {
                 pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();

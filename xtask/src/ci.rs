@@ -52,7 +52,7 @@ struct Outcome {
     failure: Option<String>,
 }
 
-/// Runs the steps in order and tells how each ended.
+/// Runs the steps in order and reports how each ended.
 pub(crate) fn run(args: &Args) -> Result<Ended> {
     let steps = Step::value_variants()
         .iter()

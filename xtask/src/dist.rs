@@ -90,8 +90,8 @@ pub(crate) fn run() -> Result<Ended> {
     Ok(Ended::Well)
 }
 
-/// Checks licences, sources and duplicates with the rules of deny.toml. Advisories need the network; CI of whoever has
-/// one runs `cargo deny check`.
+/// Checks licences, sources and duplicates with the rules of deny.toml. Advisories need the network: run
+/// `cargo deny check` in CI for those.
 fn deny(root: &Path) -> Result<Ended> {
     if !process::succeeds(process::cargo("deny").arg("--version")) {
         println!(
@@ -103,7 +103,7 @@ fn deny(root: &Path) -> Result<Ended> {
     process::run(deny.args(["check", "licenses", "bans", "sources"]).current_dir(root))
 }
 
-/// Builds the binary and tells where it is.
+/// Builds the binary and returns its path.
 fn build(root: &Path, target: Option<&str>) -> Result<std::path::PathBuf> {
     let mut build = process::cargo("build");
     build.args(["--release", "--locked", "--package", PACKAGE]);

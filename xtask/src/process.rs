@@ -1,6 +1,6 @@
 //! Starting other programs: cargo without the variables that `cargo run` leaves behind, and how a program ended.
 //!
-//! Output is always inherited unless it is what was asked for: whoever watches sees what the program says, as it says it.
+//! Output is inherited unless the caller asks for it as the result, so that users see it while the program runs.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};

@@ -16,7 +16,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<Ended> {
     if !args.is_empty() {
         return Ok(tests);
     }
-    // Doc tests run even after a failure: one run should tell all that is broken.
+    // Doc tests run even after a failure: one run should report all that is broken.
     let doc_tests = process::run(&mut doc_tests()?)?;
     Ok(if tests == Ended::Well { doc_tests } else { tests })
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_framework::Timer;
 
-/// Tells the time.
+/// A source of the current time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     started: Instant,

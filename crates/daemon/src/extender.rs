@@ -4,8 +4,8 @@
 //! question is a POST with JSON, answered by JSON; the core's thread waits for the answer, no longer than the extender's own
 //! time-out. Bindings are awaited beside the core.
 //!
-//! Invariants: every call ends, with an answer or with an error, within the extender's time-out; whatever an extender answers,
-//! and however much of it, is an error at worst; nothing is logged of keys and certificates.
+//! Invariants: every call ends, with an answer or with an error, within the extender's time-out; whatever an extender
+//! answers, and however much of it, is an error at worst; nothing is logged of keys and certificates.
 //!
 //! Behaviour: `spec/config.md` §7.
 
@@ -42,7 +42,7 @@ pub(crate) struct HttpExtenders {
 }
 
 impl HttpExtenders {
-    /// Makes what the configuration asks for. Nobody is called yet.
+    /// Creates the configured extenders. No request is sent yet.
     ///
     /// # Errors
     /// If certificates and keys cannot be used.

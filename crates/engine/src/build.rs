@@ -163,6 +163,7 @@ impl Engine {
                     .collect()
             })
             .collect();
+        // All profiles share one queue, which sorts by itself only if every profile's plugin sorts that way.
         let is_by_priority_then_age = profiles
             .iter()
             .all(|profile| profile.queue_sort().all(|(_, _, sort)| sort.is_by_priority_then_age()));
@@ -229,6 +230,7 @@ fn build_profiles(
         if profiles.iter().any(|other| other.scheduler_name == name) {
             return Err(BuildError::DuplicateProfile(name));
         }
+        // All profiles share one queue, so they must sort it with the same plugin and the same arguments.
         let plugin: Arc<str> =
             built.queue_sort().next().map_or_else(Arc::default, |(_, name, _)| name.clone());
         let args = spec.plugin_config.iter().find(|(name, _)| *name == plugin);
@@ -326,9 +328,11 @@ fn queue_profile(
             || plugin.as_filter().is_some()
             || plugin.as_reserve().is_some()
             || plugin.as_permit().is_some();
+        // A plugin that cannot reject a pod has none waiting for its events.
         if !can_reject {
             continue;
         }
+        // Nothing is known about what helps such a plugin's pods, so every event may.
         let Some(extensions) = plugin.as_enqueue_extensions() else {
             spec = spec.with_catch_all(&entry.name, false);
             continue;

@@ -27,8 +27,8 @@ const MAX_CLASSES: usize = 1 << 14;
 /// How many attempts pass before a class is tried again of which no evaluation could be kept. Making one costs two
 /// attempts, so this adds a sixteenth.
 const ATTEMPTS_WITHOUT: u32 = 32;
-/// How many nodes may have changed before starting over is cheaper than catching up, as a share of all: asking one node takes
-/// about four times as long by itself as in a scan (`bench core --workload FiftyAntiAffinities`).
+/// With more than one changed node in this many, a fresh evaluation is cheaper than an update: evaluating one node by
+/// itself takes about four times as long as in a scan (`bench core --workload FiftyAntiAffinities`).
 const CATCH_UP_SHARE: usize = 4;
 
 /// Numbers for signatures. A number is never used for two signatures; one signature may get several over time.
@@ -193,7 +193,8 @@ impl ClassEvaluation {
         }
     }
 
-    /// Looks at the nodes that changed. `None` when that is not enough, or not worth it; this is of no use then.
+    /// Updates the cached evaluation for the nodes that changed. `None` when that is not enough, or costs more than a fresh
+    /// one; the entry is invalid then and must be discarded.
     fn catch_up(
         &mut self,
         runner: &Runner<'_>,

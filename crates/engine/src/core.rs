@@ -170,7 +170,7 @@ impl Core {
         self.with_queue(|queue, policy| queue.activate(&entries, policy.now, policy));
     }
 
-    /// Tells the queue of an event; pods that it may help are moved.
+    /// Reports an event to the queue; pods that it may help are moved.
     pub(crate) fn move_all(
         &mut self,
         event: &ClusterEvent,

@@ -99,6 +99,8 @@ impl SchedulingCycle {
         let failure = match found {
             Ok(Choice { node, state, n_feasible, n_evaluated }) => {
                 turn.chosen = core.cluster.node_name(node).cloned();
+                // A replay goes on with the recorded node, so that one difference does not cause others; the turn reports
+                // the engine's own choice for comparison.
                 let recorded = recorded.and_then(|name| core.cluster.node_idx(name));
                 let node = recorded.unwrap_or(node);
                 turn.n_feasible = n_feasible;

@@ -136,7 +136,8 @@ impl Evaluation {
         })
     }
 
-    /// Looks again at `nodes`, which may be gone, new, or different. After an error the evaluation is of no use.
+    /// Evaluates `nodes` again, which may be gone, new, or different. After an error the evaluation is invalid and must be
+    /// discarded.
     pub(crate) fn look_again(
         &mut self,
         runner: &Runner<'_>,

@@ -1,7 +1,8 @@
 //! Why a pod goes where it goes: every node's verdict and every plugin's score, as data.
 //!
-//! An explanation is computed from scratch on the state as it is and changes nothing that any answer depends on. It says what the next attempt
-//! would find, but extenders are not asked; scores are given even when there is only one node to choose.
+//! An explanation is computed from scratch on the state as it is and changes nothing that any answer depends on. It says
+//! what the next attempt would find, but extenders are not asked; scores are given even when there is only one node to
+//! choose.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -115,6 +116,7 @@ fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, random: u64) -> Explanation {
         }
     };
     explanation.node_names.clone_from(&evaluation.pre_filter.node_names);
+    // As in an attempt, nominated pods count before anything is concluded from the verdicts: they can take the last node.
     match verdicts_with_nominated_pods(runner, pod, &evaluation) {
         Ok(changed) => evaluation.replace(changed),
         Err(status) => {

@@ -86,7 +86,7 @@ impl Intake<'_> {
         }
     }
 
-    /// Tells the queue of an event that follows from the input, whose object is up to date by now.
+    /// Reports to the queue an event that follows from the input; the cluster state has the new object already.
     fn happened(
         &mut self,
         event: &ClusterEvent,
@@ -250,8 +250,8 @@ impl Intake<'_> {
         self.bindings.object_changed(self.core, &object);
     }
 
-    /// Tells the queue of another kind's event. Kinds that no plugin registered for are watched for other reasons, and the
-    /// reference does not count them.
+    /// Reports to the queue an event of another kind. Kinds that no plugin registered for are watched for other reasons, and
+    /// the reference does not count them.
     fn object_changed(
         &mut self,
         event: &ClusterEvent,

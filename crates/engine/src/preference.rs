@@ -10,7 +10,7 @@ pub(crate) fn first_best(totals: &[i64], rank: impl Fn(usize) -> u32) -> Option<
     ties.min_by_key(|at| rank(*at))
 }
 
-/// How many bits of a rank tell how deep in the tree its position is.
+/// Number of bits of a rank that hold the depth of its position in the tree.
 const DEPTH_BITS: u32 = 5;
 
 /// A number that grows along pre-order: of two equally good positions the one with the lower number is chosen. Positions

@@ -1,9 +1,9 @@
 //! The nodes that pass in the order in which they are chosen, kept up to date for one class of pods.
 //!
 //! Plugins that look at a node alone are asked about changed nodes. Plugins that look at topology domains are asked once
-//! for each group of nodes that stand alike (`spec/plugins-topology.md`; [`DomainAnswers`]): a group that is rejected or
+//! for each group of nodes with equal standings (`spec/plugins-topology.md`; [`DomainAnswers`]): a group that is rejected or
 //! gets a better score leaves the order of the nodes within it alone. So placing one more pod costs a few groups and one
-//! node. Where no plugin looks at domains, all nodes stand alike, and there is one group.
+//! node. Where no plugin looks at domains, all standings are equal, and there is one group.
 //!
 //! Invariants: the best node, and the number of nodes that pass, are those of a fresh [`Evaluation`]; whenever something
 //! cannot be followed there is no answer at all, and the caller starts over.
@@ -200,8 +200,9 @@ impl Ranking {
         !self.domains.is_empty()
     }
 
-    /// Catches up with `evaluation`, in which the answers of `changed` nodes may differ, and with the pods on `with_pods`.
-    /// Both are sorted. `None` when that cannot be followed; the ranking is of no use then.
+    /// Updates the ranking for `evaluation`, in which the answers of `changed` nodes may differ, and for changed pods on the
+    /// nodes `with_pods`. Both lists are sorted. `None` when that is not possible; the ranking is invalid then and must be
+    /// discarded.
     pub(crate) fn catch_up(
         &mut self,
         runner: &Runner<'_>,
@@ -220,6 +221,7 @@ impl Ranking {
             self.groups.begin_relisting(cluster);
             self.own_scores.grow(cluster.capacity());
         }
+        // Nodes leave before they are scored again: their groups count them by the old raw scores.
         for &idx in changed {
             self.groups.leave(cluster, idx, &self.own_scores.raw(idx));
         }
@@ -231,6 +233,7 @@ impl Ranking {
         }
         moved.sort_unstable();
         moved.dedup();
+        // The other nodes keep their own scores and only move to another group. Changed ones have just entered theirs.
         for &idx in &moved {
             if self.groups.contains(idx) && changed.binary_search(&idx).is_err() {
                 self.groups.leave(cluster, idx, &self.own_scores.raw(idx));

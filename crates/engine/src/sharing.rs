@@ -5,9 +5,9 @@
 //! engine passes every object through [`Sharing`] first, so that memory follows the number of templates rather than that of
 //! objects.
 //!
-//! Invariants: what replaces a part is equal to it to the letter, so nothing that reads it can tell; no decision reads a
-//! table, and none depends on when a table is swept; parts that no object holds any more are dropped. Sharing is O(size of
-//! the object).
+//! Invariants: what replaces a part is equal to it to the letter, so no reader can notice; no decision reads a table, and
+//! none depends on when a table is swept; parts that no object holds any more are dropped. Sharing is O(size of the
+//! object).
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -209,7 +209,7 @@ fn share_empty<T>(list: &mut Arc<[T]>) {
 trait Part: Clone {
     /// Equal for equal parts; need not differ for others.
     fn hash_content(&self, hasher: &mut FxHasher);
-    /// Whether no reader can tell one from the other.
+    /// Whether the two are equal for every reader.
     fn is_same(&self, other: &Self) -> bool;
     /// How many handles there are on the content.
     fn n_holders(&self) -> usize;

@@ -233,7 +233,7 @@ impl Replay {
     }
 }
 
-/// Recorded objects come without kind: the list they are in tells it.
+/// Recorded objects come without kind: it follows from the list they are in.
 pub(super) fn with_type(list: &str, object: &Value) -> Result<Value> {
     let (api_version, kind) = match list {
         "namespaces" => ("v1", "Namespace"),

@@ -57,7 +57,7 @@ impl Api {
         Self { client }
     }
 
-    /// Any server with a certificate that is not asked about, as the user of a kubeconfig or as nobody.
+    /// A client for any server, whose certificate is not verified, as the user of a kubeconfig or anonymously.
     ///
     /// # Errors
     /// If the address is none, or the kubeconfig.

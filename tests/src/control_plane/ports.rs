@@ -1,11 +1,10 @@
-//! Ports for programs that cannot be told to take any.
+//! Free ports for programs that need a port number and cannot choose one themselves.
 
 use std::net::{Ipv4Addr, TcpListener};
 
 use anyhow::Result;
 
-/// Ports that were free a moment ago. Somebody may take one before its program does: whoever starts the program tries
-/// again then.
+/// Ports that were free a moment ago. Another program may take one first: the caller then retries with other ports.
 ///
 /// # Errors
 /// If loopback has no free port.

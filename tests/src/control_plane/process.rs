@@ -1,4 +1,4 @@
-//! Programs that do not outlive whoever started them.
+//! Child processes that do not outlive the test that started them.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};

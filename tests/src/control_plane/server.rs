@@ -26,7 +26,7 @@ impl Assets {
     /// What `KUBEBUILDER_ASSETS` names; nothing when it is unset or empty.
     ///
     /// # Errors
-    /// If a program is not there: whoever sets the variable wants the tests to run.
+    /// If a program is missing: setting the variable means that the tests have to run.
     pub fn from_environment() -> Result<Option<Self>> {
         let Some(directory) =
             std::env::var_os("KUBEBUILDER_ASSETS").filter(|path| !path.is_empty())
@@ -57,7 +57,7 @@ impl Assets {
 /// How to run an API server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerOptions {
-    /// Whether requests of the scheduler are written down, so that refused ones can be told.
+    /// Whether requests of the scheduler are written to an audit log, so that refused ones can be found.
     pub audits: bool,
 }
 

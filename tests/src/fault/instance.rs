@@ -166,7 +166,7 @@ impl Instance {
         Ok(true)
     }
 
-    /// Tells the engine something.
+    /// Passes an input to the engine.
     pub(super) fn tell(&mut self, input: Input, cause: Cause, trace: &mut Trace) -> Result<()> {
         trace.add(format!("    {} {}", self.name, brief(&input)));
         self.note_shared_ports(&input);

@@ -1,4 +1,4 @@
-//! The API server of a history: what exists, with resource versions, and the watch events that tell the engine.
+//! The API server of a history: what exists, with resource versions, and the watch events that the engine gets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

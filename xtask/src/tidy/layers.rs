@@ -63,7 +63,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer { name: "devcluster", may_use: &["api-types"], tests_may_use: &[], is_pure: false },
     Layer { name: "rs", may_use: LIBRARIES, tests_may_use: &[], is_pure: false },
-    // What anybody could write: through the public API, and in tests against an API server.
+    // Examples use what users have: the public API, and in tests an API server.
     Layer {
         name: "examples",
         may_use: &["framework", "rs"],

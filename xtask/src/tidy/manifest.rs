@@ -1,6 +1,6 @@
 //! As much of Cargo.toml as the rules need: which dependencies a manifest names, and how.
 //!
-//! Cargo's own answer does not tell whether a version came from the workspace table; the text does.
+//! Cargo's own metadata does not say whether a version came from the workspace table; the text does.
 
 use anyhow::{Context, Result};
 use toml::{Table, Value};

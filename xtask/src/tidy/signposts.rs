@@ -2,7 +2,8 @@
 //!
 //! A path counts when it ends in `.rs` or `.md`, or begins with a directory at the top of the repository. It may be written
 //! from the top, from the document, or in a short form that readers find by searching: `engine/src/attempt.rs`,
-//! `engine/attempt.rs`, `attempt.rs`. What does not look like one of our paths (an upstream file, a file of a user) is left alone.
+//! `engine/attempt.rs`, `attempt.rs`. What does not look like one of our paths (an upstream file, a file of a user) is
+//! left alone.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -123,7 +124,7 @@ fn candidates(text: &str) -> impl Iterator<Item = (usize, &str)> {
             from = end;
             let path = text[start..end].trim_end_matches('.');
             let before = text[..start].chars().next_back();
-            // Part of a URL, of a pattern, or of a place on somebody's disk.
+            // Part of a URL, of a pattern, or of a path outside of the repository.
             let is_foreign = path.starts_with('/')
                 || path.contains("//")
                 || before.is_some_and(|char| "~*{}$<>=@:".contains(char))

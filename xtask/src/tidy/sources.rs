@@ -117,7 +117,7 @@ fn check_reasons(file: &File, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A parser may have a method `expect` of its own; a message in quotes tells the one that panics.
+/// A parser may have a method `expect` of its own; a message in quotes marks the one that panics.
 fn check_panics(file: &File, findings: &mut Vec<Finding>) {
     if !file.is_test {
         for at in words(&file.source.shipped, ".expect(\"") {

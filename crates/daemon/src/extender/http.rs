@@ -66,7 +66,7 @@ impl HttpExtender {
         let (answer, coming) = mpsc::sync_channel(1);
         let (connection, verb) = (self.connection.clone(), verb.to_owned());
         runtime.spawn(async move {
-            // Nobody waits any more only if the core has ended.
+            // The send fails only when the engine has ended and the receiver is gone.
             let _ = answer.send(connection.post(&verb, question).await);
         });
         Ok(Coming(coming))

@@ -1,13 +1,13 @@
 //! The rules of leader election as a state machine: no clock, no network, no randomness of its own.
 //!
-//! Whoever owns an [`Election`] asks it what to do ([`next`](Election::next)), does that, and tells it the answer
+//! The owner of an [`Election`] asks it what to do ([`next`](Election::next)), does that, and reports the answer
 //! ([`take`](Election::take)). Time is an argument; only differences between times of the same process count, so that
 //! the clocks of two machines need to run at about the same speed but need not agree.
 //!
 //! Invariants:
 //! - A lease that names another holder is touched only after it was seen unchanged for as long as it says it lasts.
-//! - [`writes_until`](Election::writes_until) lies before the moment at which any other candidate that follows these rules can
-//!   take the lease: it counts from before the last renewal was sent, others count from after they saw it.
+//! - [`writes_until`](Election::writes_until) lies before the moment at which any other candidate that follows these rules
+//!   can take the lease: it counts from before the last renewal was sent, others count from after they saw it.
 //! - Whatever is lost, late or refused, there is always a next try or an end, and never more than one request at a time.
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ const JITTER: f64 = 1.2;
 pub(crate) struct Timing {
     /// How long others wait after the last renewal. Leases hold whole seconds of it.
     pub(crate) lease_duration: Duration,
-    /// How long the leader tries to renew before it gives up.
+    /// How long the leader tries to renew before it stops leading.
     pub(crate) renew_deadline: Duration,
     /// The pause between two tries.
     pub(crate) retry_period: Duration,

@@ -1,7 +1,7 @@
 //! The requests about one lease, and the event that says who leads.
 //!
-//! Invariants: a lease is replaced only in the version that was read or written last; no request waits longer than it is
-//! told to; following a lease is a convenience whose failures have no other effect.
+//! Invariants: a lease is replaced only in the version that was read or written last; no request waits longer than its
+//! timeout; following a lease is a convenience whose failures have no other effect.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -127,7 +127,7 @@ impl LeaseClient {
         Ok(())
     }
 
-    /// Writes an event about the lease, once. Nobody waits for it and nothing depends on it.
+    /// Writes an event about the lease, once. No caller waits for it and nothing depends on it.
     pub(crate) async fn record_event(
         &self,
         lease: &Lease,

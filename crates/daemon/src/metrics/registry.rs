@@ -3,7 +3,7 @@
 //!
 //! Invariants: what is registered is printed in the order of names, its series in the order of label values, as Go's
 //! client does; a family with labels and without series is not printed at all; recording never fails: a wrong number of
-//! labels is ignored, as is everything about a family that is switched off. Nobody holds a lock while waiting for anything.
+//! labels is ignored, as is everything about a family that is switched off. No lock is held while waiting for anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

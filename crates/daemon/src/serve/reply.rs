@@ -38,7 +38,7 @@ pub(crate) fn panicked() -> Reply {
     plain(StatusCode::INTERNAL_SERVER_ERROR, text)
 }
 
-/// Nobody could decide about a request.
+/// The reply to a request whose authorization could not be decided.
 pub(crate) fn internal_error(uri: &str, problem: &str) -> Reply {
     let text = format!("Internal Server Error: {uri:?}: {problem}");
     plain(StatusCode::INTERNAL_SERVER_ERROR, sanitized(&text) + "\n")

@@ -89,7 +89,7 @@ impl Tls {
         }
     }
 
-    /// Tells clients by which authorities their certificates may be signed.
+    /// Announces to clients which authorities may have signed their certificates.
     pub(crate) fn hint(&mut self, authorities: Vec<DistinguishedName>) {
         let is_new = |known: &Vec<DistinguishedName>| {
             !known.iter().map(AsRef::<[u8]>::as_ref).eq(authorities.iter().map(AsRef::as_ref))

@@ -53,7 +53,7 @@ mod tests {
         assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
         opening.report(true);
         drop(first);
-        // Nobody waits for the second.
+        // Once the connection is open, no request waits for another one.
         let second = second.await;
         assert!(second.is_none() && third.now_or_never().unwrap().is_none());
         assert!(opening.turn().now_or_never().unwrap().is_none());

@@ -1,8 +1,9 @@
 //! Nodes in groups, each group in the order in which its nodes are chosen.
 //!
 //! Invariants: a node is in one group at most; a group in use has a node at least; within a group nodes are sorted by
-//! total, highest first, equal ones by their [rank](pre_order_rank). When the list of nodes changed, the orders are given
-//! up ([`Groups::begin_relisting`]) and made again ([`Groups::list`]); in between, it is only known which node is in which group.
+//! total, highest first, equal ones by their [rank](pre_order_rank). When the list of nodes changed, the orders are
+//! dropped ([`Groups::begin_relisting`]) and made again ([`Groups::list`]); in between, it is only known which node is in
+//! which group.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +26,8 @@ pub(super) struct Place {
     pub(super) raw: RawScores,
 }
 
-/// The place of a node in the order of its group: a higher total comes first, then a lower rank, which tells the node.
+/// The place of a node in the order of its group: a higher total comes first, then a lower rank. The rank identifies the
+/// node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Preference(u64);
 
@@ -48,11 +50,11 @@ impl Preference {
     }
 }
 
-/// Nodes that stand alike.
+/// Nodes with equal standings.
 pub(super) struct Group {
     standing: GroupKey,
     n_nodes: usize,
-    /// Empty while the orders are given up.
+    /// Empty while the orders are dropped.
     order: BTreeSet<Preference>,
     /// By plugin whose scores are scaled: how many nodes have which raw score.
     raw: SmallVec<[BTreeMap<i64, u32>; 3]>,
@@ -109,7 +111,7 @@ impl Groups {
         self.membership == cluster.membership_sequence()
     }
 
-    /// Gives up the orders until all are made again: for a new list of nodes, or many nodes that enter at once.
+    /// Drops the orders until all are made again: for a new list of nodes, or many nodes that enter at once.
     pub(super) fn begin_relisting(&mut self, cluster: &ClusterState) {
         self.is_relisting = true;
         self.membership = cluster.membership_sequence();

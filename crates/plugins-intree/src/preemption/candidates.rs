@@ -129,8 +129,8 @@ impl Search {
                     } else {
                         &mut violating
                     };
-                    // A violation is worse than any other harm, so the search goes on until one candidate is without, however many
-                    // others there are; more than `enough` of either kind need not be kept.
+                    // The search goes on until there is a candidate without a violated budget, however many others
+                    // there are: violations are the first thing that the choice looks at.
                     if list.len() < enough {
                         list.push(candidate);
                     }

@@ -32,7 +32,7 @@ fn held_by(holder: &str, renewed: i64, transitions: i32) -> Record {
     }
 }
 
-/// Takes the lease at `millis`, from nobody.
+/// Takes the lease at `millis`, which no candidate holds.
 fn leader(millis: i64) -> Election {
     let mut election = candidate("a");
     assert_eq!(election.next(at(millis)), Todo::Ask(Ask::Read, None));
@@ -144,7 +144,7 @@ fn a_lease_that_was_given_back_is_taken_at_once() {
         panic!()
     };
     assert_eq!((record.transitions, record.holder.as_str()), (3, "b"));
-    // Somebody was faster; the same old news does not make it hurry again.
+    // Another candidate was faster; the same old news does not make it hurry again.
     assert_eq!(election.take(Answer::Failed, at(500), 0.0), Ok(News::NotAcquired));
     election.glimpse(free, at(600).at);
     assert_eq!(election.next(at(600)), Todo::Wait(at(2_500).at));
@@ -170,7 +170,7 @@ enum Happening {
     Return { who: usize, life: u32, number: u64 },
     /// The candidate stands still, or dies and is replaced.
     Strike { who: usize },
-    /// The candidate is told to go, and gives the lease back.
+    /// The candidate is asked to stop, and releases the lease.
     Leave { who: usize },
 }
 
@@ -199,12 +199,12 @@ struct World {
     /// What is on its way to the server, with the version that it replaces.
     requests: BTreeMap<u64, (Ask, u64)>,
     has_faults: bool,
-    /// Until when anyone was allowed to write, by the world's clock: by name and term, since whoever never heard that it
-    /// had the lease may get it again.
+    /// Until when each leader was allowed to write, by the world's clock: by name and term, since a candidate that never
+    /// heard that it had the lease may get it again.
     writes_until: BTreeMap<(String, i32), i64>,
     /// Who lost the lease in which term to whom, and when the server heard of it.
     takeovers: Vec<((String, i32), String, i64)>,
-    /// How long somebody led, in looks.
+    /// The number of steps that candidates took while they led.
     n_led: u64,
 }
 
@@ -225,7 +225,7 @@ impl World {
             n_led: 0,
         };
         let lease = 1_000 + world.below(15_000);
-        // A lease holds whole seconds only; whoever renews more rarely than those last must lose it.
+        // A lease holds whole seconds only; a leader that renews more rarely than that must lose it.
         let renew = 200 + world.below(lease / 1_000 * 1_000 - 201);
         let retry = 50 + world.below(renew * 10 / 13 - 50);
         let millis = |millis: i64| Duration::from_millis(millis.unsigned_abs());
@@ -385,7 +385,7 @@ impl World {
         }
     }
 
-    /// The server carries a request out, also when nobody waits for the answer any more.
+    /// The server carries a request out, also when no candidate waits for the answer any more.
     fn arrive(&mut self, who: usize, number: u64) {
         let Some((ask, version)) = self.requests.remove(&number) else { return };
         let (answer, version) = match (ask, &self.lease) {
@@ -416,7 +416,7 @@ impl World {
             self.takeovers.push((before, record.holder.clone(), self.now));
         }
         self.lease = Some((record.clone(), version));
-        // A watch tells the others, sometimes.
+        // A watch notifies the others, sometimes.
         for other in 0..self.candidates.len() {
             if self.chance(50) && self.candidates[other].frozen_until <= self.now {
                 let now = self.local(other).at;
@@ -458,7 +458,7 @@ impl World {
         self.reborn(who);
     }
 
-    /// Nobody was allowed to write when somebody else already held the lease.
+    /// Checks that no candidate was allowed to write when another one already held the lease.
     fn check(&self, seed: u64) {
         for (from, to, when) in &self.takeovers {
             let until = self.writes_until.get(from).copied().unwrap_or(i64::MIN);
@@ -494,7 +494,7 @@ fn nobody_writes_while_another_holds_the_lease_and_somebody_always_leads_in_the_
         n_takeovers += world.takeovers.len();
         n_led += world.n_led;
 
-        // Without faults somebody leads soon, and goes on to. Requests under way may still be late.
+        // Without faults one candidate leads soon, and goes on leading. Requests under way may still be late.
         world.has_faults = false;
         world.run_until(300_000 + 45_000 + 20_000);
         let leaders = |world: &World| -> Vec<String> {
