@@ -23,7 +23,7 @@ use serde::Deserialize;
 /// The name in configurations.
 pub const NAME: &str = "ReservedPools";
 
-/// What users read when no node will do.
+/// The reason that users read when no node fits.
 const REASON: &str = "node(s) were reserved for other namespaces";
 
 /// The arguments.

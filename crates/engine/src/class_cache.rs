@@ -147,7 +147,7 @@ impl ClassEvaluation {
         let mut left_out = SkipSet::default();
         domains.add_to(&mut left_out);
         let mut evaluation = Evaluation::before_filters(runner, pod, pool).ok()?;
-        // What PreFilter read may be enough to give up before any node is looked at.
+        // What PreFilter read may be enough to see that nothing can be cached, before any node is looked at.
         if !evaluation.reads_without(&left_out).can_be_cached() {
             return None;
         }

@@ -46,7 +46,7 @@ pub struct Explanation {
     pub pre_filter: Status,
     /// The only nodes that PreFilter left, if it narrowed them.
     pub node_names: Option<BTreeSet<Arc<str>>>,
-    /// All nodes, in list order. Empty when PreFilter turned the pod down; only those before the first error when a
+    /// All nodes, in list order. Empty when PreFilter rejected the pod; only those before the first error when a
     /// filter failed.
     pub nodes: Vec<NodeExplanation>,
     /// An error that ended the evaluation.

@@ -86,8 +86,8 @@ impl DomainPlugins {
         self.0.iter().flat_map(|plugin| plugin.answers.counters()).copied().collect()
     }
 
-    /// Catches up with a cluster in which the pods on `changed` nodes are others. Adds to `moved` which other nodes may
-    /// stand differently; `None` when that cannot be said.
+    /// Updates the answers after the pods on `changed` nodes have changed. Adds to `moved` the other nodes whose standing
+    /// may have changed; `None` when that cannot be found out.
     fn catch_up(
         &mut self,
         runner: &Runner<'_>,

@@ -43,8 +43,8 @@ impl FromIterator<Arc<dyn Extender>> for Extenders {
 pub struct ExtenderVerdicts {
     /// The nodes that all extenders left, in the order in which they were given.
     pub survivors: Vec<NodeIdx>,
-    /// What extenders said about nodes that will not do; of two answers for a node the later one counts. Nodes may be gone
-    /// without any answer.
+    /// The statuses that extenders gave for rejected nodes; of two statuses for a node the later one counts. Nodes may be
+    /// dropped without any status.
     pub statuses: Vec<(NodeIdx, Status)>,
 }
 
@@ -231,7 +231,7 @@ fn caught<T>(ask: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     })
 }
 
-/// For each node asked about, whether it will do. The error names a node that was not asked about.
+/// For each node asked about, whether it passes. The error names a node that was not asked about.
 fn kept(
     extender: &dyn Extender,
     asked: &[Arc<Node>],

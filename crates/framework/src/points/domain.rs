@@ -13,7 +13,7 @@ use crate::cluster_view::ClusterView;
 use crate::context::Context;
 use crate::cycle_state::CycleState;
 
-/// What tells groups of nodes apart: the standings of a node for some plugins, one after the other.
+/// The key of a group of nodes: the standings of its nodes for some plugins, one after the other.
 pub type GroupKey = SmallVec<[u32; 8]>;
 
 /// A group of nodes with equal standings that pass all filters.

@@ -11,11 +11,11 @@ use kube_scheduler_framework::api::{
 use super::constraints::{HOSTNAME, ZONE};
 use crate::plugin_args::{self, WRONG_ARGS};
 
-/// Constraints for pods without, and how they are made.
+/// The constraints for pods that have none of their own, and where they come from.
 #[derive(Clone, Debug)]
 pub(super) struct Defaults {
     pub(super) constraints: Arc<[TopologySpreadConstraint]>,
-    /// Whether they are the built-in ones, which put up with nodes that lack a topology key.
+    /// Whether they are the built-in ones, which tolerate nodes that lack a topology key.
     is_system: bool,
 }
 

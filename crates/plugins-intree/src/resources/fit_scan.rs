@@ -81,7 +81,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Visits those of `nodes` that may be short of something; all that are among them.
+    /// Visits those of `nodes` that may be short of something: all that are, and perhaps others.
     pub(super) fn visit_short(&self, nodes: &[NodeIdx], mut visit: impl FnMut(NodeIdx)) {
         let Some(needed) = self.needed else {
             return nodes.iter().filter(|idx| !self.fits(**idx)).for_each(|idx| visit(*idx));

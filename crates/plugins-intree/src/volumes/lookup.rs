@@ -55,18 +55,18 @@ pub(crate) fn storage_class<'a>(
         .ok_or_else(|| not_found("storageclass.storage.k8s.io", name))
 }
 
-/// The CSINode of the node `name`, which lists its drivers. A missing CSINode is an error for no caller.
+/// The CSINode of the node `name`, which lists its drivers. `None` if it is missing, which is never an error.
 pub(crate) fn csi_node<'a>(cluster: ClusterView<'a>, name: &str) -> Option<CsiNode<'a>> {
     cluster.objects().get(STORAGE, "CSINode", "", name).map(|object| CsiNode(object))
 }
 
-/// The CSIDriver `name`. A missing driver is an error for no caller.
+/// The CSIDriver `name`. `None` if it is missing, which is never an error.
 pub(crate) fn csi_driver<'a>(cluster: ClusterView<'a>, name: &str) -> Option<CsiDriver<'a>> {
     cluster.objects().get(STORAGE, "CSIDriver", "", name).map(|object| CsiDriver(object))
 }
 
-/// Whether the volume of a claim is chosen together with the node: its class exists and says so. The error is that of
-/// a class that does not say.
+/// Whether the volume of a claim is chosen together with the node, by the binding mode of its class; `false` if the class
+/// does not exist. The error is for a class without a binding mode.
 pub(crate) fn is_delay_binding(
     cluster: ClusterView<'_>,
     claim: VolumeClaim<'_>,
