@@ -10,7 +10,7 @@ use crate::selector::{LabelSelector, NodeSelector, PreferredNodeTerm, SelectorEr
 /// `affinity.nodeAffinity`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeAffinity {
-    /// Required terms; a term that cannot be parsed matches nothing (`spec/plugins-node.md` §2.7, lazy form).
+    /// Required terms; a term that cannot be parsed matches nothing (`docs/spec/plugins-node.md` §2.7, lazy form).
     pub required: Option<NodeSelector>,
     /// Preferred terms; `None` when the list is absent, which differs from an empty one.
     pub preferred: Option<PreferredNodeTerms>,
@@ -20,7 +20,7 @@ pub struct NodeAffinity {
 pub type PreferredNodeTerms = Result<Arc<[PreferredNodeTerm]>, SelectorError>;
 
 /// `affinity.podAffinity` or `affinity.podAntiAffinity`. A list with an invalid term is empty as a whole
-/// (`spec/core.md` §15).
+/// (`docs/spec/core.md` §15).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodAffinity {
     /// Terms that must hold.
@@ -41,7 +41,7 @@ pub struct PodAffinity {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodAffinityTerm {
     /// Which pods; `None` matches nothing. The API server has merged `matchLabelKeys` and `mismatchLabelKeys` into it
-    /// when the pod was created; the scheduler must not do so again (`spec/plugins-topology.md` §5.11).
+    /// when the pod was created; the scheduler must not do so again (`docs/spec/plugins-topology.md` §5.11).
     pub selector: Option<LabelSelector>,
     /// Namespaces named outright, sorted; the pod's own when the term names none and has no namespace selector; empty
     /// when it names none and has one.
@@ -61,7 +61,7 @@ impl PodAffinityTerm {
             || self.namespace_selector.as_ref().is_some_and(|s| s.matches(labels))
     }
 
-    /// Whether the term matches `pod`, whose namespace has these labels (`spec/plugins-topology.md` §1.4).
+    /// Whether the term matches `pod`, whose namespace has these labels (`docs/spec/plugins-topology.md` §1.4).
     pub fn matches(&self, pod: &Pod, namespace_labels: &Labels) -> bool {
         self.includes_namespace(&pod.namespace, namespace_labels)
             && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))

@@ -1,4 +1,4 @@
-//! Features a node may declare and a pod may need, as bits (`spec/plugins-node.md` §4.11).
+//! Features a node may declare and a pod may need, as bits (`docs/spec/plugins-node.md` §4.11).
 //!
 //! Invariant: `REGISTERED_FEATURES` is sorted; bit `i` stands for entry `i`.
 

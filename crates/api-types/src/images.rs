@@ -1,4 +1,4 @@
-//! Image names as ImageLocality compares them (`spec/plugins-node.md` §4.10).
+//! Image names as ImageLocality compares them (`docs/spec/plugins-node.md` §4.10).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Classes of resource names: native, extended, scalar (`spec/plugins-node.md` §2.2).
+//! Classes of resource names: native, extended, scalar (`docs/spec/plugins-node.md` §2.2).
 //!
 //! Invariant: every function is total and linear in the length of the name.
 

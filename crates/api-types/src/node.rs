@@ -48,7 +48,7 @@ pub struct Node {
 
 impl Node {
     /// The zone the node tree groups by: `region:\0:zone`, empty when the node names neither
-    /// (`spec/core.md` §14.1).
+    /// (`docs/spec/core.md` §14.1).
     pub fn zone_key(&self) -> String {
         let pick = |beta: &str, stable: &str| {
             self.labels.get(beta).or_else(|| self.labels.get(stable)).unwrap_or_default()

@@ -101,7 +101,7 @@ pub struct PodSpec {
     pub priority: Option<i32>,
     /// `preemptionPolicy: Never`.
     pub never_preempts: bool,
-    /// Exact label equalities the node must have. `None` and empty differ (`spec/plugins-node.md` §4.6.1).
+    /// Exact label equalities the node must have. `None` and empty differ (`docs/spec/plugins-node.md` §4.6.1).
     pub node_selector: Option<Labels>,
     /// `affinity.nodeAffinity`.
     pub node_affinity: Option<Arc<NodeAffinity>>,
@@ -113,7 +113,7 @@ pub struct PodSpec {
     pub tolerations: Arc<[Toleration]>,
     /// Topology spread constraints in the order given.
     pub topology_spread_constraints: Arc<[TopologySpreadConstraint]>,
-    /// Host ports of restartable init containers, then containers, normalised (`spec/plugins-node.md` §2.9).
+    /// Host ports of restartable init containers, then containers, normalised (`docs/spec/plugins-node.md` §2.9).
     pub host_ports: Arc<[HostPort]>,
     /// Distinct non-zero host port numbers of all containers and all init containers, sorted (signatures only).
     pub host_port_numbers: Arc<[i32]>,
@@ -125,7 +125,7 @@ pub struct PodSpec {
     pub resource_claims: Arc<[PodResourceClaim]>,
     /// `schedulingGroup.podGroupName`.
     pub pod_group: Option<Arc<str>>,
-    /// Node features the pod needs, one bit per registered feature (`spec/plugins-node.md` §4.11).
+    /// Node features the pod needs, one bit per registered feature (`docs/spec/plugins-node.md` §4.11).
     pub required_features: u64,
 }
 

@@ -1,6 +1,6 @@
 //! Quantities: the exact decimal numbers of the API (`1500m`, `1.5Gi`, `2e3`).
 //!
-//! Answers to `staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go` (`spec/plugins-node.md` §2.1).
+//! Answers to `staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go` (`docs/spec/plugins-node.md` §2.1).
 //!
 //! Invariants: arithmetic is exact, never floating point; a parsed number is a multiple of 10^-9 (finer digits are
 //! rounded away from zero); equality and order go by value, whatever the spelling; no input panics or takes more

@@ -1,4 +1,4 @@
-//! What a pod asks for in total, by each of the reference's ways of counting (`spec/plugins-node.md` §2.3, §2.4).
+//! What a pod asks for in total, by each of the reference's ways of counting (`docs/spec/plugins-node.md` §2.3, §2.4).
 //!
 //! Invariants: sums and maxima are formed on exact quantities and rounded up once, at the end; limits and ephemeral
 //! containers never count as requests; a resource that was mentioned with zero stays mentioned.

@@ -1,7 +1,7 @@
 //! Resource vectors: what a pod asks for and what a node has, in the scheduler's integer units.
 //!
 //! Invariant: `scalars` is sorted by name and has no name twice. A scalar entry of zero is kept: the reference
-//! distinguishes "asked for none" from "did not mention it" in places (`spec/plugins-node.md` §2.5).
+//! distinguishes "asked for none" from "did not mention it" in places (`docs/spec/plugins-node.md` §2.5).
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ impl Resources {
 }
 
 /// CPU and memory with the reference's defaults filled in for containers that ask for nothing
-/// (`spec/plugins-node.md` §2.4): what "least allocated" looks at.
+/// (`docs/spec/plugins-node.md` §2.4): what "least allocated" looks at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NonZeroRequest {
     /// CPU in thousandths of a core.

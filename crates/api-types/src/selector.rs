@@ -1,7 +1,7 @@
 //! Selectors: which labels (or node names) are meant. Compiled once, matched often.
 //!
 //! Answers to `apimachinery/pkg/labels`, `meta/v1: LabelSelectorAsSelector` and
-//! `component-helpers/scheduling/corev1/nodeaffinity` (`spec/plugins-node.md` §2.6, §2.7; `spec/plugins-topology.md`
+//! `component-helpers/scheduling/corev1/nodeaffinity` (`docs/spec/plugins-node.md` §2.6, §2.7; `docs/spec/plugins-topology.md`
 //! §1.1).
 //!
 //! Invariants: matching never allocates; a compiled selector equals another iff it was written with the same

@@ -1,4 +1,4 @@
-//! Taints, tolerations, and which tolerates which (`spec/plugins-node.md` §2.8).
+//! Taints, tolerations, and which tolerates which (`docs/spec/plugins-node.md` §2.8).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Topology spread constraints (`spec/plugins-topology.md`).
+//! Topology spread constraints (`docs/spec/plugins-topology.md`).
 
 use std::sync::Arc;
 

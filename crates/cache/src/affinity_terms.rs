@@ -4,7 +4,7 @@
 //! out which running pods attract or repel a new one, each distinct term is matched once, instead of each pod.
 //!
 //! Only terms that matter to the placement of other pods are here: required anti-affinity, required affinity (which
-//! scores with `hardPodAffinityWeight`), preferred affinity and anti-affinity (`spec/plugins-topology.md` §5.2, §5.5).
+//! scores with `hardPodAffinityWeight`), preferred affinity and anti-affinity (`docs/spec/plugins-topology.md` §5.2, §5.5).
 //! A list that does not compile contributes nothing.
 //!
 //! Invariants: a term is here exactly while a pod that has a node carries it, ghosts included; domains are counted by

@@ -1,4 +1,4 @@
-//! Pods are assumed, confirmed, forgotten, changed and removed (`spec/core.md` §14).
+//! Pods are assumed, confirmed, forgotten, changed and removed (`docs/spec/core.md` §14).
 //!
 //! Invariants: an assumed pod stays assumed until it is confirmed, forgotten or removed, there is no expiry; every
 //! operation either happens completely or, with an error, not at all. All are O(pod), and allocate nothing beyond the

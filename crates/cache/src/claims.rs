@@ -1,4 +1,4 @@
-//! Which persistent volume claims are used, and how often (`spec/core.md` §15).
+//! Which persistent volume claims are used, and how often (`docs/spec/core.md` §15).
 //!
 //! Only `persistentVolumeClaim` volumes count, once per volume. The claims of generic ephemeral volumes do not.
 //!

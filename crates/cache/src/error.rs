@@ -1,4 +1,4 @@
-//! Why the cluster state refused a change, in the reference's words (`spec/core.md` §14).
+//! Why the cluster state refused a change, in the reference's words (`docs/spec/core.md` §14).
 
 use std::sync::Arc;
 

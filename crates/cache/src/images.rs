@@ -1,4 +1,4 @@
-//! Which nodes have which image, and how big it is (`spec/core.md` §14.3).
+//! Which nodes have which image, and how big it is (`docs/spec/core.md` §14.3).
 //!
 //! Invariants: a record lives as long as a node has the image; its size is the one that the first node to report the
 //! name gave, until the record is gone.

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a name has at most one slot; a slot with a name but without a node object is a *ghost* that exists
 //! because pods name it; a freed slot is used again before a new one is made, the last freed one first. The listed
-//! order changes only when the set of node names does (`spec/core.md` §14.2): neither a change of zone nor removing
+//! order changes only when the set of node names does (`docs/spec/core.md` §14.2): neither a change of zone nor removing
 //! and adding a node between two refreshes moves anything.
 
 use std::sync::Arc;

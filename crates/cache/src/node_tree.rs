@@ -1,4 +1,4 @@
-//! Nodes by zone, and the order in which they are listed (`spec/core.md` §14.1).
+//! Nodes by zone, and the order in which they are listed (`docs/spec/core.md` §14.1).
 //!
 //! Invariants: zones are in order of first insertion, an emptied zone is gone; nodes of a zone are in insertion order;
 //! a node whose zone changed is the last one of its new zone. Answers to the reference's node tree.

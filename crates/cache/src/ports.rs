@@ -1,4 +1,4 @@
-//! Host ports in use on a node (`spec/core.md` §15).
+//! Host ports in use on a node (`docs/spec/core.md` §15).
 //!
 //! Invariant: entries are sorted and distinct; the address is never empty and the protocol is never empty.
 

@@ -95,7 +95,7 @@ impl ClusterState {
         self.nodes.capacity()
     }
 
-    /// The nodes in the order in which a cycle goes through them (`spec/core.md` §14.1 and §14.2), as of the last
+    /// The nodes in the order in which a cycle goes through them (`docs/spec/core.md` §14.1 and §14.2), as of the last
     /// [`refresh_order`](Self::refresh_order).
     pub fn order(&self) -> &[NodeIdx] {
         self.nodes.order()

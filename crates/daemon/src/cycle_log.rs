@@ -1,6 +1,6 @@
 //! What the log says of one search for a node: every plugin's score at verbosity 10, and where the time went when it was slow.
 //!
-//! Behaviour: `spec/observability.md` §5.2 and §6. The engine reports the steps and the scores; the times are taken here.
+//! Behaviour: `docs/spec/observability.md` §5.2 and §6. The engine reports the steps and the scores; the times are taken here.
 //!
 //! Invariant: taking the times costs two looks at the clock for a search that is quick, and no text is made for it.
 

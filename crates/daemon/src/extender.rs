@@ -7,7 +7,7 @@
 //! Invariants: every call ends, with an answer or with an error, within the extender's time-out; whatever an extender
 //! answers, and however much of it, is an error at worst; nothing is logged of keys and certificates.
 //!
-//! Behaviour: `spec/config.md` §7.
+//! Behaviour: `docs/spec/config.md` §7.
 
 mod answers;
 mod connection;

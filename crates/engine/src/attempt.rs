@@ -1,6 +1,6 @@
 //! One pod's search for a node: prefilter, filter, score, select, and what to say when there is none.
 //!
-//! Behaviour: `spec/core.md` §4. Nothing here changes the cluster.
+//! Behaviour: `docs/spec/core.md` §4. Nothing here changes the cluster.
 
 mod extenders;
 mod sample;

@@ -5,7 +5,7 @@
 //! ([`work_finished`](Bindings::work_finished), [`object_written`](Bindings::object_written)). While a verb works on a
 //! binding, the binding is out of the table, so plugins that are called meanwhile do not see it half changed.
 //!
-//! Behaviour: `spec/core.md` §5 to §7.
+//! Behaviour: `docs/spec/core.md` §5 to §7.
 //!
 //! Invariant: every assumed pod has a binding until its result is known; a binding that ends without success has
 //! unreserved and forgotten its pod.
@@ -218,7 +218,7 @@ impl Bindings {
         self.carry_out(core, commands);
     }
 
-    /// The way back: unreserve, forget, requeue (`spec/core.md` §7.1).
+    /// The way back: unreserve, forget, requeue (`docs/spec/core.md` §7.1).
     fn fail(&mut self, core: &mut Core, uid: &str, status: Status) {
         let Some(mut binding) = self.table.take(uid, &mut core.deadlines) else { return };
         let was_waiting = core.permits.remove(uid, &mut core.deadlines);

@@ -1,6 +1,6 @@
 //! From a configuration to an engine that can run.
 //!
-//! Behaviour: `spec/core.md` §1 and §10.1, `spec/queue.md` §9.1.
+//! Behaviour: `docs/spec/core.md` §1 and §10.1, `docs/spec/queue.md` §9.1.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

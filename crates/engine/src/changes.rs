@@ -1,6 +1,6 @@
 //! What an update changed, as cluster events.
 //!
-//! Behaviour: `spec/queue.md` §8.0 (extraction tables).
+//! Behaviour: `docs/spec/queue.md` §8.0 (extraction tables).
 
 use std::collections::BTreeMap;
 

@@ -14,7 +14,7 @@ pub(crate) struct Condition<'a> {
 }
 
 /// The complete condition to write; `None` when the pod has it already. The time of the last transition only changes
-/// with the status, and a new generation alone is no news (`spec/core.md` §8).
+/// with the status, and a new generation alone is no news (`docs/spec/core.md` §8).
 pub(crate) fn changed_condition(
     pod: &Pod,
     condition: &Condition<'_>,

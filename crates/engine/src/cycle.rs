@@ -4,7 +4,7 @@
 //! scan starts, and the number of the attempt, from which its random number follows. What becomes of the pod afterwards is
 //! up to [`Bindings`] and [`Preemptions`].
 //!
-//! Behaviour: `spec/core.md` §3 and §4.
+//! Behaviour: `docs/spec/core.md` §3 and §4.
 
 use std::sync::Arc;
 

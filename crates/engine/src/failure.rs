@@ -1,6 +1,6 @@
 //! What happens when an attempt fails: back to the queue, an event, a condition.
 //!
-//! Behaviour: `spec/core.md` §8.
+//! Behaviour: `docs/spec/core.md` §8.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ pub(crate) struct FailedAttempt {
 }
 
 impl FailedAttempt {
-    /// Sends the pod back to the queue and reports why (`spec/core.md` §8).
+    /// Sends the pod back to the queue and reports why (`docs/spec/core.md` §8).
     pub(crate) fn send_back(self, core: &mut Core) -> AttemptResult {
         let Self { mut queued, profile, assumed, failure } = self;
         let attempted = assumed.unwrap_or_else(|| queued.entry().0.clone());

@@ -3,7 +3,7 @@
 //! [`Intake`] brings one change to everything that it concerns: the cluster state, the queue, the bindings' tasks that wait
 //! for it, the preemptions whose victims go. It keeps nothing itself.
 //!
-//! Behaviour: `spec/queue.md` §11.2 to §11.4.
+//! Behaviour: `docs/spec/queue.md` §11.2 to §11.4.
 //!
 //! Invariant: a change is in the cluster state before hints are asked whether it helps, but for a deleted node, which hints
 //! may still look at.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::effect::PodRef;
 use crate::evaluation::NodeScores;
 
-/// A step of one pod's search for a node (`spec/observability.md` §6).
+/// A step of one pod's search for a node (`docs/spec/observability.md` §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SearchStep {

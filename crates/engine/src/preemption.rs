@@ -8,7 +8,7 @@
 //! Invariants: a task ends, with or without error, once everything it sent out is answered; a victim's eviction is reported
 //! only when it has succeeded; a pod is held back exactly while [`HeldPreemptors`] says so.
 //!
-//! Behaviour: `spec/preemption.md` §7.
+//! Behaviour: `docs/spec/preemption.md` §7.
 
 mod held;
 mod table;
@@ -199,7 +199,7 @@ impl Preemptions {
     }
 
     /// Pods of lower priority that are nominated to the node may not fit there any more; without their nomination they
-    /// look for another place (`spec/preemption.md` §7.4).
+    /// look for another place (`docs/spec/preemption.md` §7.4).
     fn clear_nominations(&mut self, core: &mut Core, id: TaskId) {
         let Some(task) = self.tasks.get(id) else { return };
         let priority = task.preemptor.priority();

@@ -1,7 +1,7 @@
 //! Which of several equally good nodes is chosen: the first in pre-order of a binary heap over list positions.
 //!
 //! Position `i` has the children `2i + 1` and `2i + 2`. A position comes before everything below it, left before right.
-//! This is what popping the reference's heap gives (`spec/core.md` §4.7).
+//! This is what popping the reference's heap gives (`docs/spec/core.md` §4.7).
 
 /// The index of the highest of `totals`; of several, the one whose [rank](pre_order_rank) is lowest. O(totals).
 pub(crate) fn first_best(totals: &[i64], rank: impl Fn(usize) -> u32) -> Option<usize> {

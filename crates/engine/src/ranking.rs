@@ -1,7 +1,7 @@
 //! The nodes that pass in the order in which they are chosen, kept up to date for one class of pods.
 //!
 //! Plugins that look at a node alone are asked about changed nodes. Plugins that look at topology domains are asked once
-//! for each group of nodes with equal standings (`spec/plugins-topology.md`; [`DomainAnswers`]): a group that is rejected or
+//! for each group of nodes with equal standings (`docs/spec/plugins-topology.md`; [`DomainAnswers`]): a group that is rejected or
 //! gets a better score leaves the order of the nodes within it alone. So placing one more pod costs a few groups and one
 //! node. Where no plugin looks at domains, all standings are equal, and there is one group.
 //!

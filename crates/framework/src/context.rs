@@ -136,7 +136,7 @@ pub type NodeNominations = (Arc<str>, SmallVec<[Arc<Pod>; 1]>);
 /// Read access to nominations.
 pub trait NominatedPods: Sync {
     /// Pods nominated to `node`, oldest nomination first. A pod that the queue does not hold at the moment is a
-    /// stub without priority and requests (`spec/core.md` §10.6).
+    /// stub without priority and requests (`docs/spec/core.md` §10.6).
     fn nominated_pods(&self, node: &str) -> Vec<Arc<Pod>>;
     /// Whether any pod is nominated anywhere: a cheap way out.
     fn has_nominated_pods(&self) -> bool;
@@ -155,7 +155,7 @@ pub trait NominatedPods: Sync {
 
 /// Read access to the preemptions that are being carried out.
 pub trait RunningPreemptions: Sync {
-    /// Whether the scheduler is still busy evicting the victims of the pod with this UID (`spec/preemption.md` §7.3).
+    /// Whether the scheduler is still busy evicting the victims of the pod with this UID (`docs/spec/preemption.md` §7.3).
     /// `false` once the last victim is seen to go, even if the answer to its deletion has not arrived yet.
     fn is_preempting(&self, uid: &str) -> bool;
 }

@@ -1,6 +1,6 @@
 //! Why a pod fits nowhere, and the text that users know.
 //!
-//! Behaviour: `spec/core.md` §17.
+//! Behaviour: `docs/spec/core.md` §17.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -6,7 +6,7 @@
 //!
 //! Invariant: decisions follow from the answers alone, not from how long they took or in which order they came.
 //!
-//! Behaviour: `spec/config.md` §7, `spec/core.md` §4.5 and §4.6, `spec/preemption.md` §6.1.
+//! Behaviour: `docs/spec/config.md` §7, `docs/spec/core.md` §4.5 and §4.6, `docs/spec/preemption.md` §6.1.
 
 mod asking;
 

@@ -1,6 +1,6 @@
 //! A profile: which plugins run at which extension point, in which order and with which weight.
 //!
-//! Behaviour: `spec/core.md` §10.1 to §10.3.
+//! Behaviour: `docs/spec/core.md` §10.1 to §10.3.
 
 mod build;
 

@@ -1,6 +1,6 @@
 //! Runs one extension point of a profile, skips, early ends and wrapping texts included.
 //!
-//! Behaviour: `spec/core.md` §10.4 to §10.9.
+//! Behaviour: `docs/spec/core.md` §10.4 to §10.9.
 
 mod hypothetical;
 mod measuring;
@@ -96,7 +96,7 @@ impl<'a> Runner<'a> {
         following
     }
 
-    /// PreFilter, plugin by plugin (`spec/core.md` §10.4). Begins a new record of what plugins read.
+    /// PreFilter, plugin by plugin (`docs/spec/core.md` §10.4). Begins a new record of what plugins read.
     pub fn pre_filter(&self, state: &mut CycleState, pod: &Pod) -> PreFilterRun {
         let begun = self.profile.meter().map(Meter::nanos);
         let reads = EvaluationReads::new(self.profile.plugins().len());
@@ -234,7 +234,7 @@ impl<'a> Runner<'a> {
         nominated
     }
 
-    /// All filters on one node with pods nominated to it taken into account (`spec/core.md` §10.6).
+    /// All filters on one node with pods nominated to it taken into account (`docs/spec/core.md` §10.6).
     ///
     /// `overlay` holds hypothetical changes to start from; pass an empty one for the node as it is.
     pub fn filter_with_nominated_pods(
@@ -345,7 +345,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Calls `tell` for every plugin with pod extensions, in order; the first that does not accept decides
-    /// (`spec/core.md` §10.5).
+    /// (`docs/spec/core.md` §10.5).
     fn tell_extensions(
         &self,
         what: &str,
@@ -373,7 +373,7 @@ impl<'a> Runner<'a> {
         Status::SUCCESS
     }
 
-    /// PostFilter, plugin by plugin (`spec/core.md` §10.9).
+    /// PostFilter, plugin by plugin (`docs/spec/core.md` §10.9).
     pub fn post_filter(
         &self,
         cx: &mut PostFilterContext<'_>,
@@ -443,7 +443,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// PreScore, plugin by plugin; gives the plugins whose Score is left out (`spec/core.md` §10.7).
+    /// PreScore, plugin by plugin; gives the plugins whose Score is left out (`docs/spec/core.md` §10.7).
     pub fn pre_score(
         &self,
         state: &mut CycleState,

@@ -3,7 +3,7 @@
 //! Invariants: success carries nothing and costs nothing; two statuses with equal code, reasons, error and plugin
 //! are equal, so that a thousand nodes with the same answer can share one.
 //!
-//! Behaviour: `spec/core.md` §9.
+//! Behaviour: `docs/spec/core.md` §9.
 
 use std::fmt;
 use std::sync::Arc;

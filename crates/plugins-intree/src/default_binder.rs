@@ -2,7 +2,7 @@
 //!
 //! The plugin only says that the standard binding is wanted; the shell writes it (namespace, name and UID of the pod,
 //! target kind `Node`) and reports an API error unchanged. Answers to `plugins/defaultbinder/default_binder.go` of the
-//! reference; behaviour in `spec/plugins-node.md` §4.12.
+//! reference; behaviour in `docs/spec/plugins-node.md` §4.12.
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@
 //! only a DeviceClass provides there; both say so in their reason. No pod is ever placed without the devices it
 //! requested.
 //!
-//! Answers to `plugins/dynamicresources` of the reference; behaviour in `spec/plugins-dra.md` §4, §7.4 and §11.
+//! Answers to `plugins/dynamicresources` of the reference; behaviour in `docs/spec/plugins-dra.md` §4, §7.4 and §11.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! ImageLocality: prefers nodes that have the pod's images already, the more so the more widely they are spread.
 //!
-//! Answers to `plugins/imagelocality/image_locality.go` of the reference; behaviour in `spec/plugins-node.md` §4.10.
+//! Answers to `plugins/imagelocality/image_locality.go` of the reference; behaviour in `docs/spec/plugins-node.md` §4.10.
 
 use std::sync::Arc;
 

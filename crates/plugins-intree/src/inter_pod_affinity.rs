@@ -4,7 +4,7 @@
 //! What existing pods ask for comes from the cluster's index of [carried
 //! terms](kube_scheduler_framework::AffinityTerms); what the pod itself asks for from counters that the cluster follows.
 //!
-//! Answers to `plugins/interpodaffinity` of the reference; behaviour in `spec/plugins-topology.md` §5.
+//! Answers to `plugins/interpodaffinity` of the reference; behaviour in `docs/spec/plugins-topology.md` §5.
 
 mod attraction;
 mod followed;

@@ -1,6 +1,6 @@
 //! NodeAffinity: node selectors and node affinity of the pod, and those the profile adds.
 //!
-//! Answers to `plugins/nodeaffinity/node_affinity.go` of the reference; behaviour in `spec/plugins-node.md` §2.7 and
+//! Answers to `plugins/nodeaffinity/node_affinity.go` of the reference; behaviour in `docs/spec/plugins-node.md` §2.7 and
 //! §4.6. Selectors are compiled with the pod, so nothing has to be carried from one extension point to the next.
 
 mod added;

@@ -2,7 +2,7 @@
 //!
 //! Which features a pod needs and a node declares is worked out when the objects are compiled: one bit per registered
 //! feature. Answers to `plugins/nodedeclaredfeatures/nodedeclaredfeatures.go` of the reference; behaviour in
-//! `spec/plugins-node.md` §4.11.
+//! `docs/spec/plugins-node.md` §4.11.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! NodeName: a pod that names its node fits that node alone.
 //!
-//! Answers to `plugins/nodename/node_name.go` of the reference; behaviour in `spec/plugins-node.md` §4.4.
+//! Answers to `plugins/nodename/node_name.go` of the reference; behaviour in `docs/spec/plugins-node.md` §4.4.
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //!
 //! What conflicts with what is decided where used ports are kept: a port on the wildcard address conflicts with the same
 //! port on any address. Answers to `plugins/nodeports/node_ports.go` of the reference; behaviour in
-//! `spec/plugins-node.md` §2.9 and §4.7.
+//! `docs/spec/plugins-node.md` §2.9 and §4.7.
 
 use std::sync::Arc;
 

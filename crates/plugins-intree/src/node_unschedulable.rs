@@ -2,7 +2,7 @@
 //!
 //! A cordon counts as the taint `node.kubernetes.io/unschedulable:NoSchedule`; the node's real taints are not looked at
 //! here. Answers to `plugins/nodeunschedulable/node_unschedulable.go` of the reference; behaviour in
-//! `spec/plugins-node.md` §4.3.
+//! `docs/spec/plugins-node.md` §4.3.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! NodeVolumeLimits: how many volumes of each CSI driver a node can attach.
 //!
-//! Answers to `plugins/nodevolumelimits/csi.go` of the reference; behaviour in `spec/plugins-storage.md` §6.
+//! Answers to `plugins/nodevolumelimits/csi.go` of the reference; behaviour in `docs/spec/plugins-storage.md` §6.
 //!
 //! Parity: the reference marks volumes that do not exist yet by a random prefix of their name; here they are another
 //! kind of name ([`counted::Handle::Unbound`]), which no existing volume can have either.

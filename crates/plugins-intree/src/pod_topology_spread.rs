@@ -1,6 +1,6 @@
 //! PodTopologySpread: pods of one kind spread evenly over zones, hosts and other domains.
 //!
-//! Answers to `plugins/podtopologyspread` of the reference; behaviour in `spec/plugins-topology.md` §2 to §4. Pods are
+//! Answers to `plugins/podtopologyspread` of the reference; behaviour in `docs/spec/plugins-topology.md` §2 to §4. Pods are
 //! counted by counters that the cluster state follows; where one is not followed it is counted in one scan.
 
 mod args;

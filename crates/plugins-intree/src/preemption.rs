@@ -5,7 +5,7 @@
 //! out; while it does so in the background, PreEnqueue holds the pod back.
 //!
 //! Answers to `plugins/defaultpreemption/default_preemption.go` and `framework/preemption/preemption.go` of the
-//! reference; behaviour in `spec/preemption.md` §2 to §6.
+//! reference; behaviour in `docs/spec/preemption.md` §2 to §6.
 
 mod candidates;
 mod choose;
@@ -187,7 +187,7 @@ impl DefaultPreemption {
     }
 }
 
-/// Why the pod must not preempt now (`spec/preemption.md` §3.1).
+/// Why the pod must not preempt now (`docs/spec/preemption.md` §3.1).
 fn ineligibility(cx: &PostFilterContext<'_>, pod: &Pod) -> Option<&'static str> {
     if pod.spec.never_preempts {
         return Some(NEVER);

@@ -1,6 +1,6 @@
 //! PrioritySort: higher priority first, then the pod that has been in the queue longer.
 //!
-//! Answers to `plugins/queuesort/priority_sort.go` of the reference; behaviour in `spec/plugins-node.md` §4.2.
+//! Answers to `plugins/queuesort/priority_sort.go` of the reference; behaviour in `docs/spec/plugins-node.md` §4.2.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //!
 //! Invariants: all arithmetic is that of 64-bit integers that wrap, divisions truncate toward zero, and nothing here
 //! divides by zero; floating point appears only where the reference uses it and in the same order of operations.
-//! Behaviour in `spec/plugins-node.md` §4.8 and §4.9.
+//! Behaviour in `docs/spec/plugins-node.md` §4.8 and §4.9.
 
 pub(crate) mod balanced;
 mod demand;

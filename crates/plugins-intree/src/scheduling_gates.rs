@@ -1,6 +1,6 @@
 //! SchedulingGates: a pod with gates stays out of the active queue until the last gate is gone.
 //!
-//! Answers to `plugins/schedulinggates/scheduling_gates.go` of the reference; behaviour in `spec/plugins-node.md` §4.1.
+//! Answers to `plugins/schedulinggates/scheduling_gates.go` of the reference; behaviour in `docs/spec/plugins-node.md` §4.1.
 
 use std::sync::Arc;
 

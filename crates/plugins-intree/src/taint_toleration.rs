@@ -1,6 +1,6 @@
 //! TaintToleration: hard taints keep pods away that do not tolerate them, soft ones make a node less attractive.
 //!
-//! Answers to `plugins/tainttoleration/taint_toleration.go` of the reference; behaviour in `spec/plugins-node.md` §2.8
+//! Answers to `plugins/tainttoleration/taint_toleration.go` of the reference; behaviour in `docs/spec/plugins-node.md` §2.8
 //! and §4.5. Scans look at each distinct list of taints once, however many nodes carry it.
 
 use std::sync::Arc;

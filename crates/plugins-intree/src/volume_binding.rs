@@ -1,6 +1,6 @@
 //! VolumeBinding: nodes where a pod's claims are, or can be, bound to volumes, and the binding itself.
 //!
-//! Answers to `plugins/volumebinding` of the reference; behaviour in `spec/plugins-storage.md` §2.2 to §2.5 and §3.
+//! Answers to `plugins/volumebinding` of the reference; behaviour in `docs/spec/plugins-storage.md` §2.2 to §2.5 and §3.
 //!
 //! Filter leaves nothing behind: the state of the cluster does not change within an attempt, so what it found for the
 //! chosen node is found again by Reserve.

@@ -1,7 +1,7 @@
 //! VolumeRestrictions: disks that cannot be used twice on one node, and claims that only one pod may use.
 //!
 //! Answers to `plugins/volumerestrictions/volume_restrictions.go` of the reference; behaviour in
-//! `spec/plugins-storage.md` §4.
+//! `docs/spec/plugins-storage.md` §4.
 
 mod disks;
 

@@ -1,6 +1,6 @@
 //! VolumeZone: volumes whose labels say where they are, and nodes elsewhere.
 //!
-//! Answers to `plugins/volumezone/volume_zone.go` of the reference; behaviour in `spec/plugins-storage.md` §5.
+//! Answers to `plugins/volumezone/volume_zone.go` of the reference; behaviour in `docs/spec/plugins-storage.md` §5.
 
 mod places;
 

@@ -5,7 +5,7 @@
 //! must not stop a scheduler.
 //!
 //! Answers to `component-helpers/storage`, `csi-translation-lib` and the listers of the reference; behaviour in
-//! `spec/plugins-storage.md` §1 and §2.
+//! `docs/spec/plugins-storage.md` §1 and §2.
 
 mod csi_migration;
 mod csi_topology;

@@ -67,7 +67,7 @@ impl NodeSelectorTerm {
     }
 }
 
-/// To which nodes the names in a selector narrow the search (`spec/plugins-node.md` §4.6.1).
+/// To which nodes the names in a selector narrow the search (`docs/spec/plugins-node.md` §4.6.1).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NodeNames {
     /// Some term does not name nodes, so all nodes have to be looked at.

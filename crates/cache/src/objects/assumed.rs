@@ -1,4 +1,4 @@
-//! Objects as the scheduler expects them to be soon, over what the API server reported (`spec/plugins-storage.md` §3.2).
+//! Objects as the scheduler expects them to be soon, over what the API server reported (`docs/spec/plugins-storage.md` §3.2).
 //!
 //! A plugin that decides to change an object assumes the changed copy, so that later decisions already count with it, and
 //! writes it afterwards. The copy belongs to the revision it was made from: it shows while the object has that revision,

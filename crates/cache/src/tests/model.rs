@@ -1,4 +1,4 @@
-//! The cluster the slow way, by name, written from the behaviour of the reference (`spec/core.md` §14 and §15).
+//! The cluster the slow way, by name, written from the behaviour of the reference (`docs/spec/core.md` §14 and §15).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

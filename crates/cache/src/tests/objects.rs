@@ -192,7 +192,7 @@ proptest! {
     }
 }
 
-/// The table of the reference's assume cache (`spec/plugins-storage.md` §12).
+/// The table of the reference's assume cache (`docs/spec/plugins-storage.md` §12).
 #[test]
 fn an_assumption_lives_as_long_as_the_revision_it_was_made_from() {
     let mut cluster = ClusterState::new();

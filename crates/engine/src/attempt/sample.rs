@@ -1,6 +1,6 @@
 //! The reference's way of looking at a share of the nodes only: in list order from a moving start, until enough fit.
 //!
-//! Behaviour: `spec/core.md` §4.1 to §4.3 and §4.7, followed exactly, as a sequential scan.
+//! Behaviour: `docs/spec/core.md` §4.1 to §4.3 and §4.7, followed exactly, as a sequential scan.
 
 use std::borrow::Cow;
 

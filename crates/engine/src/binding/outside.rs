@@ -3,7 +3,7 @@
 //! An extender that binds and is interested in the pod takes the place of all Bind plugins. The work leaves as an effect, as
 //! any other, so that the core goes on meanwhile.
 //!
-//! Behaviour: `spec/config.md` §7.6, `spec/core.md` §7.
+//! Behaviour: `docs/spec/config.md` §7.6, `docs/spec/core.md` §7.
 
 use std::sync::Arc;
 

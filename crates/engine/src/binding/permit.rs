@@ -1,6 +1,6 @@
 //! Pods that wait on Permit: allowed, rejected, or out of time.
 //!
-//! Behaviour: `spec/core.md` §6.
+//! Behaviour: `docs/spec/core.md` §6.
 //!
 //! Invariant: [`PermitWaits`] holds exactly the bindings in the Permit stage, each with at least one wait, and the table
 //! of deadlines has the first deadline of each.

@@ -1,6 +1,6 @@
 //! The plugins that are asked while the pod is being assumed: Reserve, Permit, and Unreserve on the way back.
 //!
-//! Behaviour: `spec/core.md` §5 and §6.
+//! Behaviour: `docs/spec/core.md` §5 and §6.
 
 use kube_scheduler_framework::{
     Code, Commands, MAX_PERMIT_WAIT, Meter, MeteredPoint, PermitDecision, Status,

@@ -1,6 +1,6 @@
 //! The steps after Permit: PreBind looks ahead, PreBind, Bind.
 //!
-//! Behaviour: `spec/core.md` §7 and §10.10 to §10.12.
+//! Behaviour: `docs/spec/core.md` §7 and §10.10 to §10.12.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ enum Next {
 }
 
 impl Binding {
-    /// Lets PreBind plugins look ahead; says whether any has work (`spec/core.md` §10.10).
+    /// Lets PreBind plugins look ahead; says whether any has work (`docs/spec/core.md` §10.10).
     pub(super) fn pre_flight(&mut self, core: &Core) -> Result<bool, Status> {
         let start = self.point_start;
         let result = self.run_pre_flight(core);

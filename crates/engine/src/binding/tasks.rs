@@ -151,7 +151,7 @@ impl Bindings {
         self.fail_waiting(core, uid, status) || self.cancel_pre_bind(core, uid, by)
     }
 
-    /// [`stop`](Self::stop) for a pod in PreBind (`spec/core.md` §11). The binding fails as soon as no request is out for
+    /// [`stop`](Self::stop) for a pod in PreBind (`docs/spec/core.md` §11). The binding fails as soon as no request is out for
     /// it any more: what was sent to the API server may still be carried out there.
     fn cancel_pre_bind(&mut self, core: &mut Core, uid: &str, by: &PluginName) -> bool {
         let is_in_pre_bind = |binding: &Binding| matches!(binding.stage, Stage::PreBind { .. });

@@ -7,7 +7,7 @@ use kube_scheduler_framework::{
 
 use super::Evaluation;
 
-/// The answers that differ from those of `evaluation` when `pod` leaves room for nominated pods (`spec/core.md` §10.6).
+/// The answers that differ from those of `evaluation` when `pod` leaves room for nominated pods (`docs/spec/core.md` §10.6).
 /// The error is a filter's.
 pub(crate) fn verdicts_with_nominated_pods(
     runner: &Runner<'_>,

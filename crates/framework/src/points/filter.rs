@@ -289,7 +289,7 @@ impl NodeStatuses<'_> {
 /// Runs a profile's filters on a node as it would be after hypothetical changes.
 pub trait HypotheticalFilter: Sync {
     /// All filters with nominated pods taken into account, on the node behind `overlay`
-    /// (`spec/core.md` §10.6).
+    /// (`docs/spec/core.md` §10.6).
     fn filter_with_nominated_pods(
         &self,
         cx: &Context<'_>,

@@ -70,7 +70,7 @@ pub enum ProfileError {
 }
 
 impl Profile {
-    /// Makes the plugins and lays out every extension point (`spec/core.md` §10.1).
+    /// Makes the plugins and lays out every extension point (`docs/spec/core.md` §10.1).
     pub fn build(
         config: &ProfileConfig,
         registry: &Registry,
@@ -200,7 +200,7 @@ fn explicitly_enabled(
 }
 
 /// The plugins of one point: overrides in explicit order, then MultiPoint's, then the other explicit ones
-/// (`spec/core.md` §10.2).
+/// (`docs/spec/core.md` §10.2).
 fn expand(
     point: ExtensionPoint,
     explicit: Vec<PluginIdx>,

@@ -1,6 +1,6 @@
 //! Bringing raw scores to the scale from 0 to 100.
 //!
-//! Behaviour: `spec/plugins-node.md` §2.10, `spec/plugins-topology.md` §5.6.
+//! Behaviour: `docs/spec/plugins-node.md` §2.10, `docs/spec/plugins-topology.md` §5.6.
 
 use smallvec::SmallVec;
 
@@ -150,13 +150,13 @@ pub(crate) fn normalize(normalization: Normalization, scores: &mut [i64]) {
     scores.iter_mut().for_each(|score| *score = scale.score(*score));
 }
 
-/// One score scaled by the highest one, truncating (`spec/plugins-node.md` §2.10).
+/// One score scaled by the highest one, truncating (`docs/spec/plugins-node.md` §2.10).
 #[inline]
 fn proportional(score: i64, highest: i64) -> i64 {
     if highest == 0 { score } else { percent(score, highest) }
 }
 
-/// One score scaled by the lowest and the highest one (`spec/plugins-topology.md` §5.6).
+/// One score scaled by the lowest and the highest one (`docs/spec/plugins-topology.md` §5.6).
 ///
 /// Quirk: dividing floats first loses a unit here and there, such as 57 for 29 of 50. Pinned by
 /// `min_max_truncates_the_float`.

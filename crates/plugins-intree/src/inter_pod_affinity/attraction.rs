@@ -1,7 +1,7 @@
 //! The sums of preferences for each topology domain: those of the pod itself, and those that pods in the domain have
 //! about it.
 //!
-//! Behaviour in `spec/plugins-topology.md` §5.5 and §5.6.
+//! Behaviour in `docs/spec/plugins-topology.md` §5.5 and §5.6.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Which events make a pod that this plugin rejected worth a retry.
 //!
-//! Behaviour in `spec/plugins-topology.md` §5.7 to §5.9.
+//! Behaviour in `docs/spec/plugins-topology.md` §5.7 to §5.9.
 //!
 //! Quirks: terms are taken as the pod has them, namespaces unresolved and without labels; of several anti-affinity
 //! terms all have to match here, although any of them keeps the pod out. Pinned by `a_second_anti_affinity_term_*` and

@@ -7,7 +7,7 @@
 //! Invariants: adding a pod and removing it again leaves what was before; `n_wanted` is the number of domains in which
 //! the count of wanted pods is not 0, which the rule for the first pod of a group looks at.
 //!
-//! Behaviour in `spec/plugins-topology.md` §5.2 to §5.4.
+//! Behaviour in `docs/spec/plugins-topology.md` §5.2 to §5.4.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! What the pod that is to be placed asks of the pods around it, as counters of the cluster.
 //!
-//! Behaviour in `spec/plugins-topology.md` §1.4 and §5.1.
+//! Behaviour in `docs/spec/plugins-topology.md` §1.4 and §5.1.
 
 use std::sync::Arc;
 

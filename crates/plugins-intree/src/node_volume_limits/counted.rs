@@ -1,4 +1,4 @@
-//! Which volumes of a pod count against the limits of which driver (`spec/plugins-storage.md` §6.2).
+//! Which volumes of a pod count against the limits of which driver (`docs/spec/plugins-storage.md` §6.2).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Which events can make room for a pod that NodeVolumeLimits rejected (`spec/plugins-storage.md` §6.4).
+//! Which events can make room for a pod that NodeVolumeLimits rejected (`docs/spec/plugins-storage.md` §6.4).
 //!
 //! Quirks: no pod is retried for a driver that appears without a count, nor for its ephemeral volumes when an attachment
 //! goes.

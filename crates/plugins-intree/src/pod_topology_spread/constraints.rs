@@ -1,4 +1,4 @@
-//! Which constraints a pod has, its own or the profile's (`spec/plugins-topology.md` §2.2 and §2.3).
+//! Which constraints a pod has, its own or the profile's (`docs/spec/plugins-topology.md` §2.2 and §2.3).
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! Which pods belong together with a pod that says nothing about spreading: what its services and its owner select
-//! (`spec/plugins-topology.md` §1.3).
+//! (`docs/spec/plugins-topology.md` §1.3).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

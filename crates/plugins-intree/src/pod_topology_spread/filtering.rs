@@ -1,4 +1,4 @@
-//! Hard constraints: PreFilter's state, hypothetical pods, and the verdict on a node (`spec/plugins-topology.md` §2.5
+//! Hard constraints: PreFilter's state, hypothetical pods, and the verdict on a node (`docs/spec/plugins-topology.md` §2.5
 //! to §2.8).
 //!
 //! Invariant: a clone of the state shares all counts and copies the shifts of hypothetical pods alone.

@@ -1,4 +1,4 @@
-//! Which events can make a pod fit that PodTopologySpread rejected (`spec/plugins-topology.md` §4.1 to §4.3).
+//! Which events can make a pod fit that PodTopologySpread rejected (`docs/spec/plugins-topology.md` §4.1 to §4.3).
 //!
 //! Quirk: the services and owners that default constraints come from are not among them.
 

@@ -1,5 +1,5 @@
 //! Soft constraints: how many pods there are already, weighed by how many domains there are to choose from
-//! (`spec/plugins-topology.md` §3).
+//! (`docs/spec/plugins-topology.md` §3).
 //!
 //! The arithmetic is the reference's: 64-bit floats, summed in the order of the constraints, rounded half away from
 //! zero, and integer division when normalising.

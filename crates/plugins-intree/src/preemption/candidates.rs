@@ -6,7 +6,7 @@
 //!
 //! Invariants: a candidate has at least one victim; candidates without violations come first.
 //!
-//! Behaviour in `spec/preemption.md` §4.
+//! Behaviour in `docs/spec/preemption.md` §4.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Found<'_> {
     }
 }
 
-/// What extenders make of the candidates: they may drop some, and change victims (`spec/preemption.md` §6.1).
+/// What extenders make of the candidates: they may drop some, and change victims (`docs/spec/preemption.md` §6.1).
 pub(super) fn left_by_extenders(
     cx: &PostFilterContext<'_>,
     pod: &Arc<Pod>,

@@ -3,7 +3,7 @@
 //! Criterion by criterion the best stay; when all are equal the first one in the list is taken, which is one of the
 //! answers the reference may give.
 //!
-//! Behaviour in `spec/preemption.md` §6.2.
+//! Behaviour in `docs/spec/preemption.md` §6.2.
 
 use std::cmp::Reverse;
 

@@ -3,7 +3,7 @@
 //! Quirks: a budget counts down for every pod it covers in order of importance, even for pods that are kept in the end;
 //! every matching budget counts down, even after another one was found violated.
 //!
-//! Behaviour in `spec/preemption.md` §5.1.
+//! Behaviour in `docs/spec/preemption.md` §5.1.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

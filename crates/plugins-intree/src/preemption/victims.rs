@@ -3,7 +3,7 @@
 //! In most cases the sums of requests decide ([`SumsFilters`]), and nothing of a node is copied. Where a filter reads
 //! single pods, a full trial notifies the plugins of every pod that is removed and put back.
 //!
-//! Behaviour in `spec/preemption.md` §5.
+//! Behaviour in `docs/spec/preemption.md` §5.
 
 use std::cmp::Reverse;
 use std::sync::Arc;

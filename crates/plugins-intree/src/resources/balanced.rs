@@ -1,6 +1,6 @@
 //! NodeResourcesBalancedAllocation: prefers nodes whose resources stay evenly used.
 //!
-//! Answers to `plugins/noderesources/balanced_allocation.go` of the reference; behaviour in `spec/plugins-node.md` §4.9.
+//! Answers to `plugins/noderesources/balanced_allocation.go` of the reference; behaviour in `docs/spec/plugins-node.md` §4.9.
 //! Missing: resources that a DeviceClass provides have no capacity here yet (§4.8.6).
 
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! request of zero is never short, even on a node that is over-committed; a shortage is unresolvable when the whole node
 //! could not hold the request. Two equal [`Shortages`] give equal statuses.
 //!
-//! Behaviour in `spec/plugins-node.md` §4.8.2.
+//! Behaviour in `docs/spec/plugins-node.md` §4.8.2.
 
 use std::sync::Arc;
 

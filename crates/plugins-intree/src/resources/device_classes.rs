@@ -5,7 +5,7 @@
 //! Parity: the reference keeps a table that forgets an entry in odd orders of clashes and deletions (two classes with
 //! the same extended resource); here the answer depends on the classes that exist and on nothing else.
 //!
-//! Behaviour in `spec/plugins-node.md` §4.8.3.
+//! Behaviour in `docs/spec/plugins-node.md` §4.8.3.
 
 use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::{

@@ -1,7 +1,7 @@
 //! NodeResourcesFit: a node must have what the pod asks for; nodes are scored by how full they are.
 //!
 //! Answers to `plugins/noderesources/{fit,resource_allocation}.go` of the reference; behaviour in
-//! `spec/plugins-node.md` §4.8. Missing: scores of resources that a DeviceClass provides (§4.8.6) and the placement
+//! `docs/spec/plugins-node.md` §4.8. Missing: scores of resources that a DeviceClass provides (§4.8.6) and the placement
 //! score (§4.8.7), which belong to dynamic resource allocation and to pod groups.
 
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //! Quirk: ignored resources are not ignored here, so a pod that asks for one that a node lacks is not requeued by that
 //! node. Pinned by `hint_does_not_know_ignored_resources`.
 //!
-//! Behaviour in `spec/plugins-node.md` §4.8.8.
+//! Behaviour in `docs/spec/plugins-node.md` §4.8.8.
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 //! not ask for) is left out when the plan for the pod is made; a resource that a node does not have is left out for
 //! that node. What one node view and a whole scan see is computed by the same code.
 //!
-//! Behaviour in `spec/plugins-node.md` §4.8.4.
+//! Behaviour in `docs/spec/plugins-node.md` §4.8.4.
 
 use std::sync::Arc;
 

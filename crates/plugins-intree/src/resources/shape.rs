@@ -1,6 +1,6 @@
 //! A piecewise-linear curve from utilization to score.
 //!
-//! Answers to `plugins/helper/shape_score.go` of the reference; behaviour in `spec/plugins-node.md` §2.10.
+//! Answers to `plugins/helper/shape_score.go` of the reference; behaviour in `docs/spec/plugins-node.md` §2.10.
 
 /// Points by increasing utilization.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! How NodeResourcesFit turns amounts into a score: least allocated, most allocated, requested to capacity ratio.
 //!
 //! Answers to `plugins/noderesources/{least_allocated,most_allocated,requested_to_capacity_ratio}.go` of the reference;
-//! behaviour in `spec/plugins-node.md` §4.8.5.
+//! behaviour in `docs/spec/plugins-node.md` §4.8.5.
 
 use kube_scheduler_framework::MAX_NODE_SCORE;
 

@@ -1,4 +1,4 @@
-//! Where a volume can be reached from: its node affinity, checked against labels alone (`spec/plugins-storage.md` §2.2).
+//! Where a volume can be reached from: its node affinity, checked against labels alone (`docs/spec/plugins-storage.md` §2.2).
 //!
 //! Quirk: terms on fields match every node, as the reference checks a node without a name. Pinned by
 //! `terms_on_fields_match_every_node`.

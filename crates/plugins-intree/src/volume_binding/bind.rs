@@ -1,4 +1,4 @@
-//! PreBind: volumes and claims are written, then their binding is waited for (`spec/plugins-storage.md` §3.11).
+//! PreBind: volumes and claims are written, then their binding is waited for (`docs/spec/plugins-storage.md` §3.11).
 //!
 //! Parity: the reference looks once a second, for the first time after a second. Here the binding is looked at as soon as
 //! the writes are done and whenever one of the objects changes, and every second for all else; the answers are the same,

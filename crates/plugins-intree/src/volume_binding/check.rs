@@ -1,4 +1,4 @@
-//! Whether everything that was written for a pod's volumes has come true (`spec/plugins-storage.md` §3.12).
+//! Whether everything that was written for a pod's volumes has come true (`docs/spec/plugins-storage.md` §3.12).
 //!
 //! Only what the API server has reported counts here, never what is assumed.
 

@@ -1,5 +1,5 @@
 //! The claims of a pod: what PreFilter finds out about them, and what makes it reject the pod at once
-//! (`spec/plugins-storage.md` §3.3).
+//! (`docs/spec/plugins-storage.md` §3.3).
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! How a pod's claims would be served on one node: the verdict of Filter, and what Reserve does about it
-//! (`spec/plugins-storage.md` §3.4 to §3.7).
+//! (`docs/spec/plugins-storage.md` §3.4 to §3.7).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Which changes of storage objects and nodes may help a pod that was rejected (`spec/plugins-storage.md` §3.13).
+//! Which changes of storage objects and nodes may help a pod that was rejected (`docs/spec/plugins-storage.md` §3.13).
 
 use kube_scheduler_framework::api::{Object, Pod, VolumeSource};
 use kube_scheduler_framework::{

@@ -1,4 +1,4 @@
-//! Which existing volume a claim gets on a node (`spec/plugins-storage.md` §2.4), and what is written when it gets it
+//! Which existing volume a claim gets on a node (`docs/spec/plugins-storage.md` §2.4), and what is written when it gets it
 //! (§2.5).
 //!
 //! Everything that does not depend on the node is settled once per attempt: what is left are the volumes that the claim

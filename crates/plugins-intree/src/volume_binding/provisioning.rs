@@ -1,5 +1,5 @@
 //! Whether a new volume can be made for a claim where a node is: class, topology and capacity
-//! (`spec/plugins-storage.md` §2.3 and §3.7).
+//! (`docs/spec/plugins-storage.md` §2.3 and §3.7).
 //!
 //! All that does not depend on the node is settled once per attempt.
 

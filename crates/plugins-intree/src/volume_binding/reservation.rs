@@ -1,4 +1,4 @@
-//! The changes to volumes and claims that are assumed for a pod once its node is chosen (`spec/plugins-storage.md` §3.9).
+//! The changes to volumes and claims that are assumed for a pod once its node is chosen (`docs/spec/plugins-storage.md` §3.9).
 
 use std::sync::Arc;
 

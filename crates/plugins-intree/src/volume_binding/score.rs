@@ -1,4 +1,4 @@
-//! How much of the storage that a pod would use on a node is in use then (`spec/plugins-storage.md` §3.8).
+//! How much of the storage that a pod would use on a node is in use then (`docs/spec/plugins-storage.md` §3.8).
 //!
 //! Parity: where the reference would crash, a capacity that only says its largest volume counts as 0, and the class of a
 //! claim may come from its annotation.

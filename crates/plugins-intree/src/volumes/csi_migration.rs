@@ -1,4 +1,4 @@
-//! CSI migration: which CSI volume an in-tree volume is (`spec/plugins-storage.md` §2.6).
+//! CSI migration: which CSI volume an in-tree volume is (`docs/spec/plugins-storage.md` §2.6).
 //!
 //! Parity: handles of Azure files and vSphere volumes are never looked at by a scheduler and are left empty here; an
 //! inline vSphere volume with a storage policy, on which the reference crashes, is translated like any other.

@@ -1,4 +1,4 @@
-//! CSI migration of places: zones of in-tree volumes under the label of the CSI driver (`spec/plugins-storage.md` §2.6).
+//! CSI migration of places: zones of in-tree volumes under the label of the CSI driver (`docs/spec/plugins-storage.md` §2.6).
 
 use std::collections::BTreeSet;
 

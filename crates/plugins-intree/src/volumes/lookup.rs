@@ -1,4 +1,4 @@
-//! Finding objects of the storage kinds, and what is said when they are not there (`spec/plugins-storage.md` §1.3).
+//! Finding objects of the storage kinds, and what is said when they are not there (`docs/spec/plugins-storage.md` §1.3).
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Which claims the volumes of a pod stand for (`spec/plugins-storage.md` §2.1).
+//! Which claims the volumes of a pod stand for (`docs/spec/plugins-storage.md` §2.1).
 
 use std::borrow::Cow;
 
