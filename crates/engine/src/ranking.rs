@@ -14,8 +14,8 @@ mod own_scores;
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::CounterId;
 use kube_scheduler_framework::{
-    Candidates, ChangeKinds, ClusterState, ClusterView, Code, DomainAnswers, DomainScope, GroupKey,
-    Meter, MeteredPoint, NodeIdx, PluginIdx, PluginName, Runner, SkipSet, check_score,
+    Candidates, ChangeKinds, ClusterState, ClusterView, Code, DomainAnswers, GroupKey, Meter,
+    MeteredPoint, NodeIdx, PluginIdx, PluginName, Runner, SkipSet, check_score,
 };
 
 use self::groups::{Groups, Place};
@@ -62,8 +62,7 @@ impl DomainPlugins {
                 && (!scores || profile.pre_score().any(|(other, ..)| other == idx));
             if (filters || scores)
                 && is_prepared
-                && let DomainScope::Followed(answers) =
-                    scoped.domain_scope(&runner.cx.unrecorded(), pod)
+                && let Some(answers) = scoped.domain_answers(&runner.cx.unrecorded(), pod)
             {
                 let (name, weight) = (entry.name.clone(), profile.weight(idx));
                 all.push(DomainPlugin { idx, name, weight, filters, scores, answers });

@@ -61,9 +61,9 @@ pub use plugin_metrics::{
     FamilySample, Metric, MetricError, MetricFamily, MetricKind, PluginMetrics, Sample,
 };
 pub use points::{
-    Bind, BindOutcome, Candidates, Completion, DomainAnswers, DomainScope, DomainScoped,
-    EnqueueExtensions, EventRegistration, FeasibleNodes, Filter, FilterScan, FilterSink, GroupKey,
-    HintFn, HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NodeStatuses, NominatingInfo,
+    Bind, BindOutcome, Candidates, Completion, DomainAnswers, DomainScoped, EnqueueExtensions,
+    EventRegistration, FeasibleNodes, Filter, FilterScan, FilterSink, GroupKey, HintFn,
+    HypotheticalFilter, MAX_NODE_SCORE, MIN_NODE_SCORE, NodeStatuses, NominatingInfo,
     Normalization, Permit, PermitDecision, PostBind, PostFilter, PostFilterContext,
     PostFilterOutcome, PreBind, PreBindFlight, PreBindTask, PreEnqueue, PreFilter,
     PreFilterExtensions, PreFilterOutcome, PreScore, PreparedFilter, QueueSort, QueuedPodView,

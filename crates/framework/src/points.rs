@@ -13,7 +13,7 @@ pub use binding::{
     Bind, BindOutcome, Completion, Permit, PermitDecision, PostBind, PreBind, PreBindFlight,
     PreBindTask, Reserve, StatusFuture, TaskContext, TaskEvent, TaskStep, WriteError,
 };
-pub use domain::{Candidates, DomainAnswers, DomainScope, DomainScoped, GroupKey};
+pub use domain::{Candidates, DomainAnswers, DomainScoped, GroupKey};
 pub use filter::{
     Filter, FilterScan, FilterSink, HypotheticalFilter, NodeStatuses, NominatingInfo, PostFilter,
     PostFilterContext, PostFilterOutcome, PreFilter, PreFilterExtensions, PreFilterOutcome,

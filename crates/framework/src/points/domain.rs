@@ -25,21 +25,12 @@ pub struct Candidates {
     pub n_nodes: usize,
 }
 
-/// Whether a plugin's answers about one kind of pod depend on pods on other nodes, and can be kept up to date.
-pub enum DomainScope {
-    /// The answers do not depend on pods on other nodes.
-    NotFollowing,
-    /// The answers depend on other pods, and these keep them up to date.
-    Followed(Box<dyn DomainAnswers>),
-    /// The answers depend on other pods and cannot be kept up to date: nothing is cached for such pods.
-    Neither,
-}
-
 /// Makes [`DomainAnswers`].
 pub trait DomainScoped: Send + Sync {
     /// Answers for pods like this one. All counters and columns that the plugin [follows](crate::Following) for the pod
-    /// are up to date.
-    fn domain_scope(&self, cx: &Context<'_>, pod: &Pod) -> DomainScope;
+    /// are up to date. `None` when the answers do not depend on pods on other nodes, or cannot be kept up to date: the plugin
+    /// is then asked about each node, and what it reads decides whether its answers are cached.
+    fn domain_answers(&self, cx: &Context<'_>, pod: &Pod) -> Option<Box<dyn DomainAnswers>>;
 
     /// Drops from `state` what only [`Filter`](crate::Filter) and [`Score`](crate::Score) read. While [`DomainAnswers`] are
     /// used, those two are not called, and what was prepared for them would only take memory. Drops nothing by default.

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     AffinityTermsVersion, Candidates, ClusterView, Context, CounterId, CounterSpec, CycleState,
-    DomainAnswers, DomainScope, DomainScoped, GroupKey, LabelValueId, NodeIdx, Normalization,
-    Scale, TermId, TermKind,
+    DomainAnswers, DomainScoped, GroupKey, LabelValueId, NodeIdx, Normalization, Scale, TermId,
+    TermKind,
 };
 use smallvec::SmallVec;
 
@@ -28,18 +28,18 @@ const FEW_VALUES: usize = 64;
 const MANY_TERMS: usize = 64;
 
 impl DomainScoped for InterPodAffinity {
-    fn domain_scope(&self, cx: &Context<'_>, pod: &Pod) -> DomainScope {
+    fn domain_answers(&self, cx: &Context<'_>, pod: &Pod) -> Option<Box<dyn DomainAnswers>> {
         if compile_error(pod).is_some() {
-            return DomainScope::Neither;
+            return None;
         }
         let own = Required::of(pod);
         if own.is_empty() && !has_preferred(pod) && cx.cluster().affinity_terms().is_empty() {
-            return DomainScope::NotFollowing;
+            return None;
         }
         let scores = has_preferred(pod) || !self.ignores_preferences_of_others;
         let hard_weight = if scores { self.hard_pod_affinity_weight } else { 0 };
-        let answers = AffinityAnswers::new(cx.cluster(), pod, own, scores, hard_weight);
-        answers.map_or(DomainScope::Neither, |answers| DomainScope::Followed(Box::new(answers)))
+        let answers = AffinityAnswers::new(cx.cluster(), pod, own, scores, hard_weight)?;
+        Some(Box::new(answers))
     }
 
     fn forget(&self, state: &mut CycleState) {

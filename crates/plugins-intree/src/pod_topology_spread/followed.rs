@@ -11,7 +11,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::{
     Candidates, ClusterView, Context, CounterId, CounterSpec, CycleState, DomainAnswers,
-    DomainCounts, DomainScope, DomainScoped, GroupKey, LabelColumn, LabelValueId, NodeIdx,
+    DomainCounts, DomainScoped, GroupKey, LabelColumn, LabelValueId, NodeIdx,
 };
 
 use super::constraints::{Constraint, HOSTNAME};
@@ -36,19 +36,18 @@ fn selecting_sequences(cluster: ClusterView<'_>) -> [u64; 4] {
 }
 
 impl DomainScoped for PodTopologySpread {
-    fn domain_scope(&self, cx: &Context<'_>, pod: &Pod) -> DomainScope {
+    fn domain_answers(&self, cx: &Context<'_>, pod: &Pod) -> Option<Box<dyn DomainAnswers>> {
         let constraints_of = |action| self.defaults.constraints_of(cx.cluster(), pod, action);
         let (Ok(hard), Ok(soft)) = (
             constraints_of(WhenUnsatisfiable::DoNotSchedule),
             constraints_of(WhenUnsatisfiable::ScheduleAnyway),
         ) else {
-            return DomainScope::Neither;
+            return None;
         };
         if hard.is_empty() && soft.is_empty() {
-            return DomainScope::NotFollowing;
+            return None;
         }
-        let answers = self.answers(cx.cluster(), pod, hard, &soft);
-        answers.map_or(DomainScope::Neither, |answers| DomainScope::Followed(Box::new(answers)))
+        Some(Box::new(self.answers(cx.cluster(), pod, hard, &soft)?))
     }
 
     fn forget(&self, state: &mut CycleState) {
