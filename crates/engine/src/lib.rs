@@ -4,7 +4,7 @@
 //! starts no thread. The same inputs at the same times with the same seed give the same effects, whatever the number of
 //! threads that scan. It knows no plugin by name: profiles are built from a registry that the caller brings.
 //!
-//! Inside, each part owns its state and works on a shared [`Core`](core::Core): `cycle` finds nodes, `binding` leads pods
+//! Inside, each part owns its state and works on a shared `Core`: `cycle` finds nodes, `binding` leads pods
 //! to them, `preemption` makes room, `intake` takes in changes of the cluster, `failure` sends pods back. `deadlines` holds
 //! every reason to wake up.
 
