@@ -189,6 +189,7 @@ impl ClassEvaluation {
     pub(crate) fn best(&self, cluster: &ClusterState) -> Option<(NodeIdx, usize)> {
         match &self.ranking {
             Some(ranking) => Some((ranking.best(cluster)?, ranking.n_feasible())),
+            None if self.evaluation.verdicts.n_passing() == 0 => None,
             None => Some((*self.evaluation.feasible(cluster).first()?, 1)),
         }
     }
