@@ -12,7 +12,6 @@ mod groups;
 mod own_scores;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::CounterId;
 use kube_scheduler_framework::{
     Candidates, ChangeKinds, ClusterState, ClusterView, Code, DomainAnswers, GroupKey, Meter,
     MeteredPoint, NodeIdx, PluginIdx, PluginName, Runner, SkipSet, check_score,
@@ -78,11 +77,6 @@ impl DomainPlugins {
     /// Has `skip` leave all of them out.
     pub(crate) fn add_to(&self, skip: &mut SkipSet) {
         self.0.iter().for_each(|plugin| skip.insert(plugin.idx));
-    }
-
-    /// The counters of the cluster that their answers are read from.
-    pub(crate) fn counters(&self) -> Vec<CounterId> {
-        self.0.iter().flat_map(|plugin| plugin.answers.counters()).copied().collect()
     }
 
     /// Updates the answers after the pods on `changed` nodes have changed. Adds to `moved` the other nodes whose standing
@@ -253,12 +247,21 @@ impl Ranking {
         self.groups.enter(cluster, idx, standing, place);
     }
 
+    /// Scales by the raw scores of the groups that pass; whether totals were worked out again.
+    fn rescale(&mut self) -> bool {
+        let is_other = self.own_scores.rescale(|at| self.groups.bounds(at));
+        if is_other {
+            self.groups.set_totals(|idx| self.own_scores.total(idx));
+        }
+        is_other
+    }
+
     /// Asks about every group. `None` when a score is out of bounds.
     fn judge(&mut self, cluster: &ClusterState) -> Option<()> {
         if self.groups.is_relisting() {
             // A guess, which is right if all groups pass: then nothing has to be listed twice.
-            self.own_scores.rescale(|at| self.groups.bounds(at));
-            self.groups.list(cluster, |idx| self.own_scores.total(idx));
+            self.rescale();
+            self.groups.list(cluster);
         }
         self.candidates.clear();
         self.n_feasible = 0;
@@ -271,8 +274,8 @@ impl Ranking {
                 self.candidates.push(Candidates { node, n_nodes: group.n_nodes() });
             }
         }
-        if self.own_scores.rescale(|at| self.groups.bounds(at)) {
-            self.groups.list(cluster, |idx| self.own_scores.total(idx));
+        if self.rescale() {
+            self.groups.list(cluster);
         }
         if self.groups.has_bad_total() {
             return None;

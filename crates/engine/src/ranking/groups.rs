@@ -1,11 +1,11 @@
 //! Nodes in groups, each group in the order in which its nodes are chosen.
 //!
-//! Invariants: a node is in one group at most; a group in use has a node at least; within a group nodes are sorted by
-//! total, highest first, equal ones by their [rank](pre_order_rank). When the list of nodes changed, the orders are
-//! dropped ([`Groups::begin_relisting`]) and made again ([`Groups::list`]); in between, it is only known which node is in
-//! which group.
+//! Invariants: a node is in one group at most; a group in use has a node at least; the first of a group's heap is its node
+//! with the highest total, of several the one with the lowest [rank](pre_order_rank). Below the first, a heap may hold
+//! entries of nodes that have left. When the list of nodes changed, the heaps are emptied ([`Groups::begin_relisting`])
+//! and made again ([`Groups::list`]); in between, it is only known which node is in which group.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BinaryHeap};
 
 use kube_scheduler_framework::{ClusterState, GroupKey, NodeIdx};
 use rustc_hash::FxHashMap;
@@ -26,23 +26,23 @@ pub(super) struct Place {
     pub(super) raw: RawScores,
 }
 
-/// The place of a node in the order of its group: a higher total comes first, then a lower rank. The rank identifies the
+/// How much a node is preferred within its group: a higher total is better, then a lower rank. The rank identifies the
 /// node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Preference(u64);
 
 impl Preference {
     fn new(total: i32, rank: u32) -> Self {
-        let reversed = (!total).cast_unsigned() ^ (1 << 31);
-        Self(u64::from(reversed) << 32 | u64::from(rank))
+        let unsigned = total.cast_unsigned() ^ (1 << 31);
+        Self(u64::from(unsigned) << 32 | u64::from(!rank))
     }
 
     fn total(self) -> i32 {
-        !((self.0 >> 32) as u32 ^ (1 << 31)).cast_signed()
+        ((self.0 >> 32) as u32 ^ (1 << 31)).cast_signed()
     }
 
     fn rank(self) -> u32 {
-        self.0 as u32
+        !(self.0 as u32)
     }
 
     fn node(self, cluster: &ClusterState) -> Option<NodeIdx> {
@@ -54,8 +54,8 @@ impl Preference {
 pub(super) struct Group {
     standing: GroupKey,
     n_nodes: usize,
-    /// Empty while the orders are dropped.
-    order: BTreeSet<Preference>,
+    /// One entry at least for each of its nodes; empty while nodes are relisted.
+    heap: BinaryHeap<Preference>,
     /// By plugin whose scores are scaled: how many nodes have which raw score.
     raw: SmallVec<[BTreeMap<i64, u32>; 3]>,
     pub(super) passes: bool,
@@ -66,11 +66,30 @@ pub(super) struct Group {
 impl Group {
     /// The best node, `None` when the group is not in use.
     pub(super) fn first(&self, cluster: &ClusterState) -> Option<NodeIdx> {
-        self.order.first()?.node(cluster)
+        self.heap.peek()?.node(cluster)
     }
 
     pub(super) fn n_nodes(&self) -> usize {
         self.n_nodes
+    }
+
+    /// Removes entries of nodes that have left from the top of the heap, and all of them when they are the larger part.
+    fn drop_stale(&mut self, cluster: &ClusterState, number: u32, members: &[Member]) {
+        let is_current = |entry: &Preference| {
+            let member = entry.node(cluster).and_then(|idx| members.get(idx.index()));
+            member.is_some_and(|it| it.group == number && it.total == entry.total())
+        };
+        while self.heap.peek().is_some_and(|first| !is_current(first)) {
+            self.heap.pop();
+        }
+        if self.heap.len() > 2 * self.n_nodes + 16 {
+            let mut entries = std::mem::take(&mut self.heap).into_vec();
+            entries.sort_unstable();
+            // A node that left and came back as it was has several.
+            entries.dedup();
+            entries.retain(is_current);
+            self.heap = entries.into();
+        }
     }
 }
 
@@ -106,17 +125,17 @@ impl Groups {
         self.by_standing.len()
     }
 
-    /// Whether the list of nodes is the one that the orders were made for.
+    /// Whether the list of nodes is the one that the heaps were made for.
     pub(super) fn has_order_of(&self, cluster: &ClusterState) -> bool {
         self.membership == cluster.membership_sequence()
     }
 
-    /// Drops the orders until all are made again: for a new list of nodes, or many nodes that enter at once.
+    /// Empties the heaps until all are made again: for a new list of nodes, or many nodes that enter at once.
     pub(super) fn begin_relisting(&mut self, cluster: &ClusterState) {
         self.is_relisting = true;
         self.membership = cluster.membership_sequence();
         self.members.resize(cluster.capacity(), Member { group: NOWHERE, total: 0 });
-        self.groups.iter_mut().for_each(|group| group.order.clear());
+        self.groups.iter_mut().for_each(|group| group.heap.clear());
     }
 
     pub(super) fn is_relisting(&self) -> bool {
@@ -154,7 +173,8 @@ impl Groups {
             *counts.entry(*raw).or_default() += 1;
         }
         if !self.is_relisting {
-            group.order.insert(Preference::new(total, rank));
+            group.heap.push(Preference::new(total, rank));
+            group.drop_stale(cluster, number, &self.members);
         }
     }
 
@@ -166,7 +186,7 @@ impl Groups {
         let group = Group {
             standing: standing.clone(),
             n_nodes: 0,
-            order: BTreeSet::new(),
+            heap: BinaryHeap::new(),
             raw: SmallVec::from_elem(BTreeMap::new(), self.n_scaled),
             passes: true,
             score: 0,
@@ -187,9 +207,6 @@ impl Groups {
         let Some(group) = self.groups.get_mut(number as usize) else { return };
         self.n_bad -= usize::from(member.total == BAD);
         group.n_nodes -= 1;
-        if let Some(rank) = rank_of(cluster, idx) {
-            group.order.remove(&Preference::new(member.total, rank));
-        }
         for (counts, raw) in group.raw.iter_mut().zip(raw) {
             if let Some(n) = counts.get_mut(raw) {
                 *n -= 1;
@@ -198,6 +215,7 @@ impl Groups {
                 }
             }
         }
+        group.drop_stale(cluster, number, &self.members);
         if group.n_nodes == 0 {
             self.by_standing.remove(&group.standing);
             group.passes = false;
@@ -214,26 +232,34 @@ impl Groups {
         (lowest.min().unwrap_or(0), highest.max().unwrap_or(0))
     }
 
-    /// Works out all totals and orders again. O(nodes log nodes).
-    pub(super) fn list(
-        &mut self,
-        cluster: &ClusterState,
-        total_of: impl Fn(NodeIdx) -> Option<i32>,
-    ) {
-        let mut orders: Vec<Vec<Preference>> =
-            self.groups.iter().map(|group| Vec::with_capacity(group.n_nodes)).collect();
+    /// Works out all totals again. The heaps have to be made again after that, by [`list`](Self::list).
+    pub(super) fn set_totals(&mut self, total_of: impl Fn(NodeIdx) -> Option<i32>) {
         self.n_bad = 0;
         for (slot, member) in self.members.iter_mut().enumerate() {
-            let Some(order) = orders.get_mut(member.group as usize) else { continue };
-            let idx = NodeIdx::from_index(slot);
-            let Some(rank) = rank_of(cluster, idx) else { continue };
-            member.total = total_of(idx).unwrap_or(BAD);
-            self.n_bad += usize::from(member.total == BAD);
-            order.push(Preference::new(member.total, rank));
+            if member.group != NOWHERE {
+                member.total = total_of(NodeIdx::from_index(slot)).unwrap_or(BAD);
+                self.n_bad += usize::from(member.total == BAD);
+            }
         }
-        for (group, mut order) in self.groups.iter_mut().zip(orders) {
-            order.sort_unstable();
-            group.order = order.into_iter().collect();
+    }
+
+    /// Makes all heaps. O(nodes).
+    pub(super) fn list(&mut self, cluster: &ClusterState) {
+        let entries = |group: &mut Group| {
+            let mut entries = std::mem::take(&mut group.heap).into_vec();
+            entries.clear();
+            entries.reserve(group.n_nodes);
+            entries
+        };
+        let mut heaps: Vec<Vec<Preference>> = self.groups.iter_mut().map(entries).collect();
+        for (slot, member) in self.members.iter().enumerate() {
+            let Some(heap) = heaps.get_mut(member.group as usize) else { continue };
+            if let Some(rank) = rank_of(cluster, NodeIdx::from_index(slot)) {
+                heap.push(Preference::new(member.total, rank));
+            }
+        }
+        for (group, heap) in self.groups.iter_mut().zip(heaps) {
+            group.heap = heap.into();
         }
         self.is_relisting = false;
     }
@@ -247,7 +273,7 @@ impl Groups {
     pub(super) fn best(&self, cluster: &ClusterState) -> Option<NodeIdx> {
         let passing = self.groups.iter().filter(|group| group.passes);
         let firsts = passing.filter_map(|group| {
-            let first = *group.order.first()?;
+            let first = *group.heap.peek()?;
             Some((i64::from(first.total()).wrapping_add(group.score), first))
         });
         let best = firsts.max_by_key(|(sum, first)| (*sum, std::cmp::Reverse(first.rank())))?;
@@ -265,13 +291,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn higher_totals_and_lower_ranks_come_first() {
+    fn higher_totals_and_lower_ranks_are_preferred() {
         let totals = [i32::MAX, 7, 1, 0, -1, i32::MIN];
         let ordered: Vec<_> = totals
             .iter()
             .flat_map(|total| [0, 5, u32::MAX].map(|rank| Preference::new(*total, rank)))
             .collect();
-        assert!(ordered.is_sorted());
+        assert!(ordered.iter().rev().is_sorted());
         assert!(ordered.iter().all(|it| Preference::new(it.total(), it.rank()) == *it));
     }
 }
