@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    Context, CycleState, Following, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs,
-    PreFilter, PreFilterOutcome, Score, Sign, SignatureWriter, Status,
+    Context, CycleState, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, Score, Sign,
+    SignatureWriter, Status,
 };
 use serde::Deserialize;
 
@@ -67,10 +67,6 @@ fn price(text: Option<&str>) -> i64 {
 impl Plugin for CheapNodes {
     fn name(&self) -> &str {
         NAME
-    }
-
-    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
-        Some(self)
     }
 
     fn as_score(&self) -> Option<&dyn Score> {
@@ -125,17 +121,6 @@ impl Score for CheapNodes {
 
     fn normalization(&self) -> Normalization {
         Normalization::ReversedProportional
-    }
-}
-
-/// PreFilter is only there to ask for the label's column.
-impl PreFilter for CheapNodes {
-    fn pre_filter(&self, _: &Context<'_>, _: &mut CycleState, _: &Pod) -> PreFilterOutcome {
-        PreFilterOutcome::success()
-    }
-
-    fn follows(&self, _: &Context<'_>, _: &Pod, following: &mut Following) {
-        following.label(&self.price_label);
     }
 }
 

@@ -12,6 +12,7 @@ use kube_scheduler_api_types::{Labels, Node};
 use crate::fork::{Column, CowMap};
 use crate::node_group::NodeGroup;
 use crate::node_table::NodeIdx;
+use crate::requests::ReadMark;
 
 /// A value of one label key, by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,6 +44,7 @@ pub struct LabelColumn {
     by_value: CowMap<Arc<str>, ValueId>,
     free: Column<ValueId>,
     n_labelled: usize,
+    mark: ReadMark,
 }
 
 #[derive(Clone, Debug)]
@@ -63,7 +65,8 @@ impl LabelColumn {
         let mut values = Column::new();
         values.push(None);
         let (by_value, free) = (CowMap::new(), Column::new());
-        let mut column = Self { key, ids, values, by_value, free, n_labelled: 0 };
+        let mark = ReadMark::default();
+        let mut column = Self { key, ids, values, by_value, free, n_labelled: 0, mark };
         for (idx, node) in nodes {
             let value = node.labels.get_shared(&column.key);
             column.set(idx, value);
@@ -182,6 +185,18 @@ pub(crate) struct LabelIndex(Vec<LabelColumn>);
 impl LabelIndex {
     pub(crate) fn column(&self, key: &str) -> Option<&LabelColumn> {
         self.0.get(self.find(key).ok()?)
+    }
+
+    /// The column of `key` for a reader from outside.
+    pub(crate) fn read(&self, key: &str) -> Option<&LabelColumn> {
+        let column = self.column(key)?;
+        column.mark.set();
+        Some(column)
+    }
+
+    /// Whether the column of `key` was read since this was last called.
+    pub(crate) fn was_read(&self, key: &str) -> bool {
+        self.column(key).is_some_and(|column| column.mark.take())
     }
 
     pub(crate) fn columns(&self) -> impl Iterator<Item = &LabelColumn> {

@@ -89,6 +89,7 @@ mod assume;
 mod check;
 mod delta;
 mod overlay;
+mod requests;
 mod state;
 
 pub use affinity_terms::{

@@ -23,6 +23,7 @@ use crate::node_table::{NodeIdx, NodeTable};
 use crate::objects::ObjectStore;
 use crate::pod_table::PodTable;
 use crate::ports::HostPorts;
+use crate::requests::Requests;
 use crate::taint_sets::{TaintSetId, TaintSets};
 
 /// What nodes without host ports have.
@@ -50,6 +51,7 @@ pub struct ClusterState {
     pub(crate) objects: ObjectStore,
     pub(crate) storage: NodeStorage,
     pub(crate) counters: CounterTable,
+    pub(crate) requests: Requests,
 }
 
 /// # Nodes
@@ -178,9 +180,13 @@ impl ClusterState {
         &self.taint_sets
     }
 
-    /// The column of a label key; `None` unless it was requested with [`ensure_label_column`](Self::ensure_label_column).
+    /// The column of a label key, if there is one. Otherwise [`follow_requested`](Self::follow_requested) will make it.
     pub fn label_column(&self, key: &str) -> Option<&LabelColumn> {
-        self.labels.column(key)
+        let column = self.labels.read(key);
+        if column.is_none() {
+            self.requests.label(key);
+        }
+        column
     }
 
     /// Makes a column for a label key, which follows the nodes from then on. O(nodes) the first time. Not a change:

@@ -7,7 +7,7 @@
 //! Invariant: an entry is used only if everything that its answers were read from, beside single nodes, is unchanged.
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::{AffinityTermsVersion, Changes, CounterId};
+use kube_scheduler_cache::{AffinityTermsVersion, Changes};
 use kube_scheduler_framework::{
     ChangeKinds, ClusterState, Code, Meter, MeteredPoint, NodeIdx, PhaseReads, Reads, Runner,
     SignatureWriter, SkipSet,
@@ -131,8 +131,6 @@ pub(crate) struct ClassEvaluation {
     pub(crate) evaluation: Evaluation,
     /// Made when there is a choice between nodes for the first time, or when plugins look at topology domains.
     ranking: Option<Ranking>,
-    /// The counters of the cluster that it is read from.
-    counters: Vec<CounterId>,
     /// Plugins whose reads do not matter, because they are asked about groups of nodes instead.
     left_out: SkipSet,
     seen_to: u64,
@@ -154,7 +152,6 @@ impl ClassEvaluation {
         domains.add_to(&mut evaluation.pre_filter.skip);
         evaluation.look_at_all(runner, pod, pool).ok()?;
         let mut class = Self::of(runner, evaluation, left_out);
-        class.counters = domains.counters();
         if !domains.is_empty() || class.evaluation.verdicts.n_passing() > 1 {
             class.ranking = Some(Ranking::new(runner, pod, pool, &mut class.evaluation, domains)?);
         }
@@ -166,7 +163,6 @@ impl ClassEvaluation {
         Self {
             evaluation,
             ranking: None,
-            counters: Vec::new(),
             left_out,
             seen_to: cluster.sequence(),
             versions: Versions::of(cluster),
@@ -279,12 +275,21 @@ impl ChangedNodes {
     }
 }
 
+/// A class that has no evaluation.
+#[derive(Clone, Copy, Debug, Default)]
+struct Without {
+    /// How many attempts pass until making one is tried.
+    attempts_left: u32,
+    /// Whether it was tried in vain before.
+    has_failed: bool,
+}
+
 /// Evaluations by signature number.
 #[derive(Debug, Default)]
 pub(crate) struct ClassCache {
     evaluations: FxHashMap<u64, Box<ClassEvaluation>>,
-    /// Classes that came up before and have no evaluation, with the attempts left until making one is tried.
-    without: FxHashMap<u64, u32>,
+    /// Classes that came up before and have no evaluation.
+    without: FxHashMap<u64, Without>,
     clock: u64,
     changes: ChangedNodes,
     /// How often an evaluation was brought up to date, and how often one was made.
@@ -313,7 +318,7 @@ impl ClassCache {
         let made = ClassEvaluation::new(runner, pod, pool);
         match &made {
             Some(_) => self.misses += 1,
-            None => self.note_attempt(class, ATTEMPTS_WITHOUT),
+            None => self.note_failure(class),
         }
         made.map(Box::new)
     }
@@ -344,33 +349,32 @@ impl ClassCache {
     /// Whether a class came up before, and was not tried in vain a short while ago. Notes that it came up.
     fn is_worth_making(&mut self, class: u64) -> bool {
         match self.without.get_mut(&class) {
-            Some(0) => true,
-            Some(left) => {
-                *left -= 1;
+            Some(Without { attempts_left: 0, .. }) => true,
+            Some(Without { attempts_left, .. }) => {
+                *attempts_left -= 1;
                 false
             }
             None => {
-                self.note_attempt(class, 0);
+                if self.without.len() >= MAX_CLASSES {
+                    self.without.clear();
+                }
+                self.without.insert(class, Without::default());
                 false
             }
         }
     }
 
-    fn note_attempt(&mut self, class: u64, left: u32) {
-        if self.without.len() >= MAX_CLASSES {
-            self.without.clear();
-        }
-        self.without.insert(class, left);
+    /// No evaluation could be made. The first time that may be because the cluster had to count pods that it counts
+    /// from now on; the next attempt shows.
+    fn note_failure(&mut self, class: u64) {
+        let without = self.without.entry(class).or_default();
+        without.attempts_left = if without.has_failed { ATTEMPTS_WITHOUT } else { 0 };
+        without.has_failed = true;
     }
 
     /// Whether anything is kept of a class, up to date or not.
     pub(crate) fn contains(&self, class: u64) -> bool {
         self.evaluations.contains_key(&class)
-    }
-
-    /// The counters of the cluster that answers of a class are read from.
-    pub(crate) fn counters(&self, class: u64) -> &[CounterId] {
-        self.evaluations.get(&class).map_or(&[], |evaluation| &evaluation.counters)
     }
 
     /// Of how many classes evaluations are kept.

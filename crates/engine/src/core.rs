@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::{
-    ClusterEvent, ClusterState, Context, EventKind, EventObject, Runner, Sources, Status,
+    ClusterEvent, ClusterState, Context, EventKind, EventObject, Sources,
 };
 use kube_scheduler_queue::QueuedPod;
 
@@ -22,12 +22,10 @@ use crate::class_cache::Signatures;
 use crate::counts::Counts;
 use crate::deadlines::{Deadlines, WakeUp};
 use crate::effect::{Effect, PodRef};
-use crate::guard::guarded;
 use crate::measures::Measures;
 use crate::pods::PodIndex;
 use crate::policy::{Entry, NominatingQueue, Plans, Policy, Queue};
 use crate::preemption::HeldPreemptors;
-use crate::profiles::ProfileIdx;
 
 /// How many notes are kept until they are fetched; later ones are dropped.
 const MAX_NOTES: usize = 256;
@@ -99,14 +97,6 @@ impl Core {
             preemptions: &self.held_back,
             now: self.now,
         }
-    }
-
-    /// Has the cluster maintain what the plugins will read about a pod. The error is a plugin's panic.
-    pub(crate) fn follow_for(&mut self, pod: &Pod, profile: ProfileIdx) -> Result<(), Status> {
-        let runner = Runner::new(&self.plans.profiles[profile], self.sources());
-        let following = guarded(|| runner.following(pod))?;
-        following.apply(&mut self.cluster);
-        Ok(())
     }
 
     /// The queue, to look at.

@@ -136,16 +136,9 @@ impl SchedulingCycle {
             meter.begin_cycle();
         }
         core.cluster.refresh_order();
-        // A kept evaluation reads nothing that would have to be followed; if it turns out to be stale, what is not followed
-        // is counted by a scan, with the same result.
-        let class = queued.signature().filter(|_| self.options.uses_class_cache);
-        let is_kept = class.is_some_and(|class| self.classes.contains(class));
-        if let Some(class) = class {
-            core.cluster.keep_following(self.classes.counters(class));
-        }
-        let followed = if is_kept { Ok(()) } else { core.follow_for(&queued.entry().0, profile) };
-        let found =
-            followed.and_then(|()| guarded(|| self.search(core, queued, profile, &watched)));
+        let found = guarded(|| self.search(core, queued, profile, &watched));
+        // Before the pod is placed: what was counted for it can be taken over as it is.
+        core.cluster.follow_requested();
         watched.reached(SearchStep::Ended);
         found.unwrap_or_else(|panic| {
             // An evaluation may be half done. The cluster is as it was: searching does not change it.

@@ -77,11 +77,9 @@ pub(crate) fn explained(core: &mut Core, pod: &Arc<Pod>, random: u64) -> Option<
     let profile = core.plans.profiles.of(pod)?;
     core.cluster.refresh_order();
     let failed = |panic| Explanation { error: Some(panic), ..Explanation::nothing_yet(pod) };
-    if let Err(panic) = core.follow_for(pod, profile) {
-        return Some(failed(panic));
-    }
     let runner = Runner::new(&core.plans.profiles[profile], core.sources());
     let explanation = guarded(|| explain(&runner, pod, random));
+    core.cluster.follow_requested();
     Some(explanation.unwrap_or_else(failed))
 }
 

@@ -180,7 +180,8 @@ impl<'a> ClusterView<'a> {
         self.at_node(Reads::IMAGES).nodes_with_image(name)
     }
 
-    /// The values of a label on all nodes; `None` when the cluster keeps no column for the label.
+    /// The values of a label on all nodes; `None` when the cluster keeps no column for the label yet. It will be there for
+    /// the next pod.
     pub fn label_column(self, key: &str) -> Option<&'a LabelColumn> {
         self.at_node(Reads::LABELS).label_column(key)
     }
@@ -261,8 +262,9 @@ impl<'a> ClusterView<'a> {
         self.all(Reads::ANYTHING).pvc_ref_count(namespace, claim)
     }
 
-    /// A counter as it is now. O(1) if it is followed.
-    pub fn counted(self, spec: &CounterSpec) -> Arc<DomainCounts> {
+    /// How many pods there are on each node and in each topology domain, as `spec` says which of them count. O(1) if pods
+    /// asked for the same before, for the cluster keeps the numbers up to date from then on; O(nodes + pods) otherwise.
+    pub fn count_pods(self, spec: &CounterSpec) -> Arc<DomainCounts> {
         self.all(Reads::COUNTERS).counted(spec)
     }
 

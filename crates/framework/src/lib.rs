@@ -15,7 +15,6 @@ mod context;
 mod cycle_state;
 mod diagnosis;
 mod extender;
-mod following;
 mod handle;
 mod known_pods;
 mod meter;
@@ -49,7 +48,6 @@ pub use extender::{
     ExtenderVerdicts, ExtenderVictims, Extenders, HostPriority, MAX_EXTENDER_PRIORITY,
     PendingPriorities, PreemptionCandidate,
 };
-pub use following::Following;
 pub use handle::{CommandSink, Handle, NoCommandSink, Services};
 pub use known_pods::KnownPods;
 pub use meter::{

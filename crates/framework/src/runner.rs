@@ -18,7 +18,6 @@ use smallvec::SmallVec;
 use crate::cluster_view::Scope;
 use crate::context::{Context, Sources};
 use crate::cycle_state::CycleState;
-use crate::following::Following;
 use crate::meter::{Meter, MeteredPoint};
 use crate::points::{
     FeasibleNodes, FilterSink, NominatingInfo, Normalization, PostFilterContext, PostFilterOutcome,
@@ -87,15 +86,6 @@ fn go_list(names: &BTreeSet<PluginName>) -> String {
 }
 
 impl<'a> Runner<'a> {
-    /// What the plugins want followed before they are asked about a pod.
-    pub fn following(&self, pod: &Pod) -> Following {
-        let mut following = Following::new();
-        for (_, _, plugin) in self.profile.pre_filter() {
-            plugin.follows(&self.cx.unrecorded(), pod, &mut following);
-        }
-        following
-    }
-
     /// PreFilter, plugin by plugin (`docs/spec/core.md` §10.4). Begins a new record of what plugins read.
     pub fn pre_filter(&self, state: &mut CycleState, pod: &Pod) -> PreFilterRun {
         let begun = self.profile.meter().map(Meter::nanos);

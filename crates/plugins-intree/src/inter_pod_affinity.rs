@@ -19,13 +19,13 @@ use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Context, CycleState, DomainScoped, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
-    FilterSink, Following, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PreFilter,
+    FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PreFilter,
     PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VecPool,
 };
 
 use self::attraction::Attraction;
 use self::neighbours::{Neighbours, Refusal};
-use self::own_terms::{Required, compile_error, has_preferred, preferred_of};
+use self::own_terms::{compile_error, has_preferred};
 use crate::plugin_args::{self, WRONG_ARGS};
 use crate::signature::write_pod_affinity;
 
@@ -120,15 +120,6 @@ impl PreFilter for InterPodAffinity {
 
     fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
         Some(self)
-    }
-
-    fn follows(&self, _: &Context<'_>, pod: &Pod, following: &mut Following) {
-        if compile_error(pod).is_some() {
-            return;
-        }
-        let Required { wanted, unwanted } = Required::of(pod);
-        wanted.into_iter().chain(unwanted).for_each(|spec| following.counter(spec));
-        preferred_of(pod).for_each(|(_, spec)| following.counter(spec));
     }
 }
 

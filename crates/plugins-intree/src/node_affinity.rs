@@ -8,13 +8,12 @@ mod added;
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::PreferredNodeTerm;
-use kube_scheduler_framework::api::{Labels, Pod};
-use kube_scheduler_framework::api::{NodeNames, NodeSelector, required_node_affinity_matches};
+use kube_scheduler_framework::api::{NodeNames, NodeSelector, Pod, required_node_affinity_matches};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, ClusterView, Context, CycleState, EnqueueExtensions,
-    EventRegistration, EventResource, FeasibleNodes, Filter, FilterSink, Following, Handle,
-    NodeIdx, NodeSet, NodeView, Normalization, Plugin, PluginArgs, PreFilter, PreFilterOutcome,
-    PreScore, QueueingHint, Score, Sign, SignatureWriter, Status,
+    EventRegistration, EventResource, FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeSet,
+    NodeView, Normalization, Plugin, PluginArgs, PreFilter, PreFilterOutcome, PreScore,
+    QueueingHint, Score, Sign, SignatureWriter, Status,
 };
 
 use self::added::AddedAffinity;
@@ -137,18 +136,6 @@ impl PreFilter for NodeAffinity {
             NodeNames::Names(names) if names.is_empty() => self.rejection_conflict.clone().into(),
             NodeNames::Names(names) => PreFilterOutcome::narrowed_to(names.clone()),
         }
-    }
-
-    fn follows(&self, _: &Context<'_>, pod: &Pod, following: &mut Following) {
-        let selectors = [required(pod), self.added.required.as_ref()];
-        let terms = selectors.into_iter().flatten().flat_map(|selector| selector.terms().iter());
-        let preferred = preferred(pod).ok().flatten().unwrap_or_default();
-        let preferred = preferred.iter().map(|preferred| &preferred.term);
-        for term in terms.flatten().chain(preferred) {
-            term.expressions.iter().for_each(|requirement| following.label(&requirement.key));
-        }
-        let pairs = pod.spec.node_selector.iter().flat_map(Labels::iter_shared);
-        pairs.for_each(|(key, _)| following.label(key));
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::{
     Context, CycleState, DomainScoped, EnqueueExtensions, EventRegistration, EventResource,
-    FeasibleNodes, Filter, FilterSink, Following, Handle, NodeIdx, NodeView, Normalization, Plugin,
+    FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin,
     PluginArgs, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign,
     SignatureWriter, Status,
 };
@@ -50,16 +50,6 @@ struct PodTopologySpread {
     compares_numbers: bool,
     rejection: Status,
     rejection_label: Status,
-}
-
-impl PodTopologySpread {
-    /// Whether the pod may have constraints of this kind: it does, or it gets those that the profile has for pods
-    /// without.
-    fn may_have(&self, pod: &Pod, action: WhenUnsatisfiable) -> bool {
-        let own = &pod.spec.topology_spread_constraints;
-        let given = if own.is_empty() { &self.defaults.constraints } else { own };
-        given.iter().any(|constraint| constraint.when_unsatisfiable == action)
-    }
 }
 
 impl Plugin for PodTopologySpread {
@@ -125,25 +115,6 @@ impl PreFilter for PodTopologySpread {
 
     fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
         Some(self)
-    }
-
-    fn follows(&self, cx: &Context<'_>, pod: &Pod, following: &mut Following) {
-        let constraints_of = |action| self.defaults.constraints_of(cx.cluster(), pod, action);
-        if self.may_have(pod, WhenUnsatisfiable::DoNotSchedule)
-            && let Ok(hard) = constraints_of(WhenUnsatisfiable::DoNotSchedule)
-        {
-            let specs = filtering::specs(&hard, pod, self.compares_numbers);
-            specs.into_iter().for_each(|spec| following.counter(spec));
-        }
-        if self.may_have(pod, WhenUnsatisfiable::ScheduleAnyway)
-            && let Ok(soft) = constraints_of(WhenUnsatisfiable::ScheduleAnyway)
-        {
-            let requires_all = self.defaults.requires_all_keys(pod);
-            let specs = scoring::specs(&soft, pod, requires_all, self.compares_numbers);
-            specs.into_iter().for_each(|spec| following.counter(spec));
-            // Scores of hosts come from counts per node, but candidates have to have the label.
-            soft.iter().for_each(|constraint| following.label(&constraint.key));
-        }
     }
 }
 

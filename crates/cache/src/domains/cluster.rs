@@ -9,45 +9,68 @@ use super::spec::CounterSpec;
 use super::table::{CounterId, CounterTable};
 use crate::change_log::ChangeKinds;
 use crate::node_table::NodeIdx;
+use crate::requests::{Requested, RequestedCounter};
 use crate::state::ClusterState;
 
 /// # Counters by topology domain
 impl ClusterState {
     /// Follows a counter: keeps it up to date from now on, with the label column of its topology key. O(nodes) the first
     /// time, and O(pods) if no followed counter counts the same pods; one look-up afterwards. This is not a change of the
-    /// state, and is in no log. When there are too many counters, the one unused for longest is dropped.
+    /// state, and is in no log. When there are too many counters, one is dropped that was not read lately.
     pub fn follow(&mut self, spec: &CounterSpec) {
-        if self.counters.touch(spec) {
+        if self.followed(spec).is_some() {
             return;
         }
         if let Some(key) = &spec.topology_key {
             self.ensure_label_column(key);
         }
-        let counts = DomainCounts::derived(self, spec);
+        let counts = Arc::new(DomainCounts::derived(self, spec));
+        self.keep_counter(counts);
+    }
+
+    fn keep_counter(&mut self, counts: Arc<DomainCounts>) {
         let limit = CounterTable::limit(self.capacity());
         let dropped = self.counters.insert(counts, limit);
         dropped.iter().for_each(|key| self.drop_label_column(key));
     }
 
-    /// As [`follow`](Self::follow), but a counter that is cheap to derive from another one is followed only when it is
-    /// requested for the second time: many pods need a counter that no other pod needs, and following it costs more than
-    /// deriving it.
-    pub fn follow_if_asked_again(&mut self, spec: &CounterSpec) {
-        if self.counters.touch(spec) {
-            return;
-        }
-        if self.counters.with_pods(&spec.pods).is_none() || self.counters.was_asked(spec) {
-            self.follow(spec);
-        } else if let Some(key) = &spec.topology_key {
-            self.follow_label(key);
+    /// [Follows](Self::follow) what was read since the last call and had to be found out afresh: [counters](Self::counted),
+    /// and [columns of labels](Self::label_column). A counter that is cheap to derive from another one is followed only
+    /// when it is requested for the second time: many pods need a counter that no other pod needs, and following it
+    /// costs more than deriving it.
+    pub fn follow_requested(&mut self) {
+        let Requested { counters, labels } = self.requests.take();
+        labels.iter().for_each(|key| self.keep_label_column(key));
+        for RequestedCounter { counts, counted_at } in counters {
+            let spec = counts.spec();
+            if self.followed(spec).is_some() {
+                continue;
+            }
+            if self.counters.with_pods(&spec.pods).is_some() && !self.counters.was_asked(spec) {
+                continue;
+            }
+            let has_column = match &spec.topology_key {
+                Some(key) => !counts.has_own_column() && self.label_column(key).is_some(),
+                None => true,
+            };
+            if has_column && counted_at == self.counted_at() {
+                self.keep_counter(counts);
+            } else {
+                self.follow(spec);
+            }
         }
     }
 
-    /// Keeps the column of a label key that is read without a counter. A few dozen of them are kept; the one unused
-    /// for longest is dropped when there are too many.
-    pub fn follow_label(&mut self, key: &Arc<str>) {
+    /// The states of everything that counters are counted from.
+    fn counted_at(&self) -> (u64, u64) {
+        (self.sequence(), self.objects.sequence())
+    }
+
+    /// Keeps the column of a label key that is read without a counter. A few dozen of them are kept; when there are too
+    /// many, one is dropped that was not read lately.
+    pub(crate) fn keep_label_column(&mut self, key: &Arc<str>) {
         self.ensure_label_column(key);
-        if let Some(dropped) = self.counters.touch_label(key) {
+        if let Some(dropped) = self.counters.keep_label(key, &self.labels) {
             self.drop_label_column(&dropped);
         }
     }
@@ -70,14 +93,14 @@ impl ClusterState {
         self.counters.by_id(id).map(|counts| &**counts)
     }
 
-    /// Marks counters as used, so that others are dropped before them.
-    pub fn keep_following(&mut self, ids: &[CounterId]) {
-        ids.iter().for_each(|id| self.counters.touch_id(*id));
-    }
-
-    /// A counter as it is now: the followed one, or else one that is computed, at the cost of [`follow`](Self::follow).
+    /// A counter as it is now: the followed one, or else one that is computed, at the cost of [`follow`](Self::follow), and
+    /// that [`follow_requested`](Self::follow_requested) will follow.
     pub fn counted(&self, spec: &CounterSpec) -> Arc<DomainCounts> {
-        self.followed(spec).cloned().unwrap_or_else(|| Arc::new(DomainCounts::derived(self, spec)))
+        self.followed(spec).cloned().unwrap_or_else(|| {
+            let counts = Arc::new(DomainCounts::derived(self, spec));
+            self.requests.counter(&counts, self.counted_at());
+            counts
+        })
     }
 
     /// How many counters are followed.

@@ -171,6 +171,11 @@ impl DomainCounts {
         }
     }
 
+    /// Whether its domains are numbered by a column that is not the cluster's.
+    pub(super) fn has_own_column(&self) -> bool {
+        self.own_column.is_some()
+    }
+
     /// Whether a pod counts.
     pub(super) fn includes(&self, pod: &Pod, objects: &crate::objects::ObjectStore) -> bool {
         self.spec.pods.includes(pod, objects)

@@ -4,6 +4,7 @@
 //! namespaces and one of the label values that its pods must have, as far as it names any; a pod finds a counter at
 //! most once.
 
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use crate::fork::Column;
 use crate::label_index::LabelIndex;
 use crate::node_table::NodeIdx;
 use crate::objects::ObjectStore;
+use crate::requests::ReadMark;
 
 /// A counter takes about 16 bytes a node where every node is a domain: this many slots are 128 MiB at worst.
 const MAX_SLOTS: usize = 8 << 20;
@@ -75,16 +77,18 @@ pub struct CounterId {
 pub(crate) struct CounterTable {
     slots: Column<Option<Arc<DomainCounts>>, 64>,
     free: Vec<u32>,
-    /// By slot: when it was last requested, in calls.
-    last_used: Column<u64, 64>,
-    /// By slot: when the counter was counted that is there, in calls. Never the same for two of them.
+    /// By slot: whether it was read lately.
+    marks: Vec<ReadMark>,
+    /// The slot that is the next candidate for eviction.
+    hand: usize,
+    /// By slot: the number of the counter that is there. Never the same for two of them.
     counted_at: Column<u64, 64>,
-    clock: u64,
+    n_counted: u64,
     n_counters: usize,
     /// Behind an `Arc` because it changes with the set of counters alone.
     index: Arc<Index>,
-    /// Label keys that are read without a counter, with their last use.
-    labels: Vec<(Arc<str>, u64)>,
+    /// Label keys that are read without a counter, next candidate for eviction first.
+    labels: VecDeque<Arc<str>>,
     /// Hashes of specifications that were requested lately and are not followed.
     asked: Arc<FxHashSet<u64>>,
 }
@@ -104,7 +108,15 @@ impl CounterTable {
     }
 
     pub(crate) fn get(&self, spec: &CounterSpec) -> Option<&Arc<DomainCounts>> {
-        self.slots.try_get(self.find(spec)? as usize)?.as_ref()
+        self.at_slot(self.find(spec)? as usize)
+    }
+
+    /// Reads a slot.
+    #[inline]
+    fn at_slot(&self, slot: usize) -> Option<&Arc<DomainCounts>> {
+        let counts = self.slots.try_get(slot)?.as_ref()?;
+        self.marks.get(slot)?.set();
+        Some(counts)
     }
 
     /// A counter of the same pods.
@@ -137,15 +149,7 @@ impl CounterTable {
     pub(crate) fn by_id(&self, id: CounterId) -> Option<&Arc<DomainCounts>> {
         let slot = id.slot as usize;
         let is_same = self.counted_at.try_get(slot).is_some_and(|at| *at == id.counted_at);
-        self.slots.try_get(slot).filter(|_| is_same)?.as_ref()
-    }
-
-    /// Marks a counter as used.
-    pub(crate) fn touch_id(&mut self, id: CounterId) {
-        if self.by_id(id).is_some() {
-            self.clock += 1;
-            self.last_used.set(id.slot as usize, self.clock);
-        }
+        is_same.then(|| self.at_slot(slot))?
     }
 
     /// Whether a specification that is not followed was requested lately. Remembers this request.
@@ -162,54 +166,49 @@ impl CounterTable {
         false
     }
 
-    /// Marks a counter as used. Returns whether there is one.
-    pub(crate) fn touch(&mut self, spec: &CounterSpec) -> bool {
-        let Some(slot) = self.find(spec) else { return false };
-        self.clock += 1;
-        self.last_used.set(slot as usize, self.clock);
-        true
-    }
-
-    /// Marks the column of a label key as used. Returns a key whose column is no longer used.
-    pub(crate) fn touch_label(&mut self, key: &Arc<str>) -> Option<Arc<str>> {
-        self.clock += 1;
-        if let Some(known) = self.labels.iter_mut().find(|(known, _)| known == key) {
-            known.1 = self.clock;
+    /// Keeps the column of a label key. Returns a key whose column is no longer kept, if there are too many.
+    pub(crate) fn keep_label(&mut self, key: &Arc<str>, columns: &LabelIndex) -> Option<Arc<str>> {
+        if self.labels.contains(key) {
             return None;
         }
-        self.labels.push((key.clone(), self.clock));
-        if self.labels.len() <= MAX_LABELS {
-            return None;
+        while self.labels.len() >= MAX_LABELS {
+            let candidate = self.labels.pop_front()?;
+            if columns.was_read(&candidate) {
+                self.labels.push_back(candidate);
+                continue;
+            }
+            self.labels.push_back(key.clone());
+            return (!self.needs_label(&candidate)).then_some(candidate);
         }
-        let oldest = (0..self.labels.len()).min_by_key(|at| self.labels[*at].1)?;
-        let (dropped, _) = self.labels.swap_remove(oldest);
-        (!self.needs_label(&dropped)).then_some(dropped)
+        self.labels.push_back(key.clone());
+        None
     }
 
-    /// Whether a counter needs the column of a label key, or [`touch_label`](Self::touch_label) keeps it.
+    /// Whether a counter needs the column of a label key, or [`keep_label`](Self::keep_label) keeps it.
     pub(crate) fn needs_label(&self, key: &str) -> bool {
-        self.labels.iter().any(|(wanted, _)| **wanted == *key)
-            || self.index.n_by_key.contains_key(key)
+        self.labels.iter().any(|wanted| **wanted == *key) || self.index.n_by_key.contains_key(key)
     }
 
     /// Adds a counter that is not there yet, and drops others while there are more than `limit`. Returns label keys
     /// whose columns are no longer used.
-    pub(crate) fn insert(&mut self, counts: DomainCounts, limit: usize) -> Vec<Arc<str>> {
+    pub(crate) fn insert(&mut self, counts: Arc<DomainCounts>, limit: usize) -> Vec<Arc<str>> {
         let mut dropped = Vec::new();
         while self.n_counters >= limit.max(1) {
-            let in_use = (0..self.slots.len()).filter(|at| self.slots[*at].is_some());
-            let Some(oldest) = in_use.min_by_key(|at| self.last_used[*at]) else { break };
-            dropped.extend(self.remove(oldest));
+            let candidate = self.hand;
+            self.hand = if candidate + 1 < self.slots.len() { candidate + 1 } else { 0 };
+            if self.slots[candidate].is_some() && !self.marks[candidate].take() {
+                dropped.extend(self.remove(candidate));
+            }
         }
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
-            self.last_used.push(0);
+            self.marks.push(ReadMark::default());
             self.counted_at.push(0);
             (self.slots.len() - 1) as u32
         });
-        self.clock += 1;
-        self.last_used.set(slot as usize, self.clock);
-        self.counted_at.set(slot as usize, self.clock);
+        self.marks[slot as usize].take();
+        self.n_counted += 1;
+        self.counted_at.set(slot as usize, self.n_counted);
         self.n_counters += 1;
         let index = Arc::make_mut(&mut self.index);
         index.by_spec.entry(hash_of(counts.spec())).or_default().push(slot);
@@ -221,17 +220,17 @@ impl CounterTable {
         if let Some(key) = &counts.spec().topology_key {
             *index.n_by_key.entry(key.clone()).or_default() += 1;
         }
-        self.slots.set(slot as usize, Some(Arc::new(counts)));
+        self.slots.set(slot as usize, Some(counts));
         dropped.retain(|key| !self.needs_label(key));
         dropped
     }
 
     /// Puts a counter in the place of the one with the same specification.
-    pub(crate) fn replace(&mut self, counts: DomainCounts) {
+    pub(crate) fn replace(&mut self, counts: Arc<DomainCounts>) {
         if let Some(slot) = self.find(counts.spec()) {
-            self.clock += 1;
-            self.counted_at.set(slot as usize, self.clock);
-            self.slots.set(slot as usize, Some(Arc::new(counts)));
+            self.n_counted += 1;
+            self.counted_at.set(slot as usize, self.n_counted);
+            self.slots.set(slot as usize, Some(counts));
         }
     }
 

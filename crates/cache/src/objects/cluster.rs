@@ -54,7 +54,7 @@ impl ClusterState {
             .collect();
         for spec in specs {
             let counts = DomainCounts::count(self, &spec);
-            self.counters.replace(counts);
+            self.counters.replace(Arc::new(counts));
         }
     }
 }

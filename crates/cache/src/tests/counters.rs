@@ -20,12 +20,14 @@ fn what_is_easily_derived_is_kept_when_it_is_asked_for_again() {
     let mut cluster = ClusterState::new();
     let (first, mut second) = (spec(0), spec(0));
     second.nodes.required_keys = Arc::from(["disk".into()]);
-    cluster.follow_if_asked_again(&first);
-    assert!(cluster.followed(&first).is_some(), "nothing to derive it from");
-    cluster.follow_if_asked_again(&second);
-    assert!(cluster.followed(&second).is_none(), "asked for once");
-    cluster.follow_if_asked_again(&second);
-    assert!(cluster.followed(&second).is_some());
+    let mut ask = |spec| {
+        cluster.counted(spec);
+        cluster.follow_requested();
+        cluster.followed(spec).is_some()
+    };
+    assert!(ask(&first), "nothing to derive it from");
+    assert!(!ask(&second), "asked for once");
+    assert!(ask(&second));
 }
 
 /// Specifications of every kind, by number.
@@ -190,7 +192,7 @@ pub(super) fn assert_counts(cluster: &ClusterState, model: &Model, which: usize)
 }
 
 #[test]
-fn the_counter_unused_for_longest_makes_room() {
+fn a_counter_that_nobody_reads_makes_room() {
     let mut cluster = ClusterState::new();
     cluster.add_node(node(0, 1));
     cluster.add_pod(pod(1, 0, 0, 0)).unwrap();
@@ -202,13 +204,17 @@ fn the_counter_unused_for_longest_makes_room() {
     let limit = CounterTable::limit(cluster.capacity());
     (0..limit).for_each(|n| cluster.follow(&spec(n)));
     assert_eq!(cluster.n_followed(), limit);
-    cluster.follow(&spec(0));
-    assert!(cluster.label_column("only").is_some());
     cluster.follow(&spec(limit));
     assert_eq!(cluster.n_followed(), limit);
-    assert!(cluster.followed(&spec(0)).is_some_and(|counts| counts.n_pods() == 1));
-    assert!(cluster.followed(&spec(1)).is_none());
+    assert!(cluster.followed(&spec(0)).is_none(), "nobody read any");
+    assert!(cluster.label_column("only").is_some());
+    cluster.follow(&spec(limit + 1));
+    assert!(cluster.followed(&spec(1)).is_none(), "not read since");
     assert!(cluster.label_column("only").is_none(), "its column went with it");
+    assert!(cluster.followed(&spec(2)).is_some_and(|counts| counts.n_pods() == 0));
+    cluster.follow(&spec(limit + 2));
+    assert!(cluster.followed(&spec(2)).is_some() && cluster.followed(&spec(3)).is_none());
+    assert_eq!(cluster.n_followed(), limit);
     assert_eq!(check(&cluster), []);
 }
 
@@ -217,11 +223,12 @@ fn label_columns_wanted_by_themselves_are_bounded() {
     let mut cluster = ClusterState::new();
     cluster.add_node(node(0, 1));
     cluster.follow(&spec(0));
-    cluster.follow_label(&ZONE.into());
     for n in 0..100 {
-        cluster.follow_label(&format!("key-{n}").into());
+        assert!(cluster.label_column(&format!("key-{n}")).is_none());
+        assert!(n == 0 || cluster.label_column("key-0").is_some(), "read again and again");
+        cluster.follow_requested();
     }
-    assert!(cluster.label_column("key-99").is_some() && cluster.label_column("key-0").is_none());
+    assert!(cluster.label_column("key-99").is_some() && cluster.label_column("key-1").is_none());
     assert!(cluster.label_column(ZONE).is_some(), "a counter needs it");
     cluster.drop_label_column(ZONE);
     assert!(cluster.label_column(ZONE).is_some());

@@ -24,7 +24,9 @@ pub(super) enum Op {
     RefreshOrder,
     EnsureLabel { which: usize },
     DropLabel { which: usize },
-    FollowLabel { which: usize },
+    ReadLabel { which: usize },
+    Count { which: usize },
+    FollowRequested,
     Follow { which: usize },
     Namespace { which: usize, shape: u32 },
     RemoveNamespace { which: usize },
@@ -53,7 +55,9 @@ fn op() -> impl Strategy<Value = Op> {
         3 => Just(Op::RefreshOrder),
         1 => (0_usize..3).prop_map(|which| Op::EnsureLabel { which }),
         1 => (0_usize..9).prop_map(|which| Op::DropLabel { which }),
-        1 => (0_usize..3).prop_map(|which| Op::FollowLabel { which }),
+        1 => (0_usize..3).prop_map(|which| Op::ReadLabel { which }),
+        2 => (0..N_SPECS).prop_map(|which| Op::Count { which }),
+        2 => Just(Op::FollowRequested),
         6 => (0_usize..N_SPECS).prop_map(|which| Op::Follow { which }),
         2 => (0_usize..2, shape).prop_map(|(which, shape)| Op::Namespace { which, shape }),
         1 => (0_usize..2).prop_map(|which| Op::RemoveNamespace { which }),
@@ -157,8 +161,16 @@ impl World {
                 }
                 (Ok(()), Ok(()))
             }
-            Op::FollowLabel { which } => {
-                cluster.follow_label(&LABEL_KEYS[which].into());
+            Op::ReadLabel { which } => {
+                cluster.label_column(LABEL_KEYS[which]);
+                (Ok(()), Ok(()))
+            }
+            Op::Count { which } => {
+                cluster.counted(&spec(which));
+                (Ok(()), Ok(()))
+            }
+            Op::FollowRequested => {
+                cluster.follow_requested();
                 (Ok(()), Ok(()))
             }
             Op::Follow { which } => {

@@ -43,7 +43,7 @@ fn said(toys: Vec<Toy>) -> String {
 #[test]
 fn panics_during_the_search() {
     let toys: Vec<Vec<Toy>> = vec![
-        vec![Toy::new("A").follows(over_p(|| "disk".into()))],
+        vec![Toy::new("A").column(over_p(|| "disk".into()))],
         vec![Toy::new("A").pre_filter(over_p(PreFilterOutcome::success))],
         vec![Toy::new("A").filter(over_p(success))],
         vec![Toy::new("A").pre_score(over_p(success)).score(|_, _| 1)],

@@ -186,8 +186,8 @@ fn the_best_node_wins_and_one_candidate_is_not_scored() {
 }
 
 #[test]
-fn what_plugins_will_read_is_followed_before_they_are_asked() {
-    let mut world = World::new(vec![Toy::new("A").follows(|pod, _| pod.name.clone())]);
+fn what_plugins_read_is_followed_afterwards() {
+    let mut world = World::new(vec![Toy::new("A").column(|pod, _| pod.name.clone())]);
     world.try_pod(&pod("p"));
     assert!(world.engine.cluster().label_column("p").is_some());
     assert!(world.engine.explain(&pod("q"), 0, world.now).is_some());

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Bind, BindOutcome, Commands, Completion, Context, CycleState, EnqueueExtensions,
-    EventRegistration, FeasibleNodes, Filter, Following, NodeIdx, NodeView, Normalization, Permit,
+    EventRegistration, FeasibleNodes, Filter, NodeIdx, NodeView, Normalization, Permit,
     PermitDecision, Plugin, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
     PreBindFlight, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore,
     QueueSort, QueuedPodView, Reserve, Score, Status,
@@ -28,8 +28,8 @@ pub(crate) struct Toy {
     holds: bool,
     events: Vec<EventRegistration>,
     pre_enqueue: Answer<Status>,
-    /// The label key whose column is to be followed; part of PreFilter.
-    follows: Answer<Arc<str>>,
+    /// The label key whose column PreFilter reads.
+    column: Answer<Arc<str>>,
     pre_filter: Answer<PreFilterOutcome>,
     extensions: Answer<Status>,
     filter: Answer<Status>,
@@ -83,7 +83,7 @@ impl Toy {
 
     answers! {
         pre_enqueue: Status,
-        follows: Arc<str>,
+        column: Arc<str>,
         pre_filter: PreFilterOutcome,
         extensions: Status,
         filter: Status,
@@ -172,7 +172,7 @@ impl Plugin for Toy {
     }
 
     accessors! {
-        as_pre_filter PreFilter: pre_filter | follows | extensions;
+        as_pre_filter PreFilter: pre_filter | column | extensions;
         as_filter Filter: filter;
         as_post_filter PostFilter: post_filter;
         as_pre_score PreScore: pre_score;
@@ -211,14 +211,11 @@ impl PreEnqueue for Toy {
 }
 
 impl PreFilter for Toy {
-    fn pre_filter(&self, _: &Context<'_>, _: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
-        self.call(&self.pre_filter, "PreFilter", pod, "").unwrap_or_default()
-    }
-
-    fn follows(&self, _: &Context<'_>, pod: &Pod, following: &mut Following) {
-        if let Some(key) = &self.follows {
-            following.label(&key(pod, ""));
+    fn pre_filter(&self, cx: &Context<'_>, _: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
+        if let Some(key) = &self.column {
+            cx.cluster().label_column(&key(pod, ""));
         }
+        self.call(&self.pre_filter, "PreFilter", pod, "").unwrap_or_default()
     }
 
     fn extensions(&self) -> Option<&dyn PreFilterExtensions> {

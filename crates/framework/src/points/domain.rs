@@ -6,7 +6,7 @@
 //! A plugin that implements [`DomainScoped`] lets the engine reuse its answers for the next pod of the same signature.
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::{CounterId, NodeIdx};
+use kube_scheduler_cache::NodeIdx;
 use smallvec::SmallVec;
 
 use crate::cluster_view::ClusterView;
@@ -27,8 +27,7 @@ pub struct Candidates {
 
 /// Makes [`DomainAnswers`].
 pub trait DomainScoped: Send + Sync {
-    /// Answers for pods like this one. All counters and columns that the plugin [follows](crate::Following) for the pod
-    /// are up to date. `None` when the answers do not depend on pods on other nodes, or cannot be kept up to date: the plugin
+    /// Answers for pods like this one. `None` when the answers do not depend on pods on other nodes, or cannot be kept up to date: the plugin
     /// is then asked about each node, and what it reads decides whether its answers are cached.
     fn domain_answers(&self, cx: &Context<'_>, pod: &Pod) -> Option<Box<dyn DomainAnswers>>;
 
@@ -48,9 +47,6 @@ pub trait DomainScoped: Send + Sync {
 /// The answers about a node must depend on nothing but its [standing](Self::stand) and the state of the whole cluster. The
 /// engine starts over when nodes come, go, or change their labels, taints or names.
 pub trait DomainAnswers: Send + Sync {
-    /// The counters of the cluster that the answers are read from.
-    fn counters(&self) -> &[CounterId];
-
     /// Updates the answers after the pods on `changed` nodes have changed. Adds to `moved` the other nodes whose standing
     /// may have changed with them. Returns `false` if that is not possible: the engine then starts over.
     fn catch_up(

@@ -9,7 +9,6 @@ use kube_scheduler_cache::{NodeIdx, NodeOverlay};
 use crate::context::{Commands, Context};
 use crate::cycle_state::CycleState;
 use crate::extender::Extenders;
-use crate::following::Following;
 use crate::runner::SumsFilters;
 use crate::status::{Code, PluginName, Status};
 use crate::verdicts::{VerdictId, Verdicts};
@@ -55,13 +54,6 @@ pub trait PreFilter: Send + Sync {
     /// How to update the stored state for hypothetical pods; `None` when the state does not depend on other pods.
     fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
         None
-    }
-
-    /// Asks for the counters and label columns that the plugin will read for this pod at any extension point up to Score,
-    /// so that the cluster state keeps them up to date. Called before every search for a node; asking for the same again
-    /// costs a look-up.
-    fn follows(&self, cx: &Context<'_>, pod: &Pod, following: &mut Following) {
-        let _ = (cx, pod, following);
     }
 }
 

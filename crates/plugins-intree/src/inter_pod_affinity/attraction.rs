@@ -84,7 +84,7 @@ pub(super) fn pull_of(kind: TermKind, carried: TermCount, hard_pod_affinity_weig
 fn count_own(cluster: ClusterView<'_>, pod: &Pod, tally: &mut Tally) -> bool {
     let mut says_anything = false;
     for (weight, spec) in preferred_of(pod) {
-        let counts = cluster.counted(&spec);
+        let counts = cluster.count_pods(&spec);
         if counts.n_pods() > 0 {
             tally.add_counter(cluster, &counts, weight);
             says_anything = true;

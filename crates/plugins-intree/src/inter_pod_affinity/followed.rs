@@ -214,10 +214,6 @@ impl Key {
 }
 
 impl DomainAnswers for AffinityAnswers {
-    fn counters(&self) -> &[CounterId] {
-        &self.counters
-    }
-
     fn catch_up(
         &mut self,
         cx: &Context<'_>,

@@ -82,7 +82,7 @@ impl Neighbours {
         }
         let count = |specs: &[CounterSpec]| {
             let counters: SmallVec<[_; 2]> =
-                specs.iter().map(|spec| cluster.counted(spec)).collect();
+                specs.iter().map(|spec| cluster.count_pods(spec)).collect();
             Tally::of_counters(cluster, &counters, spare)
         };
         let (wanted, unwanted) = (count(&own.wanted), count(&own.unwanted));

@@ -68,7 +68,7 @@ impl HardState {
         specs: &[CounterSpec],
     ) -> Self {
         let all = constraints.into_iter().zip(specs).map(|(constraint, spec)| Hard {
-            counts: cluster.counted(spec),
+            counts: cluster.count_pods(spec),
             own: i64::from(constraint.matches(&pod.labels)),
             constraint,
         });

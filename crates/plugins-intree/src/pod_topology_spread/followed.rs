@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::{
-    Candidates, ClusterView, Context, CounterId, CounterSpec, CycleState, DomainAnswers,
-    DomainCounts, DomainScoped, GroupKey, LabelColumn, LabelValueId, NodeIdx,
+    Candidates, ClusterView, Context, CounterId, CycleState, DomainAnswers, DomainCounts,
+    DomainScoped, GroupKey, LabelColumn, LabelValueId, NodeIdx,
 };
 
 use super::constraints::{Constraint, HOSTNAME};
@@ -65,16 +65,10 @@ impl PodTopologySpread {
         hard: Vec<Constraint>,
         soft: &[Constraint],
     ) -> Option<SpreadAnswers> {
-        let mut counters = Vec::new();
-        let mut follow = |spec: &CounterSpec| {
-            let id = cluster.followed_id(spec)?;
-            counters.push(id);
-            Some(id)
-        };
         let hard_specs = filtering::specs(&hard, pod, self.compares_numbers);
         let mut limits = Vec::new();
         for (constraint, spec) in hard.into_iter().zip(&hard_specs) {
-            let counter = follow(spec)?;
+            let counter = cluster.followed_id(spec)?;
             let n_values = cluster.label_column(&constraint.key)?.n_values();
             let own = i64::from(constraint.matches(&pod.labels));
             let is_fine = n_values > FEW_VALUES;
@@ -84,7 +78,7 @@ impl PodTopologySpread {
         let soft_specs = scoring::specs(soft, pod, requires_all, self.compares_numbers);
         let mut wishes = Vec::new();
         for (constraint, spec) in soft.iter().zip(&soft_specs) {
-            let counter = follow(spec)?;
+            let counter = cluster.followed_id(spec)?;
             // The weight needs the number of distinct values among the candidates, which the standings show only while
             // they are the values themselves. For hosts it is the number of candidates.
             let is_hostname = &*constraint.key == HOSTNAME;
@@ -97,7 +91,6 @@ impl PodTopologySpread {
         }
         let uses_defaults = pod.spec.topology_spread_constraints.is_empty();
         Some(SpreadAnswers {
-            counters,
             limits,
             wishes,
             requires_all,
@@ -127,7 +120,6 @@ struct Wish {
 }
 
 struct SpreadAnswers {
-    counters: Vec<CounterId>,
     limits: Vec<Limit>,
     wishes: Vec<Wish>,
     /// Whether nodes that lack a soft constraint's label take no part in scoring.
@@ -195,10 +187,6 @@ impl Wish {
 }
 
 impl DomainAnswers for SpreadAnswers {
-    fn counters(&self) -> &[CounterId] {
-        &self.counters
-    }
-
     fn catch_up(
         &mut self,
         cx: &Context<'_>,

@@ -89,7 +89,7 @@ impl SoftState {
             }
         }
         let all = constraints.iter().zip(specs).map(|(constraint, spec)| {
-            let counts = cluster.counted(spec);
+            let counts = cluster.count_pods(spec);
             let is_hostname = &*constraint.key == HOSTNAME;
             // Every host is a domain of its own, so hosts need no look at their values.
             let column = cluster.domain_column(&counts).filter(|_| !is_hostname);

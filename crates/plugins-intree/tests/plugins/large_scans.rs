@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_framework::Plugin;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::api::numbers::Numbers;
 use kube_scheduler_framework::testing::{Fixture, check_forms, node, pod};
-use kube_scheduler_framework::{Following, Plugin};
 use proptest::prelude::{ProptestConfig, any, proptest};
 use serde_json::{Value, json};
 
@@ -144,16 +144,13 @@ fn random_pod(numbers: &mut Numbers, name: &str) -> Arc<Pod> {
     pod.with(json!({"spec": spec})).build()
 }
 
-/// The cluster with everything followed that the plugin asks for.
-fn followed(fixture: &Fixture, plugin: &dyn Plugin, pod: &Pod) -> Fixture {
+/// The cluster with everything followed that the plugin reads.
+fn followed(fixture: &Fixture, plugin: &dyn Plugin, pod: &Arc<Pod>) -> Fixture {
     let mut followed = fixture.clone();
-    if let Some(point) = plugin.as_pre_filter() {
-        // What is easily derived is followed from the second time on.
-        for _ in 0..2 {
-            let mut following = Following::new();
-            point.follows(&followed.cx(), pod, &mut following);
-            following.apply(followed.cluster_mut());
-        }
+    // What is easily derived is followed from the second time on.
+    for _ in 0..2 {
+        check_forms(plugin, &followed, std::slice::from_ref(pod));
+        followed.cluster_mut().follow_requested();
     }
     followed
 }

@@ -10,7 +10,7 @@ use kube_scheduler_framework::api::{
 use kube_scheduler_framework::testing::{self, Fixture, fixture, reads_of};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, ClusterView, CycleState, EventObject, EventResource, FeasibleNodes,
-    Following, NodeOverlay, NodeView, Plugin, Reads,
+    NodeOverlay, NodeView, Plugin, Reads,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -148,12 +148,13 @@ fn running(name: &str, node: &str, fields: Value) -> Arc<Pod> {
     testing::pod(name).on(node).with(fields).build()
 }
 
-/// The world with everything followed that the plugin asks for.
+/// The world with everything followed that the plugin reads.
 fn following(world: &Fixture, plugin: &dyn Plugin, pod: &Pod) -> Fixture {
-    let mut following = Following::new();
-    plugin.as_pre_filter().unwrap().follows(&world.cx(), pod, &mut following);
     let mut world = world.clone();
-    following.apply(world.cluster_mut());
+    world.pre_filter(plugin, pod);
+    // An error of PreScore does not matter: the plugin has read by then what it reads.
+    world.scores(plugin, pod).ok();
+    world.cluster_mut().follow_requested();
     world
 }
 

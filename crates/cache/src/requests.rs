@@ -1,0 +1,98 @@
+//! What was read of a cluster that it does not keep up to date yet: counters, and columns of labels.
+//!
+//! Readers have the cluster by shared reference, so what they miss is noted here, and
+//! [`ClusterState::follow_requested`](crate::ClusterState::follow_requested) acts on it between two attempts.
+//!
+//! Invariant: nothing here affects an answer, only how long it takes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::domains::DomainCounts;
+
+/// How many requests of either kind are noted until they are acted on: each may cost O(nodes). Pods that ask for more get
+/// the same answers, more slowly, until the others are met.
+const MAX_REQUESTS: usize = 16;
+
+/// Requests that are yet to be met.
+#[derive(Debug, Default)]
+pub(crate) struct Requests(Mutex<Requested>);
+
+/// What was asked for, nothing twice.
+#[derive(Debug, Default)]
+pub(crate) struct Requested {
+    /// Counters as they were counted for the reader.
+    pub(crate) counters: Vec<RequestedCounter>,
+    /// Keys of labels without a column.
+    pub(crate) labels: Vec<Arc<str>>,
+}
+
+/// A counter that was counted for a reader.
+#[derive(Debug)]
+pub(crate) struct RequestedCounter {
+    pub(crate) counts: Arc<DomainCounts>,
+    /// The states of nodes and pods, and of other objects, that it was counted in.
+    pub(crate) counted_at: (u64, u64),
+}
+
+impl Requests {
+    fn lock(&self) -> MutexGuard<'_, Requested> {
+        // A list of requests is complete after every statement.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A counter had to be counted.
+    pub(crate) fn counter(&self, counts: &Arc<DomainCounts>, counted_at: (u64, u64)) {
+        let counters = &mut self.lock().counters;
+        let is_known = |other: &RequestedCounter| other.counts.spec() == counts.spec();
+        if counters.len() < MAX_REQUESTS && !counters.iter().any(is_known) {
+            counters.push(RequestedCounter { counts: counts.clone(), counted_at });
+        }
+    }
+
+    /// A label has no column.
+    pub(crate) fn label(&self, key: &str) {
+        let labels = &mut self.lock().labels;
+        if labels.len() < MAX_REQUESTS && !labels.iter().any(|known| **known == *key) {
+            labels.push(key.into());
+        }
+    }
+
+    /// Takes all requests.
+    pub(crate) fn take(&mut self) -> Requested {
+        std::mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A fork has no requests of its own yet.
+impl Clone for Requests {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+/// Whether something was read since it was last a candidate for eviction. When there is too much of it, what was read gets
+/// a second chance.
+#[derive(Debug, Default)]
+pub(crate) struct ReadMark(AtomicBool);
+
+impl ReadMark {
+    /// Notes that it is read. Once noted, this is a load: threads do not take the line from each other.
+    #[inline]
+    pub(crate) fn set(&self) {
+        if !self.0.load(Ordering::Relaxed) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it was read since this was last called.
+    pub(crate) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Clone for ReadMark {
+    fn clone(&self) -> Self {
+        Self(AtomicBool::new(self.0.load(Ordering::Relaxed)))
+    }
+}
