@@ -17,7 +17,7 @@ use kube_scheduler_framework::{
     MeteredPoint, NodeIdx, PluginIdx, PluginName, Runner, SkipSet, check_score,
 };
 
-use self::groups::{Groups, Place};
+use self::groups::Groups;
 use self::own_scores::OwnScores;
 use crate::evaluation::Evaluation;
 use crate::pool::Pool;
@@ -93,10 +93,10 @@ impl DomainPlugins {
         all.all(|plugin| plugin.answers.catch_up(&cx, pod, changed, moved)).then_some(())
     }
 
-    fn standing(&self, cluster: &ClusterState, node: NodeIdx) -> GroupKey {
-        let (view, mut standing) = (ClusterView::unrecorded(cluster), GroupKey::new());
-        self.0.iter().for_each(|plugin| plugin.answers.stand(view, node, &mut standing));
-        standing
+    fn stand(&self, cluster: &ClusterState, node: NodeIdx, standing: &mut GroupKey) {
+        standing.clear();
+        let view = ClusterView::unrecorded(cluster);
+        self.0.iter().for_each(|plugin| plugin.answers.stand(view, node, standing));
     }
 
     /// Whether the group of `node` passes.
@@ -115,6 +115,7 @@ pub(crate) struct Ranking {
     n_feasible: usize,
     /// Memory for single calls.
     moved: Vec<NodeIdx>,
+    standing: GroupKey,
     candidates: Vec<Candidates>,
     scores: Vec<i64>,
 }
@@ -155,6 +156,7 @@ impl Ranking {
             groups,
             n_feasible: 0,
             moved: Vec::new(),
+            standing: GroupKey::new(),
             candidates: Vec::new(),
             scores: Vec::new(),
         };
@@ -216,7 +218,7 @@ impl Ranking {
         }
         // Nodes leave before they are scored again: their groups count them by the old raw scores.
         for &idx in changed {
-            self.groups.leave(cluster, idx, &self.own_scores.raw(idx));
+            self.groups.leave(cluster, idx, &self.own_scores);
         }
         let entering: Vec<NodeIdx> =
             changed.iter().copied().filter(|idx| evaluation.verdicts.passes(*idx)).collect();
@@ -229,7 +231,7 @@ impl Ranking {
         // The other nodes keep their own scores and only move to another group. Changed ones have just entered theirs.
         for &idx in &moved {
             if self.groups.contains(idx) && changed.binary_search(&idx).is_err() {
-                self.groups.leave(cluster, idx, &self.own_scores.raw(idx));
+                self.groups.leave(cluster, idx, &self.own_scores);
                 self.enter(cluster, idx);
             }
         }
@@ -242,18 +244,13 @@ impl Ranking {
 
     /// Puts a node that passes by itself where it stands.
     fn enter(&mut self, cluster: &ClusterState, idx: NodeIdx) {
-        let standing = self.domains.standing(cluster, idx);
-        let place = Place { total: self.own_scores.total(idx), raw: self.own_scores.raw(idx) };
-        self.groups.enter(cluster, idx, standing, place);
+        self.domains.stand(cluster, idx, &mut self.standing);
+        self.groups.enter(cluster, idx, &self.standing, &self.own_scores);
     }
 
-    /// Scales by the raw scores of the groups that pass; whether totals were worked out again.
+    /// Scales by the raw scores of the groups that pass; whether any total may be another now.
     fn rescale(&mut self) -> bool {
-        let is_other = self.own_scores.rescale(|at| self.groups.bounds(at));
-        if is_other {
-            self.groups.set_totals(|idx| self.own_scores.total(idx));
-        }
-        is_other
+        self.own_scores.rescale(|at| self.groups.bounds(at))
     }
 
     /// Asks about every group. `None` when a score is out of bounds.
@@ -261,7 +258,7 @@ impl Ranking {
         if self.groups.is_relisting() {
             // A guess, which is right if all groups pass: then nothing has to be listed twice.
             self.rescale();
-            self.groups.list(cluster);
+            self.groups.list(cluster, &self.own_scores);
         }
         self.candidates.clear();
         self.n_feasible = 0;
@@ -275,7 +272,7 @@ impl Ranking {
             }
         }
         if self.rescale() {
-            self.groups.list(cluster);
+            self.groups.list(cluster, &self.own_scores);
         }
         if self.groups.has_bad_total() {
             return None;

@@ -11,20 +11,12 @@ use kube_scheduler_framework::{ClusterState, GroupKey, NodeIdx};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::own_scores::RawScores;
+use super::own_scores::OwnScores;
 use crate::preference::{position_of_rank, pre_order_rank};
 
 /// A total no node can have: it is out of bounds.
 const BAD: i32 = i32::MIN;
 const NOWHERE: u32 = u32::MAX;
-
-/// What puts a node in its place within its group.
-pub(super) struct Place {
-    /// `None` when a score is out of bounds.
-    pub(super) total: Option<i32>,
-    /// Its raw scores by the plugins whose scores are scaled.
-    pub(super) raw: RawScores,
-}
 
 /// How much a node is preferred within its group: a higher total is better, then a lower rank. The rank identifies the
 /// node.
@@ -50,14 +42,48 @@ impl Preference {
     }
 }
 
+/// How many nodes have which raw score, beside those that have 0, as most do.
+#[derive(Clone, Default)]
+struct RawScoreCounts {
+    by_score: BTreeMap<i64, u32>,
+    n_nodes: usize,
+}
+
+impl RawScoreCounts {
+    fn add(&mut self, raw: i64) {
+        if raw != 0 {
+            *self.by_score.entry(raw).or_default() += 1;
+            self.n_nodes += 1;
+        }
+    }
+
+    fn remove(&mut self, raw: i64) {
+        if let Some(n) = self.by_score.get_mut(&raw) {
+            *n -= 1;
+            self.n_nodes -= 1;
+            if *n == 0 {
+                self.by_score.remove(&raw);
+            }
+        }
+    }
+
+    /// The lowest and the highest raw score among `n_all` nodes, `None` when there are none.
+    fn bounds(&self, n_all: usize) -> Option<(i64, i64)> {
+        let zero = (self.n_nodes < n_all).then_some(0);
+        let lowest = self.by_score.first_key_value().map(|(raw, _)| *raw);
+        let highest = self.by_score.last_key_value().map(|(raw, _)| *raw);
+        Some((lowest.into_iter().chain(zero).min()?, highest.into_iter().chain(zero).max()?))
+    }
+}
+
 /// Nodes with equal standings.
 pub(super) struct Group {
     standing: GroupKey,
     n_nodes: usize,
     /// One entry at least for each of its nodes; empty while nodes are relisted.
     heap: BinaryHeap<Preference>,
-    /// By plugin whose scores are scaled: how many nodes have which raw score.
-    raw: SmallVec<[BTreeMap<i64, u32>; 3]>,
+    /// By plugin whose scores are scaled.
+    raw: SmallVec<[RawScoreCounts; 3]>,
     pub(super) passes: bool,
     /// What its nodes get beside their totals.
     pub(super) score: i64,
@@ -106,6 +132,8 @@ pub(super) struct Groups {
     groups: Vec<Group>,
     free: Vec<u32>,
     by_standing: FxHashMap<GroupKey, u32>,
+    /// The group that a node entered last.
+    latest: u32,
     members: Vec<Member>,
     n_bad: usize,
     n_scaled: usize,
@@ -156,8 +184,8 @@ impl Groups {
         &mut self,
         cluster: &ClusterState,
         idx: NodeIdx,
-        standing: GroupKey,
-        place: Place,
+        standing: &GroupKey,
+        scores: &OwnScores,
     ) {
         let Some(rank) = rank_of(cluster, idx) else { return };
         if idx.index() >= self.members.len() {
@@ -165,29 +193,37 @@ impl Groups {
         }
         let number = self.number_of(standing);
         let group = &mut self.groups[number as usize];
-        let total = place.total.unwrap_or(BAD);
-        self.members[idx.index()] = Member { group: number, total };
-        self.n_bad += usize::from(total == BAD);
         group.n_nodes += 1;
-        for (counts, raw) in group.raw.iter_mut().zip(&place.raw) {
-            *counts.entry(*raw).or_default() += 1;
-        }
+        scores.each_raw(idx, |at, raw| group.raw[at].add(raw));
+        let mut member = Member { group: number, total: 0 };
+        // Listing works out all totals.
         if !self.is_relisting {
-            group.heap.push(Preference::new(total, rank));
+            member.total = scores.total(idx).unwrap_or(BAD);
+            self.n_bad += usize::from(member.total == BAD);
+            group.heap.push(Preference::new(member.total, rank));
+        }
+        self.members[idx.index()] = member;
+        if !self.is_relisting {
             group.drop_stale(cluster, number, &self.members);
         }
     }
 
     /// The group of nodes that stand like this, which need not have any yet.
-    fn number_of(&mut self, standing: GroupKey) -> u32 {
-        if let Some(number) = self.by_standing.get(&standing) {
+    fn number_of(&mut self, standing: &GroupKey) -> u32 {
+        // Nodes often come in runs of the same group; where no plugin looks at domains, there is only one.
+        let is_same = |group: &Group| group.n_nodes > 0 && group.standing == *standing;
+        if self.groups.get(self.latest as usize).is_some_and(is_same) {
+            return self.latest;
+        }
+        if let Some(number) = self.by_standing.get(standing) {
+            self.latest = *number;
             return *number;
         }
         let group = Group {
             standing: standing.clone(),
             n_nodes: 0,
             heap: BinaryHeap::new(),
-            raw: SmallVec::from_elem(BTreeMap::new(), self.n_scaled),
+            raw: SmallVec::from_elem(RawScoreCounts::default(), self.n_scaled),
             passes: true,
             score: 0,
         };
@@ -196,25 +232,19 @@ impl Groups {
             Some(place) => *place = group,
             None => self.groups.push(group),
         }
-        self.by_standing.insert(standing, number);
+        self.by_standing.insert(standing.clone(), number);
+        self.latest = number;
         number
     }
 
-    /// Takes a node out of its group, if it is in one; `raw` is what it entered with.
-    pub(super) fn leave(&mut self, cluster: &ClusterState, idx: NodeIdx, raw: &RawScores) {
+    /// Takes a node out of its group, if it is in one; `scores` are those that it entered with.
+    pub(super) fn leave(&mut self, cluster: &ClusterState, idx: NodeIdx, scores: &OwnScores) {
         let Some(member) = self.members.get_mut(idx.index()) else { return };
         let number = std::mem::replace(&mut member.group, NOWHERE);
         let Some(group) = self.groups.get_mut(number as usize) else { return };
         self.n_bad -= usize::from(member.total == BAD);
         group.n_nodes -= 1;
-        for (counts, raw) in group.raw.iter_mut().zip(raw) {
-            if let Some(n) = counts.get_mut(raw) {
-                *n -= 1;
-                if *n == 0 {
-                    counts.remove(raw);
-                }
-            }
-        }
+        scores.each_raw(idx, |at, raw| group.raw[at].remove(raw));
         group.drop_stale(cluster, number, &self.members);
         if group.n_nodes == 0 {
             self.by_standing.remove(&group.standing);
@@ -226,25 +256,13 @@ impl Groups {
     /// The lowest and the highest raw score that passing nodes have by one of the plugins whose scores are scaled; 0 when
     /// there are none.
     pub(super) fn bounds(&self, scaled: usize) -> (i64, i64) {
-        let counts = || self.groups.iter().filter(|g| g.passes).filter_map(|g| g.raw.get(scaled));
-        let lowest = counts().filter_map(|counts| counts.first_key_value()).map(|(raw, _)| *raw);
-        let highest = counts().filter_map(|counts| counts.last_key_value()).map(|(raw, _)| *raw);
-        (lowest.min().unwrap_or(0), highest.max().unwrap_or(0))
+        let passing = self.groups.iter().filter(|group| group.passes);
+        let all = passing.filter_map(|group| group.raw.get(scaled)?.bounds(group.n_nodes));
+        all.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0, 0))
     }
 
-    /// Works out all totals again. The heaps have to be made again after that, by [`list`](Self::list).
-    pub(super) fn set_totals(&mut self, total_of: impl Fn(NodeIdx) -> Option<i32>) {
-        self.n_bad = 0;
-        for (slot, member) in self.members.iter_mut().enumerate() {
-            if member.group != NOWHERE {
-                member.total = total_of(NodeIdx::from_index(slot)).unwrap_or(BAD);
-                self.n_bad += usize::from(member.total == BAD);
-            }
-        }
-    }
-
-    /// Makes all heaps. O(nodes).
-    pub(super) fn list(&mut self, cluster: &ClusterState) {
+    /// Works out all totals and makes all heaps. O(nodes).
+    pub(super) fn list(&mut self, cluster: &ClusterState, scores: &OwnScores) {
         let entries = |group: &mut Group| {
             let mut entries = std::mem::take(&mut group.heap).into_vec();
             entries.clear();
@@ -252,9 +270,13 @@ impl Groups {
             entries
         };
         let mut heaps: Vec<Vec<Preference>> = self.groups.iter_mut().map(entries).collect();
-        for (slot, member) in self.members.iter().enumerate() {
+        self.n_bad = 0;
+        for (slot, member) in self.members.iter_mut().enumerate() {
             let Some(heap) = heaps.get_mut(member.group as usize) else { continue };
-            if let Some(rank) = rank_of(cluster, NodeIdx::from_index(slot)) {
+            let idx = NodeIdx::from_index(slot);
+            member.total = scores.total(idx).unwrap_or(BAD);
+            self.n_bad += usize::from(member.total == BAD);
+            if let Some(rank) = rank_of(cluster, idx) {
                 heap.push(Preference::new(member.total, rank));
             }
         }

@@ -7,15 +7,11 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
     CycleState, NodeIdx, Normalization, PluginIdx, Runner, Scale, SkipSet,
 };
-use smallvec::SmallVec;
 
 use crate::evaluation::scorers;
 
 /// A sum of scores one of which is out of bounds.
 const BAD: i32 = i32::MIN;
-
-/// The raw scores of a node by the plugins whose scores are scaled.
-pub(super) type RawScores = SmallVec<[i64; 3]>;
 
 /// Scores by slot, of meaning for nodes that were asked about and pass.
 pub(super) struct OwnScores {
@@ -115,9 +111,14 @@ impl OwnScores {
         self.scaled.len()
     }
 
-    /// The raw scores of a node that are scaled.
-    pub(super) fn raw(&self, idx: NodeIdx) -> RawScores {
-        self.scaled.iter().map(|plugin| plugin.raw(idx)).collect()
+    /// Calls `each` with the raw scores of a node that are scaled and not 0, by plugin.
+    pub(super) fn each_raw(&self, idx: NodeIdx, mut each: impl FnMut(usize, i64)) {
+        for (at, plugin) in self.scaled.iter().enumerate() {
+            match plugin.raw(idx) {
+                0 => {}
+                raw => each(at, raw),
+            }
+        }
     }
 
     /// Scales by the lowest and the highest raw score of each plugin, by its number; whether any total may be another now.
