@@ -15,7 +15,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Context, CycleState, Following, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs,
-    PreFilter, PreFilterOutcome, Score, Sign, SignatureWriter, Status,
+    PluginError, PreFilter, PreFilterOutcome, Score, Sign, SignatureWriter, Status,
 };
 use serde::Deserialize;
 
@@ -47,7 +47,7 @@ struct CheapNodes {
 ///
 /// # Errors
 /// If the arguments do not do.
-pub fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let Args { price_label } = handle.args(args)?;
     if price_label.is_empty() {
         return Err(handle.invalid_arg("priceLabel", "must not be empty"));

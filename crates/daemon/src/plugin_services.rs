@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use kube_scheduler_engine::Input;
 use kube_scheduler_framework::{
-    ApiClient, ApiError as PluginApiError, ApiFuture, ApiRequest, ApiVerb, CommandSink, Commands,
-    PluginMetrics, Services,
+    ApiError as PluginApiError, ApiFuture, ApiRequest, ApiVerb, Commands, Services,
 };
 use serde_json::Value;
 
@@ -32,16 +31,6 @@ struct Connected {
 }
 
 impl PluginServices {
-    /// What to give to the engine.
-    pub(crate) fn for_plugins(&self, metrics: &PluginMetrics) -> Services {
-        Services {
-            api: Arc::new(self.clone()),
-            commands: Arc::new(self.clone()),
-            metrics: metrics.clone(),
-            ..Services::default()
-        }
-    }
-
     /// The scheduler has started; answers are waited for as long as `timeout`.
     pub(crate) fn connect(&self, api: &Api, inbox: &Inbox, timeout: Duration) {
         // A scheduler starts once.
@@ -49,16 +38,14 @@ impl PluginServices {
     }
 }
 
-impl CommandSink for PluginServices {
+impl Services for PluginServices {
     fn ask(&self, commands: Commands) {
         if let Some(Connected { inbox, .. }) = self.0.get() {
             // A core that has ended does nothing any more.
             let _ = inbox.report(Input::PluginAsked(commands));
         }
     }
-}
 
-impl ApiClient for PluginServices {
     fn send(&self, request: ApiRequest) -> ApiFuture {
         let connected = self.0.clone();
         Box::pin(async move {
@@ -111,10 +98,10 @@ mod tests {
 
     #[tokio::test]
     async fn before_the_start_requests_fail_and_nothing_is_asked() {
-        let services = PluginServices::default().for_plugins(&PluginMetrics::new());
-        let error = services.api.send(ApiRequest::get("/version")).await.unwrap_err();
+        let services = PluginServices::default();
+        let error = services.send(ApiRequest::get("/version")).await.unwrap_err();
         assert_eq!(error.message, "the scheduler has not started yet");
-        services.commands.ask(Commands::default());
+        services.ask(Commands::default());
     }
 
     #[test]

@@ -12,10 +12,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_framework::{
-    ClusterEvent, ClusterState, Context, EventKind, EventObject, Runner, Sources, Status,
-};
+use kube_scheduler_cache::ClusterState;
+use kube_scheduler_framework::{ClusterEvent, Context, EventKind, EventObject, Sources, Status};
 use kube_scheduler_queue::QueuedPod;
+use kube_scheduler_runtime::Runner;
 
 use crate::binding::PermitWaits;
 use crate::class_cache::Signatures;

@@ -12,11 +12,14 @@ mod scores;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::diagnosis::Diagnosis;
 use kube_scheduler_api_types::Pod;
+use kube_scheduler_cache::ClusterState;
+use kube_scheduler_cache::reads::PhaseReads;
 use kube_scheduler_framework::{
-    ClusterState, Code, CycleState, Diagnosis, EXTENDER, Meter, MeteredPoint, NodeIdx,
-    NodeStatuses, PhaseReads, PreFilterRun, Runner, SkipSet, Status, VerdictId, Verdicts,
+    Code, CycleState, NodeIdx, NodeStatuses, Status, VerdictId, Verdicts,
 };
+use kube_scheduler_runtime::{Meter, MeteredPoint, PreFilterRun, Runner, SkipSet};
 
 pub(crate) use self::best::best_node;
 pub(crate) use self::nominations::verdicts_with_nominated_pods;
@@ -222,7 +225,7 @@ impl Evaluation {
         diagnosis.unschedulable_plugins.clone_from(&self.pre_filter.restricting);
         diagnosis.absorb(&self.verdicts);
         if is_narrowed_outside {
-            diagnosis.unschedulable_plugins.insert(EXTENDER.into());
+            diagnosis.unschedulable_plugins.insert(kube_scheduler_queue::EXTENDER_PLUGIN.into());
         }
         diagnosis
     }

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    Commands, CycleState, Extenders, HypotheticalRunner, NodeIdx, NodeStatuses, PostFilterContext,
-    PostFilterOutcome, Runner, SkipSet, Status, Verdicts,
+    Commands, CycleState, NodeIdx, NodeStatuses, PostFilterContext, PostFilterOutcome, Status,
+    Verdicts,
 };
+use kube_scheduler_runtime::{HypotheticalRunner, Runner, SkipSet};
 use rustc_hash::FxHashMap;
 
 use crate::core::Core;
@@ -188,7 +189,7 @@ fn post_filter(
         cx: runner.cx.unrecorded(),
         statuses,
         filters: &filters,
-        extenders: &Extenders::default(),
+        extenders: None,
         random,
         commands: &mut commands,
     };

@@ -15,10 +15,9 @@ mod table;
 
 use std::sync::Arc;
 
+use crate::diagnosis::FitError;
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::{
-    Commands, EventKind, FitError, NominatedPods, PluginName, WriteError,
-};
+use kube_scheduler_framework::{Commands, EventKind, NominatedPods, PluginName, WriteError};
 use kube_scheduler_queue::QueuedPod;
 
 use self::table::{Errand, Step, Task, TaskId, TaskTable};

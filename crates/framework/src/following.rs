@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_cache::{ClusterState, CounterSpec};
+use kube_scheduler_cache::ClusterState;
+use kube_scheduler_cache::counters::CounterSpec;
 
 /// Counters and label columns that a plugin will read.
 ///

@@ -6,6 +6,7 @@
 mod binding;
 mod domain;
 mod filter;
+mod post_filter;
 mod queueing;
 mod score;
 
@@ -15,12 +16,15 @@ pub use binding::{
 };
 pub use domain::{Candidates, DomainAnswers, DomainScoped, GroupKey};
 pub use filter::{
-    Filter, FilterScan, FilterSink, HypotheticalFilter, NodeStatuses, NominatingInfo, PostFilter,
-    PostFilterContext, PostFilterOutcome, PreFilter, PreFilterExtensions, PreFilterOutcome,
+    Filter, FilterScan, FilterSink, PreFilter, PreFilterExtensions, PreFilterOutcome,
     PreparedFilter,
 };
+pub use post_filter::{
+    HypotheticalFilter, NodeStatuses, NominatingInfo, PostFilter, PostFilterContext,
+    PostFilterOutcome, PreemptionCandidate, SumsTrial,
+};
 pub use queueing::{
-    EnqueueExtensions, EventRegistration, HintFn, PreEnqueue, QueueSort, QueuedPodView, Sign,
+    EnqueueExtensions, EventRegistration, PreEnqueue, QueueSort, QueuedPodView, Sign,
     SignatureWriter,
 };
-pub use score::{FeasibleNodes, MAX_NODE_SCORE, MIN_NODE_SCORE, Normalization, PreScore, Score};
+pub use score::{FeasibleNodes, PreScore, Score};

@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Object;
-use kube_scheduler_framework::{ObjectStore, WriteError, storage_class_of};
+use kube_scheduler_cache::storage_class_of;
+use kube_scheduler_framework::{ObjectStore, WriteError};
 use serde_json::{Value, json};
 
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";

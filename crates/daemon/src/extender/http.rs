@@ -8,9 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use kube_scheduler_api_types::{Node, Pod};
 use kube_scheduler_config::Extender as ExtenderConfig;
-use kube_scheduler_framework::{
+use kube_scheduler_framework::{PreemptionCandidate, Status, StatusFuture};
+use kube_scheduler_runtime::{
     Extender, ExtenderFilterResult, ExtenderReport, ExtenderVerbs, ExtenderVictims,
-    PendingPriorities, PreemptionCandidate, Status, StatusFuture,
+    PendingPriorities,
 };
 use tokio::runtime::Handle;
 

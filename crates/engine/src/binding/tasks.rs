@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::{Object, Timestamp};
 use kube_scheduler_framework::{
-    Commands, MeteredPoint, ObjectKey, PluginName, PreBindTask, Status, TaskContext, TaskEvent,
-    TaskStep, WriteError,
+    Commands, ObjectKey, PluginName, PreBindTask, Status, TaskContext, TaskEvent, TaskStep,
+    WriteError,
 };
+use kube_scheduler_runtime::MeteredPoint;
 
 use super::expect::expect_at_once;
 use super::steps::pre_bind_failure;

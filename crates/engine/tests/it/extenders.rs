@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex};
 use kube_scheduler_engine::{BuildError, ClassCacheCounts, Effect};
 use kube_scheduler_framework::api::{Node, Pod};
 use kube_scheduler_framework::{
-    BindOutcome, Extender, ExtenderFilterResult, ExtenderReport, ExtenderVerbs, ExtenderVictims,
-    HostPriority, NominatingInfo, PendingPriorities, PostFilterOutcome, PreemptionCandidate,
-    Status, StatusFuture,
+    BindOutcome, NominatingInfo, PostFilterOutcome, PreemptionCandidate, Status, StatusFuture,
 };
 use kube_scheduler_queue::Place;
+use kube_scheduler_runtime::{
+    Extender, ExtenderFilterResult, ExtenderReport, ExtenderVerbs, ExtenderVictims, HostPriority,
+    PendingPriorities,
+};
 
 use crate::toy::Toy;
 use crate::world::{World, important, nominated, pod, running, seconds};

@@ -9,9 +9,9 @@ use kube_scheduler_engine::{
     Token, Turn,
 };
 use kube_scheduler_framework::api::{Node, Pod, Timestamp};
-use kube_scheduler_framework::testing;
-use kube_scheduler_framework::{Plugin, Registry, Status, WriteError};
+use kube_scheduler_framework::{Plugin, Status, WriteError, testing};
 use kube_scheduler_queue::Place;
+use kube_scheduler_runtime::Registry;
 
 use crate::toy::{Log, Toy};
 

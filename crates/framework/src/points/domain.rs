@@ -6,7 +6,8 @@
 //! A plugin that implements [`DomainScoped`] lets the engine reuse its answers for the next pod of the same signature.
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::{CounterId, NodeIdx};
+use kube_scheduler_cache::NodeIdx;
+use kube_scheduler_cache::counters::CounterId;
 use smallvec::SmallVec;
 
 use crate::cluster_view::ClusterView;

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{Node, Pod, Timestamp};
 use kube_scheduler_framework::testing::{self, Fixture, fixture};
 use kube_scheduler_framework::{
-    ClusterEvent, ClusterView, Commands, Context, CycleState, Extender, ExtenderVerbs,
-    ExtenderVictims, Extenders, HypotheticalFilter, HypotheticalRunner, NodeOverlay, NodeStatuses,
-    NominatedPods, NominatingInfo, PluginSet, PostFilterContext, PreemptionCandidate, Profile,
-    ProfileConfig, Runner, RunningPreemptions, Sources, Status, SumsFilters, Verdicts,
-    must_leave_room,
+    ClusterEvent, ClusterView, Commands, Context, CycleState, HypotheticalFilter, NodeOverlay,
+    NodeStatuses, NominatedPods, NominatingInfo, PostFilterContext, PreemptionCandidate,
+    RunningPreemptions, Sources, Status, Verdicts,
+};
+use kube_scheduler_runtime::{
+    Extender, ExtenderVerbs, ExtenderVictims, Extenders, HypotheticalRunner, PluginSet, Profile,
+    ProfileConfig, Runner, SumsFilters, must_leave_room,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
