@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn mistakes_in_arguments_are_named() {
-        let error = new(&json!({"timeoutSeconds": 0}), &Handle::default()).unwrap_err();
+        let error = new(&json!({"timeoutSeconds": 0}), &Handle::default()).unwrap_err().to_string();
         assert!(error.ends_with("timeoutSeconds: must be from 1 to 900, is 0"), "{error}");
     }
 

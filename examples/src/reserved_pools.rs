@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn mistakes_in_arguments_are_named() {
-        let error = |args| plugin(args).unwrap_err();
+        let error = |args| plugin(args).unwrap_err().to_string();
         assert!(
             error(json!({"poolLable": "x"}))
                 .contains("unknown field \"poolLable\", known are \"poolLabel\", \"reserved\"")

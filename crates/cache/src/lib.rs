@@ -99,7 +99,7 @@ pub use check::{Difference, check};
 pub use claims::VolumeCounts;
 pub use error::{CacheError, PodIdentity};
 pub use images::ImageState;
-pub use node_storage::{Attachment, CsiLimits, CsiLimitsId};
+pub use node_storage::Attachment;
 pub use node_table::NodeIdx;
 pub use objects::{AssumeObjectError, ObjectKey, ObjectStore, storage_class_of};
 pub use overlay::NodeOverlay;
@@ -113,6 +113,7 @@ pub mod columns {
     pub use crate::label_index::{LabelColumn, ValueId};
     pub use crate::node_group::NodeGroup;
     pub use crate::node_set::NodeSet;
+    pub use crate::node_storage::{CsiLimits, CsiLimitsId};
     pub use crate::node_table::runs_by_chunk;
     pub use crate::resource_columns::ResourceColumns;
     pub use crate::spare::{PooledVec, VecPool};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use kube_scheduler_engine::Input;
 use kube_scheduler_framework::{
-    ApiError as PluginApiError, ApiFuture, ApiRequest, ApiVerb, Commands, Services,
+    ApiError as PluginApiError, ApiRequest, ApiVerb, Commands, Pending, Services,
 };
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ impl Services for PluginServices {
         }
     }
 
-    fn send(&self, request: ApiRequest) -> ApiFuture {
+    fn send(&self, request: ApiRequest) -> Pending<Result<Value, PluginApiError>> {
         let connected = self.0.clone();
         Box::pin(async move {
             let Some(Connected { api, timeout, .. }) = connected.get() else {
@@ -79,8 +79,8 @@ fn call(request: ApiRequest) -> Result<Call, PluginApiError> {
     })
 }
 
-fn refused(message: impl Into<String>) -> PluginApiError {
-    PluginApiError { code: None, reason: String::new(), message: message.into() }
+fn refused(message: impl Into<Arc<str>>) -> PluginApiError {
+    PluginApiError::new("", message)
 }
 
 fn plugin_error(error: ApiError) -> PluginApiError {
@@ -89,7 +89,7 @@ fn plugin_error(error: ApiError) -> PluginApiError {
         ApiError::Status { reason, .. } => reason,
         _ => String::new(),
     };
-    PluginApiError { code, reason, message }
+    PluginApiError { code, ..PluginApiError::new(reason, message) }
 }
 
 #[cfg(test)]
@@ -100,13 +100,13 @@ mod tests {
     async fn before_the_start_requests_fail_and_nothing_is_asked() {
         let services = PluginServices::default();
         let error = services.send(ApiRequest::get("/version")).await.unwrap_err();
-        assert_eq!(error.message, "the scheduler has not started yet");
+        assert_eq!(&*error.message, "the scheduler has not started yet");
         services.ask(Commands::default());
     }
 
     #[test]
     fn a_path_begins_at_the_root() {
         let error = call(ApiRequest::get("version")).unwrap_err();
-        assert_eq!(error.message, "\"version\" is not a path: it must begin with \"/\"");
+        assert_eq!(&*error.message, "\"version\" is not a path: it must begin with \"/\"");
     }
 }

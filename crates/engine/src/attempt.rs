@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::diagnosis::{Diagnosis, FitError};
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    Code, Commands, CycleState, NodeIdx, NodeOverlay, NodeStatuses, NominatingInfo, PluginName,
+    Code, Commands, CycleState, NodeIdx, NodeOverlay, NominatingInfo, PluginName,
     PostFilterContext, PostFilterOutcome, Status, Verdicts,
 };
 use kube_scheduler_runtime::{
@@ -338,7 +338,7 @@ impl Search<'_, '_> {
         };
         self.watched.reached(SearchStep::NodesFiltered);
         let verdicts = Verdicts::absent(self.runner.cx.cluster.capacity());
-        let statuses = NodeStatuses { verdicts: &verdicts, absent: &pre_filter.status };
+        let statuses = (&verdicts, &pre_filter.status);
         self.unfit(diagnosis, statuses, &state, &pre_filter.skip)
     }
 
@@ -346,7 +346,7 @@ impl Search<'_, '_> {
     fn unfit(
         &self,
         mut diagnosis: Diagnosis,
-        statuses: NodeStatuses<'_>,
+        (verdicts, absent): (&Verdicts, &Status),
         state: &CycleState,
         skip: &SkipSet,
     ) -> NoChoice {
@@ -363,7 +363,8 @@ impl Search<'_, '_> {
             let preempt = |candidates| self.extenders.preempt(cluster, self.pod, candidates);
             let mut cx = PostFilterContext {
                 cx: self.runner.cx.unrecorded(),
-                statuses,
+                verdicts,
+                absent,
                 filters: &filters,
                 extenders: if self.extenders.is_empty() { None } else { Some(&preempt) },
                 random: self.random,

@@ -16,9 +16,7 @@ use crate::diagnosis::Diagnosis;
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_cache::reads::PhaseReads;
-use kube_scheduler_framework::{
-    Code, CycleState, NodeIdx, NodeStatuses, Status, VerdictId, Verdicts,
-};
+use kube_scheduler_framework::{Code, CycleState, NodeIdx, Status, VerdictId, Verdicts};
 use kube_scheduler_runtime::{Meter, MeteredPoint, PreFilterRun, Runner, SkipSet};
 
 pub(crate) use self::best::best_node;
@@ -215,8 +213,8 @@ impl Evaluation {
     }
 
     /// The answers with their reasons.
-    pub(crate) fn statuses(&self) -> NodeStatuses<'_> {
-        NodeStatuses { verdicts: &self.verdicts, absent: &self.absent }
+    pub(crate) fn statuses(&self) -> (&Verdicts, &Status) {
+        (&self.verdicts, &self.absent)
     }
 
     /// Why no node passes. `is_narrowed_outside` if extenders rejected nodes.

@@ -280,6 +280,9 @@ impl DerefMut for NominatingQueue {
     }
 }
 
+/// A node with the pods that are nominated to it.
+type NodeNominations = (Arc<str>, SmallVec<[Arc<Pod>; 1]>);
+
 impl NominatedPods for NominatingQueue {
     fn nominated_pods(&self, node: &str) -> Vec<Arc<Pod>> {
         self.0.nominated_pods_for_node(node).map(pod_of).collect()
@@ -293,7 +296,7 @@ impl NominatedPods for NominatingQueue {
         self.0.nominated_nodes().map(Arc::from).collect()
     }
 
-    fn nominations(&self) -> Vec<(Arc<str>, SmallVec<[Arc<Pod>; 1]>)> {
+    fn nominations(&self) -> Vec<NodeNominations> {
         self.0
             .nominations()
             .map(|(node, pods)| (node.clone(), pods.map(pod_of).collect()))

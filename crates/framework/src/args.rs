@@ -10,41 +10,10 @@ use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
 use serde_ignored::Path;
 use serde_json::{Map, Value};
 
-use crate::plugin_metrics::MetricError;
+use crate::plugin_error::PluginError;
 
 /// Fields that are allowed in arguments although the type does not have them.
 const HEADER: [&str; 2] = ["apiVersion", "kind"];
-
-/// A plugin cannot be made: its arguments are not acceptable, or something that it needs is missing. Displays one line;
-/// what is about arguments has the path of each field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PluginError(Vec<String>);
-
-impl fmt::Display for PluginError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join("; "))
-    }
-}
-
-impl std::error::Error for PluginError {}
-
-impl From<String> for PluginError {
-    fn from(message: String) -> Self {
-        Self(vec![message])
-    }
-}
-
-impl From<&str> for PluginError {
-    fn from(message: &str) -> Self {
-        message.to_owned().into()
-    }
-}
-
-impl From<MetricError> for PluginError {
-    fn from(error: MetricError) -> Self {
-        error.to_string().into()
-    }
-}
 
 /// The error for one field: `field` is its path relative to the arguments, such as `zones[0]` (empty for the arguments as a
 /// whole), `what` says what is wrong with it.

@@ -7,14 +7,14 @@ use kube_scheduler_cache::affinity::{
     AffinityTerms, AffinityTermsVersion, CarriedTerm, TermId, TermKind,
 };
 use kube_scheduler_cache::columns::{
-    Column, Headroom, LabelColumn, NodeGroup, NodeSet, ResourceColumns, TaintSetId, TaintSets,
-    ValueId,
+    Column, CsiLimits, CsiLimitsId, Headroom, LabelColumn, NodeGroup, NodeSet, ResourceColumns,
+    TaintSetId, TaintSets, ValueId,
 };
 use kube_scheduler_cache::counters::{CounterId, CounterSpec, Domain, DomainCounts};
 use kube_scheduler_cache::reads::{DISCARDED, ReadSet, Reads};
 use kube_scheduler_cache::{
     Attachment, BoundPreferences, BoundRequirements, BoundSelector, CacheError, ClusterState,
-    CsiLimits, CsiLimitsId, HostPorts, ImageState, NodeIdx, NodeOverlay, ObjectStore, VolumeCounts,
+    HostPorts, ImageState, NodeIdx, NodeOverlay, ObjectStore, VolumeCounts,
 };
 
 use crate::view::NodeView;

@@ -136,6 +136,9 @@ pub trait WaitingPods: Sync {
     fn waiting_pods(&self) -> Vec<WaitingPod>;
 }
 
+/// A node with the pods that are nominated to it.
+type NodeNominations = (Arc<str>, SmallVec<[Arc<Pod>; 1]>);
+
 /// Read access to nominations.
 pub trait NominatedPods: Sync {
     /// Pods nominated to `node`, oldest nomination first. A pod that the queue does not hold at the moment is a
@@ -146,7 +149,7 @@ pub trait NominatedPods: Sync {
     /// The names of all nodes that have nominated pods, sorted.
     fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>>;
     /// All of these nodes with [their pods](Self::nominated_pods).
-    fn nominations(&self) -> Vec<(Arc<str>, SmallVec<[Arc<Pod>; 1]>)> {
+    fn nominations(&self) -> Vec<NodeNominations> {
         let nodes = self.nodes_with_nominated_pods().into_iter();
         let with_pods = nodes.map(|node| {
             let pods = self.nominated_pods(&node);

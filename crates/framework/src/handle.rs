@@ -4,16 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use crate::args::{PluginError, decode_args, invalid};
+use crate::args::{decode_args, invalid};
 use crate::context::Commands;
 use crate::parallel::{OneThread, Parallel};
+use crate::plugin_error::PluginError;
 use crate::plugin_metrics::PluginMetrics;
-use crate::services::{ApiFuture, ApiRequest, NoServices, Services};
+use crate::services::{ApiError, ApiRequest, NoServices, Pending, Services};
 
 /// A plugin's arguments as configuration gives them, defaults filled in: a tree of maps, lists and scalars.
 /// `Null` when there are none.
-pub type PluginArgs = serde_json::Value;
+pub type PluginArgs = Value;
 
 /// What a plugin factory gets: the profile that the plugin belongs to, the feature gates, where its arguments are in the
 /// configuration, and services that the plugin may use later.
@@ -130,7 +132,7 @@ impl Handle {
     }
 
     /// Makes a request to the API server. It is sent when the future is awaited: in PreBind, Bind, and tasks that these spawn.
-    pub fn send(&self, request: ApiRequest) -> ApiFuture {
+    pub fn send(&self, request: ApiRequest) -> Pending<Result<Value, ApiError>> {
         self.services.send(request)
     }
 

@@ -18,6 +18,7 @@ mod known_pods;
 mod normalization;
 mod parallel;
 mod plugin;
+mod plugin_error;
 mod plugin_metrics;
 mod points;
 mod services;
@@ -28,7 +29,6 @@ mod user_event;
 mod verdicts;
 mod view;
 
-pub use args::PluginError;
 pub use cluster_view::ClusterView;
 pub use context::{
     Command, Commands, Context, EventObject, NominatedPods, RunningPreemptions, Sources,
@@ -41,19 +41,18 @@ pub use known_pods::KnownPods;
 pub use normalization::{MAX_NODE_SCORE, Normalization, percent};
 pub use parallel::Parallel;
 pub use plugin::Plugin;
-pub use plugin_metrics::{
-    FamilySample, Metric, MetricError, MetricFamily, MetricKind, PluginMetrics, Sample,
-};
+pub use plugin_error::PluginError;
+pub use plugin_metrics::{Metric, MetricFamily, MetricKind, PluginMetrics};
 pub use points::{
     Bind, BindOutcome, Candidates, Completion, DomainAnswers, DomainScoped, EnqueueExtensions,
     EventRegistration, FeasibleNodes, Filter, FilterScan, FilterSink, GroupKey, HypotheticalFilter,
-    NodeStatuses, NominatingInfo, Permit, PermitDecision, PostBind, PostFilter, PostFilterContext,
+    NominatingInfo, Permit, PermitDecision, PostBind, PostFilter, PostFilterContext,
     PostFilterOutcome, PreBind, PreBindFlight, PreBindTask, PreEnqueue, PreFilter,
     PreFilterExtensions, PreFilterOutcome, PreScore, PreemptionCandidate, PreparedFilter,
-    QueueSort, QueuedPodView, Reserve, Score, Sign, SignatureWriter, StatusFuture, SumsTrial,
-    TaskContext, TaskEvent, TaskStep, WriteError,
+    QueueSort, QueuedPodView, Reserve, Score, Sign, SignatureWriter, SumsTrial, TaskContext,
+    TaskEvent, TaskStep,
 };
-pub use services::{ApiError, ApiFuture, ApiRequest, ApiVerb, Services};
+pub use services::{ApiError, ApiRequest, ApiVerb, Pending, Services};
 pub use status::{Code, PluginName, Reason, Status};
 pub use user_event::EventKind;
 pub use verdicts::{VerdictId, Verdicts};
@@ -62,6 +61,6 @@ pub use view::NodeView;
 // The vocabulary plugins share with the lower layers, so that one dependency is enough to write one.
 pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
-    CsiLimits, NodeIdx, NodeOverlay, ObjectKey, ObjectStore, affinity, columns, counters,
+    NodeIdx, NodeOverlay, ObjectKey, ObjectStore, affinity, columns, counters,
 };
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};

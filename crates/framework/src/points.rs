@@ -12,7 +12,7 @@ mod score;
 
 pub use binding::{
     Bind, BindOutcome, Completion, Permit, PermitDecision, PostBind, PreBind, PreBindFlight,
-    PreBindTask, Reserve, StatusFuture, TaskContext, TaskEvent, TaskStep, WriteError,
+    PreBindTask, Reserve, TaskContext, TaskEvent, TaskStep,
 };
 pub use domain::{Candidates, DomainAnswers, DomainScoped, GroupKey};
 pub use filter::{
@@ -20,8 +20,8 @@ pub use filter::{
     PreparedFilter,
 };
 pub use post_filter::{
-    HypotheticalFilter, NodeStatuses, NominatingInfo, PostFilter, PostFilterContext,
-    PostFilterOutcome, PreemptionCandidate, SumsTrial,
+    HypotheticalFilter, NominatingInfo, PostFilter, PostFilterContext, PostFilterOutcome,
+    PreemptionCandidate, SumsTrial,
 };
 pub use queueing::{
     EnqueueExtensions, EventRegistration, PreEnqueue, QueueSort, QueuedPodView, Sign,

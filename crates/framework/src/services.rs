@@ -6,14 +6,15 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::context::Commands;
 use crate::status::Status;
 
-/// The answer to a request, to be awaited in PreBind or Bind.
-pub type ApiFuture = Pin<Box<dyn Future<Output = Result<Value, ApiError>> + Send>>;
+/// Asynchronous work of PreBind or Bind. It is awaited outside the engine, never on the scheduling thread.
+pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,12 +75,19 @@ impl ApiRequest {
 /// A request that did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
-    /// The HTTP status; `None` when there was no answer.
+    /// The HTTP status; `None` when there was no answer, or when it is not known.
     pub code: Option<u16>,
     /// The machine-readable reason, such as `Conflict` or `NotFound`; empty when the server did not say.
-    pub reason: String,
+    pub reason: Arc<str>,
     /// The text for people.
-    pub message: String,
+    pub message: Arc<str>,
+}
+
+impl ApiError {
+    /// An error with this reason, or none, and this text.
+    pub fn new(reason: impl Into<Arc<str>>, message: impl Into<Arc<str>>) -> Self {
+        Self { code: None, reason: reason.into(), message: message.into() }
+    }
 }
 
 impl fmt::Display for ApiError {
@@ -100,7 +108,7 @@ impl From<ApiError> for Status {
 pub trait Services: Send + Sync {
     /// Makes a request to the API server, as the scheduler itself does. Nothing is sent before the future is polled;
     /// dropping the future cancels the request.
-    fn send(&self, request: ApiRequest) -> ApiFuture;
+    fn send(&self, request: ApiRequest) -> Pending<Result<Value, ApiError>>;
     /// Takes requests that plugins make outside of a call by the engine, from their asynchronous work. They are carried out
     /// in order, some time after.
     fn ask(&self, commands: Commands);
@@ -110,9 +118,9 @@ pub trait Services: Send + Sync {
 pub(crate) struct NoServices;
 
 impl Services for NoServices {
-    fn send(&self, request: ApiRequest) -> ApiFuture {
+    fn send(&self, request: ApiRequest) -> Pending<Result<Value, ApiError>> {
         let message = format!("{}: there is no API server here", request.path);
-        Box::pin(std::future::ready(Err(ApiError { code: None, reason: String::new(), message })))
+        Box::pin(std::future::ready(Err(ApiError::new("", message))))
     }
 
     fn ask(&self, _: Commands) {}

@@ -13,10 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, VolumeSource};
+use kube_scheduler_framework::columns::CsiLimits;
 use kube_scheduler_framework::{
-    ClusterView, Context, CsiLimits, CycleState, EnqueueExtensions, EventRegistration,
-    EventResource, Filter, FilterScan, Handle, NodeView, Plugin, PluginArgs, PluginError,
-    PreFilter, PreFilterOutcome, Sign, SignatureWriter, Status,
+    ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, EventResource, Filter,
+    FilterScan, Handle, NodeView, Plugin, PluginArgs, PluginError, PreFilter, PreFilterOutcome,
+    Sign, SignatureWriter, Status,
 };
 
 use self::counted::{Collector, CountedVolume, Failure};

@@ -190,7 +190,7 @@ fn ineligibility(cx: &PostFilterContext<'_>, pod: &Pod) -> Option<&'static str> 
     }
     let cluster = cx.cx.cluster();
     let nominated = cluster.node_idx(pod.nominated_node_name()?)?;
-    if cx.statuses.get(nominated).code() == Code::UnschedulableAndUnresolvable {
+    if cx.status(nominated).code() == Code::UnschedulableAndUnresolvable {
         return None;
     }
     let makes_room =

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Pod};
-use kube_scheduler_framework::{PreemptionCandidate, Status, StatusFuture};
+use kube_scheduler_framework::{Pending, PreemptionCandidate, Status};
 
 pub use asking::{ExtenderScores, ExtenderVerdicts, Extenders};
 
@@ -163,7 +163,7 @@ pub trait Extender: Send + Sync + 'static {
 
     /// Work that binds `pod` to `node`, to be awaited outside the core. Ends in success or an error. Only called with
     /// [`ExtenderVerbs::bind`].
-    fn bind(&self, pod: &Arc<Pod>, node: &str) -> StatusFuture {
+    fn bind(&self, pod: &Arc<Pod>, node: &str) -> Pending<Status> {
         let _ = (pod, node);
         Box::pin(std::future::ready(Status::error("unexpected empty bindVerb in extender")))
     }

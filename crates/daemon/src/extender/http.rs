@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use kube_scheduler_api_types::{Node, Pod};
 use kube_scheduler_config::Extender as ExtenderConfig;
-use kube_scheduler_framework::{PreemptionCandidate, Status, StatusFuture};
+use kube_scheduler_framework::{Pending, PreemptionCandidate, Status};
 use kube_scheduler_runtime::{
     Extender, ExtenderFilterResult, ExtenderReport, ExtenderVerbs, ExtenderVictims,
     PendingPriorities,
@@ -125,7 +125,7 @@ impl Extender for HttpExtender {
         answers::victims(&self.ask(&self.config.preempt_verb, question)?.wait()?)
     }
 
-    fn bind(&self, pod: &Arc<Pod>, node: &str) -> StatusFuture {
+    fn bind(&self, pod: &Arc<Pod>, node: &str) -> Pending<Status> {
         let (connection, verb) = (self.connection.clone(), self.config.bind_verb.clone());
         let question = questions::about_binding(pod, node);
         Box::pin(async move {

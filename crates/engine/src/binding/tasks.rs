@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::{Object, Timestamp};
 use kube_scheduler_framework::{
-    Commands, ObjectKey, PluginName, PreBindTask, Status, TaskContext, TaskEvent, TaskStep,
-    WriteError,
+    ApiError, Commands, ObjectKey, PluginName, PreBindTask, Status, TaskContext, TaskEvent,
+    TaskStep,
 };
 use kube_scheduler_runtime::MeteredPoint;
 
@@ -179,7 +179,7 @@ impl Bindings {
         &mut self,
         core: &mut Core,
         token: Token,
-        result: Result<Arc<Object>, WriteError>,
+        result: Result<Arc<Object>, ApiError>,
     ) {
         let Some(uid) = self.table.redeem(token) else { return };
         let awaits = |work: &Work| matches!(work, Work::Outside(other) | Work::Write(other, _) if *other == token);

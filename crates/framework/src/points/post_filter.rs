@@ -39,28 +39,6 @@ impl PostFilterOutcome {
     }
 }
 
-/// The status of every node after filtering.
-#[derive(Clone, Copy, Debug)]
-pub struct NodeStatuses<'a> {
-    /// Explicit answers.
-    pub verdicts: &'a Verdicts,
-    /// The answer of every node that has no explicit one.
-    pub absent: &'a Status,
-}
-
-impl NodeStatuses<'_> {
-    /// The status of a node.
-    pub fn get(&self, node: NodeIdx) -> &Status {
-        self.verdicts.rejection(node).unwrap_or(self.absent)
-    }
-
-    /// The nodes of `order` whose status has `code`. Looks at each distinct status once, then at one number per node.
-    pub fn nodes_with_code(&self, order: &[NodeIdx], code: Code) -> Vec<NodeIdx> {
-        let has_code = |status: Option<&Status>| status.unwrap_or(self.absent).code() == code;
-        self.verdicts.select(order, has_code)
-    }
-}
-
 /// Runs a profile's filters on a node as it would be after hypothetical changes.
 pub trait HypotheticalFilter: Sync {
     /// All filters with nominated pods taken into account, on the node behind `overlay`
@@ -152,8 +130,10 @@ type LeftByExtenders<'a> =
 pub struct PostFilterContext<'a> {
     /// The usual context.
     pub cx: Context<'a>,
-    /// Why each node was rejected.
-    pub statuses: NodeStatuses<'a>,
+    /// Why each node was rejected that has an answer of its own.
+    pub verdicts: &'a Verdicts,
+    /// The answer of all other nodes.
+    pub absent: &'a Status,
     /// The profile's filters, for hypothetical nodes.
     pub filters: &'a dyn HypotheticalFilter,
     /// Has the extenders drop candidates and change victims; `None` when there are no extenders. Candidates keep their
@@ -163,6 +143,18 @@ pub struct PostFilterContext<'a> {
     pub random: u64,
     /// Requests to the engine, carried out after the call.
     pub commands: &'a mut Commands,
+}
+
+impl PostFilterContext<'_> {
+    /// Why a node was rejected.
+    pub fn status(&self, node: NodeIdx) -> &Status {
+        self.verdicts.rejection(node).unwrap_or(self.absent)
+    }
+
+    /// The nodes of `order` whose status has `code`. Looks at each distinct status once, then at one number per node.
+    pub fn nodes_with_code(&self, order: &[NodeIdx], code: Code) -> Vec<NodeIdx> {
+        self.verdicts.select(order, |status| status.unwrap_or(self.absent).code() == code)
+    }
 }
 
 /// Looks for a way to make the pod fit when no node does, such as preemption.

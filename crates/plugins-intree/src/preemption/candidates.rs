@@ -103,7 +103,7 @@ impl Search {
             return Err(Status::error("no nodes available"));
         }
         let mut found = Found::default();
-        let potential = cx.statuses.nodes_with_code(cluster.order(), Code::Unschedulable);
+        let potential = cx.nodes_with_code(cluster.order(), Code::Unschedulable);
         if potential.is_empty() {
             return Ok(found);
         }

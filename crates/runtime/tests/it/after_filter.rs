@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::testing::fixture;
 use kube_scheduler_framework::{
-    Code, Commands, CycleState, NodeStatuses, NominatingInfo, Normalization, PostFilterContext,
+    Code, Commands, CycleState, NominatingInfo, Normalization, PostFilterContext,
     PostFilterOutcome, Status, Verdicts,
 };
-use kube_scheduler_runtime::{Extenders, HypotheticalRunner, SkipSet};
+use kube_scheduler_runtime::{HypotheticalRunner, SkipSet};
 
 use crate::toy::{Log, Toy, calls, pod, profile, runner, text};
 
@@ -33,13 +33,13 @@ fn post_filtered(answers: Vec<PostFilterOutcome>) -> (String, Option<Arc<str>>, 
     let skip = SkipSet::default();
     let filters = HypotheticalRunner { profile: &profile, skip: &skip };
     let verdicts = Verdicts::absent(world.cluster().capacity());
-    let statuses = NodeStatuses { verdicts: &verdicts, absent: &Status::SUCCESS };
     let mut commands = Commands::default();
     let mut cx = PostFilterContext {
         cx: runner.cx.unrecorded(),
-        statuses,
+        verdicts: &verdicts,
+        absent: &Status::SUCCESS,
         filters: &filters,
-        extenders: &Extenders::default(),
+        extenders: None,
         random: 0,
         commands: &mut commands,
     };

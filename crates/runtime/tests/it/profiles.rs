@@ -117,10 +117,12 @@ fn a_profile_needs_one_order_and_a_way_to_bind() {
 fn arguments_reach_the_factory_and_come_once() {
     let mut registry = registry(toys());
     registry
-        .register("Picky", |args, handle| Err(format!("{args} under {}", handle.scheduler_name)))
+        .register("Picky", |args, handle| {
+            Err(format!("{args} under {}", handle.scheduler_name).into())
+        })
         .unwrap();
     let with = |plugin_config| ProfileConfig { plugin_config, ..config("Base Picky", &[]) };
-    let handle = Handle::new("s", []);
+    let handle = Handle::default();
     let error = |config: &ProfileConfig| {
         Profile::build(config, &registry, &handle).unwrap_err().to_string()
     };
@@ -194,7 +196,7 @@ fn errors_in_arguments_name_their_place_in_the_configuration() {
             Err(handle.invalid_arg("n", "must not be there"))
         })
         .unwrap();
-    let handle = Handle::new("s", []).for_profile(2);
+    let handle = Handle::default().for_profile(&"s".into(), 2);
     let error = |args: &[serde_json::Value]| {
         let other = ("Other".into(), json!({}));
         let given = args.iter().map(|args| ("Picky".into(), args.clone()));
@@ -218,7 +220,7 @@ fn errors_in_arguments_name_their_place_in_the_configuration() {
 #[test]
 fn a_plugin_is_replaced_only_where_there_is_one() {
     let mut all = registry(toys());
-    let factory = |_: &_, _: &_| Err("replaced".to_owned());
+    let factory = |_: &_, _: &_| Err("replaced".into());
     assert_eq!(
         all.replace("Nobody", factory).unwrap_err().to_string(),
         "no plugin named Nobody exists"
