@@ -15,7 +15,7 @@ use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef, Pool, Sharing,
 };
-use kube_scheduler_framework::Timer;
+use kube_scheduler_runtime::Timer;
 
 use crate::churn::Churn;
 use crate::digest::Digest;

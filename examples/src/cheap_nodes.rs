@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    Context, CycleState, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, Score, Sign,
-    SignatureWriter, Status,
+    Context, CycleState, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
+    Score, Sign, SignatureWriter, Status,
 };
 use serde::Deserialize;
 
@@ -47,7 +47,7 @@ struct CheapNodes {
 ///
 /// # Errors
 /// If the arguments do not do.
-pub fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let Args { price_label } = handle.args(args)?;
     if price_label.is_empty() {
         return Err(handle.invalid_arg("priceLabel", "must not be empty"));
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn mistakes_in_arguments_are_named() {
-        let error = new(&json!({"priceLabel": ""}), &Handle::default()).unwrap_err();
+        let error = new(&json!({"priceLabel": ""}), &Handle::default()).unwrap_err().to_string();
         assert!(error.ends_with("priceLabel: must not be empty"), "{error}");
     }
 

@@ -18,7 +18,8 @@ use std::time::Duration;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Commands, Context, CycleState, EventKind, Handle, MetricFamily, Permit, PermitDecision, Plugin,
-    PluginArgs, PluginName, PreFilter, PreFilterOutcome, Reserve, Sign, SignatureWriter, Status,
+    PluginArgs, PluginError, PluginName, PreFilter, PreFilterOutcome, Reserve, Sign,
+    SignatureWriter, Status,
 };
 use serde::Deserialize;
 
@@ -63,7 +64,7 @@ struct Membership<'p> {
 ///
 /// # Errors
 /// If the arguments do not do.
-pub fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let args: Args = handle.args(args)?;
     if !(1..=900).contains(&args.timeout_seconds) {
         let what = format!("must be from 1 to 900, is {}", args.timeout_seconds);
@@ -338,7 +339,7 @@ mod tests {
 
     #[test]
     fn mistakes_in_arguments_are_named() {
-        let error = new(&json!({"timeoutSeconds": 0}), &Handle::default()).unwrap_err();
+        let error = new(&json!({"timeoutSeconds": 0}), &Handle::default()).unwrap_err().to_string();
         assert!(error.ends_with("timeoutSeconds: must be from 1 to 900, is 0"), "{error}");
     }
 

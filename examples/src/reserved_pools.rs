@@ -15,8 +15,8 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventObject,
-    EventRegistration, EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, QueueingHint,
-    Sign, SignatureWriter, Status,
+    EventRegistration, EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PluginError,
+    QueueingHint, Sign, SignatureWriter, Status,
 };
 use serde::Deserialize;
 
@@ -48,7 +48,7 @@ struct ReservedPools(Arc<Args>);
 ///
 /// # Errors
 /// If the arguments do not do.
-pub fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let args: Args = handle.args(args)?;
     if args.pool_label.is_empty() {
         return Err(handle.invalid_arg("poolLabel", "must not be empty"));
@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    fn plugin(args: Value) -> Result<Arc<dyn Plugin>, String> {
+    fn plugin(args: Value) -> Result<Arc<dyn Plugin>, PluginError> {
         new(&args, &Handle::default())
     }
 
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn mistakes_in_arguments_are_named() {
-        let error = |args| plugin(args).unwrap_err();
+        let error = |args| plugin(args).unwrap_err().to_string();
         assert!(
             error(json!({"poolLable": "x"}))
                 .contains("unknown field \"poolLable\", known are \"poolLabel\", \"reserved\"")

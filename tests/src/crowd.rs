@@ -16,7 +16,7 @@ use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input};
 use kube_scheduler_examples::{cheap_nodes, gang, reserved_pools};
-use kube_scheduler_framework::Registry;
+use kube_scheduler_runtime::Registry;
 use serde_json::json;
 
 use self::kinds::Kinds;

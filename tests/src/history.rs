@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use kube_scheduler_api_types::{Object, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Input, Token};
-use kube_scheduler_framework::WriteError;
+use kube_scheduler_framework::ApiError;
 use serde_json::json;
 
 pub(crate) use self::api_server::ApiServer;
@@ -238,7 +238,7 @@ impl History {
             Ok((seen, stored)) => (Some(seen), Ok(stored)),
             Err(reason) => {
                 let message = format!("write refused: {reason}").into();
-                (None, Err(WriteError { reason: reason.into(), message }))
+                (None, Err(ApiError { code: None, reason: reason.into(), message }))
             }
         };
         self.tell_in_any_order(seen, Input::ObjectWritten { token, result });
@@ -262,7 +262,7 @@ impl History {
             return Ok(());
         };
         if self.numbers.one_in(5) {
-            self.tell(Input::PodEvicted { token, result: Err(WriteError::new("", "boom")) });
+            self.tell(Input::PodEvicted { token, result: Err(ApiError::new("", "boom")) });
             return Ok(());
         }
         // Some pods take their time; they may be deleted later.
@@ -283,7 +283,7 @@ impl History {
     fn answer_nomination(&mut self, token: Token, uid: &str) -> Result<()> {
         let key = self.server.pod_of(uid).filter(|_| !self.numbers.one_in(5));
         let Some(key) = key else {
-            let result = Err(WriteError::new("NotFound", "pods \"x\" not found"));
+            let result = Err(ApiError::new("NotFound", "pods \"x\" not found"));
             self.tell(Input::NominationCleared { token, result });
             return Ok(());
         };
@@ -297,7 +297,7 @@ impl History {
     fn answer_binding(&mut self, token: Token, uid: &str, node: &str) -> Result<()> {
         let key = self.server.pod_of(uid).filter(|_| !self.numbers.one_in(5));
         let Some(key) = key else {
-            let result = Err(WriteError::new("NotFound", "pods \"x\" not found"));
+            let result = Err(ApiError::new("NotFound", "pods \"x\" not found"));
             self.tell(Input::BindingWritten { token, result });
             return Ok(());
         };

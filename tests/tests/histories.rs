@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Pod};
 use kube_scheduler_engine::{EngineOptions, Pool};
-use kube_scheduler_framework::{
-    Extender, ExtenderFilterResult, ExtenderVerbs, ExtenderVictims, HostPriority,
-    PendingPriorities, PreemptionCandidate,
+use kube_scheduler_framework::PreemptionCandidate;
+use kube_scheduler_runtime::{
+    Extender, ExtenderFilterResult, ExtenderVerbs, ExtenderVictims, HostPriority, PendingPriorities,
 };
 use kube_scheduler_tests::history::History;
 use proptest::prelude::*;

@@ -2,8 +2,8 @@
 //!
 //! [`ClusterState`] holds every node, every pod that has a node (running or assumed), and all other objects that a
 //! decision may read. It is laid out for scans over all nodes: a node is a small number ([`NodeIdx`]), and every property
-//! that nodes are compared by is a [`Column`] over these numbers. Strings are compared once: labels become dictionary
-//! columns ([`LabelColumn`]), lists of taints become ids ([`TaintSetId`]).
+//! that nodes are compared by is a [`Column`](columns::Column) over these numbers. Strings are compared once: labels become dictionary
+//! columns ([`LabelColumn`](columns::LabelColumn)), lists of taints become ids ([`TaintSetId`](columns::TaintSetId)).
 //!
 //! ```
 //! use std::sync::Arc;
@@ -64,12 +64,13 @@ mod node_group;
 mod node_set;
 mod node_storage;
 
-mod columns;
 mod headroom;
 mod interner;
 mod label_index;
 mod node_table;
 mod node_tree;
+mod resource_columns;
+mod spare;
 mod taint_sets;
 
 mod affinity_terms;
@@ -82,6 +83,7 @@ mod ports;
 mod change_log;
 mod error;
 mod objects;
+pub mod reads;
 
 mod domains;
 
@@ -92,32 +94,47 @@ mod overlay;
 mod requests;
 mod state;
 
-pub use affinity_terms::{
-    AffinityTerms, AffinityTermsVersion, CarriedTerm, TermCount, TermCounts, TermId, TermKind,
-};
 pub use bound_selector::{BoundPreferences, BoundRequirements, BoundSelector};
 pub use change_log::{Change, ChangeEntries, ChangeKinds, Changes};
 pub use check::{Difference, check};
 pub use claims::VolumeCounts;
-pub use columns::ResourceColumns;
-pub use domains::{
-    CountedNodes, CountedPods, CounterId, CounterSpec, Domain, DomainCounts, PodTerm,
-    PodTolerations, RequiredNodeAffinity,
-};
 pub use error::{CacheError, PodIdentity};
-pub use fork::{COLUMN_CHUNK, Column};
-pub use headroom::{Headroom, RequiredHeadroom};
 pub use images::ImageState;
-pub use label_index::{LabelColumn, ValueId};
-pub use node_group::NodeGroup;
-pub use node_set::NodeSet;
-pub use node_storage::{Attachment, CsiLimits, CsiLimitsId};
-pub use node_table::{NodeIdx, runs_by_chunk};
+pub use node_storage::Attachment;
+pub use node_table::NodeIdx;
 pub use objects::{AssumeObjectError, ObjectKey, ObjectStore, storage_class_of};
 pub use overlay::NodeOverlay;
 pub use ports::HostPorts;
 pub use state::ClusterState;
-pub use taint_sets::{TaintSetId, TaintSets};
+
+/// Values of all nodes by slot, for scans over many nodes.
+pub mod columns {
+    pub use crate::fork::{COLUMN_CHUNK, Column};
+    pub use crate::headroom::{Headroom, RequiredHeadroom};
+    pub use crate::label_index::{LabelColumn, ValueId};
+    pub use crate::node_group::NodeGroup;
+    pub use crate::node_set::NodeSet;
+    pub use crate::node_storage::{CsiLimits, CsiLimitsId};
+    pub use crate::node_table::runs_by_chunk;
+    pub use crate::resource_columns::ResourceColumns;
+    pub use crate::spare::{PooledVec, VecPool};
+    pub use crate::taint_sets::{TaintSetId, TaintSets};
+}
+
+/// Pods counted by topology domain.
+pub mod counters {
+    pub use crate::domains::{
+        CountedNodes, CountedPods, CounterId, CounterSpec, Domain, DomainCounts, PodTerm,
+        PodTolerations, RequiredNodeAffinity,
+    };
+}
+
+/// The affinity terms that pods on nodes carry.
+pub mod affinity {
+    pub use crate::affinity_terms::{
+        AffinityTerms, AffinityTermsVersion, CarriedTerm, TermCount, TermCounts, TermId, TermKind,
+    };
+}
 
 #[cfg(test)]
 mod tests;

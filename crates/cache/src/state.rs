@@ -10,7 +10,6 @@ use kube_scheduler_api_types::{Node, Pod};
 use crate::affinity_terms::{AffinityTerms, AffinityTermsVersion};
 use crate::change_log::{ChangeKinds, ChangeLog, Changes};
 use crate::claims::{ClaimTable, VolumeCounts};
-use crate::columns::{NodeColumns, ResourceColumns};
 use crate::domains::CounterTable;
 use crate::fork::Column;
 use crate::headroom::Headroom;
@@ -24,6 +23,7 @@ use crate::objects::ObjectStore;
 use crate::pod_table::PodTable;
 use crate::ports::HostPorts;
 use crate::requests::Requests;
+use crate::resource_columns::{NodeColumns, ResourceColumns};
 use crate::taint_sets::{TaintSetId, TaintSets};
 
 /// What nodes without host ports have.

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kube_scheduler_api_types::Timestamp;
-use kube_scheduler_framework::Timer;
+use kube_scheduler_runtime::Timer;
 
 /// A source of the current time.
 #[derive(Clone, Copy, Debug)]

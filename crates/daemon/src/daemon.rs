@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use kube_scheduler_config::{Configuration, FeatureGates, OutputError, to_json_value};
 use kube_scheduler_engine::{BuildError, Engine, EngineOptions, Pool};
-use kube_scheduler_framework::{Registry, Services};
+use kube_scheduler_framework::Handle;
+use kube_scheduler_runtime::Registry;
 use kube_scheduler_writes::RateLimit;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -203,7 +204,7 @@ impl DaemonBuilder {
     /// If it does not.
     pub fn check(&self) -> Result<(), StartError> {
         let extenders = HttpExtenders::new(&self.config.extenders)?;
-        self.engine(&extenders, Services::default()).map(drop)
+        self.engine(&extenders, Handle::default()).map(drop)
     }
 
     /// Builds the engine, takes the port, and starts. An API server that does not answer yet is waited for in the
@@ -223,7 +224,9 @@ impl DaemonBuilder {
         let started_at = clock.started_at().as_nanos() as f64 / 1e9;
         let metrics = Arc::new(Metrics::new(started_at, self.metrics.clone(), &self.gates));
         let services = PluginServices::default();
-        let engine = self.engine(&extenders, services.for_plugins(metrics.plugins()))?;
+        let handle = Handle::default().with_services(Arc::new(services.clone()));
+        let handle = handle.with_metrics(metrics.plugins().clone());
+        let engine = self.engine(&extenders, handle)?;
         let configz = json!({"componentconfig": to_json_value(&self.config)?}).to_string().into();
         let secure_port = match self.serving.clone() {
             Some(options) => Some(SecurePort::open(options).await?),
@@ -352,7 +355,7 @@ impl DaemonBuilder {
         WriteLimits { width: self.width, timeout: self.request_timeout, rate: self.rate }
     }
 
-    fn engine(&self, extenders: &HttpExtenders, services: Services) -> Result<Engine, StartError> {
+    fn engine(&self, extenders: &HttpExtenders, handle: Handle) -> Result<Engine, StartError> {
         let pool = match self.threads {
             0 | 1 => Pool::none(),
             threads => {
@@ -369,7 +372,7 @@ impl DaemonBuilder {
             pool,
             gates: self.gates.clone(),
             keeps_bound: true,
-            services,
+            handle,
             extenders: extenders.extenders.clone(),
             timer: Some(Arc::new(Stopwatch::start())),
             ..EngineOptions::default()

@@ -18,7 +18,7 @@ mod tls;
 use std::sync::Arc;
 
 use kube_scheduler_config::Extender as ExtenderConfig;
-use kube_scheduler_framework::{Extender, Extenders};
+use kube_scheduler_runtime::{Extender, Extenders};
 
 use self::http::HttpExtender;
 use crate::kinds::Keep;

@@ -6,7 +6,7 @@
 //!
 //! ```no_run
 //! use kube_scheduler_daemon::{Daemon, Endpoint};
-//! use kube_scheduler_framework::Registry;
+//! use kube_scheduler_runtime::Registry;
 //!
 //! # async fn run(registry: Registry) -> Result<(), Box<dyn std::error::Error>> {
 //! let endpoint = Endpoint::from_kubeconfig("kubeconfig".as_ref(), None).await?;

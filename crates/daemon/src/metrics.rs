@@ -254,7 +254,7 @@ impl Metrics {
         self.process.refresh(self.started_at);
         let mut page = TextPage::default();
         self.registry.print(&mut page);
-        self.plugins.gather().iter().for_each(|family| page.family(family));
+        self.plugins.families().iter().for_each(|family| page.family(&family.into()));
         page.into_string()
     }
 

@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use kube_scheduler_engine::Input;
 use kube_scheduler_framework::{
-    ApiClient, ApiError as PluginApiError, ApiFuture, ApiRequest, ApiVerb, CommandSink, Commands,
-    PluginMetrics, Services,
+    ApiError as PluginApiError, ApiRequest, ApiVerb, Commands, Pending, Services,
 };
 use serde_json::Value;
 
@@ -32,16 +31,6 @@ struct Connected {
 }
 
 impl PluginServices {
-    /// What to give to the engine.
-    pub(crate) fn for_plugins(&self, metrics: &PluginMetrics) -> Services {
-        Services {
-            api: Arc::new(self.clone()),
-            commands: Arc::new(self.clone()),
-            metrics: metrics.clone(),
-            ..Services::default()
-        }
-    }
-
     /// The scheduler has started; answers are waited for as long as `timeout`.
     pub(crate) fn connect(&self, api: &Api, inbox: &Inbox, timeout: Duration) {
         // A scheduler starts once.
@@ -49,17 +38,15 @@ impl PluginServices {
     }
 }
 
-impl CommandSink for PluginServices {
+impl Services for PluginServices {
     fn ask(&self, commands: Commands) {
         if let Some(Connected { inbox, .. }) = self.0.get() {
             // A core that has ended does nothing any more.
             let _ = inbox.report(Input::PluginAsked(commands));
         }
     }
-}
 
-impl ApiClient for PluginServices {
-    fn send(&self, request: ApiRequest) -> ApiFuture {
+    fn send(&self, request: ApiRequest) -> Pending<Result<Value, PluginApiError>> {
         let connected = self.0.clone();
         Box::pin(async move {
             let Some(Connected { api, timeout, .. }) = connected.get() else {
@@ -92,8 +79,8 @@ fn call(request: ApiRequest) -> Result<Call, PluginApiError> {
     })
 }
 
-fn refused(message: impl Into<String>) -> PluginApiError {
-    PluginApiError { code: None, reason: String::new(), message: message.into() }
+fn refused(message: impl Into<Arc<str>>) -> PluginApiError {
+    PluginApiError::new("", message)
 }
 
 fn plugin_error(error: ApiError) -> PluginApiError {
@@ -102,7 +89,7 @@ fn plugin_error(error: ApiError) -> PluginApiError {
         ApiError::Status { reason, .. } => reason,
         _ => String::new(),
     };
-    PluginApiError { code, reason, message }
+    PluginApiError { code, ..PluginApiError::new(reason, message) }
 }
 
 #[cfg(test)]
@@ -111,15 +98,15 @@ mod tests {
 
     #[tokio::test]
     async fn before_the_start_requests_fail_and_nothing_is_asked() {
-        let services = PluginServices::default().for_plugins(&PluginMetrics::new());
-        let error = services.api.send(ApiRequest::get("/version")).await.unwrap_err();
-        assert_eq!(error.message, "the scheduler has not started yet");
-        services.commands.ask(Commands::default());
+        let services = PluginServices::default();
+        let error = services.send(ApiRequest::get("/version")).await.unwrap_err();
+        assert_eq!(&*error.message, "the scheduler has not started yet");
+        services.ask(Commands::default());
     }
 
     #[test]
     fn a_path_begins_at_the_root() {
         let error = call(ApiRequest::get("version")).unwrap_err();
-        assert_eq!(error.message, "\"version\" is not a path: it must begin with \"/\"");
+        assert_eq!(&*error.message, "\"version\" is not a path: it must begin with \"/\"");
     }
 }

@@ -8,11 +8,14 @@ mod sample;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::diagnosis::{Diagnosis, FitError};
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    Code, Commands, CycleState, Diagnosis, Extenders, FitError, HypotheticalRunner, Meter,
-    MeteredPoint, NodeIdx, NodeOverlay, NodeStatuses, NominatingInfo, PluginName,
-    PostFilterContext, PostFilterOutcome, PreFilterRun, Runner, SkipSet, Status, Verdicts,
+    Code, Commands, CycleState, NodeIdx, NodeOverlay, NominatingInfo, PluginName,
+    PostFilterContext, PostFilterOutcome, Status, Verdicts,
+};
+use kube_scheduler_runtime::{
+    Extenders, HypotheticalRunner, Meter, MeteredPoint, PreFilterRun, Runner, SkipSet,
 };
 
 use self::extenders::{ExtenderStatuses, best_with};
@@ -335,7 +338,7 @@ impl Search<'_, '_> {
         };
         self.watched.reached(SearchStep::NodesFiltered);
         let verdicts = Verdicts::absent(self.runner.cx.cluster.capacity());
-        let statuses = NodeStatuses { verdicts: &verdicts, absent: &pre_filter.status };
+        let statuses = (&verdicts, &pre_filter.status);
         self.unfit(diagnosis, statuses, &state, &pre_filter.skip)
     }
 
@@ -343,7 +346,7 @@ impl Search<'_, '_> {
     fn unfit(
         &self,
         mut diagnosis: Diagnosis,
-        statuses: NodeStatuses<'_>,
+        (verdicts, absent): (&Verdicts, &Status),
         state: &CycleState,
         skip: &SkipSet,
     ) -> NoChoice {
@@ -356,11 +359,14 @@ impl Search<'_, '_> {
             outcome.nominating = Some(NominatingInfo::Override(None));
         } else {
             let filters = HypotheticalRunner { profile, skip };
+            let cluster = self.runner.cx.cluster;
+            let preempt = |candidates| self.extenders.preempt(cluster, self.pod, candidates);
             let mut cx = PostFilterContext {
                 cx: self.runner.cx.unrecorded(),
-                statuses,
+                verdicts,
+                absent,
                 filters: &filters,
-                extenders: self.extenders,
+                extenders: if self.extenders.is_empty() { None } else { Some(&preempt) },
                 random: self.random,
                 commands: &mut commands,
             };

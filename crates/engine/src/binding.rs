@@ -21,12 +21,13 @@ mod tasks;
 
 use std::sync::Arc;
 
+use crate::diagnosis::FitError;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::{
-    ClusterEvent, Code, Commands, CycleState, EventKind, EventObject, FitError, MeteredPoint,
-    NodeIdx, PluginIdx, PluginName, Status,
+    ClusterEvent, Code, Commands, CycleState, EventKind, EventObject, NodeIdx, PluginName, Status,
 };
 use kube_scheduler_queue::QueuedPod;
+use kube_scheduler_runtime::{MeteredPoint, PluginIdx};
 use smallvec::SmallVec;
 
 use self::commands::Requests;

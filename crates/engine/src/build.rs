@@ -10,11 +10,11 @@ use kube_scheduler_config::{
     Configuration, ExtensionPoint as ConfigPoint, FeatureGates, Gate, NoFitArgs,
     ignore_managed_resources,
 };
-use kube_scheduler_framework::{
-    EventResource, Extenders, ExtensionPoint, Handle, HintFn, PluginName, PluginSet, Profile,
-    ProfileConfig, ProfileError, Registry, Services, Timer,
-};
+use kube_scheduler_framework::{EventRegistration, EventResource, Handle, PluginName};
 use kube_scheduler_queue::{HintId, ProfileSpec, QueueSettings, SchedulingQueue};
+use kube_scheduler_runtime::{
+    Extenders, ExtensionPoint, PluginSet, Profile, ProfileConfig, ProfileError, Registry, Timer,
+};
 
 use crate::binding::Bindings;
 use crate::class_cache::SignPlan;
@@ -40,7 +40,7 @@ pub struct EngineOptions {
     /// How long a pod may stay unschedulable without any event.
     pub max_in_unschedulable: Duration,
     /// What plugins may use of their surroundings. Threads come from `pool`.
-    pub services: Services,
+    pub handle: Handle,
     /// Whether pods of one class share evaluations. Off, every pod is evaluated from scratch, with the same outcome.
     pub uses_class_cache: bool,
     /// Whether bound pods and preemptions are kept for [`Engine::drain_bound`] and
@@ -59,7 +59,7 @@ impl Default for EngineOptions {
             pool: Pool::none(),
             gates: FeatureGates::default(),
             max_in_unschedulable: QueueSettings::default().max_in_unschedulable,
-            services: Services::default(),
+            handle: Handle::default(),
             uses_class_cache: true,
             keeps_bound: false,
             extenders: Extenders::default(),
@@ -138,7 +138,7 @@ impl Engine {
         if let Some(timer) = &options.timer {
             profiles.iter_mut().for_each(|profile| profile.measure(timer.clone()));
         }
-        let mut hints: Vec<(PluginName, HintFn)> = Vec::new();
+        let mut hints: Vec<(PluginName, EventRegistration)> = Vec::new();
         let mut custom_resources = BTreeSet::new();
         let specs = profiles
             .iter()
@@ -206,23 +206,19 @@ fn build_profiles(
     registry: &Registry,
     options: &EngineOptions,
 ) -> Result<Vec<Profile>, BuildError> {
-    let features: Vec<Arc<str>> = options
-        .gates
-        .iter()
-        .filter(|(_, _, is_on)| *is_on)
-        .map(|(name, _, _)| name.into())
-        .collect();
+    let gates = options.gates.iter().filter(|(_, _, is_on)| *is_on);
+    let features = gates.map(|(name, _, _)| name.into());
     let mut profiles: Vec<Profile> = Vec::new();
     let mut sort_args: Option<(Arc<str>, serde_json::Value)> = None;
-    let services =
-        Services { parallel: Arc::new(options.pool.clone()), ..options.services.clone() };
+    let handle = options
+        .handle
+        .clone()
+        .with_features(features)
+        .with_parallel(Arc::new(options.pool.clone()));
     for (at, profile) in config.profiles.iter().enumerate() {
         let spec = profile_config(profile);
         let name = spec.scheduler_name.clone();
-        let handle = Handle::new(name.clone(), features.iter().cloned())
-            .for_profile(at)
-            .with_services(services.clone());
-        let built = Profile::build(&spec, registry, &handle)
+        let built = Profile::build(&spec, registry, &handle.for_profile(&name, at))
             .map_err(|source| BuildError::Profile { profile: name.clone(), source })?;
         if name.is_empty() {
             return Err(BuildError::NoSchedulerName);
@@ -310,7 +306,7 @@ const fn config_point(point: ExtensionPoint) -> ConfigPoint {
 /// A profile as the queue knows it: its gates, and what its plugins want to hear of.
 fn queue_profile(
     profile: &Profile,
-    hints: &mut Vec<(PluginName, HintFn)>,
+    hints: &mut Vec<(PluginName, EventRegistration)>,
     custom_resources: &mut BTreeSet<Arc<str>>,
     options: &EngineOptions,
 ) -> ProfileSpec {
@@ -344,12 +340,13 @@ fn queue_profile(
                 if let EventResource::Custom(name) = registration.event.resource() {
                     custom_resources.insert(name.clone());
                 }
-                let hint = registration.hint.map(|hint| {
+                let event = registration.event.clone();
+                let hint = registration.hint.is_some().then(|| {
                     let id = HintId(u32::try_from(hints.len()).unwrap_or(u32::MAX));
-                    hints.push((entry.name.clone(), hint));
+                    hints.push((entry.name.clone(), registration));
                     id
                 });
-                (registration.event, hint)
+                (event, hint)
             })
             .collect();
         spec = spec.with_events(&entry.name, events);

@@ -7,11 +7,11 @@
 //! Invariant: an entry is used only if everything that its answers were read from, beside single nodes, is unchanged.
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::{AffinityTermsVersion, Changes};
-use kube_scheduler_framework::{
-    ChangeKinds, ClusterState, Code, Meter, MeteredPoint, NodeIdx, PhaseReads, Reads, Runner,
-    SignatureWriter, SkipSet,
-};
+use kube_scheduler_cache::affinity::AffinityTermsVersion;
+use kube_scheduler_cache::reads::{PhaseReads, Reads};
+use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState};
+use kube_scheduler_framework::{Code, NodeIdx, SignatureWriter};
+use kube_scheduler_runtime::{Meter, MeteredPoint, Runner, SkipSet};
 use rustc_hash::FxHashMap;
 
 use crate::evaluation::Evaluation;
@@ -67,8 +67,8 @@ pub(crate) struct SignPlan {
 
 impl SignPlan {
     /// A plan for `profile`; pods can be signed only if every plugin that judges nodes can sign.
-    pub(crate) fn new(profile: &kube_scheduler_framework::Profile) -> Self {
-        use kube_scheduler_framework::ExtensionPoint::{Filter, PreFilter, PreScore, Score};
+    pub(crate) fn new(profile: &kube_scheduler_runtime::Profile) -> Self {
+        use kube_scheduler_runtime::ExtensionPoint::{Filter, PreFilter, PreScore, Score};
         let mut used: Vec<usize> = [PreFilter, Filter, PreScore, Score]
             .iter()
             .flat_map(|point| profile.at(*point).to_vec())

@@ -12,9 +12,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_framework::{
-    ClusterEvent, ClusterState, Context, EventKind, EventObject, Sources,
-};
+use kube_scheduler_cache::ClusterState;
+use kube_scheduler_framework::{ClusterEvent, Context, EventKind, EventObject, Sources};
 use kube_scheduler_queue::QueuedPod;
 
 use crate::binding::PermitWaits;

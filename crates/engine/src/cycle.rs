@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_api_types::numbers::Numbers;
-use kube_scheduler_framework::{EventKind, Profile, Runner};
+use kube_scheduler_framework::EventKind;
 use kube_scheduler_queue::QueuedPod;
+use kube_scheduler_runtime::{Profile, Runner};
 
 use crate::attempt::{Choice, NO_NODES, NoChoice, Search, Unfit};
 use crate::binding::{Bindings, Placement};

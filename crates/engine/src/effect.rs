@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Object, Pod, PodCondition};
-use kube_scheduler_framework::{EventKind, PluginName, StatusFuture};
+use kube_scheduler_framework::{EventKind, Pending, PluginName, Status};
 
 /// Ties the result of an effect to the binding or preemption that waits for it. Unique among effects of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -162,7 +162,7 @@ pub enum Effect {
         /// The plugin whose work it is.
         plugin: PluginName,
         /// The work.
-        work: StatusFuture,
+        work: Pending<Status>,
     },
 }
 

@@ -11,8 +11,10 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_framework::{ClusterState, Profile, Status};
+use kube_scheduler_cache::ClusterState;
+use kube_scheduler_framework::Status;
 use kube_scheduler_queue::PendingCounts;
+use kube_scheduler_runtime::Profile;
 
 use crate::binding::Bindings;
 use crate::core::Core;

@@ -12,11 +12,12 @@ mod scores;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::diagnosis::Diagnosis;
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::{
-    ClusterState, Code, CycleState, Diagnosis, EXTENDER, Meter, MeteredPoint, NodeIdx,
-    NodeStatuses, PhaseReads, PreFilterRun, Runner, SkipSet, Status, VerdictId, Verdicts,
-};
+use kube_scheduler_cache::ClusterState;
+use kube_scheduler_cache::reads::PhaseReads;
+use kube_scheduler_framework::{Code, CycleState, NodeIdx, Status, VerdictId, Verdicts};
+use kube_scheduler_runtime::{Meter, MeteredPoint, PreFilterRun, Runner, SkipSet};
 
 pub(crate) use self::best::best_node;
 pub(crate) use self::nominations::verdicts_with_nominated_pods;
@@ -212,8 +213,8 @@ impl Evaluation {
     }
 
     /// The answers with their reasons.
-    pub(crate) fn statuses(&self) -> NodeStatuses<'_> {
-        NodeStatuses { verdicts: &self.verdicts, absent: &self.absent }
+    pub(crate) fn statuses(&self) -> (&Verdicts, &Status) {
+        (&self.verdicts, &self.absent)
     }
 
     /// Why no node passes. `is_narrowed_outside` if extenders rejected nodes.
@@ -222,7 +223,7 @@ impl Evaluation {
         diagnosis.unschedulable_plugins.clone_from(&self.pre_filter.restricting);
         diagnosis.absorb(&self.verdicts);
         if is_narrowed_outside {
-            diagnosis.unschedulable_plugins.insert(EXTENDER.into());
+            diagnosis.unschedulable_plugins.insert(kube_scheduler_queue::EXTENDER_PLUGIN.into());
         }
         diagnosis
     }

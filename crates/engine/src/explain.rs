@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
-    Commands, CycleState, Extenders, HypotheticalRunner, NodeIdx, NodeStatuses, PostFilterContext,
-    PostFilterOutcome, Runner, SkipSet, Status, Verdicts,
+    Commands, CycleState, NodeIdx, PostFilterContext, PostFilterOutcome, Status, Verdicts,
 };
+use kube_scheduler_runtime::{HypotheticalRunner, Runner, SkipSet};
 use rustc_hash::FxHashMap;
 
 use crate::core::Core;
@@ -107,7 +107,7 @@ fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, random: u64) -> Explanation {
             let run = &rejection.pre_filter;
             explanation.pre_filter = run.status.clone();
             let verdicts = Verdicts::absent(cluster.capacity());
-            let statuses = NodeStatuses { verdicts: &verdicts, absent: &run.status };
+            let statuses = (&verdicts, &run.status);
             explanation.post_filter =
                 post_filter(runner, pod, statuses, &rejection.state, &run.skip, random);
             return explanation;
@@ -150,15 +150,18 @@ fn add_nodes(
     let best = table.as_ref().and_then(|table| table.totals.iter().copied().max());
     let scores: Vec<NodeScores> = table.map_or_else(Vec::new, |table| table.by_node().collect());
     let mut scores: FxHashMap<NodeIdx, NodeScores> = feasible.into_iter().zip(scores).collect();
-    let statuses = evaluation.statuses();
+    let (verdicts, absent) = evaluation.statuses();
     for &idx in cluster.order() {
         let Some(name) = cluster.node_name(idx) else { continue };
         let scores = scores.remove(&idx);
         if scores.as_ref().is_some_and(|scores| Some(scores.total) == best) {
             explanation.best.push(name.clone());
         }
-        let passes = statuses.verdicts.passes(idx);
-        let status = if passes { Status::SUCCESS } else { statuses.get(idx).clone() };
+        let status = if verdicts.passes(idx) {
+            Status::SUCCESS
+        } else {
+            verdicts.rejection(idx).unwrap_or(absent).clone()
+        };
         let is_explicit = !evaluation.is_left_out(idx);
         explanation.nodes.push(NodeExplanation { name: name.clone(), status, is_explicit, scores });
     }
@@ -174,7 +177,7 @@ fn gating_status(runner: &Runner<'_>, pod: &Pod) -> Option<Status> {
 fn post_filter(
     runner: &Runner<'_>,
     pod: &Arc<Pod>,
-    statuses: NodeStatuses<'_>,
+    (verdicts, absent): (&Verdicts, &Status),
     state: &CycleState,
     skip: &SkipSet,
     random: u64,
@@ -184,9 +187,10 @@ fn post_filter(
     let mut commands = Commands::default();
     let mut cx = PostFilterContext {
         cx: runner.cx.unrecorded(),
-        statuses,
+        verdicts,
+        absent,
         filters: &filters,
-        extenders: &Extenders::default(),
+        extenders: None,
         random,
         commands: &mut commands,
     };

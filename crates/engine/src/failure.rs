@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
+use crate::diagnosis::FitError;
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_framework::{EventKind, FitError, NominatingInfo, Status};
+use kube_scheduler_framework::{EventKind, NominatingInfo, Status};
 use kube_scheduler_queue::{Nomination, QueuedPod};
 
 use crate::condition::{Condition, changed_condition};

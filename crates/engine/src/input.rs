@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Object, Pod};
-use kube_scheduler_framework::{Commands, Status, WriteError};
+use kube_scheduler_framework::{ApiError, Commands, Status};
 
 use crate::effect::Token;
 
@@ -45,7 +45,7 @@ pub enum Input {
         /// Which.
         token: Token,
         /// Why it failed, if it did.
-        result: Result<(), WriteError>,
+        result: Result<(), ApiError>,
     },
     /// The API server answered a [`WriteObject`](crate::Effect::WriteObject). What was written comes again as
     /// [`ObjectApplied`](Self::ObjectApplied), as everything else that changes.
@@ -53,7 +53,7 @@ pub enum Input {
         /// Which.
         token: Token,
         /// The object as it is stored now, or why it was not taken.
-        result: Result<Arc<Object>, WriteError>,
+        result: Result<Arc<Object>, ApiError>,
     },
     /// A plugin's [`Await`](crate::Effect::Await) ended.
     WorkFinished {
@@ -67,14 +67,14 @@ pub enum Input {
         /// Which.
         token: Token,
         /// How it ended, or why it failed.
-        result: Result<EvictionOutcome, WriteError>,
+        result: Result<EvictionOutcome, ApiError>,
     },
     /// The API server answered a [`ClearNomination`](crate::Effect::ClearNomination).
     NominationCleared {
         /// Which.
         token: Token,
         /// Why it failed, if it did.
-        result: Result<(), WriteError>,
+        result: Result<(), ApiError>,
     },
     /// Work of a plugin that goes on outside of the engine asks for something.
     PluginAsked(Commands),

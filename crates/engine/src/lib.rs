@@ -18,6 +18,7 @@ mod core;
 mod counts;
 mod cycle;
 mod deadlines;
+mod diagnosis;
 mod duration;
 mod effect;
 mod engine;

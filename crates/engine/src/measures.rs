@@ -5,10 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_framework::{
-    Code, Lengths, PLUGIN_BOUNDS, POINT_BOUNDS, PluginName, Readings, Timer,
-};
+use kube_scheduler_framework::{Code, PluginName};
 use kube_scheduler_queue::{EventLabel, QueueingHint};
+use kube_scheduler_runtime::{Lengths, PLUGIN_BOUNDS, POINT_BOUNDS, Readings, Timer};
 use rustc_hash::FxHashMap;
 
 use crate::policy::Plans;

@@ -6,15 +6,17 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, PodRequests, PodSpec, PodStatus, Timestamp};
+use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::{
-    ClusterState, Code, Context, EventObject, Extenders, HintFn, Meter, MeteredPoint, NoPods,
-    NodeNominations, NominatedPods, PluginIdx, PluginName, QueuedPodView, QueueingHint,
-    RunningPreemptions, Sources, WaitingPods,
+    Code, Context, EventObject, EventRegistration, NominatedPods, PluginName, QueuedPodView,
+    QueueingHint, RunningPreemptions, Sources, WaitingPods,
 };
 use kube_scheduler_queue::{
     EventLabel, HintId, NominatedPod, PluginId, PreEnqueueVerdict, ProfileId, QueueEntry,
     QueuePolicy, QueuedPod, SchedulingQueue,
 };
+use kube_scheduler_runtime::{Extenders, Meter, MeteredPoint, PluginIdx, cluster_alone};
+use smallvec::SmallVec;
 
 use crate::class_cache::{SignPlan, Signatures};
 use crate::guard::guarded;
@@ -121,9 +123,9 @@ pub(crate) struct Gate {
     pub(crate) plugin: PluginIdx,
 }
 
-/// Hint functions by number, and whose they are.
+/// Registrations with hints by number, and whose they are.
 #[derive(Default)]
-pub(crate) struct Hints(pub(crate) Vec<(PluginName, HintFn)>);
+pub(crate) struct Hints(pub(crate) Vec<(PluginName, EventRegistration)>);
 
 impl Hints {
     /// Whose hint it is.
@@ -160,12 +162,10 @@ impl Policy<'_> {
     /// Nominations are not at hand while the queue works.
     fn context(&self) -> Context<'_> {
         Sources {
-            cluster: self.cluster,
             pods: self.pods,
             waiting: self.waiting,
-            nominated: &NoPods,
             preemptions: self.preemptions,
-            now: self.now,
+            ..cluster_alone(self.cluster, self.now)
         }
         .unrecorded()
     }
@@ -231,7 +231,8 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
         old: Option<&EventObject>,
         new: Option<&EventObject>,
     ) -> QueueingHint {
-        let Some((_, hint)) = self.plans.hints.0.get(id.0 as usize) else {
+        let found = self.plans.hints.0.get(id.0 as usize);
+        let Some(hint) = found.and_then(|(_, registration)| registration.hint.as_ref()) else {
             return QueueingHint::Queue;
         };
         let start = self.measures.hint_start();
@@ -278,6 +279,9 @@ impl DerefMut for NominatingQueue {
         &mut self.0
     }
 }
+
+/// A node with the pods that are nominated to it.
+type NodeNominations = (Arc<str>, SmallVec<[Arc<Pod>; 1]>);
 
 impl NominatedPods for NominatingQueue {
     fn nominated_pods(&self, node: &str) -> Vec<Arc<Pod>> {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::{
-    CycleState, NodeIdx, Parallel, PooledVec, Runner, SkipSet, Status, VecPool, VerdictId, Verdicts,
-};
+use kube_scheduler_cache::columns::{PooledVec, VecPool};
+use kube_scheduler_framework::{CycleState, NodeIdx, Parallel, Status, VerdictId, Verdicts};
+use kube_scheduler_runtime::{Runner, SkipSet};
 use rayon::prelude::*;
 
 /// Scans shorter than this are not worth handing out, unless the caller says otherwise: a sleeping thread takes up to 150 µs

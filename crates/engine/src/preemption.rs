@@ -15,10 +15,9 @@ mod table;
 
 use std::sync::Arc;
 
+use crate::diagnosis::FitError;
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::{
-    Commands, EventKind, FitError, NominatedPods, PluginName, WriteError,
-};
+use kube_scheduler_framework::{ApiError, Commands, EventKind, NominatedPods, PluginName};
 use kube_scheduler_queue::QueuedPod;
 
 use self::table::{Errand, Step, Task, TaskId, TaskTable};
@@ -169,7 +168,7 @@ impl Preemptions {
         core: &mut Core,
         bindings: &mut Bindings,
         token: Token,
-        result: Result<EvictionOutcome, WriteError>,
+        result: Result<EvictionOutcome, ApiError>,
     ) {
         let Some((id, Errand::Evict(victim))) = self.tasks.redeem(token) else { return };
         match result {
@@ -186,7 +185,7 @@ impl Preemptions {
         core: &mut Core,
         bindings: &mut Bindings,
         token: Token,
-        result: Result<(), WriteError>,
+        result: Result<(), ApiError>,
     ) {
         let Some((id, Errand::ClearNomination)) = self.tasks.redeem(token) else { return };
         if let Err(error) = result {
@@ -281,7 +280,7 @@ fn end_held(
     bindings: &mut Bindings,
     held: HeldAttempt,
     node: Arc<str>,
-    eviction_error: Option<WriteError>,
+    eviction_error: Option<ApiError>,
 ) {
     let HeldAttempt { queued, profile, mut error, commands } = held;
     let nominating = match eviction_error {

@@ -3,8 +3,8 @@
 use std::ops::Index;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::Profile;
 use kube_scheduler_queue::ProfileId;
+use kube_scheduler_runtime::Profile;
 
 /// A profile, by its position in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -12,10 +12,11 @@ mod groups;
 mod own_scores;
 
 use kube_scheduler_api_types::Pod;
+use kube_scheduler_cache::{ChangeKinds, ClusterState};
 use kube_scheduler_framework::{
-    Candidates, ChangeKinds, ClusterState, ClusterView, Code, DomainAnswers, GroupKey, Meter,
-    MeteredPoint, NodeIdx, PluginIdx, PluginName, Runner, SkipSet, check_score,
+    Candidates, ClusterView, Code, DomainAnswers, GroupKey, NodeIdx, PluginName,
 };
+use kube_scheduler_runtime::{Meter, MeteredPoint, PluginIdx, Runner, SkipSet, check_score};
 
 use self::groups::Groups;
 use self::own_scores::OwnScores;

@@ -10,46 +10,31 @@ use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
 use serde_ignored::Path;
 use serde_json::{Map, Value};
 
+use crate::plugin_error::PluginError;
+
 /// Fields that are allowed in arguments although the type does not have them.
 const HEADER: [&str; 2] = ["apiVersion", "kind"];
 
-/// Arguments that are not acceptable. Displays one line, with the path of each field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ArgsError(Vec<String>);
-
-impl fmt::Display for ArgsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join("; "))
-    }
-}
-
-impl std::error::Error for ArgsError {}
-
-impl From<ArgsError> for String {
-    fn from(error: ArgsError) -> Self {
-        error.to_string()
-    }
-}
-
-impl ArgsError {
-    /// The error for one field: `field` is its path relative to the arguments, such as `zones[0]` (empty for the arguments
-    /// as a whole), `what` says what is wrong with it.
-    pub fn new(args_path: &str, field: &str, what: impl fmt::Display) -> Self {
-        let join = if field.is_empty() || field.starts_with('[') { "" } else { "." };
-        Self(vec![format!("{args_path}{join}{field}: {what}")])
-    }
+/// The error for one field: `field` is its path relative to the arguments, such as `zones[0]` (empty for the arguments as a
+/// whole), `what` says what is wrong with it.
+pub(crate) fn invalid(args_path: &str, field: &str, what: impl fmt::Display) -> PluginError {
+    let join = if field.is_empty() || field.starts_with('[') { "" } else { "." };
+    format!("{args_path}{join}{field}: {what}").into()
 }
 
 /// Reads arguments as a `T`. `args_path` says in errors where they stand.
 ///
 /// # Errors
 /// If a value has the wrong type, or fields are missing or unknown.
-pub fn decode_args<T: DeserializeOwned>(args: &Value, args_path: &str) -> Result<T, ArgsError> {
+pub(crate) fn decode_args<T: DeserializeOwned>(
+    args: &Value,
+    args_path: &str,
+) -> Result<T, PluginError> {
     let empty = Value::Object(Map::new());
     let args = if args.is_null() { &empty } else { args };
     // A derived struct would take a list for its fields in order.
     if !args.is_object() {
-        return Err(ArgsError::new(args_path, "", "must be a map of fields"));
+        return Err(invalid(args_path, "", "must be a map of fields"));
     }
     let mut track = serde_path_to_error::Track::new();
     let mut unknown: Vec<String> = Vec::new();
@@ -62,7 +47,7 @@ pub fn decode_args<T: DeserializeOwned>(args: &Value, args_path: &str) -> Result
     });
     let value: T = read.map_err(|error: serde_json::Error| {
         let path = track.path().to_string();
-        ArgsError::new(args_path, if path == "." { "" } else { &path }, error)
+        invalid(args_path, if path == "." { "" } else { &path }, error)
     })?;
     if unknown.is_empty() {
         return Ok(value);
@@ -75,9 +60,9 @@ pub fn decode_args<T: DeserializeOwned>(args: &Value, args_path: &str) -> Result
             let names: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
             what.push_str(&format!(", known are {}", names.join(", ")));
         }
-        ArgsError::new(args_path, parent, what).0.remove(0)
+        invalid(args_path, parent, what).0.remove(0)
     };
-    Err(ArgsError(unknown.into_iter().map(complain).collect()))
+    Err(PluginError(unknown.into_iter().map(complain).collect()))
 }
 
 /// A path the way configuration messages write it: `zones[0].name`.

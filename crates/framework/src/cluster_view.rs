@@ -3,15 +3,20 @@
 use std::sync::{Arc, LazyLock};
 
 use kube_scheduler_api_types::{Labels, NodeSelector, Pod, PreferredNodeTerm};
+use kube_scheduler_cache::affinity::{
+    AffinityTerms, AffinityTermsVersion, CarriedTerm, TermId, TermKind,
+};
+use kube_scheduler_cache::columns::{
+    Column, CsiLimits, CsiLimitsId, Headroom, LabelColumn, NodeGroup, NodeSet, ResourceColumns,
+    TaintSetId, TaintSets, ValueId,
+};
+use kube_scheduler_cache::counters::{CounterId, CounterSpec, Domain, DomainCounts};
+use kube_scheduler_cache::reads::{DISCARDED, ReadSet, Reads};
 use kube_scheduler_cache::{
-    AffinityTerms, AffinityTermsVersion, Attachment, BoundPreferences, BoundRequirements,
-    BoundSelector, CacheError, CarriedTerm, ClusterState, Column, CounterId, CounterSpec,
-    CsiLimits, CsiLimitsId, Domain, DomainCounts, Headroom, HostPorts, ImageState, LabelColumn,
-    NodeGroup, NodeIdx, NodeOverlay, NodeSet, ObjectStore, ResourceColumns, TaintSetId, TaintSets,
-    TermId, TermKind, ValueId, VolumeCounts,
+    Attachment, BoundPreferences, BoundRequirements, BoundSelector, CacheError, ClusterState,
+    HostPorts, ImageState, NodeIdx, NodeOverlay, ObjectStore, VolumeCounts,
 };
 
-use crate::reads::{DISCARDED, ReadSet, Reads};
 use crate::view::NodeView;
 
 static NO_LABELS: LazyLock<Labels> = LazyLock::new(Labels::default);

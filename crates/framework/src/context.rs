@@ -4,15 +4,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_cache::ClusterState;
+use kube_scheduler_cache::reads::{DISCARDED, ReadSet, Reads};
 use smallvec::SmallVec;
 
 use crate::cluster_view::{ClusterView, Scope};
 use crate::known_pods::KnownPods;
-use crate::reads::{DISCARDED, ReadSet, Reads};
 use crate::status::PluginName;
 use crate::user_event::EventKind;
 
@@ -42,11 +41,18 @@ impl fmt::Debug for Sources<'_> {
 impl<'a> Sources<'a> {
     /// A context for calls whose answers are not cached: what is read is not recorded.
     pub fn unrecorded(self) -> Context<'a> {
-        self.recorded_by(&DISCARDED, Scope::OneNode)
+        self.recorded_by(&DISCARDED)
     }
 
-    pub(crate) fn recorded_by(self, reads: &'a ReadSet, scope: Scope) -> Context<'a> {
-        Context { sources: self, reads, scope }
+    /// A context for calls about one node, or about none, with what is read noted in `reads`.
+    #[inline]
+    pub fn recorded_by(self, reads: &'a ReadSet) -> Context<'a> {
+        Context { sources: self, reads, scope: Scope::OneNode }
+    }
+
+    /// The same for calls about many nodes, each by its slot.
+    pub fn scan_recorded_by(self, reads: &'a ReadSet) -> Context<'a> {
+        Context { sources: self, reads, scope: Scope::Asked }
     }
 }
 
@@ -98,12 +104,12 @@ impl<'a> Context<'a> {
     }
 
     /// Notes what is read in `reads` from now on.
-    pub(crate) fn note_in(&mut self, reads: &'a ReadSet) {
+    pub fn note_in(&mut self, reads: &'a ReadSet) {
         self.reads = reads;
     }
 
     /// What it reads from.
-    pub(crate) fn sources(&self) -> Sources<'a> {
+    pub fn sources(&self) -> Sources<'a> {
         self.sources
     }
 
@@ -131,7 +137,7 @@ pub trait WaitingPods: Sync {
 }
 
 /// A node with the pods that are nominated to it.
-pub type NodeNominations = (Arc<str>, SmallVec<[Arc<Pod>; 1]>);
+type NodeNominations = (Arc<str>, SmallVec<[Arc<Pod>; 1]>);
 
 /// Read access to nominations.
 pub trait NominatedPods: Sync {
@@ -158,40 +164,6 @@ pub trait RunningPreemptions: Sync {
     /// Whether the scheduler is still busy evicting the victims of the pod with this UID (`docs/spec/preemption.md` §7.3).
     /// `false` once the last victim is seen to go, even if the answer to its deletion has not arrived yet.
     fn is_preempting(&self, uid: &str) -> bool;
-}
-
-/// No pod exists, waits, is nominated or preempts. For tests and one-off evaluations.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoPods;
-
-impl WaitingPods for NoPods {
-    fn waiting_pod(&self, _uid: &str) -> Option<WaitingPod> {
-        None
-    }
-
-    fn waiting_pods(&self) -> Vec<WaitingPod> {
-        Vec::new()
-    }
-}
-
-impl NominatedPods for NoPods {
-    fn nominated_pods(&self, _node: &str) -> Vec<Arc<Pod>> {
-        Vec::new()
-    }
-
-    fn has_nominated_pods(&self) -> bool {
-        false
-    }
-
-    fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>> {
-        Vec::new()
-    }
-}
-
-impl RunningPreemptions for NoPods {
-    fn is_preempting(&self, _uid: &str) -> bool {
-        false
-    }
 }
 
 /// The object of a cluster event.
@@ -346,6 +318,3 @@ impl Commands {
         self.0
     }
 }
-
-/// The longest a pod may wait on Permit; longer requests are cut to it.
-pub const MAX_PERMIT_WAIT: Duration = Duration::from_secs(15 * 60);

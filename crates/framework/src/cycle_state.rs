@@ -7,10 +7,8 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-/// A value that can live in a [`CycleState`]. Implemented for every `Clone + Send + Sync` type.
-///
-/// Cloning must be independent: evaluating "what if this pod were gone" works on a clone.
-pub trait StateValue: Any + Send + Sync {
+/// A value that can live in a [`CycleState`].
+trait StateValue: Any + Send + Sync {
     /// A copy of the value.
     fn clone_value(&self) -> Box<dyn StateValue>;
     /// The value for downcasting.
@@ -45,8 +43,9 @@ impl CycleState {
         Self::default()
     }
 
-    /// Stores `value`, replacing one of the same type.
-    pub fn insert<T: StateValue>(&mut self, value: T) {
+    /// Stores `value`, replacing one of the same type. Cloning it must be independent: evaluating "what if this pod were
+    /// gone" works on a clone.
+    pub fn insert<T: Any + Clone + Send + Sync>(&mut self, value: T) {
         let id = TypeId::of::<T>();
         let boxed: Box<dyn StateValue> = Box::new(value);
         match self.slots.iter_mut().find(|(slot, _)| *slot == id) {
@@ -56,7 +55,7 @@ impl CycleState {
     }
 
     /// The value of type `T`, if one was stored.
-    pub fn get<T: StateValue>(&self) -> Option<&T> {
+    pub fn get<T: Any>(&self) -> Option<&T> {
         let id = TypeId::of::<T>();
         let (_, value) = self.slots.iter().find(|(slot, _)| *slot == id)?;
         // Explicit deref: the box itself is a value too and must not answer here.
@@ -64,14 +63,14 @@ impl CycleState {
     }
 
     /// The value of type `T`, mutably.
-    pub fn get_mut<T: StateValue>(&mut self) -> Option<&mut T> {
+    pub fn get_mut<T: Any>(&mut self) -> Option<&mut T> {
         let id = TypeId::of::<T>();
         let (_, value) = self.slots.iter_mut().find(|(slot, _)| *slot == id)?;
         (**value).as_any_mut().downcast_mut()
     }
 
     /// Drops the value of type `T`, if one was stored.
-    pub fn remove<T: StateValue>(&mut self) {
+    pub fn remove<T: Any>(&mut self) {
         let id = TypeId::of::<T>();
         self.slots.retain(|(slot, _)| *slot != id);
     }

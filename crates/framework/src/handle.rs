@@ -4,68 +4,28 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use crate::api_client::{ApiClient, NoApiServer};
-use crate::args::{ArgsError, decode_args};
+use crate::args::{decode_args, invalid};
 use crate::context::Commands;
 use crate::parallel::{OneThread, Parallel};
+use crate::plugin_error::PluginError;
 use crate::plugin_metrics::PluginMetrics;
-use crate::registry::PluginArgs;
+use crate::services::{ApiError, ApiRequest, NoServices, Pending, Services};
 
-/// Takes requests that plugins make outside of a call by the engine, from their asynchronous work.
-pub trait CommandSink: Send + Sync {
-    /// Passes the requests on. They are carried out in order, some time after.
-    fn ask(&self, commands: Commands);
-}
-
-/// Discards all requests.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoCommandSink;
-
-impl CommandSink for NoCommandSink {
-    fn ask(&self, _: Commands) {}
-}
-
-/// Services of the program around the engine that plugins may use. With the default, API requests fail, commands are
-/// discarded, metrics are counted and not shown, and computations run on the calling thread.
-#[derive(Clone)]
-pub struct Services {
-    /// The API server.
-    pub api: Arc<dyn ApiClient>,
-    /// Takes commands from asynchronous work.
-    pub commands: Arc<dyn CommandSink>,
-    /// Metrics.
-    pub metrics: PluginMetrics,
-    /// Threads.
-    pub parallel: Arc<dyn Parallel>,
-}
-
-impl Default for Services {
-    fn default() -> Self {
-        Self {
-            api: Arc::new(NoApiServer),
-            commands: Arc::new(NoCommandSink),
-            metrics: PluginMetrics::new(),
-            parallel: Arc::new(OneThread),
-        }
-    }
-}
-
-impl fmt::Debug for Services {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Services")
-            .field("metrics", &self.metrics)
-            .field("parallel", &self.parallel)
-            .finish_non_exhaustive()
-    }
-}
+/// A plugin's arguments as configuration gives them, defaults filled in: a tree of maps, lists and scalars.
+/// `Null` when there are none.
+pub type PluginArgs = Value;
 
 /// What a plugin factory gets: the profile that the plugin belongs to, the feature gates, where its arguments are in the
 /// configuration, and services that the plugin may use later.
 ///
 /// What changes from call to call is passed to the call: [`Context`](crate::Context) to read the cluster, waiting pods,
 /// nominations and pods, and [`Commands`] to make requests.
-#[derive(Clone, Debug, Default)]
+///
+/// By default API requests fail, commands are discarded, metrics are counted and not shown, and computations run on the
+/// calling thread.
+#[derive(Clone)]
 pub struct Handle {
     /// The scheduler name of the profile.
     pub scheduler_name: Arc<str>,
@@ -73,35 +33,72 @@ pub struct Handle {
     pub features: Arc<[Arc<str>]>,
     profile: usize,
     args_path: Arc<str>,
-    services: Services,
+    services: Arc<dyn Services>,
+    metrics: PluginMetrics,
+    parallel: Arc<dyn Parallel>,
+}
+
+impl Default for Handle {
+    fn default() -> Self {
+        Self {
+            scheduler_name: Arc::default(),
+            features: Arc::default(),
+            profile: 0,
+            args_path: Arc::default(),
+            services: Arc::new(NoServices),
+            metrics: PluginMetrics::new(),
+            parallel: Arc::new(OneThread),
+        }
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("scheduler_name", &self.scheduler_name)
+            .field("features", &self.features)
+            .field("metrics", &self.metrics)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Handle {
-    /// A handle for `scheduler_name` with these feature gates on.
-    pub fn new(
-        scheduler_name: impl Into<Arc<str>>,
-        features: impl IntoIterator<Item = Arc<str>>,
-    ) -> Self {
+    /// The same with these feature gates on.
+    #[must_use]
+    pub fn with_features(self, features: impl IntoIterator<Item = Arc<str>>) -> Self {
         let mut features: Vec<Arc<str>> = features.into_iter().collect();
         features.sort();
         features.dedup();
-        Self { scheduler_name: scheduler_name.into(), features: features.into(), ..Self::default() }
+        Self { features: features.into(), ..self }
     }
 
-    /// The same for the profile at this place of the configuration.
+    /// The same for the profile of this name, at this place of the configuration.
     #[must_use]
-    pub fn for_profile(self, profile: usize) -> Self {
-        Self { profile, ..self }
+    pub fn for_profile(&self, scheduler_name: &Arc<str>, profile: usize) -> Self {
+        Self { scheduler_name: scheduler_name.clone(), profile, ..self.clone() }
     }
 
     /// The same with these services.
     #[must_use]
-    pub fn with_services(self, services: Services) -> Self {
+    pub fn with_services(self, services: Arc<dyn Services>) -> Self {
         Self { services, ..self }
     }
 
+    /// The same with metrics that are shown.
+    #[must_use]
+    pub fn with_metrics(self, metrics: PluginMetrics) -> Self {
+        Self { metrics, ..self }
+    }
+
+    /// The same with threads.
+    #[must_use]
+    pub fn with_parallel(self, parallel: Arc<dyn Parallel>) -> Self {
+        Self { parallel, ..self }
+    }
+
     /// The same for a plugin whose arguments stand at this place of `pluginConfig`, or nowhere.
-    pub(crate) fn for_plugin(&self, name: &str, at: Option<usize>) -> Self {
+    #[must_use]
+    pub fn for_plugin(&self, name: &str, at: Option<usize>) -> Self {
         let profile = self.profile;
         let args_path = match at {
             Some(at) => format!("profiles[{profile}].pluginConfig[{at}].args"),
@@ -119,38 +116,38 @@ impl Handle {
     ///
     /// # Errors
     /// If a value has the wrong type, or fields are missing or unknown; the text names each field by its whole path.
-    pub fn args<T: DeserializeOwned>(&self, args: &PluginArgs) -> Result<T, ArgsError> {
+    pub fn args<T: DeserializeOwned>(&self, args: &PluginArgs) -> Result<T, PluginError> {
         decode_args(args, self.args_path())
     }
 
     /// The error text for a field of the arguments whose value has the right type but is not acceptable. `field` is a path
     /// such as `zones[0]`, empty for the arguments as a whole.
-    pub fn invalid_arg(&self, field: &str, what: impl fmt::Display) -> String {
-        ArgsError::new(self.args_path(), field, what).to_string()
+    pub fn invalid_arg(&self, field: &str, what: impl fmt::Display) -> PluginError {
+        invalid(self.args_path(), field, what)
     }
 
     /// Where the plugin's arguments stand in the configuration, for messages.
-    pub fn args_path(&self) -> &str {
+    fn args_path(&self) -> &str {
         if self.args_path.is_empty() { "args" } else { &self.args_path }
     }
 
-    /// The API server. A request is sent when its future is awaited: in PreBind, Bind, and tasks that these spawn.
-    pub fn api(&self) -> &Arc<dyn ApiClient> {
-        &self.services.api
+    /// Makes a request to the API server. It is sent when the future is awaited: in PreBind, Bind, and tasks that these spawn.
+    pub fn send(&self, request: ApiRequest) -> Pending<Result<Value, ApiError>> {
+        self.services.send(request)
     }
 
     /// Makes requests from asynchronous work, where the engine passes no [`Commands`]. They are carried out some time later.
     pub fn ask(&self, commands: Commands) {
-        self.services.commands.ask(commands);
+        self.services.ask(commands);
     }
 
     /// Metrics that are shown beside the scheduler's own.
     pub fn metrics(&self) -> &PluginMetrics {
-        &self.services.metrics
+        &self.metrics
     }
 
     /// Threads to split long computations over. The engine splits Filter and Score over nodes itself.
     pub fn parallel(&self) -> &dyn Parallel {
-        &*self.services.parallel
+        &*self.parallel
     }
 }

@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 
-use crate::context::NoPods;
-
 /// Read access to all pods as the API server last reported them, whichever scheduler is responsible for them.
 ///
 /// A pod that is assumed on a node but not yet bound has no node here. Use
@@ -20,18 +18,4 @@ pub trait KnownPods: Sync {
     fn pods_in(&self, namespace: &str) -> Vec<Arc<Pod>>;
     /// All pods, by namespace and name. O(n log n) in all pods.
     fn all_pods(&self) -> Vec<Arc<Pod>>;
-}
-
-impl KnownPods for NoPods {
-    fn pod(&self, _namespace: &str, _name: &str) -> Option<Arc<Pod>> {
-        None
-    }
-
-    fn pods_in(&self, _namespace: &str) -> Vec<Arc<Pod>> {
-        Vec::new()
-    }
-
-    fn all_pods(&self) -> Vec<Arc<Pod>> {
-        Vec::new()
-    }
 }

@@ -34,8 +34,7 @@ impl fmt::Debug for dyn Parallel + '_ {
 }
 
 /// The calling thread does everything.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OneThread;
+pub(crate) struct OneThread;
 
 impl Parallel for OneThread {
     fn width(&self) -> usize {

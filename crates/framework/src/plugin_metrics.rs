@@ -1,6 +1,6 @@
 //! Metrics of plugins: counted here, shown by the shell beside the scheduler's own.
 //!
-//! Invariants: nothing can be read back by a plugin, so no decision can depend on a metric; a name means one thing: asking
+//! Invariants: what can be read back is for export alone; a name means one thing: asking
 //! again for the same family gives the same one, asking for a different one of the same name is an error; families and
 //! series are listed in the order of their names and labels.
 
@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::plugin_error::PluginError;
 
 /// Names that begin like this are the scheduler's own.
 const RESERVED: [&str; 12] = [
@@ -25,26 +27,6 @@ const RESERVED: [&str; 12] = [
     "kube_pod_",
 ];
 
-/// Why a metric cannot be registered.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MetricError {
-    /// The name or a label is not valid.
-    #[error(
-        "metric {0:?}: names and labels are letters, digits and underscores, and do not begin with a digit"
-    )]
-    Name(String),
-    /// The name begins like the scheduler's own.
-    #[error("metric {0:?}: names that begin with \"{1}\" belong to the scheduler")]
-    Reserved(String, &'static str),
-    /// The name is taken by a metric of another kind or with other labels or buckets.
-    #[error("metric {0:?} exists already, as a different one")]
-    Different(String),
-    /// The buckets do not increase.
-    #[error("metric {0:?}: the bounds of its buckets must increase")]
-    Buckets(String),
-}
-
 /// What kind of metric a family is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MetricKind {
@@ -54,32 +36,6 @@ pub enum MetricKind {
     Gauge,
     /// Observations by size, with the upper bounds of the buckets but for the last, which has none.
     Histogram(Vec<f64>),
-}
-
-/// One series of a family, as it stands.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
-    /// The values of the labels, in the family's order.
-    pub labels: Vec<String>,
-    /// The number; of a histogram the sum of all observations.
-    pub value: f64,
-    /// How many observations fell into each bucket, the last one included; empty unless a histogram.
-    pub buckets: Vec<u64>,
-}
-
-/// A family with all its series, as it stands.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FamilySample {
-    /// The name.
-    pub name: String,
-    /// One sentence.
-    pub help: String,
-    /// The kind.
-    pub kind: MetricKind,
-    /// The names of the labels.
-    pub labels: Vec<String>,
-    /// The series by label values.
-    pub samples: Vec<Sample>,
 }
 
 #[derive(Debug)]
@@ -99,6 +55,7 @@ impl Series {
 
 #[derive(Debug)]
 struct Family {
+    name: String,
     help: String,
     kind: MetricKind,
     labels: Vec<String>,
@@ -107,7 +64,7 @@ struct Family {
 
 /// All metrics of plugins. Cloning shares them.
 #[derive(Clone, Default)]
-pub struct PluginMetrics(Arc<Mutex<BTreeMap<String, Arc<Family>>>>);
+pub struct PluginMetrics(Arc<Mutex<BTreeMap<String, MetricFamily>>>);
 
 /// A family of metrics; [`with`](Self::with) gives one series.
 #[derive(Clone, Debug)]
@@ -135,7 +92,7 @@ impl PluginMetrics {
         name: &str,
         help: &str,
         labels: &[&str],
-    ) -> Result<MetricFamily, MetricError> {
+    ) -> Result<MetricFamily, PluginError> {
         self.family(name, help, labels, MetricKind::Counter)
     }
 
@@ -148,7 +105,7 @@ impl PluginMetrics {
         name: &str,
         help: &str,
         labels: &[&str],
-    ) -> Result<MetricFamily, MetricError> {
+    ) -> Result<MetricFamily, PluginError> {
         self.family(name, help, labels, MetricKind::Gauge)
     }
 
@@ -162,9 +119,9 @@ impl PluginMetrics {
         help: &str,
         labels: &[&str],
         bounds: &[f64],
-    ) -> Result<MetricFamily, MetricError> {
+    ) -> Result<MetricFamily, PluginError> {
         if !bounds.windows(2).all(|pair| pair[0] < pair[1]) {
-            return Err(MetricError::Buckets(name.to_owned()));
+            return refused(name, "the bounds of its buckets must increase");
         }
         self.family(name, help, labels, MetricKind::Histogram(bounds.to_vec()))
     }
@@ -175,57 +132,72 @@ impl PluginMetrics {
         help: &str,
         labels: &[&str],
         kind: MetricKind,
-    ) -> Result<MetricFamily, MetricError> {
+    ) -> Result<MetricFamily, PluginError> {
         if let Some(wrong) = std::iter::once(&name).chain(labels).find(|name| !is_name(name)) {
-            return Err(MetricError::Name((*wrong).to_owned()));
+            let rule = "names and labels are letters, digits and underscores, and do not begin with a digit";
+            return refused(wrong, rule);
         }
         if let Some(start) = RESERVED.into_iter().find(|start| name.starts_with(start)) {
-            return Err(MetricError::Reserved(name.to_owned(), start));
+            return refused(
+                name,
+                &format!("names that begin with \"{start}\" belong to the scheduler"),
+            );
         }
         let labels: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
         let mut families = lock(&self.0);
         if let Some(family) = families.get(name) {
-            let is_same = family.kind == kind && family.labels == labels;
+            let is_same = family.0.kind == kind && family.0.labels == labels;
             return if is_same {
-                Ok(MetricFamily(family.clone()))
+                Ok(family.clone())
             } else {
-                Err(MetricError::Different(name.to_owned()))
+                refused(name, "exists already, as a different one")
             };
         }
-        let family =
-            Arc::new(Family { help: help.to_owned(), kind, labels, series: Mutex::default() });
-        families.insert(name.to_owned(), family.clone());
-        Ok(MetricFamily(family))
+        let (name, help) = (name.to_owned(), help.to_owned());
+        let family = Family { name: name.clone(), help, kind, labels, series: Mutex::default() };
+        let family = MetricFamily(Arc::new(family));
+        families.insert(name, family.clone());
+        Ok(family)
     }
 
-    /// The present values of all series of all families, for export.
-    pub fn gather(&self) -> Vec<FamilySample> {
-        let families = lock(&self.0);
-        families.iter().map(|(name, family)| family.sample(name)).collect()
-    }
-}
-
-impl Family {
-    fn sample(&self, name: &str) -> FamilySample {
-        let samples = lock(&self.series)
-            .iter()
-            .map(|(labels, series)| Sample {
-                labels: labels.clone(),
-                value: f64::from_bits(series.value.load(Ordering::Relaxed)),
-                buckets: series.buckets.iter().map(|n| n.load(Ordering::Relaxed)).collect(),
-            })
-            .collect();
-        FamilySample {
-            name: name.to_owned(),
-            help: self.help.clone(),
-            kind: self.kind.clone(),
-            labels: self.labels.clone(),
-            samples,
-        }
+    /// All families, for export.
+    pub fn families(&self) -> Vec<MetricFamily> {
+        lock(&self.0).values().cloned().collect()
     }
 }
 
 impl MetricFamily {
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// One sentence.
+    pub fn help(&self) -> &str {
+        &self.0.help
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> &MetricKind {
+        &self.0.kind
+    }
+
+    /// The names of the labels.
+    pub fn labels(&self) -> &[String] {
+        &self.0.labels
+    }
+
+    /// All series as they stand: the values of the labels, the number (of a histogram the sum of all observations), and how
+    /// many observations fell into each bucket, the last one included (none unless a histogram).
+    pub fn series(&self) -> Vec<(Vec<String>, f64, Vec<u64>)> {
+        let series = lock(&self.0.series);
+        let values = series.iter().map(|(labels, series)| {
+            let buckets = series.buckets.iter().map(|n| n.load(Ordering::Relaxed)).collect();
+            (labels.clone(), f64::from_bits(series.value.load(Ordering::Relaxed)), buckets)
+        });
+        values.collect()
+    }
+
     /// The series with these label values; missing ones are empty, those too many are left out. It is shown from now on.
     pub fn with(&self, labels: &[&str]) -> Metric {
         let family = &self.0;
@@ -287,6 +259,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn refused<T>(name: &str, why: &str) -> Result<T, PluginError> {
+    Err(format!("metric {name:?}: {why}").into())
+}
+
 fn is_name(name: &str) -> bool {
     let mut bytes = name.bytes();
     bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
@@ -305,13 +281,13 @@ mod tests {
         a.with(&["x"]).inc();
         b.with(&["x"]).add(2.0);
         b.with(&["x"]).add(-9.0);
-        let family = metrics.gather().remove(0);
-        assert_eq!((family.name.as_str(), family.samples.len()), ("gang_waits_total", 1));
-        assert_eq!(family.samples[0].value, 3.0);
+        let family = metrics.families().remove(0);
+        assert_eq!(family.name(), "gang_waits_total");
+        assert_eq!(family.series(), [(vec!["x".to_owned()], 3.0, vec![])]);
         let other = metrics.gauge("gang_waits_total", "Waits.", &["group"]).unwrap_err();
         assert_eq!(
             other.to_string(),
-            "metric \"gang_waits_total\" exists already, as a different one"
+            "metric \"gang_waits_total\": exists already, as a different one"
         );
     }
 
@@ -320,18 +296,18 @@ mod tests {
         let metrics = PluginMetrics::new();
         let sizes = metrics.histogram("gang_size", "Sizes.", &[], &[1.0, 2.0]).unwrap().with(&[]);
         [0.5, 1.0, 1.5, 7.0].into_iter().for_each(|size| sizes.add(size));
-        let sample = metrics.gather().remove(0).samples.remove(0);
-        assert_eq!((sample.value, sample.buckets), (10.0, vec![2, 1, 1]));
+        assert_eq!(metrics.families().remove(0).series(), [(vec![], 10.0, vec![2, 1, 1])]);
     }
 
     #[test]
     fn wrong_names_are_refused() {
         let metrics = PluginMetrics::new();
-        let refused = |name: &str, label: &str| metrics.gauge(name, "", &[label]).unwrap_err();
-        assert!(matches!(refused("1x", "a"), MetricError::Name(_)));
-        assert!(matches!(refused("x", "a-b"), MetricError::Name(_)));
-        assert!(matches!(refused("scheduler_pods", "a"), MetricError::Reserved(..)));
+        let refused =
+            |name: &str, label: &str| metrics.gauge(name, "", &[label]).unwrap_err().to_string();
+        assert!(refused("1x", "a").contains("\"1x\": names and labels are"));
+        assert!(refused("x", "a-b").contains("\"a-b\": names and labels are"));
+        assert!(refused("scheduler_pods", "a").contains("\"scheduler_\" belong to the scheduler"));
         let bounds = metrics.histogram("x", "", &[], &[2.0, 1.0]).unwrap_err();
-        assert_eq!(bounds, MetricError::Buckets("x".to_owned()));
+        assert_eq!(bounds.to_string(), "metric \"x\": the bounds of its buckets must increase");
     }
 }

@@ -6,21 +6,25 @@
 mod binding;
 mod domain;
 mod filter;
+mod post_filter;
 mod queueing;
 mod score;
 
 pub use binding::{
     Bind, BindOutcome, Completion, Permit, PermitDecision, PostBind, PreBind, PreBindFlight,
-    PreBindTask, Reserve, StatusFuture, TaskContext, TaskEvent, TaskStep, WriteError,
+    PreBindTask, Reserve, TaskContext, TaskEvent, TaskStep,
 };
 pub use domain::{Candidates, DomainAnswers, DomainScoped, GroupKey};
 pub use filter::{
-    Filter, FilterScan, FilterSink, HypotheticalFilter, NodeStatuses, NominatingInfo, PostFilter,
-    PostFilterContext, PostFilterOutcome, PreFilter, PreFilterExtensions, PreFilterOutcome,
+    Filter, FilterScan, FilterSink, PreFilter, PreFilterExtensions, PreFilterOutcome,
     PreparedFilter,
 };
+pub use post_filter::{
+    HypotheticalFilter, NominatingInfo, PostFilter, PostFilterContext, PostFilterOutcome,
+    PreemptionCandidate, SumsTrial,
+};
 pub use queueing::{
-    EnqueueExtensions, EventRegistration, HintFn, PreEnqueue, QueueSort, QueuedPodView, Sign,
+    EnqueueExtensions, EventRegistration, PreEnqueue, QueueSort, QueuedPodView, Sign,
     SignatureWriter,
 };
-pub use score::{FeasibleNodes, MAX_NODE_SCORE, MIN_NODE_SCORE, Normalization, PreScore, Score};
+pub use score::{FeasibleNodes, PreScore, Score};

@@ -5,6 +5,7 @@
 //!
 //! Behaviour: `docs/spec/core.md` §9.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -232,6 +233,27 @@ impl Status {
         error
             .into_iter()
             .chain(details.into_iter().flat_map(|d| d.reasons.iter().map(Reason::as_str)))
+    }
+
+    /// Why a pod fits on none of `n_nodes` nodes (`docs/spec/core.md` §17): each reason with the number of nodes that gave it.
+    /// Nodes beyond those of `rejections` answered `absent`.
+    pub fn fits_nowhere(n_nodes: usize, rejections: &[(Self, u32)], absent: &Self) -> String {
+        let n_explicit: usize = rejections.iter().map(|(_, n)| *n as usize).sum();
+        let n_absent = u32::try_from(n_nodes.saturating_sub(n_explicit)).unwrap_or(u32::MAX);
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        for (status, n) in
+            rejections.iter().map(|(status, n)| (status, *n)).chain([(absent, n_absent)])
+        {
+            for reason in status.reasons().filter(|_| n > 0) {
+                *counts.entry(reason).or_default() += u64::from(n);
+            }
+        }
+        let mut parts: Vec<String> =
+            counts.into_iter().map(|(reason, n)| format!("{n} {reason}")).collect();
+        parts.sort_unstable();
+        let end = if parts.is_empty() { "" } else { "." };
+        let space = if parts.is_empty() { "" } else { " " };
+        format!("0/{n_nodes} nodes are available:{space}{}{end}", parts.join(", "))
     }
 
     /// All reasons, joined the way events and conditions show them.

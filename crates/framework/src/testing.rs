@@ -25,5 +25,6 @@ mod reading;
 
 pub use contract::{Violation, check_contract, check_forms};
 pub use fixture::{Fixture, fixture};
+pub use kube_scheduler_cache::reads::{PhaseReads, Reads};
 pub use objects::{NodeBuilder, ObjectBuilder, PodBuilder, node, object, pod};
 pub use reading::{PointReads, reads_of};

@@ -9,9 +9,9 @@
 use std::sync::Arc;
 
 use kube_scheduler_cache::NodeIdx;
+use kube_scheduler_cache::columns::{PooledVec, VecPool};
 use rustc_hash::FxHashMap;
 
-use crate::spare::{PooledVec, VecPool};
 use crate::status::Status;
 
 /// A distinct answer within one [`Verdicts`].
@@ -23,17 +23,6 @@ impl VerdictId {
     pub const PASS: Self = Self(0);
     /// The node was not looked at; what that means is the diagnosis' "absent" status.
     pub const ABSENT: Self = Self(1);
-}
-
-/// Some of the distinct answers of one [`Verdicts`].
-#[derive(Clone, Debug)]
-pub struct MarkedVerdicts(Vec<bool>);
-
-impl MarkedVerdicts {
-    /// Whether an answer is one of them.
-    pub fn contains(&self, id: VerdictId) -> bool {
-        self.0.get(usize::from(id.0)).copied().unwrap_or(false)
-    }
 }
 
 /// Per node slot: passes, absent, or the status with which it was rejected.
@@ -222,13 +211,19 @@ impl Verdicts {
             .map(|(status, n)| (status, *n))
     }
 
-    /// Asks something of each distinct answer once; of "passes" and "absent", which have no status, with `None`.
-    pub fn mark(&self, wanted: impl Fn(Option<&Status>) -> bool) -> MarkedVerdicts {
+    /// Those of `nodes` whose answer is `wanted`. Asks of each distinct answer once; of "passes" and "absent", which have no
+    /// status, with `None`.
+    pub fn select(
+        &self,
+        nodes: &[NodeIdx],
+        wanted: impl Fn(Option<&Status>) -> bool,
+    ) -> Vec<NodeIdx> {
         let n_silent = usize::from(VerdictId::ABSENT.0) + 1;
-        let marks = self.statuses.iter().enumerate();
-        MarkedVerdicts(
-            marks.map(|(id, status)| wanted((id >= n_silent).then_some(status))).collect(),
-        )
+        let statuses = self.statuses.iter().enumerate();
+        let wanted: Vec<bool> =
+            statuses.map(|(id, status)| wanted((id >= n_silent).then_some(status))).collect();
+        let is_wanted = |node: &NodeIdx| wanted[usize::from(self.id(*node).0)];
+        nodes.iter().copied().filter(is_wanted).collect()
     }
 
     /// Number of nodes with an explicit rejection.

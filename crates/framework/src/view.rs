@@ -5,10 +5,10 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{
     HostPort, Labels, Node, NonZeroRequest, Pod, Resources, Taint, node_satisfies_required_affinity,
 };
+use kube_scheduler_cache::reads::{DISCARDED, ReadSet, Reads};
 use kube_scheduler_cache::{ClusterState, NodeIdx, NodeOverlay};
 
 use crate::cluster_view::{ClusterView, Scope};
-use crate::reads::{DISCARDED, ReadSet, Reads};
 
 /// One node, with hypothetical pods added or removed if there is an overlay. Copying copies references.
 ///
@@ -36,7 +36,7 @@ impl<'a> NodeView<'a> {
 
     /// The same with what is read noted in `reads`.
     #[inline]
-    pub(crate) fn with_reads<'b>(&self, reads: &'b ReadSet) -> NodeView<'b>
+    pub fn with_reads<'b>(&self, reads: &'b ReadSet) -> NodeView<'b>
     where
         'a: 'b,
     {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    Bind, BindOutcome, Context, CycleState, Handle, Plugin, PluginArgs,
+    Bind, BindOutcome, Context, CycleState, Handle, Plugin, PluginArgs, PluginError,
 };
 
 pub(crate) const NAME: &str = "DefaultBinder";
 
-pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     Ok(Arc::new(DefaultBinder))
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{Pod, ResourceName};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
-    EventResource, Filter, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PostFilter,
+    EventResource, Filter, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PostFilter,
     PostFilterContext, PostFilterOutcome, PreFilter, PreFilterOutcome, Score, Sign,
     SignatureWriter, Status,
 };
@@ -28,7 +28,7 @@ const NO_STATE: &str = "not found";
 const REFUSED: &str =
     "pod has resource claims, which this version of the scheduler cannot allocate yet";
 
-pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     // There is nothing yet that the time limits could limit, but wrong ones are refused all the same.
     let _: kube_scheduler_config::DynamicResourcesArgs = crate::plugin_args::read(args)?;
     let name = NAME.into();

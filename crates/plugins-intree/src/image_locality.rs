@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ClusterView, Context, CycleState, Handle, MAX_NODE_SCORE, NodeIdx, NodeView, Plugin,
-    PluginArgs, Score, Sign, SignatureWriter, Status,
+    PluginArgs, PluginError, Score, Sign, SignatureWriter, Status,
 };
 
 use crate::signature::write_texts;
@@ -20,7 +20,7 @@ const MIN_THRESHOLD: i64 = 23 * MB;
 /// Above this, times containers, more makes no difference.
 const MAX_CONTAINER_THRESHOLD: i64 = 1000 * MB;
 
-pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     Ok(Arc::new(ImageLocality))
 }
 

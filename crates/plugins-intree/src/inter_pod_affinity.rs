@@ -2,7 +2,7 @@
 //! those of the pods that run already.
 //!
 //! What existing pods ask for comes from the cluster's index of [carried
-//! terms](kube_scheduler_framework::AffinityTerms); what the pod itself asks for from counters that the cluster follows.
+//! terms](kube_scheduler_framework::affinity::AffinityTerms); what the pod itself asks for from counters that the cluster follows.
 //!
 //! Answers to `plugins/interpodaffinity` of the reference; behaviour in `docs/spec/plugins-topology.md` §5.
 
@@ -17,10 +17,12 @@ use std::sync::Arc;
 
 use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::columns::VecPool;
 use kube_scheduler_framework::{
     Context, CycleState, DomainScoped, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
-    FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PreFilter,
-    PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VecPool,
+    FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
+    PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter,
+    Status,
 };
 
 use self::attraction::Attraction;
@@ -39,7 +41,7 @@ const NO_FILTER_STATE: &str =
 const NO_SCORE_STATE: &str =
     "failed to read \"PreScoreInterPodAffinity\" from cycleState: not found";
 
-pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let checked = plugin_args::checked(args, ConfigArgs::InterPodAffinity)?;
     let ConfigArgs::InterPodAffinity(args) = checked else { return Err(WRONG_ARGS.into()) };
     let name = NAME.into();

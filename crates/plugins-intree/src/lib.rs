@@ -14,7 +14,7 @@
 //! let factory = registry.get("NodeName").ok_or("no such plugin")?;
 //! let plugin = factory(&PluginArgs::Null, &Handle::default())?;
 //! assert!(plugin.as_filter().is_some());
-//! # Ok::<(), String>(())
+//! # Ok::<(), kube_scheduler_framework::PluginError>(())
 //! ```
 //!
 //! Invariants: no plugin reads a clock, does IO, starts a thread or keeps state between attempts; the whole-cluster form

@@ -7,12 +7,14 @@ mod added;
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::PreferredNodeTerm;
-use kube_scheduler_framework::api::{NodeNames, NodeSelector, Pod, required_node_affinity_matches};
+use kube_scheduler_framework::api::{
+    NodeNames, NodeSelector, Pod, PreferredNodeTerm, required_node_affinity_matches,
+};
+use kube_scheduler_framework::columns::NodeSet;
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, ClusterView, Context, CycleState, EnqueueExtensions,
-    EventRegistration, EventResource, FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeSet,
-    NodeView, Normalization, Plugin, PluginArgs, PreFilter, PreFilterOutcome, PreScore,
+    EventRegistration, EventResource, FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView,
+    Normalization, Plugin, PluginArgs, PluginError, PreFilter, PreFilterOutcome, PreScore,
     QueueingHint, Score, Sign, SignatureWriter, Status,
 };
 
@@ -26,7 +28,7 @@ const REASON: &str = "node(s) didn't match Pod's node affinity/selector";
 const REASON_ADDED: &str = "node(s) didn't match scheduler-enforced node affinity";
 const REASON_CONFLICT: &str = "pod affinity terms conflict";
 
-pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let name = NAME.into();
     Ok(Arc::new(NodeAffinity {
         added: Arc::new(AddedAffinity::from_args(args)?),

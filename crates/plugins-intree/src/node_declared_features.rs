@@ -9,8 +9,8 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
-    EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PreFilter,
-    PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
+    EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
+    PreFilter, PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
 };
 
 use crate::event_objects;
@@ -21,7 +21,7 @@ const REASON: &str = "node(s) didn't match Pod's required features";
 const NO_STATE: &str =
     "error reading \"PreFilterNodeDeclaredFeatures\" from cycle-state: not found";
 
-pub(crate) fn new(_: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(_: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     Ok(Arc::new(NodeDeclaredFeatures {
         is_enabled: handle.is_enabled("NodeDeclaredFeatures"),
         rejection: Status::unresolvable(REASON).from_plugin(&NAME.into()),

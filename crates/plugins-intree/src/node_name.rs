@@ -7,15 +7,15 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
-    EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, Sign,
-    SignatureWriter, Status,
+    EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
+    Sign, SignatureWriter, Status,
 };
 
 pub(crate) const NAME: &str = "NodeName";
 
 const REASON: &str = "node(s) didn't match the requested node name";
 
-pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     Ok(Arc::new(NodeName { rejection: Status::unresolvable(REASON).from_plugin(&NAME.into()) }))
 }
 

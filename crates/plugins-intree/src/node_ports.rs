@@ -9,8 +9,8 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{HostPort, Pod};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
-    EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PreFilter,
-    PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
+    EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
+    PreFilter, PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
 };
 
 use crate::event_objects;
@@ -21,7 +21,7 @@ const REASON: &str = "node(s) didn't have free ports for the requested pod ports
 const NO_STATE: &str = "reading \"PreFilterNodePorts\" from cycleState: not found";
 const ANY_ADDRESS: &str = "0.0.0.0";
 
-pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     Ok(Arc::new(NodePorts { rejection: Status::unschedulable(REASON).from_plugin(&NAME.into()) }))
 }
 

@@ -6,12 +6,11 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::api::{Taint, TaintEffect};
+use kube_scheduler_framework::api::{Pod, Taint, TaintEffect};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
-    EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, QueueingHint,
-    Sign, SignatureWriter, Status,
+    EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
+    QueueingHint, Sign, SignatureWriter, Status,
 };
 
 use crate::event_objects;
@@ -20,7 +19,7 @@ pub(crate) const NAME: &str = "NodeUnschedulable";
 
 const REASON: &str = "node(s) were unschedulable";
 
-pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let cordon = Cordon {
         taint: Taint {
             key: "node.kubernetes.io/unschedulable".into(),

@@ -13,10 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, VolumeSource};
+use kube_scheduler_framework::columns::CsiLimits;
 use kube_scheduler_framework::{
-    ClusterView, Context, CsiLimits, CycleState, EnqueueExtensions, EventRegistration,
-    EventResource, Filter, FilterScan, Handle, NodeView, Plugin, PluginArgs, PreFilter,
-    PreFilterOutcome, Sign, SignatureWriter, Status,
+    ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, EventResource, Filter,
+    FilterScan, Handle, NodeView, Plugin, PluginArgs, PluginError, PreFilter, PreFilterOutcome,
+    Sign, SignatureWriter, Status,
 };
 
 use self::counted::{Collector, CountedVolume, Failure};
@@ -27,7 +28,7 @@ pub(crate) const NAME: &str = "NodeVolumeLimits";
 
 const REASON: &str = "node(s) exceed max volume count";
 
-pub(crate) fn new(_: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(_: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     Ok(Arc::new(NodeVolumeLimits {
         wants_drivers: handle.is_enabled("VolumeLimitScaling"),
         rejection: Status::unschedulable(REASON).from_plugin(&NAME.into()),

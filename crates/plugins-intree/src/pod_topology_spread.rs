@@ -17,8 +17,8 @@ use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::{
     Context, CycleState, DomainScoped, EnqueueExtensions, EventRegistration, EventResource,
     FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin,
-    PluginArgs, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign,
-    SignatureWriter, Status,
+    PluginArgs, PluginError, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score,
+    Sign, SignatureWriter, Status,
 };
 
 use self::args::Defaults;
@@ -34,7 +34,7 @@ const NO_HARD_STATE: &str = "reading \"PreFilterPodTopologySpread\" from cycleSt
 const NO_SOFT_STATE: &str =
     "error reading \"PreScorePodTopologySpread\" from cycleState: not found";
 
-pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let name = NAME.into();
     Ok(Arc::new(PodTopologySpread {
         defaults: Arc::new(Defaults::from_args(args)?),

@@ -17,9 +17,9 @@ use std::sync::Arc;
 use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Code, Context, CycleState, Diagnosis, EnqueueExtensions,
-    EventRegistration, EventResource, FitError, Handle, NominatingInfo, Plugin, PluginArgs,
-    PostFilter, PostFilterContext, PostFilterOutcome, PreEnqueue, QueueingHint, Status,
+    ActionType, ClusterEvent, Code, Context, CycleState, EnqueueExtensions, EventRegistration,
+    EventResource, Handle, NominatingInfo, Plugin, PluginArgs, PluginError, PostFilter,
+    PostFilterContext, PostFilterOutcome, PreEnqueue, PreemptionCandidate, QueueingHint, Status,
 };
 
 use self::candidates::{Candidate, Search};
@@ -35,7 +35,7 @@ const PLACED_GROUP: &str = "not eligible due to placement-based pod group schedu
 const NO_CANDIDATE: &str = "no candidate node for preemption";
 const WORKLOAD_AWARE: &str = "not eligible due to workload aware preemption enabled";
 
-pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let checked = plugin_args::checked(args, ConfigArgs::DefaultPreemption)?;
     let ConfigArgs::DefaultPreemption(args) = checked else { return Err(WRONG_ARGS.into()) };
     Ok(Arc::new(DefaultPreemption {
@@ -154,20 +154,16 @@ impl DefaultPreemption {
         };
         let cluster = cx.cx.cluster();
         if found.candidates.is_empty() {
-            let diagnosis = Diagnosis {
-                rejections: found.rejections,
-                absent: candidates::not_helpful(),
-                ..Diagnosis::default()
-            };
-            let text = FitError { n_nodes: cluster.n_nodes(), diagnosis }.to_string();
+            let absent = candidates::not_helpful();
+            let text = Status::fits_nowhere(cluster.n_nodes(), &found.rejections, &absent);
             return PostFilterOutcome {
                 nominating: Some(NominatingInfo::Override(None)),
                 ..PostFilterOutcome::without_nomination(Status::unschedulable(text))
             };
         }
         let mut candidates = found.candidates;
-        if !cx.extenders.is_empty() {
-            left = match candidates::left_by_extenders(cx, pod, &candidates) {
+        if let Some(preempt) = cx.extenders {
+            left = match preempt(candidates.iter().map(PreemptionCandidate::from).collect()) {
                 Ok(left) => left,
                 Err(status) => return PostFilterOutcome::without_nomination(status),
             };
@@ -194,7 +190,7 @@ fn ineligibility(cx: &PostFilterContext<'_>, pod: &Pod) -> Option<&'static str> 
     }
     let cluster = cx.cx.cluster();
     let nominated = cluster.node_idx(pod.nominated_node_name()?)?;
-    if cx.statuses.get(nominated).code() == Code::UnschedulableAndUnresolvable {
+    if cx.status(nominated).code() == Code::UnschedulableAndUnresolvable {
         return None;
     }
     let makes_room =

@@ -5,11 +5,11 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use kube_scheduler_framework::{Handle, Plugin, PluginArgs, QueueSort, QueuedPodView};
+use kube_scheduler_framework::{Handle, Plugin, PluginArgs, PluginError, QueueSort, QueuedPodView};
 
 pub(crate) const NAME: &str = "PrioritySort";
 
-pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     Ok(Arc::new(PrioritySort))
 }
 

@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::{Handle, Plugin, PluginArgs, Registry};
+use kube_scheduler_framework::{Handle, Plugin, PluginArgs, PluginError};
+use kube_scheduler_runtime::Registry;
 
 use crate::{
     default_binder, dynamic_resources, image_locality, inter_pod_affinity, node_affinity,
@@ -19,7 +20,7 @@ pub const PARTIAL: &[(&str, &str)] = &[(
     "pods with resource claims or resources of device classes are refused",
 )];
 
-type Factory = fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String>;
+type Factory = fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, PluginError>;
 
 const FACTORIES: [(&str, Factory); 20] = [
     (scheduling_gates::NAME, scheduling_gates::new),

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, EnqueueExtensions, EventRegistration, EventResource, Handle,
-    Plugin, PluginArgs, PreEnqueue, QueueingHint, Status,
+    Plugin, PluginArgs, PluginError, PreEnqueue, QueueingHint, Status,
 };
 
 use crate::event_objects;
 
 pub(crate) const NAME: &str = "SchedulingGates";
 
-pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     Ok(Arc::new(SchedulingGates))
 }
 

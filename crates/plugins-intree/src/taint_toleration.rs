@@ -5,12 +5,11 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::api::{Taint, TaintEffect, Toleration, untolerated_taint};
+use kube_scheduler_framework::api::{Pod, Taint, TaintEffect, Toleration, untolerated_taint};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization,
-    Plugin, PluginArgs, PreScore, QueueingHint, Score, Sign, SignatureWriter, Status,
+    Plugin, PluginArgs, PluginError, PreScore, QueueingHint, Score, Sign, SignatureWriter, Status,
 };
 
 use crate::event_objects;
@@ -21,7 +20,7 @@ pub(crate) const NAME: &str = "TaintToleration";
 const REASON: &str = "node(s) had untolerated taint(s)";
 const NO_STATE: &str = "failed to read \"PreScoreTaintToleration\" from cycleState: not found";
 
-pub(crate) fn new(_: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(_: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     Ok(Arc::new(TaintToleration {
         compares_numbers: handle.is_enabled("TaintTolerationComparisonOperators"),
         rejection: Status::unresolvable(REASON).from_plugin(&NAME.into()),

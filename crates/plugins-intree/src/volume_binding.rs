@@ -23,8 +23,8 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes,
-    Filter, FilterScan, Handle, NodeView, Plugin, PluginArgs, PreBind, PreBindFlight, PreFilter,
-    PreFilterOutcome, PreScore, Reserve, Score, Sign, SignatureWriter, Status,
+    Filter, FilterScan, Handle, NodeView, Plugin, PluginArgs, PluginError, PreBind, PreBindFlight,
+    PreFilter, PreFilterOutcome, PreScore, Reserve, Score, Sign, SignatureWriter, Status,
 };
 
 use self::args::BindingArgs;
@@ -39,7 +39,7 @@ pub(crate) const NAME: &str = "VolumeBinding";
 
 const NO_STATE: &str = "not found";
 
-pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     Ok(Arc::new(VolumeBinding { args: BindingArgs::new(args, handle)? }))
 }
 

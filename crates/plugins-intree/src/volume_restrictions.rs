@@ -11,8 +11,8 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{Pod, VolumeSource};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
-    EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PreFilter, PreFilterExtensions,
-    PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
+    EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
+    PreFilterExtensions, PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
 };
 
 use self::disks::{are_in_conflict, uses_disks};
@@ -26,7 +26,7 @@ const REASON_ONE_POD: &str = "node(s) unavailable due to PersistentVolumeClaim w
      in-use by another pod";
 const NO_STATE: &str = "cannot read \"PreFilterVolumeRestrictions\" from cycleState";
 
-pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let name = NAME.into();
     Ok(Arc::new(VolumeRestrictions {
         disk_rejection: Status::unschedulable(REASON_DISK).from_plugin(&name),

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{Labels, Object, Pod, VolumeSource};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
-    EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PreFilter, PreFilterOutcome,
-    QueueingHint, Sign, SignatureWriter, Status,
+    EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
+    PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
 };
 
 use self::places::{Place, is_placed, places_of};
@@ -21,7 +21,7 @@ pub(crate) const NAME: &str = "VolumeZone";
 
 const REASON: &str = "node(s) had no available volume zone";
 
-pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let rejection = Status::unresolvable(REASON).from_plugin(&NAME.into());
     Ok(Arc::new(VolumeZone { rejection }))
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use kube_scheduler_config::{Configuration, FeatureGates, LoadError, default, load};
 use kube_scheduler_daemon::{Daemon, DaemonBuilder, Endpoint};
-use kube_scheduler_framework::{Handle, Plugin, PluginArgs, Registry};
+use kube_scheduler_framework::{Handle, Plugin, PluginArgs, PluginError};
+use kube_scheduler_runtime::Registry;
 
 use crate::cli::{self, Command, Request};
 use crate::{commands, failure, logging};
@@ -67,7 +68,7 @@ impl SchedulerBuilder {
     /// enables it. If the name is taken, [`run`](Self::run) and [`registry`](Self::registry) report it.
     pub fn with_plugin<F>(mut self, name: &str, factory: F) -> Self
     where
-        F: Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String> + Send + Sync + 'static,
+        F: Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, PluginError> + Send + Sync + 'static,
     {
         if self.registry.register(name, factory).is_ok() {
             self.added.insert(name.to_owned());
@@ -83,7 +84,7 @@ impl SchedulerBuilder {
     /// Its arguments have the type that the configuration defines for the name.
     pub fn replace_plugin<F>(mut self, name: &str, factory: F) -> Self
     where
-        F: Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, String> + Send + Sync + 'static,
+        F: Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, PluginError> + Send + Sync + 'static,
     {
         if self.added.contains(name) {
             self.errors.push(BuilderError::AddedTwice(name.to_owned()));
@@ -177,7 +178,7 @@ mod tests {
         }
     }
 
-    fn nothing(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+    fn nothing(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
         Ok(Arc::new(Nothing))
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use kube_scheduler_api_types::{Node, Object, Pod, PodStatus, Timestamp};
 use kube_scheduler_config::FeatureGates;
 use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef};
-use kube_scheduler_framework::PluginMetrics;
+use kube_scheduler_framework::{Handle, PluginMetrics};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 
@@ -57,7 +57,7 @@ impl TestScheduler {
         let registry = builder.registry().map_err(|error: BuilderError| error.to_string())?;
         let metrics = PluginMetrics::new();
         let mut options = EngineOptions { gates: gates.clone(), ..EngineOptions::default() };
-        options.services.metrics = metrics.clone();
+        options.handle = Handle::default().with_metrics(metrics.clone());
         Ok(Self {
             engine: Engine::new(&config_of(config, &gates)?, &registry, options)?,
             now: Timestamp::from_millis(1_000_000),

@@ -18,7 +18,7 @@ use kube_scheduler_api_types::{Pod, PodStatus, Timestamp};
 use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, EvictionOutcome, Explanation, Input, PodRef, StatusPatch,
 };
-use kube_scheduler_framework::{Status, StatusFuture, WriteError};
+use kube_scheduler_framework::{ApiError, Pending, Status};
 
 use crate::import::ClusterObjects;
 use crate::ledger::{Fate, LastFailure, Ledger};
@@ -310,16 +310,16 @@ impl<'a> Driver<'a> {
     }
 
     /// Binds a pod, and returns the API server's answer.
-    fn bind(&mut self, pod: &PodRef, node: &Arc<str>) -> Result<(), WriteError> {
+    fn bind(&mut self, pod: &PodRef, node: &Arc<str>) -> Result<(), ApiError> {
         let at = self.ledger.position(&pod.uid).filter(|at| !self.is_gone(*at));
         let Some(at) = at else {
             let message = format!("pods \"{}\" not found", pod.name);
-            return Err(WriteError::new("NotFound", message));
+            return Err(ApiError::new("NotFound", message));
         };
         let account = self.ledger.account_mut(at);
         if let Some(other) = &account.pod.node_name {
             let message = format!("pod {} is already assigned to node \"{other}\"", pod.name);
-            return Err(WriteError::new("Conflict", message));
+            return Err(ApiError::new("Conflict", message));
         }
         account.pod = Arc::new(account.pod.with_node_name(node));
         account.fate = Fate::Placed;
@@ -386,7 +386,7 @@ impl<'a> Driver<'a> {
 }
 
 /// The result of a plugin's work, if it ends without waiting for anything.
-fn outcome(mut work: StatusFuture) -> Option<Status> {
+fn outcome(mut work: Pending<Status>) -> Option<Status> {
     let mut context = Context::from_waker(Waker::noop());
     match Pin::as_mut(&mut work).poll(&mut context) {
         Poll::Ready(status) => Some(status),

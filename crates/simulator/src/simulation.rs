@@ -7,7 +7,7 @@ use kube_scheduler_config::{
     Configuration, FeatureGates, LoadError, decode, default, ignore_managed_resources, validate,
 };
 use kube_scheduler_engine::{BuildError, Engine, EngineOptions, Pool};
-use kube_scheduler_framework::Registry;
+use kube_scheduler_runtime::Registry;
 
 use crate::driver::{Driver, Recording};
 use crate::import::ClusterObjects;

@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Object;
-use kube_scheduler_framework::{ObjectStore, WriteError, storage_class_of};
+use kube_scheduler_cache::storage_class_of;
+use kube_scheduler_framework::{ApiError, ObjectStore};
 use serde_json::{Value, json};
 
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
@@ -18,7 +19,7 @@ const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// What follows from a write.
 pub(crate) struct WriteOutcome {
     /// The API server's answer.
-    pub(crate) result: Result<Arc<Object>, WriteError>,
+    pub(crate) result: Result<Arc<Object>, ApiError>,
     /// All objects that changed, in the order in which a watch reports them.
     pub(crate) changed: Vec<Arc<Object>>,
 }
@@ -35,15 +36,15 @@ pub(crate) fn write(objects: &ObjectStore, object: &Object) -> WriteOutcome {
 }
 
 /// The object as the API server stores it.
-fn stored(objects: &ObjectStore, object: &Object) -> Result<Object, WriteError> {
+fn stored(objects: &ObjectStore, object: &Object) -> Result<Object, ApiError> {
     let Object { group, kind, namespace, name, .. } = object;
     let resource = format!("{}s", kind.to_lowercase());
     match objects.get(group, kind, namespace, name) {
-        None => Err(WriteError {
+        None => Err(ApiError { code: None,
             reason: "NotFound".into(),
             message: format!("{resource} \"{name}\" not found").into(),
         }),
-        Some(known) if known.resource_version != object.resource_version => Err(WriteError {
+        Some(known) if known.resource_version != object.resource_version => Err(ApiError { code: None,
             reason: "Conflict".into(),
             message: format!(
                 "Operation cannot be fulfilled on {resource} \"{name}\": the object has been modified; please apply your changes to the latest version and try again"

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_engine::{Effect, EvictionOutcome, Input};
-use kube_scheduler_framework::{EventKind, WriteError};
+use kube_scheduler_framework::{ApiError, EventKind};
 
 use crate::answer::{Cause, EventAnswer, Failure, Success};
 use crate::correlator::{CoreEvent, Correlator};
@@ -87,7 +87,7 @@ impl EndedWrite {
     /// What the engine has to be given; `None` for a status patch, after which it does not ask.
     pub fn into_input(self) -> Option<Input> {
         let Self { write, result } = self;
-        let result = result.map_err(|failure| WriteError::new(failure.reason, failure.message));
+        let result = result.map_err(|failure| ApiError::new(failure.reason, failure.message));
         Some(match write {
             PodWrite::Patch { .. } => return None,
             PodWrite::Bind { token, .. } => {

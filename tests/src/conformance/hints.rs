@@ -8,8 +8,9 @@ use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{Engine, EngineOptions, Input};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, EventObject, EventResource, NoPods, QueueingHint, Sources,
+    ActionType, ClusterEvent, EventObject, EventResource, QueueingHint,
 };
+use kube_scheduler_runtime::cluster_alone;
 use serde_json::{Value, json};
 
 use super::decisions::with_type;
@@ -60,15 +61,7 @@ fn difference(engine: &Engine, case: &Value) -> Result<Option<String>> {
         ClusterEvent::new(resource(text(&case["resource"]))?, action(text(&case["action"]))?);
     let old = object(event.resource(), &case["old"])?;
     let new = object(event.resource(), &case["new"])?;
-    let cx = Sources {
-        cluster: engine.cluster(),
-        pods: &NoPods,
-        waiting: &NoPods,
-        nominated: &NoPods,
-        preemptions: &NoPods,
-        now: Timestamp::EPOCH,
-    }
-    .unrecorded();
+    let cx = cluster_alone(engine.cluster(), Timestamp::EPOCH).unrecorded();
     let mut said: BTreeMap<&str, String> = BTreeMap::new();
     let profile = engine.profiles().first().context("a profile")?;
     for entry in profile.plugins() {

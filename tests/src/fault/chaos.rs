@@ -15,9 +15,10 @@ use kube_scheduler_framework::{
     Bind, BindOutcome, Commands, Completion, Context, CycleState, FeasibleNodes, Filter, NodeIdx,
     NodeView, Normalization, ObjectKey, Permit, PermitDecision, Plugin, PluginName, PostBind,
     PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreBindTask,
-    PreEnqueue, PreFilter, PreFilterOutcome, PreScore, Registry, RegistryError, Reserve, Score,
-    Status, TaskContext, TaskEvent, TaskStep,
+    PreEnqueue, PreFilter, PreFilterOutcome, PreScore, Reserve, Score, Status, TaskContext,
+    TaskEvent, TaskStep,
 };
+use kube_scheduler_runtime::{Registry, RegistryError};
 
 use super::trace::Digest;
 

@@ -6,7 +6,7 @@ use anyhow::Result;
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_config::{Configuration, FeatureGates, Gate, load};
 use kube_scheduler_engine::{Engine, EngineOptions, Pool};
-use kube_scheduler_framework::Registry;
+use kube_scheduler_runtime::Registry;
 use kube_scheduler_writes::{EventApi, Outbox, OutboxOptions, RateLimit};
 use serde_json::{Value, json};
 

@@ -31,14 +31,21 @@ const LAYERS: &[Layer] = &[
         is_pure: true,
     },
     Layer {
-        name: "plugins-intree",
-        may_use: &["api-types", "framework", "config"],
+        name: "runtime",
+        may_use: &["api-types", "cache", "queue", "framework"],
         tests_may_use: &[],
+        is_pure: true,
+    },
+    // Of the runtime it uses the registry alone.
+    Layer {
+        name: "plugins-intree",
+        may_use: &["api-types", "framework", "runtime", "config"],
+        tests_may_use: &["cache"],
         is_pure: true,
     },
     Layer {
         name: "engine",
-        may_use: &["api-types", "cache", "queue", "framework", "config"],
+        may_use: &["api-types", "cache", "queue", "framework", "runtime", "config"],
         tests_may_use: &[],
         is_pure: true,
     },
@@ -51,13 +58,21 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "simulator",
-        may_use: &["api-types", "config", "framework", "engine", "plugins-intree"],
+        may_use: &[
+            "api-types",
+            "config",
+            "cache",
+            "framework",
+            "runtime",
+            "engine",
+            "plugins-intree",
+        ],
         tests_may_use: &[],
         is_pure: true,
     },
     Layer {
         name: "daemon",
-        may_use: &["api-types", "config", "framework", "engine", "writes"],
+        may_use: &["api-types", "config", "framework", "runtime", "engine", "writes"],
         tests_may_use: &["plugins-intree", "devcluster"],
         is_pure: false,
     },
@@ -82,6 +97,7 @@ const LIBRARIES: &[&str] = &[
     "cache",
     "queue",
     "framework",
+    "runtime",
     "plugins-intree",
     "engine",
     "writes",
@@ -97,6 +113,7 @@ const EVERYTHING: &[&str] = &[
     "cache",
     "queue",
     "framework",
+    "runtime",
     "plugins-intree",
     "engine",
     "writes",
@@ -112,6 +129,7 @@ const BENCHES: &[&str] = &[
     "cache",
     "queue",
     "framework",
+    "runtime",
     "plugins-intree",
     "engine",
     "writes",
@@ -204,7 +222,8 @@ mod tests {
         let found = messages(
             "kube-scheduler-cache -> kube-scheduler-api-types
              kube-scheduler-framework -> kube-scheduler-cache
-             kube-scheduler-engine -> kube-scheduler-framework
+             kube-scheduler-runtime -> kube-scheduler-framework
+             kube-scheduler-engine -> kube-scheduler-runtime
              kube-scheduler-daemon -> kube-scheduler-engine
              kube-scheduler-daemon -> kube-scheduler-devcluster dev
              kube-scheduler-daemon -> kube
@@ -271,9 +290,16 @@ mod tests {
 
     #[test]
     fn the_core_is_below_the_daemon() {
-        for name in
-            ["api-types", "config", "cache", "queue", "framework", "plugins-intree", "engine"]
-        {
+        for name in [
+            "api-types",
+            "config",
+            "cache",
+            "queue",
+            "framework",
+            "runtime",
+            "plugins-intree",
+            "engine",
+        ] {
             assert!(is_below_daemon(&format!("{PREFIX}{name}")), "{name}");
         }
         for name in ["daemon", "devcluster", "simulator", "rs", "tests"] {

@@ -7,11 +7,12 @@ use kube_scheduler_api_types::{LabelSelector, Labels, Node, Pod};
 
 use super::fixtures::{node, pod};
 use super::model::Model;
-use crate::domains::CounterTable;
-use crate::{
-    ClusterState, CountedNodes, CountedPods, CounterSpec, DomainCounts, NodeIdx, PodTerm,
-    PodTolerations, RequiredNodeAffinity, check,
+use crate::counters::{
+    CountedNodes, CountedPods, CounterSpec, DomainCounts, PodTerm, PodTolerations,
+    RequiredNodeAffinity,
 };
+use crate::domains::CounterTable;
+use crate::{ClusterState, NodeIdx, check};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 

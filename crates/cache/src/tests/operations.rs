@@ -8,7 +8,8 @@ use super::fixtures::{
 };
 use super::follower::Follower;
 use super::model::Model;
-use crate::{AffinityTerms, ClusterState, check};
+use crate::affinity::AffinityTerms;
+use crate::{ClusterState, check};
 
 #[derive(Clone, Debug)]
 pub(super) enum Op {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use kube_scheduler_framework::{ExtenderFilterResult, ExtenderVictims, HostPriority};
+use kube_scheduler_runtime::{ExtenderFilterResult, ExtenderVictims, HostPriority};
 use serde::de::{DeserializeOwned, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 

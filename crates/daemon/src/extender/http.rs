@@ -8,9 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use kube_scheduler_api_types::{Node, Pod};
 use kube_scheduler_config::Extender as ExtenderConfig;
-use kube_scheduler_framework::{
+use kube_scheduler_framework::{Pending, PreemptionCandidate, Status};
+use kube_scheduler_runtime::{
     Extender, ExtenderFilterResult, ExtenderReport, ExtenderVerbs, ExtenderVictims,
-    PendingPriorities, PreemptionCandidate, Status, StatusFuture,
+    PendingPriorities,
 };
 use tokio::runtime::Handle;
 
@@ -124,7 +125,7 @@ impl Extender for HttpExtender {
         answers::victims(&self.ask(&self.config.preempt_verb, question)?.wait()?)
     }
 
-    fn bind(&self, pod: &Arc<Pod>, node: &str) -> StatusFuture {
+    fn bind(&self, pod: &Arc<Pod>, node: &str) -> Pending<Status> {
         let (connection, verb) = (self.connection.clone(), self.config.bind_verb.clone());
         let question = questions::about_binding(pod, node);
         Box::pin(async move {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kube_scheduler_config::{FeatureGates, Gate};
 use kube_scheduler_engine::{BoundPod, Measurements, PreemptionCounts};
-use kube_scheduler_framework::{ExtensionPoint, Lengths, MeteredPoint, Profile};
+use kube_scheduler_runtime::{ExtensionPoint, Lengths, MeteredPoint, Profile};
 
 use super::registry::{Family, Registry};
 use super::{Metrics, RESULTS, catalog as desc};

@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kube_scheduler_framework::{FamilySample, MetricKind, Sample};
+use kube_scheduler_framework::MetricKind;
 
 use super::options::MetricsOptions;
-use super::text::TextPage;
+use super::text::{FamilySample, TextPage};
 
 /// [`MetricKind`] as a constant: buckets are written out when the family is registered.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -114,7 +114,7 @@ impl Desc {
     }
 }
 
-/// One series, as a [`Sample`] has it.
+/// One series.
 #[derive(Clone, Debug)]
 struct Series {
     /// The number; of a histogram the sum.
@@ -219,26 +219,22 @@ impl Family {
 
     /// All series as they stand; `None` if there are none.
     fn sample(&self) -> Option<FamilySample> {
-        let samples: Vec<Sample> = self
+        let series: Vec<_> = self
             .series()
             .iter()
-            .map(|(labels, Series { value, buckets })| Sample {
-                labels: labels.clone(),
-                value: *value,
-                buckets: buckets.clone(),
-            })
+            .map(|(labels, series)| (labels.clone(), series.value, series.buckets.clone()))
             .collect();
         let Desc { name, stability, help, labels, .. } = self.desc;
         let help = match stability {
             Stability::Unmarked => help.to_owned(),
             marked => format!("[{}] {help}", marked.as_str()),
         };
-        (!samples.is_empty()).then(|| FamilySample {
+        (!series.is_empty()).then(|| FamilySample {
             name: name.to_owned(),
             help,
             kind: self.kind.clone(),
             labels: labels.iter().map(|label| (*label).to_owned()).collect(),
-            samples,
+            series,
         })
     }
 

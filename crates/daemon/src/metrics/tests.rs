@@ -3,7 +3,8 @@
 use kube_scheduler_engine::{
     BoundPod, EndedPreemption, FailedBinding, Measurements, PreemptionCounts, ProfileIdx,
 };
-use kube_scheduler_framework::{Code, Lengths, MeteredPoint, POINT_BOUNDS, Readings};
+use kube_scheduler_framework::Code;
+use kube_scheduler_runtime::{Lengths, MeteredPoint, POINT_BOUNDS, Readings};
 
 use super::*;
 

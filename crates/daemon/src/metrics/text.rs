@@ -5,7 +5,32 @@
 
 use std::fmt::Write;
 
-use kube_scheduler_framework::{FamilySample, MetricKind, Sample};
+use kube_scheduler_framework::{MetricFamily, MetricKind};
+
+/// A family with all its series, as it stands.
+#[derive(Debug)]
+pub(crate) struct FamilySample {
+    pub(crate) name: String,
+    /// One sentence.
+    pub(crate) help: String,
+    pub(crate) kind: MetricKind,
+    /// The names of the labels.
+    pub(crate) labels: Vec<String>,
+    /// The series as [`MetricFamily::series`] has them.
+    pub(crate) series: Vec<(Vec<String>, f64, Vec<u64>)>,
+}
+
+impl From<&MetricFamily> for FamilySample {
+    fn from(family: &MetricFamily) -> Self {
+        Self {
+            name: family.name().to_owned(),
+            help: family.help().to_owned(),
+            kind: family.kind().clone(),
+            labels: family.labels().to_vec(),
+            series: family.series(),
+        }
+    }
+}
 
 /// A page of metrics under construction.
 #[derive(Debug, Default)]
@@ -36,14 +61,14 @@ impl TextPage {
 
     /// A family with all its series. Labels come out in alphabetical order.
     pub(crate) fn family(&mut self, family: &FamilySample) {
-        let FamilySample { name, help, kind, labels, samples } = family;
+        let FamilySample { name, help, kind, labels, series } = family;
         let kind_name = match kind {
             MetricKind::Counter => "counter",
             MetricKind::Gauge => "gauge",
             MetricKind::Histogram(_) => "histogram",
         };
         self.metric(name, kind_name, help);
-        for Sample { labels: values, value, buckets } in samples {
+        for (values, value, buckets) in series {
             let mut pairs: Vec<(&str, &str)> =
                 labels.iter().zip(values).map(|(key, value)| (&**key, &**value)).collect();
             pairs.sort_unstable();
@@ -145,11 +170,7 @@ mod tests {
             help: "Help.".to_owned(),
             kind: MetricKind::Histogram(vec![1.0, 2.0]),
             labels: vec!["a".to_owned()],
-            samples: vec![Sample {
-                labels: vec!["x\"y".to_owned()],
-                value: 12.0,
-                buckets: vec![2, 1, 1],
-            }],
+            series: vec![(vec!["x\"y".to_owned()], 12.0, vec![2, 1, 1])],
         };
         let mut page = TextPage::default();
         page.family(&family);
@@ -166,7 +187,7 @@ mod tests {
         let sizes = metrics.histogram("gang_size", "Sizes.", &[], &[1.0]).unwrap().with(&[]);
         [1.0, 3.0].into_iter().for_each(|size| sizes.add(size));
         let mut page = TextPage::default();
-        metrics.gather().iter().for_each(|family| page.family(family));
+        metrics.families().iter().for_each(|family| page.family(&family.into()));
         let expected = "# HELP gang_size Sizes.\n# TYPE gang_size histogram\ngang_size_bucket{le=\"1\"} 1\n\
             gang_size_bucket{le=\"+Inf\"} 2\ngang_size_sum 4\ngang_size_count 2\n\
             # HELP gang_total Gangs.\n# TYPE gang_total counter\ngang_total{a=\"2\",z=\"1\"} 1\n";

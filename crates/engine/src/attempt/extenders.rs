@@ -9,7 +9,9 @@
 
 use std::borrow::Cow;
 
-use kube_scheduler_framework::{ExtenderScores, NodeIdx, NodeSet, Status};
+use kube_scheduler_cache::columns::NodeSet;
+use kube_scheduler_framework::{NodeIdx, Status};
+use kube_scheduler_runtime::ExtenderScores;
 
 use super::{NoChoice, Search};
 use crate::evaluation::Evaluation;

@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::{Extender, ExtenderReport, Status};
+use kube_scheduler_framework::Status;
+use kube_scheduler_runtime::{Extender, ExtenderReport};
 
 use super::{Bindings, Stage};
 use crate::core::Core;

@@ -2,9 +2,10 @@
 //!
 //! Behaviour: `docs/spec/core.md` §5 and §6.
 
-use kube_scheduler_framework::{
-    Code, Commands, MAX_PERMIT_WAIT, Meter, MeteredPoint, PermitDecision, Status,
-};
+use std::time::Duration;
+
+use kube_scheduler_framework::{Code, Commands, PermitDecision, Status};
+use kube_scheduler_runtime::{Meter, MeteredPoint};
 use smallvec::SmallVec;
 
 use super::Binding;
@@ -12,6 +13,9 @@ use super::expect::expect_at_once;
 use super::permit::{Wait, Waits};
 use crate::core::Core;
 use crate::guard::guarded;
+
+/// The longest a pod may wait on Permit; longer requests are cut to it.
+const MAX_PERMIT_WAIT: Duration = Duration::from_secs(15 * 60);
 
 impl Binding {
     /// Asks Reserve and Permit; gives the waits of Permit, if it is not through at once.

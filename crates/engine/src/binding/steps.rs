@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::{
-    BindOutcome, Code, Commands, Completion, Meter, MeteredPoint, PluginName, PreBindFlight,
-    Status, TaskEvent,
+    BindOutcome, Code, Commands, Completion, PluginName, PreBindFlight, Status, TaskEvent,
 };
+use kube_scheduler_runtime::{Meter, MeteredPoint};
 
 use super::tasks::{Running, Work};
 use super::{Binding, Bindings, Stage};

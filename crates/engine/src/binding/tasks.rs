@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::{Object, Timestamp};
 use kube_scheduler_framework::{
-    Commands, MeteredPoint, ObjectKey, PluginName, PreBindTask, Status, TaskContext, TaskEvent,
-    TaskStep, WriteError,
+    ApiError, Commands, ObjectKey, PluginName, PreBindTask, Status, TaskContext, TaskEvent,
+    TaskStep,
 };
+use kube_scheduler_runtime::MeteredPoint;
 
 use super::expect::expect_at_once;
 use super::steps::pre_bind_failure;
@@ -178,7 +179,7 @@ impl Bindings {
         &mut self,
         core: &mut Core,
         token: Token,
-        result: Result<Arc<Object>, WriteError>,
+        result: Result<Arc<Object>, ApiError>,
     ) {
         let Some(uid) = self.table.redeem(token) else { return };
         let awaits = |work: &Work| matches!(work, Work::Outside(other) | Work::Write(other, _) if *other == token);

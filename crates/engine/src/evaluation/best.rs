@@ -8,9 +8,10 @@
 //! split into runs.
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::{
-    Code, CycleState, MAX_NODE_SCORE, Meter, MeteredPoint, NodeIdx, Normalization, PooledVec,
-    Runner, Scale, SkipSet, Status, bounds, is_within_bounds,
+use kube_scheduler_cache::columns::PooledVec;
+use kube_scheduler_framework::{Code, CycleState, MAX_NODE_SCORE, NodeIdx, Normalization, Status};
+use kube_scheduler_runtime::{
+    Meter, MeteredPoint, Runner, Scale, SkipSet, bounds, is_within_bounds,
 };
 use smallvec::SmallVec;
 

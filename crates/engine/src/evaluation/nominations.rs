@@ -1,9 +1,8 @@
 //! Nodes whose answer changes because other pods are nominated to them.
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::{
-    NodeIdx, NodeOverlay, Runner, Status, SumsFilters, must_leave_room,
-};
+use kube_scheduler_framework::{NodeIdx, NodeOverlay, Status};
+use kube_scheduler_runtime::{Runner, SumsFilters, must_leave_room};
 
 use super::Evaluation;
 

@@ -1,10 +1,8 @@
 //! What Score plugins give: which of them take part, and their answers about a list of nodes.
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::{
-    Code, CycleState, Meter, MeteredPoint, NodeIdx, Normalization, PluginIdx, PluginName, Runner,
-    SkipSet, Status,
-};
+use kube_scheduler_framework::{Code, CycleState, NodeIdx, Normalization, PluginName, Status};
+use kube_scheduler_runtime::{Meter, MeteredPoint, PluginIdx, Runner, SkipSet};
 
 /// One feasible node's scores.
 #[derive(Clone, Debug, PartialEq, Eq)]

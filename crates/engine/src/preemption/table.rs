@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_framework::{PluginName, WriteError};
+use kube_scheduler_framework::{ApiError, PluginName};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -47,7 +47,7 @@ pub(super) struct Task {
     /// How many answers are out.
     pub(super) n_out: usize,
     /// The first error.
-    pub(super) error: Option<WriteError>,
+    pub(super) error: Option<ApiError>,
     pub(super) has_failed_to_evict: bool,
     /// Whether the last victim was seen to go.
     pub(super) is_last_going: bool,
@@ -198,7 +198,7 @@ impl TaskTable {
     }
 
     /// Something went wrong; the first error is kept.
-    pub(super) fn failed(&mut self, id: TaskId, error: WriteError, is_eviction: bool) {
+    pub(super) fn failed(&mut self, id: TaskId, error: ApiError, is_eviction: bool) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if is_eviction && !task.has_failed_to_evict {
             task.has_failed_to_evict = true;

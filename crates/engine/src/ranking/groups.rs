@@ -7,7 +7,8 @@
 
 use std::collections::{BTreeMap, BinaryHeap};
 
-use kube_scheduler_framework::{ClusterState, GroupKey, NodeIdx};
+use kube_scheduler_cache::ClusterState;
+use kube_scheduler_framework::{GroupKey, NodeIdx};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

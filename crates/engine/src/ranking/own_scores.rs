@@ -4,9 +4,8 @@
 //! one sum, and raw scores that are 0 everywhere, as most are, take no memory.
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::{
-    CycleState, NodeIdx, Normalization, PluginIdx, Runner, Scale, SkipSet,
-};
+use kube_scheduler_framework::{CycleState, NodeIdx, Normalization};
+use kube_scheduler_runtime::{PluginIdx, Runner, Scale, SkipSet};
 
 use crate::evaluation::scorers;
 

@@ -1,10 +1,9 @@
 //! What plugins may ask for beside their answers, and what they can look up.
 
 use kube_scheduler_engine::Input;
-use kube_scheduler_framework::testing;
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Commands, EventKind, EventRegistration, EventResource,
-    PermitDecision, Status,
+    PermitDecision, Status, testing,
 };
 use kube_scheduler_queue::Place;
 use serde_json::json;

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex};
 use kube_scheduler_engine::{BuildError, ClassCacheCounts, Effect};
 use kube_scheduler_framework::api::{Node, Pod};
 use kube_scheduler_framework::{
-    BindOutcome, Extender, ExtenderFilterResult, ExtenderReport, ExtenderVerbs, ExtenderVictims,
-    HostPriority, NominatingInfo, PendingPriorities, PostFilterOutcome, PreemptionCandidate,
-    Status, StatusFuture,
+    BindOutcome, NominatingInfo, Pending, PostFilterOutcome, PreemptionCandidate, Status,
 };
 use kube_scheduler_queue::Place;
+use kube_scheduler_runtime::{
+    Extender, ExtenderFilterResult, ExtenderReport, ExtenderVerbs, ExtenderVictims, HostPriority,
+    PendingPriorities,
+};
 
 use crate::toy::Toy;
 use crate::world::{World, important, nominated, pod, running, seconds};
@@ -164,7 +166,7 @@ impl Extender for Outsider {
         (self.preempt.as_ref().unwrap())(pod, &nodes)
     }
 
-    fn bind(&self, pod: &Arc<Pod>, node: &str) -> StatusFuture {
+    fn bind(&self, pod: &Arc<Pod>, node: &str) -> Pending<Status> {
         self.asked("bind", pod, node);
         assert!(&*pod.name != "explosive", "no fuse");
         Box::pin(std::future::pending())

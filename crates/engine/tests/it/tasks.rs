@@ -7,8 +7,8 @@ use kube_scheduler_engine::{Input, Token};
 use kube_scheduler_framework::api::{Object, Timestamp};
 use kube_scheduler_framework::testing::object;
 use kube_scheduler_framework::{
-    Completion, ObjectKey, PreBindFlight, PreBindTask, Status, TaskContext, TaskEvent, TaskStep,
-    WriteError,
+    ApiError, Completion, ObjectKey, PreBindFlight, PreBindTask, Status, TaskContext, TaskEvent,
+    TaskStep,
 };
 use kube_scheduler_queue::Place;
 
@@ -76,7 +76,7 @@ fn volume(name: &str, revision: &str, note: &str) -> Arc<Object> {
 }
 
 impl World {
-    fn answered(&mut self, token: u64, result: Result<Arc<Object>, WriteError>) {
+    fn answered(&mut self, token: u64, result: Result<Arc<Object>, ApiError>) {
         self.input(Input::ObjectWritten { token: Token(token), result });
     }
 
@@ -92,8 +92,8 @@ impl World {
     }
 }
 
-fn conflict() -> WriteError {
-    WriteError::new("Conflict", "the object has been modified")
+fn conflict() -> ApiError {
+    ApiError::new("Conflict", "the object has been modified")
 }
 
 fn taken(events: &Events) -> Vec<String> {

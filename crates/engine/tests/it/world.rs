@@ -9,9 +9,9 @@ use kube_scheduler_engine::{
     Token, Turn,
 };
 use kube_scheduler_framework::api::{Node, Pod, Timestamp};
-use kube_scheduler_framework::testing;
-use kube_scheduler_framework::{Plugin, Registry, Status, WriteError};
+use kube_scheduler_framework::{ApiError, Plugin, Status, testing};
 use kube_scheduler_queue::Place;
+use kube_scheduler_runtime::Registry;
 
 use crate::toy::{Log, Toy};
 
@@ -25,8 +25,8 @@ pub(crate) struct World {
 }
 
 /// An answer of the API server that says no, without a machine-readable reason.
-fn refused(message: &str) -> WriteError {
-    WriteError::new("", message)
+fn refused(message: &str) -> ApiError {
+    ApiError::new("", message)
 }
 
 /// A profile `name` with `plugins` at every point they implement.

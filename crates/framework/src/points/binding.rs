@@ -1,8 +1,6 @@
 //! Reserve, Permit, PreBind, Bind and PostBind.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +9,8 @@ use kube_scheduler_cache::ObjectKey;
 
 use crate::context::{Commands, Context};
 use crate::cycle_state::CycleState;
+use crate::services::{ApiError, Pending};
 use crate::status::Status;
-
-/// Asynchronous work that ends in a status. It is awaited outside the engine, never on the scheduling thread.
-pub type StatusFuture = Pin<Box<dyn Future<Output = Status> + Send>>;
 
 /// Book-keeping once a node is chosen.
 ///
@@ -93,7 +89,7 @@ pub enum Completion {
     /// Done.
     Ready(Status),
     /// Awaited outside the core; the pod's binding goes on when it ends.
-    Pending(StatusFuture),
+    Pending(Pending<Status>),
     /// A state machine that the engine runs step by step, writing objects for it and waking it; the pod's binding goes
     /// on when it ends.
     Task(Box<dyn PreBindTask>),
@@ -109,30 +105,6 @@ impl fmt::Debug for Completion {
     }
 }
 
-/// Why a write to the API server did not succeed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WriteError {
-    /// The machine-readable reason, such as `Conflict` or `NotFound`; empty when the server did not say.
-    pub reason: Arc<str>,
-    /// The text for people.
-    pub message: Arc<str>,
-}
-
-impl WriteError {
-    /// An error with this reason, or none, and this text.
-    pub fn new(reason: impl Into<Arc<str>>, message: impl Into<Arc<str>>) -> Self {
-        Self { reason: reason.into(), message: message.into() }
-    }
-}
-
-impl std::error::Error for WriteError {}
-
-impl fmt::Display for WriteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
 /// Why [`PreBindTask::step`] is called.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -140,7 +112,7 @@ pub enum TaskEvent {
     /// The task has just been handed to the engine: its first step.
     Started,
     /// The API server answered the write that the task asked for: the object as it is stored now, or the error.
-    Written(Result<Arc<Object>, WriteError>),
+    Written(Result<Arc<Object>, ApiError>),
     /// The wait may be over: its deadline passed, one of its objects changed, or its pod is gone.
     Woken,
 }
@@ -243,7 +215,7 @@ pub enum BindOutcome {
     /// The plugin has bound the pod itself, has failed, or leaves the pod to the next Bind plugin (`Skip`).
     Ready(Status),
     /// Asynchronous work that binds the pod, awaited outside the engine.
-    Pending(StatusFuture),
+    Pending(Pending<Status>),
 }
 
 impl fmt::Debug for BindOutcome {

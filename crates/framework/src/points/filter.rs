@@ -1,16 +1,14 @@
-//! PreFilter, Filter and PostFilter.
+//! PreFilter and Filter.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::{NodeIdx, NodeOverlay};
+use kube_scheduler_cache::NodeIdx;
 
-use crate::context::{Commands, Context};
+use crate::context::Context;
 use crate::cycle_state::CycleState;
-use crate::extender::Extenders;
-use crate::runner::SumsFilters;
-use crate::status::{Code, PluginName, Status};
+use crate::status::{PluginName, Status};
 use crate::verdicts::{VerdictId, Verdicts};
 use crate::view::NodeView;
 
@@ -225,143 +223,4 @@ impl<'a> FilterSink<'a> {
     pub fn reject(&mut self, node: NodeIdx, status: Status) {
         self.verdicts.put(node, &status.from_plugin(self.plugin));
     }
-}
-
-/// What happens to the pod's nomination, the node that is reserved for it while preemption makes room there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NominatingInfo {
-    /// Leave it as the pod object says.
-    Keep,
-    /// Replace it: by a node, or by none.
-    Override(Option<Arc<str>>),
-}
-
-/// The outcome of PostFilter.
-#[derive(Clone, Debug)]
-pub struct PostFilterOutcome {
-    /// What becomes of the nomination; `None` when the plugin has no opinion.
-    pub nominating: Option<NominatingInfo>,
-    /// Pods to evict so that the nominated node has room, most important first.
-    pub victims: Vec<Arc<Pod>>,
-    /// The plugin whose answer this is. Filled in by the engine.
-    pub found_by: Option<PluginName>,
-    /// Success when the pod can be expected to fit soon, a rejection otherwise.
-    pub status: Status,
-}
-
-impl PostFilterOutcome {
-    /// An answer that leaves the nomination alone and evicts no pod.
-    pub fn without_nomination(status: Status) -> Self {
-        Self { nominating: None, victims: Vec::new(), found_by: None, status }
-    }
-}
-
-/// The status of every node after filtering.
-#[derive(Clone, Copy, Debug)]
-pub struct NodeStatuses<'a> {
-    /// Explicit answers.
-    pub verdicts: &'a Verdicts,
-    /// The answer of every node that has no explicit one.
-    pub absent: &'a Status,
-}
-
-impl NodeStatuses<'_> {
-    /// The status of a node.
-    pub fn get(&self, node: NodeIdx) -> &Status {
-        self.verdicts.rejection(node).unwrap_or(self.absent)
-    }
-
-    /// The nodes of `order` whose status has `code`. Looks at each distinct status once, then at one number per node.
-    pub fn nodes_with_code(&self, order: &[NodeIdx], code: Code) -> Vec<NodeIdx> {
-        let has_code = self.verdicts.mark(|status| status.unwrap_or(self.absent).code() == code);
-        order.iter().copied().filter(|idx| has_code.contains(self.verdicts.id(*idx))).collect()
-    }
-}
-
-/// Runs a profile's filters on a node as it would be after hypothetical changes.
-pub trait HypotheticalFilter: Sync {
-    /// All filters with nominated pods taken into account, on the node behind `overlay`
-    /// (`docs/spec/core.md` §10.6).
-    fn filter_with_nominated_pods(
-        &self,
-        cx: &Context<'_>,
-        state: &CycleState,
-        pod: &Pod,
-        overlay: &NodeOverlay,
-    ) -> Status;
-    /// What [`filter_with_nominated_pods`](Self::filter_with_nominated_pods) would say about `node` if every pod of less
-    /// than `priority` were gone, computed from the sums of their requests alone. `None` when the sums are not enough for
-    /// that, or when the pod would fit: then a full trial is needed. O(plugins).
-    ///
-    /// The default always returns `None`.
-    fn rejection_without_pods_below(
-        &self,
-        cx: &Context<'_>,
-        state: &CycleState,
-        pod: &Pod,
-        node: NodeIdx,
-        priority: i32,
-    ) -> Option<Status> {
-        let _ = (cx, state, pod, node, priority);
-        None
-    }
-    /// Filters that work on the sums of a node's pods instead of the pods themselves, which is much cheaper. `None` when
-    /// the stored state of some plugin depends on single pods.
-    ///
-    /// The default returns `None`.
-    fn by_sums<'a>(
-        &'a self,
-        cx: &Context<'a>,
-        state: &'a CycleState,
-        pod: &'a Pod,
-    ) -> Option<SumsFilters<'a>> {
-        let _ = (cx, state, pod);
-        None
-    }
-    /// Notifies every plugin that `added` is now on the node behind `overlay`.
-    fn add_pod(
-        &self,
-        cx: &Context<'_>,
-        state: &mut CycleState,
-        pod: &Pod,
-        added: &Pod,
-        overlay: &NodeOverlay,
-    ) -> Status;
-    /// Notifies every plugin that `removed` is gone from the node behind `overlay`.
-    fn remove_pod(
-        &self,
-        cx: &Context<'_>,
-        state: &mut CycleState,
-        pod: &Pod,
-        removed: &Pod,
-        overlay: &NodeOverlay,
-    ) -> Status;
-}
-
-/// What a PostFilter plugin may read and use in one call.
-pub struct PostFilterContext<'a> {
-    /// The usual context.
-    pub cx: Context<'a>,
-    /// Why each node was rejected.
-    pub statuses: NodeStatuses<'a>,
-    /// The profile's filters, for hypothetical nodes.
-    pub filters: &'a dyn HypotheticalFilter,
-    /// The extenders, which have a say in evictions.
-    pub extenders: &'a Extenders,
-    /// A random number that depends on the engine's seed and the attempt alone.
-    pub random: u64,
-    /// Requests to the engine, carried out after the call.
-    pub commands: &'a mut Commands,
-}
-
-/// Looks for a way to make the pod fit when no node does, such as preemption.
-pub trait PostFilter: Send + Sync {
-    /// Called once per attempt that found no node. Success means that the pod was nominated and ends the chain;
-    /// `Unschedulable` hands over to the next plugin.
-    fn post_filter(
-        &self,
-        cx: &mut PostFilterContext<'_>,
-        state: &CycleState,
-        pod: &Arc<Pod>,
-    ) -> PostFilterOutcome;
 }

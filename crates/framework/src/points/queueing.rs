@@ -43,7 +43,7 @@ pub trait QueueSort: Send + Sync {
 /// Whether an event may have made a pod schedulable: given the event's old and new object.
 ///
 /// The waiting pod comes first. An error counts as "queue it" and is logged.
-pub type HintFn = Arc<
+type HintFn = Arc<
     dyn Fn(
             &Context<'_>,
             &Pod,

@@ -2,17 +2,13 @@
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::NodeIdx;
+use kube_scheduler_cache::reads::{DISCARDED, ReadSet, Reads};
 
 use crate::context::Context;
 use crate::cycle_state::CycleState;
-use crate::reads::{DISCARDED, ReadSet, Reads};
+use crate::normalization::Normalization;
 use crate::status::Status;
 use crate::view::NodeView;
-
-/// The lowest score a plugin may give after normalisation.
-pub const MIN_NODE_SCORE: i64 = 0;
-/// The highest score a plugin may give after normalisation.
-pub const MAX_NODE_SCORE: i64 = 100;
 
 /// The nodes that fit, as PreScore gets them. An answer that looks at them depends on everything that they were found by.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +23,8 @@ impl<'a> FeasibleNodes<'a> {
         Self { nodes, reads: &DISCARDED }
     }
 
-    pub(crate) fn recorded_by(nodes: &'a [NodeIdx], reads: &'a ReadSet) -> Self {
+    /// The same with the reading noted in `reads`.
+    pub fn recorded_by(nodes: &'a [NodeIdx], reads: &'a ReadSet) -> Self {
         Self { nodes, reads }
     }
 
@@ -49,22 +46,6 @@ pub trait PreScore: Send + Sync {
         pod: &Pod,
         nodes: &FeasibleNodes<'_>,
     ) -> Status;
-}
-
-/// How raw scores become scores between 0 and 100.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Normalization {
-    /// Raw scores are between 0 and 100 already and stay as they are.
-    None,
-    /// In proportion to the highest one; the highest becomes 100.
-    Proportional,
-    /// In proportion to the highest one, then reversed; the highest becomes 0, and all become 100 when it is 0.
-    ReversedProportional,
-    /// In proportion to the way from the lowest one to the highest; the lowest becomes 0 and the highest 100, and all
-    /// become 0 when they are equal.
-    MinMax,
-    /// By the plugin itself, in [`Score::normalize`].
-    Custom,
 }
 
 /// Scores the nodes that fit.

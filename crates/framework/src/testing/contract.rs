@@ -10,18 +10,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Object, Pod};
+use kube_scheduler_cache::reads::{PluginReads, Reads};
 use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState, NodeIdx};
 use serde_json::json;
 
 use super::fixture::Fixture;
 use super::objects::{node, pod};
-use crate::cluster_view::Scope;
 use crate::cycle_state::CycleState;
+use crate::normalization::MAX_NODE_SCORE;
 use crate::plugin::Plugin;
-use crate::points::{
-    FeasibleNodes, FilterSink, MAX_NODE_SCORE, MIN_NODE_SCORE, PreFilterOutcome, SignatureWriter,
-};
-use crate::reads::{PhaseReads, PluginReads, Reads};
+use crate::points::{FeasibleNodes, FilterSink, PreFilterOutcome, SignatureWriter};
 use crate::status::{PluginName, Status};
 use crate::verdicts::Verdicts;
 
@@ -111,7 +109,7 @@ impl Check<'_> {
         pod: &Pod,
         reads: &PluginReads,
     ) -> (Answers, CycleState) {
-        let cx = fixture.sources().recorded_by(&reads.once, Scope::OneNode);
+        let cx = fixture.sources().recorded_by(&reads.once);
         let mut state = CycleState::new();
         let outcome = match self.plugin.as_pre_filter() {
             Some(point) => point.pre_filter(&cx, &mut state, pod),
@@ -141,8 +139,8 @@ impl Check<'_> {
         idx: NodeIdx,
         reads: &PluginReads,
     ) -> Option<(Arc<str>, NodeAnswer)> {
-        let cx = fixture.sources().recorded_by(&reads.per_node, Scope::OneNode);
-        let scan = fixture.sources().recorded_by(&reads.per_node, Scope::Asked);
+        let cx = fixture.sources().recorded_by(&reads.per_node);
+        let scan = fixture.sources().scan_recorded_by(&reads.per_node);
         let view = scan.cluster().node(idx)?;
         let filters = once.pre_filter.is_success();
         let filter = self.plugin.as_filter().filter(|_| filters);
@@ -229,7 +227,7 @@ impl Check<'_> {
                         );
                         self.complain(PROMISE, what);
                     }
-                    let is_within = (MIN_NODE_SCORE..=MAX_NODE_SCORE).contains(whole);
+                    let is_within = (0..=MAX_NODE_SCORE).contains(whole);
                     if point.promises_bounds() && !(result.is_ok() && is_within) {
                         let what = format!("Score, pod {}, node {node}: {whole}", pod.key());
                         self.complain("scores are within bounds", what);
@@ -294,7 +292,7 @@ impl Check<'_> {
             let about = |idx: &NodeIdx| self.about(before, &cached, &state, pod, *idx, &reads);
             order.filter_map(about).collect()
         };
-        let reads = PhaseReads { once: reads.once.get(), per_node: reads.per_node.get() };
+        let reads = reads.get();
         if !reads.can_be_cached()
             || !versions_agree(before.cluster(), after.cluster(), reads.union())
         {
@@ -337,7 +335,7 @@ impl Check<'_> {
         pod: &Pod,
         reads: &PluginReads,
     ) -> Vec<(Arc<str>, NodeAnswer)> {
-        let cx = fixture.sources().recorded_by(&reads.per_node, Scope::Asked);
+        let cx = fixture.sources().scan_recorded_by(&reads.per_node);
         let order = fixture.cluster().order();
         let filters = once.pre_filter.is_success();
         let mut verdicts = Verdicts::absent(fixture.cluster().capacity());

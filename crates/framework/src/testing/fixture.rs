@@ -17,9 +17,9 @@ use crate::context::{
 };
 use crate::cycle_state::CycleState;
 use crate::known_pods::KnownPods;
+use crate::normalization::{MAX_NODE_SCORE, Normalization};
 use crate::plugin::Plugin;
-use crate::points::{FeasibleNodes, Normalization, PermitDecision, PreFilterOutcome};
-use crate::runner::{check_score, normalize};
+use crate::points::{FeasibleNodes, PermitDecision, PreFilterOutcome};
 use crate::status::{PluginName, Status};
 use crate::view::NodeView;
 
@@ -255,10 +255,11 @@ impl Fixture {
                     return Err(status);
                 }
             }
-            normalization => normalize(normalization, &mut scores),
+            normalization => normalization.apply(&mut scores),
         }
-        let name: PluginName = plugin.name().into();
-        scores.iter().try_for_each(|score| check_score(&name, *score))?;
+        if let Some(score) = scores.iter().find(|score| !(0..=MAX_NODE_SCORE).contains(*score)) {
+            return Err(Status::error(format!("{score} is no score from 0 to {MAX_NODE_SCORE}")));
+        }
         Ok(self.names().into_iter().zip(scores).collect())
     }
 

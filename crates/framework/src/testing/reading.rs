@@ -1,13 +1,12 @@
 //! What a plugin reads about a pod, point by point.
 
 use kube_scheduler_api_types::Pod;
+use kube_scheduler_cache::reads::{PhaseReads, ReadSet, Reads};
 
-use crate::cluster_view::Scope;
 use crate::context::Sources;
 use crate::cycle_state::CycleState;
 use crate::plugin::Plugin;
 use crate::points::FeasibleNodes;
-use crate::reads::{PhaseReads, ReadSet, Reads};
 
 /// What a plugin has read at each point, over all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,22 +38,22 @@ pub fn reads_of(plugin: &dyn Plugin, sources: Sources<'_>, pod: &Pod) -> PointRe
     let mut state = CycleState::new();
     let order = sources.cluster.order();
     let filters = plugin.as_pre_filter().is_none_or(|point| {
-        let cx = sources.recorded_by(&pre_filter, Scope::OneNode);
+        let cx = sources.recorded_by(&pre_filter);
         point.pre_filter(&cx, &mut state, pod).status.is_success()
     });
     let scores = plugin.as_pre_score().is_none_or(|point| {
-        let cx = sources.recorded_by(&pre_score, Scope::OneNode);
+        let cx = sources.recorded_by(&pre_score);
         let nodes = FeasibleNodes::recorded_by(order, &pre_score);
         point.pre_score(&cx, &mut state, pod, &nodes).is_success()
     });
     for &idx in order {
-        let view = |reads| sources.recorded_by(reads, Scope::Asked).cluster().node(idx);
+        let view = |reads| sources.scan_recorded_by(reads).cluster().node(idx);
         if let (Some(point), Some(node)) = (plugin.as_filter().filter(|_| filters), view(&filter)) {
-            point.filter(&sources.recorded_by(&filter, Scope::OneNode), &state, pod, &node);
+            point.filter(&sources.recorded_by(&filter), &state, pod, &node);
         }
         if let (Some(point), Some(node)) = (plugin.as_score().filter(|_| scores), view(&score)) {
             // What it reads on the way to an error counts as well.
-            let _ = point.score(&sources.recorded_by(&score, Scope::OneNode), &state, pod, &node);
+            let _ = point.score(&sources.recorded_by(&score), &state, pod, &node);
         }
     }
     PointReads {

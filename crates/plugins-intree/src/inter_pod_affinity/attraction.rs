@@ -5,8 +5,10 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_framework::affinity::{TermCount, TermKind};
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::{ClusterView, NodeIdx, NodeView, TermCount, TermKind, VecPool};
+use kube_scheduler_framework::columns::VecPool;
+use kube_scheduler_framework::{ClusterView, NodeIdx, NodeView};
 
 use super::own_terms::preferred_of;
 use super::tally::{KeyTally, Tally};

@@ -9,11 +9,13 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_framework::affinity::{AffinityTermsVersion, TermId, TermKind};
 use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::columns::ValueId as LabelValueId;
+use kube_scheduler_framework::counters::{CounterId, CounterSpec};
 use kube_scheduler_framework::{
-    AffinityTermsVersion, Candidates, ClusterView, Context, CounterId, CounterSpec, CycleState,
-    DomainAnswers, DomainScoped, GroupKey, LabelValueId, NodeIdx, Normalization, Scale, TermId,
-    TermKind,
+    Candidates, ClusterView, Context, CycleState, DomainAnswers, DomainScoped, GroupKey, NodeIdx,
+    Normalization,
 };
 use smallvec::SmallVec;
 
@@ -304,8 +306,7 @@ impl DomainAnswers for AffinityAnswers {
                 }
             }
         }
-        let scale = Scale::spanning(Normalization::MinMax, scores);
-        scores.iter_mut().for_each(|score| *score = scale.score(*score));
+        Normalization::MinMax.apply(scores);
         true
     }
 }

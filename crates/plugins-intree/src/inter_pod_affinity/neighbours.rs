@@ -11,10 +11,11 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_framework::affinity::TermKind;
 use kube_scheduler_framework::api::{Labels, Pod};
-use kube_scheduler_framework::{
-    ClusterView, CounterSpec, FilterSink, NodeIdx, NodeView, Status, TermKind, VecPool,
-};
+use kube_scheduler_framework::columns::VecPool;
+use kube_scheduler_framework::counters::CounterSpec;
+use kube_scheduler_framework::{ClusterView, FilterSink, NodeIdx, NodeView, Status};
 use smallvec::SmallVec;
 
 use super::own_terms::{Required, required};

@@ -8,7 +8,7 @@ use kube_scheduler_framework::api::validation::aggregate;
 use kube_scheduler_framework::api::{
     LabelSelector, Labels, Pod, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm,
 };
-use kube_scheduler_framework::{CountedNodes, CountedPods, CounterSpec, PodTerm};
+use kube_scheduler_framework::counters::{CountedNodes, CountedPods, CounterSpec, PodTerm};
 
 /// What the pod requires.
 #[derive(Debug, Default)]

@@ -9,11 +9,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kube_scheduler_framework::affinity::{TermCount, TermCounts};
 use kube_scheduler_framework::api::Labels;
-use kube_scheduler_framework::{
-    ClusterView, DomainCounts, FilterSink, LabelColumn, LabelValueId, NodeGroup, NodeIdx,
-    PooledVec, Status, TermCount, TermCounts, VecPool,
+use kube_scheduler_framework::columns::{
+    LabelColumn, NodeGroup, PooledVec, ValueId as LabelValueId, VecPool,
 };
+use kube_scheduler_framework::counters::DomainCounts;
+use kube_scheduler_framework::{ClusterView, FilterSink, NodeIdx, Status};
 use smallvec::SmallVec;
 
 /// More values than this are too many to look at each when few have a number.

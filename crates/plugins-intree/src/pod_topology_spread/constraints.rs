@@ -5,10 +5,10 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{
     LabelSelector, Labels, NodeInclusionPolicy, Pod, TopologySpreadConstraint, WhenUnsatisfiable,
 };
-use kube_scheduler_framework::{
-    ClusterView, CountedNodes, CountedPods, PodTerm, PodTolerations, RequiredNodeAffinity,
-    SignatureWriter,
+use kube_scheduler_framework::counters::{
+    CountedNodes, CountedPods, PodTerm, PodTolerations, RequiredNodeAffinity,
 };
+use kube_scheduler_framework::{ClusterView, SignatureWriter};
 
 use super::args::Defaults;
 use super::default_selector::default_selector;

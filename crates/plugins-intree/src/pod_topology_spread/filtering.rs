@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::{
-    ClusterView, CounterSpec, DomainCounts, FilterSink, LabelValueId, NodeIdx, Status,
-};
+use kube_scheduler_framework::columns::ValueId as LabelValueId;
+use kube_scheduler_framework::counters::{CounterSpec, DomainCounts};
+use kube_scheduler_framework::{ClusterView, FilterSink, NodeIdx, Status};
 use smallvec::SmallVec;
 
 use super::constraints::{Constraint, keys};

@@ -9,9 +9,10 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
+use kube_scheduler_framework::columns::{LabelColumn, ValueId as LabelValueId};
+use kube_scheduler_framework::counters::{CounterId, DomainCounts};
 use kube_scheduler_framework::{
-    Candidates, ClusterView, Context, CounterId, CycleState, DomainAnswers, DomainCounts,
-    DomainScoped, GroupKey, LabelColumn, LabelValueId, NodeIdx,
+    Candidates, ClusterView, Context, CycleState, DomainAnswers, DomainScoped, GroupKey, NodeIdx,
 };
 
 use super::constraints::{Constraint, HOSTNAME};

@@ -7,10 +7,9 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::{
-    ClusterView, CountedNodes, CounterSpec, DomainCounts, LabelColumn, LabelValueId,
-    MAX_NODE_SCORE, NodeIdx, NodeSet, percent,
-};
+use kube_scheduler_framework::columns::{LabelColumn, NodeSet, ValueId as LabelValueId};
+use kube_scheduler_framework::counters::{CountedNodes, CounterSpec, DomainCounts};
+use kube_scheduler_framework::{ClusterView, MAX_NODE_SCORE, NodeIdx, percent};
 
 use smallvec::SmallVec;
 

@@ -53,18 +53,14 @@ impl Found<'_> {
     }
 }
 
-/// What extenders make of the candidates: they may drop some, and change victims (`docs/spec/preemption.md` §6.1).
-pub(super) fn left_by_extenders(
-    cx: &PostFilterContext<'_>,
-    pod: &Arc<Pod>,
-    candidates: &[Candidate<'_>],
-) -> Result<Vec<PreemptionCandidate>, Status> {
-    let shown = candidates.iter().map(|candidate| PreemptionCandidate {
-        node: candidate.node,
-        victims: candidate.victims.iter().copied().cloned().collect(),
-        n_pdb_violations: candidate.n_violations,
-    });
-    cx.extenders.preempt(cx.cx.cluster(), pod, shown.collect())
+impl From<&Candidate<'_>> for PreemptionCandidate {
+    fn from(candidate: &Candidate<'_>) -> Self {
+        Self {
+            node: candidate.node,
+            victims: candidate.victims.iter().copied().cloned().collect(),
+            n_pdb_violations: candidate.n_violations,
+        }
+    }
 }
 
 impl<'a> From<&'a PreemptionCandidate> for Candidate<'a> {
@@ -107,14 +103,14 @@ impl Search {
             return Err(Status::error("no nodes available"));
         }
         let mut found = Found::default();
-        let potential = cx.statuses.nodes_with_code(cluster.order(), Code::Unschedulable);
+        let potential = cx.nodes_with_code(cluster.order(), Code::Unschedulable);
         if potential.is_empty() {
             return Ok(found);
         }
         let enough = self.n_candidates(potential.len());
         let offset = usize::try_from(cx.random % potential.len() as u64).unwrap_or(0);
         let (first, second) = potential.split_at(offset);
-        let dry_run = DryRun::new(cx, state, pod);
+        let mut dry_run = DryRun::new(cx, state, pod);
         let mut violating: Vec<Candidate<'b>> = Vec::new();
         let mut errors: Vec<String> = Vec::new();
         for &node in second.iter().chain(first) {

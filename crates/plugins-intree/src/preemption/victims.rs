@@ -1,6 +1,6 @@
 //! The dry run on one node: the pods to evict so that the pod fits, and no more than needed.
 //!
-//! In most cases the sums of requests decide ([`SumsFilters`]), and nothing of a node is copied. Where a filter reads
+//! In most cases the sums of requests decide ([`SumsTrial`]), and nothing of a node is copied. Where a filter reads
 //! single pods, a full trial notifies the plugins of every pod that is removed and put back.
 //!
 //! Behaviour in `docs/spec/preemption.md` §5.
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, Timestamp};
 use kube_scheduler_framework::{
-    CycleState, NodeIdx, NodeOverlay, PostFilterContext, Status, SumsFilters, SumsTrial,
+    CycleState, NodeIdx, NodeOverlay, PostFilterContext, Status, SumsTrial,
 };
 use smallvec::SmallVec;
 
@@ -29,8 +29,8 @@ pub(super) struct DryRun<'a, 'b> {
     state: &'a CycleState,
     pod: &'a Arc<Pod>,
     budgets: Budgets,
-    /// The filters, if no plugin follows single pods.
-    sums: Option<SumsFilters<'a>>,
+    /// Trials by sums, if no plugin follows single pods.
+    sums: Option<Box<dyn SumsTrial + 'a>>,
 }
 
 impl<'a, 'b: 'a> DryRun<'a, 'b> {
@@ -45,17 +45,19 @@ impl<'a, 'b: 'a> DryRun<'a, 'b> {
     }
 
     /// The victims on `node`, possibly none, or why preemption does not help there.
-    pub(super) fn on(&self, node: NodeIdx) -> Result<Candidate<'b>, Status> {
+    pub(super) fn on(&mut self, node: NodeIdx) -> Result<Candidate<'b>, Status> {
         let cluster = self.cx.cx.cluster();
         let priority = self.pod.priority();
         if cluster.lowest_priority_on(node).is_none_or(|lowest| lowest >= priority) {
             return Err(Status::unresolvable(NO_VICTIMS));
         }
         let below = || cluster.pods_on(node).filter(|other| other.priority() < priority);
-        if let Some(sums) = &self.sums
-            && let Some(found) = self.on_sums(node, || below().collect(), sums)
-        {
-            return found;
+        if let Some(mut sums) = self.sums.take() {
+            let found = self.on_sums(node, || below().collect(), &mut *sums);
+            self.sums = Some(sums);
+            if let Some(found) = found {
+                return found;
+            }
         }
         // What the trial below would end with, from columns.
         let (cx, filters) = (&self.cx.cx, self.cx.filters);
@@ -85,14 +87,13 @@ impl<'a, 'b: 'a> DryRun<'a, 'b> {
         &self,
         node: NodeIdx,
         potential: impl FnOnce() -> SomePods<'b>,
-        sums: &SumsFilters<'a>,
+        sums: &mut (dyn SumsTrial + 'a),
     ) -> Option<Result<Candidate<'b>, Status>> {
-        let mut trial = sums.without_pods_below(node, self.pod.priority());
-        let emptied = trial.filter()?;
+        let emptied = sums.start(node, self.pod.priority())?;
         if !emptied.is_success() {
             return Some(Err(emptied));
         }
-        match self.reprieve(node, potential(), &mut trial) {
+        match self.reprieve(node, potential(), sums) {
             Ok(candidate) => Some(Ok(candidate)),
             Err(Stopped::CannotTell) => None,
             Err(Stopped::Failed(status)) => Some(Err(status)),
@@ -104,7 +105,7 @@ impl<'a, 'b: 'a> DryRun<'a, 'b> {
         &self,
         node: NodeIdx,
         mut potential: SomePods<'b>,
-        trial: &mut impl Trial,
+        trial: &mut (impl Trial + ?Sized),
     ) -> Result<Candidate<'b>, Stopped> {
         let now = self.cx.cx.now();
         sort_by_importance(&mut potential, now);
@@ -153,7 +154,7 @@ trait Trial {
     fn reprieve(&mut self, victim: &Arc<Pod>) -> Result<bool, Stopped>;
 }
 
-impl Trial for SumsTrial<'_, '_> {
+impl Trial for dyn SumsTrial + '_ {
     fn reprieve(&mut self, victim: &Arc<Pod>) -> Result<bool, Stopped> {
         SumsTrial::reprieve(self, victim).ok_or(Stopped::CannotTell)
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    Context, CycleState, FeasibleNodes, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PreScore,
-    Score, Sign, SignatureWriter, Status,
+    Context, CycleState, FeasibleNodes, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
+    PreScore, Score, Sign, SignatureWriter, Status,
 };
 use smallvec::SmallVec;
 
@@ -19,7 +19,7 @@ use crate::signature::write_resources;
 
 pub(crate) const NAME: &str = "NodeResourcesBalancedAllocation";
 
-pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let checked = plugin_args::checked(args, ConfigArgs::NodeResourcesBalancedAllocation)?;
     let ConfigArgs::NodeResourcesBalancedAllocation(args) = checked else {
         return Err(WRONG_ARGS.into());

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
-    FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PreFilter, PreFilterOutcome,
-    PreScore, Score, Sign, SignatureWriter, Status, VerdictId,
+    FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
+    PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VerdictId,
 };
 use smallvec::SmallVec;
 
@@ -27,7 +27,7 @@ pub(crate) const NAME: &str = "NodeResourcesFit";
 
 const NO_STATE: &str = "error reading \"PreFilterNodeResourcesFit\" from cycleState: not found";
 
-pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, String> {
+pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     Ok(Arc::new(Fit {
         args: FitArgs::new(args)?,
         delegates: handle.is_enabled("DRAExtendedResource"),

@@ -3,9 +3,10 @@
 //! Invariant: [`Scan::check`] finds the same shortages as a check of the node itself; [`Scan::visit_short`] leaves out no
 //! node for which it finds any.
 
-use kube_scheduler_framework::{
-    COLUMN_CHUNK, ClusterView, Column, Headroom, NodeIdx, RequiredHeadroom, runs_by_chunk,
+use kube_scheduler_framework::columns::{
+    COLUMN_CHUNK, Column, Headroom, RequiredHeadroom, runs_by_chunk,
 };
+use kube_scheduler_framework::{ClusterView, NodeIdx};
 use smallvec::SmallVec;
 
 use super::demand::{Demand, Shortages};

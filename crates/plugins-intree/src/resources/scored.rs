@@ -9,7 +9,8 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Resources, is_scalar_resource};
-use kube_scheduler_framework::{ClusterView, Column, NodeIdx, NodeView};
+use kube_scheduler_framework::columns::Column;
+use kube_scheduler_framework::{ClusterView, NodeIdx, NodeView};
 use smallvec::SmallVec;
 
 use super::scored_pair::{Columns, Pair};

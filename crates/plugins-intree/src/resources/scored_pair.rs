@@ -3,7 +3,8 @@
 //! Invariant: the amounts are those of [`ScanPlan::at`](super::scored::ScanPlan::at), and the scores those of
 //! [`Strategy::LeastAllocated`](super::strategy::Strategy).
 
-use kube_scheduler_framework::{COLUMN_CHUNK, Column, NodeIdx, percent, runs_by_chunk};
+use kube_scheduler_framework::columns::{COLUMN_CHUNK, Column, runs_by_chunk};
+use kube_scheduler_framework::{NodeIdx, percent};
 
 use super::scored::Amounts;
 use super::strategy::Strategy;

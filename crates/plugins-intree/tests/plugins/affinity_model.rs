@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::api::{Labels, Pod, PodAffinity, PodAffinityTerm};
-use kube_scheduler_framework::testing::{self, Fixture, fixture, reads_of};
+use kube_scheduler_framework::testing::{self, Fixture, Reads, fixture, reads_of};
 use kube_scheduler_framework::{
-    ClusterState, ClusterView, CycleState, FeasibleNodes, NodeOverlay, NodeView, Normalization,
-    Plugin, Reads,
+    ClusterView, CycleState, FeasibleNodes, NodeOverlay, NodeView, Normalization, Plugin,
 };
 use proptest::prelude::*;
 use proptest::sample::select;

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_cache::ChangeKinds;
 use kube_scheduler_framework::api::{Node, Pod};
-use kube_scheduler_framework::testing::{Fixture, reads_of};
+use kube_scheduler_framework::testing::{Fixture, Reads, reads_of};
 use kube_scheduler_framework::{
-    ChangeKinds, ClusterView, CycleState, FeasibleNodes, NodeOverlay, NodeView, Plugin, Reads,
-    Status,
+    ClusterView, CycleState, FeasibleNodes, NodeOverlay, NodeView, Plugin, Status,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{Node, Pod, Timestamp};
 use kube_scheduler_framework::testing::{self, Fixture, fixture};
 use kube_scheduler_framework::{
-    ClusterEvent, ClusterView, Commands, Context, CycleState, Extender, ExtenderVerbs,
-    ExtenderVictims, Extenders, HypotheticalFilter, HypotheticalRunner, NodeOverlay, NodeStatuses,
-    NominatedPods, NominatingInfo, PluginSet, PostFilterContext, PreemptionCandidate, Profile,
-    ProfileConfig, Runner, RunningPreemptions, Sources, Status, SumsFilters, Verdicts,
-    must_leave_room,
+    ClusterEvent, ClusterView, Commands, Context, CycleState, HypotheticalFilter, NodeOverlay,
+    NominatedPods, NominatingInfo, PostFilterContext, PreemptionCandidate, RunningPreemptions,
+    Sources, Status, Verdicts,
+};
+use kube_scheduler_runtime::{
+    Extender, ExtenderVerbs, ExtenderVictims, Extenders, HypotheticalRunner, PluginSet, Profile,
+    ProfileConfig, Runner, SumsFilters, must_leave_room,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -114,10 +116,16 @@ fn preempt_by(
     let trying = Trying(HypotheticalRunner { profile: &profile, skip: &run.skip });
     let filters: &dyn HypotheticalFilter = if prunes { &pruning } else { &trying };
     let mut commands = Commands::default();
-    let statuses = NodeStatuses { verdicts: &verdicts, absent: &absent };
-    let cx = cx.unrecorded();
-    let mut cx =
-        PostFilterContext { cx, statuses, filters, extenders, random, commands: &mut commands };
+    let preempt = |candidates| extenders.preempt(world.cluster(), pod, candidates);
+    let mut cx = PostFilterContext {
+        cx: cx.unrecorded(),
+        verdicts: &verdicts,
+        absent: &absent,
+        filters,
+        extenders: if extenders.is_empty() { None } else { Some(&preempt) },
+        random,
+        commands: &mut commands,
+    };
     let outcome = runner.post_filter(&mut cx, &state, pod);
     Outcome {
         text: text(&outcome.status),

@@ -7,10 +7,10 @@ use kube_scheduler_framework::api::{
     Labels, Node, NodeInclusionPolicy, Pod, TopologySpreadConstraint, WhenUnsatisfiable,
     node_satisfies_required_affinity, untolerated_taint,
 };
-use kube_scheduler_framework::testing::{self, Fixture, fixture, reads_of};
+use kube_scheduler_framework::testing::{self, Fixture, Reads, fixture, reads_of};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, ClusterView, CycleState, EventObject, EventResource, FeasibleNodes,
-    NodeOverlay, NodeView, Plugin, Reads,
+    NodeOverlay, NodeView, Plugin,
 };
 use proptest::prelude::*;
 use proptest::sample::select;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::testing::{Fixture, PointReads, fixture, object, reads_of};
+use kube_scheduler_framework::testing::{Fixture, PointReads, Reads, fixture, object, reads_of};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, CycleState, EventObject, EventResource, NodeOverlay, NodeView, Reads,
+    ActionType, ClusterEvent, CycleState, EventObject, EventResource, NodeOverlay, NodeView,
 };
 use serde_json::{Value, json};
 

@@ -36,7 +36,7 @@ pub(crate) fn handle(changes: &[(&str, bool)]) -> Handle {
         .iter()
         .filter(|(name, _, default)| is_on(name, *default))
         .map(|(name, _, _)| Arc::from(name));
-    Handle::new("default-scheduler", on)
+    Handle::default().with_features(on)
 }
 
 pub(crate) fn try_plugin(
@@ -46,7 +46,7 @@ pub(crate) fn try_plugin(
 ) -> Result<Arc<dyn Plugin>, String> {
     let registry = kube_scheduler_plugins_intree::registry();
     let args: PluginArgs = args;
-    registry.get(name).unwrap()(&args, &handle(gates))
+    registry.get(name).unwrap()(&args, &handle(gates)).map_err(|error| error.to_string())
 }
 
 pub(crate) fn plugin_with(name: &str, args: Value) -> Arc<dyn Plugin> {

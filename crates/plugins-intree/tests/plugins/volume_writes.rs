@@ -6,8 +6,8 @@ use std::time::Duration;
 use kube_scheduler_framework::api::{Object, Pod, Timestamp};
 use kube_scheduler_framework::testing::{Fixture, object};
 use kube_scheduler_framework::{
-    Command, Commands, Completion, CycleState, Plugin, PreBindTask, Sources, TaskContext,
-    TaskEvent, TaskStep, WriteError,
+    ApiError, Command, Commands, Completion, CycleState, Plugin, PreBindTask, Sources, TaskContext,
+    TaskEvent, TaskStep,
 };
 use serde_json::{Value, json};
 
@@ -137,7 +137,8 @@ impl Way {
     }
 
     fn refused(&mut self) -> String {
-        self.step(TaskEvent::Written(Err(WriteError {
+        self.step(TaskEvent::Written(Err(ApiError {
+            code: None,
             reason: "Conflict".into(),
             message: "the object has been modified".into(),
         })))

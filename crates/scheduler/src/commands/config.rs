@@ -14,7 +14,7 @@ use kube_scheduler_config::{
     Configuration, FeatureGates, default, ignore_managed_resources, to_json_value, to_yaml,
 };
 use kube_scheduler_engine::{Engine, EngineOptions};
-use kube_scheduler_framework::Registry;
+use kube_scheduler_runtime::Registry;
 use serde::Serialize;
 
 use super::print;

@@ -10,7 +10,7 @@ use kube_scheduler_daemon::{
     Daemon, DaemonBuilder, Endpoint, LeaderElection, MetricsOptions, RunError, StartError,
     VerbositySetter,
 };
-use kube_scheduler_framework::Registry;
+use kube_scheduler_runtime::Registry;
 
 use super::{runtime, version};
 use crate::flags::Flags;

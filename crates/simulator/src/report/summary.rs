@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Pod};
+use kube_scheduler_cache::ClusterState;
 use kube_scheduler_engine::Engine;
-use kube_scheduler_framework::{ClusterState, NoPods, NodeIdx, Sources};
+use kube_scheduler_framework::NodeIdx;
+use kube_scheduler_runtime::cluster_alone;
 
 use super::data::{
     NodeCounts, NodeUsage, PendingPod, PendingReason, Placement, PodCounts, PreemptedPod, Report,
@@ -122,15 +124,7 @@ fn obstacle(engine: &Engine, account: &Account) -> (PendingReason, String) {
     }
     if engine.queue().get(&pod.namespace, &pod.name).is_some_and(|queued| queued.is_gated()) {
         let now = kube_scheduler_api_types::Timestamp::EPOCH;
-        let cx = Sources {
-            cluster: engine.cluster(),
-            pods: &NoPods,
-            waiting: &NoPods,
-            nominated: &NoPods,
-            preemptions: &NoPods,
-            now,
-        }
-        .unrecorded();
+        let cx = cluster_alone(engine.cluster(), now).unrecorded();
         let mut gates = profile.pre_enqueue().map(|(_, _, plugin)| plugin.pre_enqueue(&cx, pod));
         let status = gates.find(|status| !status.is_success());
         let message = status.map_or_else(|| "gated".to_owned(), |status| status.message());

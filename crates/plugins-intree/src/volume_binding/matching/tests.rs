@@ -1,6 +1,7 @@
 //! The choice among sorted candidates against going through all volumes, one after the other, as the rules are written.
 
-use kube_scheduler_framework::{ClusterState, ClusterView};
+use kube_scheduler_cache::ClusterState;
+use kube_scheduler_framework::ClusterView;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use kube_scheduler_config::{decode, default, validate};
-use kube_scheduler_framework::Registry;
+use kube_scheduler_runtime::Registry;
 use serde::Serialize;
 
 use super::lint::{self, Finding, Severity};

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use kube_scheduler_config::{Configuration, FeatureGates, load, to_json_value};
-use kube_scheduler_framework::{ExtensionPoint, Profile, Registry};
+use kube_scheduler_runtime::{ExtensionPoint, Profile, Registry};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -9,7 +9,7 @@ use kube_scheduler_config::{
     ALL_PLUGINS, Configuration, DEFAULT_SCHEDULER_NAME, Extender, ExtensionPoint, FeatureGates,
     Profile as ProfileConfig, default_plugins, named_plugins, overridden_defaults,
 };
-use kube_scheduler_framework::{ExtensionPoint as Point, Profile, Registry};
+use kube_scheduler_runtime::{ExtensionPoint as Point, Profile, Registry};
 use serde::Serialize;
 
 /// The severity of a finding.

@@ -1,0 +1,28 @@
+//! Why a plugin cannot be made.
+
+use std::fmt;
+
+/// A plugin cannot be made: its arguments are not acceptable, or something that it needs is missing. Displays one line;
+/// what is about arguments has the path of each field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginError(pub(crate) Vec<String>);
+
+impl fmt::Display for PluginError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("; "))
+    }
+}
+
+impl std::error::Error for PluginError {}
+
+impl From<String> for PluginError {
+    fn from(message: String) -> Self {
+        Self(vec![message])
+    }
+}
+
+impl From<&str> for PluginError {
+    fn from(message: &str) -> Self {
+        message.to_owned().into()
+    }
+}

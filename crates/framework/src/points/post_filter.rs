@@ -1,0 +1,170 @@
+//! PostFilter, and what it may try out.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_cache::{NodeIdx, NodeOverlay};
+
+use crate::context::{Commands, Context};
+use crate::cycle_state::CycleState;
+use crate::status::{Code, PluginName, Status};
+use crate::verdicts::Verdicts;
+
+/// What happens to the pod's nomination, the node that is reserved for it while preemption makes room there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NominatingInfo {
+    /// Leave it as the pod object says.
+    Keep,
+    /// Replace it: by a node, or by none.
+    Override(Option<Arc<str>>),
+}
+
+/// The outcome of PostFilter.
+#[derive(Clone, Debug)]
+pub struct PostFilterOutcome {
+    /// What becomes of the nomination; `None` when the plugin has no opinion.
+    pub nominating: Option<NominatingInfo>,
+    /// Pods to evict so that the nominated node has room, most important first.
+    pub victims: Vec<Arc<Pod>>,
+    /// The plugin whose answer this is. Filled in by the engine.
+    pub found_by: Option<PluginName>,
+    /// Success when the pod can be expected to fit soon, a rejection otherwise.
+    pub status: Status,
+}
+
+impl PostFilterOutcome {
+    /// An answer that leaves the nomination alone and evicts no pod.
+    pub fn without_nomination(status: Status) -> Self {
+        Self { nominating: None, victims: Vec::new(), found_by: None, status }
+    }
+}
+
+/// Runs a profile's filters on a node as it would be after hypothetical changes.
+pub trait HypotheticalFilter: Sync {
+    /// All filters with nominated pods taken into account, on the node behind `overlay`
+    /// (`docs/spec/core.md` §10.6).
+    fn filter_with_nominated_pods(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        overlay: &NodeOverlay,
+    ) -> Status;
+    /// What [`filter_with_nominated_pods`](Self::filter_with_nominated_pods) would say about `node` if every pod of less
+    /// than `priority` were gone, computed from the sums of their requests alone. `None` when the sums are not enough for
+    /// that, or when the pod would fit: then a full trial is needed. O(plugins).
+    ///
+    /// The default always returns `None`.
+    fn rejection_without_pods_below(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: NodeIdx,
+        priority: i32,
+    ) -> Option<Status> {
+        let _ = (cx, state, pod, node, priority);
+        None
+    }
+    /// Trials on the sums of a node's pods instead of the pods themselves, which is much cheaper. `None` when the stored
+    /// state of some plugin depends on single pods.
+    ///
+    /// The default returns `None`.
+    fn by_sums<'a>(
+        &'a self,
+        cx: &Context<'a>,
+        state: &'a CycleState,
+        pod: &'a Pod,
+    ) -> Option<Box<dyn SumsTrial + 'a>> {
+        let _ = (cx, state, pod);
+        None
+    }
+    /// Notifies every plugin that `added` is now on the node behind `overlay`.
+    fn add_pod(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        added: &Pod,
+        overlay: &NodeOverlay,
+    ) -> Status;
+    /// Notifies every plugin that `removed` is gone from the node behind `overlay`.
+    fn remove_pod(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Pod,
+        removed: &Pod,
+        overlay: &NodeOverlay,
+    ) -> Status;
+}
+
+/// Tries nodes, one after the other, with some of their pods gone, as far as sums go.
+///
+/// Every answer is `None` when a filter needs single pods: the trial of the node is invalid then.
+pub trait SumsTrial {
+    /// Goes on to a node without all its pods of less than `priority`: what the filters say, with nominated pods taken into
+    /// account. O(priorities on the node + pods nominated to it).
+    fn start(&mut self, node: NodeIdx, priority: i32) -> Option<Status>;
+    /// Puts `victim` back onto the node if the pod in question still fits then, and returns whether it does. Call it only
+    /// after [`start`](Self::start) accepted the node. A filter that fails counts as no room.
+    fn reprieve(&mut self, victim: &Pod) -> Option<bool>;
+}
+
+/// A node that would fit a pod if some of its pods were evicted.
+#[derive(Clone, Debug)]
+pub struct PreemptionCandidate {
+    /// Which node.
+    pub node: NodeIdx,
+    /// The pods to evict there, most important first.
+    pub victims: Vec<Arc<Pod>>,
+    /// How many of them a disruption budget protects.
+    pub n_pdb_violations: i64,
+}
+
+/// What extenders leave of candidates, or the error of one.
+type LeftByExtenders<'a> =
+    dyn Fn(Vec<PreemptionCandidate>) -> Result<Vec<PreemptionCandidate>, Status> + 'a;
+
+/// What a PostFilter plugin may read and use in one call.
+pub struct PostFilterContext<'a> {
+    /// The usual context.
+    pub cx: Context<'a>,
+    /// Why each node was rejected that has an answer of its own.
+    pub verdicts: &'a Verdicts,
+    /// The answer of all other nodes.
+    pub absent: &'a Status,
+    /// The profile's filters, for hypothetical nodes.
+    pub filters: &'a dyn HypotheticalFilter,
+    /// Has the extenders drop candidates and change victims; `None` when there are no extenders. Candidates keep their
+    /// order. The error is that of an extender that must not be ignored.
+    pub extenders: Option<&'a LeftByExtenders<'a>>,
+    /// A random number that depends on the engine's seed and the attempt alone.
+    pub random: u64,
+    /// Requests to the engine, carried out after the call.
+    pub commands: &'a mut Commands,
+}
+
+impl PostFilterContext<'_> {
+    /// Why a node was rejected.
+    pub fn status(&self, node: NodeIdx) -> &Status {
+        self.verdicts.rejection(node).unwrap_or(self.absent)
+    }
+
+    /// The nodes of `order` whose status has `code`. Looks at each distinct status once, then at one number per node.
+    pub fn nodes_with_code(&self, order: &[NodeIdx], code: Code) -> Vec<NodeIdx> {
+        self.verdicts.select(order, |status| status.unwrap_or(self.absent).code() == code)
+    }
+}
+
+/// Looks for a way to make the pod fit when no node does, such as preemption.
+pub trait PostFilter: Send + Sync {
+    /// Called once per attempt that found no node. Success means that the pod was nominated and ends the chain;
+    /// `Unschedulable` hands over to the next plugin.
+    fn post_filter(
+        &self,
+        cx: &mut PostFilterContext<'_>,
+        state: &CycleState,
+        pod: &Arc<Pod>,
+    ) -> PostFilterOutcome;
+}

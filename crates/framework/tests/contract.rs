@@ -1,0 +1,159 @@
+//! The check of what plugins promise finds those that do not keep it, and leaves the others alone.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::testing::{Fixture, Reads, check_contract, node, pod, reads_of};
+use kube_scheduler_framework::{
+    Context, CycleState, Filter, FilterSink, NodeIdx, NodeView, Plugin, Score, Sign,
+    SignatureWriter, Status,
+};
+use serde_json::json;
+
+/// Keeps pods with a label `zone` to nodes with the same; scores by the number of pods. Its lies can be chosen.
+struct Zone {
+    /// Looks at the second node, whatever node it is asked about.
+    peeks: bool,
+    signs_zone: bool,
+    batches_well: bool,
+    calls: Option<AtomicI64>,
+}
+
+impl Zone {
+    fn honest() -> Self {
+        Self { peeks: false, signs_zone: true, batches_well: true, calls: None }
+    }
+}
+
+impl Plugin for Zone {
+    fn name(&self) -> &str {
+        "Zone"
+    }
+
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+
+    fn as_score(&self) -> Option<&dyn Score> {
+        Some(self)
+    }
+
+    fn as_sign(&self) -> Option<&dyn Sign> {
+        Some(self)
+    }
+}
+
+impl Filter for Zone {
+    fn filter(&self, cx: &Context<'_>, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+        let is_closed =
+            cx.cluster().objects().list("example.com", "Closed").any(|it| it.name == *node.name());
+        let is_quiet = !self.peeks || cx.cluster().pod_count().get(NodeIdx::from_index(1)) < 1;
+        if pod.labels.get("zone").is_none_or(|zone| node.labels().get("zone") == Some(zone))
+            && !is_closed
+            && is_quiet
+        {
+            Status::SUCCESS
+        } else {
+            Status::unschedulable("wrong zone")
+        }
+    }
+
+    fn filter_all(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        sink: &mut FilterSink<'_>,
+    ) -> Result<(), Status> {
+        for &idx in nodes.iter().take(if self.batches_well { nodes.len() } else { 1 }) {
+            let Some(view) = cx.cluster().node(idx) else { continue };
+            let status = self.filter(cx, state, pod, &view);
+            if !status.is_success() {
+                sink.reject(idx, status);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Score for Zone {
+    fn score(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        _: &Pod,
+        node: &NodeView<'_>,
+    ) -> Result<i64, Status> {
+        let calls = self.calls.as_ref().map_or(0, |calls| calls.fetch_add(1, Ordering::Relaxed));
+        Ok(node.n_pods() + calls)
+    }
+}
+
+impl Sign for Zone {
+    fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
+        if self.signs_zone {
+            signature.text(pod.labels.get("zone").unwrap_or_default());
+        }
+        true
+    }
+}
+
+/// What is found, each promise once.
+fn found(plugin: &Zone) -> Vec<&'static str> {
+    let fixture = Fixture::new()
+        .with_node(node("a").label("zone", "x"))
+        .with_node(node("b").label("zone", "y"))
+        .with_pod(pod("old").on("a"))
+        .with_object(
+            json!({"apiVersion": "example.com/v1", "kind": "Closed", "metadata": {"name": "b"}}),
+        );
+    let pods = [pod("any"), pod("x").label("zone", "x"), pod("x2").label("zone", "x")];
+    let violations = check_contract(plugin, &fixture, &pods.map(|pod| pod.build()));
+    let mut promises: Vec<_> = violations.into_iter().map(|violation| violation.promise).collect();
+    promises.dedup();
+    promises
+}
+
+#[test]
+fn an_honest_plugin_passes() {
+    assert_eq!(found(&Zone::honest()), Vec::<&str>::new());
+}
+
+#[test]
+fn what_is_read_of_other_nodes_one_by_one_is_not_cached() {
+    let peeking = Zone { peeks: true, ..Zone::honest() };
+    let fixture = Fixture::new().with_node(node("a").label("zone", "x")).with_node(node("b"));
+    let reads = |plugin: &Zone| reads_of(plugin, fixture.sources(), &pod("p").build()).phases();
+    assert!(reads(&Zone::honest()).can_be_cached());
+    assert!(!reads(&peeking).can_be_cached());
+    let own = Reads::LABELS.union(Reads::POD_SUMS).union(Reads::OBJECTS);
+    let with_zone = pod("p").label("zone", "x").build();
+    let read = reads_of(&Zone::honest(), fixture.sources(), &with_zone);
+    assert_eq!((read.phases().once, read.phases().per_node), (Reads::NOTHING, own));
+}
+
+#[test]
+fn every_kind_of_lie_is_found() {
+    let cases = [
+        (Zone { peeks: true, ..Zone::honest() }, "answers change only with what was read"),
+        (
+            Zone { signs_zone: false, ..Zone::honest() },
+            "pods with equal signatures get equal answers",
+        ),
+        (
+            Zone { batches_well: false, ..Zone::honest() },
+            "the whole-cluster form answers as the per-node form does",
+        ),
+        (
+            Zone { calls: Some(AtomicI64::new(0)), ..Zone::honest() },
+            "asked twice, it answers the same",
+        ),
+    ];
+    for (liar, promise) in cases {
+        let found = found(&liar);
+        assert!(found.contains(&promise), "{promise:?} is not among {found:?}");
+    }
+}

@@ -1,0 +1,450 @@
+//! How long plugins take and how often they are asked, for metrics.
+//!
+//! Nothing below the shell has a clock, so the shell brings a [`Timer`]. A profile without a [`Meter`] measures nothing and
+//! reads no timer.
+//!
+//! Invariants: nothing measured reaches a decision; recording never waits and never fails. Whole extension points are
+//! measured on every run; single plugins in a tenth of the attempts, as in the reference.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube_scheduler_framework::Code;
+
+use crate::profile::PluginIdx;
+
+/// A monotonic clock for measurements. Only differences between two readings mean anything.
+pub trait Timer: fmt::Debug + Send + Sync {
+    /// Nanoseconds since a moment of the timer's own choice; never less than before.
+    fn nanos(&self) -> u64;
+}
+
+/// What is measured, as the label `extension_point` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MeteredPoint {
+    /// Whether a pod may be tried at all.
+    PreEnqueue,
+    /// Looking at the pod.
+    PreFilter,
+    /// Notifying a plugin that a pod is hypothetically added.
+    PreFilterExtensionAddPod,
+    /// Notifying a plugin that a pod is hypothetically removed.
+    PreFilterExtensionRemovePod,
+    /// Looking at nodes.
+    Filter,
+    /// Looking for help when no node fits.
+    PostFilter,
+    /// Before scoring.
+    PreScore,
+    /// Scoring nodes.
+    Score,
+    /// Bringing scores to a common scale.
+    ScoreExtensionNormalize,
+    /// Taking what the pod needs on its node.
+    Reserve,
+    /// Giving it back.
+    Unreserve,
+    /// Whether the pod may be bound now.
+    Permit,
+    /// Whether PreBind has anything to do.
+    PreBindPreFlight,
+    /// What must be done before binding.
+    PreBind,
+    /// Binding.
+    Bind,
+    /// After binding.
+    PostBind,
+    /// Writing a pod's signature.
+    Sign,
+}
+
+impl MeteredPoint {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 17] = [
+        Self::PreEnqueue,
+        Self::PreFilter,
+        Self::PreFilterExtensionAddPod,
+        Self::PreFilterExtensionRemovePod,
+        Self::Filter,
+        Self::PostFilter,
+        Self::PreScore,
+        Self::Score,
+        Self::ScoreExtensionNormalize,
+        Self::Reserve,
+        Self::Unreserve,
+        Self::Permit,
+        Self::PreBindPreFlight,
+        Self::PreBind,
+        Self::Bind,
+        Self::PostBind,
+        Self::Sign,
+    ];
+
+    /// The value of the label.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PreEnqueue => "PreEnqueue",
+            Self::PreFilter => "PreFilter",
+            Self::PreFilterExtensionAddPod => "PreFilterExtensionAddPod",
+            Self::PreFilterExtensionRemovePod => "PreFilterExtensionRemovePod",
+            Self::Filter => "Filter",
+            Self::PostFilter => "PostFilter",
+            Self::PreScore => "PreScore",
+            Self::Score => "Score",
+            Self::ScoreExtensionNormalize => "ScoreExtensionNormalize",
+            Self::Reserve => "Reserve",
+            Self::Unreserve => "Unreserve",
+            Self::Permit => "Permit",
+            Self::PreBindPreFlight => "PreBindPreFlight",
+            Self::PreBind => "PreBind",
+            Self::Bind => "Bind",
+            Self::PostBind => "PostBind",
+            Self::Sign => "Sign",
+        }
+    }
+}
+
+const CODES: [Code; 7] = [
+    Code::Success,
+    Code::Error,
+    Code::Unschedulable,
+    Code::UnschedulableAndUnresolvable,
+    Code::Wait,
+    Code::Skip,
+    Code::Pending,
+];
+
+/// Points whose calls are counted plugin by plugin, in the order of their numbers.
+const COUNTED: [MeteredPoint; 4] =
+    [MeteredPoint::PreFilter, MeteredPoint::Filter, MeteredPoint::PreScore, MeteredPoint::Score];
+
+/// Upper bounds of buckets, in nanoseconds.
+pub type Bounds = &'static [u64];
+
+/// 0.1 ms doubled up to about 0.2 s: extension points and cluster events.
+pub const POINT_BOUNDS: Bounds = &[
+    100_000,
+    200_000,
+    400_000,
+    800_000,
+    1_600_000,
+    3_200_000,
+    6_400_000,
+    12_800_000,
+    25_600_000,
+    51_200_000,
+    102_400_000,
+    204_800_000,
+];
+
+/// 0.01 ms growing by half up to about 22 ms: single plugins and hints.
+pub const PLUGIN_BOUNDS: Bounds = &[
+    10_000, 15_000, 22_500, 33_750, 50_625, 75_937, 113_906, 170_859, 256_289, 384_433, 576_650,
+    864_975, 1_297_463, 1_946_195, 2_919_292, 4_378_938, 6_568_408, 9_852_612, 14_778_918,
+    22_168_378,
+];
+
+/// A histogram of durations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    bounds: Bounds,
+    /// Observations per bucket. There is one bucket more than bounds: the last one is for durations above all bounds.
+    pub counts: Vec<u64>,
+    /// The sum of all durations, in nanoseconds.
+    pub sum_nanos: u64,
+}
+
+impl Lengths {
+    /// None yet.
+    pub fn new(bounds: Bounds) -> Self {
+        Self { bounds, counts: vec![0; bounds.len() + 1], sum_nanos: 0 }
+    }
+
+    /// One more.
+    pub fn add(&mut self, nanos: u64) {
+        let bucket = bucket_of(self.bounds, nanos);
+        if let Some(count) = self.counts.get_mut(bucket) {
+            *count += 1;
+        }
+        self.sum_nanos = self.sum_nanos.saturating_add(nanos);
+    }
+
+    /// How many there are.
+    pub fn n(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
+fn bucket_of(bounds: Bounds, nanos: u64) -> usize {
+    // Nearly everything falls into the first bucket.
+    bounds.iter().position(|bound| nanos <= *bound).unwrap_or(bounds.len())
+}
+
+/// What a meter measured since it was asked last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Readings {
+    /// Runs of whole extension points by result.
+    pub points: Vec<(MeteredPoint, Code, Lengths)>,
+    /// Runs of single plugins by result; a sample.
+    pub plugins: Vec<(PluginIdx, MeteredPoint, Code, Lengths)>,
+    /// Calls by plugin: PreFilter and PreScore unless they had nothing to say, Filter and Score per node.
+    pub calls: Vec<(PluginIdx, MeteredPoint, u64)>,
+    /// Errors by plugin.
+    pub errors: Vec<(PluginIdx, MeteredPoint, u64)>,
+}
+
+/// One extension point and result.
+const CELLS: usize = POINT_BOUNDS.len() + 2;
+
+/// Measures one profile.
+#[derive(Debug)]
+pub struct Meter {
+    timer: Arc<dyn Timer>,
+    /// By point, code and bucket; the last of each is the sum.
+    points: Box<[AtomicU64]>,
+    /// By counted point and plugin.
+    calls: Box<[AtomicU64]>,
+    n_plugins: usize,
+    is_sampled: AtomicBool,
+    n_cycles: AtomicU64,
+    rare: Mutex<Rare>,
+}
+
+/// Measurements that are recorded so rarely that a lock costs nothing.
+#[derive(Debug, Default)]
+struct Rare {
+    plugins: BTreeMap<(PluginIdx, MeteredPoint, Code), Lengths>,
+    errors: BTreeMap<(PluginIdx, MeteredPoint), u64>,
+}
+
+fn zeros(n: usize) -> Box<[AtomicU64]> {
+    (0..n).map(|_| AtomicU64::new(0)).collect()
+}
+
+impl Meter {
+    /// Measures a profile with so many plugins.
+    pub fn new(timer: Arc<dyn Timer>, n_plugins: usize) -> Self {
+        Self {
+            timer,
+            points: zeros(MeteredPoint::ALL.len() * CODES.len() * CELLS),
+            calls: zeros(COUNTED.len() * n_plugins),
+            n_plugins,
+            is_sampled: AtomicBool::new(false),
+            n_cycles: AtomicU64::new(0),
+            rare: Mutex::default(),
+        }
+    }
+
+    /// The timer's reading.
+    pub fn nanos(&self) -> u64 {
+        self.timer.nanos()
+    }
+
+    /// A new attempt begins; in a tenth of them single plugins are measured.
+    pub fn begin_cycle(&self) {
+        let n = self.n_cycles.fetch_add(1, Relaxed);
+        // Spread without a pattern, so that workloads that alternate are not seen from one side only.
+        let mixed = n.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        self.is_sampled.store(mixed.is_multiple_of(10), Relaxed);
+    }
+
+    /// A run of a whole point that began at `from` ends now. Returns now.
+    pub fn point_ended(&self, point: MeteredPoint, code: Code, from: u64) -> u64 {
+        let now = self.timer.nanos();
+        self.point_took(point, code, now.saturating_sub(from));
+        now
+    }
+
+    /// A run of a whole point took so long.
+    pub fn point_took(&self, point: MeteredPoint, code: Code, nanos: u64) {
+        let first = (point as usize * CODES.len() + code as usize) * CELLS;
+        let bucket = bucket_of(POINT_BOUNDS, nanos);
+        if let Some(count) = self.points.get(first + bucket) {
+            count.fetch_add(1, Relaxed);
+        }
+        if let Some(sum) = self.points.get(first + CELLS - 1) {
+            sum.fetch_add(nanos, Relaxed);
+        }
+    }
+
+    /// The reading to measure a plugin from, if plugins are measured at the moment.
+    pub fn plugin_start(&self) -> Option<u64> {
+        self.is_sampled.load(Relaxed).then(|| self.timer.nanos())
+    }
+
+    /// A run of a plugin that began at `from`, if it is measured, ends now.
+    pub fn plugin_ended(
+        &self,
+        plugin: PluginIdx,
+        point: MeteredPoint,
+        code: Code,
+        from: Option<u64>,
+    ) {
+        if code == Code::Error {
+            *self.rare().errors.entry((plugin, point)).or_default() += 1;
+        }
+        let Some(from) = from else { return };
+        let nanos = self.timer.nanos().saturating_sub(from);
+        let mut rare = self.rare();
+        let lengths = rare.plugins.entry((plugin, point, code));
+        lengths.or_insert_with(|| Lengths::new(PLUGIN_BOUNDS)).add(nanos);
+    }
+
+    /// Single plugins are not measured any more in this attempt.
+    pub fn end_sample(&self) {
+        self.is_sampled.store(false, Relaxed);
+    }
+
+    /// Runs a plugin, measured if plugins are measured at the moment.
+    pub fn measured<T>(
+        &self,
+        plugin: PluginIdx,
+        point: MeteredPoint,
+        run: impl FnOnce() -> T,
+        code: impl FnOnce(&T) -> Code,
+    ) -> T {
+        let begun = self.plugin_start();
+        let answer = run();
+        let code = code(&answer);
+        if begun.is_some() || code == Code::Error {
+            self.plugin_ended(plugin, point, code, begun);
+        }
+        answer
+    }
+
+    /// A plugin was asked `n` times.
+    pub fn called(&self, plugin: PluginIdx, point: MeteredPoint, n: usize) {
+        let Some(at) = COUNTED.iter().position(|counted| *counted == point) else { return };
+        if plugin < self.n_plugins
+            && let Some(count) = self.calls.get(at * self.n_plugins + plugin)
+        {
+            count.fetch_add(n as u64, Relaxed);
+        }
+    }
+
+    /// What was measured since the last call.
+    pub fn take(&self) -> Readings {
+        let mut readings = Readings::default();
+        for (point, of_point) in
+            MeteredPoint::ALL.into_iter().zip(self.points.chunks(CODES.len() * CELLS))
+        {
+            for (code, cells) in CODES.into_iter().zip(of_point.chunks(CELLS)) {
+                let mut lengths = Lengths::new(POINT_BOUNDS);
+                for (count, cell) in lengths.counts.iter_mut().zip(cells) {
+                    *count = cell.swap(0, Relaxed);
+                }
+                if lengths.n() == 0 {
+                    continue;
+                }
+                lengths.sum_nanos = cells.last().map_or(0, |sum| sum.swap(0, Relaxed));
+                readings.points.push((point, code, lengths));
+            }
+        }
+        for (point, of_point) in COUNTED.into_iter().zip(self.calls.chunks(self.n_plugins.max(1))) {
+            for (plugin, count) in of_point.iter().enumerate() {
+                let n = count.swap(0, Relaxed);
+                if n > 0 {
+                    readings.calls.push((plugin, point, n));
+                }
+            }
+        }
+        let Rare { plugins, errors } = std::mem::take(&mut *self.rare());
+        readings.plugins.extend(
+            plugins
+                .into_iter()
+                .map(|((plugin, point, code), lengths)| (plugin, point, code, lengths)),
+        );
+        readings.errors.extend(errors.into_iter().map(|((plugin, point), n)| (plugin, point, n)));
+        readings
+    }
+
+    fn rare(&self) -> std::sync::MutexGuard<'_, Rare> {
+        self.rare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every reading is a microsecond later than the one before.
+    #[derive(Debug, Default)]
+    struct Ticks(AtomicU64);
+
+    impl Timer for Ticks {
+        fn nanos(&self) -> u64 {
+            self.0.fetch_add(1_000, Relaxed)
+        }
+    }
+
+    #[test]
+    fn bounds_are_those_of_the_reference() {
+        for (at, bound) in POINT_BOUNDS.iter().enumerate() {
+            assert_eq!(*bound, 100_000 << at);
+        }
+        let mut bound = 0.000_01_f64;
+        for known in PLUGIN_BOUNDS {
+            assert_eq!(*known, (bound * 1e9 + 1e-6).floor() as u64);
+            bound *= 1.5;
+        }
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_lists() {
+        for (at, point) in MeteredPoint::ALL.into_iter().enumerate() {
+            assert_eq!(point as usize, at);
+        }
+        for (at, code) in CODES.into_iter().enumerate() {
+            assert_eq!(code as usize, at);
+        }
+    }
+
+    #[test]
+    fn what_is_taken_is_gone() {
+        let meter = Meter::new(Arc::new(Ticks::default()), 2);
+        let start = meter.nanos();
+        let end = meter.point_ended(MeteredPoint::Filter, Code::Success, start);
+        meter.point_ended(MeteredPoint::Filter, Code::Error, end);
+        meter.point_took(MeteredPoint::Bind, Code::Success, 300_000_000);
+        meter.called(1, MeteredPoint::Score, 3);
+        meter.called(0, MeteredPoint::Permit, 3);
+        meter.called(7, MeteredPoint::Score, 3);
+        meter.plugin_ended(1, MeteredPoint::Reserve, Code::Error, None);
+        let readings = meter.take();
+        let points: Vec<_> = readings
+            .points
+            .iter()
+            .map(|(point, code, lengths)| (*point, *code, lengths.n(), lengths.sum_nanos))
+            .collect();
+        assert_eq!(
+            points,
+            [
+                (MeteredPoint::Filter, Code::Success, 1, 1_000),
+                (MeteredPoint::Filter, Code::Error, 1, 1_000),
+                (MeteredPoint::Bind, Code::Success, 1, 300_000_000),
+            ]
+        );
+        assert_eq!(readings.points[2].2.counts.last(), Some(&1), "beyond all bounds");
+        assert_eq!(readings.calls, [(1, MeteredPoint::Score, 3)]);
+        assert_eq!(readings.errors, [(1, MeteredPoint::Reserve, 1)]);
+        assert_eq!(meter.take(), Readings::default());
+    }
+
+    #[test]
+    fn about_a_tenth_of_the_attempts_is_sampled() {
+        let meter = Meter::new(Arc::new(Ticks::default()), 1);
+        let mut n_sampled = 0;
+        for _ in 0..10_000 {
+            meter.begin_cycle();
+            let start = meter.plugin_start();
+            n_sampled += u32::from(start.is_some());
+            meter.plugin_ended(0, MeteredPoint::Filter, Code::Success, start);
+        }
+        assert!((800..1_200).contains(&n_sampled), "{n_sampled}");
+        let readings = meter.take();
+        assert_eq!(readings.plugins.len(), 1);
+        assert_eq!(readings.plugins[0].3.n(), u64::from(n_sampled));
+    }
+}

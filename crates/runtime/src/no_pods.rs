@@ -1,0 +1,68 @@
+//! A cluster state without anything around it.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_cache::ClusterState;
+use kube_scheduler_framework::{
+    KnownPods, NominatedPods, RunningPreemptions, Sources, WaitingPod, WaitingPods,
+};
+
+/// No pod is known, waits, is nominated or preempts.
+struct NoPods;
+
+/// What contexts read from, for one-off evaluations at time `now`: no pod is known, waits, is nominated or preempts.
+pub fn cluster_alone(cluster: &ClusterState, now: Timestamp) -> Sources<'_> {
+    Sources {
+        cluster,
+        pods: &NoPods,
+        waiting: &NoPods,
+        nominated: &NoPods,
+        preemptions: &NoPods,
+        now,
+    }
+}
+
+impl KnownPods for NoPods {
+    fn pod(&self, _: &str, _: &str) -> Option<Arc<Pod>> {
+        None
+    }
+
+    fn pods_in(&self, _: &str) -> Vec<Arc<Pod>> {
+        Vec::new()
+    }
+
+    fn all_pods(&self) -> Vec<Arc<Pod>> {
+        Vec::new()
+    }
+}
+
+impl WaitingPods for NoPods {
+    fn waiting_pod(&self, _: &str) -> Option<WaitingPod> {
+        None
+    }
+
+    fn waiting_pods(&self) -> Vec<WaitingPod> {
+        Vec::new()
+    }
+}
+
+impl NominatedPods for NoPods {
+    fn nominated_pods(&self, _: &str) -> Vec<Arc<Pod>> {
+        Vec::new()
+    }
+
+    fn has_nominated_pods(&self) -> bool {
+        false
+    }
+
+    fn nodes_with_nominated_pods(&self) -> Vec<Arc<str>> {
+        Vec::new()
+    }
+}
+
+impl RunningPreemptions for NoPods {
+    fn is_preempting(&self, _: &str) -> bool {
+        false
+    }
+}

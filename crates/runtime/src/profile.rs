@@ -1,0 +1,218 @@
+//! A profile: which plugins run at which extension point, in which order and with which weight.
+//!
+//! Behaviour: `docs/spec/core.md` §10.1 to §10.3.
+
+mod build;
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::{
+    Bind, Filter, Permit, Plugin, PluginArgs, PluginName, PostBind, PostFilter, PreBind,
+    PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
+};
+
+use crate::meter::{Meter, Timer};
+
+pub use build::ProfileError;
+
+/// The extension points that configuration can name, in the order in which they are processed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ExtensionPoint {
+    /// `preFilter`
+    PreFilter,
+    /// `filter`
+    Filter,
+    /// `postFilter`
+    PostFilter,
+    /// `reserve`
+    Reserve,
+    /// `preScore`
+    PreScore,
+    /// `score`
+    Score,
+    /// `preBind`
+    PreBind,
+    /// `bind`
+    Bind,
+    /// `postBind`
+    PostBind,
+    /// `permit`
+    Permit,
+    /// `preEnqueue`
+    PreEnqueue,
+    /// `queueSort`
+    QueueSort,
+    /// `placementGenerate`; no plugin implements it yet, so naming one here is refused.
+    PlacementGenerate,
+    /// `placementScore`; no plugin implements it yet, so naming one here is refused.
+    PlacementScore,
+}
+
+impl ExtensionPoint {
+    /// All of them, in processing order.
+    pub const ALL: [Self; 14] = [
+        Self::PreFilter,
+        Self::Filter,
+        Self::PostFilter,
+        Self::Reserve,
+        Self::PreScore,
+        Self::Score,
+        Self::PreBind,
+        Self::Bind,
+        Self::PostBind,
+        Self::Permit,
+        Self::PreEnqueue,
+        Self::QueueSort,
+        Self::PlacementGenerate,
+        Self::PlacementScore,
+    ];
+
+    /// The name in metrics and messages, such as `PreFilter`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PreFilter => "PreFilter",
+            Self::Filter => "Filter",
+            Self::PostFilter => "PostFilter",
+            Self::Reserve => "Reserve",
+            Self::PreScore => "PreScore",
+            Self::Score => "Score",
+            Self::PreBind => "PreBind",
+            Self::Bind => "Bind",
+            Self::PostBind => "PostBind",
+            Self::Permit => "Permit",
+            Self::PreEnqueue => "PreEnqueue",
+            Self::QueueSort => "QueueSort",
+            Self::PlacementGenerate => "PlacementGenerate",
+            Self::PlacementScore => "PlacementScore",
+        }
+    }
+
+    /// Whether `plugin` implements this point.
+    pub fn is_implemented_by(self, plugin: &dyn Plugin) -> bool {
+        match self {
+            Self::PreFilter => plugin.as_pre_filter().is_some(),
+            Self::Filter => plugin.as_filter().is_some(),
+            Self::PostFilter => plugin.as_post_filter().is_some(),
+            Self::Reserve => plugin.as_reserve().is_some(),
+            Self::PreScore => plugin.as_pre_score().is_some(),
+            Self::Score => plugin.as_score().is_some(),
+            Self::PreBind => plugin.as_pre_bind().is_some(),
+            Self::Bind => plugin.as_bind().is_some(),
+            Self::PostBind => plugin.as_post_bind().is_some(),
+            Self::Permit => plugin.as_permit().is_some(),
+            Self::PreEnqueue => plugin.as_pre_enqueue().is_some(),
+            Self::QueueSort => plugin.as_queue_sort().is_some(),
+            Self::PlacementGenerate | Self::PlacementScore => false,
+        }
+    }
+}
+
+/// What configuration says about one extension point, or about MultiPoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PluginSet {
+    /// Enabled plugins in order, with the weight given (0: none given).
+    pub enabled: Vec<(PluginName, i32)>,
+    /// Disabled plugins; `*` disables all.
+    pub disabled: Vec<PluginName>,
+}
+
+/// One profile as configured: merged with the defaults, not yet expanded.
+#[derive(Clone, Debug, Default)]
+pub struct ProfileConfig {
+    /// Pods with this `spec.schedulerName` belong to the profile.
+    pub scheduler_name: Arc<str>,
+    /// Overrides the global percentage of nodes to score; 0 means adaptive.
+    pub percentage_of_nodes_to_score: Option<i32>,
+    /// Plugins that are enabled at every point they implement.
+    pub multi_point: PluginSet,
+    /// Per point, in any order; missing ones are empty.
+    pub points: Vec<(ExtensionPoint, PluginSet)>,
+    /// Arguments by plugin, in order.
+    pub plugin_config: Vec<(PluginName, PluginArgs)>,
+}
+
+/// The position of a plugin in its profile.
+pub type PluginIdx = usize;
+
+/// One plugin of a profile.
+#[derive(Clone, Debug)]
+pub struct PluginEntry {
+    /// Its name.
+    pub name: PluginName,
+    /// The plugin.
+    pub plugin: Arc<dyn Plugin>,
+}
+
+/// A profile, ready to run: every list holds positions of plugins that implement the point.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// Pods with this `spec.schedulerName` belong to the profile.
+    pub scheduler_name: Arc<str>,
+    /// Overrides the global percentage of nodes to score; 0 means adaptive.
+    pub percentage_of_nodes_to_score: Option<i32>,
+    plugins: Vec<PluginEntry>,
+    points: Vec<Vec<PluginIdx>>,
+    weights: Vec<i64>,
+    meter: Option<Arc<Meter>>,
+}
+
+macro_rules! point_accessors {
+    ($($method:ident, $point:ident, $accessor:ident, $trait:ident, $doc:literal;)*) => {
+        $(
+            #[doc = $doc]
+            pub fn $method(&self) -> impl Iterator<Item = (PluginIdx, &PluginName, &dyn $trait)> {
+                self.at(ExtensionPoint::$point).iter().filter_map(|&idx| {
+                    let entry = self.plugins.get(idx)?;
+                    Some((idx, &entry.name, entry.plugin.$accessor()?))
+                })
+            }
+        )*
+    };
+}
+
+impl Profile {
+    /// All plugins that any point names, in the order in which they were made.
+    pub fn plugins(&self) -> &[PluginEntry] {
+        &self.plugins
+    }
+
+    /// The plugins of a point, in order.
+    pub fn at(&self, point: ExtensionPoint) -> &[PluginIdx] {
+        self.points.get(point as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// The weight of a Score plugin; 1 for plugins without one.
+    pub fn weight(&self, plugin: PluginIdx) -> i64 {
+        self.weights.get(plugin).copied().unwrap_or(1)
+    }
+
+    /// Measures the plugins from now on.
+    pub fn measure(&mut self, timer: Arc<dyn Timer>) {
+        self.meter = Some(Arc::new(Meter::new(timer, self.plugins.len())));
+    }
+
+    /// What measures the plugins, if anything does.
+    pub fn meter(&self) -> Option<&Meter> {
+        self.meter.as_deref()
+    }
+
+    /// The position of a plugin by name.
+    pub fn position(&self, name: &str) -> Option<PluginIdx> {
+        self.plugins.iter().position(|entry| &*entry.name == name)
+    }
+
+    point_accessors! {
+        pre_enqueue, PreEnqueue, as_pre_enqueue, PreEnqueue, "PreEnqueue plugins in order.";
+        queue_sort, QueueSort, as_queue_sort, QueueSort, "The one QueueSort plugin.";
+        pre_filter, PreFilter, as_pre_filter, PreFilter, "PreFilter plugins in order.";
+        filter, Filter, as_filter, Filter, "Filter plugins in order.";
+        post_filter, PostFilter, as_post_filter, PostFilter, "PostFilter plugins in order.";
+        pre_score, PreScore, as_pre_score, PreScore, "PreScore plugins in order.";
+        score, Score, as_score, Score, "Score plugins in order.";
+        reserve, Reserve, as_reserve, Reserve, "Reserve plugins in order.";
+        permit, Permit, as_permit, Permit, "Permit plugins in order.";
+        pre_bind, PreBind, as_pre_bind, PreBind, "PreBind plugins in order.";
+        bind, Bind, as_bind, Bind, "Bind plugins in order.";
+        post_bind, PostBind, as_post_bind, PostBind, "PostBind plugins in order.";
+    }
+}

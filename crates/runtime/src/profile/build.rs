@@ -1,0 +1,234 @@
+//! From a configured profile to one that can run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube_scheduler_framework::{Handle, MAX_NODE_SCORE, PluginArgs, PluginError, PluginName};
+
+use super::{ExtensionPoint, PluginEntry, PluginIdx, PluginSet, Profile, ProfileConfig};
+use crate::registry::Registry;
+
+/// A profile that cannot be built.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// Arguments are given twice.
+    #[error("repeated config for plugin {0}")]
+    RepeatedConfig(PluginName),
+    /// A plugin does not accept its arguments.
+    #[error("initializing plugin \"{plugin}\": {source}")]
+    Factory {
+        /// Which plugin.
+        plugin: PluginName,
+        /// Why.
+        source: PluginError,
+    },
+    /// No such plugin is registered.
+    #[error("{point}Plugin \"{plugin}\" does not exist", point = point.as_str())]
+    Unknown {
+        /// Where it was named.
+        point: ExtensionPoint,
+        /// The name.
+        plugin: PluginName,
+    },
+    /// The plugin does not implement the point.
+    #[error("plugin \"{plugin}\" does not extend {point}Plugin plugin", point = point.as_str())]
+    DoesNotExtend {
+        /// Where it was named.
+        point: ExtensionPoint,
+        /// The name.
+        plugin: PluginName,
+    },
+    /// The plugin is named twice.
+    #[error("plugin \"{plugin}\" already registered as \"{point}Plugin\"", point = point.as_str())]
+    Duplicate {
+        /// Where it was named.
+        point: ExtensionPoint,
+        /// The name.
+        plugin: PluginName,
+    },
+    /// There must be exactly one QueueSort plugin.
+    #[error(
+        "only one queue sort plugin required for profile with scheduler name \"{scheduler_name}\", but got {n}"
+    )]
+    QueueSortCount {
+        /// Which profile.
+        scheduler_name: Arc<str>,
+        /// How many there are.
+        n: usize,
+    },
+    /// There must be a Bind plugin.
+    #[error("at least one bind plugin is needed for profile with scheduler name \"{0}\"")]
+    NoBind(Arc<str>),
+    /// Weights are too large to add up.
+    #[error("score plugins: total score of Score plugins could overflow")]
+    WeightOverflow,
+    /// A Score plugin has no weight.
+    #[error("score plugin \"{0}\" is not configured with weight")]
+    NoWeight(PluginName),
+}
+
+impl Profile {
+    /// Makes the plugins and lays out every extension point (`docs/spec/core.md` §10.1).
+    pub fn build(
+        config: &ProfileConfig,
+        registry: &Registry,
+        handle: &Handle,
+    ) -> Result<Self, ProfileError> {
+        let plugins = make_plugins(config, registry, handle)?;
+        // All that is named explicitly is checked before MultiPoint is.
+        let explicit = ExtensionPoint::ALL
+            .iter()
+            .map(|point| explicitly_enabled(*point, config, &plugins))
+            .collect::<Result<Vec<_>, _>>()?;
+        let points = ExtensionPoint::ALL
+            .iter()
+            .zip(explicit)
+            .map(|(point, explicit)| expand(*point, explicit, config, &plugins))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut profile = Self {
+            scheduler_name: config.scheduler_name.clone(),
+            percentage_of_nodes_to_score: config.percentage_of_nodes_to_score,
+            weights: vec![1; plugins.len()],
+            plugins,
+            points,
+            meter: None,
+        };
+        let n = profile.at(ExtensionPoint::QueueSort).len();
+        if n != 1 {
+            return Err(ProfileError::QueueSortCount {
+                scheduler_name: config.scheduler_name.clone(),
+                n,
+            });
+        }
+        if profile.at(ExtensionPoint::Bind).is_empty() {
+            return Err(ProfileError::NoBind(config.scheduler_name.clone()));
+        }
+        profile.weigh(config)?;
+        Ok(profile)
+    }
+
+    /// Explicit Score weights first, then MultiPoint's; the first mention of a plugin counts, 0 means 1.
+    fn weigh(&mut self, config: &ProfileConfig) -> Result<(), ProfileError> {
+        let mut weights: BTreeMap<PluginIdx, i64> = BTreeMap::new();
+        let mut total: i64 = 0;
+        let score = set_of(config, ExtensionPoint::Score);
+        for (name, weight) in score.enabled.iter().chain(&config.multi_point.enabled) {
+            let Some(idx) = self.position(name) else { continue };
+            if self.plugins[idx].plugin.as_score().is_none() || weights.contains_key(&idx) {
+                continue;
+            }
+            let weight = if *weight == 0 { 1 } else { i64::from(*weight) };
+            // Quirk: with a negative total the difference wraps, so the plugin after a negative weight is refused.
+            let weighted = weight.wrapping_mul(MAX_NODE_SCORE);
+            if weighted > i64::MAX.wrapping_sub(total) {
+                return Err(ProfileError::WeightOverflow);
+            }
+            total = total.wrapping_add(weighted);
+            weights.insert(idx, weight);
+        }
+        for &idx in self.at(ExtensionPoint::Score) {
+            if !weights.contains_key(&idx) {
+                return Err(ProfileError::NoWeight(self.plugins[idx].name.clone()));
+            }
+        }
+        for (idx, weight) in weights {
+            self.weights[idx] = weight;
+        }
+        Ok(())
+    }
+}
+
+fn set_of(config: &ProfileConfig, point: ExtensionPoint) -> &PluginSet {
+    static EMPTY: PluginSet = PluginSet { enabled: Vec::new(), disabled: Vec::new() };
+    config.points.iter().find(|(p, _)| *p == point).map_or(&EMPTY, |(_, set)| set)
+}
+
+/// Instantiates every registered plugin that any point names, in the order of first mention: MultiPoint, then the
+/// points in processing order.
+fn make_plugins(
+    config: &ProfileConfig,
+    registry: &Registry,
+    handle: &Handle,
+) -> Result<Vec<PluginEntry>, ProfileError> {
+    let mut args: BTreeMap<&str, (usize, &PluginArgs)> = BTreeMap::new();
+    for (at, (name, value)) in config.plugin_config.iter().enumerate() {
+        if args.insert(name, (at, value)).is_some() {
+            return Err(ProfileError::RepeatedConfig(name.clone()));
+        }
+    }
+    let explicit = ExtensionPoint::ALL.iter().flat_map(|point| &set_of(config, *point).enabled);
+    let mut entries: Vec<PluginEntry> = Vec::new();
+    for (name, _) in config.multi_point.enabled.iter().chain(explicit) {
+        if entries.iter().any(|entry| entry.name == *name) {
+            continue;
+        }
+        let Some(factory) = registry.get(name) else { continue };
+        let given = args.get(&**name).copied();
+        let handle = handle.for_plugin(name, given.map(|(at, _)| at));
+        let plugin = factory(given.map_or(&PluginArgs::Null, |(_, args)| args), &handle)
+            .map_err(|source| ProfileError::Factory { plugin: name.clone(), source })?;
+        entries.push(PluginEntry { name: name.clone(), plugin });
+    }
+    Ok(entries)
+}
+
+fn find(name: &str, plugins: &[PluginEntry]) -> Option<PluginIdx> {
+    plugins.iter().position(|entry| *entry.name == *name)
+}
+
+/// The plugins that configuration names at one point.
+fn explicitly_enabled(
+    point: ExtensionPoint,
+    config: &ProfileConfig,
+    plugins: &[PluginEntry],
+) -> Result<Vec<PluginIdx>, ProfileError> {
+    let mut explicit: Vec<PluginIdx> = Vec::new();
+    for (name, _) in &set_of(config, point).enabled {
+        let idx = find(name, plugins)
+            .ok_or_else(|| ProfileError::Unknown { point, plugin: name.clone() })?;
+        if !point.is_implemented_by(&*plugins[idx].plugin) {
+            return Err(ProfileError::DoesNotExtend { point, plugin: name.clone() });
+        }
+        if explicit.contains(&idx) {
+            return Err(ProfileError::Duplicate { point, plugin: name.clone() });
+        }
+        explicit.push(idx);
+    }
+    Ok(explicit)
+}
+
+/// The plugins of one point: overrides in explicit order, then MultiPoint's, then the other explicit ones
+/// (`docs/spec/core.md` §10.2).
+fn expand(
+    point: ExtensionPoint,
+    explicit: Vec<PluginIdx>,
+    config: &ProfileConfig,
+    plugins: &[PluginEntry],
+) -> Result<Vec<PluginIdx>, ProfileError> {
+    let set = set_of(config, point);
+    if set.disabled.iter().any(|name| &**name == "*") {
+        return Ok(explicit);
+    }
+    let mut overrides: Vec<PluginIdx> = Vec::new();
+    let mut collected: Vec<PluginIdx> = Vec::new();
+    for (name, _) in &config.multi_point.enabled {
+        let idx = find(name, plugins)
+            .ok_or_else(|| ProfileError::Unknown { point, plugin: name.clone() })?;
+        if !point.is_implemented_by(&*plugins[idx].plugin) || set.disabled.contains(name) {
+            continue;
+        }
+        if explicit.contains(&idx) {
+            overrides.push(idx);
+        } else if collected.contains(&idx) {
+            return Err(ProfileError::Duplicate { point, plugin: name.clone() });
+        } else {
+            collected.push(idx);
+        }
+    }
+    let (mut order, rest): (Vec<_>, Vec<_>) =
+        explicit.into_iter().partition(|idx| overrides.contains(idx));
+    order.extend(collected);
+    order.extend(rest);
+    Ok(order)
+}

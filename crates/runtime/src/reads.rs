@@ -1,0 +1,38 @@
+//! What the plugins of a profile read for one evaluation.
+
+use std::sync::Arc;
+
+use kube_scheduler_cache::reads::{PhaseReads, PluginReads};
+
+use crate::profile::PluginIdx;
+use crate::skip_set::SkipSet;
+
+/// What the plugins of a profile read for one evaluation. Clones share the sets.
+#[derive(Clone, Debug)]
+pub struct EvaluationReads(Arc<[PluginReads]>);
+
+impl Default for EvaluationReads {
+    fn default() -> Self {
+        Self(Arc::new([]))
+    }
+}
+
+impl EvaluationReads {
+    /// Sets for so many plugins.
+    pub(crate) fn new(n_plugins: usize) -> Self {
+        Self((0..n_plugins).map(|_| PluginReads::default()).collect())
+    }
+
+    pub(crate) fn of_plugin(&self, plugin: PluginIdx) -> Option<&PluginReads> {
+        self.0.get(plugin)
+    }
+
+    /// What all plugins read but `left_out`.
+    pub fn without(&self, left_out: &SkipSet) -> PhaseReads {
+        let plugins = self.0.iter().enumerate().filter(|(idx, _)| !left_out.contains(*idx));
+        plugins.map(|(_, plugin)| plugin.get()).fold(PhaseReads::default(), |all, one| PhaseReads {
+            once: all.once.union(one.once),
+            per_node: all.per_node.union(one.per_node),
+        })
+    }
+}

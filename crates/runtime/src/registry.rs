@@ -1,0 +1,87 @@
+//! Names to plugin factories.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use kube_scheduler_framework::{Handle, Plugin, PluginArgs, PluginError};
+
+/// Makes a plugin for one profile.
+pub type PluginFactory =
+    Arc<dyn Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, PluginError> + Send + Sync>;
+
+/// A registry entry that cannot be added or removed.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RegistryError {
+    /// The name is taken.
+    #[error("a plugin named {0} already exists")]
+    Duplicate(String),
+    /// There is no such plugin.
+    #[error("no plugin named {0} exists")]
+    Unknown(String),
+}
+
+/// All plugins that profiles can name. Iterates in name order.
+#[derive(Clone, Default)]
+pub struct Registry(BTreeMap<Arc<str>, PluginFactory>);
+
+impl Registry {
+    /// No plugins.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a plugin.
+    pub fn register<F>(&mut self, name: &str, factory: F) -> Result<(), RegistryError>
+    where
+        F: Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, PluginError> + Send + Sync + 'static,
+    {
+        if self.0.contains_key(name) {
+            return Err(RegistryError::Duplicate(name.to_owned()));
+        }
+        self.0.insert(name.into(), Arc::new(factory));
+        Ok(())
+    }
+
+    /// Removes a plugin.
+    pub fn unregister(&mut self, name: &str) -> Result<(), RegistryError> {
+        self.0.remove(name).map(drop).ok_or_else(|| RegistryError::Unknown(name.to_owned()))
+    }
+
+    /// Puts a factory in the place of a plugin that is there.
+    pub fn replace<F>(&mut self, name: &str, factory: F) -> Result<(), RegistryError>
+    where
+        F: Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, PluginError> + Send + Sync + 'static,
+    {
+        let place = self.0.get_mut(name).ok_or_else(|| RegistryError::Unknown(name.to_owned()))?;
+        *place = Arc::new(factory);
+        Ok(())
+    }
+
+    /// Adds all plugins of `other`.
+    pub fn merge(&mut self, other: Self) -> Result<(), RegistryError> {
+        for (name, factory) in other.0 {
+            if self.0.contains_key(&name) {
+                return Err(RegistryError::Duplicate(name.to_string()));
+            }
+            self.0.insert(name, factory);
+        }
+        Ok(())
+    }
+
+    /// The factory behind a name.
+    pub fn get(&self, name: &str) -> Option<&PluginFactory> {
+        self.0.get(name)
+    }
+
+    /// All names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.keys()
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}

@@ -1,0 +1,536 @@
+//! Runs one extension point of a profile, skips, early ends and wrapping texts included.
+//!
+//! Behaviour: `docs/spec/core.md` §10.4 to §10.9.
+
+mod hypothetical;
+mod measuring;
+mod recording;
+mod scale;
+mod sums;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_cache::reads::ReadSet;
+use kube_scheduler_cache::{NodeIdx, NodeOverlay};
+use kube_scheduler_framework::{
+    Code, Context, CycleState, FeasibleNodes, FilterSink, NodeView, NominatingInfo, Normalization,
+    PluginName, PostFilterContext, PostFilterOutcome, PreFilterExtensions, Reason, Score, Sources,
+    Status, Verdicts,
+};
+use smallvec::SmallVec;
+
+use crate::meter::{Meter, MeteredPoint};
+use crate::profile::{PluginIdx, Profile};
+use crate::reads::EvaluationReads;
+use crate::skip_set::SkipSet;
+
+pub use self::hypothetical::HypotheticalRunner;
+use self::measuring::code_of;
+pub use self::scale::{Scale, bounds, check_score, is_within_bounds};
+pub use self::sums::SumsFilters;
+
+/// What running PreFilter gave.
+#[derive(Clone, Debug, Default)]
+pub struct PreFilterRun {
+    /// Success, a rejection, or an error.
+    pub status: Status,
+    /// Only these nodes can fit; `None` means all.
+    pub node_names: Option<BTreeSet<Arc<str>>>,
+    /// The plugins that narrowed the nodes.
+    pub restricting: BTreeSet<PluginName>,
+    /// Plugins whose Filter and pod extensions are left out.
+    pub skip: SkipSet,
+    /// What the plugins have read since, if they were asked by a runner that [records](Runner::recording) it here.
+    pub reads: EvaluationReads,
+}
+
+/// One profile together with what its plugins may look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Runner<'a> {
+    /// The profile.
+    pub profile: &'a Profile,
+    /// What plugins may look at.
+    pub cx: Sources<'a>,
+    /// Where it is noted what they look at; `None` when nothing is cached of their answers.
+    reads: Option<&'a EvaluationReads>,
+}
+
+fn go_list(names: &BTreeSet<PluginName>) -> String {
+    let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+    format!("[{}]", names.join(" "))
+}
+
+impl<'a> Runner<'a> {
+    /// PreFilter, plugin by plugin (`docs/spec/core.md` §10.4). Begins a new record of what plugins read.
+    pub fn pre_filter(&self, state: &mut CycleState, pod: &Pod) -> PreFilterRun {
+        let begun = self.profile.meter().map(Meter::nanos);
+        let reads = EvaluationReads::new(self.profile.plugins().len());
+        let run = self.recording(&reads).run_pre_filter(state, pod);
+        self.point_ended(MeteredPoint::PreFilter, run.status.code(), begun);
+        PreFilterRun { reads, ..run }
+    }
+
+    fn run_pre_filter(&self, state: &mut CycleState, pod: &Pod) -> PreFilterRun {
+        let mut run = PreFilterRun::default();
+        for (idx, name, plugin) in self.profile.pre_filter() {
+            let outcome = self.measured(
+                idx,
+                MeteredPoint::PreFilter,
+                || plugin.pre_filter(&self.cx_once(idx), state, pod),
+                |outcome| outcome.status.code(),
+            );
+            if outcome.status.code() != Code::Skip {
+                self.called(idx, MeteredPoint::PreFilter, 1);
+            }
+            match outcome.status.code() {
+                Code::Skip => run.skip.insert(idx),
+                Code::Success => {
+                    if let Some(names) = outcome.node_names {
+                        run.restricting.insert(name.clone());
+                        run.node_names = Some(match run.node_names.take() {
+                            None => names,
+                            Some(kept) => kept.intersection(&names).cloned().collect(),
+                        });
+                    }
+                    if run.node_names.as_ref().is_some_and(BTreeSet::is_empty) {
+                        let reason = if run.restricting.len() == 1 {
+                            let only = run.restricting.first().map_or("", |name| name);
+                            format!("node(s) didn't satisfy plugin {only}")
+                        } else {
+                            format!(
+                                "node(s) didn't satisfy plugin(s) {} simultaneously",
+                                go_list(&run.restricting)
+                            )
+                        };
+                        run.status = Status::unresolvable(reason);
+                        return run;
+                    }
+                }
+                Code::UnschedulableAndUnresolvable => {
+                    run.status = outcome.status.from_plugin(name);
+                    run.node_names = None;
+                    run.restricting.clear();
+                    return run;
+                }
+                // A later plugin may still say more; the last such answer stands.
+                Code::Unschedulable => run.status = outcome.status.from_plugin(name),
+                Code::Error | Code::Pending | Code::Wait => {
+                    run.status = outcome
+                        .status
+                        .wrapped(format!("running PreFilter plugin \"{name}\""))
+                        .from_plugin(name);
+                    return run;
+                }
+            }
+        }
+        run
+    }
+
+    /// The status of nodes that a PreFilter result left out.
+    pub fn left_out_status(restricting: &BTreeSet<PluginName>) -> Status {
+        Status::unresolvable(format!("node(s) didn't satisfy plugin(s) {}", go_list(restricting)))
+    }
+
+    /// All filters on one node, in order; the first that does not accept decides.
+    pub fn filter(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        skip: &SkipSet,
+    ) -> Status {
+        let mut cx = self.cx.unrecorded();
+        for (idx, name, plugin) in self.profile.filter() {
+            if skip.contains(idx) {
+                continue;
+            }
+            let reads = self.per_node(idx);
+            cx.note_in(reads);
+            let status = self.measured(
+                idx,
+                MeteredPoint::Filter,
+                || plugin.filter(&cx, state, pod, &node.with_reads(reads)),
+                Status::code,
+            );
+            self.called(idx, MeteredPoint::Filter, 1);
+            if status.is_success() {
+                continue;
+            }
+            return filter_failure(status, name);
+        }
+        Status::SUCCESS
+    }
+
+    /// Runs all filters on many nodes: marks each of `nodes` as passing or rejected. Returns the first error.
+    ///
+    /// Gives exactly what [`filter`](Self::filter) gives node by node.
+    pub fn filter_all(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        skip: &SkipSet,
+        verdicts: &mut Verdicts,
+    ) -> Result<(), Status> {
+        verdicts.let_pass(nodes);
+        let n_left_out = verdicts.n_rejected();
+        for (idx, name, plugin) in self.profile.filter() {
+            if skip.contains(idx) {
+                continue;
+            }
+            let n_rejected = verdicts.n_rejected().saturating_sub(n_left_out);
+            self.called(idx, MeteredPoint::Filter, nodes.len().saturating_sub(n_rejected));
+            let mut sink = FilterSink::new(verdicts, name);
+            self.measured(
+                idx,
+                MeteredPoint::Filter,
+                || plugin.filter_all(&self.cx_of_scan(idx), state, pod, nodes, &mut sink),
+                code_of,
+            )
+            .map_err(|status| filter_failure(status, name))?;
+        }
+        Ok(())
+    }
+
+    /// The pods nominated to a node that `pod` must leave room for: others that are at least as important.
+    pub fn nominated_that_count(&self, pod: &Pod, node: &str) -> Vec<Arc<Pod>> {
+        let mut nominated = self.cx.nominated.nominated_pods(node);
+        nominated.retain(|other| must_leave_room(pod, other));
+        nominated
+    }
+
+    /// All filters on one node with pods nominated to it taken into account (`docs/spec/core.md` §10.6).
+    ///
+    /// `overlay` holds hypothetical changes to start from; pass an empty one for the node as it is.
+    pub fn filter_with_nominated_pods(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        overlay: &NodeOverlay,
+        skip: &SkipSet,
+    ) -> Status {
+        let Some(plain) = NodeView::hypothetical(self.cx.cluster, overlay) else {
+            return Status::SUCCESS;
+        };
+        let counted = self.nominated_that_count(pod, plain.name());
+        if !counted.is_empty() {
+            let mut with_them = overlay.clone();
+            let mut state = state.clone();
+            for other in &counted {
+                with_them.add_pod(self.cx.cluster, other);
+                let status = self.add_pod(&mut state, pod, other, &with_them, skip);
+                if !status.is_success() {
+                    return Status::error(status.error_text().unwrap_or_default());
+                }
+            }
+            if let Some(view) = NodeView::hypothetical(self.cx.cluster, &with_them) {
+                let status = self.filter(&state, pod, &view, skip);
+                if !status.is_success() {
+                    return status;
+                }
+            }
+        }
+        self.filter(state, pod, &plain, skip)
+    }
+
+    /// The answer of the filters for `node` without its pods of less than `priority`, if sums are enough to see that it
+    /// would be a rejection.
+    pub fn rejection_without_pods_below(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: NodeIdx,
+        priority: i32,
+        skip: &SkipSet,
+    ) -> Option<Status> {
+        let overlay = NodeOverlay::sums_without_pods_below(self.cx.cluster, node, priority);
+        let view = NodeView::hypothetical(self.cx.cluster, &overlay)?;
+        // A plugin that fails when it is notified of a removed pod decides before any filter does: sums cannot show that.
+        let extensions: SmallVec<[(PluginIdx, &dyn PreFilterExtensions); 4]> = self
+            .profile
+            .pre_filter()
+            .filter(|(idx, ..)| !skip.contains(*idx))
+            .filter_map(|(idx, _, plugin)| Some((idx, plugin.extensions()?)))
+            .collect();
+        let may_fail = extensions.iter().any(|(_, extensions)| extensions.may_fail(state));
+        if may_fail || !self.nominated_that_count(pod, view.name()).is_empty() {
+            return None;
+        }
+        for (idx, name, plugin) in self.profile.filter() {
+            if skip.contains(idx) {
+                continue;
+            }
+            let follows_pods = extensions.iter().any(|(other, _)| *other == idx);
+            if follows_pods {
+                return None;
+            }
+            let reads = ReadSet::new();
+            let cx = self.cx.recorded_by(&reads);
+            let status = plugin.filter(&cx, state, pod, &view.with_reads(&reads));
+            // Sums were not enough.
+            if reads.get().has_single_pods() {
+                return None;
+            }
+            self.called(idx, MeteredPoint::Filter, 1);
+            if !status.is_success() {
+                return Some(filter_failure(status, name));
+            }
+        }
+        None
+    }
+
+    /// Notifies the plugins that keep pod-dependent state that a pod is hypothetically added.
+    pub fn add_pod(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        added: &Pod,
+        overlay: &NodeOverlay,
+        skip: &SkipSet,
+    ) -> Status {
+        let point = MeteredPoint::PreFilterExtensionAddPod;
+        self.tell_extensions("AddPod", point, overlay, skip, |extensions, cx, view| {
+            extensions.add_pod(cx, state, pod, added, view)
+        })
+    }
+
+    /// Notifies the plugins that keep pod-dependent state that a pod is hypothetically removed.
+    pub fn remove_pod(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        removed: &Pod,
+        overlay: &NodeOverlay,
+        skip: &SkipSet,
+    ) -> Status {
+        let point = MeteredPoint::PreFilterExtensionRemovePod;
+        self.tell_extensions("RemovePod", point, overlay, skip, |extensions, cx, view| {
+            extensions.remove_pod(cx, state, pod, removed, view)
+        })
+    }
+
+    /// Calls `tell` for every plugin with pod extensions, in order; the first that does not accept decides
+    /// (`docs/spec/core.md` §10.5).
+    fn tell_extensions(
+        &self,
+        what: &str,
+        point: MeteredPoint,
+        overlay: &NodeOverlay,
+        skip: &SkipSet,
+        mut tell: impl FnMut(&dyn PreFilterExtensions, &Context<'_>, &NodeView<'_>) -> Status,
+    ) -> Status {
+        let Some(view) = NodeView::hypothetical(self.cx.cluster, overlay) else {
+            return Status::SUCCESS;
+        };
+        for (idx, name, plugin) in self.profile.pre_filter() {
+            let Some(extensions) = plugin.extensions().filter(|_| !skip.contains(idx)) else {
+                continue;
+            };
+            let reads = self.per_node(idx);
+            let cx = self.cx.recorded_by(reads);
+            let tell = || tell(extensions, &cx, &view.with_reads(reads));
+            let status = self.measured(idx, point, tell, Status::code);
+            if !status.is_success() {
+                let context = format!("running {what} on PreFilter plugin \"{name}\"");
+                return status.wrapped(context).from_plugin(name);
+            }
+        }
+        Status::SUCCESS
+    }
+
+    /// PostFilter, plugin by plugin (`docs/spec/core.md` §10.9).
+    pub fn post_filter(
+        &self,
+        cx: &mut PostFilterContext<'_>,
+        state: &CycleState,
+        pod: &Arc<Pod>,
+    ) -> PostFilterOutcome {
+        let begun = self.profile.meter().map(Meter::nanos);
+        let outcome = self.run_post_filter(cx, state, pod);
+        self.point_ended(MeteredPoint::PostFilter, outcome.status.code(), begun);
+        outcome
+    }
+
+    fn run_post_filter(
+        &self,
+        cx: &mut PostFilterContext<'_>,
+        state: &CycleState,
+        pod: &Arc<Pod>,
+    ) -> PostFilterOutcome {
+        let mut reasons: Vec<Reason> = Vec::new();
+        let mut kept: Option<PostFilterOutcome> = None;
+        let mut first: Option<PluginName> = None;
+        for (idx, name, plugin) in self.profile.post_filter() {
+            let begun = self.profile.meter().and_then(Meter::plugin_start);
+            // Dry runs ask plugins by the thousand; measuring each would be most of the work.
+            self.profile.meter().inspect(|meter| meter.end_sample());
+            let outcome = plugin.post_filter(cx, state, pod);
+            if let Some(meter) = self.profile.meter() {
+                meter.plugin_ended(idx, MeteredPoint::PostFilter, outcome.status.code(), begun);
+            }
+            match outcome.status.code() {
+                Code::Success => {
+                    return PostFilterOutcome { found_by: Some(name.clone()), ..outcome };
+                }
+                Code::UnschedulableAndUnresolvable => {
+                    return PostFilterOutcome {
+                        status: outcome.status.from_plugin(name),
+                        ..outcome
+                    };
+                }
+                Code::Unschedulable | Code::Pending => {
+                    reasons.extend(
+                        outcome.status.reasons().map(|reason| Reason::from(reason.to_owned())),
+                    );
+                    if first.is_none() {
+                        first = Some(name.clone());
+                    }
+                    if matches!(outcome.nominating, Some(NominatingInfo::Override(_))) {
+                        kept = Some(outcome);
+                    }
+                }
+                Code::Error | Code::Wait | Code::Skip => {
+                    let text =
+                        outcome.status.error_text().unwrap_or_else(|| outcome.status.message());
+                    return PostFilterOutcome::without_nomination(
+                        Status::error(text).from_plugin(name),
+                    );
+                }
+            }
+        }
+        let mut status = Status::new(Code::Unschedulable, reasons);
+        if let Some(name) = &first {
+            status = status.from_plugin(name);
+        }
+        PostFilterOutcome {
+            status,
+            ..kept.unwrap_or_else(|| PostFilterOutcome::without_nomination(Status::SUCCESS))
+        }
+    }
+
+    /// PreScore, plugin by plugin; gives the plugins whose Score is left out (`docs/spec/core.md` §10.7).
+    pub fn pre_score(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+    ) -> Result<SkipSet, Status> {
+        let begun = self.profile.meter().map(Meter::nanos);
+        let result = self.run_pre_score(state, pod, nodes);
+        self.point_ended(MeteredPoint::PreScore, code_of(&result), begun);
+        result
+    }
+
+    fn run_pre_score(
+        &self,
+        state: &mut CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+    ) -> Result<SkipSet, Status> {
+        let mut skip = SkipSet::default();
+        for (idx, name, plugin) in self.profile.pre_score() {
+            let status = self.measured(
+                idx,
+                MeteredPoint::PreScore,
+                || {
+                    let nodes = FeasibleNodes::recorded_by(nodes, self.once(idx));
+                    plugin.pre_score(&self.cx_once(idx), state, pod, &nodes)
+                },
+                Status::code,
+            );
+            if status.is_skip() {
+                skip.insert(idx);
+                continue;
+            }
+            self.called(idx, MeteredPoint::PreScore, 1);
+            if !status.is_success() {
+                return Err(status
+                    .wrapped(format!("running PreScore plugin \"{name}\""))
+                    .from_plugin(name));
+            }
+        }
+        Ok(skip)
+    }
+
+    /// The raw scores of one plugin for `nodes`.
+    pub fn raw_scores(
+        &self,
+        plugin: PluginIdx,
+        state: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        let Some((name, score)) = self.score_plugin(plugin) else { return Ok(()) };
+        self.called(plugin, MeteredPoint::Score, nodes.len());
+        let result = self.measured(
+            plugin,
+            MeteredPoint::Score,
+            || score.score_all(&self.cx_of_scan(plugin), state, pod, nodes, scores),
+            code_of,
+        );
+        result.map_err(|status| {
+            status
+                .wrapped(format!("running Score plugins: plugin \"{name}\" failed with"))
+                .from_plugin(name)
+        })
+    }
+
+    /// Turns one plugin's raw scores into scores between 0 and 100, checks them, and multiplies by the weight.
+    pub fn normalize_and_weigh(
+        &self,
+        plugin: PluginIdx,
+        state: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+    ) -> Result<(), Status> {
+        let Some((name, score)) = self.score_plugin(plugin) else { return Ok(()) };
+        match score.normalization() {
+            Normalization::Custom => {
+                let status = self.measured(
+                    plugin,
+                    MeteredPoint::ScoreExtensionNormalize,
+                    || score.normalize(&self.cx_of_scan(plugin), state, pod, nodes, scores),
+                    Status::code,
+                );
+                if !status.is_success() {
+                    let text = format!(
+                        "running Normalize on Score plugins: plugin \"{name}\" failed with"
+                    );
+                    return Err(status.wrapped(text).from_plugin(name));
+                }
+            }
+            normalization => {
+                let scale = Scale::spanning(normalization, scores);
+                scores.iter_mut().for_each(|score| *score = scale.score(*score));
+            }
+        }
+        let weight = self.profile.weight(plugin);
+        for score in scores {
+            check_score(name, *score)?;
+            *score *= weight;
+        }
+        Ok(())
+    }
+
+    fn score_plugin(&self, plugin: PluginIdx) -> Option<(&'a PluginName, &'a dyn Score)> {
+        let entry = self.profile.plugins().get(plugin)?;
+        Some((&entry.name, entry.plugin.as_score()?))
+    }
+}
+
+/// Whether `pod` must leave room for `other`, where that one is nominated: it is another one and at least as important.
+pub fn must_leave_room(pod: &Pod, other: &Pod) -> bool {
+    other.priority() >= pod.priority() && other.uid != pod.uid
+}
+
+fn filter_failure(status: Status, name: &PluginName) -> Status {
+    if status.is_rejected() {
+        status.from_plugin(name)
+    } else {
+        status.wrapped(format!("running \"{name}\" filter plugin")).from_plugin(name)
+    }
+}

@@ -1,0 +1,22 @@
+//! The plugins that an evaluation leaves out.
+
+use crate::profile::PluginIdx;
+
+/// Plugins that have nothing to say about a pod at one extension point.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SkipSet(Vec<bool>);
+
+impl SkipSet {
+    /// Whether the plugin is left out.
+    pub fn contains(&self, plugin: PluginIdx) -> bool {
+        self.0.get(plugin).copied().unwrap_or(false)
+    }
+
+    /// Leaves the plugin out.
+    pub fn insert(&mut self, plugin: PluginIdx) {
+        if self.0.len() <= plugin {
+            self.0.resize(plugin + 1, false);
+        }
+        self.0[plugin] = true;
+    }
+}

@@ -1,0 +1,112 @@
+//! Filtering with the pods in mind that are nominated to the node.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::testing::fixture;
+use kube_scheduler_framework::{CycleState, NodeOverlay, PreFilterOutcome, Status};
+use kube_scheduler_runtime::SkipSet;
+
+use crate::toy::{Log, Toy, calls, pod, profile, runner, text};
+
+/// Filters `incoming` on `n1`, where `nominated` pods are expected; a plugin follows the pods, and a filter answers by
+/// how many pods it sees on the node. Gives the answer and the calls.
+fn filtered(
+    incoming: &Pod,
+    nominated: &[Arc<Pod>],
+    answer: fn(i64) -> Status,
+    added: Status,
+) -> (String, Vec<String>) {
+    let log = Log::default();
+    let profile = profile(vec![
+        Toy::new("F", &log)
+            .pre_filter(PreFilterOutcome::success())
+            .extensions(added, Status::SUCCESS)
+            .filter(move |node| answer(node.n_pods())),
+    ]);
+    let mut world = fixture("node n1");
+    for pod in nominated {
+        world = world.with_nominated_pod(pod.clone(), "n1");
+    }
+    let overlay = NodeOverlay::new(world.view("n1").idx());
+    let status = runner(&world, &profile).filter_with_nominated_pods(
+        &CycleState::new(),
+        incoming,
+        &overlay,
+        &SkipSet::default(),
+    );
+    (text(&status), calls(&log))
+}
+
+fn accepts(_: i64) -> Status {
+    Status::SUCCESS
+}
+
+/// There is room for one pod.
+fn has_room(n_pods: i64) -> Status {
+    if n_pods == 0 { Status::SUCCESS } else { Status::unschedulable("full") }
+}
+
+/// Something is needed that comes with the other pod.
+fn wants_company(n_pods: i64) -> Status {
+    if n_pods > 0 { Status::SUCCESS } else { Status::unschedulable("lonely") }
+}
+
+#[test]
+fn more_and_equally_important_pods_are_counted_then_not_counted() {
+    for priority in [10, 11] {
+        let (status, calls) = filtered(
+            &pod("p priority=10"),
+            &[pod(&format!("other priority={priority}"))],
+            accepts,
+            Status::SUCCESS,
+        );
+        assert_eq!(status, "Success: ");
+        assert_eq!(calls, ["F.AddPod(other)", "F.Filter(n1)", "F.Filter(n1)"]);
+    }
+}
+
+#[test]
+fn less_important_pods_and_the_pod_itself_are_not_counted() {
+    for other in [pod("other priority=9"), pod("p priority=11")] {
+        let (_, calls) = filtered(&pod("p priority=10"), &[other], has_room, Status::SUCCESS);
+        assert_eq!(calls, ["F.Filter(n1)"]);
+    }
+}
+
+#[test]
+fn only_those_that_count_are_added() {
+    let nominated = [pod("low priority=1"), pod("high priority=20"), pod("equal priority=10")];
+    let (_, calls) = filtered(&pod("p priority=10"), &nominated, accepts, Status::SUCCESS);
+    assert_eq!(calls[..2], ["F.AddPod(high)", "F.AddPod(equal)"]);
+    assert_eq!(calls.len(), 4);
+}
+
+#[test]
+fn both_passes_must_succeed() {
+    let other = [pod("other priority=10")];
+    let (status, calls) = filtered(&pod("p priority=10"), &other, has_room, Status::SUCCESS);
+    assert_eq!(status, "Unschedulable F: full");
+    assert_eq!(calls, ["F.AddPod(other)", "F.Filter(n1)"], "no second pass after a failed first");
+    let (status, calls) = filtered(&pod("p priority=10"), &other, wants_company, Status::SUCCESS);
+    assert_eq!(status, "Unschedulable F: lonely");
+    assert_eq!(calls.len(), 3);
+}
+
+#[test]
+fn a_stub_counts_as_priority_zero() {
+    let stub = pod("stub");
+    let (status, _) =
+        filtered(&pod("p priority=1"), std::slice::from_ref(&stub), has_room, Status::SUCCESS);
+    assert_eq!(status, "Success: ");
+    let (status, _) = filtered(&pod("p"), &[stub], has_room, Status::SUCCESS);
+    assert_eq!(status, "Unschedulable F: full");
+}
+
+#[test]
+fn a_pod_extension_that_fails_is_an_error_of_nobody() {
+    let added = Status::unschedulable("no");
+    let (status, calls) = filtered(&pod("p"), &[pod("other")], accepts, added);
+    assert_eq!(status, "Error: running AddPod on PreFilter plugin \"F\": no");
+    assert_eq!(calls, ["F.AddPod(other)"]);
+}
