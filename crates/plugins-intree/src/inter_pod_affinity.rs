@@ -11,7 +11,7 @@ mod followed;
 mod hints;
 mod neighbours;
 mod own_terms;
-mod tally;
+mod sums;
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ use kube_scheduler_framework::{
 };
 
 use self::attraction::Attraction;
-use self::neighbours::{Neighbours, Refusal};
-use self::own_terms::{Required, compile_error, has_preferred, preferred_of};
+use self::neighbours::{Neighbours, Rule};
+use self::own_terms::{compile_error, counters, has_preferred};
 use crate::plugin_args::{self, WRONG_ARGS};
 use crate::signature::write_pod_affinity;
 
@@ -59,15 +59,22 @@ struct InterPodAffinity {
     hard_pod_affinity_weight: i32,
     /// As long as the pod itself has none.
     ignores_preferences_of_others: bool,
-    /// In the order of [`Refusal`].
+    /// In the order of [`Rule`].
     rejections: [Status; 3],
     /// For numbers by domain, which are as many as nodes where every host is one.
     spare: Arc<VecPool<i64>>,
 }
 
 impl InterPodAffinity {
-    fn rejection(&self, refusal: Refusal) -> &Status {
-        &self.rejections[refusal as usize]
+    fn rejection(&self, rule: Rule) -> &Status {
+        &self.rejections[rule as usize]
+    }
+
+    /// Whether preferences about the pod count.
+    ///
+    /// Quirk: the weight of required affinity is left out along with the preferences. The reference does the same.
+    fn scores(&self, pod: &Pod) -> bool {
+        has_preferred(pod) || !self.ignores_preferences_of_others
     }
 }
 
@@ -111,9 +118,11 @@ impl PreFilter for InterPodAffinity {
             return Status::unresolvable(format!("parsing pod: {error}")).into();
         }
         // Quirk: after a skip the anti-affinity of nominated pods is not checked either. The reference does the same.
-        let Some(neighbours) = Neighbours::count(cx.cluster(), pod, &self.spare) else {
+        let mut neighbours = Neighbours::of(cx.cluster(), pod);
+        if !neighbours.is_any(cx.cluster()) {
             return PreFilterOutcome::skip();
-        };
+        }
+        neighbours.condense(cx.cluster(), &self.spare);
         state.insert(neighbours);
         PreFilterOutcome::success()
     }
@@ -123,12 +132,9 @@ impl PreFilter for InterPodAffinity {
     }
 
     fn follows(&self, _: &Context<'_>, pod: &Pod, following: &mut Following) {
-        if compile_error(pod).is_some() {
-            return;
+        if compile_error(pod).is_none() {
+            counters(pod).for_each(|spec| following.counter(spec));
         }
-        let Required { wanted, unwanted } = Required::of(pod);
-        wanted.into_iter().chain(unwanted).for_each(|spec| following.counter(spec));
-        preferred_of(pod).for_each(|(_, spec)| following.counter(spec));
     }
 }
 
@@ -175,8 +181,8 @@ impl Filter for InterPodAffinity {
         let Some(neighbours) = state.get::<Neighbours>() else {
             return Status::error(NO_FILTER_STATE);
         };
-        let refusal = neighbours.refusal(node);
-        refusal.map_or(Status::SUCCESS, |refusal| self.rejection(refusal).clone())
+        let rule = neighbours.refusal(node);
+        rule.map_or(Status::SUCCESS, |rule| self.rejection(rule).clone())
     }
 
     fn filter_all(
@@ -194,12 +200,12 @@ impl Filter for InterPodAffinity {
             let is_any = nodes.iter().any(|idx| is_asked(sink, *idx));
             return if is_any { Err(Status::error(NO_FILTER_STATE)) } else { Ok(()) };
         };
-        let rejection = |refusal| self.rejection(refusal);
-        if neighbours.refuse_all(cx.cluster(), nodes, sink, rejection).is_none() {
+        let rejection = |rule| self.rejection(rule);
+        if neighbours.refuse_all(cx.cluster(), nodes, sink, &self.spare, rejection).is_none() {
             for &idx in nodes {
                 let node = cx.cluster().node(idx).filter(|_| sink.is_open(idx));
-                if let Some(refusal) = node.and_then(|node| neighbours.refusal(&node)) {
-                    sink.reject(idx, rejection(refusal).clone());
+                if let Some(rule) = node.and_then(|node| neighbours.refusal(&node)) {
+                    sink.reject(idx, rejection(rule).clone());
                 }
             }
         }
@@ -215,20 +221,19 @@ impl PreScore for InterPodAffinity {
         pod: &Pod,
         _: &FeasibleNodes<'_>,
     ) -> Status {
-        // Quirk: the weight of required affinity is left out along with the preferences. The reference does the same.
-        if self.ignores_preferences_of_others && !has_preferred(pod) {
+        if !self.scores(pod) {
             return Status::skip();
         }
         if let Some(error) = compile_error(pod) {
             return Status::error(format!("failed to parse pod: {error}"));
         }
-        match Attraction::sum(cx.cluster(), pod, self.hard_pod_affinity_weight, &self.spare) {
-            Some(attraction) => {
-                state.insert(attraction);
-                Status::SUCCESS
-            }
-            None => Status::skip(),
+        let mut attraction = Attraction::of(cx.cluster(), pod, self.hard_pod_affinity_weight);
+        if !attraction.is_any(cx.cluster()) {
+            return Status::skip();
         }
+        attraction.condense(cx.cluster(), &self.spare);
+        state.insert(attraction);
+        Status::SUCCESS
     }
 }
 
@@ -242,7 +247,7 @@ impl Score for InterPodAffinity {
     ) -> Result<i64, Status> {
         let attraction = state.get::<Attraction>();
         let attraction = attraction.ok_or_else(|| Status::error(NO_SCORE_STATE))?;
-        Ok(attraction.of_node(node))
+        Ok(attraction.of_node(node.cluster(), node.idx()))
     }
 
     fn score_all(
@@ -258,7 +263,7 @@ impl Score for InterPodAffinity {
         }
         let attraction = state.get::<Attraction>();
         let attraction = attraction.ok_or_else(|| Status::error(NO_SCORE_STATE))?;
-        attraction.of_nodes(cx.cluster(), nodes, scores);
+        attraction.of_nodes(cx.cluster(), nodes, scores, &self.spare);
         Ok(())
     }
 
