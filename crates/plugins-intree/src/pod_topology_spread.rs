@@ -15,15 +15,16 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::{
-    Context, CycleState, DomainScoped, EnqueueExtensions, EventRegistration, EventResource,
-    FeasibleNodes, Filter, FilterSink, Following, Handle, NodeIdx, NodeView, Normalization, Plugin,
-    PluginArgs, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign,
-    SignatureWriter, Status,
+    ClusterView, Context, CounterSpec, CycleState, DomainScoped, EnqueueExtensions,
+    EventRegistration, EventResource, FeasibleNodes, Filter, FilterSink, Following, Handle,
+    NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PreFilter, PreFilterExtensions,
+    PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status,
 };
 
 use self::args::Defaults;
+use self::constraints::Constraint;
 use self::filtering::HardState;
-use self::scoring::SoftState;
+use self::scoring::{SoftState, Wishes};
 
 pub(crate) const NAME: &str = "PodTopologySpread";
 
@@ -52,13 +53,31 @@ struct PodTopologySpread {
     rejection_label: Status,
 }
 
+type Specified = Vec<(Constraint, CounterSpec)>;
+
 impl PodTopologySpread {
-    /// Whether the pod may have constraints of this kind: it does, or it gets those that the profile has for pods
-    /// without.
-    fn may_have(&self, pod: &Pod, action: WhenUnsatisfiable) -> bool {
-        let own = &pod.spec.topology_spread_constraints;
-        let given = if own.is_empty() { &self.defaults.constraints } else { own };
-        given.iter().any(|constraint| constraint.when_unsatisfiable == action)
+    /// The constraints of `pod` with this action, each with what it counts.
+    fn constraints(
+        &self,
+        cluster: ClusterView<'_>,
+        pod: &Pod,
+        action: WhenUnsatisfiable,
+    ) -> Result<Specified, String> {
+        let constraints = self.defaults.constraints_of(cluster, pod, action)?;
+        if constraints.is_empty() {
+            return Ok(Vec::new());
+        }
+        let specs = if action == WhenUnsatisfiable::DoNotSchedule {
+            filtering::specs(&constraints, pod, self.compares_numbers)
+        } else {
+            let requires_all = self.defaults.requires_all_keys(pod);
+            scoring::specs(&constraints, pod, requires_all, self.compares_numbers)
+        };
+        Ok(constraints.into_iter().zip(specs).collect())
+    }
+
+    fn wishes(&self, cluster: ClusterView<'_>, pod: &Pod, soft: Specified) -> Wishes {
+        Wishes::of(cluster, soft, self.defaults.requires_all_keys(pod))
     }
 }
 
@@ -112,12 +131,11 @@ impl Plugin for PodTopologySpread {
 
 impl PreFilter for PodTopologySpread {
     fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
-        match self.defaults.constraints_of(cx.cluster(), pod, WhenUnsatisfiable::DoNotSchedule) {
+        match self.constraints(cx.cluster(), pod, WhenUnsatisfiable::DoNotSchedule) {
             Err(error) => Status::error(format!("get constraints from pod: {error}")).into(),
-            Ok(constraints) if constraints.is_empty() => PreFilterOutcome::skip(),
-            Ok(constraints) => {
-                let specs = filtering::specs(&constraints, pod, self.compares_numbers);
-                state.insert(HardState::new(cx.cluster(), pod, constraints, &specs));
+            Ok(hard) if hard.is_empty() => PreFilterOutcome::skip(),
+            Ok(hard) => {
+                state.insert(HardState::of(cx.cluster(), pod, hard));
                 PreFilterOutcome::success()
             }
         }
@@ -128,21 +146,16 @@ impl PreFilter for PodTopologySpread {
     }
 
     fn follows(&self, cx: &Context<'_>, pod: &Pod, following: &mut Following) {
-        let constraints_of = |action| self.defaults.constraints_of(cx.cluster(), pod, action);
-        if self.may_have(pod, WhenUnsatisfiable::DoNotSchedule)
-            && let Ok(hard) = constraints_of(WhenUnsatisfiable::DoNotSchedule)
-        {
-            let specs = filtering::specs(&hard, pod, self.compares_numbers);
-            specs.into_iter().for_each(|spec| following.counter(spec));
-        }
-        if self.may_have(pod, WhenUnsatisfiable::ScheduleAnyway)
-            && let Ok(soft) = constraints_of(WhenUnsatisfiable::ScheduleAnyway)
-        {
-            let requires_all = self.defaults.requires_all_keys(pod);
-            let specs = scoring::specs(&soft, pod, requires_all, self.compares_numbers);
-            specs.into_iter().for_each(|spec| following.counter(spec));
-            // Scores of hosts come from counts per node, but candidates have to have the label.
-            soft.iter().for_each(|constraint| following.label(&constraint.key));
+        for action in [WhenUnsatisfiable::DoNotSchedule, WhenUnsatisfiable::ScheduleAnyway] {
+            for (constraint, spec) in
+                self.constraints(cx.cluster(), pod, action).into_iter().flatten()
+            {
+                // Scores of hosts come from counts per node, but candidates have to have the label.
+                if action == WhenUnsatisfiable::ScheduleAnyway {
+                    following.label(&constraint.key);
+                }
+                following.counter(spec);
+            }
         }
     }
 }
@@ -225,16 +238,17 @@ impl PreScore for PodTopologySpread {
         pod: &Pod,
         nodes: &FeasibleNodes<'_>,
     ) -> Status {
-        match self.defaults.constraints_of(cx.cluster(), pod, WhenUnsatisfiable::ScheduleAnyway) {
-            Ok(constraints) if constraints.is_empty() => Status::skip(),
-            _ if cx.cluster().n_nodes() == 0 => Status::skip(),
+        let cluster = cx.cluster();
+        match self.constraints(cluster, pod, WhenUnsatisfiable::ScheduleAnyway) {
+            Ok(soft) if soft.is_empty() => Status::skip(),
+            _ if cluster.n_nodes() == 0 => Status::skip(),
             Err(error) => Status::error(format!("calculating preScoreState: {error}")),
-            Ok(constraints) => {
-                let requires_all = self.defaults.requires_all_keys(pod);
-                let specs = scoring::specs(&constraints, pod, requires_all, self.compares_numbers);
-                let nodes = nodes.slots();
-                let soft = SoftState::new(cx.cluster(), &constraints, &specs, requires_all, nodes);
-                state.insert(soft);
+            Ok(soft) => {
+                let wishes = self.wishes(cluster, pod, soft);
+                let candidates = nodes.slots().iter().map(|node| (*node, 1));
+                if let Some(soft) = SoftState::new(cluster, &wishes, candidates) {
+                    state.insert(soft);
+                }
                 Status::SUCCESS
             }
         }
@@ -249,8 +263,9 @@ impl Score for PodTopologySpread {
         _: &Pod,
         node: &NodeView<'_>,
     ) -> Result<i64, Status> {
-        let soft = state.get::<SoftState>().ok_or_else(|| Status::error(NO_SOFT_STATE))?;
-        Ok(soft.score(node.cluster(), node.idx()))
+        let soft = state.get::<SoftState>();
+        let score = soft.and_then(|soft| soft.score(node.cluster(), node.idx()));
+        score.ok_or_else(|| Status::error(NO_SOFT_STATE))
     }
 
     fn score_all(
@@ -264,9 +279,9 @@ impl Score for PodTopologySpread {
         if nodes.is_empty() {
             return Ok(());
         }
-        let soft = state.get::<SoftState>().ok_or_else(|| Status::error(NO_SOFT_STATE))?;
-        soft.score_all(cx.cluster(), nodes, scores);
-        Ok(())
+        let soft = state.get::<SoftState>();
+        let scored = soft.and_then(|soft| soft.score_all(cx.cluster(), nodes, scores));
+        scored.ok_or_else(|| Status::error(NO_SOFT_STATE))
     }
 
     fn normalization(&self) -> Normalization {
