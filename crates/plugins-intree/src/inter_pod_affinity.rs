@@ -118,11 +118,10 @@ impl PreFilter for InterPodAffinity {
             return Status::unresolvable(format!("parsing pod: {error}")).into();
         }
         // Quirk: after a skip the anti-affinity of nominated pods is not checked either. The reference does the same.
-        let mut neighbours = Neighbours::of(cx.cluster(), pod);
+        let neighbours = Neighbours::of(cx.cluster(), pod, &self.spare);
         if !neighbours.is_any(cx.cluster()) {
             return PreFilterOutcome::skip();
         }
-        neighbours.condense(cx.cluster(), &self.spare);
         state.insert(neighbours);
         PreFilterOutcome::success()
     }
@@ -227,11 +226,11 @@ impl PreScore for InterPodAffinity {
         if let Some(error) = compile_error(pod) {
             return Status::error(format!("failed to parse pod: {error}"));
         }
-        let mut attraction = Attraction::of(cx.cluster(), pod, self.hard_pod_affinity_weight);
+        let weight = self.hard_pod_affinity_weight;
+        let attraction = Attraction::of(cx.cluster(), pod, weight, &self.spare);
         if !attraction.is_any(cx.cluster()) {
             return Status::skip();
         }
-        attraction.condense(cx.cluster(), &self.spare);
         state.insert(attraction);
         Status::SUCCESS
     }

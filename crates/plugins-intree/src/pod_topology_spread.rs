@@ -53,8 +53,6 @@ struct PodTopologySpread {
     rejection_label: Status,
 }
 
-type Specified = Vec<(Constraint, CounterSpec)>;
-
 impl PodTopologySpread {
     /// The constraints of `pod` with this action, each with what it counts.
     fn constraints(
@@ -62,7 +60,7 @@ impl PodTopologySpread {
         cluster: ClusterView<'_>,
         pod: &Pod,
         action: WhenUnsatisfiable,
-    ) -> Result<Specified, String> {
+    ) -> Result<Vec<(Constraint, CounterSpec)>, String> {
         let constraints = self.defaults.constraints_of(cluster, pod, action)?;
         if constraints.is_empty() {
             return Ok(Vec::new());
@@ -74,10 +72,6 @@ impl PodTopologySpread {
             scoring::specs(&constraints, pod, requires_all, self.compares_numbers)
         };
         Ok(constraints.into_iter().zip(specs).collect())
-    }
-
-    fn wishes(&self, cluster: ClusterView<'_>, pod: &Pod, soft: Specified) -> Wishes {
-        Wishes::of(cluster, soft, self.defaults.requires_all_keys(pod))
     }
 }
 
@@ -244,7 +238,7 @@ impl PreScore for PodTopologySpread {
             _ if cluster.n_nodes() == 0 => Status::skip(),
             Err(error) => Status::error(format!("calculating preScoreState: {error}")),
             Ok(soft) => {
-                let wishes = self.wishes(cluster, pod, soft);
+                let wishes = Wishes::of(cluster, soft, self.defaults.requires_all_keys(pod));
                 let candidates = nodes.slots().iter().map(|node| (*node, 1));
                 if let Some(soft) = SoftState::new(cluster, &wishes, candidates) {
                     state.insert(soft);

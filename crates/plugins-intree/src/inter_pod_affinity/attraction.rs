@@ -12,12 +12,17 @@ use super::own_terms::preferred_counters;
 use super::sums::{Amount, DomainSum, DomainSums};
 
 /// What PreScore stores for Score: where the sums by domain come from.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct Attraction(Arc<DomainSums>);
 
 impl Attraction {
     /// All preferences about `pod`. O(terms of and about it), if the cluster follows what the pod's own terms count.
-    pub(super) fn of(cluster: ClusterView<'_>, pod: &Pod, hard_pod_affinity_weight: i32) -> Self {
+    pub(super) fn of(
+        cluster: ClusterView<'_>,
+        pod: &Pod,
+        hard_pod_affinity_weight: i32,
+        spare: &Arc<VecPool<i64>>,
+    ) -> Self {
         let mut sums = DomainSums::default();
         for (weight, spec) in preferred_counters(pod) {
             sums.add_counter(cluster, &spec, weight);
@@ -28,24 +33,13 @@ impl Attraction {
                 sums.add_term(&carried.term().topology_key, id, pull);
             }
         }
+        sums.condense(cluster, spare);
         Self(Arc::new(sums))
-    }
-
-    /// Adds up by domain what is read from many terms, for as long as the terms are the same.
-    pub(super) fn condense(&mut self, cluster: ClusterView<'_>, spare: &Arc<VecPool<i64>>) {
-        if let Some(sums) = Arc::get_mut(&mut self.0) {
-            sums.condense(cluster, spare);
-        }
     }
 
     /// Whether any preference says anything, as opposed to all cancelling out.
     pub(super) fn is_any(&self, cluster: ClusterView<'_>) -> bool {
         self.0.is_any(cluster)
-    }
-
-    /// How many terms of other pods are about the pod.
-    pub(super) fn n_terms(&self) -> usize {
-        self.0.n_terms()
     }
 
     /// The sums of each topology key.
@@ -81,7 +75,7 @@ impl Attraction {
 }
 
 /// What pods that carry a term of this kind add to the score of a domain for a pod that the term selects.
-fn pull_of(kind: TermKind, hard_pod_affinity_weight: i32) -> Option<Amount> {
+pub(super) fn pull_of(kind: TermKind, hard_pod_affinity_weight: i32) -> Option<Amount> {
     let hard = i64::from(hard_pod_affinity_weight);
     match kind {
         TermKind::RequiredAntiAffinity => None,

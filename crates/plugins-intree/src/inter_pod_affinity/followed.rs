@@ -6,11 +6,11 @@
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     AffinityTermsVersion, Candidates, ClusterView, Context, CounterId, CycleState, DomainAnswers,
-    DomainScoped, GroupKey, NodeIdx, Normalization, Scale,
+    DomainScoped, GroupKey, NodeIdx, Normalization, Scale, TermKind,
 };
 
 use super::InterPodAffinity;
-use super::attraction::Attraction;
+use super::attraction::{Attraction, pull_of};
 use super::neighbours::Neighbours;
 use super::own_terms::{compile_error, counters};
 use super::sums::{DomainSum, MANY_TERMS};
@@ -24,8 +24,18 @@ impl DomainScoped for InterPodAffinity {
         {
             return None;
         }
-        let hard_weight = self.scores(pod).then_some(self.hard_pod_affinity_weight);
-        Some(Box::new(AffinityAnswers::new(cluster, pod, hard_weight)?))
+        let answers = AffinityAnswers {
+            counters: followed(cluster, counters(pod))?,
+            neighbours: Neighbours::of(cluster, pod, &self.spare),
+            attraction: self
+                .scores(pod)
+                .then(|| Attraction::of(cluster, pod, self.hard_pod_affinity_weight, &self.spare)),
+            hard_weight: self.scores(pod).then_some(self.hard_pod_affinity_weight),
+            n_turnovers: cluster.affinity_terms().n_turnovers(),
+            namespaces: cluster.affinity_terms_version(),
+        };
+        // With very many terms it is cheaper to add them up afresh.
+        (answers.n_terms()? <= MANY_TERMS).then(|| Box::new(answers) as _)
     }
 
     fn forget(&self, state: &mut CycleState) {
@@ -46,23 +56,20 @@ struct AffinityAnswers {
 }
 
 impl AffinityAnswers {
-    /// `None` when a counter is not followed or too many terms concern the pod.
-    fn new(cluster: ClusterView<'_>, pod: &Pod, hard_weight: Option<i32>) -> Option<Self> {
-        let answers = Self {
-            counters: followed(cluster, counters(pod))?,
-            neighbours: Neighbours::of(cluster, pod),
-            attraction: hard_weight.map(|weight| Attraction::of(cluster, pod, weight)),
-            hard_weight,
-            n_turnovers: cluster.affinity_terms().n_turnovers(),
-            namespaces: cluster.affinity_terms_version(),
-        };
-        let n_drawing = answers.attraction.as_ref().map_or(0, Attraction::n_terms);
-        (answers.neighbours.n_terms() + n_drawing <= MANY_TERMS).then_some(answers)
-    }
-
     fn sums(&self) -> impl Iterator<Item = &DomainSum> {
         let drawing = self.attraction.iter().flat_map(Attraction::sums);
         self.neighbours.sums().map(|(_, sum)| sum).chain(drawing)
+    }
+
+    fn n_terms(&self) -> Option<usize> {
+        self.sums().map(DomainSum::n_terms).sum()
+    }
+
+    /// Whether no term of other pods concerns `pod`.
+    fn has_no_terms(&self, cluster: ClusterView<'_>, pod: &Pod) -> bool {
+        let draws = |kind| self.hard_weight.is_some_and(|weight| pull_of(kind, weight).is_some());
+        let concerns = |kind| kind == TermKind::RequiredAntiAffinity || draws(kind);
+        cluster.affinity_terms_about(pod, concerns).next().is_none()
     }
 }
 
@@ -79,23 +86,18 @@ impl DomainAnswers for AffinityAnswers {
         moved: &mut Vec<NodeIdx>,
     ) -> bool {
         let cluster = cx.cluster();
-        if self.counters.iter().any(|id| cluster.followed_by_id(*id).is_none()) {
+        if !cluster.affinity_terms_version().has_namespaces_of(&self.namespaces)
+            || self.counters.iter().any(|id| cluster.followed_by_id(*id).is_none())
+        {
             return false;
         }
-        // As long as the terms are the same ones, so is what concerns the pod.
-        if cluster.affinity_terms().n_turnovers() != self.n_turnovers
-            || !cluster.affinity_terms_version().has_namespaces_of(&self.namespaces)
-        {
-            match Self::new(cluster, pod, self.hard_weight) {
-                Some(fresh)
-                    if fresh.counters == self.counters
-                        && fresh.neighbours.is_like(&self.neighbours)
-                        && fresh.attraction == self.attraction =>
-                {
-                    *self = fresh;
-                }
-                _ => return false,
+        let n_turnovers = cluster.affinity_terms().n_turnovers();
+        if n_turnovers != self.n_turnovers {
+            // A number may have gone to another term, so equal numbers prove nothing; no terms before and after do.
+            if self.n_terms() != Some(0) || !self.has_no_terms(cluster, pod) {
+                return false;
             }
+            self.n_turnovers = n_turnovers;
         }
         for sum in self.sums() {
             let Some(column) = sum.column(cluster) else { return false };

@@ -53,7 +53,7 @@ pub(super) struct Neighbours {
     more_wanted: i64,
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 struct Prepared {
     own: Vec<(Rule, CounterSpec)>,
     matches_itself: bool,
@@ -71,7 +71,7 @@ struct Difference {
 
 impl Neighbours {
     /// O(terms of and about `pod`), if the cluster follows what the pod's own terms count.
-    pub(super) fn of(cluster: ClusterView<'_>, pod: &Pod) -> Self {
+    pub(super) fn of(cluster: ClusterView<'_>, pod: &Pod, spare: &Arc<VecPool<i64>>) -> Self {
         let own = required_counters(pod);
         let mut sums = <[DomainSums; 3]>::default();
         for (rule, spec) in &own {
@@ -84,6 +84,7 @@ impl Neighbours {
                 let once = Amount { per_pod: 1, per_weight: 0 };
                 minding.add_term(&carried.term().topology_key, id, once);
             }
+            minding.condense(cluster, spare);
         }
         let wanted = own.first().filter(|(rule, _)| *rule == Rule::Affinity);
         let matches_itself =
@@ -92,26 +93,9 @@ impl Neighbours {
         Self { prepared, differences: SmallVec::new(), more_wanted: 0 }
     }
 
-    /// Adds up by domain what is read from many terms, for as long as the terms are the same.
-    pub(super) fn condense(&mut self, cluster: ClusterView<'_>, spare: &Arc<VecPool<i64>>) {
-        if let Some(prepared) = Arc::get_mut(&mut self.prepared) {
-            prepared.sums.iter_mut().for_each(|sums| sums.condense(cluster, spare));
-        }
-    }
-
     /// Whether there are rules to check: the pod requires something, or a pod has required anti-affinity to it.
     pub(super) fn is_any(&self, cluster: ClusterView<'_>) -> bool {
         !self.prepared.own.is_empty() || self.of_rule(Rule::ExistingAntiAffinity).is_any(cluster)
-    }
-
-    /// How many terms of other pods are about the pod.
-    pub(super) fn n_terms(&self) -> usize {
-        self.prepared.sums.iter().map(DomainSums::n_terms).sum()
-    }
-
-    /// Whether both are read from the same counters and terms.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
-        self.prepared == other.prepared
     }
 
     /// Updates the numbers for `other` being added to `node` (`sign` 1) or removed from it (-1). `pod` is the one to be

@@ -45,19 +45,6 @@ enum Source {
     Sums(PooledVec<i64>),
 }
 
-impl PartialEq for Source {
-    /// Whether two sources are the same at any time.
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Counter(Counter::Followed(a), n), Self::Counter(Counter::Followed(b), m)) => {
-                (a, n) == (b, m)
-            }
-            (Self::Term(a, n), Self::Term(b, m)) => (a, n) == (b, m),
-            _ => false,
-        }
-    }
-}
-
 impl Source {
     fn number_in(&self, cluster: ClusterView<'_>, value: LabelValueId) -> i64 {
         match self {
@@ -87,54 +74,38 @@ impl Source {
         }
     }
 
-    /// Adds its numbers to those of all domains.
-    fn add_to(&self, cluster: ClusterView<'_>, sums: &mut [i64]) {
-        let mut add = |value: LabelValueId, number: i64| {
-            if let Some(sum) = sums.get_mut(value.index()) {
-                *sum += number;
-            }
-        };
+    /// Calls `visit` with the number of each domain that has pods.
+    fn visit(&self, cluster: ClusterView<'_>, mut visit: impl FnMut(LabelValueId, i64)) {
         match self {
             Self::Counter(counter, factor) => {
                 let domains = counter.counts(cluster).into_iter().flat_map(DomainCounts::domains);
-                domains.for_each(|(value, domain)| add(value, factor * domain.n_pods));
+                let occupied = domains.filter(|(_, domain)| domain.n_pods != 0);
+                occupied.for_each(|(value, domain)| visit(value, factor * domain.n_pods));
             }
             Self::Term(id, amount) => {
                 let carried = cluster.affinity_terms().get(*id);
                 let domains = carried.into_iter().flat_map(|carried| carried.domains().iter());
-                domains.for_each(|(value, carried)| add(value, amount.of(carried)));
+                domains.for_each(|(value, carried)| visit(value, amount.of(carried)));
             }
-            Self::Sums(known) => sums.iter_mut().zip(&**known).for_each(|(sum, n)| *sum += n),
+            Self::Sums(sums) => {
+                let occupied = sums.iter().enumerate().filter(|(_, number)| **number != 0);
+                occupied.for_each(|(at, number)| visit(LabelValueId::from_index(at), *number));
+            }
         }
     }
 
-    /// Calls `visit` with each domain that has pods, with some of them perhaps more than once.
-    fn visit_domains(&self, cluster: ClusterView<'_>, mut visit: impl FnMut(LabelValueId)) {
-        match self {
-            Self::Counter(counter, _) => {
-                let counts = counter.counts(cluster).into_iter();
-                let domains = counts.flat_map(|counts| cluster.domains_with_pods(counts));
-                domains.for_each(|(value, domain)| {
-                    if domain.n_pods > 0 {
-                        visit(value);
-                    }
-                });
+    /// Adds its numbers to those of all domains.
+    fn add_to(&self, cluster: ClusterView<'_>, sums: &mut [i64]) {
+        self.visit(cluster, |value, number| {
+            if let Some(sum) = sums.get_mut(value.index()) {
+                *sum += number;
             }
-            Self::Term(id, _) => {
-                let carried = cluster.affinity_terms().get(*id);
-                let domains = carried.into_iter().flat_map(|carried| carried.domains().iter());
-                domains.for_each(|(value, _)| visit(value));
-            }
-            Self::Sums(sums) => {
-                let numbered = sums.iter().enumerate().filter(|(_, number)| **number != 0);
-                numbered.for_each(|(at, _)| visit(LabelValueId::from_index(at)));
-            }
-        }
+        });
     }
 }
 
 /// Numbers by topology key, each key at most once.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub(super) struct DomainSums(SmallVec<[DomainSum; 1]>);
 
 impl DomainSums {
@@ -178,31 +149,32 @@ impl DomainSums {
         self.iter().any(|sum| sum.is_any(cluster))
     }
 
-    /// How many terms are among the sources.
-    pub(super) fn n_terms(&self) -> usize {
-        self.iter().map(DomainSum::n_terms).sum()
-    }
-
-    /// Adds up the terms of each key by domain where they are many.
+    /// Adds up the terms of each key by domain where they are many: a table for as long as the terms are the same.
     pub(super) fn condense(&mut self, cluster: ClusterView<'_>, spare: &Arc<VecPool<i64>>) {
         self.0.iter_mut().for_each(|sum| sum.condense(cluster, spare));
     }
 }
 
 /// A number for each domain of a topology key: the sum of several sources.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(super) struct DomainSum {
     pub(super) key: Arc<str>,
     sources: SmallVec<[Source; 1]>,
 }
 
 impl DomainSum {
-    fn n_terms(&self) -> usize {
-        self.sources.iter().filter(|source| matches!(source, Source::Term(..))).count()
+    /// How many terms are among the sources, as far as they are not too many to read one by one.
+    pub(super) fn n_terms(&self) -> Option<usize> {
+        let n_terms = self.sources.iter().map(|source| match source {
+            Source::Counter(..) => Some(0),
+            Source::Term(..) => Some(1),
+            Source::Sums(_) => None,
+        });
+        n_terms.sum()
     }
 
     fn condense(&mut self, cluster: ClusterView<'_>, spare: &Arc<VecPool<i64>>) {
-        if self.n_terms() <= MANY_TERMS {
+        if self.n_terms().is_some_and(|n_terms| n_terms <= MANY_TERMS) || !self.is_any(cluster) {
             return;
         }
         let Some(n_ids) = cluster.n_label_ids(&self.key) else { return };
@@ -279,10 +251,17 @@ impl DomainSum {
         else {
             return false;
         };
+        let mut visit_value = |value| column.nodes(value).into_iter().for_each(&mut visit);
         for source in &self.sources {
-            source.visit_domains(cluster, |value| {
-                column.nodes(value).into_iter().for_each(&mut visit)
-            });
+            match source {
+                // Passes over runs of nodes without pods.
+                Source::Counter(counter, _) => {
+                    let counts = counter.counts(cluster).into_iter();
+                    let domains = counts.flat_map(|counts| cluster.domains_with_pods(counts));
+                    domains.for_each(|(value, _)| visit_value(value));
+                }
+                _ => source.visit(cluster, |value, _| visit_value(value)),
+            }
         }
         true
     }

@@ -42,7 +42,7 @@ impl DomainScoped for PodTopologySpread {
         let specs = hard.iter().chain(&soft).map(|(_, spec)| spec.clone());
         let counters = followed(cluster, specs)?;
         let hard = HardState::of(cluster, pod, hard);
-        let wishes = self.wishes(cluster, pod, soft);
+        let wishes = Wishes::of(cluster, soft, self.defaults.requires_all_keys(pod));
         let is_readable = hard.limits().iter().all(|limit| limit.read(cluster).is_some())
             && wishes.read(cluster)?.iter().all(|reader| reader.can_be_grouped());
         let uses_defaults = pod.spec.topology_spread_constraints.is_empty();

@@ -103,8 +103,8 @@ pub(super) struct Reader<'a> {
     column: Option<&'a LabelColumn>,
     /// Whether every node is a domain of its own.
     is_by_host: bool,
-    /// How many pods are on nodes without the label, and the id of the empty value, which is the same domain.
-    unlabelled: Option<(LabelValueId, i64)>,
+    /// Whether nodes without the label are in the domain of the empty value.
+    counts_unlabelled: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -116,11 +116,13 @@ impl<'a> Reader<'a> {
         } else {
             Some(cluster.domain_column(counts)?)
         };
-        let by_value = column.filter(|_| !is_by_host && !requires_all);
-        let unlabelled = by_value
-            .and_then(|column| column.id_of(""))
-            .map(|empty| (empty, counts.n_pods_in(LabelValueId::ABSENT)));
-        Some(Self { cluster, wish, counts, column, is_by_host, unlabelled })
+        let counts_unlabelled = !requires_all;
+        Some(Self { cluster, wish, counts, column, is_by_host, counts_unlabelled })
+    }
+
+    /// The domain of each node; `None` where every node is a domain of its own.
+    fn domains(&self) -> Option<&'a LabelColumn> {
+        self.column.filter(|_| !self.is_by_host)
     }
 
     /// Whether the number of domains shows in the nodes' standings: they are the values then, or every node is a domain.
@@ -130,9 +132,9 @@ impl<'a> Reader<'a> {
 
     /// A number that is equal for nodes that the constraint scores alike; `None` where a node lacks the label of hosts.
     pub(super) fn standing(&self, node: NodeIdx) -> Option<i64> {
-        match self.column {
-            Some(column) if !self.is_by_host => Some(column.id(node).index() as i64),
-            _ => self.has_label(node).then(|| self.n_pods(node)),
+        match self.domains() {
+            Some(column) => Some(column.id(node).index() as i64),
+            None => self.has_label(node).then(|| self.counts.on_node(node)),
         }
     }
 
@@ -152,18 +154,17 @@ impl<'a> Reader<'a> {
     /// Quirk: for hosts these are the pods of the node, whether or not it counts and whichever other node has the same
     /// host name. Pinned by `hosts_are_scored_by_their_node_alone`.
     fn n_pods(&self, node: NodeIdx) -> i64 {
-        match self.column {
-            Some(column) if !self.is_by_host => {
-                let value = column.id(node);
-                self.in_domain(value, self.counts.n_pods_in(value))
-            }
-            _ => self.counts.on_node(node),
+        match self.domains() {
+            Some(column) => self.n_pods_in(column, column.id(node)),
+            None => self.counts.on_node(node),
         }
     }
 
-    fn in_domain(&self, value: LabelValueId, n_pods: i64) -> i64 {
-        let unlabelled = self.unlabelled.filter(|(empty, _)| *empty == value);
-        n_pods + unlabelled.map_or(0, |(_, n_unlabelled)| n_unlabelled)
+    /// How many pods are in a domain; nodes without the label are in that of the empty value.
+    fn n_pods_in(&self, column: &LabelColumn, value: LabelValueId) -> i64 {
+        let has_unlabelled = self.counts_unlabelled && column.id_of("") == Some(value);
+        let unlabelled = has_unlabelled.then(|| self.counts.n_pods_in(LabelValueId::ABSENT));
+        self.counts.n_pods_in(value) + unlabelled.unwrap_or(0)
     }
 
     /// What a number of pods contributes to a raw score.
@@ -175,7 +176,7 @@ impl<'a> Reader<'a> {
     /// empty value.
     fn n_domains(&self, nodes: impl Iterator<Item = (NodeIdx, usize)>) -> usize {
         // Every host is a domain of its own, so hosts need no look at their values.
-        let Some(column) = self.column.filter(|_| !self.is_by_host) else {
+        let Some(column) = self.domains() else {
             return nodes.map(|(_, n_nodes)| n_nodes).sum();
         };
         let mut is_seen = vec![false; column.n_ids()];
@@ -294,13 +295,14 @@ enum Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn new(reader: &'a Reader<'a>, weight: f64) -> Self {
-        let Some(column) = reader.column.filter(|_| !reader.is_by_host) else {
-            return Self::ByNode(reader, weight);
-        };
+        let Some(column) = reader.domains() else { return Self::ByNode(reader, weight) };
         // What no counter knows is a domain without nodes that count.
         let mut parts = vec![reader.part(0, weight); column.n_ids()];
         for (value, domain) in reader.counts.domains() {
-            parts[value.index()] = reader.part(reader.in_domain(value, domain.n_pods), weight);
+            parts[value.index()] = reader.part(domain.n_pods, weight);
+        }
+        if let Some(empty) = column.id_of("") {
+            parts[empty.index()] = reader.part(reader.n_pods_in(column, empty), weight);
         }
         // Without the label nothing is added, and adding 0 to a sum that began with 0 is just that.
         parts[LabelValueId::ABSENT.index()] = 0.0;
