@@ -2,7 +2,7 @@
 //! those of the pods that run already.
 //!
 //! What existing pods ask for comes from the cluster's index of [carried
-//! terms](kube_scheduler_framework::affinity::AffinityTerms); what the pod itself asks for from counters that the cluster follows.
+//! terms](kube_scheduler_framework::AffinityTerms); what the pod itself asks for from counters that the cluster follows.
 //!
 //! Answers to `plugins/interpodaffinity` of the reference; behaviour in `docs/spec/plugins-topology.md` §5.
 
@@ -11,7 +11,7 @@ mod followed;
 mod hints;
 mod neighbours;
 mod own_terms;
-mod tally;
+mod sums;
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use kube_scheduler_framework::{
 };
 
 use self::attraction::Attraction;
-use self::neighbours::{Neighbours, Refusal};
+use self::neighbours::{Neighbours, Rule};
 use self::own_terms::{compile_error, has_preferred};
 use crate::plugin_args::{self, WRONG_ARGS};
 use crate::signature::write_pod_affinity;
@@ -61,15 +61,22 @@ struct InterPodAffinity {
     hard_pod_affinity_weight: i32,
     /// As long as the pod itself has none.
     ignores_preferences_of_others: bool,
-    /// In the order of [`Refusal`].
+    /// In the order of [`Rule`].
     rejections: [Status; 3],
     /// For numbers by domain, which are as many as nodes where every host is one.
     spare: Arc<VecPool<i64>>,
 }
 
 impl InterPodAffinity {
-    fn rejection(&self, refusal: Refusal) -> &Status {
-        &self.rejections[refusal as usize]
+    fn rejection(&self, rule: Rule) -> &Status {
+        &self.rejections[rule as usize]
+    }
+
+    /// Whether preferences about the pod count.
+    ///
+    /// Quirk: the weight of required affinity is left out along with the preferences. The reference does the same.
+    fn scores(&self, pod: &Pod) -> bool {
+        has_preferred(pod) || !self.ignores_preferences_of_others
     }
 }
 
@@ -113,9 +120,10 @@ impl PreFilter for InterPodAffinity {
             return Status::unresolvable(format!("parsing pod: {error}")).into();
         }
         // Quirk: after a skip the anti-affinity of nominated pods is not checked either. The reference does the same.
-        let Some(neighbours) = Neighbours::count(cx.cluster(), pod, &self.spare) else {
+        let neighbours = Neighbours::of(cx.cluster(), pod, &self.spare);
+        if !neighbours.is_any(cx.cluster()) {
             return PreFilterOutcome::skip();
-        };
+        }
         state.insert(neighbours);
         PreFilterOutcome::success()
     }
@@ -168,8 +176,8 @@ impl Filter for InterPodAffinity {
         let Some(neighbours) = state.get::<Neighbours>() else {
             return Status::error(NO_FILTER_STATE);
         };
-        let refusal = neighbours.refusal(node);
-        refusal.map_or(Status::SUCCESS, |refusal| self.rejection(refusal).clone())
+        let rule = neighbours.refusal(node);
+        rule.map_or(Status::SUCCESS, |rule| self.rejection(rule).clone())
     }
 
     fn filter_all(
@@ -187,12 +195,12 @@ impl Filter for InterPodAffinity {
             let is_any = nodes.iter().any(|idx| is_asked(sink, *idx));
             return if is_any { Err(Status::error(NO_FILTER_STATE)) } else { Ok(()) };
         };
-        let rejection = |refusal| self.rejection(refusal);
-        if neighbours.refuse_all(cx.cluster(), nodes, sink, rejection).is_none() {
+        let rejection = |rule| self.rejection(rule);
+        if neighbours.refuse_all(cx.cluster(), nodes, sink, &self.spare, rejection).is_none() {
             for &idx in nodes {
                 let node = cx.cluster().node(idx).filter(|_| sink.is_open(idx));
-                if let Some(refusal) = node.and_then(|node| neighbours.refusal(&node)) {
-                    sink.reject(idx, rejection(refusal).clone());
+                if let Some(rule) = node.and_then(|node| neighbours.refusal(&node)) {
+                    sink.reject(idx, rejection(rule).clone());
                 }
             }
         }
@@ -208,20 +216,19 @@ impl PreScore for InterPodAffinity {
         pod: &Pod,
         _: &FeasibleNodes<'_>,
     ) -> Status {
-        // Quirk: the weight of required affinity is left out along with the preferences. The reference does the same.
-        if self.ignores_preferences_of_others && !has_preferred(pod) {
+        if !self.scores(pod) {
             return Status::skip();
         }
         if let Some(error) = compile_error(pod) {
             return Status::error(format!("failed to parse pod: {error}"));
         }
-        match Attraction::sum(cx.cluster(), pod, self.hard_pod_affinity_weight, &self.spare) {
-            Some(attraction) => {
-                state.insert(attraction);
-                Status::SUCCESS
-            }
-            None => Status::skip(),
+        let weight = self.hard_pod_affinity_weight;
+        let attraction = Attraction::of(cx.cluster(), pod, weight, &self.spare);
+        if !attraction.is_any(cx.cluster()) {
+            return Status::skip();
         }
+        state.insert(attraction);
+        Status::SUCCESS
     }
 }
 
@@ -235,7 +242,7 @@ impl Score for InterPodAffinity {
     ) -> Result<i64, Status> {
         let attraction = state.get::<Attraction>();
         let attraction = attraction.ok_or_else(|| Status::error(NO_SCORE_STATE))?;
-        Ok(attraction.of_node(node))
+        Ok(attraction.of_node(node.cluster(), node.idx()))
     }
 
     fn score_all(
@@ -251,7 +258,7 @@ impl Score for InterPodAffinity {
         }
         let attraction = state.get::<Attraction>();
         let attraction = attraction.ok_or_else(|| Status::error(NO_SCORE_STATE))?;
-        attraction.of_nodes(cx.cluster(), nodes, scores);
+        attraction.of_nodes(cx.cluster(), nodes, scores, &self.spare);
         Ok(())
     }
 

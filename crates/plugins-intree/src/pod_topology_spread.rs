@@ -14,16 +14,18 @@ mod scoring;
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
+use kube_scheduler_framework::counters::CounterSpec;
 use kube_scheduler_framework::{
-    Context, CycleState, DomainScoped, EnqueueExtensions, EventRegistration, EventResource,
-    FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin,
-    PluginArgs, PluginError, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score,
-    Sign, SignatureWriter, Status,
+    ClusterView, Context, CycleState, DomainScoped, EnqueueExtensions, EventRegistration,
+    EventResource, FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization,
+    Plugin, PluginArgs, PluginError, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore,
+    Score, Sign, SignatureWriter, Status,
 };
 
 use self::args::Defaults;
+use self::constraints::Constraint;
 use self::filtering::HardState;
-use self::scoring::SoftState;
+use self::scoring::{SoftState, Wishes};
 
 pub(crate) const NAME: &str = "PodTopologySpread";
 
@@ -50,6 +52,28 @@ struct PodTopologySpread {
     compares_numbers: bool,
     rejection: Status,
     rejection_label: Status,
+}
+
+impl PodTopologySpread {
+    /// The constraints of `pod` with this action, each with what it counts.
+    fn constraints(
+        &self,
+        cluster: ClusterView<'_>,
+        pod: &Pod,
+        action: WhenUnsatisfiable,
+    ) -> Result<Vec<(Constraint, CounterSpec)>, String> {
+        let constraints = self.defaults.constraints_of(cluster, pod, action)?;
+        if constraints.is_empty() {
+            return Ok(Vec::new());
+        }
+        let specs = if action == WhenUnsatisfiable::DoNotSchedule {
+            filtering::specs(&constraints, pod, self.compares_numbers)
+        } else {
+            let requires_all = self.defaults.requires_all_keys(pod);
+            scoring::specs(&constraints, pod, requires_all, self.compares_numbers)
+        };
+        Ok(constraints.into_iter().zip(specs).collect())
+    }
 }
 
 impl Plugin for PodTopologySpread {
@@ -102,12 +126,11 @@ impl Plugin for PodTopologySpread {
 
 impl PreFilter for PodTopologySpread {
     fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
-        match self.defaults.constraints_of(cx.cluster(), pod, WhenUnsatisfiable::DoNotSchedule) {
+        match self.constraints(cx.cluster(), pod, WhenUnsatisfiable::DoNotSchedule) {
             Err(error) => Status::error(format!("get constraints from pod: {error}")).into(),
-            Ok(constraints) if constraints.is_empty() => PreFilterOutcome::skip(),
-            Ok(constraints) => {
-                let specs = filtering::specs(&constraints, pod, self.compares_numbers);
-                state.insert(HardState::new(cx.cluster(), pod, constraints, &specs));
+            Ok(hard) if hard.is_empty() => PreFilterOutcome::skip(),
+            Ok(hard) => {
+                state.insert(HardState::of(cx.cluster(), pod, hard));
                 PreFilterOutcome::success()
             }
         }
@@ -196,16 +219,17 @@ impl PreScore for PodTopologySpread {
         pod: &Pod,
         nodes: &FeasibleNodes<'_>,
     ) -> Status {
-        match self.defaults.constraints_of(cx.cluster(), pod, WhenUnsatisfiable::ScheduleAnyway) {
-            Ok(constraints) if constraints.is_empty() => Status::skip(),
-            _ if cx.cluster().n_nodes() == 0 => Status::skip(),
+        let cluster = cx.cluster();
+        match self.constraints(cluster, pod, WhenUnsatisfiable::ScheduleAnyway) {
+            Ok(soft) if soft.is_empty() => Status::skip(),
+            _ if cluster.n_nodes() == 0 => Status::skip(),
             Err(error) => Status::error(format!("calculating preScoreState: {error}")),
-            Ok(constraints) => {
-                let requires_all = self.defaults.requires_all_keys(pod);
-                let specs = scoring::specs(&constraints, pod, requires_all, self.compares_numbers);
-                let nodes = nodes.slots();
-                let soft = SoftState::new(cx.cluster(), &constraints, &specs, requires_all, nodes);
-                state.insert(soft);
+            Ok(soft) => {
+                let wishes = Wishes::of(cluster, soft, self.defaults.requires_all_keys(pod));
+                let candidates = nodes.slots().iter().map(|node| (*node, 1));
+                if let Some(soft) = SoftState::new(cluster, &wishes, candidates) {
+                    state.insert(soft);
+                }
                 Status::SUCCESS
             }
         }
@@ -220,8 +244,9 @@ impl Score for PodTopologySpread {
         _: &Pod,
         node: &NodeView<'_>,
     ) -> Result<i64, Status> {
-        let soft = state.get::<SoftState>().ok_or_else(|| Status::error(NO_SOFT_STATE))?;
-        Ok(soft.score(node.cluster(), node.idx()))
+        let soft = state.get::<SoftState>();
+        let score = soft.and_then(|soft| soft.score(node.cluster(), node.idx()));
+        score.ok_or_else(|| Status::error(NO_SOFT_STATE))
     }
 
     fn score_all(
@@ -235,9 +260,9 @@ impl Score for PodTopologySpread {
         if nodes.is_empty() {
             return Ok(());
         }
-        let soft = state.get::<SoftState>().ok_or_else(|| Status::error(NO_SOFT_STATE))?;
-        soft.score_all(cx.cluster(), nodes, scores);
-        Ok(())
+        let soft = state.get::<SoftState>();
+        let scored = soft.and_then(|soft| soft.score_all(cx.cluster(), nodes, scores));
+        scored.ok_or_else(|| Status::error(NO_SOFT_STATE))
     }
 
     fn normalization(&self) -> Normalization {

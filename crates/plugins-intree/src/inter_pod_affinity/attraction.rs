@@ -5,92 +5,84 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::affinity::{TermCount, TermKind};
+use kube_scheduler_framework::affinity::TermKind;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::columns::VecPool;
-use kube_scheduler_framework::{ClusterView, NodeIdx, NodeView};
+use kube_scheduler_framework::{ClusterView, NodeIdx};
 
-use super::own_terms::preferred_of;
-use super::tally::{KeyTally, Tally};
+use super::own_terms::preferred_counters;
+use super::sums::{Amount, DomainSum, DomainSums};
 
-/// What PreScore stores for Score: the sums by domain.
+/// What PreScore stores for Score: where the sums by domain come from.
 #[derive(Clone, Debug)]
-pub(super) struct Attraction(Arc<Tally>);
+pub(super) struct Attraction(Arc<DomainSums>);
 
 impl Attraction {
-    /// Adds up all preferences about `pod`; `None` when none of them says anything, as opposed to cancelling out.
-    pub(super) fn sum(
+    /// All preferences about `pod`. O(terms of and about it), if the cluster follows what the pod's own terms count.
+    pub(super) fn of(
         cluster: ClusterView<'_>,
         pod: &Pod,
         hard_pod_affinity_weight: i32,
         spare: &Arc<VecPool<i64>>,
-    ) -> Option<Self> {
-        let mut tally = Tally::new(spare);
-        let is_drawn = count_others(cluster, pod, hard_pod_affinity_weight, &mut tally);
-        let draws = count_own(cluster, pod, &mut tally);
-        (is_drawn || draws).then(|| Self(Arc::new(tally)))
+    ) -> Self {
+        let mut sums = DomainSums::default();
+        for (weight, spec) in preferred_counters(pod) {
+            sums.add_counter(cluster, &spec, weight);
+        }
+        let draws = move |kind| pull_of(kind, hard_pod_affinity_weight).is_some();
+        for (id, carried) in cluster.affinity_terms_about(pod, draws) {
+            if let Some(pull) = pull_of(carried.kind(), hard_pod_affinity_weight) {
+                sums.add_term(&carried.term().topology_key, id, pull);
+            }
+        }
+        sums.condense(cluster, spare);
+        Self(Arc::new(sums))
+    }
+
+    /// Whether any preference says anything, as opposed to all cancelling out.
+    pub(super) fn is_any(&self, cluster: ClusterView<'_>) -> bool {
+        self.0.is_any(cluster)
+    }
+
+    /// The sums of each topology key.
+    pub(super) fn sums(&self) -> impl Iterator<Item = &DomainSum> {
+        self.0.iter()
     }
 
     /// The sum over all topology keys of a node.
-    pub(super) fn of_node(&self, node: &NodeView<'_>) -> i64 {
-        let number = |key: &KeyTally| key.of_node(node.cluster(), node.idx(), node.labels());
-        self.0.keys().iter().filter_map(number).sum()
+    pub(super) fn of_node(&self, cluster: ClusterView<'_>, node: NodeIdx) -> i64 {
+        self.sums().filter_map(|sum| sum.number_at(cluster, node)).sum()
     }
 
     /// The same for many nodes.
-    pub(super) fn of_nodes(&self, cluster: ClusterView<'_>, nodes: &[NodeIdx], scores: &mut [i64]) {
-        let Some((first, others)) = self.0.keys().split_first() else { return scores.fill(0) };
-        first.put(cluster, nodes, scores, |score, number| *score = number);
-        for key in others {
-            key.put(cluster, nodes, scores, |score, number| *score += number);
+    pub(super) fn of_nodes(
+        &self,
+        cluster: ClusterView<'_>,
+        nodes: &[NodeIdx],
+        scores: &mut [i64],
+        spare: &Arc<VecPool<i64>>,
+    ) {
+        let sums = self.sums().filter(|sum| sum.is_any(cluster));
+        let mut numbers = sums.filter_map(|sum| sum.numbers(cluster, nodes.len(), spare));
+        let Some(first) = numbers.next() else { return scores.fill(0) };
+        for (idx, score) in nodes.iter().zip(scores.iter_mut()) {
+            *score = first.at(*idx).unwrap_or(0);
+        }
+        for numbers in numbers {
+            for (idx, score) in nodes.iter().zip(scores.iter_mut()) {
+                *score += numbers.at(*idx).unwrap_or(0);
+            }
         }
     }
-}
-
-/// What the terms of pods on nodes say about `pod`; whether they say anything.
-fn count_others(
-    cluster: ClusterView<'_>,
-    pod: &Pod,
-    hard_pod_affinity_weight: i32,
-    tally: &mut Tally,
-) -> bool {
-    let mut says_anything = false;
-    let draws = move |kind| match kind {
-        TermKind::RequiredAntiAffinity => false,
-        TermKind::RequiredAffinity => hard_pod_affinity_weight > 0,
-        TermKind::PreferredAffinity | TermKind::PreferredAntiAffinity => true,
-    };
-    for (_, carried) in cluster.affinity_terms_about(pod, draws) {
-        let kind = carried.kind();
-        let pull = |carried: TermCount| pull_of(kind, carried, hard_pod_affinity_weight);
-        let (term, domains) = (carried.term(), carried.domains());
-        if !domains.is_empty() {
-            tally.add_carried(cluster, &term.topology_key, domains, pull);
-            says_anything = true;
-        }
-    }
-    says_anything
 }
 
 /// What pods that carry a term of this kind add to the score of a domain for a pod that the term selects.
-pub(super) fn pull_of(kind: TermKind, carried: TermCount, hard_pod_affinity_weight: i32) -> i64 {
+pub(super) fn pull_of(kind: TermKind, hard_pod_affinity_weight: i32) -> Option<Amount> {
+    let hard = i64::from(hard_pod_affinity_weight);
     match kind {
-        TermKind::RequiredAffinity => i64::from(hard_pod_affinity_weight) * i64::from(carried.n),
-        TermKind::PreferredAffinity => carried.weight,
-        TermKind::PreferredAntiAffinity => -carried.weight,
-        TermKind::RequiredAntiAffinity => 0,
+        TermKind::RequiredAntiAffinity => None,
+        TermKind::RequiredAffinity => (hard > 0).then_some(Amount { per_pod: hard, per_weight: 0 }),
+        TermKind::PreferredAffinity => Some(Amount { per_pod: 0, per_weight: 1 }),
+        TermKind::PreferredAntiAffinity => Some(Amount { per_pod: 0, per_weight: -1 }),
     }
-}
-
-/// What `pod` says about the pods on nodes; whether it says anything.
-fn count_own(cluster: ClusterView<'_>, pod: &Pod, tally: &mut Tally) -> bool {
-    let mut says_anything = false;
-    for (weight, spec) in preferred_of(pod) {
-        let counts = cluster.count_pods(&spec);
-        if counts.n_pods() > 0 {
-            tally.add_counter(cluster, &counts, weight);
-            says_anything = true;
-        }
-    }
-    says_anything
 }

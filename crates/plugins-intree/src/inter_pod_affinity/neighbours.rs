@@ -1,11 +1,10 @@
 //! The pods in each topology domain that matter to a pod's required affinity and to required anti-affinity on either
 //! side.
 //!
-//! Counted once per attempt in PreFilter; hypothetical pods are laid over as differences, so that a copy for a dry run
-//! costs a pointer and a few numbers.
+//! Prepared for each attempt: where the numbers come from. Hypothetical pods are laid over as differences, so that a copy
+//! for a dry run costs a pointer and a few numbers.
 //!
-//! Invariants: adding a pod and removing it again leaves what was before; `n_wanted` is the number of domains in which
-//! the count of wanted pods is not 0, which the rule for the first pod of a group looks at.
+//! Invariant: adding a pod and removing it again leaves what was before.
 //!
 //! Behaviour in `docs/spec/plugins-topology.md` §5.2 to §5.4.
 
@@ -13,127 +12,121 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::affinity::TermKind;
 use kube_scheduler_framework::api::{Labels, Pod};
-use kube_scheduler_framework::columns::VecPool;
+use kube_scheduler_framework::columns::{NodeGroup, VecPool};
 use kube_scheduler_framework::counters::CounterSpec;
 use kube_scheduler_framework::{ClusterView, FilterSink, NodeIdx, NodeView, Status};
 use smallvec::SmallVec;
 
-use super::own_terms::{Required, required};
-use super::tally::Tally;
+use super::own_terms::{required, required_counters};
+use super::sums::{Amount, DomainSum, DomainSums};
 
-/// What is counted.
+/// What a node may be rejected by; each goes by a number of pods in the node's domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Counted {
-    /// Pods that match all of the pod's required affinity terms.
-    Wanted,
-    /// Pods that match one of the pod's required anti-affinity terms, once for each.
-    Unwanted,
-    /// Required anti-affinity terms of others that match the pod.
-    Minding,
-}
-
-/// Why a node is rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// The pod's required affinity is not met.
+pub(super) enum Rule {
+    /// The pod's required affinity: by pods that match all of its terms.
     Affinity,
-    /// The pod's required anti-affinity is violated.
+    /// The pod's required anti-affinity: by pods that match one of its terms, once for each.
     AntiAffinity,
-    /// The required anti-affinity of a pod that is there already is violated.
+    /// The required anti-affinity of others: by their terms that match the pod.
     ExistingAntiAffinity,
 }
 
-/// What PreFilter stores for Filter: the counts by domain.
+impl Rule {
+    /// In order of precedence.
+    const ALL: [Self; 3] = [Self::Affinity, Self::AntiAffinity, Self::ExistingAntiAffinity];
+
+    /// Whether a node is rejected with this number in its domain; `None`: the node lacks the label.
+    fn rejects(self, number: Option<i64>, may_be_first: impl FnOnce() -> bool) -> bool {
+        match self {
+            Self::Affinity => number.is_none_or(|number| number <= 0 && !may_be_first()),
+            _ => number.is_some_and(|number| number > 0),
+        }
+    }
+}
+
+/// What PreFilter stores for Filter.
 #[derive(Clone, Debug)]
 pub(super) struct Neighbours {
-    counted: Arc<Census>,
+    prepared: Arc<Prepared>,
     /// What hypothetical pods change, none of it 0.
     differences: SmallVec<[Difference; 2]>,
-    n_wanted: usize,
+    /// By how much hypothetical pods change the number of domains with pods that the pod's affinity requires.
+    more_wanted: i64,
 }
 
 #[derive(Debug)]
-struct Census {
-    own: Required,
+struct Prepared {
+    own: Vec<(Rule, CounterSpec)>,
     matches_itself: bool,
-    wanted: Tally,
-    unwanted: Tally,
-    minding: Tally,
+    /// In the order of [`Rule`].
+    sums: [DomainSums; 3],
 }
 
 #[derive(Clone, Debug)]
 struct Difference {
-    counted: Counted,
+    rule: Rule,
     key: Arc<str>,
     value: Arc<str>,
     amount: i64,
 }
 
 impl Neighbours {
-    /// Counts for `pod`; `None` when no pod has required anti-affinity to it and it requires nothing itself.
-    pub(super) fn count(
-        cluster: ClusterView<'_>,
-        pod: &Pod,
-        spare: &Arc<VecPool<i64>>,
-    ) -> Option<Self> {
-        let own = Required::of(pod);
-        let minding = minding(cluster, pod, spare);
-        if own.is_empty() && minding.keys().is_empty() {
-            return None;
+    /// O(terms of and about `pod`), if the cluster follows what the pod's own terms count.
+    pub(super) fn of(cluster: ClusterView<'_>, pod: &Pod, spare: &Arc<VecPool<i64>>) -> Self {
+        let own = required_counters(pod);
+        let mut sums = <[DomainSums; 3]>::default();
+        for (rule, spec) in &own {
+            sums[*rule as usize].add_counter(cluster, spec, 1);
         }
-        let count = |specs: &[CounterSpec]| {
-            let counters: SmallVec<[_; 2]> =
-                specs.iter().map(|spec| cluster.count_pods(spec)).collect();
-            Tally::of_counters(cluster, &counters, spare)
-        };
-        let (wanted, unwanted) = (count(&own.wanted), count(&own.unwanted));
-        Some(Self {
-            n_wanted: wanted.n_domains(),
-            differences: SmallVec::new(),
-            counted: Arc::new(Census {
-                matches_itself: own
-                    .wanted
-                    .first()
-                    .is_some_and(|spec| spec.pods.includes(pod, cluster.objects())),
-                own,
-                wanted,
-                unwanted,
-                minding,
-            }),
-        })
+        if cluster.affinity_terms().n_terms(TermKind::RequiredAntiAffinity) > 0 {
+            let minding = &mut sums[Rule::ExistingAntiAffinity as usize];
+            let minds = |kind| kind == TermKind::RequiredAntiAffinity;
+            for (id, carried) in cluster.affinity_terms_about(pod, minds) {
+                let once = Amount { per_pod: 1, per_weight: 0 };
+                minding.add_term(&carried.term().topology_key, id, once);
+            }
+            minding.condense(cluster, spare);
+        }
+        let wanted = own.first().filter(|(rule, _)| *rule == Rule::Affinity);
+        let matches_itself =
+            wanted.is_some_and(|(_, spec)| spec.pods.includes(pod, cluster.objects()));
+        let prepared = Arc::new(Prepared { own, matches_itself, sums });
+        Self { prepared, differences: SmallVec::new(), more_wanted: 0 }
     }
 
-    /// Updates the counts for `other` being added to `node` (`sign` 1) or removed from it (-1). `pod` is the one to be
+    /// Whether there are rules to check: the pod requires something, or a pod has required anti-affinity to it.
+    pub(super) fn is_any(&self, cluster: ClusterView<'_>) -> bool {
+        !self.prepared.own.is_empty() || self.of_rule(Rule::ExistingAntiAffinity).is_any(cluster)
+    }
+
+    /// Updates the numbers for `other` being added to `node` (`sign` 1) or removed from it (-1). `pod` is the one to be
     /// placed.
     pub(super) fn change(&mut self, pod: &Pod, other: &Pod, node: &NodeView<'_>, sign: i64) {
-        let census = self.counted.clone();
+        let prepared = self.prepared.clone();
         let objects = node.cluster().objects();
         let nothing = Labels::default();
         let namespace_labels = objects.namespace_labels(&pod.namespace).unwrap_or(&nothing);
         for term in required(&other.spec.pod_anti_affinity) {
             if term.matches(pod, namespace_labels) {
-                self.shift(Counted::Minding, &term.topology_key, node, sign);
+                self.shift(Rule::ExistingAntiAffinity, &term.topology_key, node, sign);
             }
         }
-        let specs = census.own.wanted.iter().map(|spec| (Counted::Wanted, spec));
-        let specs = specs.chain(census.own.unwanted.iter().map(|spec| (Counted::Unwanted, spec)));
-        for (counted, spec) in specs {
+        for (rule, spec) in &prepared.own {
             if let Some(key) = &spec.topology_key
                 && spec.pods.includes(other, objects)
             {
-                self.shift(counted, key, node, sign);
+                self.shift(*rule, key, node, sign);
             }
         }
     }
 
-    fn shift(&mut self, counted: Counted, key: &Arc<str>, node: &NodeView<'_>, amount: i64) {
+    fn shift(&mut self, rule: Rule, key: &Arc<str>, node: &NodeView<'_>, amount: i64) {
         let Some(value) = node.labels().get_shared(key) else { return };
-        let before = self.number(counted, key, node);
-        let known = self
-            .differences
-            .iter()
-            .position(|d| d.counted == counted && d.key == *key && d.value == *value);
-        match known {
+        let sum = self.of_rule(rule).of_key(key);
+        let counted = sum.and_then(|sum| sum.number_at(node.cluster(), node.idx()));
+        let before = self.number(rule, key, counted, node).unwrap_or(0);
+        let is_about = |d: &Difference| d.rule == rule && d.key == *key && d.value == *value;
+        match self.differences.iter().position(is_about) {
             Some(at) => {
                 self.differences[at].amount += amount;
                 if self.differences[at].amount == 0 {
@@ -142,107 +135,104 @@ impl Neighbours {
             }
             None => {
                 let (key, value) = (key.clone(), value.clone());
-                self.differences.push(Difference { counted, key, value, amount });
+                self.differences.push(Difference { rule, key, value, amount });
             }
         }
-        if counted == Counted::Wanted {
-            self.n_wanted += usize::from(before == 0);
-            self.n_wanted -= usize::from(before + amount == 0);
+        if rule == Rule::Affinity {
+            self.more_wanted += i64::from(before == 0) - i64::from(before + amount == 0);
         }
     }
 
-    fn tally(&self, counted: Counted) -> &Tally {
-        match counted {
-            Counted::Wanted => &self.counted.wanted,
-            Counted::Unwanted => &self.counted.unwanted,
-            Counted::Minding => &self.counted.minding,
+    /// `counted` in the domain of `node`, with what hypothetical pods change; `None` when the node lacks the label.
+    fn number(
+        &self,
+        rule: Rule,
+        key: &str,
+        counted: Option<i64>,
+        node: &NodeView<'_>,
+    ) -> Option<i64> {
+        if self.differences.is_empty() {
+            return counted;
         }
-    }
-
-    /// The number in the domain of `node`, 0 when the node lacks the label.
-    fn number(&self, counted: Counted, key: &str, node: &NodeView<'_>) -> i64 {
-        let tally = self.tally(counted).key(key);
-        let base = tally.and_then(|t| t.of_node(node.cluster(), node.idx(), node.labels()));
-        let is_about = |difference: &&Difference| {
-            difference.counted == counted
-                && *difference.key == *key
-                && node.labels().get(key) == Some(&*difference.value)
-        };
+        let value = node.labels().get(key)?;
+        let is_about = |d: &&Difference| d.rule == rule && *d.key == *key && *d.value == *value;
         let differences = self.differences.iter().filter(is_about);
-        base.unwrap_or(0) + differences.map(|difference| difference.amount).sum::<i64>()
+        Some(counted.unwrap_or(0) + differences.map(|difference| difference.amount).sum::<i64>())
     }
 
-    /// Why `node` is rejected; `None` when it passes.
-    pub(super) fn refusal(&self, node: &NodeView<'_>) -> Option<Refusal> {
-        let is_any = |counted, key: &str| self.number(counted, key, node) > 0;
-        let mut is_missing = false;
-        for tally in self.counted.wanted.keys() {
-            if !node.labels().contains_key(&tally.key) {
-                return Some(Refusal::Affinity);
-            }
-            is_missing |= !is_any(Counted::Wanted, &tally.key);
-        }
-        if is_missing && !self.may_be_first() {
-            return Some(Refusal::Affinity);
-        }
-        if self.counted.unwanted.keys().iter().any(|tally| is_any(Counted::Unwanted, &tally.key)) {
-            return Some(Refusal::AntiAffinity);
-        }
-        let counted = self.counted.minding.keys().iter().map(|tally| &tally.key);
-        let added = self.differences.iter().map(|difference| &difference.key);
-        counted
-            .chain(added)
-            .any(|key| is_any(Counted::Minding, key))
-            .then_some(Refusal::ExistingAntiAffinity)
+    /// The rule that rejects `node`; `None` when it passes.
+    pub(super) fn refusal(&self, node: &NodeView<'_>) -> Option<Rule> {
+        let rejects = |rule: Rule, key: &str, counted: Option<i64>| {
+            let number = self.number(rule, key, counted, node);
+            rule.rejects(number, || self.may_be_first(node.cluster()))
+        };
+        let counted = self.sums().find(|(rule, sum)| {
+            rejects(*rule, &sum.key, sum.number_at(node.cluster(), node.idx()))
+        });
+        // A hypothetical pod may carry the first term with its key.
+        let added = || {
+            let added = self.differences.iter().find(|difference| {
+                let Difference { rule, key, .. } = difference;
+                self.of_rule(*rule).of_key(key).is_none() && rejects(*rule, key, None)
+            });
+            added.map(|difference| difference.rule)
+        };
+        counted.map(|(rule, _)| rule).or_else(added)
     }
 
     /// Whether the pod may be the first of its group: no pod matches its required affinity in any domain yet, and it
     /// matches that affinity itself.
-    fn may_be_first(&self) -> bool {
-        self.n_wanted == 0 && self.counted.matches_itself
+    fn may_be_first(&self, cluster: ClusterView<'_>) -> bool {
+        let wanted = self.of_rule(Rule::Affinity).iter();
+        self.prepared.matches_itself
+            && wanted.map(|sum| sum.n_occupied(cluster)).sum::<i64>() + self.more_wanted == 0
     }
 
-    /// The same as [`refusal`](Self::refusal) for many nodes, in order of precedence. `None` when hypothetical pods are
-    /// involved.
+    /// The same as [`refusal`](Self::refusal) for many nodes. `None` when hypothetical pods are involved.
     pub(super) fn refuse_all<'a>(
         &self,
         cluster: ClusterView<'_>,
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
-        rejection: impl Fn(Refusal) -> &'a Status,
+        spare: &Arc<VecPool<i64>>,
+        rejection: impl Fn(Rule) -> &'a Status,
     ) -> Option<()> {
         if !self.differences.is_empty() {
             return None;
         }
-        let may_be_first = self.may_be_first();
-        let is_missing = |n: Option<i64>| n.is_none_or(|n| n <= 0 && !may_be_first);
-        for tally in self.counted.wanted.keys() {
-            tally.reject_where(cluster, nodes, sink, rejection(Refusal::Affinity), is_missing);
-        }
-        let is_any = |n: Option<i64>| n.is_some_and(|n| n > 0);
-        for tally in self.counted.unwanted.keys() {
-            tally.reject_where(cluster, nodes, sink, rejection(Refusal::AntiAffinity), is_any);
-        }
-        for tally in self.counted.minding.keys() {
-            let rejection = rejection(Refusal::ExistingAntiAffinity);
-            tally.reject_where(cluster, nodes, sink, rejection, is_any);
+        let (live, may_be_first) = (cluster.live_nodes(), self.may_be_first(cluster));
+        for (rule, sum) in self.sums() {
+            let spares_empty = rule != Rule::Affinity;
+            if spares_empty && !sum.is_any(cluster) {
+                continue;
+            }
+            let id = sink.code_for(rejection(rule).clone());
+            let rejects_domain = |domain: &NodeGroup| {
+                // Only nodes that are asked about are open.
+                for idx in domain.iter().filter(|idx| live.contains(*idx)) {
+                    if sink.is_open(idx) {
+                        sink.reject_with(idx, id);
+                    }
+                }
+            };
+            if spares_empty && sum.visit_few_of_many(cluster, rejects_domain) {
+                continue;
+            }
+            let Some(numbers) = sum.numbers(cluster, nodes.len(), spare) else { continue };
+            sink.reject_where(nodes, id, |idx| {
+                live.contains(idx) & rule.rejects(numbers.at(idx), || may_be_first)
+            });
         }
         Some(())
     }
-}
 
-/// Which pods on nodes would mind `pod`, by domain. Keys without any are left out.
-fn minding(cluster: ClusterView<'_>, pod: &Pod, spare: &Arc<VecPool<i64>>) -> Tally {
-    let mut tally = Tally::new(spare);
-    if cluster.affinity_terms().n_terms(TermKind::RequiredAntiAffinity) == 0 {
-        return tally;
+    fn of_rule(&self, rule: Rule) -> &DomainSums {
+        &self.prepared.sums[rule as usize]
     }
-    let minds = |kind| kind == TermKind::RequiredAntiAffinity;
-    for (_, carried) in cluster.affinity_terms_about(pod, minds) {
-        let (term, domains) = (carried.term(), carried.domains());
-        if !domains.is_empty() {
-            tally.add_carried(cluster, &term.topology_key, domains, |carried| i64::from(carried.n));
-        }
+
+    /// What the rules go by, in order of precedence.
+    pub(super) fn sums(&self) -> impl Iterator<Item = (Rule, &DomainSum)> {
+        let of_rule = |rule| self.of_rule(rule).iter().map(move |sum| (rule, sum));
+        Rule::ALL.into_iter().flat_map(of_rule)
     }
-    tally
 }

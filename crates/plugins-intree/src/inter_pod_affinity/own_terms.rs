@@ -10,35 +10,28 @@ use kube_scheduler_framework::api::{
 };
 use kube_scheduler_framework::counters::{CountedNodes, CountedPods, CounterSpec, PodTerm};
 
-/// What the pod requires.
-#[derive(Debug, Default)]
-pub(super) struct Required {
-    /// Pods that match all affinity terms at once, by each topology key of the terms.
-    pub(super) wanted: Vec<CounterSpec>,
-    /// Pods that match an anti-affinity term, term by term.
-    pub(super) unwanted: Vec<CounterSpec>,
+use super::neighbours::Rule;
+
+/// What the pod requires: for [`Rule::Affinity`] pods that match all affinity terms at once, by each topology key of the
+/// terms; for [`Rule::AntiAffinity`] pods that match an anti-affinity term, term by term.
+pub(super) fn required_counters(pod: &Pod) -> Vec<(Rule, CounterSpec)> {
+    let terms = required(&pod.spec.pod_affinity);
+    let mut keys: Vec<&Arc<str>> = terms.iter().map(|term| &term.topology_key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let wanted = keys.into_iter().map(|key| (Rule::Affinity, counter(terms, key)));
+    let unwanted = required(&pod.spec.pod_anti_affinity).iter();
+    wanted.chain(unwanted.map(|term| (Rule::AntiAffinity, counter_of(term)))).collect()
 }
 
-impl Required {
-    pub(super) fn of(pod: &Pod) -> Self {
-        let terms = required(&pod.spec.pod_affinity);
-        let mut keys: Vec<&Arc<str>> = terms.iter().map(|term| &term.topology_key).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        let anti_terms = required(&pod.spec.pod_anti_affinity);
-        Self {
-            wanted: keys.into_iter().map(|key| counter(terms, key)).collect(),
-            unwanted: anti_terms.iter().map(counter_of).collect(),
-        }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.wanted.is_empty() && self.unwanted.is_empty()
-    }
+/// Everything that the pod's own terms count.
+pub(super) fn counters(pod: &Pod) -> impl Iterator<Item = CounterSpec> {
+    let required = required_counters(pod).into_iter().map(|(_, spec)| spec);
+    required.chain(preferred_counters(pod).map(|(_, spec)| spec))
 }
 
 /// What the pod would like to have around it, with the weight: negative for what it would rather not.
-pub(super) fn preferred_of(pod: &Pod) -> impl Iterator<Item = (i64, CounterSpec)> {
+pub(super) fn preferred_counters(pod: &Pod) -> impl Iterator<Item = (i64, CounterSpec)> {
     let weighted = |sign: i64| {
         move |weighted: &WeightedPodAffinityTerm| {
             (sign * i64::from(weighted.weight), counter_of(&weighted.term))

@@ -1,17 +1,21 @@
 //! Hard constraints: PreFilter's state, hypothetical pods, and the verdict on a node (`docs/spec/plugins-topology.md` §2.5
 //! to §2.8).
 //!
-//! Invariant: a clone of the state shares all counts and copies the shifts of hypothetical pods alone.
+//! Invariant: a clone of the state shares what was prepared and copies the shifts of hypothetical pods alone.
 
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::columns::ValueId as LabelValueId;
+use kube_scheduler_framework::columns::{LabelColumn, ValueId as LabelValueId};
 use kube_scheduler_framework::counters::{CounterSpec, DomainCounts};
 use kube_scheduler_framework::{ClusterView, FilterSink, NodeIdx, Status};
 use smallvec::SmallVec;
 
 use super::constraints::{Constraint, keys};
+use crate::domains::Counter;
+
+/// The fewest pods where there is no domain: everything fits, which takes a `minDomains` that no API server lets pass.
+const NO_DOMAIN: i64 = i32::MAX as i64;
 
 /// What the constraints of `pod` count, in order.
 pub(super) fn specs(
@@ -36,12 +40,23 @@ pub(super) enum Verdict {
     IsSkewed,
 }
 
-/// A constraint with its counts.
-struct Hard {
+/// A constraint with what it counts.
+pub(super) struct Limit {
     constraint: Constraint,
-    counts: Arc<DomainCounts>,
+    counter: Counter,
     /// 1 if the pod itself will count, else 0.
     own: i64,
+}
+
+impl Limit {
+    /// The counts and the domain of each node; `None` when the cluster no longer follows the counter.
+    pub(super) fn read<'a>(
+        &'a self,
+        cluster: ClusterView<'a>,
+    ) -> Option<(&'a DomainCounts, &'a LabelColumn)> {
+        let counts = self.counter.counts(cluster)?;
+        Some((counts, cluster.domain_column(counts)?))
+    }
 }
 
 /// A domain whose number of pods differs from the counted one because of hypothetical pods.
@@ -56,23 +71,28 @@ struct Shift {
 /// Hard constraints of a pod, with hypothetical pods added and removed.
 #[derive(Clone)]
 pub(super) struct HardState {
-    all: Arc<[Hard]>,
+    limits: Arc<[Limit]>,
     shifts: SmallVec<[Shift; 2]>,
 }
 
 impl HardState {
-    pub(super) fn new(
+    /// O(constraints), if the cluster follows what they count.
+    pub(super) fn of(
         cluster: ClusterView<'_>,
         pod: &Pod,
-        constraints: Vec<Constraint>,
-        specs: &[CounterSpec],
+        constraints: Vec<(Constraint, CounterSpec)>,
     ) -> Self {
-        let all = constraints.into_iter().zip(specs).map(|(constraint, spec)| Hard {
-            counts: cluster.count_pods(spec),
+        let limits = constraints.into_iter().map(|(constraint, spec)| Limit {
+            counter: Counter::of(cluster, &spec),
             own: i64::from(constraint.matches(&pod.labels)),
             constraint,
         });
-        Self { all: all.collect(), shifts: SmallVec::new() }
+        Self { limits: limits.collect(), shifts: SmallVec::new() }
+    }
+
+    /// The constraints, in order.
+    pub(super) fn limits(&self) -> &[Limit] {
+        &self.limits
     }
 
     /// Another pod hypothetically comes to a node or leaves it.
@@ -90,11 +110,12 @@ impl HardState {
         if other.namespace != pod.namespace {
             return;
         }
-        for (at, hard) in self.all.iter().enumerate() {
-            if !hard.counts.is_eligible(node) || !hard.constraint.matches(&other.labels) {
+        for (at, limit) in self.limits.iter().enumerate() {
+            let Some((counts, column)) = limit.read(cluster) else { continue };
+            if !counts.is_eligible(node) || !limit.constraint.matches(&other.labels) {
                 continue;
             }
-            let value = hard.value(cluster, node);
+            let value = column.id(node);
             match self.shifts.iter_mut().find(|shift| shift.at == at && shift.value == value) {
                 Some(shift) => shift.delta += delta,
                 None => self.shifts.push(Shift { at, value, delta }),
@@ -104,11 +125,12 @@ impl HardState {
 
     /// The verdict of the first constraint that does not accept the node.
     pub(super) fn judge(&self, cluster: ClusterView<'_>, node: NodeIdx) -> Verdict {
-        let verdicts = self.all.iter().enumerate().map(|(at, hard)| {
-            let value = hard.value(cluster, node);
+        let verdicts = self.limits.iter().enumerate().map(|(at, limit)| {
+            let Some((counts, column)) = limit.read(cluster) else { return Verdict::LacksLabel };
+            let value = column.id(node);
             if value == LabelValueId::ABSENT {
                 Verdict::LacksLabel
-            } else if self.n_pods(at, hard, value) > hard.most(self.least(at, hard)) {
+            } else if self.n_pods(at, counts, value) > self.most(at, limit, counts) {
                 Verdict::IsSkewed
             } else {
                 Verdict::Fits
@@ -126,16 +148,16 @@ impl HardState {
         rejection: &Status,
         rejection_label: &Status,
     ) {
-        for (at, hard) in self.all.iter().enumerate() {
-            let Some(column) = cluster.domain_column(&hard.counts) else { continue };
-            let most = hard.most(self.least(at, hard));
+        for (at, limit) in self.limits.iter().enumerate() {
+            let Some((counts, column)) = limit.read(cluster) else { continue };
+            let most = self.most(at, limit, counts);
             // A domain without nodes that count has no pods.
             let mut is_skewed = vec![0 > most; column.n_ids()];
-            for (value, domain) in hard.counts.domains() {
+            for (value, domain) in counts.domains() {
                 is_skewed[value.index()] = domain.n_pods > most;
             }
-            for shift in self.shifts.iter().filter(|shift| shift.at == at) {
-                is_skewed[shift.value.index()] = self.n_pods(at, hard, shift.value) > most;
+            for shift in self.shifts_of(at) {
+                is_skewed[shift.value.index()] = self.n_pods(at, counts, shift.value) > most;
             }
             is_skewed[LabelValueId::ABSENT.index()] = false;
             let mut is_any_unlabelled = false;
@@ -153,55 +175,36 @@ impl HardState {
         }
     }
 
+    fn shifts_of(&self, at: usize) -> impl Iterator<Item = &Shift> {
+        self.shifts.iter().filter(move |shift| shift.at == at)
+    }
+
     /// How many pods are in a domain, hypothetical ones included.
-    fn n_pods(&self, at: usize, hard: &Hard, value: LabelValueId) -> i64 {
-        let shift = self.shifts.iter().find(|shift| shift.at == at && shift.value == value);
-        hard.counts.n_pods_in(value) + shift.map_or(0, |shift| shift.delta)
-    }
-
-    /// How many pods are in the emptiest domain; 0 when there are fewer domains than asked for.
-    fn least(&self, at: usize, hard: &Hard) -> i64 {
-        if has_too_few_domains(&hard.constraint, &hard.counts) {
-            return 0;
-        }
-        let shifted: SmallVec<[LabelValueId; 4]> =
-            self.shifts.iter().filter(|shift| shift.at == at).map(|shift| shift.value).collect();
-        let counted = if shifted.is_empty() {
-            hard.counts.least()
-        } else {
-            let others = hard.counts.least_without(&shifted);
-            let shifted = shifted.iter().map(|value| self.n_pods(at, hard, *value));
-            shifted.chain(others).min()
-        };
-        counted.unwrap_or(NO_DOMAIN)
-    }
-}
-
-/// The fewest pods where there is no domain: everything fits, which takes a `minDomains` that no API server lets pass.
-const NO_DOMAIN: i64 = i32::MAX as i64;
-
-fn has_too_few_domains(constraint: &Constraint, counts: &DomainCounts) -> bool {
-    i64::try_from(counts.n_domains()).unwrap_or(i64::MAX) < constraint.min_domains
-}
-
-/// How many pods a domain may have before the pod comes, without hypothetical ones. `own` is 1 if the pod itself will
-/// count.
-pub(super) fn most_allowed(constraint: &Constraint, counts: &DomainCounts, own: i64) -> i64 {
-    let least = if has_too_few_domains(constraint, counts) {
-        0
-    } else {
-        counts.least().unwrap_or(NO_DOMAIN)
-    };
-    constraint.max_skew + least - own
-}
-
-impl Hard {
-    fn value(&self, cluster: ClusterView<'_>, node: NodeIdx) -> LabelValueId {
-        cluster.domain_column(&self.counts).map_or(LabelValueId::ABSENT, |column| column.id(node))
+    fn n_pods(&self, at: usize, counts: &DomainCounts, value: LabelValueId) -> i64 {
+        let shift = self.shifts_of(at).find(|shift| shift.value == value);
+        counts.n_pods_in(value) + shift.map_or(0, |shift| shift.delta)
     }
 
     /// How many pods a domain may have before the pod comes.
-    fn most(&self, least: i64) -> i64 {
-        self.constraint.max_skew + least - self.own
+    fn most(&self, at: usize, limit: &Limit, counts: &DomainCounts) -> i64 {
+        let constraint = &limit.constraint;
+        constraint.max_skew + self.least(at, constraint, counts) - limit.own
+    }
+
+    /// How many pods are in the emptiest domain; 0 when there are fewer domains than asked for.
+    fn least(&self, at: usize, constraint: &Constraint, counts: &DomainCounts) -> i64 {
+        if i64::try_from(counts.n_domains()).unwrap_or(i64::MAX) < constraint.min_domains {
+            return 0;
+        }
+        let shifted: SmallVec<[LabelValueId; 4]> =
+            self.shifts_of(at).map(|shift| shift.value).collect();
+        let counted = if shifted.is_empty() {
+            counts.least()
+        } else {
+            let others = counts.least_without(&shifted);
+            let shifted = shifted.iter().map(|value| self.n_pods(at, counts, *value));
+            shifted.chain(others).min()
+        };
+        counted.unwrap_or(NO_DOMAIN)
     }
 }

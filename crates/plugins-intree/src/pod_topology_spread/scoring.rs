@@ -10,13 +10,13 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::columns::{LabelColumn, NodeSet, ValueId as LabelValueId};
 use kube_scheduler_framework::counters::{CountedNodes, CounterSpec, DomainCounts};
 use kube_scheduler_framework::{ClusterView, MAX_NODE_SCORE, NodeIdx, percent};
-
 use smallvec::SmallVec;
 
 use super::constraints::{Constraint, HOSTNAME, keys};
+use crate::domains::{Counter, has_many_values};
 
 /// A raw score that no node gets by itself as long as skews are positive.
-pub(super) const IGNORED: i64 = -1;
+const IGNORED: i64 = -1;
 
 /// What the constraints of `pod` count, in order. Hosts are scored by the counts of their node, which any counter of
 /// the same pods has.
@@ -50,82 +50,190 @@ pub(super) fn specs(
     constraints.iter().map(spec).collect()
 }
 
-/// A constraint with its counts.
-struct Soft {
+/// A constraint with what it counts.
+struct Wish {
     max_skew: i64,
     key: Arc<str>,
-    is_hostname: bool,
-    counts: Arc<DomainCounts>,
-    weight: f64,
-    /// How many pods are on nodes without the label, and the id of the empty value, which is the same domain.
-    unlabelled: Option<(LabelValueId, i64)>,
+    counter: Counter,
 }
 
-/// Soft constraints of a pod, and the candidates that take no part.
+/// The soft constraints of a pod.
+#[derive(Clone)]
+pub(super) struct Wishes {
+    all: Arc<[Wish]>,
+    /// Whether nodes that lack a label take no part in scoring.
+    requires_all: bool,
+}
+
+impl Wishes {
+    /// O(constraints), if the cluster follows what they count.
+    pub(super) fn of(
+        cluster: ClusterView<'_>,
+        constraints: Vec<(Constraint, CounterSpec)>,
+        requires_all: bool,
+    ) -> Self {
+        let wish = |(constraint, spec): (Constraint, CounterSpec)| Wish {
+            max_skew: constraint.max_skew,
+            key: constraint.key,
+            counter: Counter::of(cluster, &spec),
+        };
+        Self { all: constraints.into_iter().map(wish).collect(), requires_all }
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// What to read about nodes, by constraint; `None` when the cluster no longer follows a counter.
+    pub(super) fn read<'a>(&'a self, cluster: ClusterView<'a>) -> Option<Readers<'a>> {
+        self.all.iter().map(|wish| Reader::new(cluster, wish, self.requires_all)).collect()
+    }
+}
+
+pub(super) type Readers<'a> = SmallVec<[Reader<'a>; 2]>;
+
+/// What a constraint says about nodes is read from here.
+pub(super) struct Reader<'a> {
+    cluster: ClusterView<'a>,
+    wish: &'a Wish,
+    counts: &'a DomainCounts,
+    /// The labels of nodes; there may be none for host names.
+    column: Option<&'a LabelColumn>,
+    /// Whether every node is a domain of its own.
+    is_by_host: bool,
+    /// Whether nodes without the label are in the domain of the empty value.
+    counts_unlabelled: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn new(cluster: ClusterView<'a>, wish: &'a Wish, requires_all: bool) -> Option<Self> {
+        let counts = wish.counter.counts(cluster)?;
+        let is_by_host = &*wish.key == HOSTNAME;
+        let column = if is_by_host {
+            cluster.label_column(&wish.key)
+        } else {
+            Some(cluster.domain_column(counts)?)
+        };
+        let counts_unlabelled = !requires_all;
+        Some(Self { cluster, wish, counts, column, is_by_host, counts_unlabelled })
+    }
+
+    /// The domain of each node; `None` where every node is a domain of its own.
+    fn domains(&self) -> Option<&'a LabelColumn> {
+        self.column.filter(|_| !self.is_by_host)
+    }
+
+    /// Whether the number of domains shows in the nodes' standings: they are the values then, or every node is a domain.
+    pub(super) fn can_be_grouped(&self) -> bool {
+        self.column.is_some_and(|column| self.is_by_host || !has_many_values(column))
+    }
+
+    /// A number that is equal for nodes that the constraint scores alike; `None` where a node lacks the label of hosts.
+    pub(super) fn standing(&self, node: NodeIdx) -> Option<i64> {
+        match self.domains() {
+            Some(column) => Some(column.id(node).index() as i64),
+            None => self.has_label(node).then(|| self.counts.on_node(node)),
+        }
+    }
+
+    #[inline]
+    fn has_label(&self, node: NodeIdx) -> bool {
+        match self.column {
+            Some(column) => column.id(node) != LabelValueId::ABSENT,
+            None => {
+                let node = self.cluster.node(node);
+                node.is_some_and(|node| node.labels().contains_key(&self.wish.key))
+            }
+        }
+    }
+
+    /// How many pods are where a node is.
+    ///
+    /// Quirk: for hosts these are the pods of the node, whether or not it counts and whichever other node has the same
+    /// host name. Pinned by `hosts_are_scored_by_their_node_alone`.
+    fn n_pods(&self, node: NodeIdx) -> i64 {
+        match self.domains() {
+            Some(column) => self.n_pods_in(column, column.id(node)),
+            None => self.counts.on_node(node),
+        }
+    }
+
+    /// How many pods are in a domain; nodes without the label are in that of the empty value.
+    fn n_pods_in(&self, column: &LabelColumn, value: LabelValueId) -> i64 {
+        let has_unlabelled = self.counts_unlabelled && column.id_of("") == Some(value);
+        let unlabelled = has_unlabelled.then(|| self.counts.n_pods_in(LabelValueId::ABSENT));
+        self.counts.n_pods_in(value) + unlabelled.unwrap_or(0)
+    }
+
+    /// What a number of pods contributes to a raw score.
+    fn part(&self, n_pods: i64, weight: f64) -> f64 {
+        n_pods as f64 * weight + (self.wish.max_skew - 1) as f64
+    }
+
+    /// In how many domains the nodes are, each with the number of nodes that it stands for. No label is the same as an
+    /// empty value.
+    fn n_domains(&self, nodes: impl Iterator<Item = (NodeIdx, usize)>) -> usize {
+        // Every host is a domain of its own, so hosts need no look at their values.
+        let Some(column) = self.domains() else {
+            return nodes.map(|(_, n_nodes)| n_nodes).sum();
+        };
+        let mut is_seen = vec![false; column.n_ids()];
+        nodes.for_each(|(node, _)| is_seen[column.id(node).index()] = true);
+        let n_seen = is_seen.iter().filter(|is_seen| **is_seen).count();
+        let seen = |value: LabelValueId| is_seen.get(value.index()).copied().unwrap_or(false);
+        let is_double = seen(LabelValueId::ABSENT) && column.id_of("").is_some_and(seen);
+        n_seen - usize::from(is_double)
+    }
+}
+
+/// What PreScore stores for Score: soft constraints with their weights, and the candidates that take no part.
 #[derive(Clone)]
 pub(super) struct SoftState {
-    all: Arc<[Soft]>,
+    wishes: Wishes,
+    weights: SmallVec<[f64; 2]>,
     ignored: Arc<NodeSet>,
 }
 
 impl SoftState {
+    /// For `candidates`, each with the number of nodes that it stands for. `None` when the cluster no longer follows a
+    /// counter.
     pub(super) fn new(
         cluster: ClusterView<'_>,
-        constraints: &[Constraint],
-        specs: &[CounterSpec],
-        requires_all: bool,
-        candidates: &[NodeIdx],
-    ) -> Self {
-        let values: Vec<Values<'_>> =
-            constraints.iter().map(|constraint| Values::new(cluster, &constraint.key)).collect();
+        wishes: &Wishes,
+        candidates: impl Iterator<Item = (NodeIdx, usize)> + Clone,
+    ) -> Option<Self> {
+        let readers = wishes.read(cluster)?;
         // Found before the weights: the candidates that take no part must not add to the number of domains.
         let mut ignored = NodeSet::new();
-        if requires_all {
-            for &node in candidates {
-                if values.iter().any(|values| !values.has(cluster, node)) {
+        if wishes.requires_all {
+            for (node, _) in candidates.clone() {
+                if readers.iter().any(|reader| !reader.has_label(node)) {
                     ignored.insert(node);
                 }
             }
         }
-        let all = constraints.iter().zip(specs).map(|(constraint, spec)| {
-            let counts = cluster.count_pods(spec);
-            let is_hostname = &*constraint.key == HOSTNAME;
-            // Every host is a domain of its own, so hosts need no look at their values.
-            let column = cluster.domain_column(&counts).filter(|_| !is_hostname);
-            let n_domains = match column {
-                Some(column) => n_values(column, candidates, &ignored),
-                None => candidates.len() - ignored.len(),
-            };
-            let unlabelled = column.filter(|_| !requires_all).and_then(|column| {
-                let empty = column.id_of("")?;
-                Some((empty, counts.n_pods_in(LabelValueId::ABSENT)))
-            });
-            Soft {
-                max_skew: constraint.max_skew,
-                key: constraint.key.clone(),
-                is_hostname,
-                weight: weight_of(n_domains),
-                counts,
-                unlabelled,
-            }
-        });
-        let all = all.collect();
-        Self { all, ignored: Arc::new(ignored) }
+        let is_ignored = |node| !ignored.is_empty() && ignored.contains(node);
+        let weight = |reader: &Reader<'_>| {
+            let taking_part = candidates.clone().filter(|(node, _)| !is_ignored(*node));
+            weight_of(reader.n_domains(taking_part))
+        };
+        let weights = readers.iter().map(weight).collect();
+        Some(Self { wishes: wishes.clone(), weights, ignored: Arc::new(ignored) })
     }
 
-    /// The raw score of one node.
-    pub(super) fn score(&self, cluster: ClusterView<'_>, node: NodeIdx) -> i64 {
+    /// The raw score of one node; `None` as for [`new`](Self::new).
+    pub(super) fn score(&self, cluster: ClusterView<'_>, node: NodeIdx) -> Option<i64> {
         if self.ignored.contains(node) {
-            return 0;
+            return Some(0);
         }
         let mut score = 0.0;
-        for soft in &*self.all {
-            let values = Values::new(cluster, &soft.key);
-            if values.has(cluster, node) {
-                score += soft.part(soft.n_pods(cluster, node));
+        for (reader, weight) in self.wishes.read(cluster)?.iter().zip(&self.weights) {
+            if reader.has_label(node) {
+                score += reader.part(reader.n_pods(node), *weight);
             }
         }
-        rounded(score)
+        Some(rounded(score))
     }
 
     /// The same for many nodes.
@@ -134,74 +242,46 @@ impl SoftState {
         cluster: ClusterView<'_>,
         nodes: &[NodeIdx],
         scores: &mut [i64],
-    ) {
+    ) -> Option<()> {
         /// Nodes whose sums are worked out together, in memory that is at hand.
         const RUN: usize = 256;
 
+        let readers = self.wishes.read(cluster)?;
+        let parts = readers.iter().zip(&self.weights);
         let all: SmallVec<[Parts<'_>; 2]> =
-            self.all.iter().map(|soft| Parts::new(cluster, soft)).collect();
+            parts.map(|(reader, weight)| Parts::new(reader, *weight)).collect();
         for (nodes, scores) in nodes.chunks(RUN).zip(scores.chunks_mut(RUN)) {
             let mut sums = [0.0; RUN];
-            all.iter().for_each(|parts| parts.add_to(cluster, nodes, &mut sums));
+            all.iter().for_each(|parts| parts.add_to(nodes, &mut sums));
             for ((score, sum), node) in scores.iter_mut().zip(sums).zip(nodes) {
                 *score = if self.ignored.contains(*node) { 0 } else { rounded(sum) };
             }
         }
+        Some(())
     }
 
-    /// The fewer pods, the better: the highest raw score becomes the lowest, in proportion. Nodes that take no part
-    /// get 0.
+    /// Reverses raw scores: the fewer pods, the better, and the highest raw score becomes the lowest, in proportion. Nodes
+    /// that take no part get 0.
     pub(super) fn normalize(&self, nodes: &[NodeIdx], scores: &mut [i64]) {
+        let (mut least, mut most) = (i64::MAX, 0);
         for (score, node) in scores.iter_mut().zip(nodes) {
             if self.ignored.contains(*node) {
                 *score = IGNORED;
             }
+            if *score != IGNORED {
+                least = least.min(*score);
+                most = most.max(*score);
+            }
         }
-        normalize(scores);
-    }
-}
-
-/// Reverses raw scores, since fewer pods are better; [`IGNORED`] ones take no part and become 0.
-pub(super) fn normalize(scores: &mut [i64]) {
-    let (mut least, mut most) = (i64::MAX, 0);
-    for score in scores.iter().filter(|score| **score != IGNORED) {
-        least = least.min(*score);
-        most = most.max(*score);
-    }
-    for score in scores {
-        *score = if *score == IGNORED {
-            0
-        } else if most == 0 {
-            MAX_NODE_SCORE
-        } else {
-            percent(most.wrapping_add(least).wrapping_sub(*score), most)
-        };
-    }
-}
-
-impl Soft {
-    /// What the number of pods contributes to a raw score.
-    fn part(&self, n_pods: i64) -> f64 {
-        part(n_pods, self.weight, self.max_skew)
-    }
-
-    /// How many pods are where a node is.
-    ///
-    /// Quirk: for hosts these are the pods of the node, whether or not it counts and whichever other node has the same
-    /// host name. Pinned by `hosts_are_scored_by_their_node_alone`.
-    fn n_pods(&self, cluster: ClusterView<'_>, node: NodeIdx) -> i64 {
-        if self.is_hostname {
-            return self.counts.on_node(node);
+        for score in scores {
+            *score = if *score == IGNORED {
+                0
+            } else if most == 0 {
+                MAX_NODE_SCORE
+            } else {
+                percent(most.wrapping_add(least).wrapping_sub(*score), most)
+            };
         }
-        let value = cluster
-            .domain_column(&self.counts)
-            .map_or(LabelValueId::ABSENT, |column| column.id(node));
-        self.in_domain(value, self.counts.n_pods_in(value))
-    }
-
-    fn in_domain(&self, value: LabelValueId, n_pods: i64) -> i64 {
-        let unlabelled = self.unlabelled.filter(|(empty, _)| *empty == value);
-        n_pods + unlabelled.map_or(0, |(_, n_unlabelled)| n_unlabelled)
     }
 }
 
@@ -209,35 +289,36 @@ impl Soft {
 enum Parts<'a> {
     /// Each domain is worked out once.
     ByDomain(&'a LabelColumn, Vec<f64>),
-    ByNode(&'a Soft, Values<'a>),
+    ByNode(&'a Reader<'a>, f64),
 }
 
 impl<'a> Parts<'a> {
-    fn new(cluster: ClusterView<'a>, soft: &'a Soft) -> Self {
-        let Some(column) = cluster.domain_column(&soft.counts).filter(|_| !soft.is_hostname) else {
-            return Self::ByNode(soft, Values::new(cluster, &soft.key));
-        };
+    fn new(reader: &'a Reader<'a>, weight: f64) -> Self {
+        let Some(column) = reader.domains() else { return Self::ByNode(reader, weight) };
         // What no counter knows is a domain without nodes that count.
-        let mut parts = vec![soft.part(0); column.n_ids()];
-        for (value, domain) in soft.counts.domains() {
-            parts[value.index()] = soft.part(soft.in_domain(value, domain.n_pods));
+        let mut parts = vec![reader.part(0, weight); column.n_ids()];
+        for (value, domain) in reader.counts.domains() {
+            parts[value.index()] = reader.part(domain.n_pods, weight);
+        }
+        if let Some(empty) = column.id_of("") {
+            parts[empty.index()] = reader.part(reader.n_pods_in(column, empty), weight);
         }
         // Without the label nothing is added, and adding 0 to a sum that began with 0 is just that.
         parts[LabelValueId::ABSENT.index()] = 0.0;
         Self::ByDomain(column, parts)
     }
 
-    fn add_to(&self, cluster: ClusterView<'_>, nodes: &[NodeIdx], sums: &mut [f64]) {
+    fn add_to(&self, nodes: &[NodeIdx], sums: &mut [f64]) {
         match self {
             Self::ByDomain(column, parts) => {
                 for (sum, &node) in sums.iter_mut().zip(nodes) {
                     *sum += parts[column.id(node).index()];
                 }
             }
-            Self::ByNode(soft, values) => {
+            Self::ByNode(reader, weight) => {
                 for (sum, &node) in sums.iter_mut().zip(nodes) {
-                    if values.has(cluster, node) {
-                        *sum += soft.part(soft.counts.on_node(node));
+                    if reader.has_label(node) {
+                        *sum += reader.part(reader.counts.on_node(node), *weight);
                     }
                 }
             }
@@ -245,51 +326,12 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// What a number of pods contributes to a raw score.
-pub(super) fn part(n_pods: i64, weight: f64, max_skew: i64) -> f64 {
-    n_pods as f64 * weight + (max_skew - 1) as f64
-}
-
-/// Which nodes have a label: from its column, or from the nodes where there is none.
-struct Values<'a> {
-    key: &'a str,
-    column: Option<&'a LabelColumn>,
-}
-
-impl<'a> Values<'a> {
-    fn new(cluster: ClusterView<'a>, key: &'a str) -> Self {
-        Self { key, column: cluster.label_column(key) }
-    }
-
-    #[inline]
-    fn has(&self, cluster: ClusterView<'_>, node: NodeIdx) -> bool {
-        match self.column {
-            Some(column) => column.id(node) != LabelValueId::ABSENT,
-            None => cluster.node(node).is_some_and(|node| node.labels().contains_key(self.key)),
-        }
-    }
-}
-
-/// How many distinct values the candidates have; no label is the same as an empty value.
-fn n_values(column: &LabelColumn, candidates: &[NodeIdx], ignored: &NodeSet) -> usize {
-    let mut is_seen = vec![false; column.n_ids()];
-    for &node in candidates {
-        if ignored.is_empty() || !ignored.contains(node) {
-            is_seen[column.id(node).index()] = true;
-        }
-    }
-    let n_seen = is_seen.iter().filter(|is_seen| **is_seen).count();
-    let seen = |value: LabelValueId| is_seen.get(value.index()).copied().unwrap_or(false);
-    let is_double = seen(LabelValueId::ABSENT) && column.id_of("").is_some_and(seen);
-    n_seen - usize::from(is_double)
-}
-
 /// The weight of a constraint with this many domains to choose from: more domains have fewer pods each.
-pub(super) fn weight_of(n_domains: usize) -> f64 {
+fn weight_of(n_domains: usize) -> f64 {
     ((n_domains + 2) as f64).ln()
 }
 
-pub(super) fn rounded(score: f64) -> i64 {
+fn rounded(score: f64) -> i64 {
     score.round() as i64
 }
 
