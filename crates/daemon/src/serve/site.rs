@@ -44,6 +44,8 @@ pub(crate) struct SiteSources {
     pub(crate) configz: Arc<str>,
     /// Whether the scheduler is terminating.
     pub(crate) is_terminating: watch::Receiver<bool>,
+    /// Whether the core thread hangs.
+    pub(crate) core_hangs: watch::Receiver<bool>,
     /// The core thread.
     pub(crate) inbox: Inbox,
     /// When the process started, in seconds since the epoch.
@@ -228,7 +230,10 @@ impl Site {
 
     fn failure(&self, check: Check) -> Option<String> {
         match check {
-            Check::Ping | Check::LeaderElection => None,
+            Check::Ping | Check::LeaderElection => self.sources.core_hangs.borrow().then(|| {
+                "the scheduling core hangs: it has worked on one thing for longer than it may"
+                    .to_owned()
+            }),
             Check::Shutdown => {
                 self.sources.is_terminating.borrow().then(|| "process is shutting down".to_owned())
             }
