@@ -75,11 +75,11 @@ impl Site {
         let uri = request.uri().to_string();
         let agent = request.headers().get(USER_AGENT).cloned();
         let user = self.authenticator.recognise(request.headers_mut(), &peer.certificates).await;
-        let (mut reply, ends_connection) = match user {
+        let (mut reply, is_to_known_caller, ends_connection) = match user {
             Err(problems) => {
                 let problems = problems.0.join(", ");
                 tracing::error!(err = %problems, "Unable to authenticate the request");
-                (reply::unauthorized(request.headers()), true)
+                (reply::unauthorized(request.headers()), false, true)
             }
             Ok(user) => {
                 let path = percent_decode_str(request.uri().path()).decode_utf8_lossy();
@@ -96,7 +96,7 @@ impl Site {
                         reply::internal_error(&uri, &problem)
                     }
                 };
-                (reply, user.is_anonymous())
+                (reply, !user.is_anonymous(), user.is_anonymous())
             }
         };
         reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
@@ -109,7 +109,7 @@ impl Site {
             resp = reply.status().as_u16(),
             "HTTP"
         );
-        Answer { response: reply, ends_connection }
+        Answer { response: reply, is_to_known_caller, ends_connection }
     }
 
     async fn page(&self, request: Request<Incoming>, path: &str) -> Reply {
