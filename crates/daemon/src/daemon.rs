@@ -5,6 +5,7 @@
 //! [`Daemon`] ends all of it at once and loses nothing that the next scheduler could not see in the cluster.
 
 mod startup;
+mod tasks;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -17,12 +18,13 @@ use kube_scheduler_framework::{Registry, Services};
 use kube_scheduler_writes::RateLimit;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
 use self::startup::{
     Clients, FollowedObjects, Preparation, ReflectorSources, Reflectors, followed_kinds, lead,
     start_reflectors, start_tracing,
 };
+use self::tasks::{AbortOnDrop, QuitOnDrop, Server};
 use crate::clock::{Clock, Stopwatch};
 use crate::debugger::Actual;
 use crate::driver::{CorePanic, Driver, OutstandingWork};
@@ -572,38 +574,5 @@ impl DaemonHandle {
     /// Where health and metrics are served, if anywhere.
     pub const fn address(&self) -> Option<SocketAddr> {
         self.address
-    }
-}
-
-#[derive(Debug)]
-struct QuitOnDrop(Inbox);
-
-impl Drop for QuitOnDrop {
-    fn drop(&mut self) {
-        // A core that has ended needs no orders.
-        let _ = self.0.notify(Notice::Quit);
-    }
-}
-
-/// The secure port, being served.
-#[derive(Debug)]
-struct Server {
-    task: AbortOnDrop,
-    stop: watch::Sender<bool>,
-}
-
-impl Server {
-    fn start(port: SecurePort, sources: SiteSources) -> Self {
-        let (stop, stopped) = watch::channel(false);
-        Self { task: AbortOnDrop(tokio::spawn(port.serve(sources, stopped))), stop }
-    }
-}
-
-#[derive(Debug)]
-struct AbortOnDrop(JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

@@ -288,7 +288,9 @@ fn the_chart_gives_the_rights_of_the_manifests() {
             .map(|line| line.replace(lease, "kube-scheduler-rs"))
             .filter(|line| !line.is_empty())
             // Rights for features that are off can be left out.
-            .filter(|line| !line.starts_with("{{- if .Values.rbac.features.") && line != "{{- end }}")
+            .filter(|line| {
+                !line.starts_with("{{- if .Values.rbac.features.") && line != "{{- end }}"
+            })
             .collect()
     };
     let (ours, chart) =

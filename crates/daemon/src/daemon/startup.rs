@@ -8,7 +8,8 @@ use kube_scheduler_framework::ClusterEvent;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{AbortOnDrop, StartError};
+use super::StartError;
+use super::tasks::AbortOnDrop;
 use crate::clock::Clock;
 use crate::extender::HttpExtenders;
 use crate::fence::Fence;

@@ -408,6 +408,7 @@ async fn heads_that_are_too_long_are_refused() {
     let head = format!("GET /healthz HTTP/1.1\r\nHost: x\r\nx: {}\r\n\r\n", "y".repeat(80 << 10));
     // The server may hang up before it has read all that.
     let _ = stream.write_all(head.as_bytes()).await;
+    let _ = stream.flush().await;
     let told = until_closed(&mut stream).await;
     assert!(told.is_empty() || told.starts_with("HTTP/1.1 431"), "{told}");
     let told = client(&running).get(&format!("/{}", "z".repeat(70_000))).await;
