@@ -420,7 +420,10 @@ async fn heads_that_are_too_long_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_probe_gets_through_a_crowd_of_silent_connections() {
     let cluster = cluster(1).await;
-    let running = serving(&cluster, options()).await;
+    // None of them goes by itself meanwhile.
+    let patience =
+        ConnectionPatience { header: Duration::from_secs(600), ..ConnectionPatience::default() };
+    let running = serving(&cluster, ServingOptions { patience, ..options() }).await;
     let address = running.handle.address().unwrap();
     // More than there is room for, from the address that the probe comes from as well.
     let mut crowd = Vec::new();
