@@ -101,11 +101,12 @@ fn deny(root: &Path) -> Result<Ended> {
     }
     let mut deny = process::cargo("deny");
     deny.args(["--offline", "check", "licenses", "bans", "sources"]);
-    match advisory_databases().filter(|path| path.is_dir()) {
-        Some(_) => drop(deny.arg("advisories")),
-        None => println!(
+    if advisory_databases().is_some_and(|path| path.is_dir()) {
+        deny.arg("advisories");
+    } else {
+        println!(
             "dist: advisories are not checked, as there is no database of them: `cargo deny fetch db` brings one"
-        ),
+        );
     }
     process::run(deny.current_dir(root))
 }
