@@ -90,8 +90,8 @@ pub(crate) fn run() -> Result<Ended> {
     Ok(Ended::Well)
 }
 
-/// Checks licences, sources and duplicates with the rules of deny.toml. Advisories need the network: run
-/// `cargo deny check` in CI for those.
+/// Checks licences, sources and duplicates with the rules of deny.toml, and advisories where a database of them is at
+/// hand: nothing is fetched here.
 fn deny(root: &Path) -> Result<Ended> {
     if !process::succeeds(process::cargo("deny").arg("--version")) {
         println!(
@@ -100,7 +100,22 @@ fn deny(root: &Path) -> Result<Ended> {
         return Ok(Ended::Well);
     }
     let mut deny = process::cargo("deny");
-    process::run(deny.args(["check", "licenses", "bans", "sources"]).current_dir(root))
+    deny.args(["--offline", "check", "licenses", "bans", "sources"]);
+    if advisory_databases().is_some_and(|path| path.is_dir()) {
+        deny.arg("advisories");
+    } else {
+        println!(
+            "dist: advisories are not checked, as there is no database of them: `cargo deny fetch db` brings one"
+        );
+    }
+    process::run(deny.current_dir(root))
+}
+
+/// Where cargo-deny keeps them.
+fn advisory_databases() -> Option<std::path::PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(std::path::PathBuf::from);
+    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")))?;
+    Some(home.join("advisory-dbs"))
 }
 
 /// Builds the binary and returns its path.

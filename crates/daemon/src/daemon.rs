@@ -5,6 +5,7 @@
 //! [`Daemon`] ends all of it at once and loses nothing that the next scheduler could not see in the cluster.
 
 mod startup;
+mod tasks;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -18,12 +19,13 @@ use kube_scheduler_runtime::Registry;
 use kube_scheduler_writes::RateLimit;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
 use self::startup::{
     Clients, FollowedObjects, Preparation, ReflectorSources, Reflectors, followed_kinds, lead,
     start_reflectors, start_tracing,
 };
+use self::tasks::{AbortOnDrop, QuitOnDrop, Server};
 use crate::clock::{Clock, Stopwatch};
 use crate::debugger::Actual;
 use crate::driver::{CorePanic, Driver, OutstandingWork};
@@ -38,6 +40,7 @@ use crate::serve::{SecurePort, ServeError, ServingOptions, SiteSources};
 use crate::spans::TracingOptions;
 use crate::transport::{ConnectError, Endpoint};
 use crate::watch::Patience;
+use crate::watchdog::{Heartbeat, Watchdog};
 use crate::writes::{WriteLimits, Writer, hostname};
 
 /// Why a scheduler does not start.
@@ -104,9 +107,18 @@ pub struct DaemonBuilder {
     leader_election: Option<LeaderElection>,
     metrics: MetricsOptions,
     tracing: Option<TracingOptions>,
+    hang_timeout: Duration,
 }
 
 impl DaemonBuilder {
+    /// How long the core thread may work on one thing, such as one attempt, before it counts as hanging: `/livez` fails
+    /// then, the lease is given up, and a standby that hangs does not try to lead. Half a minute by default; zero means never.
+    /// Waiting for an extender does not count.
+    pub fn hang_timeout(mut self, timeout: Duration) -> Self {
+        self.hang_timeout = timeout;
+        self
+    }
+
     /// Traces attempts for OpenTelemetry; off by default.
     pub fn tracing(mut self, options: Option<TracingOptions>) -> Self {
         self.tracing = options;
@@ -203,7 +215,7 @@ impl DaemonBuilder {
     /// # Errors
     /// If it does not.
     pub fn check(&self) -> Result<(), StartError> {
-        let extenders = HttpExtenders::new(&self.config.extenders)?;
+        let extenders = HttpExtenders::new(&self.config.extenders, &Heartbeat::default())?;
         self.engine(&extenders, Handle::default()).map(drop)
     }
 
@@ -220,7 +232,9 @@ impl DaemonBuilder {
 
     async fn prepare(&self) -> Result<Preparation, StartError> {
         let clock = Clock::start();
-        let extenders = HttpExtenders::new(&self.config.extenders)?;
+        let heartbeat = Heartbeat::default();
+        let (hangs, hangs_out) = watch::channel(false);
+        let extenders = HttpExtenders::new(&self.config.extenders, &heartbeat)?;
         let started_at = clock.started_at().as_nanos() as f64 / 1e9;
         let metrics = Arc::new(Metrics::new(started_at, self.metrics.clone(), &self.gates));
         let services = PluginServices::default();
@@ -238,7 +252,8 @@ impl DaemonBuilder {
             let first = engine.profiles().first();
             let component = first.map(|profile| profile.scheduler_name.to_string());
             let component = component.unwrap_or_default();
-            Candidacy::new(options, api, clock, metrics.clone(), &hostname(), component)
+            let hangs = hangs_out.clone();
+            Candidacy::new(options, api, clock, metrics.clone(), hangs, &hostname(), component)
         });
         let (spans, exporter) = start_tracing(self.tracing.clone(), &metrics)?;
         let kinds = followed_kinds(&engine, &extenders);
@@ -255,6 +270,8 @@ impl DaemonBuilder {
             candidacy,
             spans,
             exporter,
+            heartbeat,
+            hangs,
         })
     }
 
@@ -275,6 +292,7 @@ impl DaemonBuilder {
             clock,
             metrics: metrics.clone(),
             progress,
+            heartbeat: preparation.heartbeat.clone(),
             may_decide: false,
             unsynced,
             outstanding: OutstandingWork::default(),
@@ -288,14 +306,18 @@ impl DaemonBuilder {
         let writer =
             Writer::new(fenced, inbox.clone(), effects_out, metrics.clone(), clock, limits);
         let leadership = candidacy.as_ref().map(Candidacy::leadership);
-        let (readers, followed) =
+        let core_hangs = preparation.hangs.subscribe();
+        let watchdog = Watchdog::new(preparation.heartbeat, self.hang_timeout);
+        let (mut readers, followed) =
             self.start_readers(kinds, clients, leadership.clone(), &inbox, &metrics, &progress_out);
+        readers.spawn(watchdog.run(preparation.hangs));
         let address = preparation.secure_port.as_ref().map(SecurePort::address);
         let sources = SiteSources {
             metrics: metrics.clone(),
             progress: progress_out.clone(),
             configz: preparation.configz,
             is_terminating,
+            core_hangs,
             inbox: inbox.clone(),
             started_at: preparation.started_at,
             elects: leadership.is_some(),
@@ -422,6 +444,7 @@ impl Daemon {
             leader_election: None,
             metrics: MetricsOptions::default(),
             tracing: None,
+            hang_timeout: Duration::from_secs(30),
         }
     }
 
@@ -554,38 +577,5 @@ impl DaemonHandle {
     /// Where health and metrics are served, if anywhere.
     pub const fn address(&self) -> Option<SocketAddr> {
         self.address
-    }
-}
-
-#[derive(Debug)]
-struct QuitOnDrop(Inbox);
-
-impl Drop for QuitOnDrop {
-    fn drop(&mut self) {
-        // A core that has ended needs no orders.
-        let _ = self.0.notify(Notice::Quit);
-    }
-}
-
-/// The secure port, being served.
-#[derive(Debug)]
-struct Server {
-    task: AbortOnDrop,
-    stop: watch::Sender<bool>,
-}
-
-impl Server {
-    fn start(port: SecurePort, sources: SiteSources) -> Self {
-        let (stop, stopped) = watch::channel(false);
-        Self { task: AbortOnDrop(tokio::spawn(port.serve(sources, stopped))), stop }
-    }
-}
-
-#[derive(Debug)]
-struct AbortOnDrop(JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

@@ -22,6 +22,7 @@ use crate::inbox::{InboxReceiver, Notice, Observation};
 use crate::metrics::{CoreNumbers, Metrics, PluginNames};
 use crate::progress::Progress;
 use crate::spans::Spans;
+use crate::watchdog::Heartbeat;
 
 /// Decisions between two looks at the inputs.
 const MAX_TURNS: usize = 64;
@@ -43,6 +44,8 @@ pub(crate) struct Driver {
     pub(crate) clock: Clock,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) progress: watch::Sender<Progress>,
+    /// Signs of life, one for each piece of work.
+    pub(crate) heartbeat: Heartbeat,
     /// Whether decisions are ours to make.
     pub(crate) may_decide: bool,
     /// Reflectors that have not passed on everything yet.
@@ -103,6 +106,7 @@ impl Driver {
             } else {
                 0
             };
+            self.heartbeat.beat();
             self.carry_out();
             if mode == Mode::Ended
                 || (mode == Mode::Stopping && self.outstanding == OutstandingWork::default())
@@ -126,6 +130,7 @@ impl Driver {
     fn take_waiting(&mut self, mode: &mut Mode) -> usize {
         let mut n_taken = 0;
         while n_taken < MAX_INPUTS && *mode != Mode::Ended {
+            self.heartbeat.beat();
             // Notices first: results make room for more bindings, and a flood of changes must not hold up a shutdown.
             match self.inbox.notices.try_recv() {
                 Ok(notice) => {
@@ -142,6 +147,7 @@ impl Driver {
                 Err(TryRecvError::Disconnected) => *mode = Mode::Ended,
             }
         }
+        self.heartbeat.beat();
         // After the inputs, which may have made the deadline pointless.
         if self.engine.next_deadline().is_some_and(|deadline| deadline <= self.clock.now()) {
             self.engine.handle(Input::TimePassed, self.clock.now());
@@ -181,6 +187,7 @@ impl Driver {
             Observation::Changes(inputs, _permit) => {
                 let (n, now) = (inputs.len(), self.clock.now());
                 for input in inputs {
+                    self.heartbeat.beat();
                     self.engine.handle(input, now);
                 }
                 return n;
@@ -220,6 +227,7 @@ impl Driver {
             if self.outstanding.writes + n_turns >= MAX_BINDING {
                 return n_turns;
             }
+            self.heartbeat.beat();
             let clock = self.clock;
             let mut lines = ProcessLog;
             let now = || clock.now();
@@ -366,6 +374,7 @@ impl Driver {
         let mut select = Select::new();
         select.recv(&self.inbox.notices);
         select.recv(&self.inbox.observations);
+        let _rest = self.heartbeat.rest();
         // Which of them is ready, or neither, does not matter: the next round looks at both and at the clock.
         match deadline {
             Some(deadline) => drop(select.ready_timeout(self.clock.until(deadline))),

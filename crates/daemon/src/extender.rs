@@ -22,6 +22,7 @@ use kube_scheduler_runtime::{Extender, Extenders};
 
 use self::http::HttpExtender;
 use crate::kinds::Keep;
+use crate::watchdog::Heartbeat;
 
 pub use self::tls::ExtenderTlsError;
 
@@ -42,16 +43,19 @@ pub(crate) struct HttpExtenders {
 }
 
 impl HttpExtenders {
-    /// Creates the configured extenders. No request is sent yet.
+    /// Creates the configured extenders. No request is sent yet. While the core thread waits for one, its heartbeat rests.
     ///
     /// # Errors
     /// If certificates and keys cannot be used.
-    pub(crate) fn new(configs: &[ExtenderConfig]) -> Result<Self, ExtenderError> {
+    pub(crate) fn new(
+        configs: &[ExtenderConfig],
+        heartbeat: &Heartbeat,
+    ) -> Result<Self, ExtenderError> {
         let mut extenders: Vec<Arc<dyn Extender>> = Vec::new();
         let (mut pods, mut nodes) = (Keep::Nothing, Keep::Nothing);
         for config in configs {
             tracing::debug!(extender = config.url_prefix, "Creating extender");
-            extenders.push(Arc::new(HttpExtender::new(config)?));
+            extenders.push(Arc::new(HttpExtender::new(config, heartbeat.clone())?));
             let wants_objects = !config.node_cache_capable;
             let judges_nodes = !config.filter_verb.is_empty() || !config.prioritize_verb.is_empty();
             // Pods are shown when they are decided about; running ones only as victims.
@@ -81,7 +85,7 @@ mod tests {
     #[test]
     fn objects_are_kept_only_for_those_who_are_shown_them() {
         let kept = |configs: &[ExtenderConfig]| {
-            let made = HttpExtenders::new(configs).unwrap();
+            let made = HttpExtenders::new(configs, &Heartbeat::default()).unwrap();
             (made.pods, made.nodes)
         };
         assert_eq!(kept(&[]), (Keep::Nothing, Keep::Nothing));

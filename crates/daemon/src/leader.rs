@@ -1,8 +1,8 @@
 //! Which of several schedulers decides: leader election on a Lease, as the reference does it.
 //!
 //! A candidate that does not lead keeps its caches up to date and writes nothing. `election` holds the rules without any
-//! clock or network; `elector` carries them out; `fence` is what stops writes the moment leadership may have ended;
-//! `catch_up` lies between the lease and the first decision.
+//! clock or network; `elector` carries them out, and keeps the fence that stops writes the moment leadership may have
+//! ended; `catch_up` lies between the lease and the first decision.
 //!
 //! Invariants: at any time at most one of the schedulers that share a lease is allowed to write; a scheduler that led and
 //! does not any more never leads again in the same process.
@@ -10,7 +10,6 @@
 mod catch_up;
 mod election;
 mod elector;
-mod fence;
 mod lease;
 mod record;
 
@@ -23,13 +22,13 @@ use tokio::task::JoinHandle;
 
 use crate::backoff::{random_bits, random_jitter};
 use crate::clock::Clock;
+use crate::fence::{self, Fence};
 use crate::metrics::Metrics;
 use crate::transport::Api;
 pub(crate) use catch_up::catch_up;
 use election::{Election, Timing};
 use elector::Elector;
 pub(crate) use elector::Leadership;
-pub(crate) use fence::{Fence, LeadershipOver, closed};
 use lease::LeaseClient;
 
 /// Options of leader election.
@@ -103,16 +102,17 @@ pub(crate) struct Candidacy {
 }
 
 impl Candidacy {
-    /// Prepares a candidate. The fence is closed while it does not lead.
+    /// Prepares a candidate. The fence is closed while it does not lead; it neither leads nor tries to while `core_hangs`.
     pub(crate) fn new(
         options: LeaderElection,
         api: Api,
         clock: Clock,
         metrics: Arc<Metrics>,
+        core_hangs: watch::Receiver<bool>,
         hostname: &str,
         component: String,
     ) -> (Self, Fence) {
-        let (keeper, fence) = closed();
+        let (keeper, fence) = fence::closed(move || clock.now());
         let (sender, leadership) = watch::channel(Leadership::Standby);
         let identity = options.identity.unwrap_or_else(|| fresh_identity(hostname));
         metrics.set_leading(false);
@@ -123,6 +123,7 @@ impl Candidacy {
             fence: keeper,
             leadership: sender,
             metrics,
+            core_hangs,
             component,
             timeout: (options.timing.renew_deadline / 2).max(Duration::from_secs(1)),
             release_within: options.timing.renew_deadline,

@@ -22,7 +22,7 @@
 //!
 //! Reading order: `daemon` ties it together; `watch` and `kinds` bring objects in through `inbox`; `driver` is the core
 //! thread; `extender` asks other programs for it; `writes` carries out effects; `leader` decides whether any of that may
-//! happen; `transport` is the connection; `serve`, `metrics` and `spans` are for observers, `debugger` compares the caches with the cluster.
+//! happen, through the `fence`; `watchdog` sees to it that the core thread moves; `transport` is the connection; `serve`, `metrics` and `spans` are for observers, `debugger` compares the caches with the cluster.
 
 mod backoff;
 mod clock;
@@ -31,6 +31,7 @@ mod daemon;
 mod debugger;
 mod driver;
 mod extender;
+mod fence;
 mod inbox;
 mod kinds;
 mod leader;
@@ -42,6 +43,7 @@ mod spans;
 mod transport;
 mod version;
 mod watch;
+mod watchdog;
 mod writes;
 
 pub use daemon::{Daemon, DaemonBuilder, DaemonHandle, RunError, StartError};

@@ -6,6 +6,7 @@
 //! Reading order: `options` is what can be set; `connection` serves the connections that `listener` and `tls` make;
 //! `site` is what every request goes through, `authentication` and `authorization` first.
 
+mod admission;
 mod authentication;
 mod authorization;
 mod connection;
@@ -76,7 +77,6 @@ impl SecurePort {
     pub(crate) async fn serve(self, sources: SiteSources, stop: watch::Receiver<bool>) {
         let limits = Limits {
             patience: self.options.patience,
-            max_connections: self.options.max_connections,
             http2_max_streams: self.options.http2_max_streams,
         };
         let verbosity = self.options.introspection.verbosity.clone();

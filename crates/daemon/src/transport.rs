@@ -29,7 +29,7 @@ use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use crate::backoff::Backoff;
-use crate::leader::{Fence, LeadershipOver};
+use crate::fence::{Fence, LeadershipOver};
 use crate::metrics::{Metrics, RestCall};
 pub(crate) use call::{Call, Encoding};
 use connection::Traffic;
@@ -445,7 +445,7 @@ mod tests {
     async fn nothing_is_changed_behind_a_closed_fence() {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let api = Endpoint::from_url(&free.to_string()).unwrap().client("test").unwrap();
-        let (keeper, fence) = crate::leader::closed();
+        let (keeper, fence) = crate::fence::closed(|| kube_scheduler_api_types::Timestamp::EPOCH);
         let api = api.behind(Some(fence));
         // Reading is free.
         assert!(api.call(&Call::get("/version")).await.unwrap_err().is_connection_refused());

@@ -287,6 +287,10 @@ fn the_chart_gives_the_rights_of_the_manifests() {
         part.lines()
             .map(|line| line.replace(lease, "kube-scheduler-rs"))
             .filter(|line| !line.is_empty())
+            // Rights for features that are off can be left out.
+            .filter(|line| {
+                !line.starts_with("{{- if .Values.rbac.features.") && line != "{{- end }}"
+            })
             .collect()
     };
     let (ours, chart) =
@@ -298,6 +302,63 @@ fn the_chart_gives_the_rights_of_the_manifests() {
         };
         assert_eq!(from(&chart), from(&ours), "role {role}");
     }
+}
+
+#[test]
+fn rights_for_features_that_are_off_are_left_out_of_the_chart() {
+    let values: Value = serde_saphyr::from_str(&text(&format!("{CHART}/values.yaml"))).unwrap();
+    let features = values["rbac"]["features"].as_object().unwrap();
+    assert!(features.values().all(|is_on| *is_on == false));
+    let template = text(&format!("{CHART}/templates/rbac.yaml"));
+    let mut guarded = BTreeMap::new();
+    for part in template.split("{{- if .Values.rbac.features.").skip(1) {
+        let (feature, rest) = part.split_once(" }}\n").unwrap();
+        let rules = rest.split_once("{{- end }}").unwrap().0;
+        let rules: Value = serde_saphyr::from_str(rules).unwrap();
+        let resources = rights(&rules).into_iter().map(|(_, resource, ..)| resource);
+        guarded.entry(feature.to_owned()).or_insert_with(BTreeSet::new).extend(resources);
+    }
+    let of = |feature: &str| guarded[feature].iter().map(String::as_str).collect::<Vec<_>>();
+    assert_eq!(of("podGroups"), ["podgroups", "podgroups/status"]);
+    assert_eq!(of("leaseCandidates"), ["leasecandidates"]);
+    assert_eq!(of("deviceTaintRules"), ["devicetaintrules"]);
+    assert_eq!(guarded.keys().collect::<Vec<_>>(), features.keys().collect::<Vec<_>>());
+}
+
+#[test]
+fn containers_are_confined() {
+    let all = manifest("second-scheduler.yaml");
+    let manifest = &named(&all, "Deployment", "kube-scheduler-rs")["spec"]["template"]["spec"];
+    let container = &manifest["containers"][0];
+    assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
+    assert_eq!(container["securityContext"]["allowPrivilegeEscalation"], false);
+    let values: Value = serde_saphyr::from_str(&text(&format!("{CHART}/values.yaml"))).unwrap();
+    assert_eq!(container["resources"], values["resources"], "the chart's are the manifest's");
+    assert!(container["resources"]["limits"]["memory"].is_string());
+    let deployment = text(&format!("{CHART}/templates/deployment.yaml"));
+    for line in ["readOnlyRootFilesystem: true", "allowPrivilegeEscalation: false", "drop: [ALL]"] {
+        assert!(deployment.contains(line), "{line} is missing in the chart");
+    }
+    // Nothing is opened that was not closed before, and the port is the container's.
+    let policy = text(&format!("{CHART}/templates/networkpolicy.yaml"));
+    assert_eq!(values["networkPolicy"]["enabled"], false);
+    assert!(policy.contains("port: https") && deployment.contains("- name: https"));
+}
+
+#[test]
+fn base_images_can_be_named_by_digest() {
+    let text = text("packaging/Containerfile");
+    let mut arguments = BTreeSet::new();
+    for line in text.lines() {
+        if let Some(argument) = line.strip_prefix("ARG ") {
+            arguments.insert(format!("${{{}}}", argument.split_once('=').unwrap().0));
+        }
+        if let Some(image) = line.strip_prefix("FROM ") {
+            let image = image.split(' ').next().unwrap_or_default();
+            assert!(arguments.contains(image), "{line}: not an argument");
+        }
+    }
+    assert_eq!(arguments.len(), 3, "the builder and both bases");
 }
 
 #[test]

@@ -8,12 +8,14 @@ use kube_scheduler_framework::ClusterEvent;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{AbortOnDrop, StartError};
+use super::StartError;
+use super::tasks::AbortOnDrop;
 use crate::clock::Clock;
 use crate::extender::HttpExtenders;
+use crate::fence::Fence;
 use crate::inbox::{Inbox, Observation};
 use crate::kinds::{Form, WatchedKind};
-use crate::leader::{Candidacy, Fence, Leadership, catch_up};
+use crate::leader::{Candidacy, Leadership, catch_up};
 use crate::metrics::Metrics;
 use crate::plugin_services::PluginServices;
 use crate::progress::Progress;
@@ -21,6 +23,7 @@ use crate::serve::SecurePort;
 use crate::spans::{Exporter, Spans, TracingOptions};
 use crate::transport::{Api, ConnectError, Endpoint};
 use crate::watch::{Patience, Position, Reflector, SharedObjects};
+use crate::watchdog::Heartbeat;
 
 /// What a scheduler is started with, once nothing can be refused any more.
 pub(super) struct Preparation {
@@ -38,6 +41,10 @@ pub(super) struct Preparation {
     pub(super) candidacy: Option<(Candidacy, Fence)>,
     pub(super) spans: Option<Spans>,
     pub(super) exporter: Option<AbortOnDrop>,
+    /// Of the core thread.
+    pub(super) heartbeat: Heartbeat,
+    /// Whether it hangs, to be published.
+    pub(super) hangs: watch::Sender<bool>,
 }
 
 /// The connections of a scheduler, by purpose.

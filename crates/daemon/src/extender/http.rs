@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 use super::connection::Connection;
 use super::tls::ExtenderTlsError;
 use super::{answers, questions};
+use crate::watchdog::Heartbeat;
 
 /// How long a call may take when nothing is configured.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,21 +31,31 @@ pub(super) struct HttpExtender {
     connection: Arc<Connection>,
     /// Where calls run; `None` if nothing is going to be called.
     runtime: Option<Handle>,
+    /// Of the thread that waits for answers.
+    heartbeat: Heartbeat,
 }
 
 /// An answer that is on its way.
-struct Coming(mpsc::Receiver<Result<Bytes, String>>);
+struct Coming {
+    answer: mpsc::Receiver<Result<Bytes, String>>,
+    heartbeat: Heartbeat,
+}
 
 impl Coming {
     /// Waits for the answer. A runtime that has ended gives none.
     fn wait(self) -> Result<Bytes, String> {
-        self.0.recv().unwrap_or_else(|_| Err("context canceled".to_owned()))
+        // The extender's time-out ends this; until then the thread does not hang.
+        let _rest = self.heartbeat.rest();
+        self.answer.recv().unwrap_or_else(|_| Err("context canceled".to_owned()))
     }
 }
 
 impl HttpExtender {
     /// Makes ready. Calls run on the runtime that this is called on.
-    pub(super) fn new(config: &ExtenderConfig) -> Result<Self, ExtenderTlsError> {
+    pub(super) fn new(
+        config: &ExtenderConfig,
+        heartbeat: Heartbeat,
+    ) -> Result<Self, ExtenderTlsError> {
         // A time-out below zero is over before anything is sent, as in the reference.
         let timeout = match config.http_timeout.as_nanos() {
             0 => DEFAULT_TIMEOUT,
@@ -57,6 +68,7 @@ impl HttpExtender {
             config: config.clone(),
             managed_resources,
             runtime: Handle::try_current().ok(),
+            heartbeat,
         })
     }
 
@@ -70,7 +82,7 @@ impl HttpExtender {
             // The send fails only when the engine has ended and the receiver is gone.
             let _ = answer.send(connection.post(&verb, question).await);
         });
-        Ok(Coming(coming))
+        Ok(Coming { answer: coming, heartbeat: self.heartbeat.clone() })
     }
 }
 

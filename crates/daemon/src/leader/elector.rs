@@ -13,10 +13,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::election::{Answer, Ask, Election, Moment, News, Todo, released};
-use super::fence::FenceKeeper;
 use super::lease::LeaseClient;
 use super::record::{Lease, Record};
 use crate::clock::Clock;
+use crate::fence::FenceKeeper;
 use crate::metrics::Metrics;
 
 /// How long the last event may take, which only delays a process that wants to end.
@@ -29,7 +29,7 @@ pub(crate) enum Leadership {
     Standby,
     /// This scheduler leads.
     Leading,
-    /// It led, and could not renew the lease in time.
+    /// It led, and could not renew the lease in time, or its core hung.
     Lost,
     /// It ended in order.
     Ended,
@@ -43,6 +43,8 @@ pub(crate) struct Elector {
     pub(crate) fence: FenceKeeper,
     pub(crate) leadership: watch::Sender<Leadership>,
     pub(crate) metrics: Arc<Metrics>,
+    /// Whether nothing would come of leading.
+    pub(crate) core_hangs: watch::Receiver<bool>,
     /// Who events are from.
     pub(crate) component: String,
     /// How long to wait for an answer.
@@ -66,8 +68,20 @@ impl Elector {
         let (seen, mut sightings) = watch::channel(None);
         let mut follower = Some(Follower(tokio::spawn(self.lease.clone().follow(seen))));
         loop {
+            if *self.core_hangs.borrow_and_update() {
+                if self.election.is_leading() {
+                    break self.lose("the scheduling core hangs");
+                }
+                // Whoever can decide had better lead.
+                tokio::select! {
+                    biased;
+                    _ = stop.wait_for(|stop| *stop) => break,
+                    // A watchdog that has ended will not take it back.
+                    moves = self.core_hangs.wait_for(|hangs| !hangs) => if moves.is_err() { break },
+                }
+            }
             match self.election.next(self.now()) {
-                Todo::GiveUp => break self.lose(),
+                Todo::GiveUp => break self.lose("context deadline exceeded"),
                 Todo::Wait(until) => {
                     let until = Instant::now() + self.clock.until(until);
                     tokio::select! {
@@ -77,6 +91,8 @@ impl Elector {
                             let sighting = sightings.borrow_and_update().clone();
                             self.glimpse(sighting);
                         }
+                        // An error means that nothing watches any more, as when everything ends.
+                        Ok(()) = self.core_hangs.changed() => {}
                         () = tokio::time::sleep_until(until) => {}
                     }
                 }
@@ -133,8 +149,7 @@ impl Elector {
                 Ok(news) => news,
             };
             // Leadership that was found to be another's closes it; a renewal moves it.
-            let until = self.election.writes_until();
-            self.fence.open_until(until.map(|until| Instant::now() + self.clock.until(until)));
+            self.fence.open_until(self.election.writes_until());
             let lock = self.lease.describe();
             match news {
                 News::Acquired => {
@@ -205,12 +220,12 @@ impl Elector {
         }
     }
 
-    /// The lease could not be renewed in time.
-    fn lose(&mut self) {
+    /// The lease could not be renewed in time, or must not be.
+    fn lose(&mut self, why: &str) {
         self.fence.give_up();
         self.metrics.set_leading(false);
         let lock = self.lease.describe();
-        tracing::info!(lock, err = "context deadline exceeded", "Failed to renew lease");
+        tracing::info!(lock, err = why, "Failed to renew lease");
         self.leadership.send_replace(Leadership::Lost);
     }
 

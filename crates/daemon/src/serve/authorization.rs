@@ -17,8 +17,8 @@ use super::review::{Reviewer, TtlCache};
 const MASTERS: &str = "system:masters";
 /// How many verdicts are remembered.
 const CAPACITY: usize = 8_192;
-/// Longer questions are not remembered.
-const MAX_REMEMBERED: usize = 10_000;
+/// Longer questions are not remembered: anybody may ask for any path.
+const MAX_REMEMBERED: usize = 512;
 const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 /// Decides about requests.

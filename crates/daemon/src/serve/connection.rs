@@ -1,8 +1,8 @@
 //! One connection after another: handshake, requests, end.
 //!
 //! Invariants: a peer that sends nothing, or half of something, is given up in time; so is one that is done but does not
-//! go; as many connections are served as is allowed, and accepting waits rather than refusing; stopping lets answers
-//! under way finish within their time; a handler that panics costs its request only.
+//! go; a new connection is always accepted, and the number of connections and what each of them holds in memory are
+//! bounded; stopping lets answers under way finish within their time; a handler that panics costs its request only.
 
 use std::future::Future;
 use std::io;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
-use http::{Request, Response, Version};
+use http::{Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -29,20 +29,30 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
+use super::admission::{Admission, Place, Room};
 use super::listener;
 use super::options::ConnectionPatience;
 use super::reply;
 use super::tls::TlsState;
 
-/// The reference's limit for the head of a request.
-const MAX_HEAD: usize = 1 << 20;
+/// How many connections are kept. One that has not authenticated may hold about 128 KiB.
+const ROOM: Room = Room { strangers: 512, strangers_of_one_address: 256, known: 512 };
+/// How long the head of a request may be.
+const MAX_HEAD: usize = 64 << 10;
 /// Names and values in a head.
 const MAX_HEADERS: usize = 512;
-/// The reference's windows and frames.
-const STREAM_WINDOW: u32 = 256 * 1024;
+/// How long the heads of all requests under way on one connection may be.
+const MAX_HEADS: usize = 2 * MAX_HEAD;
+/// What a client of HTTP/2 may send before it is asked for more, over all streams: no page takes a long body.
+const WINDOW: u32 = 64 << 10;
 const DEFAULT_STREAMS: u32 = 100;
 /// When accepting fails, most likely for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// After each connection for which another had to go: with this pause even the oldest of 256 connections has had a quarter of
+/// a second for its request.
+const EVICTION_PAUSE: Duration = Duration::from_millis(1);
+/// How often to say that connections are being evicted.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 /// A request as a handler gets it.
 pub(crate) struct Call {
@@ -61,6 +71,8 @@ pub(crate) struct Peer {
 /// An answer.
 pub(crate) struct Answer {
     pub(crate) response: Response<Full<Bytes>>,
+    /// Whether the caller has authenticated.
+    pub(crate) is_to_known_caller: bool,
     /// Whether the connection ends with it, if it is one of HTTP/2: those cost much to keep.
     pub(crate) ends_connection: bool,
 }
@@ -69,7 +81,6 @@ pub(crate) struct Answer {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) patience: ConnectionPatience,
-    pub(crate) max_connections: usize,
     pub(crate) http2_max_streams: u32,
 }
 
@@ -84,28 +95,45 @@ pub(crate) async fn serve<H, F>(
     H: Fn(Call) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Answer> + Send + 'static,
 {
-    let slots = Arc::new(Semaphore::new(limits.max_connections.max(1)));
+    let admission = Admission::new(ROOM);
     let mut connections = JoinSet::new();
     let mut is_failing = false;
+    let mut complained: Option<Instant> = None;
     loop {
         let accepted = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => break,
-            accepted = accept(&listener, &slots) => accepted,
+            accepted = accept(&listener) => accepted,
         };
         while connections.try_join_next().is_some() {}
         match accepted {
-            Ok((stream, address, slot)) => {
+            Ok((stream, address)) => {
                 is_failing = false;
+                let (place, displaced) = admission.admit(address.ip());
                 let (tls, handler, stop) = (tls.borrow().clone(), handler.clone(), stop.clone());
                 connections.spawn(async move {
-                    if let Err(error) =
-                        connection(stream, address, &tls, limits, handler, stop).await
-                    {
+                    let place = Arc::new(place);
+                    let connection =
+                        connection(stream, address, &tls, limits, handler, stop, place.clone());
+                    let ended = tokio::select! {
+                        biased;
+                        () = place.evicted() => Err("another connection needed its place".into()),
+                        ended = connection => ended,
+                    };
+                    if let Err(error) = ended {
                         tracing::debug!(peer = %address, err = %error, "A connection ended early");
                     }
-                    drop(slot);
                 });
+                if displaced {
+                    if complained.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY) {
+                        complained = Some(Instant::now());
+                        tracing::warn!(
+                            peer = %address,
+                            "The secure port has too many connections that do not authenticate; closing the oldest"
+                        );
+                    }
+                    tokio::time::sleep(EVICTION_PAUSE).await;
+                }
             }
             Err(error) => {
                 if !is_failing {
@@ -125,17 +153,13 @@ pub(crate) async fn serve<H, F>(
     tracing::info!("[graceful-termination] secure server is exiting");
 }
 
-type Slot = tokio::sync::OwnedSemaphorePermit;
-
-async fn accept(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, Slot)> {
-    let slot = slots.clone().acquire_owned().await.map_err(io::Error::other)?;
+async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, address) = listener.accept().await?;
     listener::prepare(&stream)?;
-    Ok((stream, address, slot))
+    Ok((stream, address))
 }
+
+type ConnectionError = Box<dyn std::error::Error + Send + Sync>;
 
 async fn connection<H, F>(
     stream: TcpStream,
@@ -144,14 +168,20 @@ async fn connection<H, F>(
     limits: Limits,
     handler: H,
     mut stop: watch::Receiver<bool>,
-) -> Result<(), Box<dyn std::error::Error + Send + Sync>>
+    place: Arc<Place>,
+) -> Result<(), ConnectionError>
 where
     H: Fn(Call) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Answer> + Send + 'static,
 {
     let acceptor = TlsAcceptor::from(tls.for_address(stream.local_addr()?.ip()));
+    let handshake = async {
+        // A silent peer costs no more than its socket.
+        stream.readable().await?;
+        acceptor.accept(stream).await
+    };
     let stream = tokio::select! {
-        stream = tokio::time::timeout(limits.patience.header, acceptor.accept(stream)) => {
+        stream = tokio::time::timeout(limits.patience.header, handshake) => {
             stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??
         }
         _ = stop.wait_for(|stop| *stop) => return Ok(()),
@@ -163,16 +193,39 @@ where
         address,
         certificates: certificates.iter().map(|der| der.clone().into_owned()).collect(),
     });
+    let is_known = move || place.is_known();
+    requests(stream, is_http2, peer, limits, handler, stop, is_known).await
+}
+
+/// Answers requests until the connection ends. `is_known` is called with every request of a caller who has authenticated.
+async fn requests<S, H, F>(
+    stream: S,
+    is_http2: bool,
+    peer: Arc<Peer>,
+    limits: Limits,
+    handler: H,
+    mut stop: watch::Receiver<bool>,
+    is_known: impl Fn() + Clone + Send + Sync + 'static,
+) -> Result<(), ConnectionError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    H: Fn(Call) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Answer> + Send + 'static,
+{
     let activity = Arc::new(Activity::new(is_http2));
     let io = TokioIo::new(ObservedStream { stream, activity: activity.clone() });
     let service = {
         let activity = activity.clone();
         service_fn(move |request: Request<Incoming>| {
             let (handler, activity) = (handler.clone(), activity.clone());
+            let is_known = is_known.clone();
             let call = Call { request, peer: peer.clone() };
             async move {
-                let response = answered(handler, call, &activity).await;
-                Ok::<_, std::convert::Infallible>(response)
+                let answer = answered(handler, call, &activity).await;
+                if answer.is_to_known_caller {
+                    is_known();
+                }
+                Ok::<_, std::convert::Infallible>(answer.response)
             }
         })
     };
@@ -210,24 +263,36 @@ where
 }
 
 /// The answer to one call. A handler that panics costs its own request only.
-async fn answered<H, F>(handler: H, call: Call, activity: &Arc<Activity>) -> reply::Reply
+async fn answered<H, F>(handler: H, call: Call, activity: &Arc<Activity>) -> Answer
 where
     H: Fn(Call) -> F,
     F: Future<Output = Answer>,
 {
     let _under_way = activity.begin();
+    let refusal = |response| Answer { response, is_to_known_caller: false, ends_connection: false };
+    let Ok(_head) = activity.heads.try_acquire_many(head_length(&call.request)) else {
+        let text = "the requests under way on this connection are too long\n";
+        return refusal(reply::plain(StatusCode::TOO_MANY_REQUESTS, text));
+    };
     let version = call.request.version();
     let answer = AssertUnwindSafe(handler(call)).catch_unwind().await;
-    let answer =
-        answer.unwrap_or_else(|_| Answer { response: reply::panicked(), ends_connection: false });
+    let answer = answer.unwrap_or_else(|_| refusal(reply::panicked()));
     // HTTP/1.1 has a header for this; here the guard ends the connection.
     if answer.ends_connection && version == Version::HTTP_2 {
         activity.end();
     }
-    answer.response
+    answer
 }
 
-/// HTTP/2 with windows as large as all streams may use at once, and heads bounded as in HTTP/1.1.
+/// In bytes, about.
+fn head_length(request: &Request<Incoming>) -> u32 {
+    let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
+    let uri = request.uri();
+    let target = uri.path().len() + uri.query().map_or(0, str::len);
+    u32::try_from(headers.sum::<usize>() + target).unwrap_or(u32::MAX)
+}
+
+/// HTTP/2 with heads bounded as in HTTP/1.1, and windows for short bodies.
 fn http2_builder(limits: Limits) -> http2::Builder<TokioExecutor> {
     let streams = match limits.http2_max_streams {
         0 => DEFAULT_STREAMS,
@@ -237,9 +302,8 @@ fn http2_builder(limits: Limits) -> http2::Builder<TokioExecutor> {
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(streams)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(STREAM_WINDOW.saturating_mul(streams).min(i32::MAX as u32))
-        .max_frame_size(STREAM_WINDOW)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
         .max_header_list_size(MAX_HEAD as u32);
     builder
 }
@@ -256,7 +320,7 @@ enum Leave {
 async fn take_leave(
     connection: impl Future<Output = hyper::Result<()>>,
     patience: ConnectionPatience,
-) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<(), ConnectionError> {
     match tokio::time::timeout(patience.header, connection).await {
         Ok(result) => Ok(result?),
         Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
@@ -269,6 +333,8 @@ struct Activity {
     /// Counts the heads of requests only where frames do not.
     is_http2: bool,
     ended: Notify,
+    /// Bytes that heads of requests may still take.
+    heads: Semaphore,
 }
 
 struct State {
@@ -288,6 +354,7 @@ impl Activity {
             state: Mutex::new(State { n_under_way: 0, quiet_since: now, head_start }),
             is_http2,
             ended: Notify::new(),
+            heads: Semaphore::new(MAX_HEADS),
         }
     }
 
@@ -402,3 +469,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
         self.stream.is_write_vectored()
     }
 }
+
+#[cfg(test)]
+mod tests;

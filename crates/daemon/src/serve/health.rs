@@ -8,9 +8,9 @@ use crate::metrics::TextPage;
 /// One thing that can be well or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Check {
-    /// The lease, if held, is renewed in time.
+    /// The lease, if held, is renewed in time, and will be: the core thread does not hang.
     LeaderElection,
-    /// The process answers.
+    /// The process answers, and its core thread does not hang.
     Ping,
     /// The scheduler is not terminating.
     Shutdown,

@@ -46,8 +46,6 @@ pub struct ServingOptions {
     pub reload_interval: Duration,
     /// How long connections may take.
     pub patience: ConnectionPatience,
-    /// Connections served at once; further ones wait to be accepted.
-    pub max_connections: usize,
     /// Who callers are.
     pub authentication: AuthenticationOptions,
     /// What they may do.
@@ -73,7 +71,6 @@ impl Default for ServingOptions {
             permit_address_sharing: false,
             reload_interval: Duration::from_secs(10),
             patience: ConnectionPatience::default(),
-            max_connections: 4_096,
             authentication: AuthenticationOptions::default(),
             authorization: AuthorizationOptions::default(),
             introspection: Introspection::default(),

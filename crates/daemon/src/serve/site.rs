@@ -44,6 +44,8 @@ pub(crate) struct SiteSources {
     pub(crate) configz: Arc<str>,
     /// Whether the scheduler is terminating.
     pub(crate) is_terminating: watch::Receiver<bool>,
+    /// Whether the core thread hangs.
+    pub(crate) core_hangs: watch::Receiver<bool>,
     /// The core thread.
     pub(crate) inbox: Inbox,
     /// When the process started, in seconds since the epoch.
@@ -73,11 +75,11 @@ impl Site {
         let uri = request.uri().to_string();
         let agent = request.headers().get(USER_AGENT).cloned();
         let user = self.authenticator.recognise(request.headers_mut(), &peer.certificates).await;
-        let (mut reply, ends_connection) = match user {
+        let (mut reply, is_to_known_caller, ends_connection) = match user {
             Err(problems) => {
                 let problems = problems.0.join(", ");
                 tracing::error!(err = %problems, "Unable to authenticate the request");
-                (reply::unauthorized(request.headers()), true)
+                (reply::unauthorized(request.headers()), false, true)
             }
             Ok(user) => {
                 let path = percent_decode_str(request.uri().path()).decode_utf8_lossy();
@@ -94,7 +96,7 @@ impl Site {
                         reply::internal_error(&uri, &problem)
                     }
                 };
-                (reply, user.is_anonymous())
+                (reply, !user.is_anonymous(), user.is_anonymous())
             }
         };
         reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
@@ -107,7 +109,7 @@ impl Site {
             resp = reply.status().as_u16(),
             "HTTP"
         );
-        Answer { response: reply, ends_connection }
+        Answer { response: reply, is_to_known_caller, ends_connection }
     }
 
     async fn page(&self, request: Request<Incoming>, path: &str) -> Reply {
@@ -228,7 +230,10 @@ impl Site {
 
     fn failure(&self, check: Check) -> Option<String> {
         match check {
-            Check::Ping | Check::LeaderElection => None,
+            Check::Ping | Check::LeaderElection => self.sources.core_hangs.borrow().then(|| {
+                "the scheduling core hangs: it has worked on one thing for longer than it may"
+                    .to_owned()
+            }),
             Check::Shutdown => {
                 self.sources.is_terminating.borrow().then(|| "process is shutting down".to_owned())
             }

@@ -219,6 +219,7 @@ impl Client {
         request.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
         // A server may answer before it has read everything, and hang up.
         let _ = stream.write_all(request.as_bytes()).await;
+        let _ = stream.flush().await;
         let mut answer = Vec::new();
         // Whoever closes without taking leave has still said what there was to say.
         let _ = stream.read_to_end(&mut answer).await;

@@ -17,7 +17,7 @@ use crate::cluster::{BindingLog, cluster, daemon, n_bound, pod, pods, until, unt
 /// Long enough that a loaded machine does not lose a lease by accident.
 const LEASE: Duration = Duration::from_secs(3);
 
-fn election(identity: &str) -> LeaderElection {
+pub(crate) fn election(identity: &str) -> LeaderElection {
     election_with(identity, |_| {})
 }
 
@@ -33,9 +33,9 @@ fn election_with(identity: &str, change: impl FnOnce(&mut Configuration)) -> Lea
 }
 
 /// A scheduler that takes part in an election, and how it ended.
-struct Contender {
-    handle: DaemonHandle,
-    task: JoinHandle<Result<(), RunError>>,
+pub(crate) struct Contender {
+    pub(crate) handle: DaemonHandle,
+    pub(crate) task: JoinHandle<Result<(), RunError>>,
     stop: oneshot::Sender<()>,
 }
 
@@ -49,19 +49,19 @@ impl Contender {
         Self::run(builder.start().await.unwrap())
     }
 
-    fn run(daemon: Daemon) -> Self {
+    pub(crate) fn run(daemon: Daemon) -> Self {
         let handle = daemon.handle();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(daemon.run(async { drop(stopped.await) }));
         Self { handle, task, stop }
     }
 
-    async fn until_leading(&self) {
+    pub(crate) async fn until_leading(&self) {
         until("it leads", || self.handle.progress().is_leading).await;
     }
 
     /// Ends it in order.
-    async fn stop(self) {
+    pub(crate) async fn stop(self) {
         drop(self.stop);
         self.task.await.unwrap().unwrap();
     }
@@ -78,7 +78,7 @@ fn lease(cluster: &DevCluster) -> Value {
     lease.map(|lease| lease.value()["spec"].clone()).unwrap_or_default()
 }
 
-fn holder(cluster: &DevCluster) -> String {
+pub(crate) fn holder(cluster: &DevCluster) -> String {
     lease(cluster)["holderIdentity"].as_str().unwrap_or_default().to_owned()
 }
 

@@ -18,3 +18,4 @@ mod serving_pages;
 mod serving_tls;
 mod tracing;
 mod volumes;
+mod watchdog;

@@ -1,5 +1,6 @@
 //! Small sections: locations, requests instead of scheduling, and flags that the reference does not have.
 
+use kube_scheduler_config::Duration;
 use kube_scheduler_daemon::TracingOptions;
 
 use super::section::section;
@@ -23,6 +24,10 @@ section! {
 section! {
     /// Flags that kube-scheduler does not have.
     Ours {
+        /// How long the core may work on one thing.
+        core_hang_timeout: Duration = Duration::from_secs(30), "core-hang-timeout",
+            "How long the scheduling core may work on one thing, such as one attempt, before it counts as hanging: /livez \
+             fails then, and the lease is given up. Zero means never.";
         /// The seed of random choices.
         seed: u64 = 0, "seed",
             "The seed of random choices, such as the one among equally good nodes.";

@@ -1,0 +1,262 @@
+//! Which connections stay when there are more than there is room for.
+//!
+//! A connection begins as a stranger's, and is a known caller's from the first request on that was authenticated. Each kind
+//! has room of its own, and within it the newest connection always finds a place: the oldest one goes of the address that
+//! has the most. So whoever holds many connections displaces himself, and a probe, which takes milliseconds, gets
+//! through.
+//!
+//! Invariants: the limits hold at any time; nothing waits here; addresses of one IPv6 network of 64 bits count as one, as a
+//! single machine can have them all.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// How many connections there is room for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// For callers who have not authenticated.
+    pub(crate) strangers: usize,
+    /// The same, from one address.
+    pub(crate) strangers_of_one_address: usize,
+    /// For callers who have.
+    pub(crate) known: usize,
+}
+
+/// The connections there are.
+#[derive(Clone, Debug)]
+pub(crate) struct Admission(Arc<Mutex<Guests>>);
+
+/// A connection's place, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    number: u64,
+    admission: Admission,
+    evicted: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct Guests {
+    room: Room,
+    /// Numbers grow, so the order is that of age.
+    all: BTreeMap<u64, Guest>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Guest {
+    address: IpAddr,
+    is_known: bool,
+    evicted: Arc<Notify>,
+}
+
+impl Admission {
+    pub(crate) fn new(room: Room) -> Self {
+        Self(Arc::new(Mutex::new(Guests { room, all: BTreeMap::new(), next: 0 })))
+    }
+
+    /// Takes in a connection from this address, and says whether another had to go for it.
+    pub(crate) fn admit(&self, address: IpAddr) -> (Place, bool) {
+        let address = network(address);
+        let mut guests = self.lock();
+        let Room { strangers, strangers_of_one_address, .. } = guests.room;
+        let of_one = guests.make_room(strangers_of_one_address, |guest| {
+            !guest.is_known && guest.address == address
+        });
+        let of_all = guests.make_room(strangers, |guest| !guest.is_known);
+        let number = guests.next;
+        guests.next += 1;
+        let evicted = Arc::new(Notify::new());
+        guests.all.insert(number, Guest { address, is_known: false, evicted: evicted.clone() });
+        (Place { number, admission: self.clone(), evicted }, of_one || of_all)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Guests> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Guests {
+    /// Makes room for one more of these. Returns whether one had to go.
+    fn make_room(&mut self, limit: usize, is_one: impl Fn(&Guest) -> bool) -> bool {
+        // By address: how many, and which is the oldest.
+        let mut by_address: BTreeMap<IpAddr, (usize, Reverse<u64>)> = BTreeMap::new();
+        let mut n = 0;
+        for (&number, guest) in self.all.iter().filter(|(_, guest)| is_one(guest)) {
+            n += 1;
+            by_address.entry(guest.address).or_insert((0, Reverse(number))).0 += 1;
+        }
+        if n < limit.max(1) {
+            return false;
+        }
+        if let Some((_, Reverse(oldest))) = by_address.into_values().max()
+            && let Some(guest) = self.all.remove(&oldest)
+        {
+            guest.evicted.notify_one();
+        }
+        true
+    }
+}
+
+impl Place {
+    /// The caller has authenticated.
+    pub(crate) fn is_known(&self) {
+        let mut guests = self.admission.lock();
+        if guests.all.get(&self.number).is_none_or(|guest| guest.is_known) {
+            return;
+        }
+        let limit = guests.room.known;
+        guests.make_room(limit, |guest| guest.is_known);
+        if let Some(guest) = guests.all.get_mut(&self.number) {
+            guest.is_known = true;
+        }
+    }
+
+    /// Waits until another connection needs the place.
+    pub(crate) async fn evicted(&self) {
+        self.evicted.notified().await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.admission.lock().all.remove(&self.number);
+    }
+}
+
+/// What counts as one address.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let bits = address.to_bits() & !u128::from(u64::MAX);
+            IpAddr::V6(Ipv6Addr::from_bits(bits))
+        }
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use futures::FutureExt;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn admission(strangers: usize, strangers_of_one_address: usize, known: usize) -> Admission {
+        Admission::new(Room { strangers, strangers_of_one_address, known })
+    }
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    fn is_evicted(place: &Place) -> bool {
+        !place.admission.lock().all.contains_key(&place.number)
+    }
+
+    #[test]
+    fn the_busiest_address_makes_room() {
+        let admission = admission(4, 3, 4);
+        let (probe, _) = admission.admit(address(1));
+        let flood: Vec<Place> = (0..100).map(|_| admission.admit(address(2)).0).collect();
+        assert!(!is_evicted(&probe), "the probe is older than all of the flood");
+        let left: Vec<usize> = (0..100).filter(|&at| !is_evicted(&flood[at])).collect();
+        assert_eq!(left, [97, 98, 99], "the newest stay");
+        assert_eq!(flood[0].evicted().now_or_never(), Some(()));
+        assert_eq!(flood[99].evicted().now_or_never(), None);
+        // Another address finds a place at once.
+        let (other, displaced) = admission.admit(address(3));
+        assert!(displaced && is_evicted(&flood[97]) && !is_evicted(&other) && !is_evicted(&probe));
+    }
+
+    #[test]
+    fn a_place_that_is_left_is_free() {
+        let admission = admission(1, 1, 1);
+        for _ in 0..10 {
+            let (_place, displaced) = admission.admit(address(1));
+            assert!(!displaced);
+        }
+    }
+
+    #[test]
+    fn known_callers_are_out_of_reach_of_strangers() {
+        let admission = admission(2, 2, 2);
+        let known: Vec<Place> = (0..3)
+            .map(|_| {
+                let (place, _) = admission.admit(address(1));
+                place.is_known();
+                place.is_known();
+                place
+            })
+            .collect();
+        assert_eq!(known.iter().map(is_evicted).collect::<Vec<_>>(), [true, false, false]);
+        let _strangers: Vec<Place> = (0..10).map(|_| admission.admit(address(1)).0).collect();
+        assert_eq!(known.iter().map(is_evicted).collect::<Vec<_>>(), [true, false, false]);
+        // One that was evicted meanwhile does not come back.
+        known[0].is_known();
+        assert!(is_evicted(&known[0]));
+    }
+
+    #[test]
+    fn a_network_of_ipv6_counts_as_one_address() {
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:10.0.0.1"), address(1));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Admit(u8),
+        Know(usize),
+        Leave(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0_u8..4).prop_map(Step::Admit),
+            1 => any::<usize>().prop_map(Step::Know),
+            1 => any::<usize>().prop_map(Step::Leave),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn the_limits_hold_and_the_newest_stays(
+            strangers in 1_usize..6,
+            of_one in 1_usize..6,
+            known in 1_usize..4,
+            steps in prop::collection::vec(step(), 1..60),
+        ) {
+            let admission = admission(strangers, of_one, known);
+            let mut places: Vec<Place> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Admit(last) => {
+                        places.push(admission.admit(address(last)).0);
+                        prop_assert!(!is_evicted(&places[places.len() - 1]));
+                    }
+                    Step::Know(at) if !places.is_empty() => places[at % places.len()].is_known(),
+                    Step::Leave(at) if !places.is_empty() => drop(places.swap_remove(at % places.len())),
+                    Step::Know(_) | Step::Leave(_) => {}
+                }
+                let guests = admission.lock();
+                let of = |is_one: &dyn Fn(&Guest) -> bool| guests.all.values().filter(|guest| is_one(guest)).count();
+                prop_assert!(of(&|guest| !guest.is_known) <= strangers);
+                prop_assert!(of(&|guest| guest.is_known) <= known);
+                for last in 0..4 {
+                    prop_assert!(of(&|guest| !guest.is_known && guest.address == address(last)) <= of_one);
+                }
+                // Every place is of a connection that is still there.
+                let there: BTreeSet<u64> = places.iter().map(|place| place.number).collect();
+                prop_assert!(guests.all.keys().all(|number| there.contains(number)));
+            }
+        }
+    }
+}
