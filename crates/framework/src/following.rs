@@ -38,7 +38,7 @@ impl Following {
 
     /// Has `cluster` keep everything that was asked for.
     pub fn apply(&self, cluster: &mut ClusterState) {
-        self.counters.iter().for_each(|spec| cluster.follow_if_asked_again(spec));
+        cluster.follow_for_pod(&self.counters);
         self.labels.iter().for_each(|key| cluster.follow_label(key));
     }
 }

@@ -5,11 +5,18 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Node, Pod};
 
 use super::counts::DomainCounts;
+use super::eligible::Shared;
 use super::spec::CounterSpec;
 use super::table::{CounterId, CounterTable};
 use crate::change_log::ChangeKinds;
 use crate::node_table::NodeIdx;
 use crate::state::ClusterState;
+
+/// So many counters are followed for one pod. If it needs more, none is followed: what is known about such a pod is not
+/// kept, and each of its counters is counted when it is read. Pods as people write them have a handful.
+const MAX_FOLLOWED_FOR_A_POD: usize = 64;
+/// Counters whose specifications list more keys, namespaces and values are not followed for a pod either.
+const MAX_LISTED: usize = 1024;
 
 /// # Counters by topology domain
 impl ClusterState {
@@ -21,12 +28,25 @@ impl ClusterState {
             return;
         }
         if let Some(key) = &spec.topology_key {
-            self.ensure_label_column(key);
+            self.want_label_column(key);
         }
-        let counts = DomainCounts::derived(self, spec);
+        let counts = DomainCounts::derived(self, spec, &mut Shared::default());
         let limit = CounterTable::limit(self.capacity());
-        let dropped = self.counters.insert(counts, limit);
+        let n_bytes = counts.most_bytes(self);
+        let dropped = self.counters.insert(counts, n_bytes, limit);
         dropped.iter().for_each(|key| self.drop_label_column(key));
+    }
+
+    /// [`follow_if_asked_again`](Self::follow_if_asked_again) for all counters that one pod needs. If they are very many or
+    /// very large, only the label columns of their topology keys are kept.
+    pub fn follow_for_pod(&mut self, specs: &[CounterSpec]) {
+        let is_large = |spec: &CounterSpec| spec.n_listed() > MAX_LISTED;
+        if specs.len() <= MAX_FOLLOWED_FOR_A_POD && !specs.iter().any(is_large) {
+            return specs.iter().for_each(|spec| self.follow_if_asked_again(spec));
+        }
+        for key in specs.iter().filter_map(|spec| spec.topology_key.as_ref()) {
+            self.follow_label(key);
+        }
     }
 
     /// As [`follow`](Self::follow), but a counter that is cheap to derive from another one is followed only when it is
@@ -43,11 +63,15 @@ impl ClusterState {
         }
     }
 
-    /// Keeps the column of a label key that is read without a counter. A few dozen of them are kept; the one unused
-    /// for longest is dropped when there are too many.
+    /// Keeps the column of a label key that is read without a counter, if any node has the key. Some dozens of them are
+    /// kept, more in small clusters; the one unused for longest is dropped when there are too many.
     pub fn follow_label(&mut self, key: &Arc<str>) {
+        if !self.labels.is_on_nodes(key) {
+            return;
+        }
         self.ensure_label_column(key);
-        if let Some(dropped) = self.counters.touch_label(key) {
+        let limit = CounterTable::label_limit(self.capacity());
+        if let Some(dropped) = self.counters.touch_label(key, limit) {
             self.drop_label_column(&dropped);
         }
     }
@@ -77,7 +101,28 @@ impl ClusterState {
 
     /// A counter as it is now: the followed one, or else one that is computed, at the cost of [`follow`](Self::follow).
     pub fn counted(&self, spec: &CounterSpec) -> Arc<DomainCounts> {
-        self.followed(spec).cloned().unwrap_or_else(|| Arc::new(DomainCounts::derived(self, spec)))
+        self.counted_with(spec, &mut Shared::default())
+    }
+
+    /// [`counted`](Self::counted) for several counters, in their order: what they have in common is worked out once.
+    pub fn counted_all(&self, specs: &[CounterSpec]) -> Vec<Arc<DomainCounts>> {
+        let mut shared = Shared::default();
+        specs.iter().map(|spec| self.counted_with(spec, &mut shared)).collect()
+    }
+
+    fn counted_with(&self, spec: &CounterSpec, shared: &mut Shared) -> Arc<DomainCounts> {
+        // A key that no node has ends the matter, before anything is compared.
+        if spec.needed_keys().any(|key| !self.labels.is_on_nodes(key)) {
+            return Arc::new(DomainCounts::nothing(spec));
+        }
+        let followed = self.followed(spec).cloned();
+        followed.unwrap_or_else(|| Arc::new(DomainCounts::derived(self, spec, shared)))
+    }
+
+    /// What all followed counters take, in bytes, each reckoned at its largest.
+    #[cfg(test)]
+    pub(crate) fn n_bytes_of_followed(&self) -> usize {
+        self.counters.n_bytes()
     }
 
     /// How many counters are followed.

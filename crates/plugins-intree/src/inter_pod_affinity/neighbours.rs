@@ -75,16 +75,18 @@ impl Neighbours {
         pod: &Pod,
         spare: &Arc<VecPool<i64>>,
     ) -> Option<Self> {
-        let own = Required::of(pod);
+        let mut own = Required::of(pod);
         let minding = minding(cluster, pod, spare);
         if own.is_empty() && minding.keys().is_empty() {
             return None;
         }
-        let count = |specs: &[CounterSpec]| {
-            let counters: SmallVec<[_; 2]> =
-                specs.iter().map(|spec| cluster.counted(spec)).collect();
-            Tally::of_counters(cluster, &counters, spare)
-        };
+        // Anti-affinity by a key that no node has keeps the pod out of nowhere.
+        own.unwanted.retain(|spec| {
+            let column = spec.topology_key.as_ref().and_then(|key| cluster.label_column(key));
+            column.is_none_or(|column| column.n_values() > 0)
+        });
+        let count =
+            |specs: &[CounterSpec]| Tally::of_counters(cluster, &cluster.counted_all(specs), spare);
         let (wanted, unwanted) = (count(&own.wanted), count(&own.unwanted));
         Some(Self {
             n_wanted: wanted.n_domains(),
@@ -114,13 +116,18 @@ impl Neighbours {
                 self.shift(Counted::Minding, &term.topology_key, node, sign);
             }
         }
-        let specs = census.own.wanted.iter().map(|spec| (Counted::Wanted, spec));
-        let specs = specs.chain(census.own.unwanted.iter().map(|spec| (Counted::Unwanted, spec)));
-        for (counted, spec) in specs {
+        // The counters of what is wanted count the same pods.
+        let is_wanted = |spec: &CounterSpec| spec.pods.includes(other, objects);
+        if census.own.wanted.first().is_some_and(is_wanted) {
+            for key in census.own.wanted.iter().filter_map(|spec| spec.topology_key.as_ref()) {
+                self.shift(Counted::Wanted, key, node, sign);
+            }
+        }
+        for spec in &census.own.unwanted {
             if let Some(key) = &spec.topology_key
                 && spec.pods.includes(other, objects)
             {
-                self.shift(counted, key, node, sign);
+                self.shift(Counted::Unwanted, key, node, sign);
             }
         }
     }
@@ -217,6 +224,10 @@ impl Neighbours {
         let is_missing = |n: Option<i64>| n.is_none_or(|n| n <= 0 && !may_be_first);
         for tally in self.counted.wanted.keys() {
             tally.reject_where(cluster, nodes, sink, rejection(Refusal::Affinity), is_missing);
+            if tally.is_nowhere(cluster) {
+                // No node is left to be rejected.
+                return Some(());
+            }
         }
         let is_any = |n: Option<i64>| n.is_some_and(|n| n > 0);
         for tally in self.counted.unwanted.keys() {

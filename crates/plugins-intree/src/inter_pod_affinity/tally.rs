@@ -56,11 +56,13 @@ impl Tally {
         spare: &Arc<VecPool<i64>>,
     ) -> Self {
         let mut tally = Self::new(spare);
+        let mut keys: Vec<&Arc<str>> =
+            counters.iter().filter_map(|counts| counts.spec().topology_key.as_ref()).collect();
+        keys.sort_unstable();
+        let n_of = |key| keys.partition_point(|k| *k <= key) - keys.partition_point(|k| *k < key);
         for counts in counters {
             let Some(key) = &counts.spec().topology_key else { continue };
-            let n_of_key =
-                counters.iter().filter(|c| c.spec().topology_key.as_ref() == Some(key)).count();
-            if n_of_key == 1 {
+            if n_of(key) == 1 {
                 let numbers = Numbers::Counted(counts.clone());
                 tally.keys.push(KeyTally { key: key.clone(), numbers });
             } else {
@@ -176,6 +178,11 @@ impl Numbers {
 }
 
 impl KeyTally {
+    /// Whether no node has the key.
+    pub(super) fn is_nowhere(&self, cluster: ClusterView<'_>) -> bool {
+        cluster.label_column(&self.key).is_some_and(|column| column.n_values() == 0)
+    }
+
     fn n_domains(&self) -> usize {
         match &self.numbers {
             Numbers::ById(numbers) => numbers.iter().filter(|n| **n != 0).count(),

@@ -67,8 +67,9 @@ impl HardState {
         constraints: Vec<Constraint>,
         specs: &[CounterSpec],
     ) -> Self {
-        let all = constraints.into_iter().zip(specs).map(|(constraint, spec)| Hard {
-            counts: cluster.counted(spec),
+        let counted = cluster.counted_all(specs);
+        let all = constraints.into_iter().zip(counted).map(|(constraint, counts)| Hard {
+            counts,
             own: i64::from(constraint.matches(&pod.labels)),
             constraint,
         });
@@ -149,6 +150,10 @@ impl HardState {
                 let unlabelled = sink.code_for(rejection_label.clone());
                 let lacks_label = |node| column.id(node) == LabelValueId::ABSENT;
                 sink.reject_where(nodes, unlabelled, lacks_label);
+            }
+            if column.n_values() == 0 {
+                // No node is left to be rejected.
+                return;
             }
         }
     }

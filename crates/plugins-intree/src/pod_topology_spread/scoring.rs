@@ -88,8 +88,10 @@ impl SoftState {
                 }
             }
         }
-        let all = constraints.iter().zip(specs).map(|(constraint, spec)| {
-            let counts = cluster.counted(spec);
+        // What is counted matters to none of them.
+        let specs = if ignored.len() == candidates.len() { &[] } else { specs };
+        let counted = cluster.counted_all(specs);
+        let all = constraints.iter().zip(counted).map(|(constraint, counts)| {
             let is_hostname = &*constraint.key == HOSTNAME;
             // Every host is a domain of its own, so hosts need no look at their values.
             let column = cluster.domain_column(&counts).filter(|_| !is_hostname);
