@@ -7,3 +7,4 @@ pub mod control_plane;
 pub mod crowd;
 pub mod fault;
 pub mod history;
+pub mod tenants;

@@ -4,7 +4,8 @@
 //! quantities parsed, requests totalled, selectors and tolerations ready to match, strings shared. Nothing a decision
 //! does not need survives, and nothing needs to be parsed again while scheduling.
 //!
-//! The crate stands alone: no I/O, no clock, no randomness, no threads; time is an argument. No input panics. Where
+//! The crate stands alone: no I/O, no clock, no threads, and no randomness but for the key of [`KeyedState`]; time is an
+//! argument. No input panics. Where
 //! upstream has an exact behaviour (rounding, overflow, error texts) this crate has the same, and recorded answers of
 //! the reference pin it.
 //!
@@ -46,6 +47,7 @@ mod affinity;
 mod compile;
 mod features;
 mod images;
+mod keyed;
 mod labels;
 mod names;
 mod node;
@@ -65,6 +67,7 @@ pub use affinity::{
     node_satisfies_required_affinity, required_node_affinity_matches,
 };
 pub use compile::DecodeError;
+pub use keyed::{KeyedMap, KeyedSet, KeyedState};
 pub use labels::Labels;
 pub use names::{
     CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY, PODS, is_dra_extended_resource,

@@ -145,6 +145,8 @@ pub struct TermId(u32);
 
 /// The terms that the pods of one node carry, sorted, with how often.
 type NodeTerms = SmallVec<[(TermId, TermCount); 1]>;
+/// So many terms of a pod are put in their places one by one.
+const FEW: usize = 8;
 
 /// All distinct terms that pods on nodes carry.
 #[derive(Clone, Debug, Default)]
@@ -168,16 +170,16 @@ impl AffinityTerms {
         self.terms.iter().flatten().map(|term| &**term)
     }
 
-    /// The distinct terms of `wanted` kinds that mean `pod`, whose namespace has these labels: found by one label that they
-    /// ask for, few among many. O(labels + terms found). A term is named once; the order depends on the history of the
-    /// state alone.
+    /// The distinct terms of `wanted` kinds that mean `pod`, whose namespace has these labels, and that have a domain: found
+    /// by one label that they ask for or else by the namespace, few among many. O(labels + terms found). A term is named
+    /// once; the order depends on the history of the state alone.
     pub fn about<'a>(
         &'a self,
         pod: &'a Pod,
         namespace_labels: &'a Labels,
         wanted: impl Fn(TermKind) -> bool,
     ) -> impl Iterator<Item = (TermId, &'a CarriedTerm)> {
-        let found = self.index.about(&pod.labels).filter(move |found| wanted(found.kind));
+        let found = self.index.about(pod).filter(move |found| wanted(found.kind));
         found.filter_map(move |found| {
             let carried = self.get(found.id)?;
             let term = carried.term();
@@ -196,7 +198,8 @@ impl AffinityTerms {
         self.carried(id)
     }
 
-    /// How often a distinct term came into being or went: numbers of terms stay what they are in between.
+    /// How often a distinct term came into being or went, or got its first domain or lost its last: in between numbers of
+    /// terms stay what they are, and [`about`](Self::about) names the same ones.
     pub fn n_turnovers(&self) -> u64 {
         self.n_turnovers
     }
@@ -221,7 +224,7 @@ impl AffinityTerms {
 
     /// Whether a term has this topology key.
     pub(crate) fn counts_by(&self, key: &str) -> bool {
-        self.iter().any(|carried| *carried.term().topology_key == *key)
+        self.index.counts_by(key)
     }
 
     /// How often the pods of a node carry each term.
@@ -234,19 +237,31 @@ impl AffinityTerms {
         self.nodes.grow(capacity);
     }
 
-    /// A pod has come to `node`. The columns of its topology keys have to exist. O(its terms).
+    /// A pod has come to `node`. The columns of its topology keys have to exist, as far as nodes have them. O(its terms +
+    /// terms on the node).
     pub(crate) fn add(&mut self, pod: &Pod, node: NodeIdx, labels: &LabelIndex, sequence: u64) {
+        let mut come = NodeTerms::new();
         for term in terms_of(pod) {
             self.sequence = sequence;
             let id = self.by_term.get(&term).copied().unwrap_or_else(|| self.intern(term));
             let (domain, once) = (domain_of(term.term, node, labels), TermCount::once(term.weight));
             if let Some(carried) = self.carried_mut(id) {
                 carried.n_carried += 1;
-                if let Some(domain) = domain {
-                    carried.domains.add(domain, once);
-                }
             }
-            let on_node = self.nodes.get_mut(node);
+            if let Some(domain) = domain {
+                self.shift_domain(id, |domains| domains.add(domain, once));
+            }
+            come.push((id, once));
+        }
+        if come.is_empty() {
+            return;
+        }
+        let on_node = self.nodes.get_mut(node);
+        if come.len() > FEW {
+            on_node.append(&mut come);
+            return sum_up(on_node);
+        }
+        for (id, once) in come {
             match on_node.binary_search_by_key(&id, |(id, _)| *id) {
                 Ok(at) => on_node[at].1 = on_node[at].1.plus(once),
                 Err(at) => on_node.insert(at, (id, once)),
@@ -254,29 +269,34 @@ impl AffinityTerms {
         }
     }
 
-    /// A pod has left `node`.
+    /// A pod has left `node`. As [`add`](Self::add).
     pub(crate) fn remove(&mut self, pod: &Pod, node: NodeIdx, labels: &LabelIndex, sequence: u64) {
+        let mut gone = NodeTerms::new();
         for term in terms_of(pod) {
             self.sequence = sequence;
             let Some(id) = self.by_term.get(&term).copied() else { continue };
             let once = TermCount::once(term.weight);
-            let on_node = self.nodes.get_mut(node);
-            if let Ok(at) = on_node.binary_search_by_key(&id, |(id, _)| *id) {
-                on_node[at].1 = on_node[at].1.minus(once);
-                if on_node[at].1.is_none() {
-                    on_node.remove(at);
-                }
-            }
+            gone.push((id, once));
             let domain = domain_of(term.term, node, labels);
+            if let Some(domain) = domain {
+                self.shift_domain(id, |domains| domains.subtract(domain, once));
+            }
             let Some(carried) = self.carried_mut(id) else { continue };
             carried.n_carried -= 1;
-            if let Some(domain) = domain {
-                carried.domains.subtract(domain, once);
-            }
             if carried.n_carried == 0 {
                 self.release(id);
             }
         }
+        if gone.is_empty() {
+            return;
+        }
+        sum_up(&mut gone);
+        self.nodes.get_mut(node).retain(|(id, n)| {
+            if let Ok(at) = gone.binary_search_by_key(id, |(id, _)| *id) {
+                *n = n.minus(gone[at].1);
+            }
+            !n.is_none()
+        });
     }
 
     /// The labels of `node` are about to change.
@@ -305,11 +325,32 @@ impl AffinityTerms {
         for (id, n) in on_node {
             let domain =
                 self.carried(id).and_then(|carried| domain_of(carried.term(), node, labels));
-            if let (Some(domain), Some(carried)) = (domain, self.carried_mut(id)) {
-                change(&mut carried.domains, domain, n);
+            if let Some(domain) = domain {
+                self.shift_domain(id, |domains| change(domains, domain, n));
             }
         }
         true
+    }
+
+    /// Changes the domains of a term, which is in the index as long as it has any: a key that no node has costs nobody a
+    /// comparison.
+    fn shift_domain(&mut self, id: TermId, change: impl FnOnce(&mut TermCounts)) {
+        let Some(carried) = self.terms.get_mut(id.0 as usize).as_mut().map(Arc::make_mut) else {
+            return;
+        };
+        let had_any = !carried.domains.is_empty();
+        change(&mut carried.domains);
+        let has_any = !carried.domains.is_empty();
+        if had_any == has_any {
+            return;
+        }
+        let index = Arc::make_mut(&mut self.index);
+        if has_any {
+            index.insert(carried.kind(), carried.term(), id);
+        } else {
+            index.remove(carried.term(), id);
+        }
+        self.n_turnovers += 1;
     }
 
     fn carried(&self, id: TermId) -> Option<&CarriedTerm> {
@@ -329,7 +370,7 @@ impl AffinityTerms {
         });
         self.by_term.insert(key.clone(), id);
         self.n_turnovers += 1;
-        Arc::make_mut(&mut self.index).insert(kind, term, id);
+        Arc::make_mut(&mut self.index).key_named(&term.topology_key);
         self.n_terms[kind as usize] += 1;
         self.n_with_namespace_selector += usize::from(term.namespace_selector.is_some());
         let carried = CarriedTerm { key, n_carried: 0, domains: TermCounts::new() };
@@ -341,11 +382,23 @@ impl AffinityTerms {
         let Some(gone) = self.terms.take(id.0 as usize) else { return };
         self.by_term.remove(&gone.key);
         self.n_turnovers += 1;
-        Arc::make_mut(&mut self.index).remove(gone.term(), id);
+        Arc::make_mut(&mut self.index).key_dropped(&gone.term().topology_key);
         self.n_terms[gone.kind() as usize] -= 1;
         self.n_with_namespace_selector -= usize::from(gone.term().namespace_selector.is_some());
         self.free.push(id);
     }
+}
+
+/// Sorts terms and adds up what is there more than once.
+fn sum_up(terms: &mut NodeTerms) {
+    terms.sort_by_key(|(id, _)| *id);
+    terms.dedup_by(|(id, n), (kept, sum)| {
+        let is_same = id == kept;
+        if is_same {
+            *sum = sum.plus(*n);
+        }
+        is_same
+    });
 }
 
 /// The domain that `node` is in; `None` when it lacks the label.

@@ -126,10 +126,6 @@ impl ClusterState {
         let shows_nothing_new = self.shows_nothing_new(known, &pod);
         let not_added = CacheError::NotAdded(PodIdentity::from(&*pod));
         let Some((old, old_node)) = self.take(known) else { return Err(not_added) };
-        if self.node(old_node).is_none() && self.n_pods_on(old_node) == 0 {
-            // The pod may come right back, to a ghost that mentions no resource any more.
-            self.columns.requested.clear(old_node);
-        }
         let node = self.put(pod.clone(), false)?;
         self.recount_pod((&old, old_node), (&pod, node));
         if node != old_node || !has_same_terms(&old, &pod) {
@@ -180,7 +176,7 @@ impl ClusterState {
     /// The terms of a pod that has come to a node begin to count.
     fn carry_terms(&mut self, pod: &Pod, node: NodeIdx) {
         for term in terms_of(pod) {
-            self.ensure_label_column(&term.term.topology_key);
+            self.want_label_column(&term.term.topology_key);
         }
         let sequence = self.next_sequence();
         self.affinity_terms.add(pod, node, &self.labels, sequence);
@@ -190,6 +186,12 @@ impl ClusterState {
     fn drop_terms(&mut self, pod: &Pod, node: NodeIdx) {
         let sequence = self.next_sequence();
         self.affinity_terms.remove(pod, node, &self.labels, sequence);
+        for term in terms_of(pod) {
+            // A column without holders is one of those that are kept for a while.
+            if !self.affinity_terms.counts_by(&term.term.topology_key) {
+                self.keep_label_column(&term.term.topology_key);
+            }
+        }
     }
 
     /// Takes a pod out. Its slot stays even if it is an unused ghost now, until the caller drops it.

@@ -27,6 +27,8 @@ enum BoundRequirement<'a> {
     Is(&'a LabelColumn, ValueId),
     /// No node has any of the values.
     Never,
+    /// No node has the key, and every node is as required.
+    Always,
     /// The answer for every value, by id.
     Table(&'a LabelColumn, Vec<bool>),
     /// No column for the key.
@@ -56,6 +58,9 @@ impl<'a> BoundRequirement<'a> {
                 }
             };
         }
+        if column.n_labelled() == 0 {
+            return if requirement.matches_value(None) { Self::Always } else { Self::Never };
+        }
         let mut table = vec![false; column.n_ids()];
         table[ValueId::ABSENT.index()] = requirement.matches_value(None);
         for (id, value, _) in column.values() {
@@ -76,6 +81,7 @@ impl<'a> BoundRequirement<'a> {
         match self {
             Self::Is(column, id) => column.id(idx) == *id,
             Self::Never => false,
+            Self::Always => true,
             Self::Table(column, table) => table[column.id(idx).index()],
             Self::Labels(requirement) => {
                 cluster.node(idx).is_some_and(|node| requirement.matches(&node.labels))
@@ -91,6 +97,7 @@ impl<'a> BoundRequirement<'a> {
         match self {
             Self::Is(column, id) => column.nodes(*id).map(NodeGroup::to_set).unwrap_or_default(),
             Self::Never => NodeSet::new(),
+            Self::Always => cluster.live_nodes().clone(),
             Self::Table(column, table) => {
                 let mut nodes = NodeSet::of_slots(column.ids(), |id| table[id.index()]);
                 nodes.and(cluster.live_nodes());
@@ -103,11 +110,35 @@ impl<'a> BoundRequirement<'a> {
     }
 }
 
-/// The nodes that are in each of `sets`; `all` if there are none.
+/// The nodes that are in each of `sets`; `all` if there are none. Asks for no more sets once no node is left.
 fn in_each(mut sets: impl Iterator<Item = NodeSet>, all: &NodeSet) -> NodeSet {
     let Some(mut common) = sets.next() else { return all.clone() };
-    sets.for_each(|set| common.and(&set));
+    while !common.is_empty()
+        && let Some(set) = sets.next()
+    {
+        common.and(&set);
+    }
     common
+}
+
+/// Binds one requirement after the other, and no more of them once one matches no node.
+fn bind_all<'a, T>(
+    given: impl Iterator<Item = T>,
+    bind: impl Fn(T) -> BoundRequirement<'a>,
+) -> SmallVec<[BoundRequirement<'a>; 2]> {
+    let mut bound = SmallVec::new();
+    for requirement in given {
+        let requirement = bind(requirement);
+        let is_never = matches!(requirement, BoundRequirement::Never);
+        bound.push(requirement);
+        if is_never {
+            // Whoever asks for one node finds it first.
+            let last = bound.len() - 1;
+            bound.swap(0, last);
+            break;
+        }
+    }
+    bound
 }
 
 #[derive(Debug)]
@@ -118,15 +149,19 @@ struct BoundTerm<'a> {
 
 impl<'a> BoundTerm<'a> {
     fn new(cluster: &'a ClusterState, term: &'a NodeSelectorTerm) -> Self {
-        let expressions =
-            term.expressions.iter().map(|requirement| BoundRequirement::new(cluster, requirement));
-        Self { expressions: expressions.collect(), fields: &term.fields }
+        let bind = |requirement| BoundRequirement::new(cluster, requirement);
+        Self { expressions: bind_all(term.expressions.iter(), bind), fields: &term.fields }
     }
 
     fn matches(&self, cluster: &ClusterState, idx: NodeIdx) -> bool {
         self.expressions.iter().all(|requirement| requirement.matches(cluster, idx))
             && (self.fields.is_empty()
                 || cluster.node(idx).is_some_and(|node| self.fields_match(&node.name)))
+    }
+
+    /// Whether it is known without looking at any node that none matches.
+    fn is_never(&self) -> bool {
+        matches!(self.expressions.first(), Some(BoundRequirement::Never))
     }
 
     fn nodes(&self, cluster: &ClusterState) -> NodeSet {
@@ -160,6 +195,7 @@ impl<'a> BoundSelector<'a> {
                 .iter()
                 .flatten()
                 .map(|term| BoundTerm::new(cluster, term))
+                .filter(|term| !term.is_never())
                 .collect(),
         }
     }
@@ -176,7 +212,12 @@ impl<'a> BoundSelector<'a> {
     /// All nodes that match. O(nodes) at worst, O(nodes / 64) for labels that have columns.
     pub fn nodes(&self, cluster: &ClusterState) -> NodeSet {
         let mut nodes = NodeSet::new();
-        self.terms.iter().for_each(|term| nodes.or(&term.nodes(cluster)));
+        for term in &self.terms {
+            nodes.or(&term.nodes(cluster));
+            if nodes.len() == cluster.live_nodes().len() {
+                break;
+            }
+        }
         nodes
     }
 }
@@ -196,12 +237,16 @@ impl<'a> BoundRequirements<'a> {
         selector: Option<&'a NodeSelector>,
     ) -> Self {
         let pairs = pairs.into_iter().flat_map(Labels::iter);
-        Self {
-            pairs: pairs
-                .map(|(key, value)| BoundRequirement::equals(cluster, key, value))
-                .collect(),
-            selector: selector.map(|selector| BoundSelector::new(cluster, selector)),
-        }
+        let pairs = bind_all(pairs, |(key, value)| BoundRequirement::equals(cluster, key, value));
+        let is_never = matches!(pairs.first(), Some(BoundRequirement::Never));
+        let selector = selector.filter(|_| !is_never);
+        Self { pairs, selector: selector.map(|selector| BoundSelector::new(cluster, selector)) }
+    }
+
+    /// How many pairs were looked up.
+    #[cfg(test)]
+    pub(crate) fn n_bound(&self) -> usize {
+        self.pairs.len()
     }
 
     /// Whether the node matches all requirements; `None` when the slot has no node.
@@ -235,7 +280,7 @@ impl<'a> BoundPreferences<'a> {
         let bind = |preferred: &'a PreferredNodeTerm| {
             (i64::from(preferred.weight), BoundTerm::new(cluster, &preferred.term))
         };
-        Self { terms: terms.map(bind).collect() }
+        Self { terms: terms.map(bind).filter(|(_, term)| !term.is_never()).collect() }
     }
 
     /// The sum of the weights of the terms that match the node; 0 when the slot has no node.

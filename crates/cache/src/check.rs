@@ -159,14 +159,7 @@ fn check_pods(
 ) {
     let (requested, non_zero) = totals(plain);
     let found = cluster.requested().resources_of(idx);
-    // A resource that a removed pod mentioned stays, with amount zero: so amounts are compared without zeros, and every
-    // resource that pods mention now has to be there.
-    let mentioned = |amounts: &Resources| {
-        amounts.scalars.iter().filter(|(_, n)| *n != 0).cloned().collect::<Vec<_>>()
-    };
-    report.compare(|| of("requested scalars"), mentioned(&requested), mentioned(&found));
-    let is_superset = requested.scalars.iter().all(|(name, _)| found.scalar(name).is_some());
-    report.require(|| of("presence of requested scalars"), is_superset);
+    report.compare(|| of("requested scalars"), &requested.scalars, &found.scalars);
     let base = |amounts: &Resources| (amounts.milli_cpu, amounts.memory, amounts.ephemeral_storage);
     report.compare(|| of("requested"), base(&requested), base(&found));
     report.compare(|| of("non-zero requested"), non_zero, cluster.non_zero_requested_on(idx));
@@ -368,6 +361,12 @@ fn check_taints(cluster: &ClusterState, report: &mut Report) {
 }
 
 fn check_labels(cluster: &ClusterState, report: &mut Report) {
+    let mut n_by_key: BTreeMap<&Arc<str>, usize> = BTreeMap::new();
+    for node in cluster.live_nodes().iter().filter_map(|idx| cluster.node(idx)) {
+        node.labels.iter_shared().for_each(|(key, _)| *n_by_key.entry(key).or_default() += 1);
+    }
+    let found: BTreeMap<_, _> = cluster.labels.n_by_key().collect();
+    report.compare(|| "nodes by label key".to_owned(), n_by_key, found);
     for column in cluster.labels.columns() {
         let key = column.key();
         let mut by_value: BTreeMap<Arc<str>, BTreeSet<NodeIdx>> = BTreeMap::new();

@@ -30,13 +30,14 @@ impl ClusterState {
             self.uncount_node(idx, counted_by);
         }
         if kinds.contains(ChangeKinds::LABELS) {
-            self.update_labels(idx, &node.labels, sequence);
+            let old_labels = old.as_ref().map(|old| old.labels.clone()).unwrap_or_default();
+            self.update_labels(idx, &old_labels, &node.labels, sequence);
         }
         if kinds.contains(ChangeKinds::TAINTS) {
             self.set_taints(idx, &node);
         }
         if kinds.contains(ChangeKinds::ALLOCATABLE) {
-            self.columns.allocatable.set(idx, &node.allocatable);
+            self.columns.set_allocatable(idx, &node.allocatable);
             self.columns.allowed_pods.set(idx, node.allowed_pods);
         }
         if kinds.contains(ChangeKinds::UNSCHEDULABLE) {
@@ -89,15 +90,14 @@ impl ClusterState {
 
         let nothing = Node::default();
         self.uncount_node(idx, ChangeKinds::NODE);
-        self.update_labels(idx, &nothing.labels, sequence);
+        self.update_labels(idx, &old.labels, &nothing.labels, sequence);
         self.set_taints(idx, &nothing);
-        self.columns.allocatable.clear(idx);
+        self.columns.set_allocatable(idx, &nothing.allocatable);
         self.columns.allowed_pods.set(idx, 0);
         self.columns.unschedulable.remove(idx);
         self.columns.feature_bits.set(idx, 0);
         self.uncount_claims(idx);
         let images_changed = self.images.update(idx, &old.images, &nothing.images);
-        // What pods once mentioned goes too when the slot is freed.
         self.record(idx, ChangeKinds::NODE | ChangeKinds::PODS | ChangeKinds::REMOVED);
         if images_changed {
             self.image_sequence = self.sequence();
@@ -128,7 +128,6 @@ impl ClusterState {
     /// Frees a slot that has neither a node object nor pods.
     pub(crate) fn drop_if_unused(&mut self, idx: NodeIdx) {
         if self.node(idx).is_none() && self.n_pods_on(idx) == 0 {
-            self.columns.requested.clear(idx);
             self.storage.slot_freed(idx);
             self.nodes.free_slot(idx);
         }
@@ -147,10 +146,13 @@ impl ClusterState {
     }
 
     /// Columns and what is counted by their values follow the labels of a node.
-    fn update_labels(&mut self, idx: NodeIdx, labels: &Labels, sequence: u64) {
-        self.affinity_terms.leave_domains(idx, &self.labels);
-        self.labels.update(idx, labels);
-        self.affinity_terms.enter_domains(idx, &self.labels, sequence);
+    fn update_labels(&mut self, idx: NodeIdx, old: &Labels, new: &Labels, sequence: u64) {
+        let Self { affinity_terms, labels, counters, .. } = self;
+        affinity_terms.leave_domains(idx, labels);
+        labels.update(idx, old, new, |key| {
+            counters.needs_label(key) || affinity_terms.counts_by(key)
+        });
+        affinity_terms.enter_domains(idx, labels, sequence);
     }
 
     fn set_taints(&mut self, idx: NodeIdx, node: &Node) {

@@ -15,6 +15,8 @@ mod spec;
 mod table;
 
 pub use counts::{Domain, DomainCounts};
+#[cfg(test)]
+pub(crate) use eligible::Shared;
 pub use spec::{
     CountedNodes, CountedPods, CounterSpec, PodTerm, PodTolerations, RequiredNodeAffinity,
 };

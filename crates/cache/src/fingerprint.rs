@@ -8,8 +8,7 @@
 
 use std::hash::{BuildHasher, Hash};
 
-use kube_scheduler_api_types::{Operator, Pod};
-use rustc_hash::FxBuildHasher;
+use kube_scheduler_api_types::{KeyedState, Operator, Pod};
 
 use crate::domains::CountedPods;
 
@@ -46,6 +45,5 @@ impl Fingerprint {
 }
 
 fn bit(text: impl Hash) -> u64 {
-    // The highest bits of this hash are the best mixed ones.
-    1 << (FxBuildHasher.hash_one(text) >> (u64::BITS - 6))
+    1 << (KeyedState::default().hash_one(text) >> (u64::BITS - 6))
 }

@@ -6,8 +6,7 @@
 
 use std::hash::Hash;
 
-use hashbrown::HashMap;
-use rustc_hash::FxBuildHasher;
+use kube_scheduler_api_types::KeyedMap;
 
 /// The number of no value.
 pub(crate) const NOTHING: u32 = 0;
@@ -17,7 +16,7 @@ pub(crate) const NOTHING: u32 = 0;
 pub(crate) struct Interner<V> {
     /// By number, with the count of users; `None` for [`NOTHING`] and for numbers without users.
     entries: Vec<Option<(V, usize)>>,
-    by_value: HashMap<V, u32, FxBuildHasher>,
+    by_value: KeyedMap<V, u32>,
     free: Vec<u32>,
 }
 
@@ -83,7 +82,7 @@ impl<V: Clone + Eq + Hash> Interner<V> {
 
 impl<V: Clone> Default for Interner<V> {
     fn default() -> Self {
-        Self { entries: vec![None], by_value: HashMap::default(), free: Vec::new() }
+        Self { entries: vec![None], by_value: KeyedMap::default(), free: Vec::new() }
     }
 }
 

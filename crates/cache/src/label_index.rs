@@ -1,13 +1,14 @@
 //! Label keys in use as dictionary columns: per node a small number for the value, per value the nodes.
 //!
-//! A column exists for a key once it was requested; from then on it follows the nodes.
+//! A column exists for a key once it was requested; from then on it follows the nodes. A key that no node has needs none,
+//! however many pods name it: an empty column stands for all of them, until a node has the key.
 //!
 //! Invariants: value 0 means that the node lacks the label (an empty value is a value); an id means the same value as
 //! long as a node has it; the group of a value holds exactly the nodes whose column shows it, and is never empty.
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Labels, Node};
+use kube_scheduler_api_types::{KeyedMap, Labels, Node};
 
 use crate::fork::{Column, CowMap};
 use crate::node_group::NodeGroup;
@@ -178,13 +179,31 @@ impl LabelColumn {
     }
 }
 
-/// The columns of all requested keys, sorted by key.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LabelIndex(Vec<LabelColumn>);
+/// The columns of all requested keys.
+#[derive(Clone, Debug)]
+pub(crate) struct LabelIndex {
+    /// Sorted by key.
+    columns: Vec<LabelColumn>,
+    /// How many nodes have each key.
+    n_by_key: Arc<KeyedMap<Arc<str>, u32>>,
+    /// The column of every key that no node has.
+    empty: LabelColumn,
+}
+
+impl Default for LabelIndex {
+    fn default() -> Self {
+        let empty = LabelColumn::new("".into(), 0, std::iter::empty());
+        Self { columns: Vec::new(), n_by_key: Arc::default(), empty }
+    }
+}
 
 impl LabelIndex {
+    /// The column of a key, which no node need have; `None` when nodes have it and its column was not requested.
     pub(crate) fn column(&self, key: &str) -> Option<&LabelColumn> {
-        self.0.get(self.find(key).ok()?)
+        match self.find(key) {
+            Ok(at) => self.columns.get(at),
+            Err(_) => (!self.is_on_nodes(key)).then_some(&self.empty),
+        }
     }
 
     /// The column of `key` for a reader from outside.
@@ -199,8 +218,19 @@ impl LabelIndex {
         self.column(key).is_some_and(|column| column.mark.take())
     }
 
+    /// Whether any node has the key.
+    pub(crate) fn is_on_nodes(&self, key: &str) -> bool {
+        self.n_by_key.contains_key(key)
+    }
+
+    /// All keys that nodes have, with how many do, in no particular order.
+    pub(crate) fn n_by_key(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
+        self.n_by_key.iter().map(|(key, n)| (key, *n as usize))
+    }
+
+    /// The columns that were made.
     pub(crate) fn columns(&self) -> impl Iterator<Item = &LabelColumn> {
-        self.0.iter()
+        self.columns.iter()
     }
 
     /// Makes the column of `key` if there is none. O(nodes) then, O(log columns) otherwise.
@@ -211,31 +241,57 @@ impl LabelIndex {
         nodes: impl Iterator<Item = (NodeIdx, &'a Node)>,
     ) {
         if let Err(at) = self.find(key) {
-            self.0.insert(at, LabelColumn::new(key.into(), capacity, nodes));
+            self.columns.insert(at, LabelColumn::new(key.into(), capacity, nodes));
         }
     }
 
     pub(crate) fn drop_column(&mut self, key: &str) {
         if let Ok(at) = self.find(key) {
-            self.0.remove(at);
+            self.columns.remove(at);
         }
     }
 
     pub(crate) fn grow(&mut self, capacity: usize) {
-        for column in &mut self.0 {
+        for column in self.columns.iter_mut().chain([&mut self.empty]) {
             column.ids.grow(capacity);
         }
     }
 
-    pub(crate) fn update(&mut self, node: NodeIdx, labels: &Labels) {
-        for column in &mut self.0 {
-            let value = labels.get_shared(&column.key);
+    /// The labels of a node change from `old` to `new`. A key that no node had gets its column if it `is_needed`.
+    pub(crate) fn update(
+        &mut self,
+        node: NodeIdx,
+        old: &Labels,
+        new: &Labels,
+        is_needed: impl Fn(&str) -> bool,
+    ) {
+        for (key, _) in new.iter_shared().filter(|(key, _)| !old.contains_key(key)) {
+            let n_nodes = Arc::make_mut(&mut self.n_by_key).entry(key.clone()).or_default();
+            *n_nodes += 1;
+            if *n_nodes == 1
+                && is_needed(key)
+                && let Err(at) = self.find(key)
+            {
+                self.columns.insert(at, LabelColumn { key: key.clone(), ..self.empty.clone() });
+            }
+        }
+        for (key, _) in old.iter_shared().filter(|(key, _)| !new.contains_key(key)) {
+            let n_by_key = Arc::make_mut(&mut self.n_by_key);
+            if let Some(n_nodes) = n_by_key.get_mut(key) {
+                *n_nodes -= 1;
+                if *n_nodes == 0 {
+                    n_by_key.remove(key);
+                }
+            }
+        }
+        for column in &mut self.columns {
+            let value = new.get_shared(&column.key);
             column.set(node, value);
         }
     }
 
     fn find(&self, key: &str) -> Result<usize, usize> {
-        self.0.binary_search_by(|column| (*column.key).cmp(key))
+        self.columns.binary_search_by(|column| (*column.key).cmp(key))
     }
 }
 

@@ -7,9 +7,7 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-use kube_scheduler_api_types::Node;
-use rustc_hash::FxBuildHasher;
+use kube_scheduler_api_types::{KeyedMap, Node};
 
 use crate::fork::{COLUMN_CHUNK, Column, CowMap};
 use crate::node_set::NodeSet;
@@ -83,7 +81,7 @@ struct NodeOrder {
     /// Rank by slot.
     ranks: Vec<u32>,
     /// Listed names that are gone, with their rank.
-    removed: HashMap<Arc<str>, u32, FxBuildHasher>,
+    removed: KeyedMap<Arc<str>, u32>,
     /// Live nodes that are not listed.
     n_added: usize,
 }
@@ -203,7 +201,7 @@ impl NodeOrder {
         for (rank, node) in nodes.iter().enumerate() {
             ranks[node.index()] = rank as u32;
         }
-        Self { nodes, ranks, removed: HashMap::default(), n_added: 0 }
+        Self { nodes, ranks, removed: KeyedMap::default(), n_added: 0 }
     }
 
     fn add(&mut self, node: NodeIdx, name: &str) {

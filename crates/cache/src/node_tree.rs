@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-use rustc_hash::FxBuildHasher;
+use kube_scheduler_api_types::KeyedMap;
 
 use crate::node_table::NodeIdx;
 
@@ -20,7 +19,7 @@ const SWEEP_SLACK: usize = 64;
 pub(crate) struct NodeTree {
     zones: Vec<Zone>,
     free: Vec<u32>,
-    by_key: HashMap<Arc<str>, u32, FxBuildHasher>,
+    by_key: KeyedMap<Arc<str>, u32>,
     /// Zone numbers in order of first insertion; emptied ones are gone.
     zone_order: Vec<u32>,
     places: Vec<Place>,

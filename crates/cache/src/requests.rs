@@ -10,9 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::domains::DomainCounts;
 
-/// How many requests of either kind are noted until they are acted on: each may cost O(nodes). Pods that ask for more get
-/// the same answers, more slowly, until the others are met.
-const MAX_REQUESTS: usize = 16;
+/// How many columns are requested until they are made: each costs O(nodes). Pods that read more get the same answers,
+/// more slowly, until the others are there.
+const MAX_LABELS: usize = 16;
+/// How many counters are requested until they are followed. If more are read, none is followed: no pod as people write them
+/// needs so many, and each would have to be kept up to date.
+const MAX_COUNTERS: usize = 64;
 
 /// Requests that are yet to be met.
 #[derive(Debug, Default)]
@@ -31,8 +34,9 @@ pub(crate) struct Requested {
 #[derive(Debug)]
 pub(crate) struct RequestedCounter {
     pub(crate) counts: Arc<DomainCounts>,
-    /// The states of nodes and pods, and of other objects, that it was counted in.
-    pub(crate) counted_at: (u64, u64),
+    /// The states of nodes and pods, and of other objects, that it was counted in; `None` if it is good for that reader
+    /// alone.
+    pub(crate) counted_at: Option<(u64, u64)>,
 }
 
 impl Requests {
@@ -42,10 +46,10 @@ impl Requests {
     }
 
     /// A counter had to be counted.
-    pub(crate) fn counter(&self, counts: &Arc<DomainCounts>, counted_at: (u64, u64)) {
+    pub(crate) fn counter(&self, counts: &Arc<DomainCounts>, counted_at: Option<(u64, u64)>) {
         let counters = &mut self.lock().counters;
         let is_known = |other: &RequestedCounter| other.counts.spec() == counts.spec();
-        if counters.len() < MAX_REQUESTS && !counters.iter().any(is_known) {
+        if counters.len() <= MAX_COUNTERS && !counters.iter().any(is_known) {
             counters.push(RequestedCounter { counts: counts.clone(), counted_at });
         }
     }
@@ -53,14 +57,18 @@ impl Requests {
     /// A label has no column.
     pub(crate) fn label(&self, key: &str) {
         let labels = &mut self.lock().labels;
-        if labels.len() < MAX_REQUESTS && !labels.iter().any(|known| **known == *key) {
+        if labels.len() < MAX_LABELS && !labels.iter().any(|known| **known == *key) {
             labels.push(key.into());
         }
     }
 
     /// Takes all requests.
     pub(crate) fn take(&mut self) -> Requested {
-        std::mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner))
+        let mut taken = std::mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner));
+        if taken.counters.len() > MAX_COUNTERS {
+            taken.counters.clear();
+        }
+        taken
     }
 }
 

@@ -180,7 +180,8 @@ impl ClusterState {
         &self.taint_sets
     }
 
-    /// The column of a label key, if there is one. Otherwise [`follow_requested`](Self::follow_requested) will make it.
+    /// The column of a label key: an empty one if no node has the key, `None` if nodes have it and nobody has read it
+    /// before; [`follow_requested`](Self::follow_requested) makes it then.
     pub fn label_column(&self, key: &str) -> Option<&LabelColumn> {
         let column = self.labels.read(key);
         if column.is_none() {
@@ -195,6 +196,19 @@ impl ClusterState {
         let Self { nodes, labels, .. } = self;
         let live = nodes.live().iter().filter_map(|idx| nodes.node(idx).map(|node| (idx, &**node)));
         labels.ensure(key, nodes.capacity(), live);
+    }
+
+    /// As [`ensure_label_column`](Self::ensure_label_column) for a key that pods name: nothing is made of one that no node
+    /// has. The column comes with the first node that has the key, as long as somebody needs it.
+    pub(crate) fn want_label_column(&mut self, key: &str) {
+        if self.labels.is_on_nodes(key) {
+            self.ensure_label_column(key);
+        }
+    }
+
+    /// How many label columns there are, for the sizes of tables.
+    pub fn n_label_columns(&self) -> usize {
+        self.labels.columns().count()
     }
 
     /// Drops the column of a label key that is no longer used. It stays while a followed counter or an affinity term of a pod

@@ -513,6 +513,8 @@ impl Reflector {
                 }
                 if initial.is_none() {
                     self.advance(Some(resource_version));
+                    // About once a minute, so that nothing stays of objects that are gone.
+                    self.sharing.sweep();
                 }
             }
             Frame::Error { code: 410, .. } => return Err(Interruption::Gone),

@@ -6,7 +6,7 @@
 //!
 //! Invariant: an entry is used only if everything that its answers were read from, beside single nodes, is unchanged.
 
-use kube_scheduler_api_types::Pod;
+use kube_scheduler_api_types::{KeyedMap, Pod};
 use kube_scheduler_cache::affinity::AffinityTermsVersion;
 use kube_scheduler_cache::reads::{PhaseReads, Reads};
 use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState};
@@ -18,8 +18,12 @@ use crate::evaluation::Evaluation;
 use crate::pool::Pool;
 use crate::ranking::{DOMAINS_START_OVER, DomainPlugins, Ranking};
 
-/// How many signatures are remembered before the table starts over: some 10 MiB of them.
-const MAX_SIGNATURES: usize = 1 << 16;
+/// What signatures that are remembered may take, in bytes. The ones unused for longest are forgotten beyond that.
+const MAX_SIGNATURE_BYTES: usize = 16 << 20;
+/// Pods with a longer signature are evaluated on their own. As people write them they have some hundred bytes.
+const MAX_SIGNATURE: usize = 32 << 10;
+/// What a signature takes in the table, beside its bytes.
+const SIGNATURE_OVERHEAD: usize = 48;
 /// How many evaluations are kept; the one unused for longest is evicted. With 5,000 nodes each takes some 150 KiB.
 const MAX_EVALUATIONS: usize = 64;
 /// How many classes without an evaluation are remembered before the table starts over.
@@ -32,30 +36,49 @@ const ATTEMPTS_WITHOUT: u32 = 32;
 const CATCH_UP_SHARE: usize = 4;
 
 /// Numbers for signatures. A number is never used for two signatures; one signature may get several over time.
+///
+/// Those in use stay however many others come: when the recent ones take half of what all may, they become the earlier ones,
+/// and what was earlier and did not come up since is forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct Signatures {
-    ids: FxHashMap<Box<[u8]>, u64>,
+    recent: KeyedMap<Box<[u8]>, u64>,
+    earlier: KeyedMap<Box<[u8]>, u64>,
+    /// What the recent ones take.
+    n_bytes: usize,
     next: u64,
 }
 
 impl Signatures {
     /// The number for a pod under a profile; `None` when it must be evaluated on its own.
     pub(crate) fn number(&mut self, profile: usize, runner: &SignPlan, pod: &Pod) -> Option<u64> {
-        let bytes = runner.sign(profile, pod)?;
-        if let Some(id) = self.ids.get(&*bytes) {
+        self.number_of(&runner.sign(profile, pod)?)
+    }
+
+    fn number_of(&mut self, bytes: &[u8]) -> Option<u64> {
+        if let Some(id) = self.recent.get(bytes) {
             return Some(*id);
         }
-        if self.ids.len() >= MAX_SIGNATURES {
-            self.ids.clear();
+        if bytes.len() > MAX_SIGNATURE {
+            return None;
         }
-        self.next += 1;
-        self.ids.insert(bytes.into(), self.next);
-        Some(self.next)
+        let known = self.earlier.remove_entry(bytes);
+        let (bytes, id) = known.unwrap_or_else(|| {
+            self.next += 1;
+            (bytes.into(), self.next)
+        });
+        let size = bytes.len() + SIGNATURE_OVERHEAD;
+        if self.n_bytes + size > MAX_SIGNATURE_BYTES / 2 {
+            self.earlier = std::mem::take(&mut self.recent);
+            self.n_bytes = 0;
+        }
+        self.n_bytes += size;
+        self.recent.insert(bytes, id);
+        Some(id)
     }
 
     /// How many are remembered.
     pub(crate) fn len(&self) -> usize {
-        self.ids.len()
+        self.recent.len() + self.earlier.len()
     }
 }
 
@@ -386,5 +409,44 @@ impl ClassCache {
     pub(crate) fn clear(&mut self) {
         self.evaluations.clear();
         self.without.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn n_bytes(signatures: &Signatures) -> usize {
+        let all = signatures.recent.keys().chain(signatures.earlier.keys());
+        all.map(|bytes| bytes.len() + SIGNATURE_OVERHEAD).sum()
+    }
+
+    /// 60 pods with 60,000 labels each, and then more pods than there is room for.
+    #[test]
+    fn signatures_are_bounded_in_bytes_and_those_in_use_stay() {
+        let mut signatures = Signatures::default();
+        let honest = signatures.number_of(b"honest");
+        for n in 0..60_u8 {
+            assert_eq!(signatures.number_of(&vec![n; 1_500_000]), None);
+        }
+        assert_eq!((signatures.len(), honest), (1, Some(1)));
+        let long = |n: u32| {
+            let mut bytes = vec![0; MAX_SIGNATURE];
+            bytes[..4].copy_from_slice(&n.to_le_bytes());
+            bytes
+        };
+        for n in 0..2_000 {
+            assert!(signatures.number_of(&long(n)).is_some());
+            assert!(n_bytes(&signatures) <= MAX_SIGNATURE_BYTES);
+            if n % 100 == 0 {
+                assert_eq!(signatures.number_of(b"honest"), honest, "after {n}");
+            }
+        }
+        assert_eq!(signatures.number_of(&long(1_999)), Some(2_001));
+        assert_eq!(
+            signatures.number_of(&long(0)),
+            Some(2_002),
+            "forgotten, and a number is never used twice"
+        );
     }
 }

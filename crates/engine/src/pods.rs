@@ -4,17 +4,15 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-use kube_scheduler_api_types::Pod;
+use kube_scheduler_api_types::{KeyedMap, Pod};
 use kube_scheduler_framework::KnownPods;
-use rustc_hash::FxBuildHasher;
 
-type ByName = HashMap<Arc<str>, Arc<Pod>, FxBuildHasher>;
+type ByName = KeyedMap<Arc<str>, Arc<Pod>>;
 
 /// Pods by namespace and name.
 #[derive(Debug, Default)]
 pub(crate) struct PodIndex {
-    by_namespace: HashMap<Arc<str>, ByName, FxBuildHasher>,
+    by_namespace: KeyedMap<Arc<str>, ByName>,
     n_pods: usize,
 }
 

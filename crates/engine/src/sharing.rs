@@ -14,17 +14,17 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 use kube_scheduler_api_types::{
-    ConditionText, ControllerRef, Labels, Node, NodeAffinity, NodeImage, Pod, PodAffinity,
-    PodCondition, PodRequests, PodSpec, PodStatus, Quantity, ResourceName, Taint, Toleration,
-    Volume,
+    ConditionText, ControllerRef, KeyedState, Labels, Node, NodeAffinity, NodeImage, Pod,
+    PodAffinity, PodCondition, PodRequests, PodSpec, PodStatus, Quantity, ResourceName, Taint,
+    Toleration, Volume,
 };
-use rustc_hash::{FxBuildHasher, FxHasher};
 
 use crate::known::WatchedObject;
 
 /// Tables smaller than this are not swept.
 const SWEPT_FROM: usize = 1_024;
 
+type ContentHasher = <KeyedState as BuildHasher>::Hasher;
 type Quantities = Arc<[(ResourceName, Quantity)]>;
 type NodeConditions = Arc<[(Arc<str>, Arc<str>)]>;
 
@@ -118,6 +118,28 @@ impl Sharing {
         }
     }
 
+    /// Drops what no object holds any more, and the room that it took. Tables do so by themselves when they have doubled; a
+    /// shell calls this now and then, so that nothing stays of objects that are gone. O(parts kept).
+    pub fn sweep(&mut self) {
+        // Parts hold other parts: those that hold most come first.
+        self.specs.sweep();
+        self.statuses.sweep();
+        self.requests.sweep();
+        self.owners.sweep();
+        self.labels.sweep();
+        self.volumes.sweep();
+        self.tolerations.sweep();
+        self.node_affinities.sweep();
+        self.pod_affinities.sweep();
+        self.conditions.sweep();
+        self.quantities.sweep();
+        self.node_conditions.sweep();
+        self.taints.sweep();
+        self.images.sweep();
+        self.names.sweep();
+        self.texts.sweep();
+    }
+
     fn text(&mut self, text: &mut Arc<str>) {
         self.texts.share(text);
     }
@@ -208,7 +230,7 @@ fn share_empty<T>(list: &mut Arc<[T]>) {
 /// Something that can be kept once: a handle on content that many may hold.
 trait Part: Clone {
     /// Equal for equal parts; need not differ for others.
-    fn hash_content(&self, hasher: &mut FxHasher);
+    fn hash_content(&self, hasher: &mut ContentHasher);
     /// Whether the two are equal for every reader.
     fn is_same(&self, other: &Self) -> bool;
     /// How many handles there are on the content.
@@ -245,24 +267,28 @@ impl<T: Part> Table<T> {
             return;
         }
         if self.parts.len() >= self.sweeps_at {
-            // What has one holder is held by this table alone.
-            self.parts.retain(|(_, part)| part.n_holders() > 1);
-            self.parts.shrink_to_fit(|(hash, _)| *hash);
-            self.sweeps_at = SWEPT_FROM.max(self.parts.len() * 2);
+            self.sweep();
         }
         let hash = hash_of(part);
         self.parts.insert_unique(hash, (hash, part.clone()), |(hash, _)| *hash);
     }
+
+    fn sweep(&mut self) {
+        // What has one holder is held by this table alone.
+        self.parts.retain(|(_, part)| part.n_holders() > 1);
+        self.parts.shrink_to_fit(|(hash, _)| *hash);
+        self.sweeps_at = SWEPT_FROM.max(self.parts.len() * 2);
+    }
 }
 
 fn hash_of<T: Part>(part: &T) -> u64 {
-    let mut hasher = FxBuildHasher.build_hasher();
+    let mut hasher = KeyedState::default().build_hasher();
     part.hash_content(&mut hasher);
     hasher.finish()
 }
 
 impl Part for Labels {
-    fn hash_content(&self, hasher: &mut FxHasher) {
+    fn hash_content(&self, hasher: &mut ContentHasher) {
         self.hash(hasher);
     }
 
@@ -278,7 +304,7 @@ impl Part for Labels {
 /// What an `Arc` holds that can be shared.
 trait Content: PartialEq {
     /// As [`Part::hash_content`].
-    fn hash_content(&self, hasher: &mut FxHasher);
+    fn hash_content(&self, hasher: &mut ContentHasher);
 
     /// As [`Part::is_same`]. Equality may be less: amounts are equal that are written differently.
     fn is_same(&self, other: &Self) -> bool {
@@ -287,7 +313,7 @@ trait Content: PartialEq {
 }
 
 impl<T: Content + ?Sized> Part for Arc<T> {
-    fn hash_content(&self, hasher: &mut FxHasher) {
+    fn hash_content(&self, hasher: &mut ContentHasher) {
         T::hash_content(self, hasher);
     }
 
@@ -303,7 +329,7 @@ impl<T: Content + ?Sized> Part for Arc<T> {
 macro_rules! hashed_as_a_whole {
     ($($content:ty),* $(,)?) => {$(
         impl Content for $content {
-            fn hash_content(&self, hasher: &mut FxHasher) {
+            fn hash_content(&self, hasher: &mut ContentHasher) {
                 self.hash(hasher);
             }
         }
@@ -323,13 +349,13 @@ hashed_as_a_whole!(
 );
 
 impl Content for PodStatus {
-    fn hash_content(&self, hasher: &mut FxHasher) {
+    fn hash_content(&self, hasher: &mut ContentHasher) {
         (&self.phase, &self.nominated_node_name, &self.conditions).hash(hasher);
     }
 }
 
 impl Content for PodSpec {
-    fn hash_content(&self, hasher: &mut FxHasher) {
+    fn hash_content(&self, hasher: &mut ContentHasher) {
         (&self.scheduler_name, self.priority, &self.node_selector, &self.tolerations).hash(hasher);
         (&self.host_ports, &self.images, &self.scheduling_gates, &self.pod_group).hash(hasher);
         self.resource_claims.hash(hasher);
@@ -346,7 +372,7 @@ impl Content for PodSpec {
 }
 
 impl Content for PodAffinity {
-    fn hash_content(&self, hasher: &mut FxHasher) {
+    fn hash_content(&self, hasher: &mut ContentHasher) {
         self.required.hash(hasher);
         for preferred in self.preferred.iter() {
             (preferred.weight, &preferred.term).hash(hasher);
@@ -355,7 +381,7 @@ impl Content for PodAffinity {
 }
 
 impl Content for NodeAffinity {
-    fn hash_content(&self, hasher: &mut FxHasher) {
+    fn hash_content(&self, hasher: &mut ContentHasher) {
         let required = self.required.iter().flat_map(|selector| selector.terms());
         required.flatten().for_each(|term| term.hash(hasher));
         for preferred in self.preferred.iter().flatten().flat_map(|terms| terms.iter()) {
@@ -365,7 +391,7 @@ impl Content for NodeAffinity {
 }
 
 impl Content for PodRequests {
-    fn hash_content(&self, hasher: &mut FxHasher) {
+    fn hash_content(&self, hasher: &mut ContentHasher) {
         (&self.accounted, &self.non_zero, &self.fit, &self.fit_score).hash(hasher);
     }
 
@@ -379,7 +405,7 @@ impl Content for PodRequests {
 }
 
 impl Content for [(ResourceName, Quantity)] {
-    fn hash_content(&self, hasher: &mut FxHasher) {
+    fn hash_content(&self, hasher: &mut ContentHasher) {
         for (name, quantity) in self {
             (name, quantity.value()).hash(hasher);
         }
@@ -561,6 +587,34 @@ mod tests {
             shared(&mut table, pod("a", |pod| pod["spec"]["nodeName"] = format!("n{at}").into()));
         }
         assert!(table.texts.parts.len() <= SWEPT_FROM + 1, "{}", table.texts.parts.len());
+        let again = shared(&mut table, pod("kept", |_| ()));
+        assert!(Arc::ptr_eq(&kept.spec, &again.spec));
+    }
+
+    /// Pods with 60,000 labels each.
+    #[test]
+    fn nothing_stays_of_objects_that_are_gone() {
+        let mut table = Sharing::default();
+        let labels = |pod: &mut Value, at: usize| {
+            let labels = (0..60_000).map(|n| (format!("k{at}-{n}"), format!("v{at}-{n}").into()));
+            pod["metadata"]["labels"] = Value::Object(labels.collect());
+        };
+        let kept = shared(&mut table, pod("kept", |_| ()));
+        table.sweep();
+        let capacities = |table: &Sharing| {
+            [
+                table.texts.parts.capacity(),
+                table.labels.parts.capacity(),
+                table.specs.parts.capacity(),
+            ]
+        };
+        let before = (table.texts.parts.len(), capacities(&table));
+        for at in 0..3 {
+            shared(&mut table, pod("large", |pod| labels(pod, at)));
+        }
+        assert!(table.texts.parts.len() > 60_000);
+        table.sweep();
+        assert_eq!((table.texts.parts.len(), capacities(&table)), before);
         let again = shared(&mut table, pod("kept", |_| ()));
         assert!(Arc::ptr_eq(&kept.spec, &again.spec));
     }

@@ -37,12 +37,14 @@ pub(crate) fn table_sizes(
         ("pods in flight and events they missed", usize::try_from(n_missed).unwrap_or(usize::MAX)),
         ("nodes with nominated pods", queue.nominated_nodes().count()),
         ("affinity terms of pods", cluster.affinity_terms().iter().count()),
+        ("resources that no node offers", cluster.requested().n_others()),
         ("lists of taints", cluster.taint_sets().iter().count()),
         ("pods that wait on Permit", core.permits.len()),
         ("pods that preempt", core.held_back.len()),
     ];
     let learned = [
         ("followed counters", cluster.n_followed()),
+        ("label columns", cluster.n_label_columns()),
         ("signatures", core.n_signatures()),
         ("evaluations", cycle.n_evaluations()),
     ];

@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_api_types::KeyedMap;
 use kube_scheduler_cache::NodeIdx;
 use kube_scheduler_cache::columns::{PooledVec, VecPool};
-use rustc_hash::FxHashMap;
 
 use crate::status::Status;
 
@@ -31,7 +31,7 @@ pub struct Verdicts {
     ids: PooledVec<VerdictId>,
     statuses: Vec<Status>,
     counts: Vec<u32>,
-    by_status: FxHashMap<Status, VerdictId>,
+    by_status: KeyedMap<Status, VerdictId>,
 }
 
 impl Verdicts {
@@ -41,7 +41,7 @@ impl Verdicts {
             ids: vec![VerdictId::ABSENT; n_slots].into(),
             statuses: vec![Status::SUCCESS, Status::SUCCESS],
             counts: vec![0, u32::try_from(n_slots).unwrap_or(u32::MAX)],
-            by_status: FxHashMap::default(),
+            by_status: KeyedMap::default(),
         }
     }
 

@@ -134,11 +134,11 @@ impl<'a> NodeView<'a> {
 
     /// How much of a scalar resource its pods ask for.
     pub fn requested_scalar(&self, name: &str) -> i64 {
-        let base = self
-            .read(Reads::POD_SUMS)
-            .requested()
-            .scalar(name)
-            .map_or(0, |column| column.get(self.idx.index()));
+        let requested = self.read(Reads::POD_SUMS).requested();
+        let base = match requested.scalar(name) {
+            Some(column) => column.get(self.idx.index()),
+            None => requested.scalar_at(name, self.idx).unwrap_or(0),
+        };
         let delta =
             self.overlay.and_then(|overlay| overlay.requested_delta().scalar(name)).unwrap_or(0);
         base.wrapping_add(delta)

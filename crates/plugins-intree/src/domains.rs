@@ -20,12 +20,19 @@ pub(crate) enum Counter {
 }
 
 impl Counter {
-    /// O(1) if the cluster follows the counter.
-    pub(crate) fn of(cluster: ClusterView<'_>, spec: &CounterSpec) -> Self {
-        match cluster.followed_id(spec) {
-            Some(id) => Self::Followed(id),
-            None => Self::Counted(cluster.count_pods(spec)),
-        }
+    /// The counters of `specs`, in their order. O(1) for each that the cluster follows.
+    pub(crate) fn all<'a>(
+        cluster: ClusterView<'_>,
+        specs: impl Iterator<Item = &'a CounterSpec> + Clone,
+    ) -> Vec<Self> {
+        let ids: Vec<_> = specs.clone().map(|spec| cluster.followed_id(spec)).collect();
+        let others = specs.zip(&ids).filter(|(_, id)| id.is_none()).map(|(spec, _)| spec);
+        let mut counted = cluster.count_pods_of_each(others).into_iter();
+        let counter = |id: Option<CounterId>| match id {
+            Some(id) => Some(Self::Followed(id)),
+            None => counted.next().map(Self::Counted),
+        };
+        ids.into_iter().filter_map(counter).collect()
     }
 
     /// What it counts now; `None` when the cluster no longer follows it.

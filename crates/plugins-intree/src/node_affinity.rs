@@ -232,7 +232,7 @@ impl Score for NodeAffinity {
             return Ok(());
         }
         scores.fill(0);
-        for (weight, meant) in terms.terms() {
+        for (weight, meant) in terms.terms().filter(|(_, meant)| !meant.is_empty()) {
             for (&idx, score) in nodes.iter().zip(&mut *scores) {
                 *score += weight * i64::from(meant.contains(idx));
             }

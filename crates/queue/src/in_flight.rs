@@ -7,10 +7,11 @@
 //! marker points (earlier events nobody in flight could have missed), so it is empty when nothing is in flight.
 
 use std::collections::VecDeque;
-use std::hash::{Hash, Hasher};
+use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
-use rustc_hash::{FxHashMap, FxHasher};
+use kube_scheduler_api_types::KeyedState;
+use rustc_hash::FxHashMap;
 
 use crate::entry::QueueEntry;
 use crate::event::{ClusterEvent, EventLabel};
@@ -165,7 +166,5 @@ fn offset(number: u64, first: u64) -> usize {
 }
 
 fn hash(uid: &str) -> u64 {
-    let mut hasher = FxHasher::default();
-    uid.hash(&mut hasher);
-    hasher.finish()
+    KeyedState::default().hash_one(uid)
 }

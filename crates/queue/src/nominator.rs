@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use kube_scheduler_api_types::KeyedMap;
 
 use crate::entry::QueueEntry;
 use crate::policy::Nomination;
@@ -22,7 +22,7 @@ pub(crate) struct Nominee {
 #[derive(Debug, Default)]
 pub(crate) struct Nominator {
     by_node: BTreeMap<Arc<str>, Vec<Nominee>>,
-    node_of: FxHashMap<Arc<str>, Arc<str>>,
+    node_of: KeyedMap<Arc<str>, Arc<str>>,
 }
 
 impl Nominator {

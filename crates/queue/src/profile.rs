@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube_scheduler_api_types::KeyedMap;
 use rustc_hash::FxHashMap;
 
 use crate::action::ActionType;
@@ -171,7 +172,7 @@ struct Profile {
 pub(crate) struct Profiles {
     pub(crate) plugins: PluginNames,
     scheduler_names: Vec<Arc<str>>,
-    ids: FxHashMap<Arc<str>, ProfileId>,
+    ids: KeyedMap<Arc<str>, ProfileId>,
     profiles: Vec<Profile>,
     resolved: Vec<ResolvedEvent>,
     unresolved: ResolvedEvent,
@@ -184,7 +185,7 @@ impl Profiles {
         let mut all = Self {
             plugins: PluginNames::default(),
             scheduler_names: Vec::new(),
-            ids: FxHashMap::default(),
+            ids: KeyedMap::default(),
             profiles: Vec::new(),
             resolved: Vec::new(),
             unresolved: ResolvedEvent::new(EventLabel::Named(""), false),

@@ -4,10 +4,10 @@
 //! of an operation, in none. Pods in flight have no record.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
+use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
-use rustc_hash::FxHasher;
+use kube_scheduler_api_types::KeyedState;
 
 use crate::entry::{QueueEntry, QueuedPod};
 use crate::heap::Slot;
@@ -162,8 +162,5 @@ impl<E: QueueEntry> Records<E> {
 }
 
 fn hash(namespace: &str, name: &str) -> u64 {
-    let mut hasher = FxHasher::default();
-    namespace.hash(&mut hasher);
-    name.hash(&mut hasher);
-    hasher.finish()
+    KeyedState::default().hash_one((namespace, name))
 }

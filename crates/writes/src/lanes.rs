@@ -7,9 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Object, Timestamp};
+use kube_scheduler_api_types::{KeyedMap, Object, Timestamp};
 use kube_scheduler_engine::{PodRef, StatusPatch, Token};
-use rustc_hash::FxHashMap;
 
 /// A write about a pod. The token of each ties the answer to what the engine waits with.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,7 +128,7 @@ struct Lane {
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     /// By uid. Looked up only, never walked through.
-    lanes: FxHashMap<Arc<str>, Lane>,
+    lanes: KeyedMap<Arc<str>, Lane>,
     /// Pods whose next write may start and is urgent, in the order in which that came to be.
     now: VecDeque<Arc<str>>,
     /// The same for writes that are not urgent.

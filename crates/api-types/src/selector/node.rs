@@ -85,6 +85,11 @@ pub struct NodeSelector {
 }
 
 impl NodeSelector {
+    /// Whether both are the same allocation, and so equal. With `false` they may be equal or not.
+    pub fn is_same_allocation(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.terms, &other.terms) && self.n_terms_given == other.n_terms_given
+    }
+
     /// Compiles lazily. Terms without any requirement are dropped: they match nothing.
     pub fn from_wire(selector: &wire::NodeSelector) -> Self {
         let path = FieldPath::new("nodeSelectorTerms");

@@ -47,7 +47,9 @@ pub(super) fn check(
     for pod in plain.values().flat_map(|node| node.pods.values()) {
         let labels = cluster.objects().namespace_labels(&pod.namespace).unwrap_or(&no_labels);
         let terms = cluster.affinity_terms();
-        let meant = terms.iter().filter(|carried| carried.term().matches(pod, labels));
+        let meant = terms
+            .iter()
+            .filter(|carried| !carried.domains().is_empty() && carried.term().matches(pod, labels));
         let about = terms.about(pod, labels, |_| true).map(|(_, carried)| carried);
         report.compare(|| format!("terms about pod {}", pod.key()), by_text(meant), by_text(about));
     }

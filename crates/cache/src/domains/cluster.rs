@@ -5,12 +5,16 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Node, Pod};
 
 use super::counts::DomainCounts;
+use super::eligible::Shared;
 use super::spec::CounterSpec;
 use super::table::{CounterId, CounterTable};
 use crate::change_log::ChangeKinds;
 use crate::node_table::NodeIdx;
 use crate::requests::{Requested, RequestedCounter};
 use crate::state::ClusterState;
+
+/// Counters whose specifications list more keys, namespaces and values are not followed because a pod needs them.
+const MAX_LISTED: usize = 1024;
 
 /// # Counters by topology domain
 impl ClusterState {
@@ -22,15 +26,16 @@ impl ClusterState {
             return;
         }
         if let Some(key) = &spec.topology_key {
-            self.ensure_label_column(key);
+            self.want_label_column(key);
         }
-        let counts = Arc::new(DomainCounts::derived(self, spec));
+        let counts = Arc::new(DomainCounts::derived(self, spec, &mut Shared::default()));
         self.keep_counter(counts);
     }
 
     fn keep_counter(&mut self, counts: Arc<DomainCounts>) {
         let limit = CounterTable::limit(self.capacity());
-        let dropped = self.counters.insert(counts, limit);
+        let n_bytes = counts.most_bytes(self);
+        let dropped = self.counters.insert(counts, n_bytes, limit);
         dropped.iter().for_each(|key| self.drop_label_column(key));
     }
 
@@ -50,10 +55,10 @@ impl ClusterState {
                 continue;
             }
             let has_column = match &spec.topology_key {
-                Some(key) => !counts.has_own_column() && self.label_column(key).is_some(),
+                Some(key) => !counts.has_own_column() && self.labels.column(key).is_some(),
                 None => true,
             };
-            if has_column && counted_at == self.counted_at() {
+            if has_column && counted_at == Some(self.counted_at()) {
                 self.keep_counter(counts);
             } else {
                 self.follow(spec);
@@ -66,11 +71,15 @@ impl ClusterState {
         (self.sequence(), self.objects.sequence())
     }
 
-    /// Keeps the column of a label key that is read without a counter. A few dozen of them are kept; when there are too
-    /// many, one is dropped that was not read lately.
+    /// Keeps the column of a label key that is read without a counter, if any node has the key. Some dozens of them are
+    /// kept, more in small clusters; when there are too many, one is dropped that was not read lately.
     pub(crate) fn keep_label_column(&mut self, key: &Arc<str>) {
+        if !self.labels.is_on_nodes(key) {
+            return;
+        }
         self.ensure_label_column(key);
-        if let Some(dropped) = self.counters.keep_label(key, &self.labels) {
+        let limit = CounterTable::label_limit(self.capacity());
+        if let Some(dropped) = self.counters.keep_label(key, &self.labels, limit) {
             self.drop_label_column(&dropped);
         }
     }
@@ -96,11 +105,40 @@ impl ClusterState {
     /// A counter as it is now: the followed one, or else one that is computed, at the cost of [`follow`](Self::follow), and
     /// that [`follow_requested`](Self::follow_requested) will follow.
     pub fn counted(&self, spec: &CounterSpec) -> Arc<DomainCounts> {
-        self.followed(spec).cloned().unwrap_or_else(|| {
-            let counts = Arc::new(DomainCounts::derived(self, spec));
-            self.requests.counter(&counts, self.counted_at());
-            counts
-        })
+        self.counted_with(spec, &mut Shared::default())
+    }
+
+    /// [`counted`](Self::counted) for several counters, in their order: what they have in common is worked out once.
+    pub fn counted_all<'a>(
+        &self,
+        specs: impl IntoIterator<Item = &'a CounterSpec>,
+    ) -> Vec<Arc<DomainCounts>> {
+        let mut shared = Shared::default();
+        specs.into_iter().map(|spec| self.counted_with(spec, &mut shared)).collect()
+    }
+
+    fn counted_with(&self, spec: &CounterSpec, shared: &mut Shared) -> Arc<DomainCounts> {
+        if let Some(counts) = self.followed(spec) {
+            return counts.clone();
+        }
+        // A key that no node has ends the matter, before anything is compared. Pods were not counted then.
+        let is_nowhere = spec.needed_keys().any(|key| !self.labels.is_on_nodes(key));
+        let (counts, counted_at) = if is_nowhere {
+            (DomainCounts::nothing(spec), None)
+        } else {
+            (DomainCounts::derived(self, spec, shared), Some(self.counted_at()))
+        };
+        let counts = Arc::new(counts);
+        if spec.n_listed() <= MAX_LISTED {
+            self.requests.counter(&counts, counted_at);
+        }
+        counts
+    }
+
+    /// What all followed counters take, in bytes, each reckoned at its largest.
+    #[cfg(test)]
+    pub(crate) fn n_bytes_of_followed(&self) -> usize {
+        self.counters.n_bytes()
     }
 
     /// How many counters are followed.

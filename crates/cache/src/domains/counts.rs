@@ -70,7 +70,8 @@ impl DomainCounts {
         &self.spec
     }
 
-    /// How many pods that count are on a node, whether or not the node counts.
+    /// How many pods that count are on a node, whether or not the node counts. May be 0 for a counter that is not followed
+    /// and by whose specification no node can count.
     #[inline]
     pub fn on_node(&self, node: NodeIdx) -> i64 {
         self.on_nodes.try_get(node).map_or(0, |n| i64::from(*n))
@@ -158,7 +159,8 @@ impl DomainCounts {
         })
     }
 
-    fn nothing(spec: &CounterSpec) -> Self {
+    /// No pod counts, and no node.
+    pub(super) fn nothing(spec: &CounterSpec) -> Self {
         Self {
             spec: Arc::new(spec.clone()),
             on_nodes: Column::new(),

@@ -4,30 +4,63 @@
 
 use kube_scheduler_api_types::untolerated_taint;
 
-use super::spec::{CounterSpec, PodTolerations, RequiredNodeAffinity};
+use super::spec::{CountedPods, CounterSpec, PodTolerations, RequiredNodeAffinity};
 use crate::bound_selector::BoundRequirements;
+use crate::fork::Column;
 use crate::label_index::ValueId;
 use crate::node_set::NodeSet;
 use crate::node_table::NodeIdx;
 use crate::state::ClusterState;
 
-/// The nodes that count by `spec`. O(nodes × conditions).
-pub(super) fn eligible(cluster: &ClusterState, spec: &CounterSpec) -> NodeSet {
+/// The nodes that count by `spec`. O(nodes × conditions), and no more once none is left. `shared` has what was found out
+/// for others of the same pod.
+pub(super) fn eligible(cluster: &ClusterState, spec: &CounterSpec, shared: &mut Shared) -> NodeSet {
     let nodes = &spec.nodes;
+    if spec.needed_keys().any(|key| !cluster.labels.is_on_nodes(key)) {
+        return NodeSet::new();
+    }
     let mut eligible = cluster.live_nodes().clone();
-    let topology_key = spec.topology_key.as_ref().filter(|_| !nodes.counts_unlabelled);
-    for key in topology_key.into_iter().chain(nodes.required_keys.iter()) {
+    for key in spec.needed_keys() {
         keep_labelled(cluster, key, &mut eligible);
+    }
+    if eligible.is_empty() {
+        return eligible;
     }
     if let Some(tolerated) = &nodes.tolerated {
         keep_tolerated(cluster, tolerated, &mut eligible);
     }
     if let Some(affinity) = &nodes.affinity {
-        let RequiredNodeAffinity { pairs, required } = affinity;
-        let bound = BoundRequirements::new(cluster, pairs.as_ref(), required.as_ref());
-        eligible.and(&bound.nodes(cluster));
+        eligible.and(shared.matching(cluster, affinity));
     }
     eligible
+}
+
+/// What counters of one pod have in common, worked out once for all of them as long as the cluster stays as it is.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    affinity: Option<(RequiredNodeAffinity, NodeSet)>,
+    /// The pods that count, and how many are on each node.
+    pub(super) on_nodes: Option<(CountedPods, Column<u32, 64>)>,
+    /// How often nodes were compared with an affinity.
+    #[cfg(test)]
+    pub(crate) n_evaluations: usize,
+}
+
+impl Shared {
+    /// The nodes that match an affinity.
+    fn matching(&mut self, cluster: &ClusterState, affinity: &RequiredNodeAffinity) -> &NodeSet {
+        let known = self.affinity.take().filter(|(known, _)| known == affinity);
+        let known = known.unwrap_or_else(|| {
+            let RequiredNodeAffinity { pairs, required } = affinity;
+            let bound = BoundRequirements::new(cluster, pairs.as_ref(), required.as_ref());
+            #[cfg(test)]
+            {
+                self.n_evaluations += 1;
+            }
+            (affinity.clone(), bound.nodes(cluster))
+        });
+        &self.affinity.insert(known).1
+    }
 }
 
 fn keep(nodes: &mut NodeSet, does_count: impl Fn(NodeIdx) -> bool) {

@@ -7,7 +7,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{
-    LabelSelector, Labels, Node, NodeSelector, Operator, Pod, Toleration, untolerated_taint,
+    LabelSelector, Labels, Node, NodeSelector, NodeSelectorTerm, Operator, Pod, Toleration,
+    untolerated_taint,
 };
 
 use crate::objects::ObjectStore;
@@ -36,7 +37,7 @@ pub struct CountedPods {
 /// One condition on a pod: its namespace is one of those named or selected, and its labels match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodTerm {
-    /// Namespaces named outright.
+    /// Namespaces named outright, sorted.
     pub namespaces: Arc<[Arc<str>]>,
     /// Namespaces selected by the labels of their objects. The empty selector means all namespaces, with or without
     /// an object; `None` means none.
@@ -60,7 +61,7 @@ pub struct CountedNodes {
 }
 
 /// A pod's `nodeSelector` and required node affinity.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct RequiredNodeAffinity {
     pub(super) pairs: Option<Labels>,
     pub(super) required: Option<NodeSelector>,
@@ -89,6 +90,25 @@ impl CountedPods {
         selectors.any(|selector| selects(selector, old) != selects(selector, new))
     }
 
+    /// How many namespaces and values of labels are listed.
+    fn n_listed(&self) -> usize {
+        let of_selector = |selector: &LabelSelector| {
+            selector.requirements().iter().map(|requirement| 1 + requirement.values.len()).sum()
+        };
+        let of_term = |term: &PodTerm| -> usize {
+            let selected: usize = term.namespace_selector.as_ref().map_or(0, of_selector);
+            let labels: usize = of_selector(&term.selector);
+            1 + term.namespaces.len() + selected + labels
+        };
+        self.terms.iter().map(of_term).sum()
+    }
+
+    /// Whether both are the same allocation, and so equal. With `false` they may be equal or not.
+    pub(super) fn is_same_allocation(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.terms, &other.terms)
+            && self.counts_terminating == other.counts_terminating
+    }
+
     /// The only namespaces in which pods count; `None` when any namespace may have pods that count.
     pub(crate) fn only_namespaces(&self) -> Option<&[Arc<str>]> {
         let named = self.terms.iter().find(|term| term.namespace_selector.is_none());
@@ -109,7 +129,9 @@ impl PodTerm {
         let is_selected = |selector: &LabelSelector| {
             selector.is_empty() || selects(selector, objects.namespace_labels(&pod.namespace))
         };
-        (self.namespaces.contains(&pod.namespace)
+        // The usual case first, in which names are shared: without looking at the text.
+        (self.namespaces.first().is_some_and(|first| Arc::ptr_eq(first, &pod.namespace))
+            || self.namespaces.binary_search(&pod.namespace).is_ok()
             || self.namespace_selector.as_ref().is_some_and(is_selected))
             && self.selector.matches(&pod.labels)
     }
@@ -120,6 +142,17 @@ fn selects(selector: &LabelSelector, namespace: Option<&Labels>) -> bool {
 }
 
 impl CounterSpec {
+    /// How many keys, namespaces and values are listed: what a counter takes to be kept and found, beside its numbers.
+    pub(crate) fn n_listed(&self) -> usize {
+        self.pods.n_listed() + self.nodes.n_listed()
+    }
+
+    /// Labels without which no node counts.
+    pub(crate) fn needed_keys(&self) -> impl Iterator<Item = &Arc<str>> {
+        let key = self.topology_key.iter().filter(|_| !self.nodes.counts_unlabelled);
+        key.chain(self.nodes.required_keys.iter())
+    }
+
     /// Whether a node counts.
     pub(crate) fn includes_node(&self, node: &Node) -> bool {
         self.nodes.includes(node, self.topology_key.as_deref())
@@ -127,6 +160,12 @@ impl CounterSpec {
 }
 
 impl CountedNodes {
+    fn n_listed(&self) -> usize {
+        let affinity = self.affinity.as_ref().map_or(0, RequiredNodeAffinity::n_listed);
+        let tolerated = self.tolerated.as_ref().map_or(0, |tolerated| tolerated.tolerations.len());
+        self.required_keys.len() + affinity + tolerated
+    }
+
     fn includes(&self, node: &Node, topology_key: Option<&str>) -> bool {
         let has_key = topology_key.is_none_or(|key| node.labels.contains_key(key));
         (has_key || self.counts_unlabelled)
@@ -137,6 +176,15 @@ impl CountedNodes {
 }
 
 impl RequiredNodeAffinity {
+    fn n_listed(&self) -> usize {
+        let terms = self.required.iter().flat_map(|selector| selector.terms().iter()).flatten();
+        let of_term = |term: &NodeSelectorTerm| -> usize {
+            let values: usize = term.expressions.iter().map(|listed| 1 + listed.values.len()).sum();
+            1 + values + term.fields.len()
+        };
+        self.pairs.as_ref().map_or(0, Labels::len) + terms.map(of_term).sum::<usize>()
+    }
+
     /// What a pod requires; `None` when it requires nothing.
     pub fn of(pod: &Pod) -> Option<Self> {
         let pairs = pod.spec.node_selector.clone().filter(|pairs| !pairs.is_empty());
@@ -155,6 +203,20 @@ impl RequiredNodeAffinity {
                 .required
                 .as_ref()
                 .is_none_or(|selector| selector.matches(&node.labels, &node.name))
+    }
+}
+
+impl PartialEq for RequiredNodeAffinity {
+    fn eq(&self, other: &Self) -> bool {
+        let has_same_pairs = match (&self.pairs, &other.pairs) {
+            (Some(pairs), Some(others)) => pairs.is_same_allocation(others) || pairs == others,
+            (pairs, others) => pairs == others,
+        };
+        has_same_pairs
+            && match (&self.required, &other.required) {
+                (Some(terms), Some(others)) => terms.is_same_allocation(others) || terms == others,
+                (terms, others) => terms == others,
+            }
     }
 }
 

@@ -1,16 +1,16 @@
 //! All followed counters, and which of them a pod may concern.
 //!
 //! Invariants: every counter is found by its specification, and by every pod that counts in it: through one of the
-//! namespaces and one of the label values that its pods must have, as far as it names any; a pod finds a counter at
-//! most once.
+//! namespaces and one of the label values that its pods must have, as far as it names any (through the shorter of the two
+//! lists alone if there are many pairs); a pod finds a counter at most once; all counters together take no more than
+//! [`MAX_BYTES`].
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-use hashbrown::{Equivalent, HashMap};
-use kube_scheduler_api_types::{Node, Pod};
-use rustc_hash::{FxBuildHasher, FxHashSet};
+use hashbrown::Equivalent;
+use kube_scheduler_api_types::{KeyedMap, KeyedSet, KeyedState, Node, Pod};
 use smallvec::SmallVec;
 
 use super::counts::DomainCounts;
@@ -24,8 +24,12 @@ use crate::requests::ReadMark;
 
 /// A counter takes about 16 bytes a node where every node is a domain: this many slots are 128 MiB at worst.
 const MAX_SLOTS: usize = 8 << 20;
-/// How many label columns are kept that no counter needs.
-const MAX_LABELS: usize = 32;
+/// What all counters may take, in bytes, each reckoned at its largest.
+const MAX_BYTES: usize = 48 << 20;
+/// A counter is filed under up to so many pairs of a namespace and a label, else under namespaces or labels alone.
+const MAX_PAIRS: usize = 64;
+/// How many label columns are kept that no counter needs, in node slots: 4 bytes each, and more for distinct values.
+const MAX_LABEL_SLOTS: usize = 1 << 20;
 /// The number of specifications that are remembered after they were requested once.
 const MAX_ASKED: usize = 4096;
 
@@ -54,14 +58,14 @@ impl Equivalent<Common> for BorrowedCommon<'_> {
 
 #[derive(Clone, Debug, Default)]
 struct Index {
-    by_spec: HashMap<u64, Slots, FxBuildHasher>,
-    by_common: HashMap<Common, Slots, FxBuildHasher>,
+    by_spec: KeyedMap<u64, Slots>,
+    by_common: KeyedMap<Common, Slots>,
     /// By what pods count.
-    by_pods: HashMap<u64, Slots, FxBuildHasher>,
+    by_pods: KeyedMap<u64, Slots>,
     /// By which nodes count, and by what key.
-    by_nodes: HashMap<u64, Slots, FxBuildHasher>,
+    by_nodes: KeyedMap<u64, Slots>,
     /// How many counters need the column of a label key.
-    n_by_key: HashMap<Arc<str>, usize, FxBuildHasher>,
+    n_by_key: KeyedMap<Arc<str>, usize>,
 }
 
 /// A followed counter, by number: found without comparing specifications, for as long as it is followed and was not
@@ -84,13 +88,16 @@ pub(crate) struct CounterTable {
     /// By slot: the number of the counter that is there. Never the same for two of them.
     counted_at: Column<u64, 64>,
     n_counted: u64,
+    /// By slot: what the counter takes at most, in bytes.
+    sizes: Column<usize, 64>,
     n_counters: usize,
+    n_bytes: usize,
     /// Behind an `Arc` because it changes with the set of counters alone.
     index: Arc<Index>,
     /// Label keys that are read without a counter, next candidate for eviction first.
     labels: VecDeque<Arc<str>>,
     /// Hashes of specifications that were requested lately and are not followed.
-    asked: Arc<FxHashSet<u64>>,
+    asked: Arc<KeyedSet<u64>>,
 }
 
 impl CounterTable {
@@ -99,8 +106,25 @@ impl CounterTable {
         (MAX_SLOTS / capacity.max(1)).clamp(64, 4096)
     }
 
+    /// How many label columns a cluster with this many node slots may have that no counter needs.
+    pub(crate) fn label_limit(capacity: usize) -> usize {
+        (MAX_LABEL_SLOTS / capacity.max(1)).clamp(32, 512)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.n_counters
+    }
+
+    /// What all counters take, in bytes, each reckoned at its largest.
+    #[cfg(test)]
+    pub(crate) fn n_bytes(&self) -> usize {
+        self.n_bytes
+    }
+
+    /// Under how many namespaces and labels counters are filed.
+    #[cfg(test)]
+    pub(crate) fn n_filings(&self) -> usize {
+        self.index.by_common.values().map(|slots| slots.len()).sum()
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<DomainCounts>> {
@@ -121,7 +145,7 @@ impl CounterTable {
 
     /// A counter of the same pods.
     pub(crate) fn with_pods(&self, pods: &CountedPods) -> Option<&Arc<DomainCounts>> {
-        let slots = self.index.by_pods.get(&FxBuildHasher.hash_one(pods))?;
+        let slots = self.index.by_pods.get(&KeyedState::default().hash_one(pods))?;
         self.at(slots).find(|counts| counts.spec().pods == *pods)
     }
 
@@ -167,11 +191,16 @@ impl CounterTable {
     }
 
     /// Keeps the column of a label key. Returns a key whose column is no longer kept, if there are too many.
-    pub(crate) fn keep_label(&mut self, key: &Arc<str>, columns: &LabelIndex) -> Option<Arc<str>> {
+    pub(crate) fn keep_label(
+        &mut self,
+        key: &Arc<str>,
+        columns: &LabelIndex,
+        limit: usize,
+    ) -> Option<Arc<str>> {
         if self.labels.contains(key) {
             return None;
         }
-        while self.labels.len() >= MAX_LABELS {
+        while self.labels.len() >= limit {
             let candidate = self.labels.pop_front()?;
             if columns.was_read(&candidate) {
                 self.labels.push_back(candidate);
@@ -189,11 +218,18 @@ impl CounterTable {
         self.labels.iter().any(|wanted| **wanted == *key) || self.index.n_by_key.contains_key(key)
     }
 
-    /// Adds a counter that is not there yet, and drops others while there are more than `limit`. Returns label keys
-    /// whose columns are no longer used.
-    pub(crate) fn insert(&mut self, counts: Arc<DomainCounts>, limit: usize) -> Vec<Arc<str>> {
+    /// Adds a counter that is not there yet, and drops others while there are more than `limit`, or all would be larger
+    /// than they may. `n_bytes` is what the new one takes at most. Returns label keys whose columns are no longer used.
+    pub(crate) fn insert(
+        &mut self,
+        counts: Arc<DomainCounts>,
+        n_bytes: usize,
+        limit: usize,
+    ) -> Vec<Arc<str>> {
         let mut dropped = Vec::new();
-        while self.n_counters >= limit.max(1) {
+        let is_full =
+            |table: &Self| table.n_counters >= limit.max(1) || table.n_bytes + n_bytes > MAX_BYTES;
+        while self.n_counters > 0 && is_full(self) {
             let candidate = self.hand;
             self.hand = if candidate + 1 < self.slots.len() { candidate + 1 } else { 0 };
             if self.slots[candidate].is_some() && !self.marks[candidate].take() {
@@ -204,11 +240,14 @@ impl CounterTable {
             self.slots.push(None);
             self.marks.push(ReadMark::default());
             self.counted_at.push(0);
+            self.sizes.push(0);
             (self.slots.len() - 1) as u32
         });
         self.marks[slot as usize].take();
         self.n_counted += 1;
         self.counted_at.set(slot as usize, self.n_counted);
+        self.sizes.set(slot as usize, n_bytes);
+        self.n_bytes += n_bytes;
         self.n_counters += 1;
         let index = Arc::make_mut(&mut self.index);
         index.by_spec.entry(hash_of(counts.spec())).or_default().push(slot);
@@ -309,6 +348,7 @@ impl CounterTable {
         let counts = self.slots.take(slot)?;
         let number = slot as u32;
         self.n_counters -= 1;
+        self.n_bytes -= self.sizes.take(slot);
         self.free.push(number);
         let index = Arc::make_mut(&mut self.index);
         for (slots_by, hash) in [
@@ -350,19 +390,19 @@ fn is_concerned(spec: &CounterSpec, kinds: ChangeKinds) -> bool {
 }
 
 fn hash_of(spec: &CounterSpec) -> u64 {
-    FxBuildHasher.hash_one(spec)
+    KeyedState::default().hash_one(spec)
 }
 
 fn hash_of_pods(spec: &CounterSpec) -> u64 {
-    FxBuildHasher.hash_one(&spec.pods)
+    KeyedState::default().hash_one(&spec.pods)
 }
 
 fn hash_of_nodes(spec: &CounterSpec) -> u64 {
-    FxBuildHasher.hash_one((&spec.nodes, &spec.topology_key))
+    KeyedState::default().hash_one((&spec.nodes, &spec.topology_key))
 }
 
 /// What to file a counter under: each combination is met by a pod at most once, since a pod has one namespace and one
-/// value of a label.
+/// value of a label. O(namespaces + values).
 fn commons(spec: &CounterSpec) -> Vec<Common> {
     if spec.pods.terms.is_empty() {
         return Vec::new();
@@ -379,6 +419,13 @@ fn commons(spec: &CounterSpec) -> Vec<Common> {
         }
         None => vec![None],
     };
+    if namespaces.len() * labels.len() > MAX_PAIRS {
+        return if labels.len() <= namespaces.len() {
+            labels.into_iter().map(|label| Common { namespace: None, label }).collect()
+        } else {
+            namespaces.into_iter().map(|namespace| Common { namespace, label: None }).collect()
+        };
+    }
     let of_namespace = |namespace: &Option<Arc<str>>| {
         let namespace = namespace.clone();
         labels

@@ -1,7 +1,6 @@
 //! A hash map in copy-on-write shards.
 //!
-//! Invariant: the content of a shard depends on nothing but the keys (the hash has no seed), and there is no way to
-//! iterate, so that no result can depend on the order of hashes.
+//! Invariant: there is no way to iterate, so that no result can depend on the order of hashes.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -9,7 +8,7 @@ use std::sync::Arc;
 
 use hashbrown::hash_table::Entry;
 use hashbrown::{Equivalent, HashTable};
-use rustc_hash::FxBuildHasher;
+use kube_scheduler_api_types::KeyedState;
 
 /// A write after a fork copies 1/64 of the map: some hundred entries at 100,000.
 const SHARDS: usize = 64;
@@ -20,10 +19,7 @@ type Shard<K, V> = HashTable<(K, V)>;
 pub(crate) struct CowMap<K, V> {
     shards: Box<[Arc<Shard<K, V>>]>,
     len: usize,
-}
-
-fn hash_of<Q: Hash + ?Sized>(key: &Q) -> u64 {
-    FxBuildHasher.hash_one(key)
+    hasher: KeyedState,
 }
 
 /// The table inside a shard takes its own bits from both ends of the hash, so the shard comes from the middle.
@@ -35,7 +31,7 @@ impl<K, V> CowMap<K, V> {
     /// An empty map.
     pub(crate) fn new() -> Self {
         let empty = Arc::new(HashTable::new());
-        Self { shards: vec![empty; SHARDS].into(), len: 0 }
+        Self { shards: vec![empty; SHARDS].into(), len: 0, hasher: KeyedState::default() }
     }
 
     /// Number of entries.
@@ -45,7 +41,7 @@ impl<K, V> CowMap<K, V> {
 
     /// The value of `key`.
     pub(crate) fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&V> {
-        let hash = hash_of(key);
+        let hash = self.hasher.hash_one(key);
         self.shards[shard_of(hash)].find(hash, |(k, _)| key.equivalent(k)).map(|(_, value)| value)
     }
 
@@ -61,16 +57,16 @@ impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
         if !self.contains_key(key) {
             return None;
         }
-        let hash = hash_of(key);
+        let hash = self.hasher.hash_one(key);
         let shard = Arc::make_mut(&mut self.shards[shard_of(hash)]);
         shard.find_mut(hash, |(k, _)| key.equivalent(k)).map(|(_, value)| value)
     }
 
     /// Puts `value` under `key` and returns what was there.
     pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
-        let hash = hash_of(&key);
+        let hash = self.hasher.hash_one(&key);
         let shard = Arc::make_mut(&mut self.shards[shard_of(hash)]);
-        match shard.entry(hash, |(k, _)| *k == key, |(k, _)| hash_of(k)) {
+        match shard.entry(hash, |(k, _)| *k == key, |(k, _)| self.hasher.hash_one(k)) {
             Entry::Occupied(mut entry) => Some(std::mem::replace(&mut entry.get_mut().1, value)),
             Entry::Vacant(entry) => {
                 entry.insert((key, value));
@@ -82,9 +78,9 @@ impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
 
     /// The value of `key`, which is made by `make` if there is none.
     pub(crate) fn get_or_insert_with(&mut self, key: &K, make: impl FnOnce() -> V) -> &mut V {
-        let hash = hash_of(key);
+        let hash = self.hasher.hash_one(key);
         let shard = Arc::make_mut(&mut self.shards[shard_of(hash)]);
-        match shard.entry(hash, |(k, _)| k == key, |(k, _)| hash_of(k)) {
+        match shard.entry(hash, |(k, _)| k == key, |(k, _)| self.hasher.hash_one(k)) {
             Entry::Occupied(entry) => &mut entry.into_mut().1,
             Entry::Vacant(entry) => {
                 self.len += 1;
@@ -98,7 +94,7 @@ impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
         if !self.contains_key(key) {
             return None;
         }
-        let hash = hash_of(key);
+        let hash = self.hasher.hash_one(key);
         let shard = Arc::make_mut(&mut self.shards[shard_of(hash)]);
         let entry = shard.find_entry(hash, |(k, _)| key.equivalent(k)).ok()?;
         self.len -= 1;
@@ -108,7 +104,7 @@ impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
 
 impl<K, V> Clone for CowMap<K, V> {
     fn clone(&self) -> Self {
-        Self { shards: self.shards.clone(), len: self.len }
+        Self { shards: self.shards.clone(), len: self.len, hasher: self.hasher.clone() }
     }
 }
 

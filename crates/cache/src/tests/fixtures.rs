@@ -56,6 +56,15 @@ pub(super) fn node(which: u8, shape: u32) -> Arc<Node> {
     Arc::new(Node::from_json(json).unwrap())
 }
 
+/// A node with these labels, each with the name of the node as its value.
+pub(super) fn labelled<'a>(which: u8, keys: impl IntoIterator<Item = &'a str>) -> Arc<Node> {
+    let name = format!("n{which}");
+    let labels: serde_json::Map<_, _> =
+        keys.into_iter().map(|key| (key.to_owned(), name.clone().into())).collect();
+    let json = serde_json::json!({"metadata": {"name": name, "uid": name, "labels": labels}});
+    Arc::new(Node::from_value(&json).unwrap())
+}
+
 /// A pod on a node: requests, ports, affinity, claims and labels vary with `shape`, the status with `status`.
 pub(super) fn pod(which: u8, on: u8, shape: u32, status: u32) -> Arc<Pod> {
     let pick = |shift: u32, n: u32| (shape >> shift) % n;

@@ -14,8 +14,6 @@ pub(super) struct ModelNode {
     pub(super) object: Option<Arc<Node>>,
     pub(super) pods: Vec<Arc<Pod>>,
     ports: BTreeSet<Port>,
-    /// Scalar resources that pods mentioned since the entry came into being.
-    mentioned: BTreeSet<Arc<str>>,
 }
 
 #[derive(Clone, Default)]
@@ -166,7 +164,6 @@ impl Model {
         let node = self.nodes.entry(name_of(pod)).or_default();
         node.pods.push(pod.clone());
         node.ports.extend(ports(pod));
-        node.mentioned.extend(pod.requests.accounted.scalars.iter().map(|(name, _)| name.clone()));
     }
 
     fn take(&mut self, pod: &Pod) {
@@ -243,7 +240,9 @@ impl Model {
             let scalars = cluster.requested().resources_of(idx).scalars;
             let mentioned: BTreeSet<Arc<str>> =
                 scalars.iter().map(|(name, _)| name.clone()).collect();
-            assert_eq!(mentioned, node.mentioned, "scalar resources requested on {name}");
+            let names = node.pods.iter().flat_map(|pod| &pod.requests.accounted.scalars);
+            let expected: BTreeSet<Arc<str>> = names.map(|(name, _)| name.clone()).collect();
+            assert_eq!(mentioned, expected, "scalar resources requested on {name}");
         }
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_daemon::{Daemon, Endpoint, RunError};
-use kube_scheduler_framework::{Context, CycleState, Filter, NodeView, Plugin, Registry, Status};
+use kube_scheduler_framework::{Context, CycleState, Filter, NodeView, Plugin, Status};
 use kube_scheduler_plugins_intree::registry;
+use kube_scheduler_runtime::Registry;
 
 use crate::cluster::{cluster, n_bound, pod, until, until_bound};
 use crate::https::{Client, options};

@@ -9,9 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_api_types::{KeyedMap, Pod, Timestamp};
 use kube_scheduler_framework::{Code, PluginName, Reason, Status, WaitingPod, WaitingPods};
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{Bindings, Serial};
@@ -49,7 +48,7 @@ impl Waiter {
 /// The pods that wait on Permit, as plugins may see them.
 #[derive(Debug, Default)]
 pub(crate) struct PermitWaits {
-    by_uid: FxHashMap<Arc<str>, Waiter>,
+    by_uid: KeyedMap<Arc<str>, Waiter>,
     by_serial: BTreeMap<Serial, Arc<str>>,
 }
 

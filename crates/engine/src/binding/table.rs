@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kube_scheduler_api_types::KeyedMap;
 use kube_scheduler_framework::ObjectKey;
 use rustc_hash::FxHashMap;
 
@@ -20,7 +21,7 @@ pub(crate) type Serial = u64;
 /// All pods on their way, by UID.
 #[derive(Debug, Default)]
 pub(super) struct BindingTable {
-    by_uid: FxHashMap<Arc<str>, Binding>,
+    by_uid: KeyedMap<Arc<str>, Binding>,
     by_token: FxHashMap<Token, Arc<str>>,
     sleeping: BTreeMap<Serial, Arc<str>>,
     watchers: BTreeMap<ObjectKey, BTreeSet<Serial>>,

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_api_types::KeyedMap;
 use kube_scheduler_framework::RunningPreemptions;
-use rustc_hash::FxHashMap;
 
 /// The number of preemptions that hold a pod back, by its UID. Whether a pod is held back is one look-up, however many
 /// preemptions run.
 #[derive(Debug, Default)]
-pub(crate) struct HeldPreemptors(FxHashMap<Arc<str>, usize>);
+pub(crate) struct HeldPreemptors(KeyedMap<Arc<str>, usize>);
 
 impl HeldPreemptors {
     /// How many pods are held back.

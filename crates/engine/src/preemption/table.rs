@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_api_types::{KeyedMap, Pod, Timestamp};
 use kube_scheduler_framework::{ApiError, PluginName};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -102,7 +102,7 @@ pub(crate) type TaskId = u64;
 #[derive(Debug, Default)]
 pub(super) struct TaskTable {
     tasks: BTreeMap<TaskId, Task>,
-    by_last_victim: FxHashMap<Arc<str>, SmallVec<[TaskId; 1]>>,
+    by_last_victim: KeyedMap<Arc<str>, SmallVec<[TaskId; 1]>>,
     by_token: FxHashMap<Token, (TaskId, Errand)>,
     n_held: usize,
     last_id: TaskId,

@@ -12,6 +12,7 @@ use kube_scheduler_framework::{ClusterView, NodeIdx};
 
 use super::own_terms::preferred_counters;
 use super::sums::{Amount, DomainSum, DomainSums};
+use crate::domains::Counter;
 
 /// What PreScore stores for Score: where the sums by domain come from.
 #[derive(Clone, Debug)]
@@ -26,8 +27,10 @@ impl Attraction {
         spare: &Arc<VecPool<i64>>,
     ) -> Self {
         let mut sums = DomainSums::default();
-        for (weight, spec) in preferred_counters(pod) {
-            sums.add_counter(cluster, &spec, weight);
+        let own: Vec<_> = preferred_counters(pod).collect();
+        let counters = Counter::all(cluster, own.iter().map(|(_, spec)| spec));
+        for ((weight, spec), counter) in own.iter().zip(counters) {
+            sums.add_counter(spec, counter, *weight);
         }
         let draws = move |kind| pull_of(kind, hard_pod_affinity_weight).is_some();
         for (id, carried) in cluster.affinity_terms_about(pod, draws) {

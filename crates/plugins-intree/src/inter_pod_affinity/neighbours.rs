@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 
 use super::own_terms::{required, required_counters};
 use super::sums::{Amount, DomainSum, DomainSums};
+use crate::domains::Counter;
 
 /// What a node may be rejected by; each goes by a number of pods in the node's domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,12 @@ struct Prepared {
     sums: [DomainSums; 3],
 }
 
+/// Whether no node has the topology key.
+fn is_nowhere(cluster: ClusterView<'_>, spec: &CounterSpec) -> bool {
+    let column = spec.topology_key.as_ref().and_then(|key| cluster.label_column(key));
+    column.is_some_and(|column| column.n_values() == 0)
+}
+
 #[derive(Clone, Debug)]
 struct Difference {
     rule: Rule,
@@ -73,10 +80,16 @@ struct Difference {
 impl Neighbours {
     /// O(terms of and about `pod`), if the cluster follows what the pod's own terms count.
     pub(super) fn of(cluster: ClusterView<'_>, pod: &Pod, spare: &Arc<VecPool<i64>>) -> Self {
-        let own = required_counters(pod);
+        let mut own = required_counters(pod);
+        let wanted = own.first().filter(|(rule, _)| *rule == Rule::Affinity);
+        let matches_itself =
+            wanted.is_some_and(|(_, spec)| spec.pods.includes(pod, cluster.objects()));
+        // Anti-affinity by a key that no node has keeps the pod out of nowhere.
+        own.retain(|(rule, spec)| *rule == Rule::Affinity || !is_nowhere(cluster, spec));
         let mut sums = <[DomainSums; 3]>::default();
-        for (rule, spec) in &own {
-            sums[*rule as usize].add_counter(cluster, spec, 1);
+        let counters = Counter::all(cluster, own.iter().map(|(_, spec)| spec));
+        for ((rule, spec), counter) in own.iter().zip(counters) {
+            sums[*rule as usize].add_counter(spec, counter, 1);
         }
         if cluster.affinity_terms().n_terms(TermKind::RequiredAntiAffinity) > 0 {
             let minding = &mut sums[Rule::ExistingAntiAffinity as usize];
@@ -87,9 +100,6 @@ impl Neighbours {
             }
             minding.condense(cluster, spare);
         }
-        let wanted = own.first().filter(|(rule, _)| *rule == Rule::Affinity);
-        let matches_itself =
-            wanted.is_some_and(|(_, spec)| spec.pods.includes(pod, cluster.objects()));
         let prepared = Arc::new(Prepared { own, matches_itself, sums });
         Self { prepared, differences: SmallVec::new(), more_wanted: 0 }
     }
@@ -111,10 +121,16 @@ impl Neighbours {
                 self.shift(Rule::ExistingAntiAffinity, &term.topology_key, node, sign);
             }
         }
+        // The counters of what is wanted count the same pods.
+        let mut is_wanted = None;
         for (rule, spec) in &prepared.own {
-            if let Some(key) = &spec.topology_key
-                && spec.pods.includes(other, objects)
-            {
+            let Some(key) = &spec.topology_key else { continue };
+            let includes = || spec.pods.includes(other, objects);
+            let is_meant = match rule {
+                Rule::Affinity => *is_wanted.get_or_insert_with(includes),
+                _ => includes(),
+            };
+            if is_meant {
                 self.shift(*rule, key, node, sign);
             }
         }
@@ -222,6 +238,10 @@ impl Neighbours {
             sink.reject_where(nodes, id, |idx| {
                 live.contains(idx) & rule.rejects(numbers.at(idx), || may_be_first)
             });
+            if rule == Rule::Affinity && numbers.is_nowhere() {
+                // No node is left to be rejected.
+                return Some(());
+            }
         }
         Some(())
     }

@@ -19,7 +19,9 @@ pub(super) fn required_counters(pod: &Pod) -> Vec<(Rule, CounterSpec)> {
     let mut keys: Vec<&Arc<str>> = terms.iter().map(|term| &term.topology_key).collect();
     keys.sort_unstable();
     keys.dedup();
-    let wanted = keys.into_iter().map(|key| (Rule::Affinity, counter(terms, key)));
+    // One list of terms for the counters of all keys.
+    let pods = pods(terms);
+    let wanted = keys.into_iter().map(|key| (Rule::Affinity, counter(pods.clone(), key)));
     let unwanted = required(&pod.spec.pod_anti_affinity).iter();
     wanted.chain(unwanted.map(|term| (Rule::AntiAffinity, counter_of(term)))).collect()
 }
@@ -42,18 +44,18 @@ pub(super) fn preferred_counters(pod: &Pod) -> impl Iterator<Item = (i64, Counte
 }
 
 fn counter_of(term: &PodAffinityTerm) -> CounterSpec {
-    counter(std::slice::from_ref(term), &term.topology_key)
+    counter(pods(std::slice::from_ref(term)), &term.topology_key)
 }
 
 /// Pods that match all of `terms`, those included that are being deleted.
-fn counter(terms: &[PodAffinityTerm], key: &Arc<str>) -> CounterSpec {
+fn pods(terms: &[PodAffinityTerm]) -> CountedPods {
     // A term without selector selects no pod, and neither does a counter without terms.
     let terms: Option<Arc<[PodTerm]>> = terms.iter().map(pod_term).collect();
-    CounterSpec {
-        pods: CountedPods { terms: terms.unwrap_or_default(), counts_terminating: true },
-        nodes: CountedNodes::default(),
-        topology_key: Some(key.clone()),
-    }
+    CountedPods { terms: terms.unwrap_or_default(), counts_terminating: true }
+}
+
+fn counter(pods: CountedPods, key: &Arc<str>) -> CounterSpec {
+    CounterSpec { pods, nodes: CountedNodes::default(), topology_key: Some(key.clone()) }
 }
 
 /// Whom a term of the pod means.
@@ -106,4 +108,28 @@ pub(super) fn compile_error(pod: &Pod) -> Option<String> {
         .filter_map(|(list, error)| error.map(|error| format!("{list}: {error}")))
         .collect();
     (!errors.is_empty()).then(|| aggregate(&errors))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// 4,000 required terms with keys of their own: one list of 4,000 terms, not 4,000 of them.
+    #[test]
+    fn the_counters_of_all_keys_share_one_list_of_terms() {
+        let term = |at| json!({"topologyKey": format!("k/{at}"), "labelSelector": {}});
+        let terms: Vec<_> = (0..4000).map(term).collect();
+        let affinity = json!({"requiredDuringSchedulingIgnoredDuringExecution": terms});
+        let pod = Pod::from_value(&json!({
+            "metadata": {"namespace": "default", "name": "p"},
+            "spec": {"affinity": {"podAffinity": affinity}},
+        }));
+        let wanted = required_counters(&pod.unwrap());
+        assert_eq!(wanted.len(), 4000);
+        let lists = wanted.iter().map(|(_, spec)| &spec.pods.terms);
+        assert!(lists.clone().all(|terms| Arc::ptr_eq(terms, &wanted[0].1.pods.terms)));
+        assert_eq!(lists.map(|terms| terms.len()).max(), Some(4000));
+    }
 }

@@ -106,7 +106,7 @@ impl Source {
     }
 }
 
-/// Numbers by topology key, each key at most once.
+/// Numbers by topology key, each key at most once, sorted by key.
 #[derive(Debug, Default)]
 pub(super) struct DomainSums(SmallVec<[DomainSum; 1]>);
 
@@ -118,18 +118,17 @@ impl DomainSums {
 
     /// The numbers of a key.
     pub(super) fn of_key(&self, key: &str) -> Option<&DomainSum> {
-        self.iter().find(|sum| *sum.key == *key)
+        self.0.get(self.find(key).ok()?)
     }
 
-    /// Adds the pods that `spec` counts, each with `factor`.
-    pub(super) fn add_counter(
-        &mut self,
-        cluster: ClusterView<'_>,
-        spec: &CounterSpec,
-        factor: i64,
-    ) {
+    fn find(&self, key: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|sum| (*sum.key).cmp(key))
+    }
+
+    /// Adds the pods that `counter` counts by `spec`, each with `factor`.
+    pub(super) fn add_counter(&mut self, spec: &CounterSpec, counter: Counter, factor: i64) {
         if let Some(key) = &spec.topology_key {
-            self.sources_mut(key).push(Source::Counter(Counter::of(cluster, spec), factor));
+            self.sources_mut(key).push(Source::Counter(counter, factor));
         }
     }
 
@@ -139,9 +138,9 @@ impl DomainSums {
     }
 
     fn sources_mut(&mut self, key: &Arc<str>) -> &mut SmallVec<[Source; 1]> {
-        let at = self.0.iter().position(|sum| sum.key == *key).unwrap_or_else(|| {
-            self.0.push(DomainSum { key: key.clone(), sources: SmallVec::new() });
-            self.0.len() - 1
+        let at = self.find(key).unwrap_or_else(|at| {
+            self.0.insert(at, DomainSum { key: key.clone(), sources: SmallVec::new() });
+            at
         });
         &mut self.0[at].sources
     }
@@ -289,6 +288,12 @@ pub(super) enum Numbers<'a> {
 }
 
 impl Numbers<'_> {
+    /// Whether no node has the label.
+    pub(super) fn is_nowhere(&self) -> bool {
+        let (Self::Table(column, _) | Self::Counter(column, ..) | Self::Single(column, ..)) = self;
+        column.n_values() == 0
+    }
+
     /// The number in the domain of a node; `None` when the node lacks the label.
     #[inline]
     pub(super) fn at(&self, node: NodeIdx) -> Option<i64> {

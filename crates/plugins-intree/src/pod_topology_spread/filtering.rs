@@ -82,10 +82,9 @@ impl HardState {
         pod: &Pod,
         constraints: Vec<(Constraint, CounterSpec)>,
     ) -> Self {
-        let limits = constraints.into_iter().map(|(constraint, spec)| Limit {
-            counter: Counter::of(cluster, &spec),
-            own: i64::from(constraint.matches(&pod.labels)),
-            constraint,
+        let counters = Counter::all(cluster, constraints.iter().map(|(_, spec)| spec));
+        let limits = constraints.into_iter().zip(counters).map(|((constraint, _), counter)| {
+            Limit { counter, own: i64::from(constraint.matches(&pod.labels)), constraint }
         });
         Self { limits: limits.collect(), shifts: SmallVec::new() }
     }
@@ -171,6 +170,10 @@ impl HardState {
                 let unlabelled = sink.code_for(rejection_label.clone());
                 let lacks_label = |node| column.id(node) == LabelValueId::ABSENT;
                 sink.reject_where(nodes, unlabelled, lacks_label);
+            }
+            if column.n_values() == 0 {
+                // No node is left to be rejected.
+                return;
             }
         }
     }

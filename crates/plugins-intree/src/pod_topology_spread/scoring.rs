@@ -72,12 +72,13 @@ impl Wishes {
         constraints: Vec<(Constraint, CounterSpec)>,
         requires_all: bool,
     ) -> Self {
-        let wish = |(constraint, spec): (Constraint, CounterSpec)| Wish {
+        let counters = Counter::all(cluster, constraints.iter().map(|(_, spec)| spec));
+        let wishes = constraints.into_iter().zip(counters).map(|((constraint, _), counter)| Wish {
             max_skew: constraint.max_skew,
             key: constraint.key,
-            counter: Counter::of(cluster, &spec),
-        };
-        Self { all: constraints.into_iter().map(wish).collect(), requires_all }
+            counter,
+        });
+        Self { all: wishes.collect(), requires_all }
     }
 
     /// Whether there are none.

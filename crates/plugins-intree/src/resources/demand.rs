@@ -118,6 +118,15 @@ impl Shortages {
         self.is_unresolvable = false;
     }
 
+    /// Together with scalar resources that no node has.
+    pub(super) fn and_nowhere(&self, nowhere: &[u16]) -> Self {
+        let mut all = self.clone();
+        all.of.extend_from_slice(nowhere);
+        all.of.sort_unstable();
+        all.is_unresolvable |= !nowhere.is_empty();
+        all
+    }
+
     /// The node takes no further pod. Never unresolvable, even when it takes none at all.
     #[inline]
     pub(super) fn check_pods(&mut self, n_pods: i64, allowed: i64) {

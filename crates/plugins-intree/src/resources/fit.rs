@@ -150,13 +150,14 @@ impl Filter for Fit {
             }
             scan.check(idx, &mut shortages);
             // Slots without a node object are short of everything, but they have no node to reject.
-            if shortages.is_empty() || !live.contains(idx) {
+            if shortages.is_empty() && scan.nowhere().is_empty() || !live.contains(idx) {
                 return;
             }
             let id = match known.iter().find(|(seen, _)| *seen == shortages) {
                 Some((_, id)) => *id,
                 None => {
-                    let id = sink.code_for(demand.rejection(&shortages));
+                    let all = shortages.and_nowhere(scan.nowhere());
+                    let id = sink.code_for(demand.rejection(&all));
                     known.push((shortages.clone(), id));
                     id
                 }

@@ -1,7 +1,7 @@
 //! Comparing one demand with all nodes, column by column.
 //!
-//! Invariant: [`Scan::check`] finds the same shortages as a check of the node itself; [`Scan::visit_short`] leaves out no
-//! node for which it finds any.
+//! Invariant: [`Scan::check`] and [`Scan::nowhere`] find the same shortages as a check of the node itself;
+//! [`Scan::visit_short`] leaves out no node for which they find any.
 
 use kube_scheduler_framework::columns::{
     COLUMN_CHUNK, Column, Headroom, RequiredHeadroom, runs_by_chunk,
@@ -22,13 +22,15 @@ pub(super) struct Scan<'a> {
     pod_count: &'a Column<i64>,
     allowed_pods: &'a Column<i64>,
     items: SmallVec<[ScanItem<'a>; 4]>,
+    /// Scalar resources that no node has: every node is short of them, whatever else it has.
+    nowhere: SmallVec<[u16; 2]>,
 }
 
 /// One resource that is asked for.
 struct ScanItem<'a> {
     what: u16,
     request: i64,
-    /// `None`: no node has any.
+    /// `None`: no node has any, and dynamic resource allocation decides.
     allocatable: Option<&'a Column<i64>>,
     requested: Option<&'a Column<i64>>,
     /// Dynamic resource allocation decides for nodes that have none.
@@ -63,14 +65,22 @@ impl<'a> Scan<'a> {
                 is_served: false,
             },
         );
-        let scalars =
-            (Shortages::FIRST_SCALAR..).zip(&demand.scalars).map(|(what, scalar)| ScanItem {
+        let mut items: SmallVec<[ScanItem<'a>; 4]> = compute.collect();
+        let mut nowhere = SmallVec::new();
+        for (what, scalar) in (Shortages::FIRST_SCALAR..).zip(&demand.scalars) {
+            let item = ScanItem {
                 what,
                 request: scalar.amount,
                 allocatable: allocatable.scalar(&scalar.name),
                 requested: requested.scalar(&scalar.name),
                 is_served: is_served(&scalar.name),
-            });
+            };
+            if item.allocatable.is_none() && !item.is_served && item.request > 0 {
+                nowhere.push(what);
+            } else {
+                items.push(item);
+            }
+        }
         let needed =
             RequiredHeadroom::new(demand.milli_cpu, demand.memory, demand.ephemeral_storage);
         Self {
@@ -78,7 +88,8 @@ impl<'a> Scan<'a> {
             needed: needed.filter(|_| demand.scalars.is_empty()),
             pod_count: cluster.pod_count(),
             allowed_pods: cluster.allowed_pods(),
-            items: compute.chain(scalars).collect(),
+            items,
+            nowhere,
         }
     }
 
@@ -100,9 +111,17 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// What every node is short of, beside what [`check`](Self::check) finds.
+    pub(super) fn nowhere(&self) -> &[u16] {
+        &self.nowhere
+    }
+
     /// Whether a node is short of nothing, which most nodes are: the fast way to an empty [`check`](Self::check).
     #[inline]
     fn fits(&self, node: NodeIdx) -> bool {
+        if !self.nowhere.is_empty() {
+            return false;
+        }
         let has_room = self.pod_count.get(node) < self.allowed_pods.get(node);
         self.items.iter().fold(has_room, |fits, item| {
             let (Some(allocatable), Some(requested)) = (item.allocatable, item.requested) else {
@@ -112,7 +131,7 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// What a node is short of.
+    /// What a node is short of, but for what no node has.
     #[inline]
     pub(super) fn check(&self, node: NodeIdx, shortages: &mut Shortages) {
         shortages.clear();

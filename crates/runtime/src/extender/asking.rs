@@ -6,10 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use kube_scheduler_api_types::validation::quoted;
-use kube_scheduler_api_types::{Node, Pod};
+use kube_scheduler_api_types::{KeyedMap, Node, Pod};
 use kube_scheduler_cache::{ClusterState, NodeIdx};
 use kube_scheduler_framework::{MAX_NODE_SCORE, PreemptionCandidate, Status};
-use rustc_hash::FxHashMap;
 
 use super::{
     Extender, ExtenderFilterResult, ExtenderReport, ExtenderVictims, MAX_EXTENDER_PRIORITY,
@@ -138,7 +137,7 @@ impl Extenders {
                 scores.by_node.iter_mut().for_each(|score| *score = score.or(Some(0)));
             }
         }
-        let positions: FxHashMap<&str, usize> =
+        let positions: KeyedMap<&str, usize> =
             asked.iter().enumerate().map(|(at, node)| (&*node.name, at)).collect();
         for (extender, begun) in pending {
             let answer = begun.and_then(caught);
@@ -233,7 +232,7 @@ fn kept(
     asked: &[Arc<Node>],
     result: &ExtenderFilterResult,
 ) -> Result<Vec<bool>, String> {
-    let positions: FxHashMap<&str, usize> =
+    let positions: KeyedMap<&str, usize> =
         asked.iter().enumerate().map(|(at, node)| (&*node.name, at)).collect();
     let mut is_kept = vec![false; asked.len()];
     for node in &result.nodes {
@@ -273,7 +272,7 @@ fn resolved(
         let Some(node) = cluster.node_idx(&name) else {
             return Err(format!("nodeinfo not found for node name {}", quoted(&name)));
         };
-        let there: FxHashMap<&str, &Arc<Pod>> =
+        let there: KeyedMap<&str, &Arc<Pod>> =
             cluster.pods_on(node).map(|pod| (&*pod.uid, pod)).collect();
         let mut victims = Vec::new();
         let mut seen = BTreeSet::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::Pod;
 
 use super::{Cell, Domain, DomainCounts, PlainCounts};
-use crate::domains::eligible::eligible;
+use crate::domains::eligible::{Shared, eligible};
 use crate::domains::spec::CounterSpec;
 use crate::fingerprint::Fingerprint;
 use crate::label_index::{LabelColumn, ValueId};
@@ -54,6 +54,20 @@ impl DomainCounts {
 
 /// # Counting
 impl DomainCounts {
+    /// What the counter takes in memory when pods that count are on all nodes, in bytes; the hash tables of its
+    /// specification are included.
+    pub(in crate::domains) fn most_bytes(&self, cluster: &ClusterState) -> usize {
+        /// Struct, specification and places in tables.
+        const BASE: usize = 1024;
+        /// A listed text in the specification, and what is filed under it.
+        const LISTED: usize = 160;
+
+        let capacity = cluster.capacity();
+        let n_domains = self.column(cluster).map_or(1, LabelColumn::n_ids);
+        let numbers = capacity * size_of::<u32>() + capacity / 8 + n_domains * size_of::<Cell>();
+        BASE + numbers + self.spec.n_listed() * LISTED
+    }
+
     /// Counts everything in one scan. O(nodes + pods).
     pub fn count(cluster: &ClusterState, spec: &CounterSpec) -> Self {
         let mut counts = Self::nothing(spec);
@@ -80,18 +94,22 @@ impl DomainCounts {
 
     /// As [`count`](Self::count), from what followed counters know already: pods that count are found in one with the same
     /// pods, nodes that count in one with the same nodes. O(nodes) then.
-    pub(in crate::domains) fn derived(cluster: &ClusterState, spec: &CounterSpec) -> Self {
+    pub(crate) fn derived(cluster: &ClusterState, spec: &CounterSpec, shared: &mut Shared) -> Self {
         let mut counts = Self::nothing(spec);
-        match cluster.counters.with_pods(&spec.pods) {
-            Some(other) => counts.on_nodes = other.on_nodes.clone(),
-            None => {
-                let needed = Fingerprint::needed_by(&spec.pods);
-                counts.count_pods(cluster, cluster.pods.iter_with(needed));
-            }
+        match shared.on_nodes.take().filter(|(pods, _)| pods.is_same_allocation(&spec.pods)) {
+            Some((_, on_nodes)) => counts.on_nodes = on_nodes,
+            None => match cluster.counters.with_pods(&spec.pods) {
+                Some(other) => counts.on_nodes = other.on_nodes.clone(),
+                None => {
+                    let needed = Fingerprint::needed_by(&spec.pods);
+                    counts.count_pods(cluster, cluster.pods.iter_with(needed));
+                }
+            },
         }
+        shared.on_nodes = Some((spec.pods.clone(), counts.on_nodes.clone()));
         counts.eligible = match cluster.counters.with_nodes(spec) {
             Some(other) => other.eligible.clone(),
-            None => eligible(cluster, spec),
+            None => eligible(cluster, spec, shared),
         };
         let key = spec.topology_key.as_ref();
         if let Some(key) = key.filter(|key| cluster.label_column(key).is_none()) {

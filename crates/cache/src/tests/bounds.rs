@@ -1,0 +1,234 @@
+//! What one tenant's pods may cost: the numbers of columns, entries and evaluations that stay after them.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{LabelSelector, Labels, Node, Pod, Requirement};
+use serde_json::{Value, json};
+
+use super::counters::has_column;
+use super::fixtures::labelled;
+use crate::affinity::TermKind;
+use crate::counters::{
+    CountedNodes, CountedPods, CounterSpec, DomainCounts, PodTerm, RequiredNodeAffinity,
+};
+use crate::domains::Shared;
+use crate::{ClusterState, check};
+
+const HOST: &str = "kubernetes.io/hostname";
+
+fn cluster() -> ClusterState {
+    let mut cluster = ClusterState::new();
+    for at in 0..4 {
+        cluster.add_node(labelled(at, [HOST, "zone"]));
+    }
+    cluster
+}
+
+fn texts(prefix: &str, n: usize) -> Vec<Arc<str>> {
+    let mut texts: Vec<Arc<str>> = (0..n).map(|at| format!("{prefix}-{at}").into()).collect();
+    texts.sort_unstable();
+    texts
+}
+
+fn pods_of(namespaces: usize, values: usize) -> CountedPods {
+    let listed = Requirement {
+        key: "app".into(),
+        operator: kube_scheduler_api_types::Operator::In,
+        values: texts("app", values).into(),
+    };
+    let term = PodTerm {
+        namespaces: texts("ns", namespaces).into(),
+        namespace_selector: None,
+        selector: LabelSelector::new([listed]),
+    };
+    CountedPods { terms: Arc::from([term]), counts_terminating: true }
+}
+
+fn pod(name: &str, spec: Value) -> Arc<Pod> {
+    let json = json!({
+        "metadata": {"namespace": "ns-0", "name": name, "uid": name, "labels": {"app": "app-0"}},
+        "spec": spec,
+    });
+    Arc::new(Pod::from_value(&json).unwrap())
+}
+
+/// A pod on the first node with required anti-affinity by keys of its own.
+fn with_own_keys(name: &str, n: usize) -> Arc<Pod> {
+    let term = |at| json!({"topologyKey": format!("{name}/{at}"), "labelSelector": {}});
+    let terms: Vec<Value> = (0..n).map(term).collect();
+    let affinity = json!({"requiredDuringSchedulingIgnoredDuringExecution": terms});
+    pod(name, json!({"nodeName": "n0", "affinity": {"podAntiAffinity": affinity}}))
+}
+
+fn exists_terms(n: usize) -> RequiredNodeAffinity {
+    let term = |at| json!({"matchExpressions": [{"key": format!("a-{at}"), "operator": "Exists"}]});
+    let terms: Vec<Value> = (0..n).map(term).collect();
+    let required =
+        json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+    let pod = pod("p", json!({"affinity": {"nodeAffinity": required}}));
+    RequiredNodeAffinity::of(&pod).unwrap()
+}
+
+/// 300 constraints on keys that no node has, or that all have, with 1,000 node affinity terms.
+#[test]
+fn counters_of_one_pod_share_one_evaluation_of_its_affinity() {
+    let cluster = cluster();
+    let affinity = exists_terms(1000);
+    let n_evaluations = |keys: &[Arc<str>]| {
+        let mut shared = Shared::default();
+        for key in keys {
+            let nodes = CountedNodes {
+                required_keys: keys.into(),
+                affinity: Some(affinity.clone()),
+                ..CountedNodes::default()
+            };
+            let topology_key = Some(key.clone());
+            let spec = CounterSpec { pods: pods_of(1, 1), nodes, topology_key };
+            let counts = DomainCounts::derived(&cluster, &spec, &mut shared);
+            assert!(counts.eligible().is_empty(), "no node has a key of the affinity");
+        }
+        shared.n_evaluations
+    };
+    assert_eq!(n_evaluations(&texts("unknown", 300)), 0);
+    assert_eq!(n_evaluations(&[HOST.into(), "zone".into()]), 1);
+}
+
+/// One term with 2,000 namespaces and 2,000 values.
+#[test]
+fn a_counter_is_filed_under_one_list_not_under_all_pairs() {
+    let mut cluster = cluster();
+    let spec = |namespaces, values| CounterSpec {
+        pods: pods_of(namespaces, values),
+        topology_key: Some("zone".into()),
+        ..CounterSpec::default()
+    };
+    cluster.follow(&spec(2000, 2000));
+    assert_eq!(cluster.counters.n_filings(), 2000);
+    cluster.follow(&spec(3, 900));
+    assert_eq!(cluster.counters.n_filings(), 2003, "the shorter list");
+    cluster.follow(&spec(8, 8));
+    assert_eq!(cluster.counters.n_filings(), 2067, "few pairs are the quickest to find");
+    // Whichever way it is filed, a pod is counted once.
+    cluster.add_pod(with_own_keys("p", 0)).unwrap();
+    for (namespaces, values) in [(2000, 2000), (3, 900), (8, 8)] {
+        assert_eq!(
+            cluster.followed(&spec(namespaces, values)).map(|counts| counts.n_pods()),
+            Some(1)
+        );
+    }
+    assert_eq!(check(&cluster), []);
+
+    let mut cluster = self::cluster();
+    assert_eq!(cluster.counted(&spec(2000, 2000)).n_domains(), 1);
+    cluster.follow_requested();
+    assert_eq!(cluster.n_followed(), 0, "too large to be kept for a pod");
+}
+
+/// The specifications of counters stay after their pods, up to a number of bytes.
+#[test]
+fn followed_counters_are_bounded_in_bytes() {
+    let mut cluster = cluster();
+    let spec = |n: usize| CounterSpec {
+        pods: pods_of(2000 + n, 1),
+        topology_key: Some("zone".into()),
+        ..CounterSpec::default()
+    };
+    for n in 0..200 {
+        cluster.follow(&spec(n));
+        assert!(cluster.n_bytes_of_followed() <= 48 << 20);
+    }
+    assert!((100..200).contains(&cluster.n_followed()), "{}", cluster.n_followed());
+    assert!(cluster.followed(&spec(199)).is_some() && cluster.followed(&spec(0)).is_none());
+    assert_eq!(check(&cluster), []);
+}
+
+#[test]
+fn a_pod_that_needs_very_many_counters_has_none_followed() {
+    let mut cluster = cluster();
+    let spec = |key: &Arc<str>| CounterSpec {
+        pods: pods_of(1, 1),
+        topology_key: Some(key.clone()),
+        ..CounterSpec::default()
+    };
+    let specs: Vec<CounterSpec> = texts("unknown", 3000).iter().map(spec).collect();
+    let counted = cluster.counted_all(&specs);
+    assert!(counted.iter().all(|counts| counts.n_domains() == 0));
+    cluster.follow_requested();
+    assert_eq!((cluster.n_followed(), cluster.n_label_columns()), (0, 0));
+    cluster.counted_all(&specs[..8]);
+    cluster.follow_requested();
+    assert_eq!((cluster.n_followed(), cluster.n_label_columns()), (1, 0), "derived from the first");
+}
+
+/// 40,000 `nodeSelector` pairs, and 20 pods with 3,000 topology keys each.
+#[test]
+fn keys_that_no_node_has_need_no_column() {
+    let mut cluster = cluster();
+    for key in texts("unknown", 40_000) {
+        cluster.label_column(&key);
+    }
+    cluster.follow_requested();
+    assert_eq!(cluster.n_label_columns(), 0);
+    let pairs: Labels =
+        texts("unknown", 40_000).into_iter().map(|key| (key, Arc::from("x"))).collect();
+    {
+        let bound = crate::BoundRequirements::new(&cluster, Some(&pairs), None);
+        assert_eq!((bound.n_bound(), bound.nodes(&cluster).len()), (1, 0));
+    }
+
+    let pods: Vec<Arc<Pod>> = (0..20).map(|at| with_own_keys(&format!("p{at}"), 3000)).collect();
+    for pod in &pods {
+        cluster.add_pod(pod.clone()).unwrap();
+    }
+    assert_eq!(cluster.n_label_columns(), 0);
+    assert_eq!(cluster.affinity_terms().n_terms(TermKind::RequiredAntiAffinity), 60_000);
+    let unlike = with_own_keys("unlike", 0);
+    let about = |cluster: &ClusterState| {
+        cluster.affinity_terms().about(&unlike, &Labels::default(), |_| true).count()
+    };
+    assert_eq!(about(&cluster), 0, "terms without a domain concern nobody");
+
+    // The first node with a key makes its column, if somebody needs it.
+    let idx = cluster.add_node(labelled(7, ["p3/5", "p3/6", "elsewhere"]));
+    assert_eq!(cluster.n_label_columns(), 2);
+    assert_eq!(about(&cluster), 0, "no pod is on that node");
+    let mut moved = (*pods[3]).clone();
+    moved.node_name = cluster.node_name(idx).cloned();
+    cluster.update_pod(moved.into()).unwrap();
+    assert_eq!(about(&cluster), 2);
+    assert_eq!(check(&cluster), []);
+
+    pods.iter().for_each(|pod| drop(cluster.remove_pod(&pod.uid).unwrap()));
+    assert!(cluster.affinity_terms().is_empty());
+    cluster.remove_node("n7").unwrap();
+    assert_eq!(about(&cluster), 0);
+    assert_eq!(check(&cluster), []);
+}
+
+#[test]
+fn a_counter_by_a_key_that_no_node_has_counts_once_a_node_has_it() {
+    let mut cluster = cluster();
+    let spec = CounterSpec {
+        pods: pods_of(1, 1),
+        topology_key: Some("rack".into()),
+        ..CounterSpec::default()
+    };
+    cluster.follow(&spec);
+    assert!(!has_column(&cluster, "rack") && cluster.label_column("rack").is_some());
+    cluster.add_pod(with_own_keys("p", 0)).unwrap();
+    assert_eq!(cluster.counted(&spec).n_pods(), 0);
+    let labels = |keys: &[&'static str]| labelled(0, keys.iter().copied());
+    cluster.add_node(labels(&[HOST, "rack"]));
+    assert!(has_column(&cluster, "rack"));
+    assert_eq!(cluster.counted(&spec).n_pods(), 1);
+    assert_eq!(check(&cluster), []);
+    cluster.add_node(labels(&[HOST]));
+    assert_eq!(cluster.counted(&spec).n_pods(), 0);
+    assert_eq!(check(&cluster), []);
+    // Without anybody who needs it the next node with the key makes no column.
+    let mut nobody = self::cluster();
+    nobody.add_node(labels(&[HOST, "rack"]));
+    assert!(nobody.label_column("rack").is_none());
+    let node: &Node = nobody.node(nobody.node_idx("n0").unwrap()).unwrap();
+    assert!(node.labels.contains_key("rack"));
+}

@@ -1,0 +1,124 @@
+//! The worst pods that a tenant can create, as far as we know: each kind once cost the core seconds or hundreds of megabytes.
+
+use serde_json::{Map, Value, json};
+
+/// A kind of pods.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// What there is much of.
+    pub name: &'static str,
+    /// How many of them are too many.
+    pub n_pods: usize,
+    /// Metadata and specification of one of them, by number.
+    pub pod: fn(usize, Share) -> Value,
+}
+
+/// How large pods are, as a share of the worst.
+#[derive(Clone, Copy, Debug)]
+pub struct Share(pub usize);
+
+impl Share {
+    /// All of it.
+    pub const WHOLE: Self = Self(1);
+
+    fn of(self, n: usize) -> usize {
+        n / self.0
+    }
+}
+
+/// All kinds, plain pods first.
+pub const KINDS: [Kind; 10] = [
+    Kind { name: "Plain", n_pods: 20, pod: |_, _| pod(json!({})) },
+    Kind { name: "SpreadConstraints", n_pods: 4, pod: spread },
+    Kind { name: "NamespacesTimesValues", n_pods: 20, pod: namespaces },
+    Kind { name: "RequiredTerms", n_pods: 4, pod: required_terms },
+    Kind { name: "NodeSelector", n_pods: 4, pod: node_selector },
+    Kind { name: "TopologyKeys", n_pods: 20, pod: preferred_keys },
+    Kind { name: "RunningTopologyKeys", n_pods: 20, pod: running_keys },
+    Kind { name: "Resources", n_pods: 4, pod: resources },
+    Kind { name: "RunningResources", n_pods: 4, pod: running_resources },
+    Kind { name: "Labels", n_pods: 60, pod: labels },
+];
+
+fn pod(spec: Value) -> Value {
+    json!({"metadata": {"labels": {"app": "evil"}}, "spec": spec})
+}
+
+fn spread(_: usize, share: Share) -> Value {
+    let constraint = |at| {
+        json!({"maxSkew": 1, "topologyKey": format!("unknown/{at}"), "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "evil"}}})
+    };
+    let term = |at| json!({"matchExpressions": [{"key": format!("a/{at}"), "operator": "Exists"}]});
+    pod(json!({
+        "topologySpreadConstraints": list(share.of(300), constraint),
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+            {"nodeSelectorTerms": list(share.of(1000), term)}}},
+    }))
+}
+
+fn namespaces(which: usize, share: Share) -> Value {
+    let texts = |prefix: &str| list(share.of(2000), |at| format!("{prefix}{which}-{at}").into());
+    let selector =
+        json!({"matchExpressions": [{"key": "app", "operator": "In", "values": texts("v")}]});
+    let term = json!({"topologyKey": "zone", "namespaces": texts("n"), "labelSelector": selector});
+    pod(
+        json!({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 1, "podAffinityTerm": term}]}}}),
+    )
+}
+
+fn term(which: usize, at: usize) -> Value {
+    json!({"topologyKey": format!("k{which}/{at}"), "labelSelector": {"matchLabels": {"app": "evil"}}})
+}
+
+fn required_terms(which: usize, share: Share) -> Value {
+    let terms = list(share.of(4000), |at| term(which, at));
+    pod(
+        json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}),
+    )
+}
+
+fn node_selector(which: usize, share: Share) -> Value {
+    let pairs: Map<String, Value> =
+        (0..share.of(40_000)).map(|at| (format!("k{which}/{at}"), "x".into())).collect();
+    pod(json!({"nodeSelector": pairs}))
+}
+
+fn preferred_keys(which: usize, share: Share) -> Value {
+    let terms = list(share.of(3000), |at| json!({"weight": 1, "podAffinityTerm": term(which, at)}));
+    pod(
+        json!({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}}),
+    )
+}
+
+fn running_keys(which: usize, share: Share) -> Value {
+    let term = |at| json!({"topologyKey": format!("k{which}/{at}"), "labelSelector": {}});
+    let terms = list(share.of(3000), term);
+    pod(json!({"nodeName": "n1", "affinity": {"podAntiAffinity":
+        {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}))
+}
+
+fn resources(which: usize, share: Share) -> Value {
+    let requests: Map<String, Value> = (0..share.of(20_000))
+        .map(|at| (format!("example.com/r{which}-{at}"), "1".into()))
+        .collect();
+    pod(json!({"containers": [{"name": "c", "resources": {"requests": requests}}]}))
+}
+
+fn running_resources(which: usize, share: Share) -> Value {
+    let mut pod = resources(which, share);
+    pod["spec"]["nodeName"] = "n1".into();
+    pod
+}
+
+fn labels(which: usize, share: Share) -> Value {
+    let labels: Map<String, Value> = (0..share.of(60_000))
+        .map(|at| (format!("k{which}-{at}"), format!("v{at}").into()))
+        .collect();
+    json!({"metadata": {"labels": labels}, "spec": {}})
+}
+
+fn list(n: usize, one: impl Fn(usize) -> Value) -> Vec<Value> {
+    (0..n).map(one).collect()
+}
