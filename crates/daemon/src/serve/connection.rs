@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
-use http::{Request, Response, StatusCode, Version};
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -35,7 +36,7 @@ use super::options::ConnectionPatience;
 use super::reply;
 use super::tls::TlsState;
 
-/// How many connections are kept. One that has not authenticated may hold about 128 KiB.
+/// How many connections are kept. One that has not authenticated may hold about 160 KiB.
 const ROOM: Room = Room { strangers: 512, strangers_of_one_address: 256, known: 512 };
 /// How long the head of a request may be.
 const MAX_HEAD: usize = 64 << 10;
@@ -270,7 +271,17 @@ where
 {
     let _under_way = activity.begin();
     let refusal = |response| Answer { response, is_to_known_caller: false, ends_connection: false };
-    let Ok(_head) = activity.heads.try_acquire_many(head_length(&call.request)) else {
+    let length = head_length(&call.request);
+    // The buffer that the head was read into may be larger than the limit that it was given.
+    if length > MAX_HEAD as u32 {
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        let mut response = reply::plain(status, format!("at most {MAX_HEAD} bytes are allowed\n"));
+        if call.request.version() != Version::HTTP_2 {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        return refusal(response);
+    }
+    let Ok(_head) = activity.heads.try_acquire_many(length) else {
         let text = "the requests under way on this connection are too long\n";
         return refusal(reply::plain(StatusCode::TOO_MANY_REQUESTS, text));
     };
