@@ -37,8 +37,9 @@ impl ClusterState {
         dropped.iter().for_each(|key| self.drop_label_column(key));
     }
 
-    /// [`follow_if_asked_again`](Self::follow_if_asked_again) for all counters that one pod needs. If they are very many or
-    /// very large, only the label columns of their topology keys are kept.
+    /// [Follows](Self::follow) all counters that one pod needs, those that are cheap to derive from others when they are
+    /// requested for the second time. If they are very many or very large, only the label columns of their topology keys
+    /// are kept.
     pub fn follow_for_pod(&mut self, specs: &[CounterSpec]) {
         let is_large = |spec: &CounterSpec| spec.n_listed() > MAX_LISTED;
         if specs.len() <= MAX_FOLLOWED_FOR_A_POD && !specs.iter().any(is_large) {
@@ -52,7 +53,7 @@ impl ClusterState {
     /// As [`follow`](Self::follow), but a counter that is cheap to derive from another one is followed only when it is
     /// requested for the second time: many pods need a counter that no other pod needs, and following it costs more than
     /// deriving it.
-    pub fn follow_if_asked_again(&mut self, spec: &CounterSpec) {
+    pub(crate) fn follow_if_asked_again(&mut self, spec: &CounterSpec) {
         if self.counters.touch(spec) {
             return;
         }
@@ -106,7 +107,7 @@ impl ClusterState {
 
     /// [`counted`](Self::counted) for several counters, in their order: what they have in common is worked out once.
     pub fn counted_all(&self, specs: &[CounterSpec]) -> Vec<Arc<DomainCounts>> {
-        let mut shared = Shared::default();
+        let mut shared = Shared::for_counters(specs.len());
         specs.iter().map(|spec| self.counted_with(spec, &mut shared)).collect()
     }
 

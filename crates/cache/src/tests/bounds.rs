@@ -17,7 +17,9 @@ const HOST: &str = "kubernetes.io/hostname";
 
 fn cluster() -> ClusterState {
     let mut cluster = ClusterState::new();
-    (0..4).for_each(|at| drop(cluster.add_node(labelled(at, [HOST, "zone"]))));
+    for at in 0..4 {
+        cluster.add_node(labelled(at, [HOST, "zone"]));
+    }
     cluster
 }
 
@@ -170,7 +172,9 @@ fn keys_that_no_node_has_need_no_column() {
     }
 
     let pods: Vec<Arc<Pod>> = (0..20).map(|at| with_own_keys(&format!("p{at}"), 3000)).collect();
-    pods.iter().for_each(|pod| drop(cluster.add_pod(pod.clone()).unwrap()));
+    for pod in &pods {
+        cluster.add_pod(pod.clone()).unwrap();
+    }
     assert_eq!(cluster.n_label_columns(), 0);
     assert_eq!(cluster.affinity_terms().n_terms(TermKind::RequiredAntiAffinity), 60_000);
     let unlike = with_own_keys("unlike", 0);
