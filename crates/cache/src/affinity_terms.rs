@@ -245,12 +245,12 @@ impl AffinityTerms {
             self.sequence = sequence;
             let id = self.by_term.get(&term).copied().unwrap_or_else(|| self.intern(term));
             let (domain, once) = (domain_of(term.term, node, labels), TermCount::once(term.weight));
-            if let Some(carried) = self.carried_mut(id) {
+            self.change(id, |carried| {
                 carried.n_carried += 1;
-            }
-            if let Some(domain) = domain {
-                self.shift_domain(id, |domains| domains.add(domain, once));
-            }
+                if let Some(domain) = domain {
+                    carried.domains.add(domain, once);
+                }
+            });
             come.push((id, once));
         }
         if come.is_empty() {
@@ -278,12 +278,15 @@ impl AffinityTerms {
             let once = TermCount::once(term.weight);
             gone.push((id, once));
             let domain = domain_of(term.term, node, labels);
-            if let Some(domain) = domain {
-                self.shift_domain(id, |domains| domains.subtract(domain, once));
-            }
-            let Some(carried) = self.carried_mut(id) else { continue };
-            carried.n_carried -= 1;
-            if carried.n_carried == 0 {
+            let mut is_last = false;
+            self.change(id, |carried| {
+                carried.n_carried -= 1;
+                is_last = carried.n_carried == 0;
+                if let Some(domain) = domain {
+                    carried.domains.subtract(domain, once);
+                }
+            });
+            if is_last {
                 self.release(id);
             }
         }
@@ -326,20 +329,19 @@ impl AffinityTerms {
             let domain =
                 self.carried(id).and_then(|carried| domain_of(carried.term(), node, labels));
             if let Some(domain) = domain {
-                self.shift_domain(id, |domains| change(domains, domain, n));
+                self.change(id, |carried| change(&mut carried.domains, domain, n));
             }
         }
         true
     }
 
-    /// Changes the domains of a term, which is in the index as long as it has any: a key that no node has costs nobody a
-    /// comparison.
-    fn shift_domain(&mut self, id: TermId, change: impl FnOnce(&mut TermCounts)) {
+    /// Changes a term, which is in the index as long as it has a domain: a key that no node has costs nobody a comparison.
+    fn change(&mut self, id: TermId, change: impl FnOnce(&mut CarriedTerm)) {
         let Some(carried) = self.terms.get_mut(id.0 as usize).as_mut().map(Arc::make_mut) else {
             return;
         };
         let had_any = !carried.domains.is_empty();
-        change(&mut carried.domains);
+        change(carried);
         let has_any = !carried.domains.is_empty();
         if had_any == has_any {
             return;
@@ -355,10 +357,6 @@ impl AffinityTerms {
 
     fn carried(&self, id: TermId) -> Option<&CarriedTerm> {
         self.terms.try_get(id.0 as usize)?.as_deref()
-    }
-
-    fn carried_mut(&mut self, id: TermId) -> Option<&mut CarriedTerm> {
-        self.terms.get_mut(id.0 as usize).as_mut().map(Arc::make_mut)
     }
 
     fn intern(&mut self, term: TermOfPod<'_>) -> TermId {

@@ -113,7 +113,8 @@ impl ClusterState {
         &self,
         specs: impl IntoIterator<Item = &'a CounterSpec>,
     ) -> Vec<Arc<DomainCounts>> {
-        let mut shared = Shared::default();
+        let specs: Vec<&CounterSpec> = specs.into_iter().collect();
+        let mut shared = Shared::for_counters(specs.len());
         specs.into_iter().map(|spec| self.counted_with(spec, &mut shared)).collect()
     }
 

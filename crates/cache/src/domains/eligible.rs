@@ -39,6 +39,8 @@ pub(super) fn eligible(cluster: &ClusterState, spec: &CounterSpec, shared: &mut 
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     affinity: Option<(RequiredNodeAffinity, NodeSet)>,
+    /// Whether several counters are counted.
+    pub(super) is_for_many: bool,
     /// The pods that count, and how many are on each node.
     pub(super) on_nodes: Option<(CountedPods, Column<u32, 64>)>,
     /// How often nodes were compared with an affinity.
@@ -47,6 +49,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Nothing is known yet.
+    pub(super) fn for_counters(n: usize) -> Self {
+        Self { is_for_many: n > 1, ..Self::default() }
+    }
+
     /// The nodes that match an affinity.
     fn matching(&mut self, cluster: &ClusterState, affinity: &RequiredNodeAffinity) -> &NodeSet {
         let known = self.affinity.take().filter(|(known, _)| known == affinity);

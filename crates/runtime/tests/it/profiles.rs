@@ -122,7 +122,7 @@ fn arguments_reach_the_factory_and_come_once() {
         })
         .unwrap();
     let with = |plugin_config| ProfileConfig { plugin_config, ..config("Base Picky", &[]) };
-    let handle = Handle::default();
+    let handle = Handle::default().for_profile(&"s".into(), 0);
     let error = |config: &ProfileConfig| {
         Profile::build(config, &registry, &handle).unwrap_err().to_string()
     };

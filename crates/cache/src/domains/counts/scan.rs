@@ -106,7 +106,9 @@ impl DomainCounts {
                 }
             },
         }
-        shared.on_nodes = Some((spec.pods.clone(), counts.on_nodes.clone()));
+        if shared.is_for_many {
+            shared.on_nodes = Some((spec.pods.clone(), counts.on_nodes.clone()));
+        }
         counts.eligible = match cluster.counters.with_nodes(spec) {
             Some(other) => other.eligible.clone(),
             None => eligible(cluster, spec, shared),
