@@ -125,10 +125,6 @@ impl Ast {
         self.nodes.len()
     }
 
-    pub(crate) fn ids(&self) -> impl Iterator<Item = NodeId> + use<> {
-        (0..u32::try_from(self.nodes.len()).unwrap_or(u32::MAX)).map(NodeId)
-    }
-
     pub(crate) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
     }

@@ -1,9 +1,9 @@
-//! The type checker: gives every node a type and every call its overloads (spec/cel.md §3).
+//! The type checker: gives every node a type and every call its overloads (`docs/spec/cel.md` §3).
 
 use std::sync::Arc;
 
 use crate::ast::{Ast, Comprehension, Element, Entry, Expr, Literal, NodeId};
-use crate::declarations::{self, Function, FunctionDeclaration};
+use crate::declarations::{self, FunctionDeclaration};
 use crate::parser::SyntaxError;
 use crate::types::{self, Substitution, Type, most_general};
 
@@ -268,22 +268,18 @@ impl Checker<'_> {
         for argument in arguments {
             self.check(*argument)?;
         }
-        let find = |name: &str| {
-            declarations::find(name)
-                .filter(|declaration| !declaration.is_gated || self.lists_are_attributes)
-        };
         let Some(receiver) = receiver else {
-            return match find(function) {
+            return match declarations::find(function) {
                 Some(declaration) => self.resolve(node, declaration, None, arguments),
                 None => self.undeclared(node, function),
             };
         };
         if let Some(prefix) = self.ast.qualified_name(receiver)
-            && let Some(declaration) = find(&format!("{prefix}.{function}"))
+            && let Some(declaration) = declarations::find(&format!("{prefix}.{function}"))
         {
             return self.resolve(node, declaration, None, arguments);
         }
-        let declaration = find(function);
+        let declaration = declarations::find(function);
         self.check(receiver)?;
         match declaration {
             Some(declaration) => self.resolve(node, declaration, Some(receiver), arguments),
@@ -358,8 +354,6 @@ impl Checker<'_> {
         };
         let has_receiver = receiver.is_some();
         self.calls[node.index()] = Some(ResolvedCall { declaration, overloads, has_receiver });
-        // Which result a conditional has is not known before the types of both sides are.
-        debug_assert!(declaration.function != Function::OptionalSelect);
         self.set(node, result)
     }
 
@@ -368,7 +362,7 @@ impl Checker<'_> {
         for element in elements {
             self.check(element.value)?;
             let is = self.element_type(element.value, element.is_optional)?;
-            joined = Some(self.join(element.value, joined, is)?);
+            joined = Some(self.join(joined, is));
         }
         let element = joined.unwrap_or_else(|| self.substitution.fresh());
         self.set(node, Type::list(element))
@@ -379,10 +373,10 @@ impl Checker<'_> {
         for entry in entries {
             self.check(entry.key)?;
             let key = self.type_of(entry.key).clone();
-            keys = Some(self.join(entry.key, keys, key)?);
+            keys = Some(self.join(keys, key));
             self.check(entry.value)?;
             let value = self.element_type(entry.value, entry.is_optional)?;
-            values = Some(self.join(entry.value, values, value)?);
+            values = Some(self.join(values, value));
         }
         let key = keys.unwrap_or_else(|| self.substitution.fresh());
         let value = values.unwrap_or_else(|| self.substitution.fresh());
@@ -405,14 +399,14 @@ impl Checker<'_> {
         }
     }
 
-    fn join(&mut self, node: NodeId, before: Option<Type>, is: Type) -> Checks<Type> {
-        let Some(before) = before else { return Ok(is) };
-        if self.substitution.unify(&before, &is) {
-            return Ok(most_general(&before, &is));
+    /// The type of elements of which some were of type `before`. Mixed ones are refused after the check, but for
+    /// `format`.
+    fn join(&mut self, before: Option<Type>, is: Type) -> Type {
+        match before {
+            None => is,
+            Some(before) if self.substitution.unify(&before, &is) => most_general(&before, &is),
+            Some(_) => Type::Dyn,
         }
-        // The environment refuses mixed elements only after the check, but for `format`.
-        let _ = node;
-        Ok(Type::Dyn)
     }
 
     fn expect(&mut self, node: NodeId, wanted: &Type) -> Checks {

@@ -1,4 +1,4 @@
-//! What calls cost at run time (spec/cel.md §6).
+//! What calls cost at run time (`docs/spec/cel.md` §6).
 
 use crate::declarations::Function;
 use crate::functions::formats;

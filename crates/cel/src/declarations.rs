@@ -1,4 +1,4 @@
-//! The functions of the environment and their overloads (spec/cel.md §2).
+//! The functions of the environment and their overloads (`docs/spec/cel.md` §2).
 
 mod tables;
 
@@ -173,8 +173,6 @@ pub(crate) struct FunctionDeclaration {
     pub(crate) function: Function,
     pub(crate) name: &'static str,
     pub(crate) overloads: Vec<Overload>,
-    /// Only where lists may be attributes.
-    pub(crate) is_gated: bool,
 }
 
 impl FunctionDeclaration {
@@ -221,15 +219,14 @@ fn registry() -> BTreeMap<&'static str, FunctionDeclaration> {
     for (function, name, overloads) in tables.into_iter().flatten() {
         let overloads =
             overloads.iter().map(|(name, signature)| overload(name, signature)).collect();
-        let is_gated = *function == Function::Includes;
-        let declaration = FunctionDeclaration { function: *function, name, overloads, is_gated };
+        let declaration = FunctionDeclaration { function: *function, name, overloads };
         registry.insert(*name, declaration);
     }
     for (index, format) in (0_u8..).zip(&formats::FORMATS) {
         let overloads = vec![overload(format.function, " -> Format")];
         let function = Function::NamedFormat(index);
         let name = format.function;
-        registry.insert(name, FunctionDeclaration { function, name, overloads, is_gated: false });
+        registry.insert(name, FunctionDeclaration { function, name, overloads });
     }
     registry
 }

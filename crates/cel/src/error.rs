@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// An expression was refused. The text begins as the reference's does (spec/cel.md §7).
+/// An expression was refused. The text begins as the reference's does (`docs/spec/cel.md` §7).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {

@@ -1,4 +1,4 @@
-//! The worst cost an expression can have, as the API server reckons it (spec/cel.md §8).
+//! The worst cost an expression can have, as the API server reckons it (`docs/spec/cel.md` §8).
 
 mod calls;
 mod range;
@@ -11,7 +11,7 @@ use crate::cost;
 use crate::types::{self, Type};
 use range::Range;
 
-/// Bounds on the sizes of what a device has (spec/plugins-dra.md §3.3).
+/// Bounds on the sizes of what a device has (`docs/spec/plugins-dra.md` §3.3).
 const MAX_ENTRIES: u64 = 32;
 const MAX_DOMAIN_LENGTH: u64 = 63;
 const MAX_ID_LENGTH: u64 = 32;

@@ -1,4 +1,4 @@
-//! Evaluation of a plan for one device (spec/cel.md §5 and §6).
+//! Evaluation of a plan for one device (`docs/spec/cel.md` §5 and §6).
 
 mod attribute;
 mod fold;
@@ -65,6 +65,10 @@ impl<'a> Evaluation<'a> {
                 Value::Optional(Some(value)) => Ok((*value).clone()),
                 other => Ok(other),
             },
+            Plan::Known(known) => {
+                self.meter.charge(known.units)?;
+                known.result.as_ref().map(Value::borrowed).map_err(Fault::clone)
+            }
             Plan::Call(call) => self.call(call),
             Plan::List(elements) => {
                 let list = self.list(elements);

@@ -1,4 +1,4 @@
-//! The functions of the environment on values (spec/cel.md §2).
+//! The functions of the environment on values (`docs/spec/cel.md` §2).
 
 mod arithmetic;
 mod conversion;

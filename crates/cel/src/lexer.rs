@@ -1,4 +1,4 @@
-//! Text to tokens (spec/cel.md §1).
+//! Text to tokens (`docs/spec/cel.md` §1).
 
 use crate::parser::SyntaxError;
 

@@ -11,7 +11,7 @@ pub const SELECTOR_COST_LIMIT: u64 = 1_000_000;
 /// Bytes that one evaluation may build, all intermediate values together.
 pub(crate) const MAX_VALUE_BYTES: u64 = 64 << 20;
 /// Steps that cost nothing in CEL's model but take time: elements compared, bytes of patterns compiled.
-pub(crate) const MAX_STEPS: u64 = 20_000_000;
+pub(crate) const MAX_STEPS: u64 = 10_000_000;
 /// Bytes a compiled regular expression may use.
 pub(crate) const MAX_REGEX_BYTES: usize = 1 << 20;
 /// Values an attribute list may have for `includes`.

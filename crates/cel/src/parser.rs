@@ -1,4 +1,4 @@
-//! Text to tree: precedence climbing with bounded nesting (spec/cel.md §1).
+//! Text to tree: precedence climbing with bounded nesting (`docs/spec/cel.md` §1).
 
 mod macros;
 

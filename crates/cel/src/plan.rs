@@ -1,5 +1,5 @@
 //! From a checked tree to what is evaluated: names become slots, constants are computed, patterns compiled
-//! (spec/cel.md §5). The shapes follow the reference's, because costs are counted by them.
+//! (`docs/spec/cel.md` §5). The shapes follow the reference's, because costs are counted by them.
 
 mod constants;
 
@@ -12,7 +12,7 @@ use crate::ast::{Comprehension, Expr, Literal, NodeId};
 use crate::check::{Checked, ResolvedCall};
 use crate::cost::Rule;
 use crate::declarations::Function;
-use crate::error::CompileError;
+use crate::error::{CompileError, Fault};
 use crate::functions::pattern;
 use crate::value::{Key, List, Map, Text, Value};
 
@@ -31,6 +31,8 @@ pub(crate) enum Plan {
     InConstant(Box<Plan>, List<'static>),
     OptionalOr(Box<[Plan; 2]>),
     OptionalOrValue(Box<[Plan; 2]>),
+    /// A call whose result does not depend on the device: it was made before, and costs what it costs.
+    Known(Box<Known>),
     Call(Box<Call>),
     List(Box<[PlannedElement]>),
     Map(Box<[PlannedEntry]>),
@@ -95,6 +97,12 @@ pub(crate) struct Call {
     pub(crate) pattern: Option<Regex>,
     /// The slot of the list or map that the call extends, if nobody else holds it.
     pub(crate) extends: Option<usize>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Known {
+    pub(crate) units: u64,
+    pub(crate) result: Result<Value<'static>, Fault>,
 }
 
 #[derive(Debug)]
@@ -252,6 +260,12 @@ impl Planner<'_> {
             Ok(plan) => return Ok(plan),
             Err(arguments) => arguments,
         };
+        if constants::is_reader(function)
+            && let Some(known) =
+                constants::known(function, overload, call.declaration.name, &arguments)
+        {
+            return Ok(Plan::Known(Box::new(known)));
+        }
         let is_dispatched = overload.is_none() && !call.declaration.is_singleton();
         let extends = match (function, arguments.first()) {
             (Function::Add | Function::MapInsert, Some(Plan::Attribute(attribute))) => {

@@ -1,6 +1,6 @@
 //! Environments and programs: what callers see.
 
-use crate::check::{self, Checked};
+use crate::check;
 use crate::device::Device;
 use crate::error::{CompileError, EvalError, Fault, Reason, Stop};
 use crate::estimate;
@@ -50,13 +50,9 @@ impl Environment {
             return Err(CompileError::ResultType(output_type.to_string()));
         }
         let (plan, slots) = plan::plan(&checked)?;
-        let estimated_cost = estimated(&checked);
+        let estimated_cost = estimate::worst_cost(&checked);
         Ok(Program { plan, slots, output_type, estimated_cost, has_lists })
     }
-}
-
-fn estimated(checked: &Checked) -> u64 {
-    estimate::worst_cost(checked)
 }
 
 fn located(expression: &str, error: &SyntaxError) -> CompileError {

@@ -1,4 +1,4 @@
-//! Semantic versions, as the reference's library reads and orders them (spec/cel.md §6).
+//! Semantic versions, as the reference's library reads and orders them (`docs/spec/cel.md` §5).
 
 use std::cmp::Ordering;
 use std::fmt;

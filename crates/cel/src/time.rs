@@ -1,4 +1,4 @@
-//! Durations and timestamps in the reference's notation (spec/cel.md §6).
+//! Durations and timestamps in the reference's notation (`docs/spec/cel.md` §5).
 
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone, TimeZoneDatabase};

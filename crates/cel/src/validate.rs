@@ -1,4 +1,4 @@
-//! What is checked of literals after the types (spec/cel.md §3).
+//! What is checked of literals after the types (`docs/spec/cel.md` §3).
 
 use crate::ast::{Expr, Literal, NodeId};
 use crate::check::Checked;

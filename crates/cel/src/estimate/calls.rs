@@ -86,7 +86,7 @@ impl Estimator<'_> {
         let function = call.declaration.function;
         self.list_call(function, overload, receiver, arguments)
             .or_else(|| self.text_call(function, receiver, arguments))
-            .or_else(|| self.kubernetes_call(function, overload, receiver, arguments))
+            .or_else(|| self.kubernetes_call(function, overload, arguments))
             .or_else(|| self.standard_call(node, overload, receiver, arguments))
             .unwrap_or(Estimate::ONE)
     }
@@ -231,7 +231,6 @@ impl Estimator<'_> {
         &mut self,
         function: Function,
         overload: &str,
-        receiver: Option<NodeId>,
         arguments: &[NodeId],
     ) -> Option<Estimate> {
         use Function as F;
@@ -263,10 +262,7 @@ impl Estimator<'_> {
                 .scaled(PER_CHARACTER)
                 .scaled(LONGEST_FORMAT_PATTERN as f64 * PER_PATTERN_CHARACTER),
             F::Equal => return self.equality(arguments),
-            _ => {
-                let _ = receiver;
-                return None;
-            }
+            _ => return None,
         }))
     }
 

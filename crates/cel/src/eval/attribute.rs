@@ -2,7 +2,7 @@
 
 use super::{Evaluated, Evaluation, Slot};
 use crate::error::Fault;
-use crate::plan::{Attribute, Plan, Qualifier, QualifierKey, Root};
+use crate::plan::{Attribute, Qualifier, QualifierKey, Root};
 use crate::value::{Map, Value};
 
 /// What a selection found.
@@ -123,12 +123,8 @@ impl<'a> Evaluation<'a> {
         match key {
             QualifierKey::Constant(value) => Ok(Value::borrowed(value)),
             QualifierKey::Attribute(attribute) => self.resolve(attribute),
-            QualifierKey::Computed(plan) => self.computed_key(plan),
+            QualifierKey::Computed(plan) => self.eval(plan),
         }
-    }
-
-    fn computed_key(&mut self, plan: &'a Plan) -> Evaluated<'a> {
-        self.eval(plan)
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-use super::{Called, Context, is_equal};
+use super::lists::contains;
+use super::{Called, Context};
 use crate::declarations::Function;
 use crate::error::Fault;
 use crate::value::{Value, char_count, compare};
@@ -44,11 +45,9 @@ pub(super) fn call<'a>(
         (F::Subtract, [a, b]) => subtract(a, b),
         (F::Multiply | F::Divide | F::Modulo, [a, b]) => scale(function, a, b),
         (F::Less | F::LessEqual | F::Greater | F::GreaterEqual, [a, b]) => order(function, a, b),
-        (F::In, [value, Value::List(list)]) => Some(
-            list.iter()
-                .try_fold(false, |found, item| Ok(found || is_equal(value, &item, context.meter)?))
-                .map(Value::Bool),
-        ),
+        (F::In, [value, Value::List(list)]) => {
+            Some(contains(list, value, context.meter).map(Value::Bool))
+        }
         (F::In, [value, Value::Map(map)]) => Some(Ok(Value::Bool(map.contains(value)))),
         (F::Size, [value]) => {
             let size = match value {

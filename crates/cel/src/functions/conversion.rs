@@ -146,7 +146,7 @@ pub(crate) fn double_text(value: f64) -> String {
     let scientific = format!("{value:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..21).contains(&exponent) {
+    if (-4..6).contains(&exponent) {
         return value.to_string();
     }
     let sign = if exponent < 0 { '-' } else { '+' };

@@ -51,13 +51,13 @@ pub(crate) static FORMATS: [NamedFormat; 13] = [
     }),
     format("format.labelValue", "LabelValue", 40, validation::label_value_messages),
     format("format.uri", "URI", 1103, |text| url::problem(text).into_iter().collect()),
-    format("format.uuid", "uuid", 73, |text| {
+    format("format.uuid", "uuid", 70, |text| {
         unless(is_uuid(text), "does not match the UUID format")
     }),
     format("format.byte", "byte", 84, |text| unless(is_base64(text), "invalid base64")),
-    format("format.date", "date", 164, |text| unless(is_date(text), "invalid date")),
-    format("format.datetime", "datetime", 164, |text| {
-        unless(Timestamp::parse(text).is_ok(), "invalid datetime")
+    format("format.date", "date", 71, |text| unless(is_date(text), "invalid date")),
+    format("format.datetime", "datetime", 71, |text| {
+        unless(is_date_time(text), "invalid datetime")
     }),
 ];
 
@@ -114,7 +114,7 @@ fn is_uuid(text: &str) -> bool {
 fn is_base64(text: &str) -> bool {
     let digits = text.trim_end_matches('=');
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
-    text.len() % 4 == 0
+    text.len().is_multiple_of(4)
         && !text.is_empty()
         && text.len() - digits.len() <= 2
         && digits.bytes().all(is_digit)
@@ -122,6 +122,21 @@ fn is_base64(text: &str) -> bool {
 
 fn is_date(text: &str) -> bool {
     text.len() == 10 && Timestamp::parse(&format!("{text}T00:00:00Z")).is_ok()
+}
+
+/// A date, `T` and a time with an offset; the case of letters does not matter.
+fn is_date_time(text: &str) -> bool {
+    let text = text.to_ascii_uppercase();
+    let Some((date, time)) = text.split_once('T') else { return false };
+    let offset = time.strip_suffix('Z').or_else(|| {
+        let start = time.len().checked_sub(6)?;
+        let (time, offset) = (time.get(..start)?, time.get(start..)?);
+        let has_digits = [1, 2, 4, 5].iter().all(|at| offset.as_bytes()[*at].is_ascii_digit());
+        (has_digits && offset.starts_with(['+', '-']) && offset.as_bytes()[3] == b':')
+            .then_some(time)
+    });
+    is_date(date)
+        && offset.is_some_and(|time| Timestamp::parse(&format!("2000-01-01T{time}Z")).is_ok())
 }
 
 pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>]) -> Called<'a> {

@@ -186,7 +186,12 @@ fn sort<'a>(list: &List<'a>, keys: &List<'a>, meter: &Meter) -> Result<Value<'a>
     Ok(Value::list(rows.into_iter().map(|(_, item)| item).collect()))
 }
 
-fn contains<'a>(list: &List<'a>, item: &Value<'a>, meter: &Meter) -> Result<bool, Fault> {
+/// Whether an element equals the value.
+pub(super) fn contains<'a>(
+    list: &List<'a>,
+    item: &Value<'a>,
+    meter: &Meter,
+) -> Result<bool, Fault> {
     for other in list.iter() {
         if is_equal(item, &other, meter)? {
             return Ok(true);

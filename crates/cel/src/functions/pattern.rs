@@ -1,4 +1,4 @@
-//! Regular expressions in Go's syntax on Rust's engine (spec/cel.md §6). Both run in linear time.
+//! Regular expressions in Go's syntax on Rust's engine (`docs/spec/cel.md` §5). Both run in linear time.
 
 use regex::{Regex, RegexBuilder};
 

@@ -1,4 +1,4 @@
-//! URLs as Go reads them (spec/cel.md §6).
+//! URLs as Go reads them (`docs/spec/cel.md` §5).
 
 use std::collections::BTreeMap;
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Plan, Planned, PlannedElement, PlannedEntry, map_of};
+use super::{Known, Plan, Planned, PlannedElement, PlannedEntry, map_of};
+use crate::cost::Rule;
 use crate::declarations::Function;
 use crate::error::{CompileError, Fault};
 use crate::functions::{self, Context};
@@ -77,6 +78,31 @@ pub(super) fn converted(function: Function, name: &'static str, value: &Value<'s
     functions::call(function, std::slice::from_ref(value), &context)
         .map(Plan::Constant)
         .map_err(|fault| message(&fault))
+}
+
+/// Whether the function reads a text, which takes time that is not spent twice.
+pub(super) fn is_reader(function: Function) -> bool {
+    use Function as F;
+    matches!(function, F::Quantity | F::Semver | F::Url | F::Ip | F::Cidr)
+}
+
+/// The call's result, if all arguments are constants.
+pub(super) fn known(
+    function: Function,
+    overload: Option<&str>,
+    name: &'static str,
+    arguments: &[Plan],
+) -> Option<Known> {
+    let values: Vec<_> = arguments.iter().map(as_constant).collect::<Option<_>>()?;
+    let values: Vec<_> = values.into_iter().cloned().collect();
+    let meter = Meter::new(limits::SELECTOR_COST_LIMIT);
+    let result =
+        functions::call(function, &values, &Context { meter: &meter, name, pattern: None });
+    if let Err(Fault::Stop(_)) = result {
+        return None;
+    }
+    let sized: Vec<_> = values.into_iter().map(Some).collect();
+    Some(Known { units: Rule::of(function, overload).units(&sized, None), result })
 }
 
 /// `in` as a test against a constant list of simple values, or the arguments back.

@@ -1,4 +1,4 @@
-//! Which types fit where, and what type variables stand for (spec/cel.md §3).
+//! Which types fit where, and what type variables stand for (`docs/spec/cel.md` §3).
 
 use std::sync::Arc;
 
