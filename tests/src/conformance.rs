@@ -2,6 +2,7 @@
 //!
 //! Every judge reads one JSON object per line and says what differs. A step that cannot be evaluated does not conform.
 
+mod cel;
 mod configs;
 mod decisions;
 mod hints;
@@ -15,8 +16,9 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 /// All families there are, in the order in which they are evaluated.
-pub const FAMILIES: [&str; 18] = [
+pub const FAMILIES: [&str; 19] = [
     "quantities",
+    "cel",
     "queue",
     "config",
     "resources",
@@ -102,6 +104,7 @@ pub fn run_family(dir: &Path, family: &str, options: Options<'_>) -> Result<Repo
         }
         match family {
             "quantities" => quantities::judge(&case, &mut report),
+            "cel" => cel::judge(&case, &mut report),
             "queue" => queues::judge(&case, &mut report),
             "config" => configs::judge(&case, &mut report),
             "hints" => hints::judge(&case, &mut report),

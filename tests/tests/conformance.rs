@@ -34,6 +34,7 @@ macro_rules! families {
 
 families! {
     quantities_conform: "quantities";
+    selector_expressions_conform: "cel";
     queue_histories_conform: "queue";
     resources_conform: "resources";
     strategies_conform: "strategies";

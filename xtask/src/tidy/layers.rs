@@ -21,6 +21,7 @@ const PREFIX: &str = "kube-scheduler-";
 
 const LAYERS: &[Layer] = &[
     Layer { name: "api-types", may_use: &[], tests_may_use: &[], is_pure: true },
+    Layer { name: "cel", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
     Layer { name: "config", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
     Layer { name: "cache", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
     Layer { name: "queue", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
@@ -109,6 +110,7 @@ const LIBRARIES: &[&str] = &[
 const EVERYTHING: &[&str] = &[
     "examples",
     "api-types",
+    "cel",
     "config",
     "cache",
     "queue",
