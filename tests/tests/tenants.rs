@@ -1,6 +1,8 @@
 //! The worst pods of one tenant: what they leave behind, and that everything is counted right meanwhile
 //! (`docs/security.md`).
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
