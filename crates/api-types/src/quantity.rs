@@ -130,6 +130,11 @@ impl Quantity {
         Self { amount: Amount::Small { value, scale: 0 }, format: Format::DecimalSi, text: None }
     }
 
+    /// A whole number, printed with binary suffixes (`Ki`).
+    pub const fn from_binary_units(value: i64) -> Self {
+        Self { amount: Amount::Small { value, scale: 0 }, format: Format::Binary, text: None }
+    }
+
     /// Thousandths, printed with decimal suffixes.
     pub const fn from_milli(value: i64) -> Self {
         Self { amount: Amount::Small { value, scale: -3 }, format: Format::DecimalSi, text: None }

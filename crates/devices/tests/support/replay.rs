@@ -1,0 +1,390 @@
+//! One recorded scenario.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Labels;
+use kube_scheduler_devices::api::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
+use kube_scheduler_devices::{
+    AllocationError, Allocator, Features, Inventory, NodeRef, SelectorCompiler, SelectorTable, Usage,
+};
+use serde_json::{Value, json};
+
+use crate::toy_selectors::{ToySelectors, UNSUPPORTED};
+
+/// Step limit; the reference's time-out never strikes in the recordings.
+const MAX_STEPS: u64 = 1_000_000;
+
+/// What was compared.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) n_steps: usize,
+    pub(crate) n_nodes: usize,
+    pub(crate) n_allocations: usize,
+    /// Steps left out because a selector is beyond the test's evaluator.
+    pub(crate) n_unsupported: usize,
+    pub(crate) differences: Vec<String>,
+}
+
+type Objects = BTreeMap<String, Value>;
+
+pub(crate) struct Replay {
+    features: Features,
+    has_taint_rules: bool,
+    nodes: BTreeMap<String, Labels>,
+    slices: Objects,
+    classes: Objects,
+    claims: Objects,
+    rules: Objects,
+    /// Allocations under way, by claim.
+    in_flight: Objects,
+    /// What allocated claims hold, followed change by change.
+    usage: Usage,
+}
+
+impl Replay {
+    pub(crate) fn run(case: &Value, tally: &mut Tally) {
+        let gate = |name: &str| case["featureGates"][name].as_bool();
+        let is_on = |name: &str| gate(name).unwrap_or(true);
+        let features = Features {
+            admin_access: true,
+            prioritized_list: is_on("DRAPrioritizedList"),
+            partitionable_devices: is_on("DRAPartitionableDevices"),
+            device_taints: is_on("DRADeviceTaints"),
+            consumable_capacity: is_on("DRAConsumableCapacity"),
+            binding_conditions: is_on("DRADeviceBindingConditions"),
+        };
+        let cluster = &case["cluster"];
+        let objects = |kind: &str| -> Objects {
+            let all = cluster[kind].as_array().into_iter().flatten();
+            all.map(|object| (key(object), object.clone())).collect()
+        };
+        let nodes = objects("nodes");
+        let labels = |node: &Value| -> Labels {
+            let labels = node["metadata"]["labels"].as_object().into_iter().flatten();
+            labels.map(|(key, value)| (&**key, value.as_str().unwrap())).collect()
+        };
+        let mut replay = Self {
+            features,
+            has_taint_rules: gate("DRADeviceTaintRules").unwrap_or(false),
+            nodes: nodes.iter().map(|(name, node)| (name.clone(), labels(node))).collect(),
+            slices: objects("resourceSlices"),
+            classes: objects("deviceClasses"),
+            claims: Objects::new(),
+            rules: objects("deviceTaintRules"),
+            in_flight: Objects::new(),
+            usage: Usage::default(),
+        };
+        for claim in cluster["resourceClaims"].as_array().into_iter().flatten() {
+            replay.set_claim(&key(claim), Some(claim.clone()));
+        }
+        let diverges = case["divergesFromStep"].as_u64().unwrap_or(u64::MAX);
+        for (at, step) in case["steps"].as_array().unwrap().iter().enumerate() {
+            if at as u64 >= diverges {
+                return;
+            }
+            replay.change(&step["changes"]);
+            let label = format!("{} step {at}", case["name"].as_str().unwrap());
+            replay.compare(&label, step, tally);
+            replay.follow(step);
+        }
+    }
+
+    fn change(&mut self, changes: &Value) {
+        for change in changes.as_array().into_iter().flatten() {
+            let object = &change["object"];
+            let new = (change["op"] != "delete").then(|| object.clone());
+            let objects = match change["kind"].as_str().unwrap() {
+                "ResourceClaim" => {
+                    self.set_claim(&key(object), new);
+                    continue;
+                }
+                "ResourceSlice" => &mut self.slices,
+                "DeviceClass" => &mut self.classes,
+                "DeviceTaintRule" => &mut self.rules,
+                other => panic!("unknown kind {other}"),
+            };
+            match new {
+                None => objects.remove(&key(object)),
+                Some(new) => objects.insert(key(object), new),
+            };
+        }
+    }
+
+    /// Changes a claim, or removes it. Only a claim that becomes allocated or ceases to be changes what is in use.
+    fn set_claim(&mut self, key: &str, new: Option<Value>) {
+        let allocation = |claim: &Value| ResourceClaim::from_json(claim).unwrap().status.allocation;
+        let before = self.claims.get(key).and_then(allocation);
+        let after = new.as_ref().and_then(allocation);
+        match (&before, &after) {
+            (None, Some(after)) => self.usage.add(after, self.features),
+            (Some(before), None) => self.usage.remove(before, self.features),
+            _ => {}
+        }
+        match new {
+            Some(new) => self.claims.insert(key.to_owned(), new),
+            None => self.claims.remove(key),
+        };
+    }
+
+    fn compare(&mut self, label: &str, step: &Value, tally: &mut Tally) {
+        let expect = &step["expect"];
+        let Some(claims) = self.claims_to_allocate(step) else { return };
+        let special = expect["allocations"].as_array().into_iter().flatten();
+        let mut special = special.filter(|a| a["claim"] == "<extended-resources>");
+        // What a pod requests of extended resources is for the plugin to turn into a claim.
+        if special.next().is_some() || claims.is_empty() {
+            return;
+        }
+        let allocator = match self.allocator(&claims) {
+            Some(allocator) => allocator,
+            None => {
+                tally.n_unsupported += 1;
+                return;
+            }
+        };
+        tally.n_steps += 1;
+        let refs: Vec<&ResourceClaim> = claims.iter().collect();
+        let mut under_way = Vec::new();
+        for (name, labels) in &self.nodes {
+            let node = NodeRef { name, labels };
+            let rejection = &expect["filter"][name];
+            let is_ours = rejection["plugin"] == "DynamicResources";
+            if rejection.is_object() && !is_ours {
+                continue;
+            }
+            let reason = rejection["reasons"][0].as_str();
+            let mut n_shares = 0;
+            let found = allocator.allocate(node, &refs, MAX_STEPS, &mut || {
+                n_shares += 1;
+                format!("share {n_shares}").into()
+            });
+            let got = match &found {
+                Ok(Some(_)) => "found".to_owned(),
+                Ok(None) => "cannot allocate all claims".to_owned(),
+                Err(error @ AllocationError::Failed(_)) => {
+                    format!("running \"DynamicResources\" filter plugin: {error}")
+                }
+                Err(error) => error.to_string(),
+            };
+            let wanted = reason.unwrap_or("found");
+            let is_later_check = is_later_check(wanted);
+            if !is_later_check && !is_same_text(&got, wanted) {
+                tally.differences.push(format!("{label} node {name}: {got}, recorded is {wanted}"));
+                continue;
+            }
+            tally.n_nodes += usize::from(!is_later_check);
+            if expect["node"] == **name {
+                let got = found.unwrap().unwrap_or_default();
+                let named = got.iter().zip(&claims);
+                let got: Vec<Value> = named.map(|(a, claim)| recorded_form(claim, a)).collect();
+                tally.n_allocations += 1;
+                // The oldest recordings say no more than where the pod went.
+                if step["expect"]["allocations"].is_null() {
+                    under_way = got;
+                    continue;
+                }
+                let wanted = without_share_ids(&expect["allocations"]);
+                if Value::Array(got.clone()) != wanted {
+                    let got = Value::Array(got);
+                    tally.differences.push(format!("{label}: {got}\nrecorded {wanted}"));
+                }
+            }
+        }
+        self.put_in_flight(step, &under_way);
+    }
+
+    /// The pod's claims that have no allocation, unless the step ends before that matters.
+    fn claims_to_allocate(&self, step: &Value) -> Option<Vec<ResourceClaim>> {
+        let expect = &step["expect"];
+        let mut rejections = expect["filter"].as_object().into_iter().flatten();
+        let has_errors = rejections.any(|(_, rejection)| rejection["code"] == "Error");
+        // The oldest recordings do not say where an error came from.
+        let is_unclear = expect["outcome"] == "Error" && !has_errors;
+        if expect["preFilter"]["code"] != "Success" || is_unclear {
+            return None;
+        }
+        let keys = claim_keys(&step["pod"]);
+        let mut claims = Vec::new();
+        for key in keys {
+            let claim = ResourceClaim::from_json(self.claims.get(&key)?).unwrap();
+            if claim.status.allocation.is_none() {
+                claims.push(claim);
+            }
+        }
+        Some(claims)
+    }
+
+    fn allocator(&self, claims: &[ResourceClaim]) -> Option<Allocator> {
+        let classes: Vec<DeviceClass> =
+            self.classes.values().map(|class| DeviceClass::from_json(class).unwrap()).collect();
+        let of_claims = claims.iter().flat_map(|claim| &claim.requests).flat_map(|request| {
+            use kube_scheduler_devices::api::Request;
+            match &request.request {
+                Request::Exactly(exact) => std::slice::from_ref(exact),
+                Request::FirstAvailable(all) => all,
+                Request::Unknown => &[],
+            }
+        });
+        let selectors = classes
+            .iter()
+            .flat_map(|class| &class.selectors)
+            .chain(of_claims.flat_map(|request| &request.selectors));
+        let mut expressions = selectors.filter_map(|selector| selector.expression.as_ref());
+        if expressions.any(|e| ToySelectors.compile(e).is_err_and(|text| text == UNSUPPORTED)) {
+            return None;
+        }
+        let rules: Vec<DeviceTaintRule> =
+            self.rules.values().map(|rule| DeviceTaintRule::from_json(rule).unwrap()).collect();
+        let rules = if self.has_taint_rules { &rules[..] } else { &[] };
+        let slices = self.slices.values().map(|slice| {
+            Arc::new(ResourceSlice::from_json(slice).unwrap()).with_rules(rules)
+        });
+        let inventory = Arc::new(Inventory::new(slices, self.features));
+        let mut usage = self.usage.clone();
+        for claim in self.in_flight.values() {
+            if let Some(allocation) = ResourceClaim::from_json(claim).unwrap().status.allocation {
+                usage.add(&allocation, self.features);
+            }
+        }
+        let classes = classes.into_iter().map(|class| (class.name.clone(), Arc::new(class))).collect();
+        let table = SelectorTable::new(inventory);
+        Some(Allocator::new(table, &usage, classes, Arc::new(ToySelectors)))
+    }
+
+    fn put_in_flight(&mut self, step: &Value, allocations: &[Value]) {
+        let metadata = &step["pod"]["metadata"];
+        let namespace = metadata["namespace"].as_str().unwrap();
+        for allocation in allocations {
+            let name = allocation["claim"].as_str().unwrap();
+            let mut key = format!("{namespace}/{name}");
+            if name.starts_with('<') {
+                key.push_str(metadata["uid"].as_str().unwrap());
+            }
+            let status = json!({"allocation": {"devices": {"results": allocation["devices"]},
+                                               "nodeSelector": allocation["nodeSelector"]}});
+            let claim = json!({"metadata": {"name": name}, "status": status});
+            // Of a claim that a pod names twice the first allocation counts.
+            self.in_flight.entry(key).or_insert(claim);
+        }
+    }
+
+    /// Brings claims to where the recording goes on.
+    fn follow(&mut self, step: &Value) {
+        let expect = &step["expect"];
+        let namespace = step["pod"]["metadata"]["namespace"].as_str().unwrap();
+        if step["then"].is_null()
+            && let Some(allocations) = expect["allocations"].as_array()
+        {
+            self.put_in_flight(step, allocations);
+        }
+        if expect["bind"].is_object() {
+            self.change(&step["meanwhile"]);
+        }
+        for (name, after) in expect["claimAfter"].as_object().into_iter().flatten() {
+            let claim_key = format!("{namespace}/{name}");
+            if after["absent"] == true {
+                self.set_claim(&claim_key, None);
+                continue;
+            }
+            let known = self.claims.get(&claim_key).cloned();
+            let mut object = known.unwrap_or_else(|| {
+                json!({"metadata": {"name": name, "namespace": namespace},
+                       "spec": {"devices": {"requests": after["requests"]}}})
+            });
+            object["status"] = after["status"].clone();
+            self.set_claim(&claim_key, Some(object));
+        }
+        if let Some([only]) = expect["deallocations"].as_array().map(Vec::as_slice) {
+            let claim_key = only.as_str().unwrap();
+            let mut claim = self.claims[claim_key].clone();
+            claim["status"] = json!({});
+            self.set_claim(claim_key, Some(claim));
+        }
+        for deleted in expect["deletions"].as_array().into_iter().flatten() {
+            self.set_claim(deleted.as_str().unwrap(), None);
+        }
+    }
+}
+
+/// `namespace/name`, or the name alone.
+fn key(object: &Value) -> String {
+    let metadata = &object["metadata"];
+    match metadata["namespace"].as_str() {
+        Some(namespace) => format!("{namespace}/{}", metadata["name"].as_str().unwrap()),
+        None => metadata["name"].as_str().unwrap().to_owned(),
+    }
+}
+
+fn claim_keys(pod: &Value) -> Vec<String> {
+    let namespace = pod["metadata"]["namespace"].as_str().unwrap();
+    let claims = pod["spec"]["resourceClaims"].as_array().into_iter().flatten();
+    let names = claims.filter_map(|claim| match claim["resourceClaimName"].as_str() {
+        Some(name) => Some(name),
+        None => {
+            let statuses = pod["status"]["resourceClaimStatuses"].as_array().into_iter().flatten();
+            let mut statuses = statuses.filter(|status| status["name"] == claim["name"]);
+            statuses.next()?["resourceClaimName"].as_str()
+        }
+    });
+    names.map(|name| format!("{namespace}/{name}")).collect()
+}
+
+/// Whether a node was rejected for something that is looked at besides, or after, the allocation.
+fn is_later_check(reason: &str) -> bool {
+    const STARTS: [&str; 8] = [
+        "resourceclaim not available",
+        "node allocatable resource claim",
+        "Insufficient",
+        "pod level request",
+        "cannot schedule extended",
+        "cannot fit resource",
+        "claim ",
+        "running \"DynamicResources\" filter plugin: claim ",
+    ];
+    let is_other_claim_text = reason.contains("node-allocatable") || reason.contains("ConsumedCapacity is nil");
+    STARTS[..6].iter().any(|start| reason.starts_with(start))
+        || (STARTS[6..].iter().any(|start| reason.starts_with(start)) && is_other_claim_text)
+}
+
+/// What follows `compilation failed:` is free.
+fn is_same_text(a: &str, b: &str) -> bool {
+    let cut = |text: &str| text.split("compilation failed:").next().unwrap().to_owned();
+    cut(a) == cut(b)
+}
+
+fn recorded_form(
+    claim: &ResourceClaim,
+    allocation: &kube_scheduler_devices::api::Allocation,
+) -> Value {
+    let json = allocation.to_json();
+    let mut form = json!({"claim": *claim.name});
+    let devices = &json["devices"];
+    form["devices"] = devices["results"].clone();
+    let parts = [
+        ("config", &devices["config"]),
+        ("nodeSelector", &json["nodeSelector"]),
+    ];
+    for (name, part) in parts {
+        if !part.is_null() {
+            form[name] = part.clone();
+        }
+    }
+    without_share_ids(&json!([form]))[0].clone()
+}
+
+fn without_share_ids(allocations: &Value) -> Value {
+    let mut allocations = allocations.clone();
+    for allocation in allocations.as_array_mut().unwrap() {
+        for device in allocation["devices"].as_array_mut().into_iter().flatten() {
+            if device["shareID"].is_string() {
+                device["shareID"] = json!("some");
+            }
+        }
+        // An empty list and an absent one are the same here.
+        if allocation["devices"].is_null() {
+            allocation["devices"] = json!([]);
+        }
+    }
+    allocations
+}
