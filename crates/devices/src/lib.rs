@@ -63,6 +63,7 @@
 pub mod api;
 
 mod allocator;
+mod extended;
 mod features;
 mod inventory;
 mod name;
@@ -70,6 +71,7 @@ mod selectors;
 mod usage;
 
 pub use allocator::{AllocationError, Allocator, Classes};
+pub use extended::{ContainerDemand, ExtendedClaim, ExtendedResources, RequestMapping};
 pub use features::Features;
 pub use inventory::{Inventory, NodeRef};
 pub use name::DeviceName;
