@@ -7,6 +7,8 @@ mod likeness;
 mod outcome;
 mod plan;
 mod search;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
