@@ -262,6 +262,20 @@ impl Quantity {
         self.amount = Amount::Wide(Box::new(sum));
     }
 
+    /// The exact product, in the style of this quantity; `None` if it has more digits than 64 bits hold.
+    pub fn checked_mul(&self, factor: &Self) -> Option<Self> {
+        let (
+            Amount::Small { value: a, scale: scale_a },
+            Amount::Small { value: b, scale: scale_b },
+        ) = (&self.amount, &factor.amount)
+        else {
+            return None;
+        };
+        let amount =
+            Amount::Small { value: a.checked_mul(*b)?, scale: scale_a.checked_add(*scale_b)? };
+        Some(Self { amount, format: self.format, text: None })
+    }
+
     fn scaled(&self, places: i32) -> i64 {
         match &self.amount {
             Amount::Small { value, scale } => {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::api::{Allocation, DeviceClass, ResourceClaim};
-use crate::inventory::NodeRef;
+use crate::inventory::{Inventory, NodeRef};
 use crate::selectors::{SelectorCompiler, SelectorTable};
 use crate::usage::{Occupancy, Usage};
 use counters::CommittedCounters;
@@ -72,6 +72,11 @@ impl Allocator {
         Self { selectors, compiler, classes, occupancy, counters }
     }
 
+    /// The devices there are.
+    pub fn inventory(&self) -> &Inventory {
+        self.selectors.inventory()
+    }
+
     /// The allocation of `claims`, which are not allocated yet, on `node`: one per claim, in their order, or none if they
     /// cannot all be had there. At most `max_steps` devices are tried. `new_share_id` gives every share of a device that
     /// several requests may have an id; it is called only for an allocation that was found.
@@ -102,8 +107,15 @@ impl Allocator {
         let mut search = Search::new(self, node, &pools, &plan, max_steps, thoroughness);
         match search.run()? {
             Some(Found { results, alternatives }) => {
-                let allocations =
-                    outcome::assemble(self, node, &pools, &plan, &results, &alternatives, new_share_id)?;
+                let allocations = outcome::assemble(
+                    self,
+                    node,
+                    &pools,
+                    &plan,
+                    &results,
+                    &alternatives,
+                    new_share_id,
+                )?;
                 Ok(Some(allocations))
             }
             None if pools.has_invalid() => Err(AllocationError::InvalidPools),

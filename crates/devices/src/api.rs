@@ -19,8 +19,8 @@ pub use claim::{
 pub use class::DeviceClass;
 pub use decode::{Map, ObjectError};
 pub use device::{
-    Attribute, Capacity, CounterConsumption, CounterSet, Device, NodeResourceMapping, RequestPolicy,
-    Taint, ValidRange,
+    Attribute, Capacity, CounterConsumption, CounterSet, Device, NodeResourceMapping,
+    RequestPolicy, Taint, ValidRange,
 };
 pub use result::{Allocation, AllocationConfig, DeviceResult};
 pub use slice::{NodeReach, ResourceSlice};

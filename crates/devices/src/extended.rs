@@ -135,7 +135,11 @@ impl ExtendedClaim {
             }
             if covered < amount {
                 mappings.push(mapping(at, &draft_name));
-                short_lived.push(Draft { container: at, name: draft_name, count: amount - covered });
+                short_lived.push(Draft {
+                    container: at,
+                    name: draft_name,
+                    count: amount - covered,
+                });
             }
         }
         // Init containers run one after the other: the largest request serves them all.

@@ -241,7 +241,10 @@ impl Inventory {
     }
 
     /// How much there is of every counter of the device's pool.
-    pub(crate) fn counter_totals(&self, pool: PoolGeneration) -> &[kube_scheduler_api_types::Quantity] {
+    pub(crate) fn counter_totals(
+        &self,
+        pool: PoolGeneration,
+    ) -> &[kube_scheduler_api_types::Quantity] {
         let pool_entry = &self.pools[pool.pool as usize];
         pool_entry.generations[pool.generation as usize].counters.totals()
     }

@@ -67,6 +67,9 @@ mod extended;
 mod features;
 mod inventory;
 mod name;
+mod node_resources;
+mod priority;
+mod readiness;
 mod selectors;
 mod usage;
 
@@ -75,5 +78,7 @@ pub use extended::{ContainerDemand, ExtendedClaim, ExtendedResources, RequestMap
 pub use features::Features;
 pub use inventory::{Inventory, NodeRef};
 pub use name::DeviceName;
+pub use node_resources::{NodeResourceClaim, NodeResourceError};
+pub use readiness::Readiness;
 pub use selectors::{DeviceFacts, Selector, SelectorCompiler, SelectorTable};
 pub use usage::Usage;

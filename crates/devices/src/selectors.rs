@@ -76,7 +76,11 @@ impl SelectorTable {
     }
 
     /// The answers of one expression, compiled now if this is the first time.
-    pub(crate) fn column(&self, expression: &Arc<str>, compiler: &dyn SelectorCompiler) -> Arc<Column> {
+    pub(crate) fn column(
+        &self,
+        expression: &Arc<str>,
+        compiler: &dyn SelectorCompiler,
+    ) -> Arc<Column> {
         let mut columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(column) = columns.get(expression) {
             return column.clone();
@@ -93,7 +97,11 @@ impl SelectorTable {
 
 impl Column {
     /// Whether devices of `shape` are selected; `facts` are those of such a device.
-    pub(crate) fn matches(&self, shape: u32, facts: DeviceFacts<'_>) -> Result<bool, SelectorError> {
+    pub(crate) fn matches(
+        &self,
+        shape: u32,
+        facts: DeviceFacts<'_>,
+    ) -> Result<bool, SelectorError> {
         let answer = self.answers.get(shape as usize);
         // Two threads may evaluate the same at the same time, with the same result.
         match answer.map_or(UNKNOWN, |answer| answer.load(Ordering::Relaxed)) {

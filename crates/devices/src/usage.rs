@@ -70,7 +70,10 @@ pub(crate) struct Occupancy {
 }
 
 impl Occupancy {
-    #[expect(clippy::iter_over_hash_type, reason = "the results are sets, sums per device and a sorted list")]
+    #[expect(
+        clippy::iter_over_hash_type,
+        reason = "the results are sets, sums per device and a sorted list"
+    )]
     pub(crate) fn new(usage: &Usage, inventory: &Inventory) -> Self {
         let mut occupancy = Self::default();
         for name in &usage.dedicated {

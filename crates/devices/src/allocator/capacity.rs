@@ -54,7 +54,9 @@ pub(super) fn consumed(device: &Device, requested: Option<&Map<Quantity>>) -> Am
 fn consumption(capacity: &Capacity, requested: Option<&Quantity>) -> Quantity {
     let policy = capacity.request_policy.as_ref();
     let Some(requested) = requested else {
-        return policy.and_then(|policy| policy.default.clone()).unwrap_or_else(|| capacity.value.clone());
+        return policy
+            .and_then(|policy| policy.default.clone())
+            .unwrap_or_else(|| capacity.value.clone());
     };
     let Some(policy) = policy else { return requested.clone() };
     if let Some(range @ ValidRange { min: Some(min), .. }) = &policy.valid_range {
@@ -92,9 +94,8 @@ fn violates_policy(capacity: &Capacity, consumption: &Quantity) -> bool {
         }
         let step = range.step.as_ref().map(Quantity::value).filter(|step| *step != 0);
         let min = range.min.as_ref().map_or(0, Quantity::value);
-        return step.is_some_and(|step| {
-            consumption.value().wrapping_sub(min).wrapping_rem(step) != 0
-        });
+        return step
+            .is_some_and(|step| consumption.value().wrapping_sub(min).wrapping_rem(step) != 0);
     }
     !policy.valid_values.is_empty() && !policy.valid_values.contains(consumption)
 }

@@ -79,7 +79,8 @@ impl ChosenCounters {
             taken.add(amount);
         }
         // The other counters were sufficient before and have not changed.
-        let fits = |(place, _): &(u32, Quantity)| chosen[*place as usize] <= totals[*place as usize];
+        let fits =
+            |(place, _): &(u32, Quantity)| chosen[*place as usize] <= totals[*place as usize];
         if consumption.iter().all(fits) {
             return Some(before);
         }

@@ -97,9 +97,11 @@ struct Context<'a> {
 /// Whether a claim with constraints requests all devices of some kind.
 fn has_constrained_all(search: &Search<'_>) -> bool {
     let claims = &search.plan.claims;
-    search.plan.requests.iter().any(|request| {
-        request.all.is_some() && !claims[request.claim].claim.constraints.is_empty()
-    })
+    search
+        .plan
+        .requests
+        .iter()
+        .any(|request| request.all.is_some() && !claims[request.claim].claim.constraints.is_empty())
 }
 
 fn key<'a>(search: &Search<'a>, place: usize, context: &Context<'_>) -> Key<'a> {
@@ -173,7 +175,6 @@ impl Prospects {
                 || self.n_available[at] < request.n_needed
         };
         let mut requests = claims.iter().flat_map(|claim| &claim.requests);
-        !may_fail
-            && requests.any(|alternatives| alternatives.range.clone().all(is_short))
+        !may_fail && requests.any(|alternatives| alternatives.range.clone().all(is_short))
     }
 }

@@ -292,7 +292,8 @@ impl<'a> RequestMaker<'a, '_> {
     }
 
     fn selectors(&self, class: &DeviceClass, exact: &ExactRequest) -> Vec<PlannedSelector> {
-        let of_class = class.selectors.iter().enumerate().map(|(at, selector)| (true, at, selector));
+        let of_class =
+            class.selectors.iter().enumerate().map(|(at, selector)| (true, at, selector));
         let of_claim = exact.selectors.iter().enumerate().map(|(at, s)| (false, at, s));
         let empty: Arc<str> = Arc::default();
         let all = of_class.chain(of_claim).map(|(is_of_class, index, selector)| {

@@ -135,7 +135,13 @@ impl<'a> Search<'a> {
         self.step(1)?;
         let Some(claim) = self.plan.claims.get(at.claim) else { return Ok(Outcome::Found) };
         let Some(alternatives) = claim.requests.get(at.request) else {
-            let next = Position { claim: at.claim + 1, request: 0, alternative: None, device: 0, start: 0 };
+            let next = Position {
+                claim: at.claim + 1,
+                request: 0,
+                alternative: None,
+                device: 0,
+                start: 0,
+            };
             // Fewer devices for this claim do not help the next one.
             return Ok(match self.visit(next)? {
                 Outcome::TooMany => Outcome::No,
@@ -273,7 +279,8 @@ impl<'a> Search<'a> {
                     let device = self.device(place);
                     let mut constraints = self.constraints[at.claim].iter();
                     let is_accepted = constraints.all(|c| c.would_accept(request, device));
-                    n_found += usize::from(is_accepted && !is_tainted(self.allocator, request, device));
+                    n_found +=
+                        usize::from(is_accepted && !is_tainted(self.allocator, request, device));
                     if n_found >= n_missing {
                         return true;
                     }
@@ -306,8 +313,7 @@ impl<'a> Search<'a> {
             let is_this = |chosen: &Chosen| chosen.place == place && chosen.share.is_none();
             return self.n_chosen[place] > 0 && self.results[claim].iter().any(is_this);
         }
-        self.n_chosen[place] > 0
-            || self.allocator.occupancy.is_dedicated(self.device(place).key())
+        self.n_chosen[place] > 0 || self.allocator.occupancy.is_dedicated(self.device(place).key())
     }
 
     fn has_capacity(&self, request: &RequestPlan<'_>, place: usize) -> bool {
@@ -421,7 +427,8 @@ impl<'a> Search<'a> {
         device: DeviceRef<'a>,
     ) -> bool {
         let constraints = &mut self.constraints[claim];
-        let refusing = constraints.iter_mut().position(|constraint| !constraint.add(request, device));
+        let refusing =
+            constraints.iter_mut().position(|constraint| !constraint.add(request, device));
         let Some(refusing) = refusing else { return true };
         for constraint in &mut constraints[..refusing] {
             constraint.remove_last(request);

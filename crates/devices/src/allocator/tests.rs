@@ -115,7 +115,9 @@ fn claim(choices: &mut Choices<'_>, index: usize, may_fail: bool) -> Value {
     match choices.below(4) {
         1 => constraints.push(json!({"matchAttribute": "gpu.example.com/numa"})),
         2 => constraints.push(json!({"distinctAttribute": "gpu.example.com/numa"})),
-        3 => constraints.push(json!({"requests": ["r0"], "matchAttribute": "gpu.example.com/model"})),
+        3 => {
+            constraints.push(json!({"requests": ["r0"], "matchAttribute": "gpu.example.com/model"}))
+        }
         _ => {}
     }
     json!({"metadata": {"namespace": "default", "name": format!("claim-{index}")},
@@ -126,7 +128,8 @@ fn claim(choices: &mut Choices<'_>, index: usize, may_fail: bool) -> Value {
 /// devices and admin access.
 fn case(bytes: &[u8], may_fail: bool) -> Case {
     let mut choices = Choices(bytes.iter());
-    let claims = (0..1 + choices.below(2) as usize).map(|at| claim(&mut choices, at, may_fail)).collect();
+    let claims =
+        (0..1 + choices.below(2) as usize).map(|at| claim(&mut choices, at, may_fail)).collect();
     let mut slices = Vec::new();
     let mut taken = Vec::new();
     for pool in ["p0", "p1"] {
@@ -219,7 +222,11 @@ impl<'a> Model<'a> {
         self.choose(&slots, &mut Vec::new())
     }
 
-    fn choose(&self, slots: &[(usize, &'a Value)], chosen: &mut Vec<Choice<'a>>) -> Option<Vec<Choice<'a>>> {
+    fn choose(
+        &self,
+        slots: &[(usize, &'a Value)],
+        chosen: &mut Vec<Choice<'a>>,
+    ) -> Option<Vec<Choice<'a>>> {
         let Some(((claim, request), rest)) = slots.split_first() else {
             return self.is_valid(chosen).then(|| chosen.clone());
         };
@@ -233,7 +240,13 @@ impl<'a> Model<'a> {
         };
         for (full_name, exact) in alternatives {
             let n = exact["count"].as_u64().unwrap() as usize;
-            let found = self.combine(n, 0, chosen, &|place| (*claim, full_name.clone(), exact, place), rest);
+            let found = self.combine(
+                n,
+                0,
+                chosen,
+                &|place| (*claim, full_name.clone(), exact, place),
+                rest,
+            );
             if found.is_some() {
                 return found;
             }
@@ -277,12 +290,15 @@ impl<'a> Model<'a> {
                 }
             }
         }
-        let is_held: Vec<bool> = (0..self.devices.len()).map(|p| n_users[p] > 0 || memory[p] > 0).collect();
+        let is_held: Vec<bool> =
+            (0..self.devices.len()).map(|p| n_users[p] > 0 || memory[p] > 0).collect();
         let is_charged: Vec<bool> = memory.iter().map(|memory| *memory > 0).collect();
         let mut slots: BTreeMap<&str, i64> = BTreeMap::new();
         let mut newly_charged = std::collections::BTreeSet::new();
         let mut needs_counters = std::collections::BTreeSet::new();
-        let consumed = |place: usize| number(&self.devices[place].1["consumesCounters"][0]["counters"]["slots"]["value"]);
+        let consumed = |place: usize| {
+            number(&self.devices[place].1["consumesCounters"][0]["counters"]["slots"]["value"])
+        };
         for (place, (pool, _)) in self.devices.iter().enumerate() {
             if is_held[place] {
                 *slots.entry(pool).or_default() += consumed(place);
@@ -326,7 +342,12 @@ impl<'a> Model<'a> {
         }
         let total = |pool: &str| {
             let of_pool = |slice: &&Value| slice["spec"]["pool"]["name"] == *pool;
-            let sets = self.case.slices.iter().filter(of_pool).filter_map(|slice| slice["spec"]["sharedCounters"].as_array());
+            let sets = self
+                .case
+                .slices
+                .iter()
+                .filter(of_pool)
+                .filter_map(|slice| slice["spec"]["sharedCounters"].as_array());
             sets.flatten().map(|set| number(&set["counters"]["slots"]["value"])).sum::<i64>()
         };
         needs_counters.iter().all(|pool| slots.get(pool).copied().unwrap_or(0) <= total(pool))
@@ -337,7 +358,9 @@ impl<'a> Model<'a> {
         self.case.claims.iter().enumerate().all(|(at, claim)| {
             claim["spec"]["devices"]["constraints"].as_array().unwrap().iter().all(|constraint| {
                 let is_match = constraint["matchAttribute"].is_string();
-                let name = constraint["matchAttribute"].as_str().or(constraint["distinctAttribute"].as_str());
+                let name = constraint["matchAttribute"]
+                    .as_str()
+                    .or(constraint["distinctAttribute"].as_str());
                 let id = name.unwrap().split_once('/').unwrap().1;
                 let in_scope = |request: &str| {
                     constraint["requests"].is_null()
@@ -360,7 +383,8 @@ impl<'a> Model<'a> {
 fn chosen_devices(allocations: &[Allocation]) -> Vec<(usize, String, String, String)> {
     let results = allocations.iter().enumerate().flat_map(|(claim, allocation)| {
         allocation.results.iter().map(move |result| {
-            let texts = [&result.request, &result.pool, &result.device].map(|text| text.to_string());
+            let texts =
+                [&result.request, &result.pool, &result.device].map(|text| text.to_string());
             let [request, pool, device] = texts;
             (claim, request, pool, device)
         })
@@ -448,8 +472,10 @@ fn exactly(name: &str, expression: &str, count: usize) -> Value {
 }
 
 fn of_model(model: &'static str) -> impl Fn(usize) -> Value {
-    move |at| json!({"name": format!("d{at}"), "attributes":
+    move |at| {
+        json!({"name": format!("d{at}"), "attributes":
         {"model": {"string": model}, "numa": {"int": at % 8}, "serial": {"string": format!("{at}")}}})
+    }
 }
 
 fn claim_of(requests: Value, constraints: Value) -> Value {

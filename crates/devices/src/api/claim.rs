@@ -6,9 +6,7 @@ use kube_scheduler_api_types::{Quantity, Timestamp, wire};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::decode::{
-    Map, ObjectError, decode, list, optional_quantities, or_default, text, texts,
-};
+use super::decode::{Map, ObjectError, decode, list, optional_quantities, or_default, text, texts};
 use super::device::Taint;
 use super::result::Allocation;
 

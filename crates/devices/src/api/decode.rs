@@ -124,9 +124,7 @@ pub(super) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 }
 
 /// A list of strings; absent and `null` are empty.
-pub(super) fn texts<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<Arc<str>>, D::Error> {
+pub(super) fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<str>>, D::Error> {
     Ok(list::<_, Text>(deserializer)?.into_iter().map(|text| text.0).collect())
 }
 

@@ -142,7 +142,8 @@ impl DeviceResult {
             fields.insert("shareID".into(), json!(**id));
         }
         if let Some(consumed) = self.consumed_capacity.as_ref().filter(|all| !all.is_empty()) {
-            let amounts = consumed.iter().map(|(name, amount)| (name.to_string(), json!(amount.canonical())));
+            let amounts =
+                consumed.iter().map(|(name, amount)| (name.to_string(), json!(amount.canonical())));
             fields.insert("consumedCapacity".into(), Value::Object(amounts.collect()));
         }
         Value::Object(fields)
@@ -218,7 +219,8 @@ fn selector_json(selector: &wire::NodeSelector) -> Value {
     };
     let term = |term: &wire::NodeSelectorTerm| {
         let mut fields = JsonMap::new();
-        let parts = [("matchExpressions", &term.match_expressions), ("matchFields", &term.match_fields)];
+        let parts =
+            [("matchExpressions", &term.match_expressions), ("matchFields", &term.match_fields)];
         for (name, part) in parts {
             if !part.is_empty() {
                 fields.insert(name.into(), Value::Array(part.iter().map(requirement).collect()));

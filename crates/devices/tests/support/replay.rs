@@ -2,14 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use kube_scheduler_api_types::{Labels, Quantity, is_dra_extended_resource};
+use kube_scheduler_api_types::validation::FieldPath;
+use kube_scheduler_api_types::{
+    Labels, NodeSelector, Quantity, Timestamp, is_dra_extended_resource,
+};
 use kube_scheduler_devices::api::{
     DeviceClass, DeviceTaintRule, Request, ResourceClaim, ResourceSlice,
 };
 use kube_scheduler_devices::{
     AllocationError, Allocator, ContainerDemand, ExtendedClaim, ExtendedResources, Features,
-    Inventory, NodeRef, SelectorCompiler, SelectorTable, Usage,
+    Inventory, NodeRef, NodeResourceError, Readiness, SelectorCompiler, SelectorTable, Usage,
 };
 use serde_json::{Value, json};
 
@@ -31,6 +35,37 @@ pub(crate) struct Tally {
 
 type Objects = BTreeMap<String, Value>;
 
+/// What is said about one node.
+#[derive(Default)]
+struct Answer {
+    verdict: String,
+    /// The allocations, as they are recorded.
+    forms: Vec<Value>,
+    node_resources: Vec<Value>,
+    score: i64,
+}
+
+impl Answer {
+    fn compare_forms(self, label: &str, expect: &Value, tally: &mut Tally) {
+        let got = Value::Array(self.forms);
+        let wanted = without_share_ids(&expect["allocations"]);
+        if got != wanted {
+            tally.differences.push(format!("{label}: {got}\nrecorded {wanted}"));
+        }
+        if expect["outcome"] == "BindFailed" {
+            return;
+        }
+        let got = Value::Array(self.node_resources);
+        let wanted = match &expect["nodeAllocatable"] {
+            Value::Null => json!([]),
+            recorded => recorded.clone(),
+        };
+        if got != wanted {
+            tally.differences.push(format!("{label}: resources {got}, recorded are {wanted}"));
+        }
+    }
+}
+
 struct Node {
     labels: Labels,
     allocatable: Value,
@@ -41,6 +76,9 @@ pub(crate) struct Replay {
     has_taint_rules: bool,
     has_list_attributes: bool,
     has_extended_resources: bool,
+    has_node_resources: bool,
+    binding_timeout: Duration,
+    weight: i64,
     nodes: BTreeMap<String, Node>,
     extended: ExtendedResources,
     slices: Objects,
@@ -71,6 +109,8 @@ impl Replay {
             all.map(|object| (key(object), object.clone())).collect()
         };
         let nodes = objects("nodes");
+        let profile = &case["config"]["profiles"][0];
+        let timeout = &profile["pluginConfig"][0]["args"]["bindingTimeout"];
         let new_node = |node: &Value| {
             let labels = node["metadata"]["labels"].as_object().into_iter().flatten();
             let labels = labels.map(|(key, value)| (&**key, value.as_str().unwrap())).collect();
@@ -81,6 +121,9 @@ impl Replay {
             has_taint_rules: gate("DRADeviceTaintRules").unwrap_or(false),
             has_list_attributes: gate("DRAListTypeAttributes").unwrap_or(false),
             has_extended_resources: is_on("DRAExtendedResource"),
+            has_node_resources: gate("DRANodeAllocatableResources").unwrap_or(false),
+            binding_timeout: Duration::from_secs(if timeout == "1s" { 1 } else { 600 }),
+            weight: profile["plugins"]["multiPoint"]["enabled"][0]["weight"].as_i64().unwrap_or(2),
             nodes: nodes.iter().map(|(name, node)| (name.clone(), new_node(node))).collect(),
             extended: ExtendedResources::default(),
             slices: objects("resourceSlices"),
@@ -106,7 +149,10 @@ impl Replay {
             let n_unsupported = tally.n_unsupported;
             replay.compare(&label, step, tally);
             // The oldest recordings cannot be followed without an own answer.
-            if tally.n_unsupported > n_unsupported && step["expect"]["allocations"].is_null() && case["family"] == "dra" {
+            if tally.n_unsupported > n_unsupported
+                && step["expect"]["allocations"].is_null()
+                && case["family"] == "dra"
+            {
                 return;
             }
             replay.follow(step);
@@ -171,106 +217,185 @@ impl Replay {
 
     fn compare(&mut self, label: &str, step: &Value, tally: &mut Tally) {
         let expect = &step["expect"];
-        let Some(claims) = self.claims_to_allocate(step) else { return };
-        let allocator = match self.allocator(&claims) {
-            Some(allocator) => allocator,
-            None => {
-                tally.n_unsupported += 1;
-                return;
-            }
+        let Some(claims) = self.claims_of(step) else { return };
+        let Some(allocator) = self.allocator(&claims) else {
+            tally.n_unsupported += 1;
+            return;
         };
         tally.n_steps += 1;
         let mut under_way = Vec::new();
-        for (name, node) in &self.nodes {
-            let mut claims = claims.clone();
-            let special = match self.is_extended_claim_allocated(&step["pod"]) {
-                true => None,
-                false => self.extended_claim(&step["pod"], node),
-            };
-            if let Some(special) = &special {
-                let namespace = step["pod"]["metadata"]["namespace"].as_str().unwrap();
-                claims.push(ResourceClaim {
-                    name: "<extended-resources>".into(),
-                    namespace: namespace.into(),
-                    requests: special.requests.clone(),
-                    ..ResourceClaim::default()
-                });
-            }
-            let refs: Vec<&ResourceClaim> = claims.iter().collect();
-            if refs.is_empty() {
-                continue;
-            }
-            let node = NodeRef { name, labels: &node.labels };
+        let mut scores = BTreeMap::new();
+        for name in self.nodes.keys() {
             let rejection = &expect["filter"][name];
-            let is_ours = rejection["plugin"] == "DynamicResources";
-            if rejection.is_object() && !is_ours {
-                continue;
-            }
             let reason = rejection["reasons"][0].as_str();
             let mut feasible = expect["feasible"].as_array().into_iter().flatten();
-            // Other plugins may have ruled the node out beforehand.
-            if reason.is_none() && !feasible.any(|feasible| *feasible == **name) {
+            // Other plugins may have ruled the node out.
+            let is_ours = match reason {
+                Some(_) => rejection["plugin"] == "DynamicResources",
+                None => feasible.any(|feasible| *feasible == **name),
+            };
+            if !is_ours {
                 continue;
             }
-            let mut n_shares = 0;
-            let found = allocator.allocate(node, &refs, MAX_STEPS, &mut || {
-                n_shares += 1;
-                format!("share {n_shares}").into()
-            });
-            let got = match &found {
-                Ok(Some(_)) => "found".to_owned(),
-                Ok(None) => "cannot allocate all claims".to_owned(),
-                Err(error @ AllocationError::Failed(_)) => {
-                    format!("running \"DynamicResources\" filter plugin: {error}")
-                }
-                Err(error) => error.to_string(),
-            };
+            let answer = self.ask(step, name, &claims, &allocator);
             let wanted = reason.unwrap_or("found");
-            let is_later_check = is_later_check(wanted);
-            if got.contains("no such overload") {
+            if answer.verdict.contains("no such overload") {
                 tally.n_unsupported += 1;
                 continue;
             }
-            if !is_later_check && !is_same_text(&got, wanted) {
+            if is_other_check(wanted) {
+                continue;
+            }
+            if !is_same_text(&answer.verdict, wanted) {
+                let got = answer.verdict;
                 tally.differences.push(format!("{label} node {name}: {got}, recorded is {wanted}"));
                 continue;
             }
-            tally.n_nodes += usize::from(!is_later_check);
+            tally.n_nodes += 1;
+            scores.insert(name.clone(), answer.score);
             // Where binding failed the node is left out; it was the first of the best ones.
             let is_chosen = expect["node"] == **name
                 || (expect["outcome"] == "BindFailed" && expect["best"][0] == **name);
-            if is_chosen {
-                let got = found.unwrap().unwrap_or_default();
-                let named = got.iter().zip(&claims);
-                let mut got: Vec<Value> = named.map(|(a, claim)| recorded_form(claim, a)).collect();
-                if let (Some(special), Some(last)) = (&special, got.last_mut()) {
-                    add_extended(special, last);
-                }
+            if is_chosen && !answer.forms.is_empty() {
                 tally.n_allocations += 1;
                 // The oldest recordings say no more than where the pod went.
-                if step["expect"]["allocations"].is_null() {
-                    under_way = got;
+                if expect["allocations"].is_null() {
+                    under_way = answer.forms;
                     continue;
                 }
-                let wanted = without_share_ids(&expect["allocations"]);
-                if Value::Array(got.clone()) != wanted {
-                    let got = Value::Array(got);
-                    tally.differences.push(format!("{label}: {got}\nrecorded {wanted}"));
-                }
+                answer.compare_forms(label, expect, tally);
             }
         }
+        self.compare_scores(label, expect, &scores, tally);
         self.put_in_flight(step, &under_way);
     }
 
-    /// Whether an earlier attempt has left an allocated claim for the pod's extended resources.
-    fn is_extended_claim_allocated(&self, pod: &Value) -> bool {
+    /// What the allocator and what belongs to it say about a node.
+    fn ask(
+        &self,
+        step: &Value,
+        name: &str,
+        claims: &[ResourceClaim],
+        allocator: &Allocator,
+    ) -> Answer {
+        let node = &self.nodes[name];
+        let is_open = |claim: &&ResourceClaim| claim.status.allocation.is_none();
+        let mut open: Vec<ResourceClaim> = claims.iter().filter(is_open).cloned().collect();
+        let special = match self.extended_claim_left(&step["pod"]) {
+            Some(_) => None,
+            None => self.extended_claim(&step["pod"], node),
+        };
+        open.extend(special.as_ref().map(|special| ResourceClaim {
+            name: "<extended-resources>".into(),
+            requests: special.requests.clone(),
+            ..ResourceClaim::default()
+        }));
+        let mut answer = Answer::default();
+        let mut n_shares = 0;
+        let node_ref = NodeRef { name, labels: &node.labels };
+        let open: Vec<&ResourceClaim> = open.iter().collect();
+        let found = match &open[..] {
+            [] => Ok(Some(Vec::new())),
+            open => allocator.allocate(node_ref, open, MAX_STEPS, &mut || {
+                n_shares += 1;
+                format!("share {n_shares}").into()
+            }),
+        };
+        let fatal = |error: &dyn std::fmt::Display| {
+            format!("running \"DynamicResources\" filter plugin: {error}")
+        };
+        answer.verdict = match &found {
+            Ok(Some(_)) => "found".to_owned(),
+            Ok(None) => "cannot allocate all claims".to_owned(),
+            Err(error @ AllocationError::Failed(_)) => fatal(error),
+            Err(error) => error.to_string(),
+        };
+        let Ok(Some(allocations)) = found else { return answer };
+        if self.has_node_resources {
+            let pairs = open.iter().copied().zip(&allocations);
+            let containers = |claim: &str| containers_using(&step["pod"], claim);
+            match allocator.inventory().node_resources(pairs, containers) {
+                Ok(resources) => {
+                    answer.node_resources = resources.iter().map(resource_form).collect()
+                }
+                Err(error @ NodeResourceError::Unreferenced(_)) => {
+                    answer.verdict = error.to_string()
+                }
+                Err(error) => answer.verdict = fatal(&error),
+            }
+        }
+        // Without need for it the claim that was left does not matter.
+        let is_needed = !claims.is_empty() || self.extended_claim(&step["pod"], node).is_some();
+        let left = self.extended_claim_left(&step["pod"]).filter(|_| is_needed);
+        let mut used = claims.iter().chain(&left);
+        if answer.verdict == "found" && !used.all(|claim| self.is_available(claim, node_ref)) {
+            answer.verdict = "resourceclaim not available on the node".to_owned();
+        }
+        let mut fresh = allocations.iter();
+        if !allocations.is_empty() && self.features.prioritized_list {
+            for claim in claims {
+                let stored = claim.status.allocation.as_ref();
+                let allocation = stored.or_else(|| fresh.next());
+                answer.score += claim.priority_score(allocation.unwrap());
+            }
+        }
+        answer.forms =
+            open.iter().zip(&allocations).map(|(claim, a)| recorded_form(claim, a)).collect();
+        if let (Some(special), Some(last)) = (&special, answer.forms.last_mut()) {
+            add_extended(special, last);
+        }
+        answer
+    }
+
+    /// Whether an allocated claim can be used on a node; others can.
+    fn is_available(&self, claim: &ResourceClaim, node: NodeRef<'_>) -> bool {
+        let Some(allocation) = &claim.status.allocation else { return true };
+        let is_reached = allocation.node_selector.as_ref().is_none_or(|selector| {
+            let selector = NodeSelector::compile_strict(selector, &FieldPath::root()).unwrap();
+            selector.matches(node.labels, node.name)
+        });
+        let now = Timestamp::parse("2026-06-01T00:00:00Z").unwrap();
+        let is_ready = !self.features.binding_conditions
+            || match claim.readiness() {
+                Readiness::Ready => true,
+                Readiness::NotReady => !claim.is_binding_overdue(self.binding_timeout, now),
+                Readiness::Failed(_) => false,
+            };
+        is_reached && is_ready
+    }
+
+    /// Scores go to 100 for the best node, times the plugin's weight.
+    fn compare_scores(
+        &self,
+        label: &str,
+        expect: &Value,
+        scores: &BTreeMap<String, i64>,
+        tally: &mut Tally,
+    ) {
+        let Some(recorded) = expect["scores"].as_object() else { return };
+        let best = recorded.keys().filter_map(|name| scores.get(name)).max().copied().unwrap_or(0);
+        for (name, recorded) in recorded {
+            let Some(score) = scores.get(name) else { return };
+            let score = if best == 0 { 0 } else { self.weight * (100 * score / best) };
+            if recorded["plugins"]["DynamicResources"] != score {
+                let recorded = &recorded["plugins"]["DynamicResources"];
+                tally
+                    .differences
+                    .push(format!("{label} node {name}: score {score}, recorded is {recorded}"));
+            }
+        }
+    }
+
+    /// The allocated claim for the pod's extended resources that an earlier attempt has left, if any.
+    fn extended_claim_left(&self, pod: &Value) -> Option<ResourceClaim> {
         let is_left = |claim: &Value| {
             let metadata = &claim["metadata"];
             metadata["annotations"]["resource.kubernetes.io/extended-resource-claim"] == "true"
                 && metadata["ownerReferences"][0]["uid"] == pod["metadata"]["uid"]
                 && claim["status"]["allocation"].is_object()
         };
-        self.claims.values().any(is_left)
+        let left = self.claims.values().find(|claim| is_left(claim))?;
+        Some(ResourceClaim::from_json(left).unwrap())
     }
 
     /// What the pod needs of resources that only classes provide on the node; absent if it requests none that classes
@@ -282,7 +407,9 @@ impl Replay {
         names.sort();
         names.dedup();
         let is_zero = |name: &str| {
-            node.allocatable[name].as_str().is_none_or(|amount| Quantity::parse(amount).unwrap().is_zero())
+            node.allocatable[name]
+                .as_str()
+                .is_none_or(|amount| Quantity::parse(amount).unwrap().is_zero())
         };
         let is_served = |name: &&Arc<str>| is_dra_extended_resource(name) && is_zero(name);
         let served: Vec<_> = names
@@ -294,8 +421,8 @@ impl Replay {
         (self.has_extended_resources && !claim.requests.is_empty()).then_some(claim)
     }
 
-    /// The pod's claims that have no allocation, unless the step ends before that matters.
-    fn claims_to_allocate(&self, step: &Value) -> Option<Vec<ResourceClaim>> {
+    /// The pod's claims, unless the step ends before they matter.
+    fn claims_of(&self, step: &Value) -> Option<Vec<ResourceClaim>> {
         let expect = &step["expect"];
         let mut rejections = expect["filter"].as_object().into_iter().flatten();
         let has_errors = rejections.any(|(_, rejection)| rejection["code"] == "Error");
@@ -307,10 +434,7 @@ impl Replay {
         let keys = claim_keys(&step["pod"]);
         let mut claims = Vec::new();
         for key in keys {
-            let claim = ResourceClaim::from_json(self.claims.get(&key)?).unwrap();
-            if claim.status.allocation.is_none() {
-                claims.push(claim);
-            }
+            claims.push(ResourceClaim::from_json(self.claims.get(&key)?).unwrap());
         }
         Some(claims)
     }
@@ -338,9 +462,10 @@ impl Replay {
         let rules: Vec<DeviceTaintRule> =
             self.rules.values().map(|rule| DeviceTaintRule::from_json(rule).unwrap()).collect();
         let rules = if self.has_taint_rules { &rules[..] } else { &[] };
-        let slices = self.slices.values().map(|slice| {
-            Arc::new(ResourceSlice::from_json(slice).unwrap()).with_rules(rules)
-        });
+        let slices = self
+            .slices
+            .values()
+            .map(|slice| Arc::new(ResourceSlice::from_json(slice).unwrap()).with_rules(rules));
         let inventory = Arc::new(Inventory::new(slices, self.features));
         let mut usage = self.usage.clone();
         for claim in self.in_flight.values() {
@@ -348,7 +473,8 @@ impl Replay {
                 usage.add(&allocation, self.features);
             }
         }
-        let classes = classes.into_iter().map(|class| (class.name.clone(), Arc::new(class))).collect();
+        let classes =
+            classes.into_iter().map(|class| (class.name.clone(), Arc::new(class))).collect();
         let table = SelectorTable::new(inventory);
         Some(Allocator::new(table, &usage, classes, Arc::new(ToySelectors)))
     }
@@ -440,6 +566,37 @@ fn containers(pod: &Value) -> Vec<ContainerDemand> {
     init.iter().map(|c| demand(c, true)).chain(regular.iter().map(|c| demand(c, false))).collect()
 }
 
+/// The containers that use a claim, once for every way in which they do.
+fn containers_using(pod: &Value, claim: &str) -> Vec<Arc<str>> {
+    let keys = claim_keys(pod);
+    let names = keys.iter().map(|key| key.rsplit('/').next().unwrap());
+    let entries = pod["spec"]["resourceClaims"].as_array().unwrap();
+    let entries: Vec<&Value> = entries
+        .iter()
+        .zip(names)
+        .filter(|(_, name)| *name == claim)
+        .map(|(entry, _)| &entry["name"])
+        .collect();
+    let all = |field: &str| pod["spec"][field].as_array().cloned().unwrap_or_default();
+    let mut found = Vec::new();
+    for container in all("initContainers").iter().chain(&all("containers")) {
+        for used in container["resources"]["claims"].as_array().into_iter().flatten() {
+            if entries.contains(&&used["name"]) {
+                found.push(container["name"].as_str().unwrap().into());
+            }
+        }
+    }
+    found
+}
+
+fn resource_form(claim: &kube_scheduler_devices::NodeResourceClaim) -> Value {
+    let resources = claim.resources.iter();
+    let resources = resources.map(|(name, amount)| (name.to_string(), json!(amount.canonical())));
+    json!({"resourceClaimName": *claim.claim_name,
+           "containers": claim.containers.iter().map(|name| &**name).collect::<Vec<_>>(),
+           "resources": Value::Object(resources.collect())})
+}
+
 fn add_extended(special: &ExtendedClaim, form: &mut Value) {
     let requests = special.requests.iter().map(|request| {
         let Request::Exactly(exact) = &request.request else { panic!("not exact") };
@@ -470,21 +627,16 @@ fn claim_keys(pod: &Value) -> Vec<String> {
     names.map(|name| format!("{namespace}/{name}")).collect()
 }
 
-/// Whether a node was rejected for something that is looked at besides, or after, the allocation.
-fn is_later_check(reason: &str) -> bool {
-    const STARTS: [&str; 8] = [
-        "resourceclaim not available",
+/// Whether a node was rejected for something that is not replayed here.
+fn is_other_check(reason: &str) -> bool {
+    const STARTS: [&str; 5] = [
         "node allocatable resource claim",
         "Insufficient",
         "pod level request",
         "cannot schedule extended",
         "cannot fit resource",
-        "claim ",
-        "running \"DynamicResources\" filter plugin: claim ",
     ];
-    let is_other_claim_text = reason.contains("node-allocatable") || reason.contains("ConsumedCapacity is nil");
-    STARTS[..6].iter().any(|start| reason.starts_with(start))
-        || (STARTS[6..].iter().any(|start| reason.starts_with(start)) && is_other_claim_text)
+    STARTS.iter().any(|start| reason.starts_with(start))
 }
 
 /// What follows `compilation failed:` is free.
@@ -501,10 +653,7 @@ fn recorded_form(
     let mut form = json!({"claim": *claim.name});
     let devices = &json["devices"];
     form["devices"] = devices["results"].clone();
-    let parts = [
-        ("config", &devices["config"]),
-        ("nodeSelector", &json["nodeSelector"]),
-    ];
+    let parts = [("config", &devices["config"]), ("nodeSelector", &json["nodeSelector"])];
     for (name, part) in parts {
         if !part.is_null() {
             form[name] = part.clone();

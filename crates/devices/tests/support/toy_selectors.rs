@@ -223,7 +223,9 @@ impl Parser {
                 self.eat(")")?;
                 Some(Expr::Quantity(text))
             }
-            _ if token.starts_with('"') => text_of(&token).map(|text| Expr::Literal(Value::Text(text))),
+            _ if token.starts_with('"') => {
+                text_of(&token).map(|text| Expr::Literal(Value::Text(text)))
+            }
             _ => token.parse().ok().map(|number| Expr::Literal(Value::Int(number))),
         }
     }
@@ -274,8 +276,8 @@ fn device_value(device: DeviceFacts<'_>) -> Result<Value, String> {
         attributes.push((name.to_string(), value));
     }
     let capacity = device.capacity.iter();
-    let capacity =
-        capacity.map(|(name, capacity)| (name.to_string(), Value::Quantity(capacity.value.clone())));
+    let capacity = capacity
+        .map(|(name, capacity)| (name.to_string(), Value::Quantity(capacity.value.clone())));
     let fields = [
         ("driver", Value::Text(device.driver.to_owned())),
         ("allowMultipleAllocations", Value::Bool(device.allow_multiple_allocations)),
