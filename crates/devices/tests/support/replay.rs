@@ -324,9 +324,8 @@ impl Replay {
                 Err(error) => answer.verdict = fatal(&error),
             }
         }
-        // Without need for it the claim that was left does not matter.
-        let is_needed = !claims.is_empty() || self.extended_claim(&step["pod"], node).is_some();
-        let left = self.extended_claim_left(&step["pod"]).filter(|_| is_needed);
+        // The recordings look at a claim that was left only beside other claims.
+        let left = self.extended_claim_left(&step["pod"]).filter(|_| !claims.is_empty());
         let mut used = claims.iter().chain(&left);
         if answer.verdict == "found" && !used.all(|claim| self.is_available(claim, node_ref)) {
             answer.verdict = "resourceclaim not available on the node".to_owned();
