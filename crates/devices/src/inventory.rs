@@ -222,6 +222,12 @@ impl Inventory {
         self.features
     }
 
+    /// `driver/pool`, for messages.
+    pub(crate) fn pool_name(&self, pool: u32) -> String {
+        let pool = &self.pools[pool as usize];
+        format!("{}/{}", pool.driver, pool.name)
+    }
+
     pub(crate) fn n_shapes(&self) -> usize {
         self.n_shapes
     }

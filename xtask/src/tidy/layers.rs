@@ -24,6 +24,8 @@ const LAYERS: &[Layer] = &[
     Layer { name: "config", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
     Layer { name: "cache", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
     Layer { name: "queue", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
+    // Claims and devices, apart from everything that schedules.
+    Layer { name: "devices", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
     Layer {
         name: "framework",
         may_use: &["api-types", "cache", "queue"],
@@ -81,6 +83,7 @@ const LIBRARIES: &[&str] = &[
     "config",
     "cache",
     "queue",
+    "devices",
     "framework",
     "plugins-intree",
     "engine",
@@ -96,6 +99,7 @@ const EVERYTHING: &[&str] = &[
     "config",
     "cache",
     "queue",
+    "devices",
     "framework",
     "plugins-intree",
     "engine",
@@ -111,6 +115,7 @@ const BENCHES: &[&str] = &[
     "config",
     "cache",
     "queue",
+    "devices",
     "framework",
     "plugins-intree",
     "engine",

@@ -18,6 +18,9 @@ pub(super) struct Likeness {
     is_hopeless: bool,
 }
 
+/// What a device takes of its pool's counters, amounts as text.
+type Amounts = SmallVec<[(u32, String); 1]>;
+
 /// How a request sees a device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Sight {
@@ -34,7 +37,7 @@ struct Key<'a> {
     sights: SmallVec<[Sight; 8]>,
     /// The values that constraints look at.
     values: SmallVec<[Option<&'a Attribute>; 2]>,
-    counters: Option<(PoolGeneration, SmallVec<[(u32, String); 1]>)>,
+    counters: Option<(PoolGeneration, Amounts)>,
     is_dedicated: bool,
     is_shareable: bool,
     /// The capacities, where they matter.
@@ -130,7 +133,7 @@ fn key<'a>(search: &Search<'a>, place: usize, context: &Context<'_>) -> Key<'a> 
     }
 }
 
-fn amounts(consumption: &Consumption) -> SmallVec<[(u32, String); 1]> {
+fn amounts(consumption: &Consumption) -> Amounts {
     consumption.iter().map(|(place, amount)| (*place, amount.canonical())).collect()
 }
 

@@ -13,9 +13,6 @@ use super::{AllocationError, Allocator, capacity};
 
 /// How many devices a claim can get.
 pub(super) const MAX_RESULTS: usize = 32;
-/// How many requests the claims of a pod may have together, alternatives included. The API allows 32 requests with 8
-/// alternatives per claim; the limit keeps objects that no API server would store from exhausting the stack.
-const MAX_REQUESTS: usize = 8192;
 
 /// The claims of one pod on one node.
 pub(super) struct Plan<'a> {
@@ -154,11 +151,6 @@ impl<'a> Plan<'a> {
             let start = self.requests.len();
             maker.make_all(request, &mut self.requests)?;
             let range = start..self.requests.len();
-            if range.end > MAX_REQUESTS {
-                return Err(maker.error(format_args!(
-                    ": the pod's claims have more than {MAX_REQUESTS} requests"
-                )));
-            }
             let needed = self.requests[range.clone()].iter().map(|request| request.n_needed);
             n_least = n_least.saturating_add(needed.min().unwrap_or(0));
             let is_list = matches!(request.request, Request::FirstAvailable(_));
@@ -319,7 +311,7 @@ impl<'a> RequestMaker<'a, '_> {
                 return Err(self.error(format_args!(
                     ", request {}: asks for all devices, but resource pool {} is currently {problem}",
                     request.name(),
-                    pool.name
+                    inventory.pool_name(pool.pool)
                 )));
             }
             for place in pool.devices.clone() {

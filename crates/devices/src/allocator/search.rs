@@ -55,6 +55,44 @@ struct Position {
     start: usize,
 }
 
+/// What the search does next.
+enum Next {
+    Visit(Position),
+    /// The visit before has led to this.
+    Return(Outcome),
+}
+
+/// What a visit is made for, and where to go on afterwards.
+enum Frame {
+    /// The rest after a claim.
+    Claim,
+    Alternatives(AlternativesFrame),
+    /// One of all devices.
+    All {
+        claim: usize,
+        undo: Undo,
+    },
+    /// One of a number of devices.
+    Exact(ExactFrame, Undo),
+}
+
+struct AlternativesFrame {
+    at: Position,
+    /// The alternative after the one that is tried.
+    next: usize,
+    all_too_many: bool,
+}
+
+struct ExactFrame {
+    at: Position,
+    /// The request, as a place in the plan.
+    index: usize,
+    /// The place after the one that is tried.
+    next: usize,
+    /// Classes of devices that have failed here.
+    failed: Vec<u32>,
+}
+
 /// How to give a device back.
 struct Undo {
     counters: Option<(PoolGeneration, TakenBefore)>,
@@ -114,8 +152,19 @@ impl<'a> Search<'a> {
 
     pub(super) fn run(&mut self) -> Result<Option<Found>, AllocationError> {
         let start = Position { claim: 0, request: 0, alternative: None, device: 0, start: 0 };
-        let is_found = self.visit(start)? == Outcome::Found;
-        Ok(is_found.then(|| Found {
+        // A stack of its own: how deep a search goes is up to the objects.
+        let mut frames: Vec<Frame> = Vec::new();
+        let mut next = Next::Visit(start);
+        let outcome = loop {
+            next = match next {
+                Next::Visit(at) => self.visit(at, &mut frames)?,
+                Next::Return(outcome) => match frames.pop() {
+                    Some(frame) => self.resume(frame, outcome, &mut frames)?,
+                    None => break outcome,
+                },
+            };
+        };
+        Ok((outcome == Outcome::Found).then(|| Found {
             results: std::mem::take(&mut self.results),
             alternatives: std::mem::take(&mut self.alternatives),
         }))
@@ -131,58 +180,101 @@ impl<'a> Search<'a> {
         self.allocator.selectors.inventory().device(self.pools.devices[place])
     }
 
-    fn visit(&mut self, at: Position) -> Result<Outcome, AllocationError> {
+    fn visit(&mut self, at: Position, frames: &mut Vec<Frame>) -> Result<Next, AllocationError> {
         self.step(1)?;
-        let Some(claim) = self.plan.claims.get(at.claim) else { return Ok(Outcome::Found) };
+        let plan = self.plan;
+        let Some(claim) = plan.claims.get(at.claim) else {
+            return Ok(Next::Return(Outcome::Found));
+        };
         let Some(alternatives) = claim.requests.get(at.request) else {
-            let next = Position {
-                claim: at.claim + 1,
+            frames.push(Frame::Claim);
+            let claim = at.claim + 1;
+            return Ok(Next::Visit(Position {
+                claim,
                 request: 0,
                 alternative: None,
                 device: 0,
                 start: 0,
-            };
-            // Fewer devices for this claim do not help the next one.
-            return Ok(match self.visit(next)? {
-                Outcome::TooMany => Outcome::No,
-                outcome => outcome,
-            });
+            }));
         };
         if alternatives.is_list && at.alternative.is_none() {
-            return self.visit_alternatives(at, alternatives.range.len());
+            let frame = AlternativesFrame { at, next: 0, all_too_many: true };
+            return Ok(self.next_alternative(frame, frames));
         }
         let index = alternatives.range.start + at.alternative.unwrap_or(0);
-        let request = &self.plan.requests[index];
+        let request = &plan.requests[index];
         if request.all.as_ref().is_some_and(Vec::is_empty) {
-            return Ok(Outcome::No);
+            return Ok(Next::Return(Outcome::No));
         }
         if at.device >= request.n_needed {
             let request = at.request + 1;
-            return self.visit(Position { request, alternative: None, device: 0, start: 0, ..at });
+            return Ok(Next::Visit(Position {
+                request,
+                alternative: None,
+                device: 0,
+                start: 0,
+                ..at
+            }));
         }
         let n_missing = request.n_needed - at.device;
         if self.results[at.claim].len().saturating_add(n_missing) > MAX_RESULTS {
-            return Ok(Outcome::TooMany);
+            return Ok(Next::Return(Outcome::TooMany));
         }
         match &request.all {
-            Some(all) => self.visit_all(at, index, all),
-            None => self.visit_exact(at, index, n_missing),
+            Some(all) => self.visit_all(at, index, all, frames),
+            None => self.visit_exact(at, index, n_missing, frames),
         }
     }
 
-    fn visit_alternatives(&mut self, at: Position, n: usize) -> Result<Outcome, AllocationError> {
-        let mut all_too_many = true;
-        for alternative in 0..n {
-            match self.visit(Position { alternative: Some(alternative), ..at })? {
-                Outcome::Found => {
-                    self.alternatives[at.claim][at.request] = alternative;
-                    return Ok(Outcome::Found);
+    /// Goes on where a visit has led to `outcome`.
+    fn resume(
+        &mut self,
+        frame: Frame,
+        outcome: Outcome,
+        frames: &mut Vec<Frame>,
+    ) -> Result<Next, AllocationError> {
+        match frame {
+            // Fewer devices for a claim do not help the next one.
+            Frame::Claim if outcome == Outcome::TooMany => Ok(Next::Return(Outcome::No)),
+            Frame::Claim => Ok(Next::Return(outcome)),
+            Frame::Alternatives(frame) if outcome == Outcome::Found => {
+                self.alternatives[frame.at.claim][frame.at.request] = frame.next - 1;
+                Ok(Next::Return(outcome))
+            }
+            Frame::Alternatives(mut frame) => {
+                frame.all_too_many &= outcome == Outcome::TooMany;
+                Ok(self.next_alternative(frame, frames))
+            }
+            Frame::All { claim, undo } => {
+                if outcome != Outcome::Found {
+                    self.give_back(claim, undo);
                 }
-                Outcome::TooMany => {}
-                Outcome::No => all_too_many = false,
+                Ok(Next::Return(outcome))
+            }
+            Frame::Exact(mut frame, undo) => {
+                if outcome == Outcome::Found {
+                    return Ok(Next::Return(outcome));
+                }
+                self.give_back(frame.at.claim, undo);
+                if outcome == Outcome::TooMany {
+                    return Ok(Next::Return(outcome));
+                }
+                self.note_failure(frame.next - 1, &mut frame.failed)?;
+                self.next_candidate(frame, frames)
             }
         }
-        Ok(if all_too_many { Outcome::TooMany } else { Outcome::No })
+    }
+
+    fn next_alternative(&mut self, mut frame: AlternativesFrame, frames: &mut Vec<Frame>) -> Next {
+        let at = frame.at;
+        if frame.next >= self.plan.claims[at.claim].requests[at.request].range.len() {
+            let outcome = if frame.all_too_many { Outcome::TooMany } else { Outcome::No };
+            return Next::Return(outcome);
+        }
+        let alternative = Some(frame.next);
+        frame.next += 1;
+        frames.push(Frame::Alternatives(frame));
+        Next::Visit(Position { alternative, ..at })
     }
 
     fn visit_all(
@@ -190,15 +282,13 @@ impl<'a> Search<'a> {
         at: Position,
         index: usize,
         all: &[usize],
-    ) -> Result<Outcome, AllocationError> {
+        frames: &mut Vec<Frame>,
+    ) -> Result<Next, AllocationError> {
         let Some(undo) = self.take(at.claim, index, all[at.device], true)? else {
-            return Ok(Outcome::No);
+            return Ok(Next::Return(Outcome::No));
         };
-        let outcome = self.visit(Position { device: at.device + 1, ..at })?;
-        if outcome != Outcome::Found {
-            self.give_back(at.claim, undo);
-        }
-        Ok(outcome)
+        frames.push(Frame::All { claim: at.claim, undo });
+        Ok(Next::Visit(Position { device: at.device + 1, ..at }))
     }
 
     fn visit_exact(
@@ -206,43 +296,49 @@ impl<'a> Search<'a> {
         at: Position,
         index: usize,
         n_missing: usize,
-    ) -> Result<Outcome, AllocationError> {
+        frames: &mut Vec<Frame>,
+    ) -> Result<Next, AllocationError> {
         let plan = self.plan;
-        let request = &plan.requests[index];
         if self.likeness.is_some() {
             let n_left = (self.pools.devices.len() - at.start) as u64;
             self.step(n_left / 32)?;
             if self.likeness.as_ref().is_some_and(Likeness::is_hopeless)
-                || !self.has_enough(at, request, n_missing)
+                || !self.has_enough(at, &plan.requests[index], n_missing)
             {
-                return Ok(Outcome::No);
+                return Ok(Next::Return(Outcome::No));
             }
         }
-        let mut failed: Vec<u32> = Vec::new();
-        for place in at.start..self.pools.devices.len() {
-            if !self.is_candidate(at.claim, request, place)? {
+        let frame = ExactFrame { at, index, next: at.start, failed: Vec::new() };
+        self.next_candidate(frame, frames)
+    }
+
+    /// Chooses the next device for a request that can be had.
+    fn next_candidate(
+        &mut self,
+        mut frame: ExactFrame,
+        frames: &mut Vec<Frame>,
+    ) -> Result<Next, AllocationError> {
+        let at = frame.at;
+        let plan = self.plan;
+        let request = &plan.requests[frame.index];
+        while frame.next < self.pools.devices.len() {
+            let place = frame.next;
+            frame.next += 1;
+            if !self.is_candidate(at.claim, request, place)? || self.is_like(place, &frame.failed) {
                 continue;
             }
-            if !failed.is_empty()
-                && let Some(likeness) = &self.likeness
-                && self.is_untouched(place)
-                && failed.contains(&likeness.class(place))
-            {
-                continue;
-            }
-            let Some(undo) = self.take(at.claim, index, place, false)? else { continue };
-            let next = Position { device: at.device + 1, start: place + 1, ..at };
-            let outcome = self.visit(next)?;
-            if outcome == Outcome::Found {
-                return Ok(Outcome::Found);
-            }
-            self.give_back(at.claim, undo);
-            if outcome == Outcome::TooMany {
-                return Ok(outcome);
-            }
-            self.note_failure(place, &mut failed)?;
+            let Some(undo) = self.take(at.claim, frame.index, place, false)? else { continue };
+            frames.push(Frame::Exact(frame, undo));
+            return Ok(Next::Visit(Position { device: at.device + 1, start: place + 1, ..at }));
         }
-        Ok(Outcome::No)
+        Ok(Next::Return(Outcome::No))
+    }
+
+    /// Whether the device is like one that has failed at the same position.
+    fn is_like(&self, place: usize, failed: &[u32]) -> bool {
+        !failed.is_empty()
+            && self.is_untouched(place)
+            && self.likeness.as_ref().is_some_and(|all| failed.contains(&all.class(place)))
     }
 
     /// Remembers that `place` failed, so that its likes need not be tried at the same position.

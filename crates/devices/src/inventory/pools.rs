@@ -15,8 +15,7 @@ pub(crate) struct NodePools {
 /// One pool of a node.
 #[derive(Debug)]
 pub(crate) struct NodePool {
-    /// `driver/pool`, for messages.
-    pub(crate) name: String,
+    pub(crate) pool: u32,
     pub(crate) state: PoolState,
     /// Its devices in [`NodePools::devices`].
     pub(crate) devices: Range<usize>,
@@ -73,9 +72,8 @@ impl Inventory {
                 let n_devices = slice.object.devices.len() as DeviceIdx;
                 found.devices.extend(slice.first_device..slice.first_device + n_devices);
             }
-            let pool = &self.pools[draft.pool as usize];
             found.pools.push(NodePool {
-                name: format!("{}/{}", pool.driver, pool.name),
+                pool: draft.pool,
                 state: draft.state,
                 devices: start..found.devices.len(),
             });
