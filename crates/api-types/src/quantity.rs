@@ -262,6 +262,30 @@ impl Quantity {
         self.amount = Amount::Wide(Box::new(sum));
     }
 
+    /// Subtracts `other` exactly, as [`add`](Self::add) adds.
+    pub fn subtract(&mut self, other: &Self) {
+        let amount = match &other.amount {
+            Amount::Small { value, scale } if *value != i64::MIN => {
+                Amount::Small { value: -value, scale: *scale }
+            }
+            _ => {
+                let mut decimal = other.to_decimal().into_owned();
+                decimal.is_negative = !decimal.is_negative;
+                Amount::Wide(Box::new(decimal))
+            }
+        };
+        self.add(&Self { amount, format: other.format, text: None });
+    }
+
+    /// The number, if it is a whole one that 64 bits hold and was not written as a fraction: `1000m` is none, as in the
+    /// reference's `AsInt64`.
+    pub fn as_integer(&self) -> Option<i64> {
+        match &self.amount {
+            Amount::Small { value, scale } => checked_scale_up(*value, u32::try_from(*scale).ok()?),
+            Amount::Wide(_) => None,
+        }
+    }
+
     /// The exact product, in the style of this quantity; `None` if it has more digits than 64 bits hold.
     pub fn checked_mul(&self, factor: &Self) -> Option<Self> {
         let (

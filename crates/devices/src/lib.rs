@@ -5,8 +5,8 @@
 //! [`Usage`] of those that are taken, and the [`Allocator`], which finds the devices for the claims of one pod on one
 //! node. The allocation it finds is the first one in the reference's search order (`docs/spec/plugins-dra.md` §8).
 //!
-//! The crate stands alone: no IO, no clock, no randomness, no threads. How selectors are evaluated is left to a
-//! [`SelectorCompiler`]. Nothing that API objects contain makes it panic, recurse without bound, or search longer than
+//! The crate stands alone: no IO, no clock, no randomness, no threads. Selectors are evaluated
+//! by [`CelSelectors`] or another [`SelectorCompiler`]. Nothing that API objects contain makes it panic, recurse without bound, or search longer than
 //! the caller's limit.
 //!
 //! ```
@@ -15,18 +15,9 @@
 //! use kube_scheduler_api_types::Labels;
 //! use kube_scheduler_devices::api::{DeviceClass, ResourceClaim, ResourceSlice};
 //! use kube_scheduler_devices::{
-//!     Allocator, Features, Inventory, NodeRef, SelectorTable, Selector, SelectorCompiler, Usage,
+//!     Allocator, CelSelectors, Features, Inventory, NodeRef, SelectorTable, Usage,
 //! };
 //! use serde_json::json;
-//!
-//! /// No selectors in this example.
-//! struct NoSelectors;
-//!
-//! impl SelectorCompiler for NoSelectors {
-//!     fn compile(&self, _expression: &str) -> Result<Box<dyn Selector>, String> {
-//!         Err("not here".to_owned())
-//!     }
-//! }
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let slice = ResourceSlice::from_json(&json!({
@@ -35,7 +26,10 @@
 //!              "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
 //!              "devices": [{"name": "gpu-0"}, {"name": "gpu-1"}]},
 //! }))?;
-//! let class = DeviceClass::from_json(&json!({"metadata": {"name": "gpu"}}))?;
+//! let class = DeviceClass::from_json(&json!({
+//!     "metadata": {"name": "gpu"},
+//!     "spec": {"selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}]},
+//! }))?;
 //! let claim = ResourceClaim::from_json(&json!({
 //!     "metadata": {"namespace": "default", "name": "two"},
 //!     "spec": {"devices": {"requests": [{"name": "gpus", "exactly":
@@ -46,7 +40,7 @@
 //! let inventory = Arc::new(Inventory::new([Arc::new(slice)], features));
 //! let selectors = SelectorTable::new(inventory.clone());
 //! let classes = [(class.name.clone(), Arc::new(class))].into_iter().collect();
-//! let allocator = Allocator::new(selectors, &Usage::default(), classes, Arc::new(NoSelectors));
+//! let allocator = Allocator::new(selectors, &Usage::default(), classes, Arc::new(CelSelectors::default()));
 //!
 //! let labels = Labels::default();
 //! let node = NodeRef { name: "n1", labels: &labels };
@@ -63,6 +57,7 @@
 pub mod api;
 
 mod allocator;
+mod cel;
 mod extended;
 mod features;
 mod inventory;
@@ -74,6 +69,7 @@ mod selectors;
 mod usage;
 
 pub use allocator::{AllocationError, Allocator, Classes};
+pub use cel::CelSelectors;
 pub use extended::{ContainerDemand, ExtendedClaim, ExtendedResources, RequestMapping};
 pub use features::Features;
 pub use inventory::{Inventory, NodeRef};

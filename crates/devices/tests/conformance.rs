@@ -8,8 +8,6 @@
 
 #[path = "support/replay.rs"]
 mod replay;
-#[path = "support/toy_selectors.rs"]
-mod toy_selectors;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -121,7 +121,10 @@ fn demand(name: &str, is_short_lived: bool, amount: i64) -> ContainerDemand {
     ContainerDemand { name: name.into(), is_short_lived, requests }
 }
 
-fn claim_for(containers: &[ContainerDemand]) -> (Vec<(String, i64)>, Vec<(String, String)>) {
+/// Requests with their counts, and containers with the requests they use.
+type Needs = (Vec<(String, i64)>, Vec<(String, String)>);
+
+fn claim_for(containers: &[ContainerDemand]) -> Needs {
     let class = DeviceClass { name: "gpu".into(), ..DeviceClass::default() };
     let claim = ExtendedClaim::new(containers, [(&"example.com/gpu".into(), &class)]);
     let requests = claim.requests.iter().map(|request| {

@@ -25,7 +25,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "cache", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
     Layer { name: "queue", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
     // Claims and devices, apart from everything that schedules.
-    Layer { name: "devices", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
+    Layer { name: "devices", may_use: &["api-types", "cel"], tests_may_use: &[], is_pure: true },
     Layer {
         name: "framework",
         may_use: &["api-types", "cache", "queue"],

@@ -12,12 +12,10 @@ use kube_scheduler_devices::api::{
     DeviceClass, DeviceTaintRule, Request, ResourceClaim, ResourceSlice,
 };
 use kube_scheduler_devices::{
-    AllocationError, Allocator, ContainerDemand, ExtendedClaim, ExtendedResources, Features,
-    Inventory, NodeRef, NodeResourceError, Readiness, SelectorCompiler, SelectorTable, Usage,
+    AllocationError, Allocator, CelSelectors, ContainerDemand, ExtendedClaim, ExtendedResources,
+    Features, Inventory, NodeRef, NodeResourceError, Readiness, SelectorTable, Usage,
 };
 use serde_json::{Value, json};
-
-use crate::toy_selectors::{ToySelectors, UNSUPPORTED};
 
 /// Step limit; the reference's time-out never strikes in the recordings.
 const MAX_STEPS: u64 = 1_000_000;
@@ -28,8 +26,6 @@ pub(crate) struct Tally {
     pub(crate) n_steps: usize,
     pub(crate) n_nodes: usize,
     pub(crate) n_allocations: usize,
-    /// Steps left out because a selector is beyond the test's evaluator.
-    pub(crate) n_unsupported: usize,
     pub(crate) differences: Vec<String>,
 }
 
@@ -74,7 +70,7 @@ struct Node {
 pub(crate) struct Replay {
     features: Features,
     has_taint_rules: bool,
-    has_list_attributes: bool,
+    selectors: CelSelectors,
     has_extended_resources: bool,
     has_node_resources: bool,
     binding_timeout: Duration,
@@ -119,7 +115,7 @@ impl Replay {
         let mut replay = Self {
             features,
             has_taint_rules: gate("DRADeviceTaintRules").unwrap_or(false),
-            has_list_attributes: gate("DRAListTypeAttributes").unwrap_or(false),
+            selectors: CelSelectors::new(gate("DRAListTypeAttributes").unwrap_or(false)),
             has_extended_resources: is_on("DRAExtendedResource"),
             has_node_resources: gate("DRANodeAllocatableResources").unwrap_or(false),
             binding_timeout: Duration::from_secs(if timeout == "1s" { 1 } else { 600 }),
@@ -146,15 +142,7 @@ impl Replay {
             }
             replay.change(&step["changes"]);
             let label = format!("{} step {at}", case["name"].as_str().unwrap());
-            let n_unsupported = tally.n_unsupported;
             replay.compare(&label, step, tally);
-            // The oldest recordings cannot be followed without an own answer.
-            if tally.n_unsupported > n_unsupported
-                && step["expect"]["allocations"].is_null()
-                && case["family"] == "dra"
-            {
-                return;
-            }
             replay.follow(step);
         }
     }
@@ -218,10 +206,7 @@ impl Replay {
     fn compare(&mut self, label: &str, step: &Value, tally: &mut Tally) {
         let expect = &step["expect"];
         let Some(claims) = self.claims_of(step) else { return };
-        let Some(allocator) = self.allocator(&claims) else {
-            tally.n_unsupported += 1;
-            return;
-        };
+        let allocator = self.allocator();
         tally.n_steps += 1;
         let mut under_way = Vec::new();
         let mut scores = BTreeMap::new();
@@ -239,10 +224,6 @@ impl Replay {
             }
             let answer = self.ask(step, name, &claims, &allocator);
             let wanted = reason.unwrap_or("found");
-            if answer.verdict.contains("no such overload") {
-                tally.n_unsupported += 1;
-                continue;
-            }
             if is_other_check(wanted) {
                 continue;
             }
@@ -438,26 +419,9 @@ impl Replay {
         Some(claims)
     }
 
-    fn allocator(&self, claims: &[ResourceClaim]) -> Option<Allocator> {
+    fn allocator(&self) -> Allocator {
         let classes: Vec<DeviceClass> =
             self.classes.values().map(|class| DeviceClass::from_json(class).unwrap()).collect();
-        let of_claims = claims.iter().flat_map(|claim| &claim.requests).flat_map(|request| {
-            match &request.request {
-                Request::Exactly(exact) => std::slice::from_ref(exact),
-                Request::FirstAvailable(all) => all,
-                Request::Unknown => &[],
-            }
-        });
-        let selectors = classes
-            .iter()
-            .flat_map(|class| &class.selectors)
-            .chain(of_claims.flat_map(|request| &request.selectors));
-        let mut expressions = selectors.filter_map(|selector| selector.expression.as_ref());
-        if self.has_list_attributes
-            || expressions.any(|e| ToySelectors.compile(e).is_err_and(|text| text == UNSUPPORTED))
-        {
-            return None;
-        }
         let rules: Vec<DeviceTaintRule> =
             self.rules.values().map(|rule| DeviceTaintRule::from_json(rule).unwrap()).collect();
         let rules = if self.has_taint_rules { &rules[..] } else { &[] };
@@ -475,7 +439,7 @@ impl Replay {
         let classes =
             classes.into_iter().map(|class| (class.name.clone(), Arc::new(class))).collect();
         let table = SelectorTable::new(inventory);
-        Some(Allocator::new(table, &usage, classes, Arc::new(ToySelectors)))
+        Allocator::new(table, &usage, classes, Arc::new(self.selectors))
     }
 
     fn put_in_flight(&mut self, step: &Value, allocations: &[Value]) {

@@ -1,0 +1,184 @@
+//! Variables and what is selected from them.
+
+use super::{Evaluated, Evaluation, Slot};
+use crate::error::Fault;
+use crate::plan::{Attribute, Plan, Qualifier, QualifierKey, Root};
+use crate::value::{Map, Value};
+
+/// What a selection found.
+enum Found<'a> {
+    Value(Value<'a>),
+    Absent,
+}
+
+impl<'a> Evaluation<'a> {
+    /// An attribute as an expression of its own: costs one unit, unless it is a conditional.
+    pub(super) fn attribute_value(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
+        let result = self.resolve(attribute);
+        let units = u64::from(!matches!(attribute.root, Root::Conditional(_)));
+        self.charged(units, result)
+    }
+
+    pub(super) fn test(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
+        match self.resolve(attribute)? {
+            Value::Optional(value) => Ok(Value::Bool(value.is_some())),
+            other => Ok(other),
+        }
+    }
+
+    /// Evaluates a slot if it waits for that.
+    pub(super) fn force(&mut self, slot: usize) -> Result<(), Fault> {
+        if let Slot::Lazy(plan) = self.slots[slot] {
+            // Meanwhile unset: a value cannot depend on itself.
+            self.slots[slot] = Slot::Unset;
+            self.slots[slot] = match self.eval(plan) {
+                Ok(value) => Slot::Value(value),
+                Err(stop @ Fault::Stop(_)) => return Err(stop),
+                Err(error) => Slot::Failed(error),
+            };
+        }
+        match &self.slots[slot] {
+            Slot::Failed(fault) => Err(fault.clone()),
+            Slot::Unset => Err("no such attribute(s)".into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn root(&mut self, root: &'a Root) -> Evaluated<'a> {
+        match root {
+            Root::Device => Ok(Value::Map(Map::Device(self.device))),
+            Root::Slot(slot) => {
+                self.force(*slot)?;
+                match &self.slots[*slot] {
+                    Slot::Value(value) => Ok(value.clone()),
+                    _ => Err(Fault::NO_OVERLOAD),
+                }
+            }
+            Root::Value(plan) => self.eval(plan),
+            Root::Conditional(conditional) => {
+                let (condition, if_true, if_false) = &**conditional;
+                match self.eval(condition)? {
+                    Value::Bool(true) => self.resolve(if_true),
+                    Value::Bool(false) => self.resolve(if_false),
+                    _ => Err(Fault::NO_OVERLOAD),
+                }
+            }
+        }
+    }
+
+    /// The attribute's value, without its own unit.
+    pub(super) fn resolve(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
+        let mut value = self.root(&attribute.root)?;
+        if attribute.qualifiers.is_empty() {
+            return Ok(value);
+        }
+        let mut is_optional = false;
+        if let Value::Optional(inner) = &value {
+            let Some(inner) = inner.clone() else { return Ok(Value::NONE) };
+            is_optional = true;
+            value = (*inner).clone();
+        }
+        for qualifier in &attribute.qualifiers {
+            is_optional |= qualifier.is_optional;
+            match self.select(&value, qualifier, is_optional)? {
+                Found::Value(found) => value = found,
+                Found::Absent => return Ok(Value::NONE),
+            }
+        }
+        Ok(if is_optional { Value::some(value) } else { value })
+    }
+
+    /// One selection. It costs one unit, unless it may be absent and is, or fails where it may be absent.
+    fn select(
+        &mut self,
+        from: &Value<'a>,
+        qualifier: &'a Qualifier,
+        may_be_absent: bool,
+    ) -> Result<Found<'a>, Fault> {
+        let found = match self.key(&qualifier.key) {
+            Ok(key) => lookup(from, &key, may_be_absent || qualifier.is_test),
+            Err(fault) => Err(fault),
+        };
+        match found {
+            Err(stop @ Fault::Stop(_)) => Err(stop),
+            Err(error) => {
+                if !may_be_absent {
+                    self.meter.charge(1)?;
+                }
+                Err(error)
+            }
+            Ok(Found::Absent) if may_be_absent => Ok(Found::Absent),
+            Ok(found) => {
+                self.meter.charge(1)?;
+                Ok(match found {
+                    found if may_be_absent || !qualifier.is_test => found,
+                    Found::Value(_) => Found::Value(Value::Bool(true)),
+                    Found::Absent => Found::Value(Value::Bool(false)),
+                })
+            }
+        }
+    }
+
+    fn key(&mut self, key: &'a QualifierKey) -> Evaluated<'a> {
+        match key {
+            QualifierKey::Constant(value) => Ok(Value::borrowed(value)),
+            QualifierKey::Attribute(attribute) => self.resolve(attribute),
+            QualifierKey::Computed(plan) => self.computed_key(plan),
+        }
+    }
+
+    fn computed_key(&mut self, plan: &'a Plan) -> Evaluated<'a> {
+        self.eval(plan)
+    }
+}
+
+fn lookup<'a>(from: &Value<'a>, key: &Value<'a>, is_test: bool) -> Result<Found<'a>, Fault> {
+    match from {
+        Value::Map(map) => match map.find(key) {
+            Some(value) => Ok(Found::Value(value)),
+            None if is_test => Ok(Found::Absent),
+            None => Err(missing_key(key)),
+        },
+        Value::List(list) => {
+            let index = index(key)?;
+            let item = usize::try_from(index).ok().and_then(|index| list.get(index));
+            match item {
+                Some(item) => Ok(Found::Value(item)),
+                None if is_test => Ok(Found::Absent),
+                None => Err(Fault::text(format!("index out of bounds: {}", key_text(key)))),
+            }
+        }
+        _ if is_test => Ok(Found::Absent),
+        _ => Err(missing_key(key)),
+    }
+}
+
+fn missing_key(key: &Value<'_>) -> Fault {
+    Fault::text(format!("no such key: {}", key_text(key)))
+}
+
+fn index(key: &Value<'_>) -> Result<i64, Fault> {
+    let unsupported = || Fault::text(format!("unsupported index value {} in list", key_text(key)));
+    match key {
+        Value::Int(index) => Ok(*index),
+        Value::Uint(index) => i64::try_from(*index).map_err(|_| unsupported()),
+        Value::Double(number) => {
+            let index = *number as i64;
+            if index as f64 == *number { Ok(index) } else { Err(unsupported()) }
+        }
+        other => {
+            Err(Fault::text(format!("unsupported index type '{}' in list", other.type_name())))
+        }
+    }
+}
+
+fn key_text(key: &Value<'_>) -> String {
+    match key {
+        Value::String(text) => text.to_string(),
+        Value::Int(value) => value.to_string(),
+        Value::Uint(value) => value.to_string(),
+        Value::Double(value) => value.to_string(),
+        Value::Bool(value) => value.to_string(),
+        other => other.type_name().to_owned(),
+    }
+}

@@ -1,0 +1,105 @@
+//! What is computed when a program is built: lists and maps of constants, conversions of constants, `in` a constant list.
+
+use std::collections::BTreeMap;
+
+use super::{Plan, Planned, PlannedElement, PlannedEntry, map_of};
+use crate::declarations::Function;
+use crate::error::{CompileError, Fault};
+use crate::functions::{self, Context};
+use crate::limits;
+use crate::meter::Meter;
+use crate::value::{Key, List, Value};
+
+fn message(fault: &Fault) -> CompileError {
+    CompileError::Constant(match fault {
+        Fault::Error(message) => message.to_string(),
+        Fault::Stop(_) => "a constant is too large".to_owned(),
+    })
+}
+
+fn as_constant(plan: &Plan) -> Option<&Value<'static>> {
+    match plan {
+        Plan::Constant(value) => Some(value),
+        _ => None,
+    }
+}
+
+pub(super) fn list(elements: Box<[PlannedElement]>) -> Planned {
+    if elements.iter().any(|element| element.is_optional) {
+        return Ok(Plan::List(elements));
+    }
+    let values: Option<Vec<_>> =
+        elements.iter().map(|element| as_constant(&element.value).cloned()).collect();
+    Ok(match values {
+        Some(values) => Plan::Constant(Value::list(values)),
+        None => Plan::List(elements),
+    })
+}
+
+pub(super) fn map(entries: Box<[PlannedEntry]>) -> Planned {
+    let is_constant = |entry: &PlannedEntry| {
+        !entry.is_optional
+            && as_constant(&entry.key).is_some()
+            && as_constant(&entry.value).is_some()
+    };
+    if !entries.iter().all(is_constant) {
+        return Ok(Plan::Map(entries));
+    }
+    let mut map = BTreeMap::new();
+    for entry in &entries {
+        if let (Some(key), Some(value)) = (as_constant(&entry.key), as_constant(&entry.value)) {
+            map.insert(Key::new(key).map_err(|fault| message(&fault))?, value.clone());
+        }
+    }
+    Ok(Plan::Constant(map_of(map)))
+}
+
+pub(super) fn is_conversion(function: Function) -> bool {
+    use Function as F;
+    matches!(
+        function,
+        F::Bool
+            | F::Bytes
+            | F::Double
+            | F::Duration
+            | F::Dyn
+            | F::Int
+            | F::String
+            | F::Timestamp
+            | F::TypeOf
+            | F::Uint
+    )
+}
+
+pub(super) fn converted(function: Function, name: &'static str, value: &Value<'static>) -> Planned {
+    let meter = Meter::new(limits::SELECTOR_COST_LIMIT);
+    let context = Context { meter: &meter, name, pattern: None };
+    functions::call(function, std::slice::from_ref(value), &context)
+        .map(Plan::Constant)
+        .map_err(|fault| message(&fault))
+}
+
+/// `in` as a test against a constant list of simple values, or the arguments back.
+pub(super) fn in_list(is_in_list: bool, arguments: Box<[Plan]>) -> Result<Plan, Box<[Plan]>> {
+    if !is_in_list {
+        return Err(arguments);
+    }
+    let [_, Plan::Constant(Value::List(list))] = &*arguments else { return Err(arguments) };
+    let is_simple = |value: Value<'_>| {
+        matches!(
+            value,
+            Value::Bool(_) | Value::Double(_) | Value::Int(_) | Value::String(_) | Value::Uint(_)
+        )
+    };
+    if list.len() == 0 {
+        return Ok(Plan::Constant(Value::Bool(false)));
+    }
+    if !list.iter().all(is_simple) {
+        return Err(arguments);
+    }
+    let list: List<'static> = list.clone();
+    match arguments.into_iter().next() {
+        Some(value) => Ok(Plan::InConstant(Box::new(value), list)),
+        None => Ok(Plan::Constant(Value::Bool(false))),
+    }
+}

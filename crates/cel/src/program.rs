@@ -1,0 +1,142 @@
+//! Environments and programs: what callers see.
+
+use crate::check::{self, Checked};
+use crate::device::Device;
+use crate::error::{CompileError, EvalError, Fault, Reason, Stop};
+use crate::estimate;
+use crate::eval;
+use crate::parser::{self, SyntaxError};
+use crate::plan::{self, Plan};
+use crate::types::Type;
+use crate::validate;
+use crate::value::Value;
+
+/// What expressions may refer to: the variable `device` and the functions of the API server's environment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    options: Options,
+}
+
+/// Which optional parts an environment has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// Attributes may be lists, and `includes` exists (feature gate DRAListTypeAttributes).
+    pub list_type_attributes: bool,
+}
+
+impl Environment {
+    /// The environment for selectors of devices.
+    pub fn devices(options: Options) -> Self {
+        Self { options }
+    }
+
+    /// Compiles an expression, once for any number of evaluations.
+    ///
+    /// Refused is what the API server refuses, and what is nested too deeply; the message says where and why.
+    pub fn compile(&self, expression: &str) -> Result<Program, CompileError> {
+        let at = |error: SyntaxError| located(expression, &error);
+        let has_lists = self.options.list_type_attributes;
+        let (ast, root) = parser::parse(expression).map_err(at)?;
+        let checked = check::check(ast, root, has_lists).map_err(at)?;
+        validate::validate(&checked).map_err(at)?;
+        let output_type = checked.type_of(checked.root).clone();
+        let is_fine = match output_type {
+            Type::Bool | Type::Any => true,
+            Type::Dyn => has_lists,
+            _ => false,
+        };
+        if !is_fine {
+            return Err(CompileError::ResultType(output_type.to_string()));
+        }
+        let (plan, slots) = plan::plan(&checked)?;
+        let estimated_cost = estimated(&checked);
+        Ok(Program { plan, slots, output_type, estimated_cost, has_lists })
+    }
+}
+
+fn estimated(checked: &Checked) -> u64 {
+    estimate::worst_cost(checked)
+}
+
+fn located(expression: &str, error: &SyntaxError) -> CompileError {
+    let mut offset = error.offset.min(expression.len());
+    while !expression.is_char_boundary(offset) {
+        offset -= 1;
+    }
+    let before = &expression[..offset];
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    CompileError::Invalid {
+        line: before.matches('\n').count() + 1,
+        column: before[line_start..].chars().count() + 1,
+        message: error.message.clone(),
+    }
+}
+
+/// A compiled expression. It can be shared between threads; evaluating does not change it.
+#[derive(Debug)]
+pub struct Program {
+    plan: Plan,
+    slots: usize,
+    output_type: Type,
+    estimated_cost: u64,
+    has_lists: bool,
+}
+
+/// What an expression says about a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// Whether the device is selected.
+    pub value: bool,
+    /// Cost units used.
+    pub cost: u64,
+}
+
+impl Program {
+    /// The static type of the result: bool, or one that is decided at run time.
+    pub fn output_type(&self) -> &Type {
+        &self.output_type
+    }
+
+    /// The most cost units an evaluation can use, as the API server estimates them; the largest number if there is no bound.
+    pub fn estimated_cost(&self) -> u64 {
+        self.estimated_cost
+    }
+
+    /// Evaluates for a device, with at most `budget` cost units ([`SELECTOR_COST_LIMIT`](crate::SELECTOR_COST_LIMIT) in
+    /// the scheduler). The same device always gives the same outcome.
+    ///
+    /// An attribute without usable value fails every evaluation for the device, whether it is asked for or not.
+    pub fn evaluate<'a>(
+        &'a self,
+        device: &'a Device<'a>,
+        budget: u64,
+    ) -> Result<Outcome, EvalError> {
+        if let Some((name, why)) = device.unusable(self.has_lists) {
+            let reason = Reason::Failed(format!("attribute {name}: {why}"));
+            return Err(EvalError { reason, cost: 0 });
+        }
+        let (result, cost) = eval::evaluate(&self.plan, self.slots, device, budget);
+        let reason = match result {
+            Ok(value) => match as_bool(&value) {
+                Some(value) => return Ok(Outcome { value, cost }),
+                None => Reason::Failed(value.not_a_bool()),
+            },
+            Err(Fault::Error(message)) => Reason::Failed(message.to_string()),
+            Err(Fault::Stop(Stop::Cost)) => Reason::CostLimit,
+            Err(Fault::Stop(Stop::Memory)) => Reason::MemoryLimit,
+            Err(Fault::Stop(Stop::Steps)) => Reason::StepLimit,
+        };
+        Err(EvalError { reason, cost })
+    }
+}
+
+/// An optional counts as what is in it.
+fn as_bool(value: &Value<'_>) -> Option<bool> {
+    match value {
+        Value::Bool(value) => Some(*value),
+        Value::Optional(Some(value)) => as_bool(value),
+        _ => None,
+    }
+}
