@@ -130,6 +130,11 @@ impl Quantity {
         Self { amount: Amount::Small { value, scale: 0 }, format: Format::DecimalSi, text: None }
     }
 
+    /// A whole number, printed with binary suffixes (`Ki`).
+    pub const fn from_binary_units(value: i64) -> Self {
+        Self { amount: Amount::Small { value, scale: 0 }, format: Format::Binary, text: None }
+    }
+
     /// Thousandths, printed with decimal suffixes.
     pub const fn from_milli(value: i64) -> Self {
         Self { amount: Amount::Small { value, scale: -3 }, format: Format::DecimalSi, text: None }
@@ -279,6 +284,20 @@ impl Quantity {
             Amount::Small { value, scale } => checked_scale_up(*value, u32::try_from(*scale).ok()?),
             Amount::Wide(_) => None,
         }
+    }
+
+    /// The exact product, in the style of this quantity; `None` if it has more digits than 64 bits hold.
+    pub fn checked_mul(&self, factor: &Self) -> Option<Self> {
+        let (
+            Amount::Small { value: a, scale: scale_a },
+            Amount::Small { value: b, scale: scale_b },
+        ) = (&self.amount, &factor.amount)
+        else {
+            return None;
+        };
+        let amount =
+            Amount::Small { value: a.checked_mul(*b)?, scale: scale_a.checked_add(*scale_b)? };
+        Some(Self { amount, format: self.format, text: None })
     }
 
     fn scaled(&self, places: i32) -> i64 {

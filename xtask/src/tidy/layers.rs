@@ -25,6 +25,8 @@ const LAYERS: &[Layer] = &[
     Layer { name: "config", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
     Layer { name: "cache", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
     Layer { name: "queue", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
+    // Claims and devices, apart from everything that schedules.
+    Layer { name: "devices", may_use: &["api-types", "cel"], tests_may_use: &[], is_pure: true },
     Layer {
         name: "framework",
         may_use: &["api-types", "cache", "queue"],
@@ -97,6 +99,7 @@ const LIBRARIES: &[&str] = &[
     "config",
     "cache",
     "queue",
+    "devices",
     "framework",
     "runtime",
     "plugins-intree",
@@ -114,6 +117,7 @@ const EVERYTHING: &[&str] = &[
     "config",
     "cache",
     "queue",
+    "devices",
     "framework",
     "runtime",
     "plugins-intree",
@@ -130,6 +134,7 @@ const BENCHES: &[&str] = &[
     "config",
     "cache",
     "queue",
+    "devices",
     "framework",
     "runtime",
     "plugins-intree",

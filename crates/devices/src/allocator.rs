@@ -1,0 +1,125 @@
+//! The allocator: for the claims of one pod, the first allocation in search order (`docs/spec/plugins-dra.md` §8).
+
+mod capacity;
+mod constraints;
+mod counters;
+mod likeness;
+mod outcome;
+mod plan;
+mod search;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::api::{Allocation, DeviceClass, ResourceClaim};
+use crate::inventory::{Inventory, NodeRef};
+use crate::selectors::{SelectorCompiler, SelectorTable};
+use crate::usage::{Occupancy, Usage};
+use counters::CommittedCounters;
+use plan::Plan;
+use search::{Found, Search};
+
+/// Device classes by name.
+pub type Classes = FxHashMap<Arc<str>, Arc<DeviceClass>>;
+
+/// Why no answer could be found.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AllocationError {
+    /// The claims cannot be allocated on any node, or something is wrong with the objects; in the reference's words.
+    #[error("{0}")]
+    Failed(String),
+    /// Nothing was found on this node, and some of its pools cannot be used because their slices contradict each other.
+    #[error("invalid resource pools were encountered")]
+    InvalidPools,
+    /// The search did not end within its limit.
+    #[error("timed out trying to allocate devices")]
+    TooManySteps,
+}
+
+/// Allocates devices from a fixed state of the cluster. One allocator serves all nodes, from any thread.
+pub struct Allocator {
+    selectors: Arc<SelectorTable>,
+    compiler: Arc<dyn SelectorCompiler>,
+    classes: Classes,
+    occupancy: Occupancy,
+    counters: CommittedCounters,
+}
+
+/// How a search goes about it. Both ways find the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Thoroughness {
+    /// Leaves out what cannot lead to an allocation that was not tried already.
+    Direct,
+    /// Tries everything, for tests.
+    #[cfg(test)]
+    Exhaustive,
+}
+
+impl Allocator {
+    /// An allocator for the devices that `selectors` is about, of which `usage` says what is taken.
+    pub fn new(
+        selectors: Arc<SelectorTable>,
+        usage: &Usage,
+        classes: Classes,
+        compiler: Arc<dyn SelectorCompiler>,
+    ) -> Self {
+        let occupancy = Occupancy::new(usage, selectors.inventory());
+        let counters = CommittedCounters::new(&occupancy, selectors.inventory());
+        Self { selectors, compiler, classes, occupancy, counters }
+    }
+
+    /// The devices there are.
+    pub fn inventory(&self) -> &Inventory {
+        self.selectors.inventory()
+    }
+
+    /// The allocation of `claims`, which are not allocated yet, on `node`: one per claim, in their order, or none if they
+    /// cannot all be had there. At most `max_steps` devices are tried. `new_share_id` gives every share of a device that
+    /// several requests may have an id; it is called only for an allocation that was found.
+    ///
+    /// # Errors
+    /// See [`AllocationError`].
+    pub fn allocate(
+        &self,
+        node: NodeRef<'_>,
+        claims: &[&ResourceClaim],
+        max_steps: u64,
+        new_share_id: &mut dyn FnMut() -> Arc<str>,
+    ) -> Result<Option<Vec<Allocation>>, AllocationError> {
+        self.allocate_by(node, claims, max_steps, new_share_id, Thoroughness::Direct)
+    }
+
+    fn allocate_by(
+        &self,
+        node: NodeRef<'_>,
+        claims: &[&ResourceClaim],
+        max_steps: u64,
+        new_share_id: &mut dyn FnMut() -> Arc<str>,
+        thoroughness: Thoroughness,
+    ) -> Result<Option<Vec<Allocation>>, AllocationError> {
+        let inventory = self.selectors.inventory();
+        let pools = inventory.pools_on(node).map_err(AllocationError::Failed)?;
+        let plan = Plan::new(self, node, &pools, claims)?;
+        let mut search = Search::new(self, node, &pools, &plan, max_steps, thoroughness);
+        match search.run()? {
+            Some(Found { results, alternatives }) => {
+                let allocations = outcome::assemble(
+                    self,
+                    node,
+                    &pools,
+                    &plan,
+                    &results,
+                    &alternatives,
+                    new_share_id,
+                )?;
+                Ok(Some(allocations))
+            }
+            None if pools.has_invalid() => Err(AllocationError::InvalidPools),
+            None => Ok(None),
+        }
+    }
+}

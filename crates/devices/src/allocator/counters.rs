@@ -1,0 +1,97 @@
+//! Counters that devices of a pool share (`docs/spec/plugins-dra.md` §8.8).
+//!
+//! Counted per driver and pool, and returned whenever a device is given back: issues 140436 and 140434 of the
+//! reference are done right here (§19).
+
+use kube_scheduler_api_types::Quantity;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::inventory::{Consumption, Inventory, PoolGeneration};
+use crate::usage::Occupancy;
+
+/// What devices that claims hold take, by pool.
+#[derive(Default)]
+pub(super) struct CommittedCounters(FxHashMap<PoolGeneration, PoolCounters>);
+
+struct PoolCounters {
+    taken: Vec<Quantity>,
+    /// Whether more is taken than there is. Then nothing that needs any counter of the pool can be had.
+    is_overdrawn: bool,
+}
+
+impl CommittedCounters {
+    pub(super) fn new(occupancy: &Occupancy, inventory: &Inventory) -> Self {
+        let mut pools: FxHashMap<PoolGeneration, PoolCounters> = FxHashMap::default();
+        for key in occupancy.held() {
+            for &device in inventory.devices_of_key(*key) {
+                let device = inventory.device(device);
+                if device.consumption().is_empty() {
+                    continue;
+                }
+                let totals = inventory.counter_totals(device.pool());
+                let pool = pools.entry(device.pool()).or_insert_with(|| PoolCounters {
+                    taken: vec![Quantity::ZERO; totals.len()],
+                    is_overdrawn: false,
+                });
+                for (place, amount) in device.consumption() {
+                    pool.taken[*place as usize].add(amount);
+                    pool.is_overdrawn |= pool.taken[*place as usize] > totals[*place as usize];
+                }
+            }
+        }
+        Self(pools)
+    }
+}
+
+/// What devices chosen in one attempt take besides, by pool.
+#[derive(Default)]
+pub(super) struct ChosenCounters(FxHashMap<PoolGeneration, Vec<Quantity>>);
+
+/// What to put back when a device is given back.
+pub(super) type TakenBefore = SmallVec<[(u32, Quantity); 1]>;
+
+impl ChosenCounters {
+    /// Takes what a device consumes, if that much is left, and says how to undo it.
+    pub(super) fn take(
+        &mut self,
+        pool: PoolGeneration,
+        consumption: &Consumption,
+        committed: &CommittedCounters,
+        totals: &[Quantity],
+    ) -> Option<TakenBefore> {
+        let committed = committed.0.get(&pool);
+        if committed.is_some_and(|pool| pool.is_overdrawn) {
+            return None;
+        }
+        let chosen = self.0.entry(pool).or_default();
+        // Amounts chosen include those committed.
+        if chosen.is_empty() {
+            *chosen = match committed {
+                Some(pool) => pool.taken.clone(),
+                None => vec![Quantity::ZERO; totals.len()],
+            };
+        }
+        let mut before = TakenBefore::new();
+        for (place, amount) in consumption {
+            let taken = &mut chosen[*place as usize];
+            before.push((*place, taken.clone()));
+            taken.add(amount);
+        }
+        // The other counters were sufficient before and have not changed.
+        let fits =
+            |(place, _): &(u32, Quantity)| chosen[*place as usize] <= totals[*place as usize];
+        if consumption.iter().all(fits) {
+            return Some(before);
+        }
+        self.put_back(pool, before);
+        None
+    }
+
+    pub(super) fn put_back(&mut self, pool: PoolGeneration, before: TakenBefore) {
+        let Some(chosen) = self.0.get_mut(&pool) else { return };
+        for (place, amount) in before.into_iter().rev() {
+            chosen[place as usize] = amount;
+        }
+    }
+}

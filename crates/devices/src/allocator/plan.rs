@@ -1,0 +1,337 @@
+//! What is to be searched: the requests of all claims, checked and made ready (`docs/spec/plugins-dra.md` §8.3).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::api::{
+    AllocationMode, Constraint, DeviceClass, DeviceRequest, ExactRequest, Request, ResourceClaim,
+};
+use crate::inventory::{DeviceIdx, NodePools, NodeRef, PoolState};
+use crate::selectors::{Column, SelectorError};
+
+use super::{AllocationError, Allocator, capacity};
+
+/// How many devices a claim can get.
+pub(super) const MAX_RESULTS: usize = 32;
+
+/// The claims of one pod on one node.
+pub(super) struct Plan<'a> {
+    pub(super) claims: Vec<ClaimPlan<'a>>,
+    /// All requests and alternatives.
+    pub(super) requests: Vec<RequestPlan<'a>>,
+}
+
+pub(super) struct ClaimPlan<'a> {
+    pub(super) claim: &'a ResourceClaim,
+    /// For every request of the claim its alternatives in [`Plan::requests`], or the one entry there is.
+    pub(super) requests: Vec<Alternatives>,
+}
+
+pub(super) struct Alternatives {
+    pub(super) range: Range<usize>,
+    /// Whether the request is a list of alternatives, even of one.
+    pub(super) is_list: bool,
+}
+
+pub(super) struct RequestPlan<'a> {
+    pub(super) claim: usize,
+    /// Name of the request in the claim.
+    pub(super) base_name: &'a Arc<str>,
+    /// Name among the alternatives.
+    pub(super) alternative: Option<&'a Arc<str>>,
+    pub(super) exact: &'a ExactRequest,
+    pub(super) class: Arc<DeviceClass>,
+    pub(super) has_admin_access: bool,
+    selectors: Vec<PlannedSelector>,
+    /// How many devices are needed.
+    pub(super) n_needed: usize,
+    /// The devices of a request for all, as places in the search order.
+    pub(super) all: Option<Vec<usize>>,
+}
+
+struct PlannedSelector {
+    column: Arc<Column>,
+    /// Whose selector it is and which, for messages.
+    is_of_class: bool,
+    index: usize,
+}
+
+impl RequestPlan<'_> {
+    /// The name that messages use.
+    pub(super) fn name(&self) -> &Arc<str> {
+        self.alternative.unwrap_or(self.base_name)
+    }
+
+    /// `request` or `request/alternative`.
+    pub(super) fn full_name(&self) -> Arc<str> {
+        match self.alternative {
+            None => self.base_name.clone(),
+            Some(alternative) => format!("{}/{alternative}", self.base_name).into(),
+        }
+    }
+
+    /// Whether a list of request names means this request.
+    pub(super) fn is_named_by(&self, names: &[Arc<str>]) -> bool {
+        let is_named = |name: &Arc<str>| {
+            name == self.base_name
+                || self.alternative.is_some_and(|alternative| {
+                    name.strip_prefix(&**self.base_name)
+                        .and_then(|rest| rest.strip_prefix('/'))
+                        .is_some_and(|rest| *rest == **alternative)
+                })
+        };
+        names.iter().any(is_named)
+    }
+
+    /// Whether a device fulfils all selectors and can be used on the node.
+    pub(super) fn selects(
+        &self,
+        allocator: &Allocator,
+        node: NodeRef<'_>,
+        claim: &ResourceClaim,
+        device: DeviceIdx,
+    ) -> Result<bool, AllocationError> {
+        let inventory = allocator.selectors.inventory();
+        let device = inventory.device(device);
+        let conditions = device.device.binding_conditions.as_ref();
+        if !inventory.features().binding_conditions && conditions.is_some_and(|all| !all.is_empty())
+        {
+            return Ok(false);
+        }
+        for selector in &self.selectors {
+            let matches = selector.column.matches(device.shape(), device.facts());
+            let matches = matches.map_err(|error| {
+                let owner = if selector.is_of_class {
+                    format!("class {}", self.class.name)
+                } else {
+                    format!("claim {}", claim.key())
+                };
+                let (when, text) = match error {
+                    SelectorError::Compile(text) => ("compile", text),
+                    SelectorError::Runtime(text) => ("runtime", text),
+                };
+                let index = selector.index;
+                AllocationError::Failed(format!(
+                    "{owner}: selector #{index}: CEL {when} error: {text}"
+                ))
+            })?;
+            if !matches {
+                return Ok(false);
+            }
+        }
+        device.reaches(node).map_err(AllocationError::Failed)
+    }
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn new(
+        allocator: &Allocator,
+        node: NodeRef<'_>,
+        pools: &NodePools,
+        claims: &[&'a ResourceClaim],
+    ) -> Result<Self, AllocationError> {
+        let mut plan = Self { claims: Vec::with_capacity(claims.len()), requests: Vec::new() };
+        for claim in claims {
+            plan.add_claim(allocator, node, pools, claim)?;
+        }
+        Ok(plan)
+    }
+
+    fn add_claim(
+        &mut self,
+        allocator: &Allocator,
+        node: NodeRef<'_>,
+        pools: &NodePools,
+        claim: &'a ResourceClaim,
+    ) -> Result<(), AllocationError> {
+        let maker = RequestMaker { allocator, node, pools, claim, index: self.claims.len() };
+        let mut requests = Vec::with_capacity(claim.requests.len());
+        let mut n_least: usize = 0;
+        for request in &claim.requests {
+            let start = self.requests.len();
+            maker.make_all(request, &mut self.requests)?;
+            let range = start..self.requests.len();
+            let needed = self.requests[range.clone()].iter().map(|request| request.n_needed);
+            n_least = n_least.saturating_add(needed.min().unwrap_or(0));
+            let is_list = matches!(request.request, Request::FirstAvailable(_));
+            requests.push(Alternatives { range, is_list });
+        }
+        if n_least > MAX_RESULTS {
+            return Err(maker.error(format_args!(
+                ": number of requested devices {n_least} exceeds the claim limit of {MAX_RESULTS}"
+            )));
+        }
+        let is_empty = |constraint: &Constraint| {
+            constraint.match_attribute.is_none() && constraint.distinct_attribute.is_none()
+        };
+        if let Some(at) = claim.constraints.iter().position(is_empty) {
+            return Err(maker.error(format_args!(
+                ", constraint #{at}: empty constraint (unsupported constraint type?)"
+            )));
+        }
+        self.claims.push(ClaimPlan { claim, requests });
+        Ok(())
+    }
+}
+
+/// Makes the requests of one claim ready.
+struct RequestMaker<'a, 'p> {
+    allocator: &'p Allocator,
+    node: NodeRef<'p>,
+    pools: &'p NodePools,
+    claim: &'a ResourceClaim,
+    index: usize,
+}
+
+impl<'a> RequestMaker<'a, '_> {
+    fn error(&self, rest: std::fmt::Arguments<'_>) -> AllocationError {
+        AllocationError::Failed(format!("claim {}{rest}", self.claim.key()))
+    }
+
+    fn make_all(
+        &self,
+        request: &'a DeviceRequest,
+        made: &mut Vec<RequestPlan<'a>>,
+    ) -> Result<(), AllocationError> {
+        match &request.request {
+            Request::Exactly(exact) => made.push(self.make(&request.name, None, exact)?),
+            Request::FirstAvailable(_)
+                if !self.allocator.selectors.inventory().features().prioritized_list =>
+            {
+                return Err(self.error(format_args!(
+                    ", request {}: has subrequests, but the DRAPrioritizedList feature is disabled",
+                    request.name
+                )));
+            }
+            Request::FirstAvailable(alternatives) => {
+                for exact in alternatives {
+                    made.push(self.make(&request.name, Some(&exact.name), exact)?);
+                }
+            }
+            Request::Unknown => {
+                return Err(self.error(format_args!(
+                    ", request {}: missing device class name (unsupported request type?)",
+                    request.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn make(
+        &self,
+        base_name: &'a Arc<str>,
+        alternative: Option<&'a Arc<str>>,
+        exact: &'a ExactRequest,
+    ) -> Result<RequestPlan<'a>, AllocationError> {
+        let features = self.allocator.selectors.inventory().features();
+        let name = alternative.unwrap_or(base_name);
+        if exact.capacity.is_some() && !features.consumable_capacity {
+            let noun = if alternative.is_some() { "subrequest" } else { "request" };
+            return Err(self.error(format_args!(
+                ", {noun} {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
+            )));
+        }
+        if let Some(at) = exact.selectors.iter().position(|s| s.expression.is_none()) {
+            return Err(self.error(format_args!(
+                ", request {name}, selector #{at}: CEL expression empty (unsupported selector type?)"
+            )));
+        }
+        if exact.admin_access.is_some() && !features.admin_access {
+            return Err(self.error(format_args!(
+                ", request {name}: admin access is requested, but the feature is disabled"
+            )));
+        }
+        if exact.device_class_name.is_empty() {
+            return Err(self.error(format_args!(
+                ", request {name}: missing device class name (unsupported request type?)"
+            )));
+        }
+        let class_name = &exact.device_class_name;
+        let Some(class) = self.allocator.classes.get(class_name).cloned() else {
+            return Err(self.error(format_args!(
+                ", request {name}: could not retrieve device class {class_name}: deviceclass.resource.k8s.io \"{class_name}\" not found"
+            )));
+        };
+        let mut plan = RequestPlan {
+            claim: self.index,
+            base_name,
+            alternative,
+            exact,
+            has_admin_access: exact.admin_access.unwrap_or(false),
+            selectors: self.selectors(&class, exact),
+            class,
+            n_needed: 0,
+            all: None,
+        };
+        match &exact.allocation_mode {
+            AllocationMode::ExactCount => {
+                plan.n_needed = usize::try_from(exact.count).unwrap_or(0);
+            }
+            AllocationMode::All => {
+                let all = self.all_devices(&plan)?;
+                plan.n_needed = all.len();
+                plan.all = Some(all);
+            }
+            mode => {
+                return Err(self.error(format_args!(
+                    ", request {name}: unsupported count mode {}",
+                    mode.as_str()
+                )));
+            }
+        }
+        Ok(plan)
+    }
+
+    fn selectors(&self, class: &DeviceClass, exact: &ExactRequest) -> Vec<PlannedSelector> {
+        let of_class =
+            class.selectors.iter().enumerate().map(|(at, selector)| (true, at, selector));
+        let of_claim = exact.selectors.iter().enumerate().map(|(at, s)| (false, at, s));
+        let empty: Arc<str> = Arc::default();
+        let all = of_class.chain(of_claim).map(|(is_of_class, index, selector)| {
+            let expression = selector.expression.as_ref().unwrap_or(&empty);
+            let compiler = &*self.allocator.compiler;
+            let column = self.allocator.selectors.column(expression, compiler);
+            PlannedSelector { column, is_of_class, index }
+        });
+        all.collect()
+    }
+
+    /// The devices that a request for all means.
+    fn all_devices(&self, request: &RequestPlan<'_>) -> Result<Vec<usize>, AllocationError> {
+        let inventory = self.allocator.selectors.inventory();
+        let mut all = Vec::new();
+        for pool in &self.pools.pools {
+            let problem = match pool.state {
+                PoolState::Usable => None,
+                PoolState::Incomplete => Some("being updated"),
+                PoolState::Invalid => Some("invalid"),
+            };
+            if let Some(problem) = problem {
+                return Err(self.error(format_args!(
+                    ", request {}: asks for all devices, but resource pool {} is currently {problem}",
+                    request.name(),
+                    inventory.pool_name(pool.pool)
+                )));
+            }
+            for place in pool.devices.clone() {
+                let idx = self.pools.devices[place];
+                if !request.selects(self.allocator, self.node, self.claim, idx)? {
+                    continue;
+                }
+                let device = inventory.device(idx);
+                let fits = !inventory.features().consumable_capacity
+                    || capacity::fits(
+                        device.device,
+                        request.exact.capacity.as_ref(),
+                        self.allocator.occupancy.consumed(device.key()),
+                        None,
+                    );
+                if fits {
+                    all.push(place);
+                }
+            }
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,553 @@
+//! The search: depth first, the first complete solution wins (`docs/spec/plugins-dra.md` §8.4 and §8.6).
+//!
+//! A position is a claim, a request, an alternative and a device of it. Once a choice turns out to lead nowhere, the
+//! search looks at the devices as a whole (`likeness.rs`) and leaves out what must fail for the same reason: a device that
+//! is like one that failed at the same place, and requests for which too few devices are left. Neither changes which
+//! solution is found first, nor which error: what is left out would visit only devices that were visited without error.
+
+use rustc_hash::FxHashMap;
+
+use crate::inventory::{DeviceRef, NodePools, NodeRef, PoolGeneration};
+
+use super::capacity::{self, Amounts};
+use super::constraints::ConstraintState;
+use super::counters::{ChosenCounters, TakenBefore};
+use super::likeness::Likeness;
+use super::plan::{MAX_RESULTS, Plan, RequestPlan};
+use super::{AllocationError, Allocator, Thoroughness};
+
+/// A device chosen for a request.
+#[derive(Clone, Debug)]
+pub(super) struct Chosen {
+    /// The request, as a place in the plan.
+    pub(super) request: usize,
+    /// The device, as a place in the search order.
+    pub(super) place: usize,
+    /// What a share takes, if the device is shared.
+    pub(super) share: Option<Amounts>,
+}
+
+/// A complete solution.
+pub(super) struct Found {
+    /// The devices of every claim.
+    pub(super) results: Vec<Vec<Chosen>>,
+    /// For every request of every claim which alternative it got, counted from 0.
+    pub(super) alternatives: Vec<Vec<usize>>,
+}
+
+/// What a visit came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Found,
+    No,
+    /// The claim would get more devices than it can hold.
+    TooMany,
+}
+
+#[derive(Clone, Copy)]
+struct Position {
+    claim: usize,
+    request: usize,
+    alternative: Option<usize>,
+    /// How many devices the request has got.
+    device: usize,
+    /// From where in the search order the next one is looked for.
+    start: usize,
+}
+
+/// What the search does next.
+enum Next {
+    Visit(Position),
+    /// The visit before has led to this.
+    Return(Outcome),
+}
+
+/// What a visit is made for, and where to go on afterwards.
+enum Frame {
+    /// The rest after a claim.
+    Claim,
+    Alternatives(AlternativesFrame),
+    /// One of all devices.
+    All {
+        claim: usize,
+        undo: Undo,
+    },
+    /// One of a number of devices.
+    Exact(ExactFrame, Undo),
+}
+
+struct AlternativesFrame {
+    at: Position,
+    /// The alternative after the one that is tried.
+    next: usize,
+    all_too_many: bool,
+}
+
+struct ExactFrame {
+    at: Position,
+    /// The request, as a place in the plan.
+    index: usize,
+    /// The place after the one that is tried.
+    next: usize,
+    /// Classes of devices that have failed here.
+    failed: Vec<u32>,
+}
+
+/// How to give a device back.
+struct Undo {
+    counters: Option<(PoolGeneration, TakenBefore)>,
+    /// What was chosen of a shared device before.
+    amounts: Option<Option<Amounts>>,
+}
+
+pub(super) struct Search<'a> {
+    pub(super) allocator: &'a Allocator,
+    pub(super) node: NodeRef<'a>,
+    pub(super) pools: &'a NodePools,
+    pub(super) plan: &'a Plan<'a>,
+    /// By claim.
+    constraints: Vec<Vec<ConstraintState<'a>>>,
+    results: Vec<Vec<Chosen>>,
+    alternatives: Vec<Vec<usize>>,
+    /// By place: how often the device was chosen, shared ones not counted.
+    n_chosen: Vec<u32>,
+    /// What was chosen of shared devices, by place.
+    amounts: FxHashMap<usize, Amounts>,
+    counters: ChosenCounters,
+    n_steps_left: u64,
+    thoroughness: Thoroughness,
+    /// Made when a choice has failed.
+    likeness: Option<Likeness>,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(
+        allocator: &'a Allocator,
+        node: NodeRef<'a>,
+        pools: &'a NodePools,
+        plan: &'a Plan<'a>,
+        max_steps: u64,
+        thoroughness: Thoroughness,
+    ) -> Self {
+        let constraints = plan
+            .claims
+            .iter()
+            .map(|claim| claim.claim.constraints.iter().map(ConstraintState::new).collect());
+        Self {
+            allocator,
+            node,
+            pools,
+            plan,
+            constraints: constraints.collect(),
+            results: vec![Vec::new(); plan.claims.len()],
+            alternatives: plan.claims.iter().map(|claim| vec![0; claim.requests.len()]).collect(),
+            n_chosen: vec![0; pools.devices.len()],
+            amounts: FxHashMap::default(),
+            counters: ChosenCounters::default(),
+            n_steps_left: max_steps,
+            thoroughness,
+            likeness: None,
+        }
+    }
+
+    pub(super) fn run(&mut self) -> Result<Option<Found>, AllocationError> {
+        let start = Position { claim: 0, request: 0, alternative: None, device: 0, start: 0 };
+        // A stack of its own: how deep a search goes is up to the objects.
+        let mut frames: Vec<Frame> = Vec::new();
+        let mut next = Next::Visit(start);
+        let outcome = loop {
+            next = match next {
+                Next::Visit(at) => self.visit(at, &mut frames)?,
+                Next::Return(outcome) => match frames.pop() {
+                    Some(frame) => self.resume(frame, outcome, &mut frames)?,
+                    None => break outcome,
+                },
+            };
+        };
+        Ok((outcome == Outcome::Found).then(|| Found {
+            results: std::mem::take(&mut self.results),
+            alternatives: std::mem::take(&mut self.alternatives),
+        }))
+    }
+
+    fn step(&mut self, cost: u64) -> Result<(), AllocationError> {
+        let left = self.n_steps_left.checked_sub(cost).ok_or(AllocationError::TooManySteps)?;
+        self.n_steps_left = left;
+        Ok(())
+    }
+
+    pub(super) fn device(&self, place: usize) -> DeviceRef<'a> {
+        self.allocator.selectors.inventory().device(self.pools.devices[place])
+    }
+
+    fn visit(&mut self, at: Position, frames: &mut Vec<Frame>) -> Result<Next, AllocationError> {
+        self.step(1)?;
+        let plan = self.plan;
+        let Some(claim) = plan.claims.get(at.claim) else {
+            return Ok(Next::Return(Outcome::Found));
+        };
+        let Some(alternatives) = claim.requests.get(at.request) else {
+            frames.push(Frame::Claim);
+            let claim = at.claim + 1;
+            return Ok(Next::Visit(Position {
+                claim,
+                request: 0,
+                alternative: None,
+                device: 0,
+                start: 0,
+            }));
+        };
+        if alternatives.is_list && at.alternative.is_none() {
+            let frame = AlternativesFrame { at, next: 0, all_too_many: true };
+            return Ok(self.next_alternative(frame, frames));
+        }
+        let index = alternatives.range.start + at.alternative.unwrap_or(0);
+        let request = &plan.requests[index];
+        if request.all.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(Next::Return(Outcome::No));
+        }
+        if at.device >= request.n_needed {
+            let request = at.request + 1;
+            return Ok(Next::Visit(Position {
+                request,
+                alternative: None,
+                device: 0,
+                start: 0,
+                ..at
+            }));
+        }
+        let n_missing = request.n_needed - at.device;
+        if self.results[at.claim].len().saturating_add(n_missing) > MAX_RESULTS {
+            return Ok(Next::Return(Outcome::TooMany));
+        }
+        match &request.all {
+            Some(all) => self.visit_all(at, index, all, frames),
+            None => self.visit_exact(at, index, n_missing, frames),
+        }
+    }
+
+    /// Goes on where a visit has led to `outcome`.
+    fn resume(
+        &mut self,
+        frame: Frame,
+        outcome: Outcome,
+        frames: &mut Vec<Frame>,
+    ) -> Result<Next, AllocationError> {
+        match frame {
+            // Fewer devices for a claim do not help the next one.
+            Frame::Claim if outcome == Outcome::TooMany => Ok(Next::Return(Outcome::No)),
+            Frame::Claim => Ok(Next::Return(outcome)),
+            Frame::Alternatives(frame) if outcome == Outcome::Found => {
+                self.alternatives[frame.at.claim][frame.at.request] = frame.next - 1;
+                Ok(Next::Return(outcome))
+            }
+            Frame::Alternatives(mut frame) => {
+                frame.all_too_many &= outcome == Outcome::TooMany;
+                Ok(self.next_alternative(frame, frames))
+            }
+            Frame::All { claim, undo } => {
+                if outcome != Outcome::Found {
+                    self.give_back(claim, undo);
+                }
+                Ok(Next::Return(outcome))
+            }
+            Frame::Exact(mut frame, undo) => {
+                if outcome == Outcome::Found {
+                    return Ok(Next::Return(outcome));
+                }
+                self.give_back(frame.at.claim, undo);
+                if outcome == Outcome::TooMany {
+                    return Ok(Next::Return(outcome));
+                }
+                self.note_failure(frame.next - 1, &mut frame.failed)?;
+                self.next_candidate(frame, frames)
+            }
+        }
+    }
+
+    fn next_alternative(&mut self, mut frame: AlternativesFrame, frames: &mut Vec<Frame>) -> Next {
+        let at = frame.at;
+        if frame.next >= self.plan.claims[at.claim].requests[at.request].range.len() {
+            let outcome = if frame.all_too_many { Outcome::TooMany } else { Outcome::No };
+            return Next::Return(outcome);
+        }
+        let alternative = Some(frame.next);
+        frame.next += 1;
+        frames.push(Frame::Alternatives(frame));
+        Next::Visit(Position { alternative, ..at })
+    }
+
+    fn visit_all(
+        &mut self,
+        at: Position,
+        index: usize,
+        all: &[usize],
+        frames: &mut Vec<Frame>,
+    ) -> Result<Next, AllocationError> {
+        let Some(undo) = self.take(at.claim, index, all[at.device], true)? else {
+            return Ok(Next::Return(Outcome::No));
+        };
+        frames.push(Frame::All { claim: at.claim, undo });
+        Ok(Next::Visit(Position { device: at.device + 1, ..at }))
+    }
+
+    fn visit_exact(
+        &mut self,
+        at: Position,
+        index: usize,
+        n_missing: usize,
+        frames: &mut Vec<Frame>,
+    ) -> Result<Next, AllocationError> {
+        let plan = self.plan;
+        if self.likeness.is_some() {
+            let n_left = (self.pools.devices.len() - at.start) as u64;
+            self.step(n_left / 32)?;
+            if self.likeness.as_ref().is_some_and(Likeness::is_hopeless)
+                || !self.has_enough(at, &plan.requests[index], n_missing)
+            {
+                return Ok(Next::Return(Outcome::No));
+            }
+        }
+        let frame = ExactFrame { at, index, next: at.start, failed: Vec::new() };
+        self.next_candidate(frame, frames)
+    }
+
+    /// Chooses the next device for a request that can be had.
+    fn next_candidate(
+        &mut self,
+        mut frame: ExactFrame,
+        frames: &mut Vec<Frame>,
+    ) -> Result<Next, AllocationError> {
+        let at = frame.at;
+        let plan = self.plan;
+        let request = &plan.requests[frame.index];
+        while frame.next < self.pools.devices.len() {
+            let place = frame.next;
+            frame.next += 1;
+            if !self.is_candidate(at.claim, request, place)? || self.is_like(place, &frame.failed) {
+                continue;
+            }
+            let Some(undo) = self.take(at.claim, frame.index, place, false)? else { continue };
+            frames.push(Frame::Exact(frame, undo));
+            return Ok(Next::Visit(Position { device: at.device + 1, start: place + 1, ..at }));
+        }
+        Ok(Next::Return(Outcome::No))
+    }
+
+    /// Whether the device is like one that has failed at the same position.
+    fn is_like(&self, place: usize, failed: &[u32]) -> bool {
+        !failed.is_empty()
+            && self.is_untouched(place)
+            && self.likeness.as_ref().is_some_and(|all| failed.contains(&all.class(place)))
+    }
+
+    /// Remembers that `place` failed, so that its likes need not be tried at the same position.
+    fn note_failure(&mut self, place: usize, failed: &mut Vec<u32>) -> Result<(), AllocationError> {
+        if self.thoroughness != Thoroughness::Direct {
+            return Ok(());
+        }
+        if self.likeness.is_none() {
+            self.step(self.pools.devices.len() as u64 / 8)?;
+            self.likeness = Some(Likeness::new(self));
+        }
+        if self.is_untouched(place)
+            && let Some(likeness) = &self.likeness
+        {
+            failed.push(likeness.class(place));
+        }
+        Ok(())
+    }
+
+    /// Whether no part of the device was chosen in this attempt.
+    fn is_untouched(&self, place: usize) -> bool {
+        self.n_chosen[place] == 0 && !self.amounts.contains_key(&place)
+    }
+
+    /// Whether there are enough devices for the rest of a request, as far as can be told without trying.
+    fn has_enough(&self, at: Position, request: &RequestPlan<'_>, n_missing: usize) -> bool {
+        let mut n_found = 0;
+        for place in at.start..self.pools.devices.len() {
+            match self.is_candidate(at.claim, request, place) {
+                // The search itself has to run into the error.
+                Err(_) => return true,
+                Ok(false) => {}
+                Ok(true) => {
+                    let device = self.device(place);
+                    let mut constraints = self.constraints[at.claim].iter();
+                    let is_accepted = constraints.all(|c| c.would_accept(request, device));
+                    n_found +=
+                        usize::from(is_accepted && !is_tainted(self.allocator, request, device));
+                    if n_found >= n_missing {
+                        return true;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// Whether a device is not in use, is selected, and has the capacity.
+    fn is_candidate(
+        &self,
+        claim: usize,
+        request: &RequestPlan<'_>,
+        place: usize,
+    ) -> Result<bool, AllocationError> {
+        if self.is_in_use(claim, request, place) {
+            return Ok(false);
+        }
+        let idx = self.pools.devices[place];
+        let object = self.plan.claims[claim].claim;
+        if !request.selects(self.allocator, self.node, object, idx)? {
+            return Ok(false);
+        }
+        Ok(self.has_capacity(request, place))
+    }
+
+    fn is_in_use(&self, claim: usize, request: &RequestPlan<'_>, place: usize) -> bool {
+        if request.has_admin_access {
+            let is_this = |chosen: &Chosen| chosen.place == place && chosen.share.is_none();
+            return self.n_chosen[place] > 0 && self.results[claim].iter().any(is_this);
+        }
+        self.n_chosen[place] > 0 || self.allocator.occupancy.is_dedicated(self.device(place).key())
+    }
+
+    fn has_capacity(&self, request: &RequestPlan<'_>, place: usize) -> bool {
+        let device = self.device(place);
+        !self.allocator.selectors.inventory().features().consumable_capacity
+            || capacity::fits(
+                device.device,
+                request.exact.capacity.as_ref(),
+                self.allocator.occupancy.consumed(device.key()),
+                self.amounts.get(&place),
+            )
+    }
+
+    /// Chooses a device, if it can be had. With `must` it is an error if a constraint forbids it.
+    fn take(
+        &mut self,
+        claim: usize,
+        index: usize,
+        place: usize,
+        must: bool,
+    ) -> Result<Option<Undo>, AllocationError> {
+        self.step(1)?;
+        let (allocator, plan) = (self.allocator, self.plan);
+        let request = &plan.requests[index];
+        let inventory = allocator.selectors.inventory();
+        let features = inventory.features();
+        let device = self.device(place);
+        let is_shared = features.consumable_capacity && device.device.is_shareable();
+        let has_consumption = !device.device.consumes_counters.is_empty();
+        if self.is_in_use(claim, request, place)
+            || (has_consumption && !features.partitionable_devices)
+            || is_tainted(allocator, request, device)
+        {
+            return Ok(None);
+        }
+        let mut undo = Undo { counters: None, amounts: None };
+        let is_charged = is_shared
+            && (allocator.occupancy.consumed(device.key()).is_some()
+                || self.amounts.contains_key(&place));
+        if has_consumption && !is_charged {
+            let (pool, totals) = (device.pool(), inventory.counter_totals(device.pool()));
+            let consumption = device.consumption();
+            match self.counters.take(pool, consumption, &allocator.counters, totals) {
+                Some(before) => undo.counters = Some((pool, before)),
+                None => return Ok(None),
+            }
+        }
+        if !self.add_to_constraints(claim, request, device) {
+            self.give_back_parts(place, undo);
+            if must {
+                let text = format!(
+                    "claim {}, request {}: cannot add device {} because a claim constraint would not be satisfied",
+                    plan.claims[claim].claim.key(),
+                    request.name(),
+                    device.name()
+                );
+                return Err(AllocationError::Failed(text));
+            }
+            return Ok(None);
+        }
+        if !self.has_capacity(request, place) {
+            self.remove_from_constraints(claim, request);
+            self.give_back_parts(place, undo);
+            return Ok(None);
+        }
+        let share = is_shared.then(|| {
+            let share = capacity::consumed(device.device, request.exact.capacity.as_ref());
+            undo.amounts = Some(self.amounts.get(&place).cloned());
+            let sums = self.amounts.entry(place).or_default();
+            for (name, amount) in &share {
+                sums.entry(name.clone()).or_default().add(amount);
+            }
+            share
+        });
+        if !is_shared {
+            self.n_chosen[place] += 1;
+        }
+        self.results[claim].push(Chosen { request: index, place, share });
+        Ok(Some(undo))
+    }
+
+    /// Gives back the device that the claim got last.
+    fn give_back(&mut self, claim: usize, undo: Undo) {
+        let Some(chosen) = self.results[claim].pop() else { return };
+        if chosen.share.is_none() {
+            self.n_chosen[chosen.place] -= 1;
+        }
+        self.remove_from_constraints(claim, &self.plan.requests[chosen.request]);
+        self.give_back_parts(chosen.place, undo);
+    }
+
+    fn give_back_parts(&mut self, place: usize, undo: Undo) {
+        if let Some((pool, before)) = undo.counters {
+            self.counters.put_back(pool, before);
+        }
+        match undo.amounts {
+            Some(Some(before)) => {
+                self.amounts.insert(place, before);
+            }
+            Some(None) => {
+                self.amounts.remove(&place);
+            }
+            None => {}
+        }
+    }
+
+    fn add_to_constraints(
+        &mut self,
+        claim: usize,
+        request: &RequestPlan<'_>,
+        device: DeviceRef<'a>,
+    ) -> bool {
+        let constraints = &mut self.constraints[claim];
+        let refusing =
+            constraints.iter_mut().position(|constraint| !constraint.add(request, device));
+        let Some(refusing) = refusing else { return true };
+        for constraint in &mut constraints[..refusing] {
+            constraint.remove_last(request);
+        }
+        false
+    }
+
+    fn remove_from_constraints(&mut self, claim: usize, request: &RequestPlan<'_>) {
+        for constraint in &mut self.constraints[claim] {
+            constraint.remove_last(request);
+        }
+    }
+}
+
+/// Whether a taint keeps the request away from a device (`docs/spec/plugins-dra.md` §8.9).
+pub(super) fn is_tainted(
+    allocator: &Allocator,
+    request: &RequestPlan<'_>,
+    device: DeviceRef<'_>,
+) -> bool {
+    allocator.selectors.inventory().features().device_taints
+        && device.device.taints.iter().any(|taint| {
+            taint.is_hard()
+                && !request.exact.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+        })
+}

@@ -1,0 +1,376 @@
+//! ResourceClaims: what a pod wants of devices, and what it got.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Quantity, Timestamp, wire};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use super::decode::{Map, ObjectError, decode, list, optional_quantities, or_default, text, texts};
+use super::device::Taint;
+use super::result::Allocation;
+
+/// A claim.
+#[derive(Clone, Debug, Default)]
+pub struct ResourceClaim {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+    /// Identity.
+    pub uid: Arc<str>,
+    /// Whether its deletion was requested.
+    pub is_being_deleted: bool,
+    /// Finalizers are not read here; owners are.
+    pub owners: Vec<wire::OwnerReference>,
+    /// What is requested, in order.
+    pub requests: Vec<DeviceRequest>,
+    /// What the devices must have in common, or must not.
+    pub constraints: Vec<Constraint>,
+    /// Configuration for the drivers.
+    pub config: Vec<ClaimConfig>,
+    /// What it got.
+    pub status: ClaimStatus,
+}
+
+/// One request of a claim.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceRequest {
+    /// Name within the claim.
+    pub name: Arc<str>,
+    /// What is requested.
+    pub request: Request,
+}
+
+/// What is requested.
+#[derive(Clone, Debug, Default)]
+pub enum Request {
+    /// Exactly this.
+    Exactly(ExactRequest),
+    /// The first of these that can be had; each has a name of its own.
+    FirstAvailable(Vec<ExactRequest>),
+    /// A kind of request that this version does not know.
+    #[default]
+    Unknown,
+}
+
+/// Devices of one class.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExactRequest {
+    /// Name among the alternatives; empty if there are none.
+    #[serde(deserialize_with = "text")]
+    pub name: Arc<str>,
+    /// The class.
+    #[serde(deserialize_with = "text")]
+    pub device_class_name: Arc<str>,
+    /// What devices must fulfil besides.
+    #[serde(deserialize_with = "list")]
+    pub selectors: Vec<DeviceSelector>,
+    /// How many.
+    #[serde(deserialize_with = "or_default")]
+    pub allocation_mode: AllocationMode,
+    /// How many, for [`AllocationMode::ExactCount`].
+    #[serde(deserialize_with = "or_default")]
+    pub count: i64,
+    /// Whether devices are wanted whoever uses them. Absent differs from false where the feature is off.
+    pub admin_access: Option<bool>,
+    /// Which taints do no harm.
+    #[serde(deserialize_with = "list")]
+    pub tolerations: Vec<Toleration>,
+    /// Which share of the devices' capacities is wanted; absent differs from empty where the feature is off.
+    #[serde(deserialize_with = "capacity_requests")]
+    pub capacity: Option<Map<Quantity>>,
+}
+
+/// How many devices a request means.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AllocationMode {
+    /// A number of devices.
+    ExactCount,
+    /// All that match.
+    All,
+    /// A mode that this version does not know.
+    Other(Arc<str>),
+    /// None was given, which no API server stores.
+    #[default]
+    Absent,
+}
+
+impl<'de> Deserialize<'de> for AllocationMode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mode = text(deserializer)?;
+        Ok(match &*mode {
+            "ExactCount" => Self::ExactCount,
+            "All" => Self::All,
+            "" => Self::Absent,
+            _ => Self::Other(mode),
+        })
+    }
+}
+
+impl AllocationMode {
+    /// As the API writes it.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::ExactCount => "ExactCount",
+            Self::All => "All",
+            Self::Other(mode) => mode,
+            Self::Absent => "",
+        }
+    }
+}
+
+/// A selector of devices.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceSelector {
+    /// A CEL expression; absent if the selector is of a kind that this version does not know.
+    pub expression: Option<Arc<str>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SelectorFields {
+    cel: Option<CelFields>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CelFields {
+    #[serde(deserialize_with = "text")]
+    expression: Arc<str>,
+}
+
+impl<'de> Deserialize<'de> for DeviceSelector {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let fields = SelectorFields::deserialize(deserializer)?;
+        Ok(Self { expression: fields.cel.map(|cel| cel.expression) })
+    }
+}
+
+/// A taint that does no harm.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Toleration {
+    /// Key; empty matches every key.
+    #[serde(deserialize_with = "text")]
+    pub key: Arc<str>,
+    /// `Equal` (also when empty) or `Exists`.
+    #[serde(deserialize_with = "text")]
+    pub operator: Arc<str>,
+    /// Value, for `Equal`.
+    #[serde(deserialize_with = "text")]
+    pub value: Arc<str>,
+    /// Effect; empty matches every effect.
+    #[serde(deserialize_with = "text")]
+    pub effect: Arc<str>,
+    /// How long the taint is tolerated, in seconds; of no meaning to allocation.
+    pub toleration_seconds: Option<i64>,
+}
+
+/// What the devices of some requests must have in common, or must not.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Constraint {
+    /// Which requests (`request` or `request/alternative`); empty means all.
+    #[serde(deserialize_with = "texts")]
+    pub requests: Vec<Arc<str>>,
+    /// The attribute that must be equal.
+    pub match_attribute: Option<wire::Text>,
+    /// The attribute that must differ.
+    pub distinct_attribute: Option<wire::Text>,
+}
+
+/// Configuration for the driver of some requests' devices.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ClaimConfig {
+    /// Which requests (`request` or `request/alternative`); empty means all.
+    #[serde(deserialize_with = "texts")]
+    pub requests: Vec<Arc<str>>,
+    /// What the driver reads, as JSON.
+    pub opaque: Option<Value>,
+}
+
+/// What a claim got.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimStatus {
+    /// The devices.
+    pub allocation: Option<Allocation>,
+    /// Who may use them.
+    #[serde(deserialize_with = "list")]
+    pub reserved_for: Vec<Consumer>,
+    /// What drivers say about them.
+    #[serde(deserialize_with = "list")]
+    pub devices: Vec<AllocatedDeviceStatus>,
+}
+
+/// Who may use a claim.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Consumer {
+    /// API group, empty for the core group.
+    #[serde(deserialize_with = "text")]
+    pub api_group: Arc<str>,
+    /// Resource, such as `pods`.
+    #[serde(deserialize_with = "text")]
+    pub resource: Arc<str>,
+    /// Name.
+    #[serde(deserialize_with = "text")]
+    pub name: Arc<str>,
+    /// Identity.
+    #[serde(deserialize_with = "text")]
+    pub uid: Arc<str>,
+}
+
+/// What a driver says about an allocated device.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct AllocatedDeviceStatus {
+    /// Name of the driver.
+    #[serde(deserialize_with = "text")]
+    pub driver: Arc<str>,
+    /// Name of the pool.
+    #[serde(deserialize_with = "text")]
+    pub pool: Arc<str>,
+    /// Name of the device.
+    #[serde(deserialize_with = "text")]
+    pub device: Arc<str>,
+    /// Its conditions.
+    #[serde(deserialize_with = "list")]
+    pub conditions: Vec<Condition>,
+}
+
+/// One condition of a device.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Condition {
+    /// Type.
+    #[serde(rename = "type", deserialize_with = "text")]
+    pub condition_type: Arc<str>,
+    /// `True`, `False` or `Unknown`.
+    #[serde(deserialize_with = "text")]
+    pub status: Arc<str>,
+    /// Reason, in one word.
+    #[serde(deserialize_with = "text")]
+    pub reason: Arc<str>,
+    /// Message.
+    #[serde(deserialize_with = "text")]
+    pub message: Arc<str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Json {
+    #[serde(deserialize_with = "or_default")]
+    metadata: wire::ObjectMeta,
+    #[serde(deserialize_with = "or_default")]
+    spec: Spec,
+    #[serde(deserialize_with = "or_default")]
+    status: ClaimStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    #[serde(deserialize_with = "or_default")]
+    devices: Devices,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Devices {
+    #[serde(deserialize_with = "list")]
+    requests: Vec<RequestFields>,
+    #[serde(deserialize_with = "list")]
+    constraints: Vec<Constraint>,
+    #[serde(deserialize_with = "list")]
+    config: Vec<ClaimConfig>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RequestFields {
+    #[serde(deserialize_with = "text")]
+    name: Arc<str>,
+    exactly: Option<ExactRequest>,
+    #[serde(deserialize_with = "list")]
+    first_available: Vec<ExactRequest>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CapacityFields {
+    #[serde(deserialize_with = "optional_quantities")]
+    requests: Option<Map<Quantity>>,
+}
+
+fn capacity_requests<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Map<Quantity>>, D::Error> {
+    let fields: Option<CapacityFields> = Option::deserialize(deserializer)?;
+    Ok(fields.map(|fields| fields.requests.unwrap_or_default()))
+}
+
+/// The `opaque` parts of a class's configuration.
+pub(super) fn opaque_configs<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<Option<Value>>, D::Error> {
+    Ok(list::<_, ClaimConfig>(deserializer)?.into_iter().map(|config| config.opaque).collect())
+}
+
+impl ResourceClaim {
+    /// Reads a ResourceClaim.
+    ///
+    /// # Errors
+    /// If a field has the wrong type.
+    pub fn from_json(json: &Value) -> Result<Self, ObjectError> {
+        let Json { metadata, spec, status } = decode("ResourceClaim", json)?;
+        let Devices { requests, constraints, config } = spec.devices;
+        Ok(Self {
+            namespace: metadata.namespace.0,
+            name: metadata.name.0,
+            uid: metadata.uid.0,
+            is_being_deleted: metadata.deletion_timestamp.0.is_some(),
+            owners: metadata.owner_references.0,
+            requests: requests.into_iter().map(RequestFields::compile).collect(),
+            constraints,
+            config,
+            status,
+        })
+    }
+
+    /// `namespace/name`.
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// When its devices were allocated, if that is known.
+    pub fn allocated_at(&self) -> Option<Timestamp> {
+        self.status.allocation.as_ref()?.allocated_at
+    }
+}
+
+impl RequestFields {
+    fn compile(self) -> DeviceRequest {
+        let request = match self.exactly {
+            Some(exactly) => Request::Exactly(exactly),
+            None if self.first_available.is_empty() => Request::Unknown,
+            None => Request::FirstAvailable(self.first_available),
+        };
+        DeviceRequest { name: self.name, request }
+    }
+}
+
+impl Toleration {
+    /// Whether the taint does no harm (`docs/spec/plugins-dra.md` §8.9).
+    pub fn tolerates(&self, taint: &Taint) -> bool {
+        (self.effect.is_empty() || self.effect == taint.effect)
+            && (self.key.is_empty() || self.key == taint.key)
+            && match &*self.operator {
+                "" | "Equal" => self.value == taint.value,
+                operator => operator == "Exists",
+            }
+    }
+}

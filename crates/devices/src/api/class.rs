@@ -1,0 +1,62 @@
+//! DeviceClasses: kinds of devices that an administrator has named.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Timestamp, wire};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::claim::{DeviceSelector, opaque_configs};
+use super::decode::{ObjectError, decode, list, or_default, text};
+
+/// A kind of device.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceClass {
+    /// Name.
+    pub name: Arc<str>,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// What devices of the class must fulfil.
+    pub selectors: Vec<DeviceSelector>,
+    /// Configuration of every device of the class, each as its `opaque` part in JSON.
+    pub config: Vec<Option<Value>>,
+    /// The extended resource that the class provides, empty for none.
+    pub extended_resource_name: Arc<str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Json {
+    #[serde(deserialize_with = "or_default")]
+    metadata: wire::ObjectMeta,
+    #[serde(deserialize_with = "or_default")]
+    spec: Spec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    #[serde(deserialize_with = "list")]
+    selectors: Vec<DeviceSelector>,
+    #[serde(deserialize_with = "opaque_configs")]
+    config: Vec<Option<Value>>,
+    #[serde(deserialize_with = "text")]
+    extended_resource_name: Arc<str>,
+}
+
+impl DeviceClass {
+    /// Reads a DeviceClass.
+    ///
+    /// # Errors
+    /// If a field has the wrong type.
+    pub fn from_json(json: &Value) -> Result<Self, ObjectError> {
+        let Json { metadata, spec } = decode("DeviceClass", json)?;
+        Ok(Self {
+            name: metadata.name.0,
+            created: metadata.creation_timestamp.0,
+            selectors: spec.selectors,
+            config: spec.config,
+            extended_resource_name: spec.extended_resource_name,
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! Selectors in CEL, as DeviceClasses and ResourceClaims have them (`docs/spec/plugins-dra.md` §9).
+
+use kube_scheduler_api_types::Quantity;
+use kube_scheduler_cel::{
+    AttributeValue, Device, Environment, Options, Program, SELECTOR_COST_LIMIT, Version,
+};
+
+use crate::api::Attribute;
+use crate::selectors::{DeviceFacts, Selector, SelectorCompiler};
+
+/// Compiles CEL expressions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CelSelectors {
+    environment: Environment,
+}
+
+impl CelSelectors {
+    /// Whether attributes may be lists is up to the feature gate `DRAListTypeAttributes`.
+    pub fn new(list_type_attributes: bool) -> Self {
+        let mut options = Options::default();
+        options.list_type_attributes = list_type_attributes;
+        Self { environment: Environment::devices(options) }
+    }
+}
+
+impl SelectorCompiler for CelSelectors {
+    fn compile(&self, expression: &str) -> Result<Box<dyn Selector>, String> {
+        match self.environment.compile(expression) {
+            Ok(program) => Ok(Box::new(CelSelector(program))),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+struct CelSelector(Program);
+
+/// The versions of an attribute, parsed, or why they cannot be.
+enum Versions {
+    None,
+    Parsed(Vec<Version>),
+    Unusable(String),
+}
+
+impl Versions {
+    fn of(attribute: &Attribute) -> Self {
+        let texts = match attribute {
+            Attribute::Version(text) => std::slice::from_ref(text),
+            Attribute::Versions(texts) => texts,
+            _ => return Self::None,
+        };
+        let parsed: Result<_, _> = texts.iter().map(|text| Version::parse(text)).collect();
+        parsed.map_or_else(
+            |error| Self::Unusable(format!("parse semantic version: {error}")),
+            Self::Parsed,
+        )
+    }
+}
+
+impl Selector for CelSelector {
+    fn matches(&self, device: DeviceFacts<'_>) -> Result<bool, String> {
+        let versions: Vec<Versions> =
+            device.attributes.iter().map(|(_, attribute)| Versions::of(attribute)).collect();
+        let attributes: Vec<(&str, AttributeValue<'_>)> = device
+            .attributes
+            .iter()
+            .zip(&versions)
+            .map(|((name, attribute), versions)| (&**name, value(attribute, versions)))
+            .collect();
+        let capacity: Vec<(&str, &Quantity)> =
+            device.capacity.iter().map(|(name, capacity)| (&**name, &capacity.value)).collect();
+        let device = Device {
+            driver: device.driver,
+            allow_multiple_allocations: device.allow_multiple_allocations,
+            attributes: &attributes,
+            capacity: &capacity,
+        };
+        match self.0.evaluate(&device, SELECTOR_COST_LIMIT) {
+            Ok(outcome) => Ok(outcome.value),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+fn value<'a>(attribute: &'a Attribute, versions: &'a Versions) -> AttributeValue<'a> {
+    match (attribute, versions) {
+        (_, Versions::Unusable(why)) => AttributeValue::Unusable(why),
+        (Attribute::Versions(_), Versions::Parsed(parsed)) => AttributeValue::Versions(parsed),
+        (_, Versions::Parsed(parsed)) => match parsed.first() {
+            Some(version) => AttributeValue::Version(version),
+            None => AttributeValue::Unusable("unsupported attribute value"),
+        },
+        (Attribute::String(text), _) => AttributeValue::String(text),
+        (Attribute::Int(number), _) => AttributeValue::Int(*number),
+        (Attribute::Bool(truth), _) => AttributeValue::Bool(*truth),
+        (Attribute::Strings(texts), _) => AttributeValue::Strings(texts),
+        (Attribute::Ints(numbers), _) => AttributeValue::Ints(numbers),
+        (Attribute::Bools(truths), _) => AttributeValue::Bools(truths),
+        _ => AttributeValue::Unusable("unsupported attribute value"),
+    }
+}

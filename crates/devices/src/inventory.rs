@@ -1,0 +1,329 @@
+//! All devices of a cluster: pools, their generations, and where they can be used.
+
+mod counters;
+mod pools;
+mod shapes;
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Labels, NodeSelector, validation::FieldPath};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::api::{Device, NodeReach, ResourceSlice};
+use crate::features::Features;
+use crate::name::DeviceName;
+use crate::selectors::DeviceFacts;
+pub(crate) use counters::Consumption;
+pub(crate) use pools::{NodePools, PoolState};
+use shapes::Shapes;
+
+/// A device, by its place in the inventory.
+pub(crate) type DeviceIdx = u32;
+/// A device, by its name: devices of different generations may have the same.
+pub(crate) type DeviceKey = u32;
+
+/// The node that devices are wanted for.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeRef<'a> {
+    /// Name.
+    pub name: &'a str,
+    /// Labels.
+    pub labels: &'a Labels,
+}
+
+/// The devices of all slices, ready for allocation (`docs/spec/plugins-dra.md` §8.2).
+///
+/// Made once for a state of the slices and shared by all attempts until a slice changes.
+#[derive(Debug)]
+pub struct Inventory {
+    features: Features,
+    /// In the order of driver, pool and name, so that order in every pool is the order of places.
+    slices: Vec<Slice>,
+    /// In the order of driver and name.
+    pools: Vec<Pool>,
+    /// The slices of single nodes.
+    by_node: FxHashMap<Arc<str>, Vec<u32>>,
+    /// The slices to look at for every node, ascending.
+    anywhere: Vec<u32>,
+    devices: Vec<InventoryDevice>,
+    keys: FxHashMap<DeviceName, DeviceKey>,
+    /// The devices of every name.
+    by_key: Vec<SmallVec<[DeviceIdx; 1]>>,
+    n_shapes: usize,
+}
+
+#[derive(Debug)]
+struct Slice {
+    object: Arc<ResourceSlice>,
+    pool: u32,
+    /// Place of its generation in its pool.
+    generation: u32,
+    first_device: DeviceIdx,
+    reach: Reach,
+}
+
+/// Where devices can be used, with the selector compiled.
+#[derive(Debug)]
+struct Reach {
+    node_name: Option<Arc<str>>,
+    all_nodes: bool,
+    selector: Option<Result<NodeSelector, String>>,
+}
+
+#[derive(Debug)]
+struct Pool {
+    driver: Arc<str>,
+    name: Arc<str>,
+    generations: SmallVec<[Generation; 1]>,
+}
+
+/// What is the same for all slices of a pool's generation.
+#[derive(Debug)]
+struct Generation {
+    number: i64,
+    n_slices: i64,
+    counters: counters::Counters,
+    has_duplicate_devices: bool,
+}
+
+#[derive(Debug)]
+struct InventoryDevice {
+    slice: u32,
+    at: u32,
+    key: DeviceKey,
+    shape: u32,
+    consumption: Consumption,
+    /// Where the device can be used, if its slice leaves that to it.
+    reach: Option<Box<Reach>>,
+}
+
+impl Reach {
+    fn new(reach: &NodeReach) -> Self {
+        let selector = reach.node_selector.as_ref().map(|selector| {
+            NodeSelector::compile_strict(selector, &FieldPath::root()).map_err(|e| e.to_string())
+        });
+        Self { node_name: reach.node_name.clone(), all_nodes: reach.all_nodes, selector }
+    }
+
+    /// Whether the devices can be used on the node.
+    fn matches(&self, node: NodeRef<'_>) -> Result<bool, String> {
+        match &self.node_name {
+            Some(name) if !name.is_empty() => return Ok(**name == *node.name),
+            _ => {}
+        }
+        if self.all_nodes {
+            return Ok(true);
+        }
+        match &self.selector {
+            None => Ok(false),
+            Some(Err(text)) => Err(text.clone()),
+            Some(Ok(selector)) => Ok(selector.matches(node.labels, node.name)),
+        }
+    }
+}
+
+impl Inventory {
+    /// The inventory of these slices, which may come in any order.
+    pub fn new(slices: impl IntoIterator<Item = Arc<ResourceSlice>>, features: Features) -> Self {
+        let mut objects: Vec<Arc<ResourceSlice>> = slices.into_iter().collect();
+        objects.sort_by(|a, b| (&a.driver, &a.pool, &a.name).cmp(&(&b.driver, &b.pool, &b.name)));
+        let mut inventory = Self {
+            features,
+            slices: Vec::with_capacity(objects.len()),
+            pools: Vec::new(),
+            by_node: FxHashMap::default(),
+            anywhere: Vec::new(),
+            devices: Vec::new(),
+            keys: FxHashMap::default(),
+            by_key: Vec::new(),
+            n_shapes: 0,
+        };
+        let mut shapes = Shapes::default();
+        let same_pool = |a: &Arc<ResourceSlice>, b: &Arc<ResourceSlice>| {
+            a.driver == b.driver && a.pool == b.pool
+        };
+        for slices in objects.chunk_by(same_pool) {
+            inventory.add_pool(slices, &mut shapes);
+        }
+        inventory.n_shapes = shapes.len();
+        inventory
+    }
+
+    fn add_pool(&mut self, objects: &[Arc<ResourceSlice>], shapes: &mut Shapes) {
+        let [first, ..] = objects else { return };
+        let pool = self.pools.len() as u32;
+        let mut generations = SmallVec::new();
+        for object in objects {
+            if !generations.iter().any(|known: &Generation| known.number == object.generation) {
+                generations.push(Generation::new(objects, object.generation));
+            }
+        }
+        for object in objects {
+            let generation = generations
+                .iter()
+                .position(|known| known.number == object.generation)
+                .unwrap_or_default();
+            self.add_slice(object, pool, generation, &generations, shapes);
+        }
+        self.pools.push(Pool {
+            driver: first.driver.clone(),
+            name: first.pool.clone(),
+            generations,
+        });
+    }
+
+    fn add_slice(
+        &mut self,
+        object: &Arc<ResourceSlice>,
+        pool: u32,
+        generation: usize,
+        generations: &[Generation],
+        shapes: &mut Shapes,
+    ) {
+        let at = self.slices.len() as u32;
+        let first_device = self.devices.len() as DeviceIdx;
+        for (index, device) in object.devices.iter().enumerate() {
+            let idx = self.devices.len() as DeviceIdx;
+            let name = DeviceName::new(&object.driver, &object.pool, &device.name);
+            let key = *self.keys.entry(name).or_insert(self.by_key.len() as DeviceKey);
+            if key as usize == self.by_key.len() {
+                self.by_key.push(SmallVec::new());
+            }
+            self.by_key[key as usize].push(idx);
+            let counters = generations.get(generation).map(|generation| &generation.counters);
+            self.devices.push(InventoryDevice {
+                slice: at,
+                at: index as u32,
+                key,
+                shape: shapes.of(&object.driver, device),
+                consumption: counters
+                    .map(|counters| counters.consumption(&device.consumes_counters))
+                    .unwrap_or_default(),
+                reach: object.is_per_device().then(|| Box::new(Reach::new(&device.reach()))),
+            });
+        }
+        let of_node = object.reach.node_name.as_ref().filter(|name| !name.is_empty());
+        match of_node.filter(|_| object.shared_counters.is_empty()) {
+            Some(node) => self.by_node.entry(node.clone()).or_default().push(at),
+            None => self.anywhere.push(at),
+        }
+        self.slices.push(Slice {
+            object: object.clone(),
+            pool,
+            generation: generation as u32,
+            first_device,
+            reach: Reach::new(&object.reach),
+        });
+    }
+
+    /// What is turned on.
+    pub fn features(&self) -> Features {
+        self.features
+    }
+
+    /// `driver/pool`, for messages.
+    pub(crate) fn pool_name(&self, pool: u32) -> String {
+        let pool = &self.pools[pool as usize];
+        format!("{}/{}", pool.driver, pool.name)
+    }
+
+    pub(crate) fn n_shapes(&self) -> usize {
+        self.n_shapes
+    }
+
+    pub(crate) fn key(&self, name: &DeviceName) -> Option<DeviceKey> {
+        self.keys.get(name).copied()
+    }
+
+    pub(crate) fn devices_of_key(&self, key: DeviceKey) -> &[DeviceIdx] {
+        &self.by_key[key as usize]
+    }
+
+    pub(crate) fn device(&self, device: DeviceIdx) -> DeviceRef<'_> {
+        let entry = &self.devices[device as usize];
+        let slice = &self.slices[entry.slice as usize];
+        DeviceRef { entry, slice, device: &slice.object.devices[entry.at as usize] }
+    }
+
+    /// How much there is of every counter of the device's pool.
+    pub(crate) fn counter_totals(
+        &self,
+        pool: PoolGeneration,
+    ) -> &[kube_scheduler_api_types::Quantity] {
+        let pool_entry = &self.pools[pool.pool as usize];
+        pool_entry.generations[pool.generation as usize].counters.totals()
+    }
+}
+
+/// One generation of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PoolGeneration {
+    pool: u32,
+    generation: u32,
+}
+
+/// A device with what it belongs to.
+#[derive(Clone, Copy)]
+pub(crate) struct DeviceRef<'a> {
+    entry: &'a InventoryDevice,
+    slice: &'a Slice,
+    /// The device as published.
+    pub(crate) device: &'a Device,
+}
+
+impl<'a> DeviceRef<'a> {
+    pub(crate) fn key(&self) -> DeviceKey {
+        self.entry.key
+    }
+
+    pub(crate) fn shape(&self) -> u32 {
+        self.entry.shape
+    }
+
+    pub(crate) fn consumption(&self) -> &'a Consumption {
+        &self.entry.consumption
+    }
+
+    pub(crate) fn pool(&self) -> PoolGeneration {
+        PoolGeneration { pool: self.slice.pool, generation: self.slice.generation }
+    }
+
+    pub(crate) fn slice(&self) -> &'a ResourceSlice {
+        &self.slice.object
+    }
+
+    pub(crate) fn name(&self) -> DeviceName {
+        let slice = self.slice();
+        DeviceName::new(&slice.driver, &slice.pool, &self.device.name)
+    }
+
+    pub(crate) fn facts(&self) -> DeviceFacts<'a> {
+        DeviceFacts {
+            driver: &self.slice.object.driver,
+            allow_multiple_allocations: self.device.is_shareable(),
+            attributes: &self.device.attributes,
+            capacity: &self.device.capacity,
+        }
+    }
+
+    /// Whether the device itself can be used on the node, given that its slice can.
+    pub(crate) fn reaches(&self, node: NodeRef<'_>) -> Result<bool, String> {
+        self.entry.reach.as_ref().map_or(Ok(true), |reach| reach.matches(node))
+    }
+}
+
+impl Generation {
+    fn new(pool: &[Arc<ResourceSlice>], number: i64) -> Self {
+        let of_generation = || pool.iter().filter(|slice| slice.generation == number);
+        let mut names: Vec<&str> =
+            of_generation().flat_map(|slice| &slice.devices).map(|device| &*device.name).collect();
+        names.sort_unstable();
+        Self {
+            number,
+            n_slices: of_generation().count() as i64,
+            counters: counters::Counters::new(of_generation()),
+            has_duplicate_devices: names.windows(2).any(|pair| pair[0] == pair[1]),
+        }
+    }
+}

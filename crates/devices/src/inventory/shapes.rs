@@ -1,0 +1,38 @@
+//! Devices that look alike to selectors.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::api::{Attribute, Device, Map};
+
+/// Numbers for everything that selectors read of a device.
+#[derive(Default)]
+pub(super) struct Shapes(FxHashMap<Shape, u32>);
+
+#[derive(PartialEq, Eq, Hash)]
+struct Shape {
+    driver: Arc<str>,
+    is_shareable: bool,
+    attributes: Map<Attribute>,
+    /// Amounts as written: selectors compare them by value, so at worst equal devices get two numbers.
+    capacity: Vec<(Arc<str>, String)>,
+}
+
+impl Shapes {
+    pub(super) fn of(&mut self, driver: &Arc<str>, device: &Device) -> u32 {
+        let capacity = device.capacity.iter();
+        let shape = Shape {
+            driver: driver.clone(),
+            is_shareable: device.is_shareable(),
+            attributes: device.attributes.clone(),
+            capacity: capacity.map(|(name, c)| (name.clone(), c.value.canonical())).collect(),
+        };
+        let next = self.0.len() as u32;
+        *self.0.entry(shape).or_insert(next)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}

@@ -1,0 +1,121 @@
+//! Selectors, evaluated once per expression and kind of device.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+use crate::api::{Attribute, Capacity, Map};
+use crate::inventory::Inventory;
+
+/// Turns expressions into selectors.
+pub trait SelectorCompiler: Send + Sync {
+    /// Compiles one expression.
+    ///
+    /// # Errors
+    /// Why it is no selector, as the text after `CEL compile error: `.
+    fn compile(&self, expression: &str) -> Result<Box<dyn Selector>, String>;
+}
+
+/// A compiled expression. The answer depends on nothing but the device.
+pub trait Selector: Send + Sync {
+    /// Whether the device is selected.
+    ///
+    /// # Errors
+    /// Why that cannot be said, as the text after `CEL runtime error: `.
+    fn matches(&self, device: DeviceFacts<'_>) -> Result<bool, String>;
+}
+
+/// What a selector may read of a device.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceFacts<'a> {
+    /// Name of the driver.
+    pub driver: &'a str,
+    /// Whether several requests may have the device at once.
+    pub allow_multiple_allocations: bool,
+    /// Attributes by name, with or without domain.
+    pub attributes: &'a Map<Attribute>,
+    /// Capacities by name, with or without domain.
+    pub capacity: &'a Map<Capacity>,
+}
+
+/// How many expressions are remembered for one inventory.
+const MAX_EXPRESSIONS: usize = 1024;
+
+/// The answers of selectors for the devices of one inventory. Devices that look alike to selectors share an answer.
+pub struct SelectorTable {
+    inventory: Arc<Inventory>,
+    columns: Mutex<FxHashMap<Arc<str>, Arc<Column>>>,
+}
+
+/// One expression and its answers by shape.
+pub(crate) struct Column {
+    selector: Result<Box<dyn Selector>, String>,
+    answers: Box<[AtomicU8]>,
+}
+
+const UNKNOWN: u8 = 0;
+const NO: u8 = 1;
+const YES: u8 = 2;
+
+/// What went wrong with a selector.
+pub(crate) enum SelectorError {
+    Compile(String),
+    Runtime(String),
+}
+
+impl SelectorTable {
+    /// A table without answers yet.
+    pub fn new(inventory: Arc<Inventory>) -> Arc<Self> {
+        Arc::new(Self { inventory, columns: Mutex::default() })
+    }
+
+    /// The inventory whose devices it is about.
+    pub fn inventory(&self) -> &Inventory {
+        &self.inventory
+    }
+
+    /// The answers of one expression, compiled now if this is the first time.
+    pub(crate) fn column(
+        &self,
+        expression: &Arc<str>,
+        compiler: &dyn SelectorCompiler,
+    ) -> Arc<Column> {
+        let mut columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(column) = columns.get(expression) {
+            return column.clone();
+        }
+        if columns.len() >= MAX_EXPRESSIONS {
+            columns.clear();
+        }
+        let answers = (0..self.inventory.n_shapes()).map(|_| AtomicU8::new(UNKNOWN)).collect();
+        let column = Arc::new(Column { selector: compiler.compile(expression), answers });
+        columns.insert(expression.clone(), column.clone());
+        column
+    }
+}
+
+impl Column {
+    /// Whether devices of `shape` are selected; `facts` are those of such a device.
+    pub(crate) fn matches(
+        &self,
+        shape: u32,
+        facts: DeviceFacts<'_>,
+    ) -> Result<bool, SelectorError> {
+        let answer = self.answers.get(shape as usize);
+        // Two threads may evaluate the same at the same time, with the same result.
+        match answer.map_or(UNKNOWN, |answer| answer.load(Ordering::Relaxed)) {
+            NO => return Ok(false),
+            YES => return Ok(true),
+            // The text of an error is not kept: it ends the attempt.
+            _ => {}
+        }
+        let selector =
+            self.selector.as_ref().map_err(|text| SelectorError::Compile(text.clone()))?;
+        let result = selector.matches(facts);
+        if let (Some(answer), Ok(is_match)) = (answer, &result) {
+            answer.store(if *is_match { YES } else { NO }, Ordering::Relaxed);
+        }
+        result.map_err(SelectorError::Runtime)
+    }
+}
