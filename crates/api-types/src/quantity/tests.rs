@@ -340,3 +340,23 @@ fn approximations_are_the_references() {
         assert_eq!(Quantity::parse(text).unwrap().approximate(), expected, "{text}");
     }
 }
+
+#[test]
+fn products_are_exact_and_keep_the_style() {
+    let product = |a: &str, b: &str| {
+        let (a, b) = (Quantity::parse(a).unwrap(), Quantity::parse(b).unwrap());
+        a.checked_mul(&b).map(|product| product.canonical())
+    };
+    assert_eq!(product("2Gi", "3").as_deref(), Some("6Gi"));
+    assert_eq!(product("1500m", "2").as_deref(), Some("3"));
+    assert_eq!(product("250m", "500m").as_deref(), Some("125m"));
+    assert_eq!(product("-2", "0").as_deref(), Some("0"));
+    assert_eq!(product("4611686018427387904", "3"), None);
+}
+
+#[test]
+fn whole_numbers_print_in_the_style_they_are_made_in() {
+    assert_eq!(Quantity::from_binary_units(3 << 20).canonical(), "3Mi");
+    assert_eq!(Quantity::from_binary_units(1000).canonical(), "1000");
+    assert_eq!(Quantity::from_units(1000).canonical(), "1k");
+}
