@@ -174,7 +174,7 @@ impl Checker<'_> {
                     self.check(*term)?;
                 }
                 for term in terms {
-                    self.expect(*term, &Type::Bool)?;
+                    self.require(*term, &Type::Bool)?;
                 }
                 self.set(node, Type::Bool)
             }
@@ -409,7 +409,7 @@ impl Checker<'_> {
         }
     }
 
-    fn expect(&mut self, node: NodeId, wanted: &Type) -> Checks {
+    fn require(&mut self, node: NodeId, wanted: &Type) -> Checks {
         let is = self.type_of(node).clone();
         if self.substitution.unify(wanted, &is) {
             return Ok(());
@@ -450,9 +450,9 @@ impl Checker<'_> {
             self.scope.push((Arc::clone(name), second));
         }
         self.check(c.condition)?;
-        self.expect(c.condition, &Type::Bool)?;
+        self.require(c.condition, &Type::Bool)?;
         self.check(c.step)?;
-        self.expect(c.step, &start)?;
+        self.require(c.step, &start)?;
         self.scope.truncate(outside);
         self.check(c.result)?;
         self.scope.pop();

@@ -1,7 +1,7 @@
 //! What calls cost at run time (`docs/spec/cel.md` §6).
 
 use crate::declarations::Function;
-use crate::functions::formats;
+use crate::formats;
 use crate::value::{List, Value};
 
 /// Units per character of a text that is passed over.

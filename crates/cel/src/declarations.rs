@@ -5,7 +5,7 @@ mod tables;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use crate::functions::formats;
+use crate::formats;
 use crate::types::{self, Substitution, Type};
 
 /// A function, whatever its overload.

@@ -12,8 +12,8 @@ use crate::error::Fault;
 use crate::functions::{self, Context};
 use crate::limits;
 use crate::meter::Meter;
-use crate::plan::{Call, Plan, PlannedElement, PlannedEntry, map_of};
-use crate::value::{Key, List, Map, Value, equal_at_top};
+use crate::plan::{Call, Plan, PlannedElement, PlannedEntry};
+use crate::value::{Key, List, Value, equal_at_top, map_of};
 
 /// A variable of a loop.
 #[derive(Debug, Default)]
@@ -277,17 +277,12 @@ impl<'a> Evaluation<'a> {
                 functions::lists::inserted(kept, [(key, value)], &self.meter)
             }
             (Function::MapInsert, Value::Map(kept), [_, Some(Value::Map(added)), ..]) => {
-                let entries = entries(&added);
+                let entries = added.entries();
                 functions::lists::inserted(kept, entries, &self.meter)
             }
             _ => Err(Fault::NO_OVERLOAD),
         }
     }
-}
-
-/// The map's entries.
-pub(crate) fn entries<'a>(map: &Map<'a>) -> Vec<(Value<'a>, Value<'a>)> {
-    map.keys().into_iter().filter_map(|key| map.find(&key).map(|value| (key, value))).collect()
 }
 
 /// Evaluates; gives the value or why there is none, and what it cost.

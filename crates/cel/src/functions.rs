@@ -2,7 +2,7 @@
 
 mod arithmetic;
 mod conversion;
-pub(crate) mod formats;
+mod formats;
 mod formatting;
 pub(crate) mod lists;
 mod network;
@@ -10,7 +10,7 @@ pub(crate) mod pattern;
 mod quantities;
 mod strings;
 mod times;
-pub(crate) mod url;
+mod url;
 
 use regex::Regex;
 
@@ -97,6 +97,18 @@ fn dispatch<'a>(function: Function, arguments: &[Value<'a>], context: &Context<'
             [Value::List(_), ..] => lists::call(function, arguments, context),
             _ => strings::call(function, arguments, context),
         },
+        _ => dispatch_library(function, arguments, context),
+    }
+}
+
+/// The functions that are no part of the language itself.
+fn dispatch_library<'a>(
+    function: Function,
+    arguments: &[Value<'a>],
+    context: &Context<'_>,
+) -> Called<'a> {
+    use Function as F;
+    match function {
         F::Format => formatting::call(arguments, context),
         F::Url
         | F::IsUrl

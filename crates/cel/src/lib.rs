@@ -44,6 +44,7 @@ mod device;
 mod error;
 mod estimate;
 mod eval;
+mod formats;
 mod functions;
 mod lexer;
 mod limits;
@@ -55,6 +56,7 @@ mod quote;
 mod semver;
 mod time;
 mod types;
+mod url;
 mod validate;
 mod value;
 

@@ -18,3 +18,5 @@ pub(crate) const MAX_REGEX_BYTES: usize = 1 << 20;
 pub(crate) const MAX_INCLUDES_VALUES: usize = 48;
 /// Largest budget of one evaluation.
 pub(crate) const MAX_BUDGET: u64 = 1 << 40;
+/// Bytes that an element of a list counts as.
+pub(crate) const ELEMENT_BYTES: u64 = 56;

@@ -45,7 +45,7 @@ impl Meter {
 
     /// Counts elements before a list or map gets them.
     pub(crate) fn allocate_elements(&self, count: u64) -> Result<(), Fault> {
-        self.allocate(count.saturating_mul(size_of::<crate::value::Value<'_>>() as u64))
+        self.allocate(count.saturating_mul(limits::ELEMENT_BYTES))
     }
 
     /// Counts work that the cost model does not see.

@@ -122,7 +122,7 @@ impl<'a> Parser<'a> {
         Ok(is)
     }
 
-    fn expect(&mut self, symbol: &str) -> Parsed<()> {
+    fn require(&mut self, symbol: &str) -> Parsed<()> {
         if self.accept(symbol)? { Ok(()) } else { Err(self.unexpected(&format!("'{symbol}'"))) }
     }
 
@@ -160,7 +160,7 @@ impl<'a> Parser<'a> {
         let offset = self.offset;
         let parsed = if self.accept("?")? {
             let if_true = self.binary_expression(1)?;
-            self.expect(":")?;
+            self.require(":")?;
             let if_false = self.expression()?;
             self.call("_?_:_", vec![condition, if_true, if_false], offset)
         } else {
@@ -243,7 +243,7 @@ impl<'a> Parser<'a> {
             } else if self.accept("[")? {
                 let function = if self.accept("?")? { "_[?_]" } else { "_[_]" };
                 let index = self.expression()?;
-                self.expect("]")?;
+                self.require("]")?;
                 operand = self.call(function, vec![operand, index], offset)?;
             } else {
                 return Ok(operand);
@@ -270,7 +270,7 @@ impl<'a> Parser<'a> {
                 break;
             }
         }
-        self.expect(closing)?;
+        self.require(closing)?;
         Ok(arguments)
     }
 
@@ -297,7 +297,7 @@ impl<'a> Parser<'a> {
             Token::Symbol("(") => {
                 self.advance()?;
                 let inner = self.expression()?;
-                self.expect(")")?;
+                self.require(")")?;
                 return Ok(inner);
             }
             Token::Symbol("[") => return self.list(),
@@ -359,7 +359,7 @@ impl<'a> Parser<'a> {
 
     fn list(&mut self) -> Parsed {
         let offset = self.offset;
-        self.expect("[")?;
+        self.require("[")?;
         let mut elements = Vec::new();
         while !self.is("]") {
             if self.is(",") && !elements.is_empty() {
@@ -374,18 +374,18 @@ impl<'a> Parser<'a> {
         if elements.is_empty() {
             self.accept(",")?;
         }
-        self.expect("]")?;
+        self.require("]")?;
         self.add(Expr::List(elements), offset)
     }
 
     fn map(&mut self) -> Parsed {
         let offset = self.offset;
-        self.expect("{")?;
+        self.require("{")?;
         let mut entries = Vec::new();
         while !self.is("}") && !self.is(",") {
             let is_optional = self.accept("?")?;
             let key = self.expression()?;
-            self.expect(":")?;
+            self.require(":")?;
             entries.push(Entry { key, value: self.expression()?, is_optional });
             if !self.accept(",")? {
                 break;
@@ -394,7 +394,7 @@ impl<'a> Parser<'a> {
         if entries.is_empty() {
             self.accept(",")?;
         }
-        self.expect("}")?;
+        self.require("}")?;
         self.add(Expr::Map(entries), offset)
     }
 }

@@ -3,7 +3,6 @@
 
 mod constants;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use regex::Regex;
@@ -14,7 +13,7 @@ use crate::cost::Rule;
 use crate::declarations::Function;
 use crate::error::{CompileError, Fault};
 use crate::functions::pattern;
-use crate::value::{Key, List, Map, Text, Value};
+use crate::value::{List, Text, Value};
 
 #[derive(Debug)]
 pub(crate) enum Plan {
@@ -332,9 +331,4 @@ fn constant(literal: &Literal) -> Value<'static> {
         Literal::String(text) => Value::String(Text::Owned(Arc::clone(text))),
         Literal::Bytes(bytes) => Value::Bytes(Arc::clone(bytes)),
     }
-}
-
-/// A map of entries with keys that have been checked.
-pub(crate) fn map_of<'a>(entries: BTreeMap<Key<'a>, Value<'a>>) -> Value<'a> {
-    Value::Map(Map::Entries(Arc::new(entries)))
 }

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use kube_scheduler_api_types::Quantity;
 
 pub(crate) use equality::{compare, equal, equal_at_top};
-pub(crate) use map::{Key, Map};
+pub(crate) use map::{Key, Map, map_of};
 
 use crate::device::{AttributeValue, Strings};
-use crate::functions::formats::NamedFormat;
-use crate::functions::url::Url;
+use crate::formats::NamedFormat;
 use crate::semver::Version;
 use crate::time::Timestamp;
 use crate::types;
+use crate::url::Url;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Text<'a> {

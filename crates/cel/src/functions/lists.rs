@@ -54,7 +54,7 @@ pub(super) fn call<'a>(
             inserted(map.clone(), [(key.clone(), value.clone())], meter)
         }
         (F::MapInsert, [Value::Map(map), Value::Map(added)]) => {
-            inserted(map.clone(), crate::eval::entries(added), meter)
+            inserted(map.clone(), added.entries(), meter)
         }
         (F::Includes, [Value::List(list), item]) => includes(list, item, meter),
         (F::Includes, [value, item]) => is_equal(value, item, meter).map(Value::Bool),

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{Known, Plan, Planned, PlannedElement, PlannedEntry, map_of};
+use super::{Known, Plan, Planned, PlannedElement, PlannedEntry};
 use crate::cost::Rule;
 use crate::declarations::Function;
 use crate::error::{CompileError, Fault};
 use crate::functions::{self, Context};
 use crate::limits;
 use crate::meter::Meter;
-use crate::value::{Key, List, Value};
+use crate::value::{Key, List, Value, map_of};
 
 fn message(fault: &Fault) -> CompileError {
     CompileError::Constant(match fault {

@@ -202,4 +202,14 @@ impl<'a> Map<'a> {
             Self::Ids(device, table, domain) => texts(device.ids(*table, domain)),
         }
     }
+
+    pub(crate) fn entries(&self) -> Vec<(Value<'a>, Value<'a>)> {
+        let keys = self.keys().into_iter();
+        keys.filter_map(|key| self.find(&key).map(|value| (key, value))).collect()
+    }
+}
+
+/// A map of entries with keys that have been checked.
+pub(crate) fn map_of<'a>(entries: BTreeMap<Key<'a>, Value<'a>>) -> Value<'a> {
+    Value::Map(Map::Entries(Arc::new(entries)))
 }
