@@ -49,6 +49,7 @@ impl Code {
     }
 
     /// Whether the code is a rejection of the pod, as opposed to acceptance or failure.
+    #[inline]
     pub const fn is_rejected(self) -> bool {
         matches!(self, Self::Unschedulable | Self::UnschedulableAndUnresolvable | Self::Pending)
     }
@@ -140,6 +141,7 @@ impl Status {
     /// Success.
     pub const SUCCESS: Self = Self(None);
 
+    #[inline]
     fn with_code(code: Code, reasons: SmallVec<[Reason; 1]>) -> Self {
         Self(Some(Arc::new(Details { code, reasons, error: None, plugin: None })))
     }
@@ -180,6 +182,7 @@ impl Status {
     }
 
     /// The same answer, attributed to `plugin`. Success stays anonymous.
+    #[inline]
     pub fn from_plugin(self, plugin: &PluginName) -> Self {
         let Some(details) = self.0 else { return self };
         // Plugins that give one rejection for many nodes attribute it beforehand.
@@ -202,26 +205,31 @@ impl Status {
     }
 
     /// The code.
+    #[inline]
     pub fn code(&self) -> Code {
         self.0.as_ref().map_or(Code::Success, |details| details.code)
     }
 
     /// Whether this is plain success.
+    #[inline]
     pub fn is_success(&self) -> bool {
         self.code() == Code::Success
     }
 
     /// Whether this is a rejection of the pod.
+    #[inline]
     pub fn is_rejected(&self) -> bool {
         self.code().is_rejected()
     }
 
     /// Whether the plugin has nothing to say.
+    #[inline]
     pub fn is_skip(&self) -> bool {
         self.code() == Code::Skip
     }
 
     /// Who answered, if it was not success.
+    #[inline]
     pub fn plugin(&self) -> Option<&PluginName> {
         self.0.as_ref()?.plugin.as_ref()
     }

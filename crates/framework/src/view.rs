@@ -29,6 +29,7 @@ impl<'a> NodeView<'a> {
     }
 
     /// The node behind `overlay`, as it would be.
+    #[inline]
     pub fn hypothetical(cluster: &'a ClusterState, overlay: &'a NodeOverlay) -> Option<Self> {
         let view = ClusterView::recorded_by(cluster, &DISCARDED, Scope::Asked);
         Some(Self { overlay: Some(overlay), ..Self::new(view, overlay.node())? })
@@ -49,83 +50,97 @@ impl<'a> NodeView<'a> {
     }
 
     /// The whole node object. The answer then depends on every aspect of the node, but for its resource version.
+    #[inline]
     pub fn node(&self) -> &'a Arc<Node> {
         self.read(Reads::NODE_OBJECT);
         self.node
     }
 
     /// The slot.
+    #[inline]
     pub fn idx(&self) -> NodeIdx {
         self.idx
     }
 
     /// The name.
+    #[inline]
     pub fn name(&self) -> &'a Arc<str> {
         self.read(Reads::NOTHING);
         &self.node.name
     }
 
     /// The labels.
+    #[inline]
     pub fn labels(&self) -> &'a Labels {
         self.read(Reads::LABELS);
         &self.node.labels
     }
 
     /// The annotations.
+    #[inline]
     pub fn annotations(&self) -> &'a Labels {
         self.read(Reads::ANNOTATIONS);
         &self.node.annotations
     }
 
     /// The taints.
+    #[inline]
     pub fn taints(&self) -> &'a [Taint] {
         self.read(Reads::TAINTS);
         &self.node.taints
     }
 
     /// Whether the node is cordoned.
+    #[inline]
     pub fn is_unschedulable(&self) -> bool {
         self.read(Reads::UNSCHEDULABLE);
         self.node.unschedulable
     }
 
     /// Known features that the node declares, one bit each.
+    #[inline]
     pub fn feature_bits(&self) -> u64 {
         self.read(Reads::FEATURES);
         self.node.feature_bits
     }
 
     /// Whether the node has what the pod's node selector and required node affinity ask for.
+    #[inline]
     pub fn satisfies_node_affinity(&self, pod: &Pod) -> bool {
         self.read(Reads::LABELS);
         node_satisfies_required_affinity(pod, self.node)
     }
 
     /// What the node has for pods.
+    #[inline]
     pub fn allocatable(&self) -> &'a Resources {
         self.read(Reads::ALLOCATABLE);
         &self.node.allocatable
     }
 
     /// How many pods the node takes.
+    #[inline]
     pub fn allowed_pods(&self) -> i64 {
         self.read(Reads::ALLOCATABLE);
         self.node.allowed_pods
     }
 
     /// CPU that its pods ask for, in milli-CPU.
+    #[inline]
     pub fn requested_milli_cpu(&self) -> i64 {
         let base = self.read(Reads::POD_SUMS).requested().milli_cpu().get(self.idx.index());
         self.overlay.map_or(base, |overlay| base.wrapping_add(overlay.requested_delta().milli_cpu))
     }
 
     /// Memory that its pods ask for, in bytes.
+    #[inline]
     pub fn requested_memory(&self) -> i64 {
         let base = self.read(Reads::POD_SUMS).requested().memory().get(self.idx.index());
         self.overlay.map_or(base, |overlay| base.wrapping_add(overlay.requested_delta().memory))
     }
 
     /// Ephemeral storage that its pods ask for, in bytes.
+    #[inline]
     pub fn requested_ephemeral_storage(&self) -> i64 {
         let base = self.read(Reads::POD_SUMS).requested().ephemeral_storage().get(self.idx.index());
         self.overlay
@@ -133,6 +148,7 @@ impl<'a> NodeView<'a> {
     }
 
     /// How much of a scalar resource its pods ask for.
+    #[inline]
     pub fn requested_scalar(&self, name: &str) -> i64 {
         let requested = self.read(Reads::POD_SUMS).requested();
         let base = match requested.scalar(name) {
@@ -145,6 +161,7 @@ impl<'a> NodeView<'a> {
     }
 
     /// CPU and memory that its pods ask for, defaults filled in.
+    #[inline]
     pub fn non_zero_requested(&self) -> NonZeroRequest {
         let (milli_cpu, memory) = self.read(Reads::POD_SUMS).non_zero_requested();
         let base = NonZeroRequest {
@@ -161,6 +178,7 @@ impl<'a> NodeView<'a> {
     }
 
     /// How many pods are on the node.
+    #[inline]
     pub fn n_pods(&self) -> i64 {
         let cluster = self.read(Reads::POD_SUMS);
         match self.overlay {
@@ -179,6 +197,7 @@ impl<'a> NodeView<'a> {
     }
 
     /// Whether a host port is taken.
+    #[inline]
     pub fn is_port_in_use(&self, port: &HostPort) -> bool {
         let cluster = self.read(Reads::POD_USES);
         match self.overlay {
@@ -188,11 +207,13 @@ impl<'a> NodeView<'a> {
     }
 
     /// The cluster the node belongs to, with columns to be read at this node alone.
+    #[inline]
     pub fn cluster(&self) -> ClusterView<'a> {
         self.cluster
     }
 
     /// The hypothetical changes, if there are any.
+    #[inline]
     pub fn overlay(&self) -> Option<&'a NodeOverlay> {
         self.overlay
     }

@@ -28,9 +28,8 @@ impl Counter {
         let ids: Vec<_> = specs.clone().map(|spec| cluster.followed_id(spec)).collect();
         let others = specs.zip(&ids).filter(|(_, id)| id.is_none()).map(|(spec, _)| spec);
         let mut counted = cluster.count_pods_of_each(others).into_iter();
-        let counter = |id: Option<CounterId>| match id {
-            Some(id) => Some(Self::Followed(id)),
-            None => counted.next().map(Self::Counted),
+        let counter = |id: Option<CounterId>| {
+            id.map(Self::Followed).or_else(|| counted.next().map(Self::Counted))
         };
         ids.into_iter().filter_map(counter).collect()
     }

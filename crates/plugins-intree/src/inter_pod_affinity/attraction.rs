@@ -66,16 +66,9 @@ impl Attraction {
         spare: &Arc<VecPool<i64>>,
     ) {
         let sums = self.sums().filter(|sum| sum.is_any(cluster));
-        let mut numbers = sums.filter_map(|sum| sum.numbers(cluster, nodes.len(), spare));
-        let Some(first) = numbers.next() else { return scores.fill(0) };
-        for (idx, score) in nodes.iter().zip(scores.iter_mut()) {
-            *score = first.at(*idx).unwrap_or(0);
-        }
-        for numbers in numbers {
-            for (idx, score) in nodes.iter().zip(scores.iter_mut()) {
-                *score += numbers.at(*idx).unwrap_or(0);
-            }
-        }
+        let numbers = sums.filter_map(|sum| sum.numbers(cluster, nodes.len(), spare));
+        scores.fill(0);
+        numbers.for_each(|numbers| numbers.add_to(nodes, scores));
     }
 }
 

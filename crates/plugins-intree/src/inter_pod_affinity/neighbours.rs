@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::affinity::TermKind;
 use kube_scheduler_framework::api::{Labels, Pod};
-use kube_scheduler_framework::columns::{NodeGroup, VecPool};
+use kube_scheduler_framework::columns::{NodeGroup, ValueId as LabelValueId, VecPool};
 use kube_scheduler_framework::counters::CounterSpec;
 use kube_scheduler_framework::{ClusterView, FilterSink, NodeIdx, NodeView, Status};
 use smallvec::SmallVec;
 
 use super::own_terms::{required, required_counters};
-use super::sums::{Amount, DomainSum, DomainSums};
+use super::sums::{Amount, DomainSum, DomainSums, Numbers};
 use crate::domains::Counter;
 
 /// What a node may be rejected by; each goes by a number of pods in the node's domain.
@@ -235,9 +235,18 @@ impl Neighbours {
                 continue;
             }
             let Some(numbers) = sum.numbers(cluster, nodes.len(), spare) else { continue };
-            sink.reject_where(nodes, id, |idx| {
-                live.contains(idx) & rule.rejects(numbers.at(idx), || may_be_first)
-            });
+            let rejects = |number| rule.rejects(number, || may_be_first);
+            match &numbers {
+                // By far the most frequent kind; the others find out which they are for every node.
+                Numbers::Counter(column, counts, _) => sink.reject_where(nodes, id, |idx| {
+                    let value = column.id(idx);
+                    let number = counts.n_pods_in(value);
+                    let number = (value != LabelValueId::ABSENT).then_some(number);
+                    live.contains(idx) & rejects(number)
+                }),
+                _ => sink
+                    .reject_where(nodes, id, |idx| live.contains(idx) & rejects(numbers.at(idx))),
+            }
             if rule == Rule::Affinity && numbers.is_nowhere() {
                 // No node is left to be rejected.
                 return Some(());

@@ -238,6 +238,9 @@ impl DomainSum {
         }
         let mut sums = spare.lend_filled(0, n_ids);
         self.sources.iter().for_each(|source| source.add_to(cluster, &mut sums));
+        if let Some(unlabelled) = sums.first_mut() {
+            *unlabelled = 0;
+        }
         Some(Numbers::Table(column, sums))
     }
 
@@ -292,6 +295,23 @@ impl Numbers<'_> {
     pub(super) fn is_nowhere(&self) -> bool {
         let (Self::Table(column, _) | Self::Counter(column, ..) | Self::Single(column, ..)) = self;
         column.n_values() == 0
+    }
+
+    /// Adds to each of `scores` the number in the domain of its node, if the node has the label: pods count nowhere else.
+    pub(super) fn add_to(&self, nodes: &[NodeIdx], scores: &mut [i64]) {
+        let both = nodes.iter().zip(scores);
+        // One loop for each kind: which one it is would otherwise be found out again for every node.
+        match self {
+            Self::Table(column, sums) => {
+                both.for_each(|(idx, score)| *score += sums[column.id(*idx).index()]);
+            }
+            Self::Counter(column, counts, factor) => {
+                both.for_each(|(idx, score)| *score += factor * counts.n_pods_in(column.id(*idx)));
+            }
+            Self::Single(..) => {
+                both.for_each(|(idx, score)| *score += self.at(*idx).unwrap_or(0));
+            }
+        }
     }
 
     /// The number in the domain of a node; `None` when the node lacks the label.
