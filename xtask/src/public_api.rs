@@ -28,7 +28,9 @@ const RECORDS: &str = "docs/api";
 const RULES: [&str; 2] = ["unused-public", "public-names"];
 
 /// What strangers use and the workspace does not, by the beginning of its path, and why.
-const BY_DESIGN: [(&str, &str); 3] = [
+const BY_DESIGN: [(&str, &str); 5] = [
+    ("kube_scheduler_cel::", "for programs that evaluate expressions without a scheduler"),
+    ("kube_scheduler_devices::", "complete before its first user, the plugin DynamicResources"),
     ("kube_scheduler_framework::testing::", "for the tests of plugin authors"),
     (
         "kube_scheduler_rs::SchedulerBuilder::",

@@ -64,7 +64,7 @@ impl CarriedTerm {
     }
 
     /// How often pods carry it, and with what weights in sum, by value of the topology key's
-    /// [`LabelColumn`](crate::LabelColumn), which exists. Pods on nodes without the label are in no domain.
+    /// [`LabelColumn`](crate::columns::LabelColumn), which exists. Pods on nodes without the label are in no domain.
     pub fn domains(&self) -> &TermCounts {
         &self.domains
     }

@@ -258,7 +258,7 @@ impl Meter {
     }
 
     /// A run of a whole point took so long.
-    pub fn point_took(&self, point: MeteredPoint, code: Code, nanos: u64) {
+    pub(crate) fn point_took(&self, point: MeteredPoint, code: Code, nanos: u64) {
         let first = (point as usize * CODES.len() + code as usize) * CELLS;
         let bucket = bucket_of(POINT_BOUNDS, nanos);
         if let Some(count) = self.points.get(first + bucket) {
@@ -293,7 +293,7 @@ impl Meter {
     }
 
     /// Single plugins are not measured any more in this attempt.
-    pub fn end_sample(&self) {
+    pub(crate) fn end_sample(&self) {
         self.is_sampled.store(false, Relaxed);
     }
 
@@ -315,7 +315,7 @@ impl Meter {
     }
 
     /// A plugin was asked `n` times.
-    pub fn called(&self, plugin: PluginIdx, point: MeteredPoint, n: usize) {
+    pub(crate) fn called(&self, plugin: PluginIdx, point: MeteredPoint, n: usize) {
         let Some(at) = COUNTED.iter().position(|counted| *counted == point) else { return };
         if plugin < self.n_plugins
             && let Some(count) = self.calls.get(at * self.n_plugins + plugin)

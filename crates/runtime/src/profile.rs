@@ -88,7 +88,7 @@ impl ExtensionPoint {
     }
 
     /// Whether `plugin` implements this point.
-    pub fn is_implemented_by(self, plugin: &dyn Plugin) -> bool {
+    pub(crate) fn is_implemented_by(self, plugin: &dyn Plugin) -> bool {
         match self {
             Self::PreFilter => plugin.as_pre_filter().is_some(),
             Self::Filter => plugin.as_filter().is_some(),

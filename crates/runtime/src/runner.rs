@@ -195,7 +195,7 @@ impl<'a> Runner<'a> {
     }
 
     /// The pods nominated to a node that `pod` must leave room for: others that are at least as important.
-    pub fn nominated_that_count(&self, pod: &Pod, node: &str) -> Vec<Arc<Pod>> {
+    pub(crate) fn nominated_that_count(&self, pod: &Pod, node: &str) -> Vec<Arc<Pod>> {
         let mut nominated = self.cx.nominated.nominated_pods(node);
         nominated.retain(|other| must_leave_room(pod, other));
         nominated

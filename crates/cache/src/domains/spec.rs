@@ -56,7 +56,7 @@ pub struct CountedNodes {
     /// A node counts only if nothing but tolerated taints would keep a pod out.
     pub tolerated: Option<PodTolerations>,
     /// Whether nodes without the topology key count too, as a domain of their own, the one of
-    /// [`ValueId::ABSENT`](crate::ValueId::ABSENT).
+    /// [`ValueId::ABSENT`](crate::columns::ValueId::ABSENT).
     pub counts_unlabelled: bool,
 }
 

@@ -44,7 +44,7 @@ impl Scale {
     }
 
     /// The scale of `scores`.
-    pub fn spanning(normalization: Normalization, scores: &[i64]) -> Self {
+    pub(crate) fn spanning(normalization: Normalization, scores: &[i64]) -> Self {
         let (lowest, highest) = bounds(scores);
         Self::new(normalization, lowest, highest)
     }
