@@ -188,12 +188,14 @@ pub(crate) struct LabelIndex {
     n_by_key: Arc<KeyedMap<Arc<str>, u32>>,
     /// The column of every key that no node has.
     empty: LabelColumn,
+    /// How many columns have been dropped: one that is made again may number values differently.
+    n_dropped: u64,
 }
 
 impl Default for LabelIndex {
     fn default() -> Self {
         let empty = LabelColumn::new("".into(), 0, std::iter::empty());
-        Self { columns: Vec::new(), n_by_key: Arc::default(), empty }
+        Self { columns: Vec::new(), n_by_key: Arc::default(), empty, n_dropped: 0 }
     }
 }
 
@@ -248,7 +250,13 @@ impl LabelIndex {
     pub(crate) fn drop_column(&mut self, key: &str) {
         if let Ok(at) = self.find(key) {
             self.columns.remove(at);
+            self.n_dropped += 1;
         }
+    }
+
+    /// How many columns have been dropped so far.
+    pub(crate) fn n_dropped(&self) -> u64 {
+        self.n_dropped
     }
 
     pub(crate) fn grow(&mut self, capacity: usize) {

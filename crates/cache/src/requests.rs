@@ -34,9 +34,9 @@ pub(crate) struct Requested {
 #[derive(Debug)]
 pub(crate) struct RequestedCounter {
     pub(crate) counts: Arc<DomainCounts>,
-    /// The states of nodes and pods, and of other objects, that it was counted in; `None` if it is good for that reader
-    /// alone.
-    pub(crate) counted_at: Option<(u64, u64)>,
+    /// The states of nodes and pods, of other objects, and of the label columns that it was counted in; `None` if it is
+    /// good for that reader alone.
+    pub(crate) counted_at: Option<[u64; 3]>,
 }
 
 impl Requests {
@@ -46,7 +46,7 @@ impl Requests {
     }
 
     /// A counter had to be counted.
-    pub(crate) fn counter(&self, counts: &Arc<DomainCounts>, counted_at: Option<(u64, u64)>) {
+    pub(crate) fn counter(&self, counts: &Arc<DomainCounts>, counted_at: Option<[u64; 3]>) {
         let counters = &mut self.lock().counters;
         let is_known = |other: &RequestedCounter| other.counts.spec() == counts.spec();
         if counters.len() <= MAX_COUNTERS && !counters.iter().any(is_known) {

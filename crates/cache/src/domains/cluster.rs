@@ -67,8 +67,8 @@ impl ClusterState {
     }
 
     /// The states of everything that counters are counted from.
-    fn counted_at(&self) -> (u64, u64) {
-        (self.sequence(), self.objects.sequence())
+    fn counted_at(&self) -> [u64; 3] {
+        [self.sequence(), self.objects.sequence(), self.labels.n_dropped()]
     }
 
     /// Keeps the column of a label key that is read without a counter, if any node has the key. Some dozens of them are

@@ -14,7 +14,7 @@ use crate::https::{Client, options};
 use crate::leader::{Contender, election, holder};
 
 /// Far longer than any of the steps here takes, on a machine that is busy with other tests too.
-const TIMEOUT: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(4);
 
 /// In the place of NodeName: gets stuck over every pod until the latch is opened.
 struct Stuck(Latch);
