@@ -13,7 +13,7 @@ use kube_scheduler_framework::{
 
 use super::InterPodAffinity;
 use super::attraction::{Attraction, pull_of};
-use super::neighbours::Neighbours;
+use super::neighbours::{Neighbours, is_nowhere};
 use super::own_terms::{compile_error, counters};
 use super::sums::{DomainSum, MANY_TERMS};
 use crate::domains::{add_neighbours, followed, has_many_values};
@@ -27,7 +27,8 @@ impl DomainScoped for InterPodAffinity {
             return None;
         }
         let answers = AffinityAnswers {
-            counters: followed(cluster, counters(pod))?,
+            // What a key that no node has says about nodes changes with the nodes alone, and then the engine starts over.
+            counters: followed(cluster, counters(pod).filter(|spec| !is_nowhere(cluster, spec)))?,
             neighbours: Neighbours::of(cluster, pod, &self.spare),
             attraction: self
                 .scores(pod)

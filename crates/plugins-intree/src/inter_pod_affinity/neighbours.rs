@@ -64,7 +64,7 @@ struct Prepared {
 }
 
 /// Whether no node has the topology key.
-fn is_nowhere(cluster: ClusterView<'_>, spec: &CounterSpec) -> bool {
+pub(super) fn is_nowhere(cluster: ClusterView<'_>, spec: &CounterSpec) -> bool {
     let column = spec.topology_key.as_ref().and_then(|key| cluster.label_column(key));
     column.is_some_and(|column| column.n_values() == 0)
 }
