@@ -357,6 +357,7 @@ fn products_are_exact_and_keep_the_style() {
 #[test]
 fn whole_numbers_print_in_the_style_they_are_made_in() {
     assert_eq!(Quantity::from_binary_units(3 << 20).canonical(), "3Mi");
-    assert_eq!(Quantity::from_binary_units(1000).canonical(), "1000");
+    assert_eq!(Quantity::from_binary_units(3000).canonical(), "3000");
+    assert_eq!(Quantity::from_binary_units(1000).canonical(), "1k", "below 1024 as a decimal");
     assert_eq!(Quantity::from_units(1000).canonical(), "1k");
 }

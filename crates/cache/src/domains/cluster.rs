@@ -125,7 +125,7 @@ impl ClusterState {
         // A key that no node has ends the matter, before anything is compared. Pods were not counted then.
         let is_nowhere = spec.needed_keys().any(|key| !self.labels.is_on_nodes(key));
         let (counts, counted_at) = if is_nowhere {
-            (DomainCounts::nothing(spec), None)
+            (DomainCounts::nowhere(self, spec, shared), None)
         } else {
             (DomainCounts::derived(self, spec, shared), Some(self.counted_at()))
         };

@@ -160,7 +160,7 @@ impl DomainCounts {
     }
 
     /// No pod counts, and no node.
-    pub(super) fn nothing(spec: &CounterSpec) -> Self {
+    fn nothing(spec: &CounterSpec) -> Self {
         Self {
             spec: Arc::new(spec.clone()),
             on_nodes: Column::new(),

@@ -2,12 +2,14 @@
 //!
 //! Invariant: the answers of [`CounterSpec::includes_node`].
 
+use std::sync::Arc;
+
 use kube_scheduler_api_types::untolerated_taint;
 
 use super::spec::{CountedPods, CounterSpec, PodTolerations, RequiredNodeAffinity};
 use crate::bound_selector::BoundRequirements;
 use crate::fork::Column;
-use crate::label_index::ValueId;
+use crate::label_index::{LabelColumn, ValueId};
 use crate::node_set::NodeSet;
 use crate::node_table::NodeIdx;
 use crate::state::ClusterState;
@@ -39,6 +41,8 @@ pub(super) fn eligible(cluster: &ClusterState, spec: &CounterSpec, shared: &mut 
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     affinity: Option<(RequiredNodeAffinity, NodeSet)>,
+    /// The labels of a topology key that the cluster has no column for.
+    column: Option<Arc<LabelColumn>>,
     /// Whether several counters are counted.
     pub(super) is_for_many: bool,
     /// The pods that count, and how many are on each node.
@@ -52,6 +56,24 @@ impl Shared {
     /// Nothing is known yet.
     pub(super) fn for_counters(n: usize) -> Self {
         Self { is_for_many: n > 1, ..Self::default() }
+    }
+
+    /// The column of a topology key; `None` when the cluster has one. O(nodes), once for counters by the same key.
+    pub(super) fn column_for(
+        &mut self,
+        cluster: &ClusterState,
+        key: &Arc<str>,
+    ) -> Option<Arc<LabelColumn>> {
+        if cluster.label_column(key).is_some() {
+            return None;
+        }
+        if self.column.as_ref().is_none_or(|column| column.key() != key) {
+            let nodes = cluster.live_nodes().iter();
+            let nodes = nodes.filter_map(|idx| Some((idx, &**cluster.node(idx)?)));
+            let column = LabelColumn::new(key.clone(), cluster.capacity(), nodes);
+            self.column = Some(Arc::new(column));
+        }
+        self.column.clone()
     }
 
     /// The nodes that match an affinity.

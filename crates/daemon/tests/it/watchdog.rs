@@ -98,8 +98,6 @@ async fn health_shows_a_hang_and_its_end() {
     };
     let failed = tokio::time::timeout(Duration::from_secs(60), until_livez(500)).await.unwrap();
     assert!(failed.body.contains("[-]ping failed: reason withheld"), "{failed:?}");
-    let why = client.get("/livez/ping").await;
-    assert!(why.code == 500 && why.body.contains("the scheduling core hangs"), "{why:?}");
     assert_eq!(n_bound(&cluster), 0);
     latch.open();
     tokio::time::timeout(Duration::from_secs(60), until_livez(200)).await.unwrap();

@@ -188,11 +188,14 @@ fn the_best_node_wins_and_one_candidate_is_not_scored() {
 #[test]
 fn what_plugins_read_is_followed_afterwards() {
     let mut world = World::new(vec![Toy::new("A").column(|pod, _| pod.name.clone())]);
+    let labelled = kube_scheduler_framework::testing::node("labelled");
+    let labelled = labelled.label("p", "1").label("q", "1").label("r", "1");
+    world.input(Input::NodeApplied(labelled.build()));
+    assert!(world.engine.cluster().label_column("r").is_none());
     world.try_pod(&pod("p"));
     assert!(world.engine.cluster().label_column("p").is_some());
     assert!(world.engine.explain(&pod("q"), 0, world.now).is_some());
     assert!(world.engine.cluster().label_column("q").is_some());
-    assert!(world.engine.cluster().label_column("r").is_none());
 }
 
 #[test]

@@ -57,6 +57,8 @@ pub(super) struct Neighbours {
 
 #[derive(Debug)]
 struct Prepared {
+    /// Whether the pod requires something, be it of nodes that there are not.
+    has_own: bool,
     own: Vec<(Rule, CounterSpec)>,
     matches_itself: bool,
     /// In the order of [`Rule`].
@@ -84,6 +86,7 @@ impl Neighbours {
         let wanted = own.first().filter(|(rule, _)| *rule == Rule::Affinity);
         let matches_itself =
             wanted.is_some_and(|(_, spec)| spec.pods.includes(pod, cluster.objects()));
+        let has_own = !own.is_empty();
         // Anti-affinity by a key that no node has keeps the pod out of nowhere.
         own.retain(|(rule, spec)| *rule == Rule::Affinity || !is_nowhere(cluster, spec));
         let mut sums = <[DomainSums; 3]>::default();
@@ -100,13 +103,13 @@ impl Neighbours {
             }
             minding.condense(cluster, spare);
         }
-        let prepared = Arc::new(Prepared { own, matches_itself, sums });
+        let prepared = Arc::new(Prepared { has_own, own, matches_itself, sums });
         Self { prepared, differences: SmallVec::new(), more_wanted: 0 }
     }
 
     /// Whether there are rules to check: the pod requires something, or a pod has required anti-affinity to it.
     pub(super) fn is_any(&self, cluster: ClusterView<'_>) -> bool {
-        !self.prepared.own.is_empty() || self.of_rule(Rule::ExistingAntiAffinity).is_any(cluster)
+        self.prepared.has_own || self.of_rule(Rule::ExistingAntiAffinity).is_any(cluster)
     }
 
     /// Updates the numbers for `other` being added to `node` (`sign` 1) or removed from it (-1). `pod` is the one to be

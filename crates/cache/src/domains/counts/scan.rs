@@ -113,15 +113,21 @@ impl DomainCounts {
             Some(other) => other.eligible.clone(),
             None => eligible(cluster, spec, shared),
         };
-        let key = spec.topology_key.as_ref();
-        if let Some(key) = key.filter(|key| cluster.label_column(key).is_none()) {
-            let nodes = cluster.live_nodes().iter();
-            let nodes = nodes.filter_map(|idx| Some((idx, &**cluster.node(idx)?)));
-            let column = LabelColumn::new(key.clone(), cluster.capacity(), nodes);
-            counts.own_column = Some(Arc::new(column));
-        }
+        counts.own_column =
+            spec.topology_key.as_ref().and_then(|key| shared.column_for(cluster, key));
         counts.add_up(cluster);
         counts
+    }
+
+    /// The counter of a specification by which no node can count. O(nodes) at most, for the labels of its topology key.
+    pub(in crate::domains) fn nowhere(
+        cluster: &ClusterState,
+        spec: &CounterSpec,
+        shared: &mut Shared,
+    ) -> Self {
+        let key = spec.topology_key.as_ref();
+        let own_column = key.and_then(|key| shared.column_for(cluster, key));
+        Self { own_column, ..Self::nothing(spec) }
     }
 
     /// Adds up domains that were empty.
