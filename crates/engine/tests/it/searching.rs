@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_engine::Input;
 use kube_scheduler_framework::{PostFilterOutcome, PreFilterOutcome, Status};
 
 use crate::toy::Toy;
