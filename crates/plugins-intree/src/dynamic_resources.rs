@@ -15,7 +15,7 @@ use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Filter, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PostFilter,
     PostFilterContext, PostFilterOutcome, PreFilter, PreFilterOutcome, Score, Sign,
-    SignatureWriter, Status,
+    SignatureWriter, Status, extension_points,
 };
 
 use crate::resources::device_classes;
@@ -67,29 +67,7 @@ impl Plugin for DynamicResources {
         NAME
     }
 
-    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
-        Some(self)
-    }
-
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_post_filter(&self) -> Option<&dyn PostFilter> {
-        Some(self)
-    }
-
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(PreFilter, Filter, PostFilter, Score, EnqueueExtensions, Sign);
 }
 
 impl PreFilter for DynamicResources {
