@@ -73,6 +73,7 @@ impl World {
         program: &Path,
         config: &str,
         gates: FeatureGates,
+        seed: u64,
     ) -> Result<Self> {
         let config = if config.is_empty() {
             let mut config = Configuration::default();
@@ -94,7 +95,7 @@ impl World {
             bail!("the watch on pods ended at once");
         }
         let endpoint = Endpoint::from_kubeconfig(&cluster.scheduler_kubeconfig, None).await?;
-        let daemon = Daemon::builder(endpoint, registry()).config(config).gates(gates);
+        let daemon = Daemon::builder(endpoint, registry()).config(config).gates(gates).seed(seed);
         let daemon = daemon.start().await.context("start the scheduler")?;
         let scheduler = daemon.handle();
         let (stop, stopped) = oneshot::channel::<()>();

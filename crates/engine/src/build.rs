@@ -31,7 +31,8 @@ use crate::profiles::Profiles;
 /// What an engine needs to know beside its configuration.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Decides everything that is random; the same seed gives the same decisions.
+    /// Decides everything that is random; the same seed gives the same decisions. With 0, the default, the first in order
+    /// of several equally good nodes is chosen; with any other, one of them is drawn.
     pub seed: u64,
     /// Threads for scans.
     pub pool: Pool,
