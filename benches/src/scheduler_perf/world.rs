@@ -59,9 +59,6 @@ pub(crate) fn gates(wanted: &BTreeMap<String, bool>) -> Result<FeatureGates> {
         FeatureGates::default()
     };
     gates.set(wanted).context("featureGates")?;
-    if let Some(error) = gates.validate().into_iter().next() {
-        return Err(anyhow!(error).context("featureGates"));
-    }
     Ok(gates)
 }
 

@@ -149,6 +149,7 @@ impl Engine {
             initial_backoff: seconds(config.pod_initial_backoff_seconds()),
             max_backoff: seconds(config.pod_max_backoff_seconds()),
             max_in_unschedulable: options.max_in_unschedulable,
+            uses_hints: options.gates.is_enabled(Gate::SchedulerQueueingHints),
             pop_from_backoff: options.gates.is_enabled(Gate::SchedulerPopFromBackoffQ),
         };
         let mut queue = SchedulingQueue::new(settings, specs);
@@ -311,6 +312,7 @@ fn queue_profile(
     custom_resources: &mut BTreeSet<Arc<str>>,
     options: &EngineOptions,
 ) -> ProfileSpec {
+    let uses_hints = options.gates.is_enabled(Gate::SchedulerQueueingHints);
     let mut spec = ProfileSpec::new(&*profile.scheduler_name);
     if !options.extenders.is_empty() {
         spec = spec.with_extenders(options.gates.is_enabled(Gate::GenericWorkload));
@@ -342,7 +344,7 @@ fn queue_profile(
                     custom_resources.insert(name.clone());
                 }
                 let event = registration.event.clone();
-                let hint = registration.hint.is_some().then(|| {
+                let hint = (uses_hints && registration.hint.is_some()).then(|| {
                     let id = HintId(u32::try_from(hints.len()).unwrap_or(u32::MAX));
                     hints.push((entry.name.clone(), registration));
                     id
