@@ -206,11 +206,7 @@ impl ClassEvaluation {
     }
 
     /// The best node that passes, with the number of those that do. `None` when none passes.
-    pub(crate) fn best(
-        &self,
-        cluster: &ClusterState,
-        ties: TieBreak,
-    ) -> Option<(NodeIdx, usize)> {
+    pub(crate) fn best(&self, cluster: &ClusterState, ties: TieBreak) -> Option<(NodeIdx, usize)> {
         match &self.ranking {
             Some(ranking) => Some((ranking.best(cluster, ties)?, ranking.n_feasible())),
             None if self.evaluation.verdicts.n_passing() == 0 => None,

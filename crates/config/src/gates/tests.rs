@@ -200,7 +200,8 @@ fn all_values_that_cannot_be_set_are_told_at_once() {
 #[test]
 fn groups_set_what_is_not_named() {
     let mut gates = FeatureGates::default();
-    gates.set(&map(&[
+    gates
+        .set(&map(&[
             ("AllAlpha", true),
             ("WorkloadAwarePreemption", false),
             ("GangScheduling", false),

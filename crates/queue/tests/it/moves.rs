@@ -304,7 +304,11 @@ fn without_hints_any_event_during_the_attempt_is_worth_another() {
     let pod = world.pop().unwrap();
     assert_eq!(world.fail(pod, &["Other"]), Queue::Unschedulable, "nothing happened");
     world.event(&node_add(), None);
-    assert_eq!(world.place("a"), Some(Place::Unschedulable), "an event helps those who wait for it");
+    assert_eq!(
+        world.place("a"),
+        Some(Place::Unschedulable),
+        "an event helps those who wait for it"
+    );
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use kube_scheduler_config::{
-    CURRENT_MINOR, FeatureGates, Gate, GateError, GateWarning, OLDEST_MINOR, Stage, parse_feature_gates,
+    CURRENT_MINOR, FeatureGates, Gate, GateError, GateWarning, OLDEST_MINOR, Stage,
+    parse_feature_gates,
 };
 
 use super::go;
@@ -185,6 +186,13 @@ fn parse_version(text: &str) -> Result<(u64, u64, u64), String> {
         })?;
     }
     Ok(numbers.into())
+}
+
+/// The values of single gates that can still be set, for completion.
+pub(crate) fn gate_values() -> Vec<String> {
+    let gates = FeatureGates::default();
+    let open = gates.iter().filter(|(_, spec, _)| matches!(spec.stage, Stage::Alpha | Stage::Beta));
+    open.flat_map(|(name, _, _)| [format!("{name}=true"), format!("{name}=false")]).collect()
 }
 
 /// The gates that can still be set, as the help lists them.

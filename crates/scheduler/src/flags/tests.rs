@@ -262,7 +262,10 @@ fn gates_follow_versions_and_report_mistakes() {
             "[GangScheduling is enabled, but depends on features that are disabled: [GenericWorkload], \
              TopologyAwareWorkloadScheduling is enabled, but depends on features that are disabled: [GenericWorkload]]",
         ),
-        ("--feature-gates=NoSuch=true --emulated-version=new", "could not parse \"new\" as version"),
+        (
+            "--feature-gates=NoSuch=true --emulated-version=new",
+            "could not parse \"new\" as version",
+        ),
         ("--feature-gates=AllAlpha", "missing bool value for AllAlpha"),
         ("--feature-gates=wardle:A=true", "component not registered: wardle"),
         (
@@ -286,7 +289,7 @@ fn gates_follow_versions_and_report_mistakes() {
 
 #[test]
 fn the_help_is_laid_out_as_pflag_does() {
-    let text = help(&["demo".to_owned()], 0);
+    let text = help("kube-scheduler-rs", &["demo".to_owned()], 0);
     assert!(text.contains("\nMisc flags:\n\n      --config string            The path to the configuration file.\n"), "{text}");
     assert!(
         text.contains("      --version version[=true]   --version, --version=raw prints"),
@@ -294,7 +297,7 @@ fn the_help_is_laid_out_as_pflag_does() {
     );
     assert!(text.contains("(default [/healthz,/readyz,/livez])"), "{text}");
     assert!(text.contains("kube:GangScheduling=true|false (ALPHA - default=false)"), "{text}");
-    for line in usage(&[], 160).lines() {
+    for line in usage("kube-scheduler-rs", &[], 160).lines() {
         assert!(line.chars().count() <= 165, "{line}");
     }
 }
