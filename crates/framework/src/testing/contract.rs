@@ -79,12 +79,12 @@ struct Said<'s>(&'s Status);
 
 impl fmt::Display for Said<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let message = self.0.message();
-        match self.0.is_success() {
-            true => f.write_str("passes"),
-            false if message.is_empty() => write!(f, "{:?}", self.0.code()),
-            false => write!(f, "{:?} \"{message}\"", self.0.code()),
+        if self.0.is_success() {
+            return f.write_str("passes");
         }
+        let message = self.0.message();
+        write!(f, "{:?}", self.0.code())?;
+        if message.is_empty() { Ok(()) } else { write!(f, " {message:?}") }
     }
 }
 
@@ -105,14 +105,14 @@ fn difference(one: &Answers, other: &Answers, between: &str) -> String {
         return format!("{point} {} {between} {}", Said(a), Said(b));
     }
     if one.node_names != other.node_names {
-        let text = |names: &Option<BTreeSet<Arc<str>>>| match names {
+        let text = |names: Option<&BTreeSet<Arc<str>>>| match names {
             Some(names) => names.iter().map(|name| &**name).collect::<Vec<_>>().join(", "),
             None => "all nodes".to_owned(),
         };
         return format!(
             "PreFilter names {} {between} {}",
-            text(&one.node_names),
-            text(&other.node_names)
+            text(one.node_names.as_ref()),
+            text(other.node_names.as_ref())
         );
     }
     let mut pairs = one.nodes.iter().zip(&other.nodes);

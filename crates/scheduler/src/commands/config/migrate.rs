@@ -197,10 +197,12 @@ fn args_of_today(profile: &mut Map<String, Value>, path: &str, remarks: &mut Vec
             remarks.push(format!("{path}.pluginConfig[{number}]: {name}, {gone}"));
             continue;
         }
-        match kept.iter_mut().find(|other| other["name"] == config["name"]) {
+        let is_same = |other: &&mut Value| other.is_object() && other["name"] == config["name"];
+        match kept.iter_mut().find(is_same) {
             Some(other) => {
                 let more = config["args"].as_object().cloned().unwrap_or_default();
-                more.into_iter().for_each(|(field, value)| other["args"][field] = value);
+                let args = object(&mut other["args"]);
+                more.into_iter().for_each(|(field, value)| args[field] = value);
             }
             None => kept.push(config),
         }
@@ -261,10 +263,18 @@ fn from_policy(policy: &Map<String, Value>, remarks: &mut Vec<String>) -> Map<St
     config
 }
 
+/// The same value, as an object whatever it was: other values take no fields.
+fn object(value: &mut Value) -> &mut Value {
+    if !value.is_object() {
+        *value = json!({});
+    }
+    value
+}
+
 /// One of the two lists of plugins at a point of a profile.
 fn list<'a>(profile: &'a mut Map<String, Value>, point: &str, half: &str) -> &'a mut Vec<Value> {
-    let plugins = profile.entry("plugins").or_insert_with(|| json!({}));
-    let list = &mut plugins[point][half];
+    let plugins = object(profile.entry("plugins").or_insert_with(|| json!({})));
+    let list = &mut object(&mut plugins[point])[half];
     if !list.is_array() {
         *list = json!([]);
     }
@@ -282,7 +292,7 @@ fn set_arg(profile: &mut Map<String, Value>, plugin: &str, field: &str, value: V
         configs.push(json!({"name": plugin, "args": {}}));
     }
     let Some(config) = configs.iter_mut().find(|config| config["name"] == plugin) else { return };
-    let args = &mut config["args"];
+    let args = object(&mut config["args"]);
     if args.get(field).is_none() {
         args[field] = value;
     }
@@ -362,6 +372,24 @@ mod tests {
         assert_eq!(remarks.len(), 2, "{remarks:?}");
         assert!(remarks[0].starts_with("predicates[2]: NoSuch, unknown"), "{remarks:?}");
         assert!(remarks[1].contains("PreferNoSchedule"), "{remarks:?}");
+    }
+
+    #[test]
+    fn nonsense_is_told_and_no_reason_to_break_down() {
+        for fields in [
+            "plugins: 3\ndisablePreemption: true",
+            "plugins: {postFilter: 3}\ndisablePreemption: true",
+            "pluginConfig: [3, a, b, {name: InterPodAffinity, args: 3}]\nhardPodAffinitySymmetricWeight: 1",
+            "pluginConfig: [{name: A, args: 1}, {name: A, args: {b: 1}}, {name: NodeResourcesMostAllocated}]",
+            "profiles: 3\nschedulerName: a",
+            "profiles: [3, {plugins: {score: {enabled: [3, a]}}}]",
+            "profiles: [{plugins: {score: 3}}]\nbindTimeoutSeconds: {}",
+        ] {
+            let head = "apiVersion: kubescheduler.config.k8s.io/v1alpha1\nkind: KubeSchedulerConfiguration\n";
+            // Either it has a v1 form, or there is an error.
+            let _ = migrate(&format!("{head}{fields}\n"));
+            let _ = migrate(&format!("apiVersion: v1\nkind: Policy\npredicates: 3\npriorities: [3, {{name: 3}}]\n{fields}\n"));
+        }
     }
 
     #[test]
