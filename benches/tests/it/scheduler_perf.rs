@@ -16,6 +16,7 @@ fn options() -> RunOptions {
         program: env!("CARGO_BIN_EXE_bench-scheduler-perf").into(),
         topic: String::new(),
         patience: Duration::from_secs(180),
+        seed: 0,
         timeout: Duration::from_secs(300),
     }
 }

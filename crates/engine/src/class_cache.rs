@@ -16,6 +16,7 @@ use rustc_hash::FxHashMap;
 
 use crate::evaluation::Evaluation;
 use crate::pool::Pool;
+use crate::preference::TieBreak;
 use crate::ranking::{DOMAINS_START_OVER, DomainPlugins, Ranking};
 
 /// What signatures that are remembered may take, in bytes. The ones unused for longest are forgotten beyond that.
@@ -205,9 +206,9 @@ impl ClassEvaluation {
     }
 
     /// The best node that passes, with the number of those that do. `None` when none passes.
-    pub(crate) fn best(&self, cluster: &ClusterState) -> Option<(NodeIdx, usize)> {
+    pub(crate) fn best(&self, cluster: &ClusterState, ties: TieBreak) -> Option<(NodeIdx, usize)> {
         match &self.ranking {
-            Some(ranking) => Some((ranking.best(cluster)?, ranking.n_feasible())),
+            Some(ranking) => Some((ranking.best(cluster, ties)?, ranking.n_feasible())),
             None if self.evaluation.verdicts.n_passing() == 0 => None,
             None => Some((*self.evaluation.feasible(cluster).first()?, 1)),
         }

@@ -22,6 +22,7 @@ use self::groups::Groups;
 use self::own_scores::OwnScores;
 use crate::evaluation::Evaluation;
 use crate::pool::Pool;
+use crate::preference::TieBreak;
 
 /// With more groups than this, looking at all of them takes as long as looking at all nodes.
 const MANY_GROUPS: usize = 1_024;
@@ -187,8 +188,8 @@ impl Ranking {
     }
 
     /// The best node that passes.
-    pub(crate) fn best(&self, cluster: &ClusterState) -> Option<NodeIdx> {
-        self.groups.best(cluster)
+    pub(crate) fn best(&self, cluster: &ClusterState, ties: TieBreak) -> Option<NodeIdx> {
+        self.groups.best(cluster, ties)
     }
 
     /// Whether some plugins are asked about groups of nodes.

@@ -234,7 +234,6 @@ fn what_a_user_names_is_reported_with_its_place() {
             "profiles[1].plugins.score.enabled[0] ImageLocality",
             "profiles[1].plugins.score.enabled[1] InterPodAffinity",
             "profiles[1].plugins.multiPoint.enabled[0] TaintToleration",
-            "profiles[1].pluginConfig[0] VolumeBinding",
         ]
     );
     let defaults = default_plugins(&FeatureGates::default());

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::own_scores::OwnScores;
-use crate::preference::{position_of_rank, pre_order_rank};
+use crate::preference::{TieBreak, position_of_rank, pre_order_rank};
 
 /// A total no node can have: it is out of bounds.
 const BAD: i32 = i32::MIN;
@@ -40,6 +40,12 @@ impl Preference {
 
     fn node(self, cluster: &ClusterState) -> Option<NodeIdx> {
         cluster.order().get(position_of_rank(self.rank())).copied()
+    }
+
+    /// Whether its node is still in the group of this number, with the same total.
+    fn is_current(self, cluster: &ClusterState, number: u32, members: &[Member]) -> bool {
+        let member = self.node(cluster).and_then(|idx| members.get(idx.index()));
+        member.is_some_and(|it| it.group == number && it.total == self.total())
     }
 }
 
@@ -102,10 +108,7 @@ impl Group {
 
     /// Removes entries of nodes that have left from the top of the heap, and all of them when they are the larger part.
     fn drop_stale(&mut self, cluster: &ClusterState, number: u32, members: &[Member]) {
-        let is_current = |entry: &Preference| {
-            let member = entry.node(cluster).and_then(|idx| members.get(idx.index()));
-            member.is_some_and(|it| it.group == number && it.total == entry.total())
-        };
+        let is_current = |entry: &Preference| entry.is_current(cluster, number, members);
         while self.heap.peek().is_some_and(|first| !is_current(first)) {
             self.heap.pop();
         }
@@ -292,15 +295,32 @@ impl Groups {
         self.n_bad > 0
     }
 
-    /// The node that passes with the highest sum; of several the one that is preferred by position.
-    pub(super) fn best(&self, cluster: &ClusterState) -> Option<NodeIdx> {
+    /// The node that passes with the highest sum; of several the one that is preferred by position. O(groups), but O(nodes)
+    /// where ties are drawn.
+    pub(super) fn best(&self, cluster: &ClusterState, ties: TieBreak) -> Option<NodeIdx> {
         let passing = self.groups.iter().filter(|group| group.passes);
         let firsts = passing.filter_map(|group| {
             let first = *group.heap.peek()?;
             Some((i64::from(first.total()).wrapping_add(group.score), first))
         });
         let best = firsts.max_by_key(|(sum, first)| (*sum, std::cmp::Reverse(first.rank())))?;
-        best.1.node(cluster)
+        match ties {
+            TieBreak::First => best.1.node(cluster),
+            TieBreak::Drawn(_) => self.drawn(cluster, best.0, ties),
+        }
+    }
+
+    /// Of the nodes that pass with the sum `best`, which none exceeds, the one that is preferred by position.
+    fn drawn(&self, cluster: &ClusterState, best: i64, ties: TieBreak) -> Option<NodeIdx> {
+        let nodes = self.groups.iter().enumerate().filter(|(_, group)| group.passes);
+        let nodes = nodes.flat_map(|(number, group)| {
+            let is_best = move |entry: &&Preference| {
+                i64::from(entry.total()).wrapping_add(group.score) == best
+                    && entry.is_current(cluster, number as u32, &self.members)
+            };
+            group.heap.iter().filter(is_best)
+        });
+        nodes.min_by_key(|entry| ties.order(Some(position_of_rank(entry.rank()))))?.node(cluster)
     }
 }
 
