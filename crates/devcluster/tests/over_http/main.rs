@@ -4,6 +4,7 @@ mod access;
 mod errors;
 mod faults;
 mod forms;
+mod kubectl;
 mod lists;
 mod patches;
 mod pods;
