@@ -10,4 +10,5 @@ mod patches;
 mod pods;
 mod volumes;
 mod watches;
+mod workloads;
 mod world;
