@@ -19,6 +19,7 @@ mod parallel;
 mod plugin;
 mod plugin_error;
 mod plugin_metrics;
+mod pod_counts;
 mod points;
 mod services;
 mod status;
@@ -41,9 +42,10 @@ pub use parallel::Parallel;
 pub use plugin::Plugin;
 pub use plugin_error::PluginError;
 pub use plugin_metrics::{Metric, MetricFamily, MetricKind, PluginMetrics};
+pub use pod_counts::PodCounts;
 pub use points::{
-    Bind, BindOutcome, Candidates, Completion, DomainAnswers, DomainScoped, EnqueueExtensions,
-    EventRegistration, FeasibleNodes, Filter, FilterScan, FilterSink, GroupKey, HypotheticalFilter,
+    Bind, BindOutcome, Completion, EnqueueExtensions,
+    EventRegistration, FeasibleNodes, Filter, FilterScan, FilterSink, HypotheticalFilter,
     NominatingInfo, Permit, PermitDecision, PostBind, PostFilter, PostFilterContext,
     PostFilterOutcome, PreBind, PreBindFlight, PreBindTask, PreEnqueue, PreFilter,
     PreFilterExtensions, PreFilterOutcome, PreScore, PreemptionCandidate, PreparedFilter,

@@ -5,7 +5,7 @@ use std::fmt;
 use kube_scheduler_queue::EventResource;
 
 use crate::points::{
-    Bind, DomainScoped, EnqueueExtensions, Filter, Permit, PostBind, PostFilter, PreBind,
+    Bind, EnqueueExtensions, Filter, Permit, PostBind, PostFilter, PreBind,
     PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score, Sign,
 };
 
@@ -52,10 +52,6 @@ pub trait Plugin: Send + Sync + 'static {
     }
     /// Scores the nodes that fit.
     fn as_score(&self) -> Option<&dyn Score> {
-        None
-    }
-    /// Keeps cached answers up to date that depend on pods on other nodes, through topology domains.
-    fn as_domain_scoped(&self) -> Option<&dyn DomainScoped> {
         None
     }
     /// Book-keeping once a node is chosen; undone when the pod is not bound to it after all.
