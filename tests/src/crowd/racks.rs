@@ -31,7 +31,7 @@ fn count(cluster: ClusterView<'_>, pod: &Pod, color: &str, key: &str) -> PodCoun
     let term = PodTerm {
         namespaces: Arc::from([pod.namespace.clone()]),
         namespace_selector: None,
-        selector: LabelSelector::new(vec![Requirement::equals("color", color)]),
+        selector: LabelSelector::new(vec![Requirement::equals("color".into(), color.into())]),
     };
     cluster.count_pods(&CounterSpec {
         pods: CountedPods { terms: Arc::from([term]), counts_terminating: true },
