@@ -257,9 +257,9 @@ impl Search<'_, '_> {
         if n_feasible > 1 {
             self.watched.reached(SearchStep::NodesScored);
         }
-        let evaluation = Cow::Borrowed(&class.evaluation);
-        let n_evaluated = evaluation.n_evaluated();
-        Some(Choice { node, state: self.state_of(evaluation), n_feasible, n_evaluated })
+        let n_evaluated = class.evaluation.n_evaluated();
+        let state = if self.keeps_state { class.state() } else { CycleState::new() };
+        Some(Choice { node, state, n_feasible, n_evaluated })
     }
 
     /// Takes the best node that passes, after extenders have narrowed them. Of a share of the nodes, `sample` lists those

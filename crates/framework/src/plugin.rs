@@ -5,8 +5,8 @@ use std::fmt;
 use kube_scheduler_queue::EventResource;
 
 use crate::points::{
-    Bind, DomainScoped, EnqueueExtensions, Filter, Permit, PostBind, PostFilter, PreBind,
-    PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score, Sign,
+    Bind, EnqueueExtensions, Filter, Permit, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
+    PreScore, QueueSort, Reserve, Score, Sign,
 };
 
 /// A scheduler plugin.
@@ -52,10 +52,6 @@ pub trait Plugin: Send + Sync + 'static {
     }
     /// Scores the nodes that fit.
     fn as_score(&self) -> Option<&dyn Score> {
-        None
-    }
-    /// Keeps cached answers up to date that depend on pods on other nodes, through topology domains.
-    fn as_domain_scoped(&self) -> Option<&dyn DomainScoped> {
         None
     }
     /// Book-keeping once a node is chosen; undone when the pod is not bound to it after all.
@@ -123,7 +119,6 @@ macro_rules! extension_points {
     (@accessor PostFilter) => { $crate::extension_points!(@method as_post_filter, PostFilter); };
     (@accessor PreScore) => { $crate::extension_points!(@method as_pre_score, PreScore); };
     (@accessor Score) => { $crate::extension_points!(@method as_score, Score); };
-    (@accessor DomainScoped) => { $crate::extension_points!(@method as_domain_scoped, DomainScoped); };
     (@accessor Reserve) => { $crate::extension_points!(@method as_reserve, Reserve); };
     (@accessor Permit) => { $crate::extension_points!(@method as_permit, Permit); };
     (@accessor PreBind) => { $crate::extension_points!(@method as_pre_bind, PreBind); };

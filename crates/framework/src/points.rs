@@ -4,7 +4,6 @@
 //! Bind may take their time and answer with a future, PreBind also with a task that the engine leads step by step.
 
 mod binding;
-mod domain;
 mod filter;
 mod object_write;
 mod post_filter;
@@ -15,7 +14,6 @@ pub use binding::{
     Bind, BindOutcome, Completion, Permit, PermitDecision, PostBind, PreBind, PreBindFlight,
     PreBindTask, Reserve, TaskContext, TaskEvent, TaskStep,
 };
-pub use domain::{Candidates, DomainAnswers, DomainScoped, GroupKey};
 pub use filter::{
     Filter, FilterScan, FilterSink, PreFilter, PreFilterExtensions, PreFilterOutcome,
     PreparedFilter,

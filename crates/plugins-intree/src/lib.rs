@@ -22,7 +22,6 @@
 //! changes is read through the framework's views, which record what an answer depends on, so that engines can cache it.
 
 mod default_binder;
-mod domains;
 mod dynamic_resources;
 mod event_objects;
 mod image_locality;

@@ -118,13 +118,16 @@ impl ClusterState {
         specs.into_iter().map(|spec| self.counted_with(spec, &mut shared)).collect()
     }
 
-    fn counted_with(&self, spec: &CounterSpec, shared: &mut Shared) -> Arc<DomainCounts> {
+    pub(super) fn counted_with(
+        &self,
+        spec: &CounterSpec,
+        shared: &mut Shared,
+    ) -> Arc<DomainCounts> {
         if let Some(counts) = self.followed(spec) {
             return counts.clone();
         }
-        // A key that no node has ends the matter, before anything is compared. Pods were not counted then.
-        let is_nowhere = spec.needed_keys().any(|key| !self.labels.is_on_nodes(key));
-        let (counts, counted_at) = if is_nowhere {
+        // Pods were not counted then.
+        let (counts, counted_at) = if self.lacks_key_of(spec) {
             (DomainCounts::nowhere(self, spec, shared), None)
         } else {
             (DomainCounts::derived(self, spec, shared), Some(self.counted_at()))
@@ -134,6 +137,16 @@ impl ClusterState {
             self.requests.counter(&counts, counted_at);
         }
         counts
+    }
+
+    /// Whether no node has a label key without which none counts: that ends the matter, before anything is compared.
+    pub(super) fn lacks_key_of(&self, spec: &CounterSpec) -> bool {
+        spec.needed_keys().any(|key| !self.is_on_nodes(key))
+    }
+
+    /// Whether any node has a label.
+    pub fn is_on_nodes(&self, key: &str) -> bool {
+        self.labels.is_on_nodes(key)
     }
 
     /// What all followed counters take, in bytes, each reckoned at its largest.

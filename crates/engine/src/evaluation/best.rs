@@ -29,7 +29,7 @@ pub(crate) fn best_node(
 ) -> Result<Option<NodeIdx>, Status> {
     let mut feasible = pool.list(evaluation.verdicts.n_passing() + 1);
     evaluation.verdicts.passing(&mut feasible);
-    let skip = runner.pre_score(&mut evaluation.state, pod, &feasible)?;
+    let skip = runner.pre_score(&mut evaluation.state, pod, &feasible, &SkipSet::default())?;
     let started = runner.profile.meter().map(Meter::nanos);
     let search = Search { runner, pool, state: &evaluation.state, pod, feasible: &feasible, ties };
     let best = match search.best(&skip) {

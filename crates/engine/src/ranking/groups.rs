@@ -8,12 +8,15 @@
 use std::collections::{BTreeMap, BinaryHeap};
 
 use kube_scheduler_cache::ClusterState;
-use kube_scheduler_framework::{GroupKey, NodeIdx};
+use kube_scheduler_framework::NodeIdx;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::own_scores::OwnScores;
 use crate::preference::{TieBreak, position_of_rank, pre_order_rank};
+
+/// What tells groups apart: numbers that are equal for nodes that get equal answers.
+pub(super) type Standing = SmallVec<[u32; 8]>;
 
 /// A total no node can have: it is out of bounds.
 const BAD: i32 = i32::MIN;
@@ -85,7 +88,7 @@ impl RawScoreCounts {
 
 /// Nodes with equal standings.
 pub(super) struct Group {
-    standing: GroupKey,
+    standing: Standing,
     n_nodes: usize,
     /// One entry at least for each of its nodes; empty while nodes are relisted.
     heap: BinaryHeap<Preference>,
@@ -135,7 +138,7 @@ struct Member {
 pub(super) struct Groups {
     groups: Vec<Group>,
     free: Vec<u32>,
-    by_standing: FxHashMap<GroupKey, u32>,
+    by_standing: FxHashMap<Standing, u32>,
     /// The group that a node entered last.
     latest: u32,
     members: Vec<Member>,
@@ -183,12 +186,19 @@ impl Groups {
         self.members.get(idx.index()).is_some_and(|member| member.group != NOWHERE)
     }
 
+    /// All nodes that are in a group.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeIdx> {
+        let members = self.members.iter().enumerate();
+        let members = members.filter(|(_, member)| member.group != NOWHERE);
+        members.map(|(slot, _)| NodeIdx::from_index(slot))
+    }
+
     /// Adds a node that is in no group. Nodes that are not in the list are ignored.
     pub(super) fn enter(
         &mut self,
         cluster: &ClusterState,
         idx: NodeIdx,
-        standing: &GroupKey,
+        standing: &Standing,
         scores: &OwnScores,
     ) {
         let Some(rank) = rank_of(cluster, idx) else { return };
@@ -213,7 +223,7 @@ impl Groups {
     }
 
     /// The group of nodes that stand like this, which need not have any yet.
-    fn number_of(&mut self, standing: &GroupKey) -> u32 {
+    fn number_of(&mut self, standing: &Standing) -> u32 {
         // Nodes often come in runs of the same group; where no plugin looks at domains, there is only one.
         let is_same = |group: &Group| group.n_nodes > 0 && group.standing == *standing;
         if self.groups.get(self.latest as usize).is_some_and(is_same) {

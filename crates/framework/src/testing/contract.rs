@@ -163,13 +163,14 @@ impl Check<'_> {
         pod: &Pod,
         reads: &PluginReads,
     ) -> (Answers, CycleState) {
-        let cx = fixture.sources().recorded_by(&reads.once);
+        let cx = fixture.sources().recorded_by(&reads.pre_filter);
         let mut state = CycleState::new();
         let outcome = match self.plugin.as_pre_filter() {
             Some(point) => point.pre_filter(&cx, &mut state, pod),
             None => PreFilterOutcome::success(),
         };
-        let nodes = FeasibleNodes::recorded_by(fixture.cluster().order(), &reads.once);
+        let cx = fixture.sources().recorded_by(&reads.pre_score);
+        let nodes = FeasibleNodes::recorded_by(fixture.cluster().order(), &reads.pre_score);
         let pre_score = match self.plugin.as_pre_score() {
             Some(point) => point.pre_score(&cx, &mut state, pod, &nodes),
             None => Status::SUCCESS,

@@ -388,7 +388,9 @@ mod tests {
             let head = "apiVersion: kubescheduler.config.k8s.io/v1alpha1\nkind: KubeSchedulerConfiguration\n";
             // Either it has a v1 form, or there is an error.
             let _ = migrate(&format!("{head}{fields}\n"));
-            let _ = migrate(&format!("apiVersion: v1\nkind: Policy\npredicates: 3\npriorities: [3, {{name: 3}}]\n{fields}\n"));
+            let _ = migrate(&format!(
+                "apiVersion: v1\nkind: Policy\npredicates: 3\npriorities: [3, {{name: 3}}]\n{fields}\n"
+            ));
         }
     }
 
