@@ -162,7 +162,8 @@ impl ReadSet {
     /// The counters that were asked for since the last call.
     pub fn take_counters(&mut self) -> Vec<PodCounter> {
         let all = self.counters.as_mut().map(|all| all.get_mut());
-        all.map(|all| std::mem::take(all.unwrap_or_else(PoisonError::into_inner))).unwrap_or_default()
+        all.map(|all| std::mem::take(all.unwrap_or_else(PoisonError::into_inner)))
+            .unwrap_or_default()
     }
 
     /// Notes `reads`. Once noted, noting the same again is a load: threads do not take the line from each other.

@@ -5,8 +5,8 @@ use std::fmt;
 use kube_scheduler_queue::EventResource;
 
 use crate::points::{
-    Bind, EnqueueExtensions, Filter, Permit, PostBind, PostFilter, PreBind,
-    PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score, Sign,
+    Bind, EnqueueExtensions, Filter, Permit, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
+    PreScore, QueueSort, Reserve, Score, Sign,
 };
 
 /// A scheduler plugin.

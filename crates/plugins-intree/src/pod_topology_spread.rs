@@ -15,10 +15,10 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::counters::CounterSpec;
 use kube_scheduler_framework::{
-    ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration,
-    EventResource, FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization,
-    Plugin, PluginArgs, PluginError, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore,
-    Score, Sign, SignatureWriter, Status,
+    ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, EventResource,
+    FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin,
+    PluginArgs, PluginError, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score,
+    Sign, SignatureWriter, Status,
 };
 
 use self::args::Defaults;

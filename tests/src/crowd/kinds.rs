@@ -38,8 +38,7 @@ pub(super) fn configuration(numbers: &mut Numbers) -> Value {
             ],
         }}));
     }
-    let of_others =
-        [cheap_nodes::NAME, gang::NAME, reserved_pools::NAME, Herd::NAME, Racks::NAME];
+    let of_others = [cheap_nodes::NAME, gang::NAME, reserved_pools::NAME, Herd::NAME, Racks::NAME];
     let enabled: Vec<Value> = of_others
         .into_iter()
         .filter(|_| numbers.one_in(5))

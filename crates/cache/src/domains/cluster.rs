@@ -118,7 +118,11 @@ impl ClusterState {
         specs.into_iter().map(|spec| self.counted_with(spec, &mut shared)).collect()
     }
 
-    pub(super) fn counted_with(&self, spec: &CounterSpec, shared: &mut Shared) -> Arc<DomainCounts> {
+    pub(super) fn counted_with(
+        &self,
+        spec: &CounterSpec,
+        shared: &mut Shared,
+    ) -> Arc<DomainCounts> {
         if let Some(counts) = self.followed(spec) {
             return counts.clone();
         }

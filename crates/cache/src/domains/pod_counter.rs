@@ -125,7 +125,10 @@ impl<'a> DomainNumbers<'a> {
     }
 
     /// The domains in which pods count, some of them more than once: passes over the others where every node is a domain.
-    pub fn domains_with_pods(self, cluster: &'a ClusterState) -> impl Iterator<Item = ValueId> + 'a {
+    pub fn domains_with_pods(
+        self,
+        cluster: &'a ClusterState,
+    ) -> impl Iterator<Item = ValueId> + 'a {
         let counts = self.pods().into_iter();
         counts.flat_map(|counts| counts.domains_with_pods(cluster)).map(|(value, _)| value)
     }
