@@ -45,19 +45,11 @@ pub use plugin_metrics::{Metric, MetricFamily, MetricKind, PluginMetrics};
 pub use pod_counts::PodCounts;
 pub use points::{
     Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
-<<<<<<< HEAD
     FilterScan, FilterSink, HypotheticalFilter, NominatingInfo, ObjectWrite, Permit,
     PermitDecision, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
     PreBindFlight, PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome,
     PreScore, PreemptionCandidate, PreparedFilter, QueueSort, QueuedPodView, Reserve, Score, Sign,
     SignatureWriter, SumsTrial, TaskContext, TaskEvent, TaskStep,
-=======
-    FilterScan, FilterSink, HypotheticalFilter, NominatingInfo, Permit, PermitDecision, PostBind,
-    PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreBindTask,
-    PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, PreemptionCandidate,
-    PreparedFilter, QueueSort, QueuedPodView, Reserve, Score, Sign, SignatureWriter, SumsTrial,
-    TaskContext, TaskEvent, TaskStep,
->>>>>>> s-prep
 };
 pub use services::{ApiError, ApiRequest, ApiVerb, Pending, Services};
 pub use status::{Code, PluginName, Reason, Status};

@@ -59,5 +59,5 @@ impl ObjectStore {
 
 fn is_older(object: &Object, than: &Object) -> bool {
     let number = |object: &Object| object.resource_version.parse::<u64>().ok();
-    number(object) < number(than)
+    number(object).zip(number(than)).is_some_and(|(object, than)| object < than)
 }

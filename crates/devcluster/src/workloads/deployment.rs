@@ -257,9 +257,10 @@ fn conditions(
             condition("Progressing", true, "ReplicaSetUpdated", &message)
         }
     };
-    let failures = sets.iter().flat_map(|set| list_at(set, &["status", "conditions"]));
+    let mut conditions_of_sets =
+        sets.iter().flat_map(|set| list_at(set, &["status", "conditions"]));
     let failure =
-        failures.filter(|one| text_at(one, &["type"]) == "ReplicaFailure").next().cloned();
+        conditions_of_sets.find(|one| text_at(one, &["type"]) == "ReplicaFailure").cloned();
     update_condition(&mut conditions, "Available", Some(availability), &now);
     update_condition(&mut conditions, "Progressing", Some(progress), &now);
     update_condition(&mut conditions, "ReplicaFailure", failure, &now);
