@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{KNOWN, WatchedKind};
 
 /// What is asked for beside lists and watches: verb, group, resource, and where in this crate.
-const REQUESTS: [(&str, &str, &str, &str); 17] = [
+const REQUESTS: [(&str, &str, &str, &str); 20] = [
     ("create", "", "pods/binding", "writes/pods: bindings"),
     ("patch", "", "pods/status", "writes/pods: conditions and nominations"),
     ("get", "", "pods", "writes/pods: what became of an unanswered binding"),
