@@ -5,13 +5,13 @@
 //! object and what it owns, and takes the next steps; it runs again after every change of either. Nothing here waits for
 //! time. Invariants: what a controller has decided because of an event is decided by the state under the store's lock; only
 //! objects that name a controller by its uid are changed or counted for it; one write creates and deletes at most
-//! [`BURST`] pods.
+//! [`pods::BURST`] pods.
 //!
 //! Differences from Kubernetes: a pod that is ready is available (`minReadySeconds` is ignored); there are no deadlines
 //! (`progressDeadlineSeconds`, `activeDeadlineSeconds`, `ttlSecondsAfterFinished`) and no back-off; Jobs count the finished
 //! pods that still exist, and pods that are not told otherwise by [`crate::RUN_SECONDS`] succeed after a second; there are no
 //! ControllerRevisions, so `kubectl rollout history` and `undo` work for Deployments alone; a controller has at most
-//! [`MOST_PODS`] pods. CronJobs create no Jobs, HorizontalPodAutoscalers scale nothing.
+//! [`pods::MOST_PODS`] pods. CronJobs create no Jobs, HorizontalPodAutoscalers scale nothing.
 
 mod daemon;
 mod deployment;
@@ -43,12 +43,6 @@ use crate::watch::{WatchEvent, Watcher};
 
 /// Changes within this time are handled together.
 const SETTLE: Duration = Duration::from_millis(5);
-
-/// How many pods one step creates or deletes at most.
-const BURST: usize = 256;
-
-/// How many pods a controller has at most.
-const MOST_PODS: i64 = 20_000;
 
 /// The kinds with a controller, dependents first.
 const CONTROLLED: [KindId; 6] =

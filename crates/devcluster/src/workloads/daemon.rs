@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube_scheduler_api_types::{Node, Pod, required_node_affinity_matches, untolerated_taint};
 use serde_json::{Value, json};
 
-use super::BURST;
 use super::owned::{Controller, hash_of, remove};
-use super::pods::{self, PodName, has_ended, is_ready, is_terminating, label, labels_mut};
+use super::pods::{self, BURST, PodName, has_ended, is_ready, is_terminating, label, labels_mut};
 use super::rollout::{Rounding, portion};
 use crate::kinds::{NODES, PODS};
 use crate::object::{at, child_mut, list_mut, map_mut, text_at};

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::owned::{Controller, remove};
-use super::pods::{self, PodName, annotations_mut, is_active, is_ready, labels_mut};
-use super::{BURST, MOST_PODS};
+use super::pods::{
+    self, BURST, MOST_PODS, PodName, annotations_mut, is_active, is_ready, labels_mut,
+};
 use crate::clock::to_rfc3339;
 use crate::hollow::RUN_SECONDS;
 use crate::kinds::{JOBS, PODS};

@@ -10,6 +10,12 @@ use crate::object::{at, child_mut, list_at, meta_mut, text_at};
 use crate::status::ApiError;
 use crate::store::State;
 
+/// How many pods one step creates or deletes at most.
+pub(super) const BURST: usize = 256;
+
+/// How many pods a controller has at most.
+pub(super) const MOST_PODS: i64 = 20_000;
+
 /// How a pod is named.
 pub(super) enum PodName<'n> {
     /// The controller's name and a random end.

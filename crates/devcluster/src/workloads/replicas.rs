@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use super::owned::{Controller, remove};
-use super::pods::{self, PodName, is_active, is_ready};
-use super::{BURST, MOST_PODS};
+use super::pods::{self, BURST, MOST_PODS, PodName, is_active, is_ready};
 use crate::clock::to_rfc3339;
 use crate::kinds::PODS;
 use crate::object::{labels_of, text_at};

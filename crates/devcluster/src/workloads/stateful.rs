@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::owned::{Controller, hash_of, remove};
-use super::pods::{self, PodName, has_ended, is_ready, is_terminating, label, labels_mut};
-use super::{BURST, MOST_PODS};
+use super::pods::{
+    self, BURST, MOST_PODS, PodName, has_ended, is_ready, is_terminating, label, labels_mut,
+};
 use crate::api::WriteOptions;
 use crate::api::create::create_in;
 use crate::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS};

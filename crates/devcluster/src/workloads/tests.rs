@@ -515,7 +515,7 @@ fn numbers_that_are_too_large_are_bounded() {
     let world = World::new();
     world.add(REPLICA_SETS, spec(2_147_483_647));
     world.step();
-    assert_eq!(world.names(PODS).len(), BURST);
+    assert_eq!(world.names(PODS).len(), pods::BURST);
 }
 
 impl World {
