@@ -5,30 +5,37 @@
 //! what other pods hold, and the writes.
 
 mod attempt;
+mod bind;
 mod decoded;
 mod extended;
 mod hints;
 mod in_flight;
 mod inventory;
 mod kinds;
+mod metrics;
 mod node;
+mod release;
 mod reserve;
 mod resolve;
 mod settings;
 mod state;
+mod waiting;
+mod writes;
 
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    Commands, Context, CycleState, EnqueueExtensions, EventRegistration, Filter, Handle, NodeIdx,
-    NodeView, Normalization, Plugin, PluginArgs, PluginError, PostFilter, PostFilterContext,
-    PostFilterOutcome, PreEnqueue, PreFilter, PreFilterOutcome, Reserve, Score, Sign,
-    SignatureWriter, Status,
+    Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, Filter,
+    Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError, PostFilter,
+    PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue, PreFilter,
+    PreFilterOutcome, Reserve, Score, Sign, SignatureWriter, Status,
 };
 
 use self::attempt::Preparation;
+use self::bind::{BindClaims, Shared};
 use self::inventory::Devices;
+use self::metrics::Metrics;
 use self::node::Trial;
 use self::settings::Settings;
 use self::state::PodDevices;
@@ -41,16 +48,16 @@ const NO_STATE: &str = "not found";
 
 pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let settings = Settings::new(args, handle)?;
+    let devices = Devices::new(settings.features, settings.list_attributes);
+    let shared = Shared { settings, devices, metrics: Metrics::new(handle) };
     Ok(Arc::new(DynamicResources {
-        devices: Devices::new(settings.features, settings.list_attributes),
+        shared: Arc::new(shared),
         no_claims: Status::unschedulable(NO_CLAIMS).from_plugin(&NAME.into()),
-        settings,
     }))
 }
 
 struct DynamicResources {
-    settings: Settings,
-    devices: Devices,
+    shared: Arc<Shared>,
     no_claims: Status,
 }
 
@@ -58,7 +65,7 @@ impl DynamicResources {
     /// Whether a pod may have something to do with devices. Errs on the side of yes, without looking at any object.
     fn may_concern(&self, pod: &Pod) -> bool {
         !pod.spec.resource_claims.is_empty()
-            || self.settings.serves_extended && extended::may_need_claim(pod)
+            || self.shared.settings.serves_extended && extended::may_need_claim(pod)
     }
 }
 
@@ -95,6 +102,10 @@ impl Plugin for DynamicResources {
         Some(self)
     }
 
+    fn as_pre_bind(&self) -> Option<&dyn PreBind> {
+        Some(self)
+    }
+
     fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
         Some(self)
     }
@@ -109,7 +120,7 @@ impl PreEnqueue for DynamicResources {
         if pod.spec.resource_claims.is_empty() {
             return Status::SUCCESS;
         }
-        match resolve::claims_of(cx.cluster().objects(), &self.devices.claims, pod) {
+        match resolve::claims_of(cx.cluster().objects(), &self.shared.devices.claims, pod) {
             Ok(_) => Status::SUCCESS,
             Err(why) => Status::unresolvable(why),
         }
@@ -123,7 +134,8 @@ impl PreFilter for DynamicResources {
         if !self.may_concern(pod) {
             return PreFilterOutcome::skip();
         }
-        let preparation = Preparation { settings: &self.settings, devices: &self.devices, cx, pod };
+        let preparation =
+            Preparation { settings: &self.shared.settings, devices: &self.shared.devices, cx, pod };
         match preparation.prepare() {
             Err(status) => status.into(),
             Ok(devices) if devices.claims.is_empty() => PreFilterOutcome::skip(),
@@ -149,21 +161,22 @@ impl Filter for DynamicResources {
         if devices.claims.is_empty() {
             return Status::SUCCESS;
         }
-        Trial { settings: &self.settings, cx, devices, pod, node }.run()
+        Trial { settings: &self.shared.settings, cx, devices, pod, node }.run()
     }
 }
 
 impl PostFilter for DynamicResources {
     fn post_filter(
         &self,
-        _: &mut PostFilterContext<'_>,
+        cx: &mut PostFilterContext<'_>,
         state: &CycleState,
-        _: &Arc<Pod>,
+        pod: &Arc<Pod>,
     ) -> PostFilterOutcome {
         // Parity: when another plugin's PreFilter ended the attempt, this one's never ran, and the reference's search
         // for its own state fails.
         let status = match state.get::<PodDevices>() {
-            Some(_) => self.no_claims.clone(),
+            Some(devices) if devices.claims.is_empty() => self.no_claims.clone(),
+            Some(devices) => release::deallocate(devices, pod, cx.random, cx.commands),
             None => no_state(),
         };
         PostFilterOutcome::without_nomination(status)
@@ -179,7 +192,9 @@ impl Score for DynamicResources {
         node: &NodeView<'_>,
     ) -> Result<i64, Status> {
         match state.get::<PodDevices>() {
-            Some(devices) if self.settings.features.prioritized_list => devices.score(node.idx()),
+            Some(devices) if self.shared.settings.features.prioritized_list => {
+                devices.score(node.idx())
+            }
             _ => Ok(0),
         }
     }
@@ -194,7 +209,7 @@ impl Score for DynamicResources {
     ) -> Result<(), Status> {
         scores.fill(0);
         let Some(devices) = state.get::<PodDevices>() else { return Ok(()) };
-        if devices.claims.is_empty() || !self.settings.features.prioritized_list {
+        if devices.claims.is_empty() || !self.shared.settings.features.prioritized_list {
             return Ok(());
         }
         for (&node, score) in nodes.iter().zip(scores) {
@@ -213,14 +228,14 @@ impl Reserve for DynamicResources {
         &self,
         cx: &Context<'_>,
         state: &mut CycleState,
-        _: &Arc<Pod>,
+        pod: &Arc<Pod>,
         node: &str,
         commands: &mut Commands,
     ) -> Status {
-        let Some(devices) = state.get_mut::<PodDevices>() else { return no_state() };
-        if devices.claims.is_empty() {
+        if !self.may_concern(pod) {
             return Status::SUCCESS;
         }
+        let Some(devices) = state.get_mut::<PodDevices>() else { return no_state() };
         match reserve::reserve(devices, cx.cluster().node_idx(node), commands) {
             Ok(()) => Status::SUCCESS,
             Err(error) => Status::error(error),
@@ -230,11 +245,38 @@ impl Reserve for DynamicResources {
     fn unreserve(
         &self,
         _: &Context<'_>,
-        _: &mut CycleState,
+        state: &mut CycleState,
+        pod: &Arc<Pod>,
+        _: &str,
+        commands: &mut Commands,
+    ) {
+        if let Some(devices) = state.get_mut::<PodDevices>() {
+            release::unreserve(devices, pod, commands);
+        }
+    }
+
+    fn reads_cycle_state(&self, pod: &Pod) -> bool {
+        self.may_concern(pod)
+    }
+}
+
+impl PreBind for DynamicResources {
+    fn pre_bind_pre_flight(
+        &self,
+        _: &Context<'_>,
+        state: &CycleState,
         _: &Arc<Pod>,
         _: &str,
-        _: &mut Commands,
-    ) {
+    ) -> PreBindFlight {
+        let status = match state.get::<PodDevices>() {
+            Some(devices) if !devices.claims.is_empty() => Status::SUCCESS,
+            _ => Status::skip(),
+        };
+        PreBindFlight { status, may_run_in_parallel: true }
+    }
+
+    fn pre_bind(&self, _: &Context<'_>, _: &mut CycleState, _: &Arc<Pod>, _: &str) -> Completion {
+        Completion::Task(Box::new(BindClaims::new(self.shared.clone())))
     }
 
     fn reads_cycle_state(&self, pod: &Pod) -> bool {

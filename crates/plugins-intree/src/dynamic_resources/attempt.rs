@@ -45,7 +45,7 @@ impl Preparation<'_> {
         let mut classes = Classes::default();
         let mut is_any_to_allocate = false;
         for claim in state.claims.iter().filter(|claim| !claim.is_allocated()) {
-            if in_flight::get(cluster, &claim.claim.uid).is_some() {
+            if in_flight::contains(objects, &claim.flight) {
                 return Err(Status::unresolvable(format!(
                     "resource claim {} is in the process of being allocated",
                     claim.claim.key()
@@ -59,7 +59,7 @@ impl Preparation<'_> {
         if is_any_to_allocate {
             let demanded = state.demand.iter().flat_map(|demand| demand.classes());
             classes.extend(demanded.map(|class| (class.name.clone(), class.clone())));
-            state.allocator = Some(Arc::new(self.devices.allocator(cluster, classes)));
+            state.allocator = Some(Arc::new(self.devices.allocator(objects, classes)));
         }
         Ok(state)
     }
@@ -90,7 +90,8 @@ impl Preparation<'_> {
             .transpose()
             .map_err(|error: SelectorError| Status::error(error.to_string()))?
             .map(Arc::new);
-        Ok(PodClaim { object, claim, is_special, reach, reserved: None })
+        let flight = claim.uid.clone();
+        Ok(PodClaim { object, claim, is_special, reach, flight, reserved: None })
     }
 
     /// Checks that the claim can be allocated as far as that does not depend on nodes, and adds the classes it names.

@@ -6,8 +6,8 @@ use kube_scheduler_devices::api::{DeviceClass, ResourceClaim, ResourceSlice};
 use kube_scheduler_devices::{
     Allocator, CelSelectors, Classes, Features, Inventory, SelectorTable, Usage,
 };
+use kube_scheduler_framework::ObjectStore;
 use kube_scheduler_framework::api::Object;
-use kube_scheduler_framework::{ClusterView, ObjectStore};
 
 use super::decoded::Decoded;
 use super::{in_flight, kinds};
@@ -41,9 +41,9 @@ impl Devices {
     }
 
     /// An allocator for the devices that are free now.
-    pub(super) fn allocator(&self, cluster: ClusterView<'_>, classes: Classes) -> Allocator {
-        let table = self.table(cluster.objects());
-        Allocator::new(table, &self.usage(cluster), classes, self.selectors.clone())
+    pub(super) fn allocator(&self, objects: &ObjectStore, classes: Classes) -> Allocator {
+        let table = self.table(objects);
+        Allocator::new(table, &self.usage(objects), classes, self.selectors.clone())
     }
 
     /// What selectors say about all devices. Kept until a slice changes: objects are compared by identity, so copies of the
@@ -66,14 +66,13 @@ impl Devices {
     }
 
     /// What allocated claims and claims in flight hold.
-    fn usage(&self, cluster: ClusterView<'_>) -> Usage {
-        let objects = cluster.objects();
+    fn usage(&self, objects: &ObjectStore) -> Usage {
         let mut usage = Usage::default();
         let claims = objects.list(kinds::GROUP, kinds::CLAIM);
         let claims = claims.filter_map(|claim| {
             objects.latest(kinds::GROUP, kinds::CLAIM, &claim.namespace, &claim.name)
         });
-        for object in claims.chain(in_flight::all(cluster)) {
+        for object in claims.chain(in_flight::all(objects)) {
             if let Ok(claim) = self.claims.get(object)
                 && let Some(allocation) = &claim.status.allocation
             {

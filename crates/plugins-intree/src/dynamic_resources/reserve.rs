@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::Object;
 use kube_scheduler_framework::{Commands, NodeIdx};
-use serde_json::Value;
 
-use super::state::{PodClaim, PodDevices};
-use super::{extended, in_flight, kinds};
+use super::state::PodDevices;
+use super::{extended, in_flight, writes};
 
 /// Remembers what the claims to allocate get, and reports it to other pods.
 ///
@@ -46,33 +44,9 @@ pub(super) fn reserve(
             Some(special) if claim.is_special => extended::variant_object(&claim.object, special),
             _ => (*claim.object).clone(),
         };
-        add_finalizer(&mut object);
-        object.set_field(&["status", "allocation"], allocation.to_json());
+        writes::add_finalizer(&mut object);
+        writes::set_allocation(&mut object, allocation);
         in_flight::add(Arc::new(object), commands);
     }
     Ok(())
-}
-
-/// Whether the claim has the finalizer that keeps it while its devices are allocated.
-pub(super) fn has_finalizer(object: &Object) -> bool {
-    let finalizers = object.json["metadata"]["finalizers"].as_array();
-    finalizers.is_some_and(|all| all.iter().any(|finalizer| *finalizer == *kinds::FINALIZER))
-}
-
-/// Adds the finalizer unless it is there.
-pub(super) fn add_finalizer(object: &mut Object) {
-    if has_finalizer(object) {
-        return;
-    }
-    let present = object.json["metadata"]["finalizers"].as_array();
-    let mut finalizers = present.cloned().unwrap_or_default();
-    finalizers.push(Value::from(kinds::FINALIZER));
-    object.set_field(&["metadata", "finalizers"], Value::Array(finalizers));
-}
-
-impl PodClaim {
-    /// The UID under which the claim's allocation is in flight.
-    pub(super) fn in_flight_uid(&self) -> &Arc<str> {
-        &self.claim.uid
-    }
 }

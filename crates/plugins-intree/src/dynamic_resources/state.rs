@@ -38,6 +38,8 @@ pub(super) struct PodClaim {
     pub(super) is_special: bool,
     /// Where the devices of an allocated claim can be used; `None` means everywhere.
     pub(super) reach: Option<Arc<NodeSelector>>,
+    /// The UID under which it is in flight from Reserve on: a temporary one if the claim is created only then.
+    pub(super) flight: Arc<str>,
     /// What it gets; from Reserve on, if it was not allocated.
     pub(super) reserved: Option<Arc<Allocation>>,
 }
