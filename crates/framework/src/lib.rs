@@ -44,7 +44,7 @@ pub use plugin_metrics::{Metric, MetricFamily, MetricKind, PluginMetrics};
 pub use points::{
     Bind, BindOutcome, Candidates, Completion, DomainAnswers, DomainScoped, EnqueueExtensions,
     EventRegistration, FeasibleNodes, Filter, FilterScan, FilterSink, GroupKey, HypotheticalFilter,
-    NominatingInfo, Permit, PermitDecision, PostBind, PostFilter, PostFilterContext,
+    NominatingInfo, ObjectWrite, Permit, PermitDecision, PostBind, PostFilter, PostFilterContext,
     PostFilterOutcome, PreBind, PreBindFlight, PreBindTask, PreEnqueue, PreFilter,
     PreFilterExtensions, PreFilterOutcome, PreScore, PreemptionCandidate, PreparedFilter,
     QueueSort, QueuedPodView, Reserve, Score, Sign, SignatureWriter, SumsTrial, TaskContext,

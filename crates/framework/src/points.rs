@@ -6,6 +6,7 @@
 mod binding;
 mod domain;
 mod filter;
+mod object_write;
 mod post_filter;
 mod queueing;
 mod score;
@@ -19,6 +20,7 @@ pub use filter::{
     Filter, FilterScan, FilterSink, PreFilter, PreFilterExtensions, PreFilterOutcome,
     PreparedFilter,
 };
+pub use object_write::ObjectWrite;
 pub use post_filter::{
     HypotheticalFilter, NominatingInfo, PostFilter, PostFilterContext, PostFilterOutcome,
     PreemptionCandidate, SumsTrial,

@@ -29,7 +29,7 @@ use kube_scheduler_framework::{
     Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, Filter,
     Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError, PostFilter,
     PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue, PreFilter,
-    PreFilterOutcome, Reserve, Score, Sign, SignatureWriter, Status,
+    PreFilterOutcome, Reserve, Score, Sign, SignatureWriter, Status, extension_points,
 };
 
 use self::attempt::Preparation;
@@ -78,41 +78,17 @@ impl Plugin for DynamicResources {
         NAME
     }
 
-    fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
-        Some(self)
-    }
-
-    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
-        Some(self)
-    }
-
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_post_filter(&self) -> Option<&dyn PostFilter> {
-        Some(self)
-    }
-
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
-    }
-
-    fn as_reserve(&self) -> Option<&dyn Reserve> {
-        Some(self)
-    }
-
-    fn as_pre_bind(&self) -> Option<&dyn PreBind> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(
+        PreEnqueue,
+        PreFilter,
+        Filter,
+        PostFilter,
+        Score,
+        Reserve,
+        PreBind,
+        EnqueueExtensions,
+        Sign
+    );
 }
 
 impl PreEnqueue for DynamicResources {

@@ -19,10 +19,10 @@ use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::columns::VecPool;
 use kube_scheduler_framework::{
-    Context, CycleState, DomainScoped, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
-    FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
-    PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter,
-    Status,
+    Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter, FilterSink,
+    Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError, PreFilter,
+    PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status,
+    extension_points,
 };
 
 use self::attraction::Attraction;
@@ -85,33 +85,7 @@ impl Plugin for InterPodAffinity {
         NAME
     }
 
-    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
-        Some(self)
-    }
-
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_pre_score(&self) -> Option<&dyn PreScore> {
-        Some(self)
-    }
-
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
-    }
-
-    fn as_domain_scoped(&self) -> Option<&dyn DomainScoped> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(PreFilter, Filter, PreScore, Score, DomainScoped, EnqueueExtensions, Sign);
 }
 
 impl PreFilter for InterPodAffinity {

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::counters::CounterSpec;
 use kube_scheduler_framework::{
-    ClusterView, Context, CycleState, DomainScoped, EnqueueExtensions, EventRegistration,
-    EventResource, FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization,
-    Plugin, PluginArgs, PluginError, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore,
-    Score, Sign, SignatureWriter, Status,
+    ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, EventResource,
+    FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin,
+    PluginArgs, PluginError, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score,
+    Sign, SignatureWriter, Status, extension_points,
 };
 
 use self::args::Defaults;
@@ -95,33 +95,7 @@ impl Plugin for PodTopologySpread {
         names.into_iter().map(|name| EventResource::Custom(name.into())).collect()
     }
 
-    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
-        Some(self)
-    }
-
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_pre_score(&self) -> Option<&dyn PreScore> {
-        Some(self)
-    }
-
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
-    }
-
-    fn as_domain_scoped(&self) -> Option<&dyn DomainScoped> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(PreFilter, Filter, PreScore, Score, DomainScoped, EnqueueExtensions, Sign);
 }
 
 impl PreFilter for PodTopologySpread {

@@ -16,7 +16,7 @@ use kube_scheduler_framework::{
     NodeView, Normalization, ObjectKey, Permit, PermitDecision, Plugin, PluginName, PostBind,
     PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreBindTask,
     PreEnqueue, PreFilter, PreFilterOutcome, PreScore, Reserve, Score, Status, TaskContext,
-    TaskEvent, TaskStep,
+    TaskEvent, TaskStep, extension_points,
 };
 use kube_scheduler_runtime::{Registry, RegistryError};
 
@@ -169,25 +169,7 @@ impl Plugin for Chaos {
         (!self.is_late).then_some(self)
     }
 
-    fn as_reserve(&self) -> Option<&dyn Reserve> {
-        Some(self)
-    }
-
-    fn as_permit(&self) -> Option<&dyn Permit> {
-        Some(self)
-    }
-
-    fn as_pre_bind(&self) -> Option<&dyn PreBind> {
-        Some(self)
-    }
-
-    fn as_bind(&self) -> Option<&dyn Bind> {
-        Some(self)
-    }
-
-    fn as_post_bind(&self) -> Option<&dyn PostBind> {
-        Some(self)
-    }
+    extension_points!(Reserve, Permit, PreBind, Bind, PostBind);
 }
 
 impl PreEnqueue for Chaos {

@@ -1,7 +1,5 @@
 //! No expression panics, however it is made, and no evaluation uses more than its budget by more than one operation.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use kube_scheduler_api_types::Quantity;
 use kube_scheduler_cel::{AttributeValue, Device, Environment, Options, Reason, Version};
 use proptest::prelude::*;

@@ -1,7 +1,5 @@
 //! The three schedulers against an API server over HTTP, each with its configuration as a file would give it.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
-
 use std::time::Duration;
 
 use kube_scheduler_daemon::{Daemon, DaemonHandle, Endpoint};

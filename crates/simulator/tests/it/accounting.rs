@@ -1,7 +1,5 @@
 //! Whatever the input: every pod is accounted for exactly once, and no node is overcommitted.
 
-#![expect(clippy::unwrap_used, reason = "tests panic on surprises")]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube_scheduler_simulator::{ClusterInput, Report, Simulation, SimulationOptions};

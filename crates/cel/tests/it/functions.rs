@@ -1,8 +1,6 @@
 //! Small cases per library function. Expected values follow the language definition and the documentation of the
 //! Kubernetes libraries.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use kube_scheduler_api_types::Quantity;
 use kube_scheduler_cel::{
     AttributeValue, CompileError, Device, Environment, Options, Reason, SELECTOR_COST_LIMIT,

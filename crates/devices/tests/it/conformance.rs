@@ -4,15 +4,10 @@
 //! asked about every node that the recording is clear about, and its allocation for the chosen node must be the recorded
 //! one.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-#[path = "support/replay.rs"]
-mod replay;
-
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use replay::{Replay, Tally};
+use super::replay::{Replay, Tally};
 
 /// Replays one family.
 #[expect(clippy::disallowed_methods, reason = "recorded data is read from the repository")]

@@ -1,7 +1,5 @@
 //! The gang scheduler as a whole, in virtual time: what would take minutes in a cluster.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
-
 use std::time::Duration;
 
 use kube_scheduler_examples::gang;

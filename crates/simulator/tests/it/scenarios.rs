@@ -1,13 +1,11 @@
 //! Whole simulations, from texts to reports.
 
-#![expect(clippy::unwrap_used, reason = "tests panic on surprises")]
-
 use kube_scheduler_simulator::{
     ClusterInput, Format, PendingReason, RenderOptions, Report, Simulation, SimulationError,
     SimulationOptions, render,
 };
 
-const GOLDEN_INPUT: &str = include_str!("data/mixed.yaml");
+const GOLDEN_INPUT: &str = include_str!("../data/mixed.yaml");
 
 fn simulate(text: &str, options: SimulationOptions) -> Report {
     simulation(text, options).run().unwrap()
