@@ -7,8 +7,8 @@ use kube_scheduler_engine::{Input, Token};
 use kube_scheduler_framework::api::{Object, Timestamp};
 use kube_scheduler_framework::testing::object;
 use kube_scheduler_framework::{
-    ApiError, Completion, ObjectKey, PreBindFlight, PreBindTask, Status, TaskContext, TaskEvent,
-    TaskStep,
+    ApiError, Completion, ObjectKey, ObjectWrite, PreBindFlight, PreBindTask, Status, TaskContext,
+    TaskEvent, TaskStep,
 };
 use kube_scheduler_queue::Place;
 
@@ -60,7 +60,7 @@ fn step(step: impl Fn(&mut TaskContext<'_>) -> TaskStep + Send + Sync + 'static)
 }
 
 fn write(name: &'static str) -> Step {
-    step(move |_| TaskStep::Write(volume(name, "1", "changed")))
+    step(move |_| TaskStep::Write(ObjectWrite::Replace(volume(name, "1", "changed"))))
 }
 
 fn sleep(until: Option<Timestamp>, name: &'static str) -> Step {
@@ -242,7 +242,7 @@ fn what_a_step_asks_for_is_done_at_once() {
             sleep(None, "a"),
             step(|cx| {
                 cx.commands.assume_object(volume("a", "1", "mine"));
-                TaskStep::Write(volume("a", "1", "mine"))
+                TaskStep::Write(ObjectWrite::Replace(volume("a", "1", "mine")))
             }),
             step(|cx| {
                 cx.commands.restore_object(volume("a", "1", ""));
