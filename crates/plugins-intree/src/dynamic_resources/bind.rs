@@ -17,7 +17,7 @@ use kube_scheduler_framework::{
 use super::inventory::Devices;
 use super::metrics::Metrics;
 use super::settings::Settings;
-use super::state::PodDevices;
+use super::state::{PodClaim, PodDevices};
 use super::waiting::Waiting;
 use super::{extended, in_flight, kinds, writes};
 
@@ -97,15 +97,18 @@ impl BindClaims {
         Self { shared, stage: Stage::Claim(0) }
     }
 
-    /// Goes on with the claim at `at`, or with waiting.
+    /// Goes on with the first claim from `at` on that has to be bound, or with waiting.
     fn start(&mut self, cx: &mut TaskContext<'_>, at: usize) -> TaskStep {
         let Some(devices) = cx.state.get::<PodDevices>() else { return failed(NO_STATE.into()) };
-        let Some(claim) = devices.claims.get(at) else { return self.wait(cx) };
-        let has_nothing_to_bind =
-            claim.is_special && claim.reserved.is_none() && claim.claim.requests.is_empty();
-        if claim.is_reserved_for(&cx.pod.uid) || has_nothing_to_bind {
-            return self.start(cx, at + 1);
-        }
+        let needs_binding = |claim: &PodClaim| {
+            let is_needed =
+                !claim.is_special || claim.reserved.is_some() || !claim.claim.requests.is_empty();
+            is_needed && !claim.is_reserved_for(&cx.pod.uid)
+        };
+        let mut rest = devices.claims.iter().enumerate().skip(at);
+        let Some((at, claim)) = rest.find(|(_, claim)| needs_binding(claim)) else {
+            return self.wait(cx);
+        };
         let binding = Binding {
             at,
             object: claim.object.clone(),

@@ -66,7 +66,7 @@ impl Devices {
         // What no API server stores is left out, as a client of the reference could not read it either.
         let decoded = self.rules.iter();
         let rules: Vec<Arc<DeviceTaintRule>> =
-            decoded.flat_map(|all| rules().filter_map(|rule| all.get(rule).ok())).collect();
+            decoded.flat_map(|all| rules().filter_map(move |rule| all.get(rule).ok())).collect();
         let slices = list(kinds::SLICE).filter_map(|slice| self.slices.get(slice).ok());
         let slices = slices.map(|slice| slice.with_rules(rules.iter().map(|rule| &**rule)));
         let table = SelectorTable::new(Arc::new(Inventory::new(slices, self.features)));
