@@ -48,7 +48,7 @@ const NO_STATE: &str = "not found";
 
 pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let settings = Settings::new(args, handle)?;
-    let devices = Devices::new(settings.features, settings.list_attributes);
+    let devices = Devices::new(&settings);
     let shared = Shared { settings, devices, metrics: Metrics::new(handle) };
     Ok(Arc::new(DynamicResources {
         shared: Arc::new(shared),

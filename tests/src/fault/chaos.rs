@@ -13,10 +13,10 @@ use kube_scheduler_engine::PodRef;
 use kube_scheduler_framework::api::{Object, Pod};
 use kube_scheduler_framework::{
     Bind, BindOutcome, Commands, Completion, Context, CycleState, FeasibleNodes, Filter, NodeIdx,
-    NodeView, Normalization, ObjectKey, Permit, PermitDecision, Plugin, PluginName, PostBind,
-    PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreBindTask,
-    PreEnqueue, PreFilter, PreFilterOutcome, PreScore, Reserve, Score, Status, TaskContext,
-    TaskEvent, TaskStep, extension_points,
+    NodeView, Normalization, ObjectKey, ObjectWrite, Permit, PermitDecision, Plugin, PluginName,
+    PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight,
+    PreBindTask, PreEnqueue, PreFilter, PreFilterOutcome, PreScore, Reserve, Score, Status,
+    TaskContext, TaskEvent, TaskStep, extension_points,
 };
 use kube_scheduler_runtime::{Registry, RegistryError};
 
@@ -385,7 +385,7 @@ impl PreBindTask for Task {
                 let mut changed = Object::clone(service);
                 let value = self.n_steps.to_string().into();
                 changed.set_field(&["metadata", "annotations", "chaos"], value);
-                TaskStep::Write(Arc::new(changed))
+                TaskStep::Write(ObjectWrite::Replace(Arc::new(changed)))
             }
             number => {
                 let until = cx.cx.now() + Duration::from_secs(number);

@@ -33,15 +33,20 @@ impl ObjectStore {
     /// Whether a watch event with this revision of an object is older than what a write was answered with, or the same.
     pub fn is_stale(&self, object: &Object) -> bool {
         let Some(store) = self.kind(&object.group, &object.kind) else { return false };
-        store.confirmed.0.contains(&Confirmed::key(object)) && !self.is_newer(object)
+        let is_confirmed = store.confirmed.0.contains(&Confirmed::key(object));
+        // One with another uid was made after this one was deleted.
+        is_confirmed && self.present(object).is_some_and(|known| !is_older(known, object))
     }
 
     /// Whether `object` is a newer revision of a known object, which can be told if both revisions are numbers.
     pub(super) fn is_newer(&self, object: &Object) -> bool {
-        let number = |object: &Object| object.resource_version.parse::<u64>().ok();
+        self.present(object).is_some_and(|known| is_older(known, object))
+    }
+
+    /// The same object in its present revision.
+    fn present(&self, object: &Object) -> Option<&Arc<Object>> {
         let known = self.get(&object.group, &object.kind, &object.namespace, &object.name);
-        let known = known.filter(|known| known.uid == object.uid);
-        known.is_some_and(|known| number(known) < number(object))
+        known.filter(|known| known.uid == object.uid)
     }
 
     /// Notes that the present revision of an object is known from an answer.
@@ -50,4 +55,9 @@ impl ObjectStore {
             store.confirmed.0.insert(Confirmed::key(object));
         }
     }
+}
+
+fn is_older(object: &Object, than: &Object) -> bool {
+    let number = |object: &Object| object.resource_version.parse::<u64>().ok();
+    number(object) < number(than)
 }

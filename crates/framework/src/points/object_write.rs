@@ -41,11 +41,22 @@ impl ObjectWrite {
     /// The object that it is about. One that is to be created may have no name yet.
     pub fn key(&self) -> ObjectKey {
         match self {
+            Self::PatchStatus { object, .. } | Self::Get(object) => object.clone(),
             Self::Replace(object)
             | Self::ReplaceStatus(object)
             | Self::Create(object)
             | Self::Delete { object, .. } => ObjectKey::from(&**object),
-            Self::PatchStatus { object, .. } | Self::Get(object) => object.clone(),
+        }
+    }
+
+    /// The object that is sent or was known before, in full; `None` if there is only its key.
+    pub const fn object(&self) -> Option<&Arc<Object>> {
+        match self {
+            Self::Replace(object)
+            | Self::ReplaceStatus(object)
+            | Self::Create(object)
+            | Self::Delete { object, .. } => Some(object),
+            Self::PatchStatus { .. } | Self::Get(_) => None,
         }
     }
 

@@ -81,8 +81,18 @@ pub(super) fn stale() -> Status {
 }
 
 /// What the containers request, init containers first.
-fn containers(_pod: &Pod) -> Vec<ContainerDemand> {
-    Vec::new()
+fn containers(pod: &Pod) -> Vec<ContainerDemand> {
+    let users = pod.spec.device_users.iter();
+    let demands = users.map(|container| ContainerDemand {
+        name: container.name.clone(),
+        is_short_lived: container.is_short_lived,
+        requests: container
+            .requests
+            .iter()
+            .map(|(name, amount)| (name.clone(), amount.as_integer()))
+            .collect(),
+    });
+    demands.collect()
 }
 
 /// The special claim of a pod, if an earlier attempt made one.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kube_scheduler_devices::api::{DeviceClass, ResourceClaim, ResourceSlice};
+use kube_scheduler_devices::api::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use kube_scheduler_devices::{
     Allocator, CelSelectors, Classes, Features, Inventory, SelectorTable, Usage,
 };
@@ -10,6 +10,7 @@ use kube_scheduler_framework::ObjectStore;
 use kube_scheduler_framework::api::Object;
 
 use super::decoded::Decoded;
+use super::settings::Settings;
 use super::{in_flight, kinds};
 
 /// Objects in the form that allocation reads, with what is made of them, kept from attempt to attempt.
@@ -18,24 +19,28 @@ pub(super) struct Devices {
     pub(super) claims: Decoded<ResourceClaim>,
     pub(super) classes: Decoded<DeviceClass>,
     slices: Decoded<ResourceSlice>,
+    /// Absent unless rules taint devices.
+    rules: Option<Decoded<DeviceTaintRule>>,
     selectors: Arc<CelSelectors>,
     latest: Mutex<Option<Latest>>,
 }
 
-/// The inventory of the slices that there were last.
+/// The inventory of the slices and rules that there were last.
 struct Latest {
-    slices: Vec<Arc<Object>>,
+    made_of: Vec<Arc<Object>>,
     table: Arc<SelectorTable>,
 }
 
 impl Devices {
-    pub(super) fn new(features: Features, list_attributes: bool) -> Self {
+    pub(super) fn new(settings: &Settings) -> Self {
+        let features = settings.features;
         Self {
             features,
             claims: Decoded::new(ResourceClaim::from_json),
             classes: Decoded::new(DeviceClass::from_json),
             slices: Decoded::new(ResourceSlice::from_json),
-            selectors: Arc::new(CelSelectors::new(list_attributes)),
+            rules: settings.taint_rules.then(|| Decoded::new(DeviceTaintRule::from_json)),
+            selectors: Arc::new(CelSelectors::new(settings.list_attributes)),
             latest: Mutex::default(),
         }
     }
@@ -46,22 +51,26 @@ impl Devices {
         Allocator::new(table, &self.usage(objects), classes, self.selectors.clone())
     }
 
-    /// What selectors say about all devices. Kept until a slice changes: objects are compared by identity, so copies of the
-    /// cluster's state do not get each other's.
+    /// What selectors say about all devices. Kept until a slice or a rule changes: objects are compared by identity, so
+    /// copies of the cluster's state do not get each other's.
     fn table(&self, objects: &ObjectStore) -> Arc<SelectorTable> {
+        let list = |kind| objects.list(kinds::GROUP, kind);
+        let rules = || list(kinds::TAINT_RULE).take(self.rules.as_ref().map_or(0, |_| usize::MAX));
+        let made_of = || list(kinds::SLICE).chain(rules());
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        let slices = || objects.list(kinds::GROUP, kinds::SLICE);
         if let Some(latest) = &*latest
-            && latest.slices.len() == objects.n_objects(kinds::GROUP, kinds::SLICE)
-            && latest.slices.iter().zip(slices()).all(|(a, b)| Arc::ptr_eq(a, b))
+            && latest.made_of.iter().map(Arc::as_ptr).eq(made_of().map(Arc::as_ptr))
         {
             return latest.table.clone();
         }
-        let slices: Vec<Arc<Object>> = slices().cloned().collect();
         // What no API server stores is left out, as a client of the reference could not read it either.
-        let readable = slices.iter().filter_map(|slice| self.slices.get(slice).ok());
-        let table = SelectorTable::new(Arc::new(Inventory::new(readable, self.features)));
-        *latest = Some(Latest { slices, table: table.clone() });
+        let decoded = self.rules.iter();
+        let rules: Vec<Arc<DeviceTaintRule>> =
+            decoded.flat_map(|all| rules().filter_map(|rule| all.get(rule).ok())).collect();
+        let slices = list(kinds::SLICE).filter_map(|slice| self.slices.get(slice).ok());
+        let slices = slices.map(|slice| slice.with_rules(rules.iter().map(|rule| &**rule)));
+        let table = SelectorTable::new(Arc::new(Inventory::new(slices, self.features)));
+        *latest = Some(Latest { made_of: made_of().cloned().collect(), table: table.clone() });
         table
     }
 
