@@ -157,10 +157,10 @@ impl Cluster {
         let expect = &step["expect"];
         // PreBind may be over already if nothing has to be written first; nothing is in flight any more then.
         let has_failed = effects.iter().any(|effect| failure(effect).is_some());
-        let mut difference = match has_failed {
-            true => None,
-            false => self.allocations_differ(&step["pod"], expect),
-        };
+        let mut difference = None;
+        if !has_failed {
+            difference = self.allocations_differ(&step["pod"], expect);
+        }
         self.carry_out_changes(&step["meanwhile"])?;
         self.api.pod_patch = None;
         let then = text(&step["then"]);

@@ -49,8 +49,8 @@ impl Normal {
                         ("shareID", Value::String(id)) => self.share(id).into(),
                         ("allocationTimestamp", Value::String(time)) => {
                             let is_given = self.source.contains(time.as_str());
-                            if is_given { time.clone() } else { "2000-01-01T00:00:00Z".into() }
-                                .into()
+                            let shown = if is_given { time } else { "2000-01-01T00:00:00Z" };
+                            shown.into()
                         }
                         _ => self.without_random(field),
                     };
