@@ -273,6 +273,6 @@ impl Sign for DynamicResources {
 
 impl EnqueueExtensions for DynamicResources {
     fn events_to_register(&self) -> Vec<EventRegistration> {
-        hints::events()
+        hints::events(&self.shared)
     }
 }
