@@ -30,7 +30,7 @@ enum Op {
 
 fn op() -> impl Strategy<Value = Op> {
     let (which, uid, revision, note) = (0_u8..3, 0_u8..3, 1_u8..12, any::<u8>());
-    let of_claim = (which.clone(), uid.clone(), revision, note.clone());
+    let of_claim = (which.clone(), uid.clone(), revision, note);
     prop_oneof![
         2 => (uid.clone(), note).prop_map(|(uid, note)| Op::Add { uid, note }),
         2 => (uid, any::<bool>()).prop_map(|(uid, for_all)| Op::Take { uid, for_all }),
