@@ -27,8 +27,6 @@ pub(super) struct Settings {
     pub(super) serves_extended: bool,
     /// Whether attributes of devices may be lists.
     pub(super) list_attributes: bool,
-    /// Whether devices may take resources of their node.
-    pub(super) node_resources: bool,
     /// Whether rules taint devices.
     pub(super) taint_rules: bool,
     /// How many steps the search on one node may take.
@@ -57,7 +55,6 @@ impl Settings {
             features,
             serves_extended: has("DRAExtendedResource"),
             list_attributes: has("DRAListTypeAttributes"),
-            node_resources: has("DRANodeAllocatableResources"),
             taint_rules: has("DRADeviceTaintRules") && features.device_taints,
             max_steps: steps(filter_timeout.unwrap_or_default()),
             binding_timeout: binding_conditions
