@@ -251,7 +251,11 @@ impl PreBind for DynamicResources {
         PreBindFlight { status, may_run_in_parallel: true }
     }
 
-    fn pre_bind(&self, _: &Context<'_>, _: &mut CycleState, _: &Arc<Pod>, _: &str) -> Completion {
+    fn pre_bind(&self, _: &Context<'_>, _: &mut CycleState, pod: &Arc<Pod>, _: &str) -> Completion {
+        // Without the look ahead (a gate), all pods come here.
+        if !self.may_concern(pod) {
+            return Completion::Ready(Status::SUCCESS);
+        }
         Completion::Task(Box::new(BindClaims::new(self.shared.clone())))
     }
 
