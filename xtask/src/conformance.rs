@@ -14,7 +14,7 @@ const PACKAGE: &str = "kube-scheduler-tests";
 const BINARY: &str = "conformance";
 
 /// The families that must conform with every case: what `ci` asks for. It only ever grows.
-const REQUIRED: [&str; 18] = [
+const REQUIRED: [&str; 22] = [
     "quantities",
     "cel",
     "queue",
@@ -33,6 +33,10 @@ const REQUIRED: [&str; 18] = [
     "hints",
     "mixed",
     "config",
+    "dra-hints",
+    "dra-partitionable",
+    "dra-pools",
+    "dra-taints",
 ];
 
 /// What to compare.

@@ -194,16 +194,11 @@ impl AffinityTerms {
         })
     }
 
-    /// The term with this number, as long as pods carry it: as long as [`n_turnovers`](Self::n_turnovers) is the same.
+    /// The term with this number, as long as pods carry it: until a distinct term comes into
+    /// being or goes, or gets its first domain or loses its last.
     #[inline]
     pub fn get(&self, id: TermId) -> Option<&CarriedTerm> {
         self.carried(id)
-    }
-
-    /// How often a distinct term came into being or went, or got its first domain or lost its last: in between numbers of
-    /// terms stay what they are, and [`about`](Self::about) names the same ones.
-    pub fn n_turnovers(&self) -> u64 {
-        self.n_turnovers
     }
 
     /// How many distinct terms of a kind there are.

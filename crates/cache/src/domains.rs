@@ -22,5 +22,5 @@ pub use pod_counter::{DomainNumbers, Looks, PodCounter};
 pub use spec::{
     CountedNodes, CountedPods, CounterSpec, PodTerm, PodTolerations, RequiredNodeAffinity,
 };
-pub use table::CounterId;
+pub(crate) use table::CounterId;
 pub(crate) use table::CounterTable;

@@ -139,7 +139,7 @@ impl ObjectStore {
     }
 
     /// Grows with every change of a kind; 0 when there never was one.
-    pub fn kind_sequence(&self, group: &str, kind: &str) -> u64 {
+    pub(crate) fn kind_sequence(&self, group: &str, kind: &str) -> u64 {
         self.kind(group, kind).map_or(0, |store| store.sequence)
     }
 

@@ -418,6 +418,11 @@ fn difference(explanation: &Explanation, expect: &Value) -> Option<String> {
     if rejected != recorded {
         return Some(first_difference("Filter", &rejected, &recorded));
     }
+    choice_difference(explanation, expect)
+}
+
+/// The first way in which the nodes that pass, their scores and the best of them differ from what is recorded.
+fn choice_difference(explanation: &Explanation, expect: &Value) -> Option<String> {
     let mut feasible: Vec<&str> = explanation
         .nodes
         .iter()

@@ -91,14 +91,14 @@ impl ClusterState {
     }
 
     /// The number of a counter that is [followed](Self::follow).
-    pub fn followed_id(&self, spec: &CounterSpec) -> Option<CounterId> {
+    pub(crate) fn followed_id(&self, spec: &CounterSpec) -> Option<CounterId> {
         self.counters.id_of(spec)
     }
 
     /// The counter with this number, `None` when it is not followed any more, or was counted again because the labels of
     /// a namespace changed. O(1).
     #[inline]
-    pub fn followed_by_id(&self, id: CounterId) -> Option<&DomainCounts> {
+    pub(crate) fn followed_by_id(&self, id: CounterId) -> Option<&DomainCounts> {
         self.counters.by_id(id).map(|counts| &**counts)
     }
 
@@ -109,7 +109,7 @@ impl ClusterState {
     }
 
     /// [`counted`](Self::counted) for several counters, in their order: what they have in common is worked out once.
-    pub fn counted_all<'a>(
+    pub(crate) fn counted_all<'a>(
         &self,
         specs: impl IntoIterator<Item = &'a CounterSpec>,
     ) -> Vec<Arc<DomainCounts>> {
