@@ -71,7 +71,8 @@ fn is_allocated(claim: &Object) -> bool {
 }
 
 fn has_same_status(old: &Object, new: &Object) -> bool {
-    without_empty(&old.json["status"]) == without_empty(&new.json["status"])
+    let (old, new) = (without_empty(&old.json["status"]), without_empty(&new.json["status"]));
+    old == new || is_empty(&old) && is_empty(&new)
 }
 
 /// `value` without what stands for nothing: an empty list or map means the same as none. Only an empty allocation is one.
