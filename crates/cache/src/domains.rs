@@ -22,5 +22,4 @@ pub use pod_counter::{DomainNumbers, Looks, PodCounter};
 pub use spec::{
     CountedNodes, CountedPods, CounterSpec, PodTerm, PodTolerations, RequiredNodeAffinity,
 };
-pub(crate) use table::CounterId;
 pub(crate) use table::CounterTable;

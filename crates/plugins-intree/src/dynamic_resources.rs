@@ -19,6 +19,7 @@ mod reserve;
 mod resolve;
 mod settings;
 mod state;
+mod usage;
 mod waiting;
 mod writes;
 

@@ -109,6 +109,7 @@ impl ClusterState {
     }
 
     /// [`counted`](Self::counted) for several counters, in their order: what they have in common is worked out once.
+    #[cfg(test)]
     pub(crate) fn counted_all<'a>(
         &self,
         specs: impl IntoIterator<Item = &'a CounterSpec>,

@@ -11,6 +11,7 @@ use kube_scheduler_framework::api::Object;
 
 use super::decoded::Decoded;
 use super::settings::Settings;
+use super::usage::TrackedUsage;
 use super::{in_flight, kinds};
 
 /// Objects in the form that allocation reads, with what is made of them, kept from attempt to attempt.
@@ -23,6 +24,7 @@ pub(super) struct Devices {
     rules: Option<Decoded<DeviceTaintRule>>,
     selectors: Arc<CelSelectors>,
     latest: Mutex<Option<Latest>>,
+    tracked: Mutex<TrackedUsage>,
 }
 
 /// The inventory of the slices and rules that there were last.
@@ -42,6 +44,7 @@ impl Devices {
             rules: settings.taint_rules.then(|| Decoded::new(DeviceTaintRule::from_json)),
             selectors: Arc::new(CelSelectors::new(settings.list_attributes)),
             latest: Mutex::default(),
+            tracked: Mutex::default(),
         }
     }
 
@@ -76,12 +79,10 @@ impl Devices {
 
     /// What allocated claims and claims in flight hold.
     fn usage(&self, objects: &ObjectStore) -> Usage {
-        let mut usage = Usage::default();
         let claims = objects.list(kinds::GROUP, kinds::CLAIM);
-        let claims = claims.filter_map(|claim| {
-            objects.latest(kinds::GROUP, kinds::CLAIM, &claim.namespace, &claim.name)
-        });
-        for object in claims.chain(in_flight::all(objects)) {
+        let mut tracked = self.tracked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut usage = tracked.follow(claims, &self.claims, self.features).clone();
+        for object in in_flight::all(objects) {
             if let Ok(claim) = self.claims.get(object)
                 && let Some(allocation) = &claim.status.allocation
             {
