@@ -176,8 +176,10 @@ impl Replay {
                 (is != message && !is_tie)
                     .then(|| format!("message is {is:?}, recorded is {message:?}"))
             }
-            (AttemptResult::Error(is), "Error") => (!is_one_of(is, &error_messages(expect)))
-                .then(|| format!("message is {is:?}, recorded is {message:?}")),
+            (AttemptResult::Error(is), "Error") => {
+                (!error_messages(expect).iter().any(|right| right == comparable(is)))
+                    .then(|| format!("message is {is:?}, recorded is {message:?}"))
+            }
             (result, outcome) => Some(format!("the engine says {result:?}, recorded is {outcome}")),
         }
     }
@@ -267,12 +269,6 @@ pub(super) fn answer(effect: &Effect) -> Option<Input> {
     }
 }
 
-/// Whether `message` is one of `all`. What a compiler of expressions says is free.
-fn is_one_of(message: &str, all: &[String]) -> bool {
-    let fixed = |text: &str| text.split("compilation failed:").next().map(str::to_owned);
-    all.iter().any(|other| fixed(other) == fixed(message))
-}
-
 /// The messages that are right. Where filtering failed on several nodes, any of the errors may be met.
 fn error_messages(expect: &Value) -> Vec<String> {
     let message = text(&expect["message"]).to_owned();
@@ -286,7 +282,14 @@ fn error_messages(expect: &Value) -> Vec<String> {
             reasons.collect::<Vec<_>>().join(", ")
         })
         .collect();
-    if errors.contains(&message) { errors } else { vec![message] }
+    let messages = if errors.contains(&message) { errors } else { vec![message] };
+    messages.iter().map(|message| comparable(message).to_owned()).collect()
+}
+
+/// The message up to what a compiler of expressions says in its own words.
+fn comparable(message: &str) -> &str {
+    const OWN_WORDS: &str = "compilation failed:";
+    message.find(OWN_WORDS).map_or(message, |at| &message[..at + OWN_WORDS.len()])
 }
 
 /// Recorded objects come without kind: it follows from the list they are in.

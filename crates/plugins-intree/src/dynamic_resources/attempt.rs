@@ -42,6 +42,10 @@ impl Preparation<'_> {
             state.demand = Some(Arc::new(demand));
             state.claims.push(self.claim(claim, true)?);
         }
+        if state.claims.is_empty() {
+            return Ok(state);
+        }
+        drop(self.devices.follow(objects));
         let mut classes = Classes::default();
         let mut is_any_to_allocate = false;
         for claim in state.claims.iter().filter(|claim| !claim.is_allocated()) {

@@ -1,6 +1,6 @@
 //! The devices of the cluster and who holds them, for PreFilter.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube_scheduler_devices::api::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use kube_scheduler_devices::{
@@ -77,11 +77,18 @@ impl Devices {
         table
     }
 
-    /// What allocated claims and claims in flight hold.
-    fn usage(&self, objects: &ObjectStore) -> Usage {
+    /// Notes what claims hold. To be called in every attempt that has claims: which device is free may depend on what
+    /// held it before.
+    pub(super) fn follow(&self, objects: &ObjectStore) -> MutexGuard<'_, TrackedUsage> {
         let claims = objects.list(kinds::GROUP, kinds::CLAIM);
         let mut tracked = self.tracked.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut usage = tracked.follow(claims, &self.claims, self.features).clone();
+        tracked.follow(claims, &self.claims, self.features);
+        tracked
+    }
+
+    /// What allocated claims and claims in flight hold.
+    fn usage(&self, objects: &ObjectStore) -> Usage {
+        let mut usage = self.follow(objects).usage().clone();
         for object in in_flight::all(objects) {
             if let Ok(claim) = self.claims.get(object)
                 && let Some(allocation) = &claim.status.allocation

@@ -26,7 +26,7 @@ impl TrackedUsage {
         claims: impl Iterator<Item = &'a Arc<Object>>,
         decoded: &Decoded<ResourceClaim>,
         features: Features,
-    ) -> &Usage {
+    ) {
         let mut known = std::mem::take(&mut self.claims).into_iter().peekable();
         let mut added: Vec<Arc<Object>> = Vec::new();
         let mut removed: Vec<Arc<Object>> = Vec::new();
@@ -62,6 +62,10 @@ impl TrackedUsage {
         for object in &added {
             allocated(object, &mut |allocation| self.usage.add(allocation, features));
         }
+    }
+
+    /// What the claims hold.
+    pub(super) fn usage(&self) -> &Usage {
         &self.usage
     }
 }
@@ -139,7 +143,8 @@ mod tests {
                     continue;
                 }
                 let objects = claims.values().map(|(_, object)| object);
-                let followed = held(tracked.follow(objects, &decoded, features));
+                tracked.follow(objects, &decoded, features);
+                let followed = held(tracked.usage());
                 let mut counted = vec![false; N_DEVICES];
                 claims.values().filter_map(|(held, _)| *held).for_each(|d| counted[d] = true);
                 prop_assert_eq!(followed, counted);
