@@ -14,7 +14,7 @@ const PACKAGE: &str = "kube-scheduler-tests";
 const BINARY: &str = "conformance";
 
 /// The families that must conform with every case: what `ci` asks for. It only ever grows.
-const REQUIRED: [&str; 22] = [
+const REQUIRED: [&str; 30] = [
     "quantities",
     "cel",
     "queue",
@@ -33,9 +33,17 @@ const REQUIRED: [&str; 22] = [
     "hints",
     "mixed",
     "config",
+    "dra",
+    "dra-admin",
+    "dra-binding",
+    "dra-cel",
+    "dra-constraints",
+    "dra-consumable",
     "dra-hints",
     "dra-partitionable",
     "dra-pools",
+    "dra-preemption",
+    "dra-scoring",
     "dra-taints",
 ];
 
