@@ -104,7 +104,7 @@ pub trait Plugin: Send + Sync + 'static {
 ///
 /// impl Filter for OneNode {
 ///     fn filter(&self, _: &Context<'_>, _: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
-///         if node.name() == "node-1" { Status::SUCCESS } else { Status::unschedulable("another node") }
+///         if **node.name() == *"node-1" { Status::SUCCESS } else { Status::unschedulable("another node") }
 ///     }
 /// }
 ///
