@@ -150,7 +150,7 @@ pub enum Effect {
         /// The request.
         write: ObjectWrite,
         /// Ties the answer to the binding, and the plugin whose work it is: the answer comes back as
-        /// [`Input::ObjectWritten`](crate::Input::ObjectWritten). `None` if nobody waits for it.
+        /// [`Input::ObjectWritten`](crate::Input::ObjectWritten). `None` if the answer is not used.
         awaited_by: Option<(Token, PluginName)>,
     },
     /// Await a plugin's work. The result comes back as [`Input::WorkFinished`](crate::Input::WorkFinished).

@@ -42,8 +42,8 @@ pub(crate) fn write(objects: &ObjectStore, write: &ObjectWrite) -> WriteOutcome 
             .and_then(|_| Ok(with_status(known.ok_or_else(|| not_found(&write.key()))?, object))),
         ObjectWrite::Create(object) => Ok(created(objects, object)),
         ObjectWrite::PatchStatus { .. } if &*write.key().kind == "Pod" => {
-            // Pods are not kept here, and what plugins write into their status is read by kubelets alone.
-            return WriteOutcome::without_effect(Err(not_found(&write.key())));
+            // What plugins write into the status of a pod is read by kubelets alone: it is accepted and not kept.
+            return WriteOutcome::without_effect(pod_named(&write.key()));
         }
         ObjectWrite::PatchStatus { object, patch } => {
             known.ok_or_else(|| not_found(object)).map(|known| {
@@ -70,6 +70,14 @@ pub(crate) fn write(objects: &ObjectStore, write: &ObjectWrite) -> WriteOutcome 
 
 fn known<'a>(objects: &'a ObjectStore, key: &ObjectKey) -> Option<&'a Arc<Object>> {
     objects.get(&key.group, &key.kind, &key.namespace, &key.name)
+}
+
+/// A pod as far as the answer to a patch of its status needs it.
+fn pod_named(key: &ObjectKey) -> Result<Arc<Object>, ApiError> {
+    let metadata = json!({"namespace": &*key.namespace, "name": &*key.name});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata});
+    let pod = Object::from_value(pod).map(Arc::new);
+    pod.map_err(|error| ApiError::new("InternalError", error.to_string()))
 }
 
 fn not_found(key: &ObjectKey) -> ApiError {
@@ -232,4 +240,38 @@ fn provisioned(objects: &ObjectStore, claim: &Object) -> Option<Object> {
         "status": {"phase": "Bound"},
     });
     Object::from_value(volume).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_of_a_pod_takes_any_patch() {
+        let key = |kind: &str| ObjectKey {
+            group: "".into(),
+            kind: kind.into(),
+            namespace: "ns".into(),
+            name: "p".into(),
+        };
+        let patch = |kind: &str| ObjectWrite::PatchStatus {
+            object: key(kind),
+            patch: Arc::new(json!({"status": {"phase": "Failed"}})),
+        };
+        let objects = ObjectStore::default();
+        assert_eq!(ObjectKey::from(&*write(&objects, &patch("Pod")).result.unwrap()), key("Pod"));
+        let unknown = write(&objects, &patch("Secret")).result.unwrap_err();
+        assert_eq!(unknown.code, Some(404));
+    }
+
+    #[test]
+    fn what_has_no_name_gets_one() {
+        let claim = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+                           "metadata": {"namespace": "ns", "generateName": "p-extended-resources-"}});
+        let claim = Arc::new(Object::from_value(claim).unwrap());
+        let created = write(&ObjectStore::default(), &ObjectWrite::Create(claim)).result.unwrap();
+        assert_eq!(created.key(), "ns/p-extended-resources-1");
+        assert_eq!(created.json["metadata"]["name"], "p-extended-resources-1");
+        assert!(!created.uid.is_empty() && !created.resource_version.is_empty());
+    }
 }

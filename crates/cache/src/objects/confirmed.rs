@@ -38,7 +38,7 @@ impl ObjectStore {
         is_confirmed && self.present(object).is_some_and(|known| !is_older(known, object))
     }
 
-    /// Whether `object` is a newer revision of a known object, which can be told if both revisions are numbers.
+    /// Whether `object` is a newer revision of a known object, which is known if both revisions are numbers.
     pub(super) fn is_newer(&self, object: &Object) -> bool {
         self.present(object).is_some_and(|known| is_older(known, object))
     }

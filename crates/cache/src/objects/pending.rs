@@ -1,7 +1,7 @@
 //! Objects that pods on their way to a node are about to have written, in the form that they will have
 //! (`docs/spec/plugins-dra.md` §5.2).
 //!
-//! Unlike an assumed object, a pending one does not stand in for what the API server reported: whoever decides looks at
+//! Unlike an assumed object, a pending one does not stand in for what the API server reported: a caller that decides looks at
 //! both. It need not exist at the API server yet.
 //!
 //! Invariant: an object is pending as long as one of the pods that share it has not taken it back.

@@ -417,7 +417,7 @@ fn a_confirmed_object_is_known_before_the_watch_reports_it() {
     assert_eq!(world.latest("a").as_deref(), Some("confirmed"));
     assert!(
         world.effects().contains(&"write for ns/p PersistentVolume b revision=1".to_owned()),
-        "what nobody waits for is written too"
+        "requests without an answer are carried out too"
     );
     for (revision, note) in [("4", "older"), ("5", "same")] {
         world.applied(volume("a", revision, note));

@@ -14,8 +14,8 @@ type Answer<T> = Result<Arc<T>, ObjectError>;
 
 /// The decoded forms of objects of one kind.
 ///
-/// Entries are found by the object they were made from, which they keep alive: whoever has the same `Arc` has the same
-/// revision, in whatever copy of the cluster's state. Those that nobody else holds any more are swept from time to time.
+/// Entries are found by the object they were made from, which they keep alive: the same `Arc` is the same
+/// revision, in whatever copy of the cluster's state. Those that are not held elsewhere any more are swept from time to time.
 pub(super) struct Decoded<T> {
     decode: fn(&Value) -> Result<T, ObjectError>,
     entries: Mutex<Entries<T>>,

@@ -52,7 +52,7 @@ pub(super) fn add_reservation(object: &mut Object, pod: &Pod) {
     object.set_field(&["status", "reservedFor"], Value::Array(consumers));
 }
 
-/// The claim without its devices, and used by nobody.
+/// The claim without devices and reservations.
 pub(super) fn deallocated(object: &Object) -> Object {
     let mut status = object.json["status"].clone();
     if let Some(fields) = status.as_object_mut() {
