@@ -140,7 +140,7 @@ impl Bindings {
             return fail(core, queued, Status::error(error.to_string()));
         }
         core.with_queue(|queue, _| queue.withdraw_nomination(&pod.uid));
-        let mut binding = Binding {
+        let mut binding = Box::new(Binding {
             queued,
             pod,
             node,
@@ -153,13 +153,13 @@ impl Bindings {
             stage: Stage::before_pre_bind(),
             idle_pre_bind: SmallVec::new(),
             parallel_pre_bind: SmallVec::new(),
-        };
+        });
         let mut commands = Commands::default();
         let waits = match binding.reserve_and_permit(core, &mut commands) {
             Ok(waits) => waits,
             Err(status) => {
                 self.undo(core, &mut binding);
-                let Binding { queued, pod, .. } = binding;
+                let Binding { queued, pod, .. } = *binding;
                 let failure = Failure::on_chosen_node(status);
                 let failed = FailedAttempt { queued, profile, assumed: Some(pod), failure };
                 let result = failed.send_back(core);
@@ -208,7 +208,7 @@ impl Bindings {
         let start =
             plans.point_ended(profile, MeteredPoint::Bind, Code::Success, binding.point_start);
         for (_, name, plugin) in plans.profiles[profile].post_bind() {
-            let Binding { state, pod, node, .. } = &mut binding;
+            let Binding { state, pod, node, .. } = &mut *binding;
             let cx = core.context();
             if let Err(status) = guarded(|| plugin.post_bind(&cx, state, pod, node, &mut commands))
             {
@@ -245,7 +245,7 @@ impl Bindings {
         } else {
             Failure::from(status)
         };
-        let Binding { queued, pod, profile, .. } = binding;
+        let Binding { queued, pod, profile, .. } = *binding;
         let assumed = Some(pod.clone());
         FailedAttempt { queued, profile, assumed, failure }.send_back(core);
         if is_forgotten && is_rejected {

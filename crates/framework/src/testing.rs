@@ -20,6 +20,7 @@
 mod contract;
 mod fixture;
 pub mod grammar;
+mod json;
 mod objects;
 mod reading;
 

@@ -7,6 +7,7 @@
 //! Answers to `plugins/defaultpreemption/default_preemption.go` and `framework/preemption/preemption.go` of the
 //! reference; behaviour in `docs/spec/preemption.md` §2 to §6.
 
+mod candidate;
 mod candidates;
 mod choose;
 mod disruption;
@@ -23,7 +24,8 @@ use kube_scheduler_framework::{
     extension_points,
 };
 
-use self::candidates::{Candidate, Search};
+use self::candidate::Candidate;
+use self::candidates::Search;
 use crate::plugin_args::{self, WRONG_ARGS};
 
 pub(crate) const NAME: &str = "DefaultPreemption";

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::owned::{Controller, remove};
+use super::owned::{Controller, remove, set_failure};
 use super::pods::{
     self, BURST, MOST_PODS, PodName, annotations_mut, is_active, is_ready, labels_mut,
 };
@@ -208,7 +208,7 @@ fn put_status(
     for condition in ended {
         crate::object::set_condition(&mut conditions, condition, &now);
     }
-    pods::set_failure(&mut conditions, error, &now);
+    set_failure(&mut conditions, error, &now);
     if !conditions.is_empty() {
         status["conditions"] = conditions.into();
     }

@@ -4,7 +4,7 @@
 //! candidates, at least one of them without a violated disruption budget. Nodes are tried one after the other, which is
 //! one of the executions the reference allows.
 //!
-//! Invariants: a candidate has at least one victim; candidates without violations come first.
+//! Invariant: candidates without violations come first.
 //!
 //! Behaviour in `docs/spec/preemption.md` §4.
 
@@ -12,27 +12,16 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::api::validation::aggregate;
-use kube_scheduler_framework::{
-    Code, CycleState, NodeIdx, PostFilterContext, PreemptionCandidate, Status,
-};
+use kube_scheduler_framework::{Code, CycleState, PostFilterContext, Status};
 
-use super::victims::{DryRun, SomePods};
+use super::candidate::Candidate;
+use super::victims::DryRun;
 
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
 /// The status of nodes that were not tried.
 pub(super) fn not_helpful() -> Status {
     Status::unresolvable(NOT_HELPFUL)
-}
-
-/// A node that fits the pod once its victims are gone.
-#[derive(Clone, Debug)]
-pub(super) struct Candidate<'a> {
-    pub(super) node: NodeIdx,
-    /// Most important first, never empty.
-    pub(super) victims: SomePods<'a>,
-    /// How many victims a disruption budget protects. An extender may say any number.
-    pub(super) n_violations: i64,
 }
 
 /// What the scan found.
@@ -50,23 +39,6 @@ impl Found<'_> {
             Some((_, n)) => *n += 1,
             None => self.rejections.push((status, 1)),
         }
-    }
-}
-
-impl From<&Candidate<'_>> for PreemptionCandidate {
-    fn from(candidate: &Candidate<'_>) -> Self {
-        Self {
-            node: candidate.node,
-            victims: candidate.victims.iter().copied().cloned().collect(),
-            n_pdb_violations: candidate.n_violations,
-        }
-    }
-}
-
-impl<'a> From<&'a PreemptionCandidate> for Candidate<'a> {
-    fn from(left: &'a PreemptionCandidate) -> Self {
-        let victims = left.victims.iter().collect();
-        Self { node: left.node, victims, n_violations: left.n_pdb_violations }
     }
 }
 

@@ -12,7 +12,7 @@ use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::{LabelSelector, Object, Pod, wire};
 use serde::Deserialize;
 
-use super::victims::SomePods;
+use super::candidate::SomePods;
 
 /// One budget.
 #[derive(Debug)]

@@ -12,16 +12,12 @@ use kube_scheduler_framework::api::{Pod, Timestamp};
 use kube_scheduler_framework::{
     CycleState, NodeIdx, NodeOverlay, PostFilterContext, Status, SumsTrial,
 };
-use smallvec::SmallVec;
 
-use super::candidates::Candidate;
+use super::candidate::{Candidate, SomePods};
 use super::choose::started;
 use super::disruption::Budgets;
 
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
-
-/// Pods of one node. Few nodes have more that could go.
-pub(super) type SomePods<'a> = SmallVec<[&'a Arc<Pod>; 8]>;
 
 /// Finds victims for one pod, node by node.
 pub(super) struct DryRun<'a, 'b> {
