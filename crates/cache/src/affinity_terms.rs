@@ -192,6 +192,11 @@ impl AffinityTerms {
         })
     }
 
+    /// With how many terms [`about`](Self::about) compares a pod.
+    pub fn n_compared(&self, pod: &Pod) -> usize {
+        if self.is_empty() { 0 } else { self.index.n_about(pod) }
+    }
+
     /// The term with this number, as long as pods carry it: as long as [`n_turnovers`](Self::n_turnovers) is the same.
     #[inline]
     pub fn get(&self, id: TermId) -> Option<&CarriedTerm> {

@@ -93,6 +93,7 @@ mod delta;
 mod overlay;
 mod requests;
 mod state;
+mod work;
 
 pub use bound_selector::{BoundPreferences, BoundRequirements, BoundSelector};
 pub use change_log::{Change, ChangeEntries, ChangeKinds, Changes};
@@ -106,6 +107,7 @@ pub use objects::{AssumeObjectError, ObjectKey, ObjectStore, storage_class_of};
 pub use overlay::NodeOverlay;
 pub use ports::HostPorts;
 pub use state::ClusterState;
+pub use work::{WorkDone, WorkKind};
 
 /// Values of all nodes by slot, for scans over many nodes.
 pub mod columns {

@@ -19,6 +19,7 @@ use kube_scheduler_runtime::{
 };
 
 use self::extenders::{ExtenderStatuses, best_with};
+use crate::budget::OverBudget;
 use crate::class_cache::{ClassCache, ClassEvaluation};
 use crate::evaluation::{
     Evaluation, EvaluationFailure, Rejection, ScoreTable, best_node, verdicts_with_nominated_pods,
@@ -49,6 +50,8 @@ pub(crate) enum NoChoice {
     Unfit(Box<Unfit>),
     /// Something broke.
     Broken(Status),
+    /// The search cost too much.
+    OverBudget(OverBudget),
 }
 
 /// Why a pod fits nowhere, and what PostFilter can do about it.

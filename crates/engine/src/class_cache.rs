@@ -405,6 +405,11 @@ impl ClassCache {
         self.evaluations.len()
     }
 
+    /// Forgets the evaluation of a class.
+    pub(crate) fn forget(&mut self, class: u64) {
+        self.evaluations.remove(&class);
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         self.evaluations.clear();

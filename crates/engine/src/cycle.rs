@@ -10,12 +10,14 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_api_types::numbers::Numbers;
+use kube_scheduler_cache::WorkDone;
 use kube_scheduler_framework::EventKind;
 use kube_scheduler_queue::QueuedPod;
 use kube_scheduler_runtime::{Profile, Runner};
 
 use crate::attempt::{Choice, NO_NODES, NoChoice, Search, Unfit};
 use crate::binding::{Bindings, Placement};
+use crate::budget::{AttemptLimits, Budgets, WorkLimits};
 use crate::class_cache::ClassCache;
 use crate::core::{Core, PodEvent};
 use crate::effect::PodRef;
@@ -36,6 +38,7 @@ pub(crate) struct CycleOptions {
     /// Score only this share of the nodes, where a profile does not say otherwise.
     pub(crate) percentage: Option<i32>,
     pub(crate) seed: u64,
+    pub(crate) work: WorkLimits,
 }
 
 /// What is kept from attempt to attempt.
@@ -43,6 +46,7 @@ pub(crate) struct CycleOptions {
 pub(crate) struct SchedulingCycle {
     options: CycleOptions,
     classes: ClassCache,
+    budgets: Budgets,
     next_start: usize,
     /// The number of the latest attempt, from 1 on.
     number: u64,
@@ -58,12 +62,18 @@ pub(crate) struct Guidance<'a> {
 
 impl SchedulingCycle {
     pub(crate) fn new(options: CycleOptions) -> Self {
-        Self { options, classes: ClassCache::default(), next_start: 0, number: 0 }
+        let budgets = Budgets::new(options.work);
+        Self { options, classes: ClassCache::default(), budgets, next_start: 0, number: 0 }
     }
 
     /// How often an evaluation was brought up to date, and how often one was made from scratch.
     pub(crate) const fn class_cache_counts(&self) -> ClassCacheCounts {
         ClassCacheCounts { hits: self.classes.hits, misses: self.classes.misses }
+    }
+
+    /// How many namespaces have used up some of their allowance of work.
+    pub(crate) fn n_allowances(&self) -> usize {
+        self.budgets.len()
     }
 
     /// How many evaluations are kept.
@@ -96,7 +106,8 @@ impl SchedulingCycle {
             return Some(turn);
         }
         let Guidance { recorded, observer } = guidance;
-        let found = self.find(core, &queued, profile, &turn.pod, observer);
+        let (found, work) = self.find(core, &queued, profile, &turn.pod, observer);
+        turn.work = work;
         let failure = match found {
             Ok(Choice { node, state, n_feasible, n_evaluated }) => {
                 turn.chosen = core.cluster.node_name(node).cloned();
@@ -116,6 +127,7 @@ impl SchedulingCycle {
             }
             Err(NoChoice::NoNodes) => Failure::Rejected(NO_NODES.to_owned()),
             Err(NoChoice::Broken(status)) => Failure::Error(status.message()),
+            Err(NoChoice::OverBudget(over)) => Failure::OverBudget(over),
         };
         let failed = FailedAttempt { queued, profile, assumed: None, failure };
         turn.result = failed.send_back(core);
@@ -130,22 +142,55 @@ impl SchedulingCycle {
         profile: ProfileIdx,
         pod: &PodRef,
         observer: &mut dyn Observer,
-    ) -> Result<Choice, NoChoice> {
+    ) -> (Result<Choice, NoChoice>, WorkDone) {
         let watched = ObservedSearch::new(pod, observer);
         self.number += 1;
         if let Some(meter) = core.plans.profiles[profile].meter() {
             meter.begin_cycle();
         }
         core.cluster.refresh_order();
+        let namespace = &queued.entry().0.namespace;
+        let limits = self.budgets.of(namespace, core.cluster.n_nodes(), core.now);
+        core.cluster.begin_work(limits.hard);
         let found = guarded(|| self.search(core, queued, profile, &watched));
-        // Before the pod is placed: what was counted for it can be taken over as it is.
-        core.cluster.follow_requested();
-        watched.reached(SearchStep::Ended);
-        found.unwrap_or_else(|panic| {
+        let work = core.cluster.end_work();
+        let found = found.unwrap_or_else(|panic| {
             // An evaluation may be half done. The cluster is as it was: searching does not change it.
             self.classes.clear();
             Err(NoChoice::Broken(panic))
-        })
+        });
+        let found = self.settle(core, queued, limits, &work).and(found);
+        watched.reached(SearchStep::Ended);
+        (found, work)
+    }
+
+    /// Keeps what was read for an attempt, if it did not cost too much.
+    ///
+    /// # Errors
+    /// If it cost so much that what was found must not be used.
+    fn settle(
+        &mut self,
+        core: &mut Core,
+        queued: &QueuedPod<Entry>,
+        limits: AttemptLimits,
+        work: &WorkDone,
+    ) -> Result<(), NoChoice> {
+        if work.total() <= limits.soft {
+            // Before the pod is placed: what was counted for it can be taken over as it is.
+            core.cluster.follow_requested();
+            return Ok(());
+        }
+        core.cluster.forget_requested();
+        if let Some(class) = queued.signature() {
+            self.classes.forget(class);
+        }
+        let namespace = &queued.entry().0.namespace;
+        self.budgets.spend(namespace, work, core.now);
+        if work.total() <= limits.hard {
+            return Ok(());
+        }
+        let n_errors = queued.consecutive_errors();
+        Err(NoChoice::OverBudget(self.budgets.refusal(limits, namespace, work, n_errors, core.now)))
     }
 
     fn search(

@@ -10,6 +10,7 @@
 
 mod attempt;
 mod binding;
+mod budget;
 mod build;
 mod changes;
 mod class_cache;
@@ -42,6 +43,7 @@ mod sharing;
 mod sizes;
 mod turn;
 
+pub use budget::WorkLimits;
 pub use build::{BuildError, EngineOptions};
 pub use counts::{BoundPod, EndedPreemption, PreemptionCounts, ProfileCounts};
 pub use cycle::ClassCacheCounts;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_cache::WorkDone;
 use kube_scheduler_queue::QueuedPod;
 
 use crate::effect::PodRef;
@@ -41,6 +42,8 @@ pub struct Turn {
     /// The node that was chosen, if one was; the pod went there unless a recorded decision was followed, or a plugin
     /// objected afterwards.
     pub chosen: Option<Arc<str>>,
+    /// What the search cost.
+    pub work: WorkDone,
 }
 
 impl Turn {
@@ -56,6 +59,7 @@ impl Turn {
             n_feasible: 0,
             n_evaluated: 0,
             chosen: None,
+            work: WorkDone::default(),
         }
     }
 }

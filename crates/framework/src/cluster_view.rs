@@ -14,7 +14,7 @@ use kube_scheduler_cache::counters::{CounterId, CounterSpec, Domain, DomainCount
 use kube_scheduler_cache::reads::{DISCARDED, ReadSet, Reads};
 use kube_scheduler_cache::{
     Attachment, BoundPreferences, BoundRequirements, BoundSelector, CacheError, ClusterState,
-    HostPorts, ImageState, NodeIdx, NodeOverlay, ObjectStore, VolumeCounts,
+    HostPorts, ImageState, NodeIdx, NodeOverlay, ObjectStore, VolumeCounts, WorkKind,
 };
 
 use crate::view::NodeView;
@@ -90,6 +90,20 @@ impl<'a> ClusterView<'a> {
             Scope::OneNode => Reads::OTHER_NODES,
         });
         self.state
+    }
+}
+
+/// # Work
+impl ClusterView<'_> {
+    /// Adds to what the attempt costs, in units: one for a comparison, a table entry, or a slot of a column. For loops whose
+    /// length follows from the pod or from other pods; call it once, before the loop.
+    pub fn charge(self, kind: WorkKind, units: usize) {
+        self.state.charge(kind, units);
+    }
+
+    /// Whether the attempt has cost more than it may. It will fail, so a plugin may return anything at once.
+    pub fn is_work_exhausted(self) -> bool {
+        self.state.is_work_exhausted()
     }
 }
 
@@ -321,6 +335,10 @@ impl<'a> ClusterView<'a> {
         wanted: impl Fn(TermKind) -> bool + 'a,
     ) -> impl Iterator<Item = (TermId, &'a CarriedTerm)> {
         let state = self.all(Reads::AFFINITY_TERMS);
+        if !state.affinity_terms().is_empty() {
+            let n_units = pod.labels.len() + state.affinity_terms().n_compared(pod);
+            state.charge(WorkKind::AffinityTerms, n_units);
+        }
         // The version of the terms covers the labels of namespaces, as far as terms look at them.
         let namespace_labels = state.objects().namespace_labels(&pod.namespace);
         let labels = namespace_labels.unwrap_or(&NO_LABELS);

@@ -12,6 +12,7 @@ use crate::change_log::ChangeKinds;
 use crate::node_table::NodeIdx;
 use crate::requests::{Requested, RequestedCounter};
 use crate::state::ClusterState;
+use crate::work::WorkKind;
 
 /// Counters whose specifications list more keys, namespaces and values are not followed because a pod needs them.
 const MAX_LISTED: usize = 1024;
@@ -64,6 +65,12 @@ impl ClusterState {
                 self.follow(spec);
             }
         }
+    }
+
+    /// Forgets what was read since the last call of [`follow_requested`](Self::follow_requested): whoever read it computes it
+    /// again each time.
+    pub fn forget_requested(&mut self) {
+        self.requests.take();
     }
 
     /// The states of everything that counters are counted from.
@@ -122,9 +129,11 @@ impl ClusterState {
         if let Some(counts) = self.followed(spec) {
             return counts.clone();
         }
+        // Whoever asks goes through all nodes with it; each key that is needed is looked up.
+        self.charge(WorkKind::Domains, self.capacity() + spec.needed_keys().count());
         // A key that no node has ends the matter, before anything is compared. Pods were not counted then.
         let is_nowhere = spec.needed_keys().any(|key| !self.labels.is_on_nodes(key));
-        let (counts, counted_at) = if is_nowhere {
+        let (counts, counted_at) = if is_nowhere || self.is_work_exhausted() {
             (DomainCounts::nowhere(self, spec, shared), None)
         } else {
             (DomainCounts::derived(self, spec, shared), Some(self.counted_at()))

@@ -10,7 +10,7 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
     FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
-    PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VerdictId,
+    PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VerdictId, WorkKind,
 };
 use smallvec::SmallVec;
 
@@ -139,6 +139,13 @@ impl Filter for Fit {
                 nodes.iter().any(|idx| sink.is_open(*idx) && cx.cluster().node(*idx).is_some());
             return if is_any_open { Err(Status::error(NO_STATE)) } else { Ok(()) };
         };
+        if !demand.scalars.is_empty() {
+            let n_comparisons = demand.scalars.len().saturating_mul(nodes.len());
+            cx.cluster().charge(WorkKind::Resources, n_comparisons);
+            if cx.cluster().is_work_exhausted() {
+                return Ok(());
+            }
+        }
         let scan = Scan::new(cx.cluster(), demand, |name| self.is_served(cx.cluster(), name));
         // A scan meets few distinct shortages, mostly the same one again and again.
         let mut known: SmallVec<[(Shortages, VerdictId); 8]> = SmallVec::new();
