@@ -19,7 +19,6 @@ use crate::node_group::NodeGroup;
 use crate::node_set::NodeSet;
 use crate::node_table::NodeIdx;
 use crate::state::ClusterState;
-use crate::work::WorkKind;
 
 /// One requirement on a label.
 #[derive(Debug)]
@@ -62,8 +61,6 @@ impl<'a> BoundRequirement<'a> {
         if column.n_labelled() == 0 {
             return if requirement.matches_value(None) { Self::Always } else { Self::Never };
         }
-        let n_comparisons = column.n_ids().saturating_mul(1 + requirement.values.len());
-        cluster.charge(WorkKind::NodeSelection, n_comparisons);
         let mut table = vec![false; column.n_ids()];
         table[ValueId::ABSENT.index()] = requirement.matches_value(None);
         for (id, value, _) in column.values() {
@@ -95,22 +92,8 @@ impl<'a> BoundRequirement<'a> {
         }
     }
 
-    /// What [`nodes`](Self::nodes) costs.
-    fn n_units(&self, cluster: &ClusterState) -> usize {
-        let n_words = cluster.capacity() / 64 + 1;
-        match self {
-            Self::Is(..) | Self::Never | Self::Always => n_words,
-            Self::Table(..) => cluster.capacity(),
-            Self::Pair(..) => cluster.n_nodes(),
-            Self::Labels(requirement) => {
-                cluster.n_nodes().saturating_mul(1 + requirement.values.len())
-            }
-        }
-    }
-
     /// The nodes that match.
     fn nodes(&self, cluster: &ClusterState) -> NodeSet {
-        cluster.charge(WorkKind::NodeSelection, self.n_units(cluster));
         match self {
             Self::Is(column, id) => column.nodes(*id).map(NodeGroup::to_set).unwrap_or_default(),
             Self::Never => NodeSet::new(),
@@ -187,8 +170,6 @@ impl<'a> BoundTerm<'a> {
         if self.fields.is_empty() {
             return nodes;
         }
-        let n_names = nodes.len().saturating_mul(self.fields.len());
-        cluster.charge(WorkKind::NodeSelection, n_names);
         let is_meant =
             |idx: &NodeIdx| cluster.node(*idx).is_some_and(|node| self.fields_match(&node.name));
         nodes.iter().filter(is_meant).collect()
@@ -232,9 +213,6 @@ impl<'a> BoundSelector<'a> {
     pub fn nodes(&self, cluster: &ClusterState) -> NodeSet {
         let mut nodes = NodeSet::new();
         for term in &self.terms {
-            if cluster.is_work_exhausted() {
-                break;
-            }
             nodes.or(&term.nodes(cluster));
             if nodes.len() == cluster.live_nodes().len() {
                 break;

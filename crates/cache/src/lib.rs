@@ -93,7 +93,6 @@ mod delta;
 mod overlay;
 mod requests;
 mod state;
-mod work;
 
 pub use bound_selector::{BoundPreferences, BoundRequirements, BoundSelector};
 pub use change_log::{Change, ChangeEntries, ChangeKinds, Changes};
@@ -107,7 +106,6 @@ pub use objects::{AssumeObjectError, ObjectKey, ObjectStore, storage_class_of};
 pub use overlay::NodeOverlay;
 pub use ports::HostPorts;
 pub use state::ClusterState;
-pub use work::{WorkDone, WorkKind};
 
 /// Values of all nodes by slot, for scans over many nodes.
 pub mod columns {
@@ -126,8 +124,8 @@ pub mod columns {
 /// Pods counted by topology domain.
 pub mod counters {
     pub use crate::domains::{
-        CountedNodes, CountedPods, CounterId, CounterSpec, Domain, DomainCounts, PodTerm,
-        PodTolerations, RequiredNodeAffinity,
+        CountedNodes, CountedPods, CounterSpec, Domain, DomainCounts, DomainNumbers, Looks,
+        PodCounter, PodTerm, PodTolerations, RequiredNodeAffinity,
     };
 }
 

@@ -25,7 +25,6 @@ use crate::ports::HostPorts;
 use crate::requests::Requests;
 use crate::resource_columns::{NodeColumns, ResourceColumns};
 use crate::taint_sets::{TaintSetId, TaintSets};
-use crate::work::{Work, WorkDone, WorkKind};
 
 /// What nodes without host ports have.
 static NO_PORTS: HostPorts = HostPorts::new();
@@ -53,32 +52,6 @@ pub struct ClusterState {
     pub(crate) storage: NodeStorage,
     pub(crate) counters: CounterTable,
     pub(crate) requests: Requests,
-    pub(crate) work: Work,
-}
-
-/// # Work of an attempt
-impl ClusterState {
-    /// An attempt begins that may do so much work, in units. What is read once it has done more may be wrong, and must
-    /// not be used.
-    pub fn begin_work(&mut self, limit: u64) {
-        self.work.begin(limit);
-    }
-
-    /// The attempt is over: what it cost. Reading is not limited from here on.
-    pub fn end_work(&mut self) -> WorkDone {
-        self.work.end()
-    }
-
-    /// Adds to what the attempt costs.
-    #[inline]
-    pub fn charge(&self, kind: WorkKind, units: usize) {
-        self.work.charge(kind, units);
-    }
-
-    /// Whether the attempt has done more work than it may. Whatever it finds out from here on is discarded.
-    pub fn is_work_exhausted(&self) -> bool {
-        self.work.is_exhausted()
-    }
 }
 
 /// # Nodes
@@ -315,9 +288,8 @@ impl ClusterState {
         &self.affinity_terms
     }
 
-    /// A version that changes whenever the answer to "which terms of pods on nodes match this pod, and where are they" may
-    /// change, for any pod: with the terms, with their places, and with namespaces as long as a term selects some by
-    /// their labels.
+    /// A version that changes whenever the answer to "which terms of pods on nodes match this pod" may change, for any pod:
+    /// with the terms, and with namespaces as long as a term selects some by their labels.
     pub fn affinity_terms_version(&self) -> AffinityTermsVersion {
         self.affinity_terms.version(self.objects.kind_sequence("", "Namespace"))
     }
@@ -403,11 +375,6 @@ impl ClusterState {
         if kinds.intersects(ChangeKinds::MEMBERSHIP) {
             self.membership_sequence = sequence;
         }
-    }
-
-    /// The number that the next change will have.
-    pub(crate) fn next_sequence(&self) -> u64 {
-        self.log.sequence() + 1
     }
 }
 

@@ -203,7 +203,7 @@ mod tests {
             n_feasible: 2,
             n_evaluated: 3,
             chosen: None,
-            work: Default::default(),
+            work: 0,
         }
     }
 

@@ -10,14 +10,13 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_api_types::numbers::Numbers;
-use kube_scheduler_cache::WorkDone;
 use kube_scheduler_framework::EventKind;
 use kube_scheduler_queue::QueuedPod;
 use kube_scheduler_runtime::{Profile, Runner};
 
 use crate::attempt::{Choice, NO_NODES, NoChoice, Search, Unfit};
 use crate::binding::{Bindings, Placement};
-use crate::budget::{AttemptLimits, Budgets, WorkLimits};
+use crate::budget::{Budgets, WorkLimits};
 use crate::class_cache::ClassCache;
 use crate::core::{Core, PodEvent};
 use crate::effect::PodRef;
@@ -27,6 +26,8 @@ use crate::observer::{ObservedSearch, Observer, SearchStep};
 use crate::policy::Entry;
 use crate::pool::Pool;
 use crate::preemption::{HeldAttempt, Preemptions};
+use crate::preference::TieBreak;
+use crate::price::Price;
 use crate::profiles::ProfileIdx;
 use crate::turn::{AttemptResult, Turn};
 
@@ -35,7 +36,7 @@ use crate::turn::{AttemptResult, Turn};
 pub(crate) struct CycleOptions {
     pub(crate) pool: Pool,
     pub(crate) uses_class_cache: bool,
-    /// Score only this share of the nodes, where a profile does not say otherwise.
+    /// Score only this share of the nodes, where a profile does not say otherwise; `None` scores all.
     pub(crate) percentage: Option<i32>,
     pub(crate) seed: u64,
     pub(crate) work: WorkLimits,
@@ -58,6 +59,15 @@ pub(crate) struct Guidance<'a> {
     pub(crate) recorded: Option<&'a str>,
     /// Where the steps of the search are reported.
     pub(crate) observer: &'a mut dyn Observer,
+}
+
+/// How one search is made.
+struct SearchGuide<'a> {
+    watched: &'a ObservedSearch<'a>,
+    /// Whether what is found out may be kept for other attempts.
+    is_kept: bool,
+    /// Whether looking for pods to evict is not too expensive.
+    may_preempt: bool,
 }
 
 impl SchedulingCycle {
@@ -134,7 +144,8 @@ impl SchedulingCycle {
         Some(turn)
     }
 
-    /// Looks for a node. A panic of a plugin is an error of the attempt.
+    /// Looks for a node if that does not cost too much; what it costs at most. A panic of a plugin is an error of the
+    /// attempt.
     fn find(
         &mut self,
         core: &mut Core,
@@ -142,55 +153,45 @@ impl SchedulingCycle {
         profile: ProfileIdx,
         pod: &PodRef,
         observer: &mut dyn Observer,
-    ) -> (Result<Choice, NoChoice>, WorkDone) {
+    ) -> (Result<Choice, NoChoice>, u64) {
         let watched = ObservedSearch::new(pod, observer);
         self.number += 1;
         if let Some(meter) = core.plans.profiles[profile].meter() {
             meter.begin_cycle();
         }
         core.cluster.refresh_order();
-        let namespace = &queued.entry().0.namespace;
-        let limits = self.budgets.of(namespace, core.cluster.n_nodes(), core.now);
-        core.cluster.begin_work(limits.hard);
-        let found = guarded(|| self.search(core, queued, profile, &watched));
-        let work = core.cluster.end_work();
+        let (pod, now) = (&queued.entry().0, core.now);
+        let limits = self.budgets.of(&pod.namespace, core.cluster.n_nodes(), now);
+        let price = Price::of(pod, &core.cluster);
+        if price.search > limits.hard {
+            watched.reached(SearchStep::Ended);
+            let n_errors = queued.consecutive_errors();
+            let refusal = self.budgets.refusal(limits, &pod.namespace, &price, n_errors, now);
+            return (Err(NoChoice::OverBudget(refusal)), price.search);
+        }
+        let is_kept = price.search <= limits.soft;
+        let may_preempt = price.search.saturating_add(price.preemption) <= limits.hard;
+        let guide = SearchGuide { watched: &watched, is_kept, may_preempt };
+        let found = guarded(|| self.search(core, queued, profile, guide));
+        if is_kept {
+            // Before the pod is placed: what was counted for it can be taken over as it is.
+            core.cluster.follow_requested();
+        } else {
+            core.cluster.forget_requested();
+        }
+        watched.reached(SearchStep::Ended);
         let found = found.unwrap_or_else(|panic| {
             // An evaluation may be half done. The cluster is as it was: searching does not change it.
             self.classes.clear();
             Err(NoChoice::Broken(panic))
         });
-        let found = self.settle(core, queued, limits, &work).and(found);
-        watched.reached(SearchStep::Ended);
-        (found, work)
-    }
-
-    /// Keeps what was read for an attempt, if it did not cost too much.
-    ///
-    /// # Errors
-    /// If it cost so much that what was found must not be used.
-    fn settle(
-        &mut self,
-        core: &mut Core,
-        queued: &QueuedPod<Entry>,
-        limits: AttemptLimits,
-        work: &WorkDone,
-    ) -> Result<(), NoChoice> {
-        if work.total() <= limits.soft {
-            // Before the pod is placed: what was counted for it can be taken over as it is.
-            core.cluster.follow_requested();
-            return Ok(());
+        let has_tried_to_preempt = may_preempt && matches!(found, Err(NoChoice::Unfit(_)));
+        let preemption = if has_tried_to_preempt { price.preemption } else { 0 };
+        let cost = price.search.saturating_add(preemption);
+        if cost > limits.soft {
+            self.budgets.spend(&pod.namespace, cost, now);
         }
-        core.cluster.forget_requested();
-        if let Some(class) = queued.signature() {
-            self.classes.forget(class);
-        }
-        let namespace = &queued.entry().0.namespace;
-        self.budgets.spend(namespace, work, core.now);
-        if work.total() <= limits.hard {
-            return Ok(());
-        }
-        let n_errors = queued.consecutive_errors();
-        Err(NoChoice::OverBudget(self.budgets.refusal(limits, namespace, work, n_errors, core.now)))
+        (found, cost)
     }
 
     fn search(
@@ -198,24 +199,28 @@ impl SchedulingCycle {
         core: &Core,
         queued: &QueuedPod<Entry>,
         profile: ProfileIdx,
-        watched: &ObservedSearch<'_>,
+        guide: SearchGuide<'_>,
     ) -> Result<Choice, NoChoice> {
+        let SearchGuide { watched, is_kept, may_preempt } = guide;
         let options = &self.options;
         let pod = &queued.entry().0;
         let profile = &core.plans.profiles[profile];
-        // A profile's 0 is not overruled by the global share.
+        // A profile's 0 is not overruled by the global share: it is the one that adapts.
         let percentage = profile.percentage_of_nodes_to_score.or(options.percentage);
+        let random = Numbers::nth(options.seed, self.number);
         let search = Search {
             runner: Runner::new(profile, core.sources()),
             extenders: &core.plans.extenders,
             pool: &options.pool,
             classes: &mut self.classes,
             pod,
-            class: queued.signature().filter(|_| options.uses_class_cache),
-            percentage: percentage.filter(|share| *share > 0),
+            class: queued.signature().filter(|_| options.uses_class_cache && is_kept),
+            may_preempt,
+            percentage,
             next_start: &mut self.next_start,
             keeps_state: reads_state_after_score(profile, pod),
-            random: Numbers::nth(options.seed, self.number),
+            random,
+            ties: if options.seed == 0 { TieBreak::First } else { TieBreak::Drawn(random) },
             watched,
         };
         search.run()

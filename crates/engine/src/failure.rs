@@ -51,7 +51,7 @@ pub(crate) enum Failure {
     Rejected(String),
     /// Something broke; it comes back after its backoff.
     Error(String),
-    /// The attempt cost too much; the pod comes back when that is said.
+    /// The attempt would cost too much; the pod comes back at the time given.
     OverBudget(OverBudget),
 }
 

@@ -37,11 +37,13 @@ mod policy;
 mod pool;
 mod preemption;
 mod preference;
+mod price;
 mod profiles;
 mod ranking;
 mod sharing;
 mod sizes;
 mod turn;
+mod versions;
 
 pub use budget::WorkLimits;
 pub use build::{BuildError, EngineOptions};

@@ -198,8 +198,8 @@ impl<E> QueuedPod<E> {
         self.not_before = Some(at);
     }
 
-    /// Forgets all rejectors, the gate, and until when to [wait](Self::wait_until). To be called at the start of failure handling, before the rejectors of the failed
-    /// attempt are added.
+    /// Forgets all rejectors, the gate, and until when to [wait](Self::wait_until). To be called at the start of failure
+    /// handling, before the rejectors of the failed attempt are added.
     pub fn clear_rejectors(&mut self) {
         self.unschedulable_plugins.clear();
         self.pending_plugins.clear();

@@ -138,22 +138,13 @@ impl LabelledTerms {
 
     /// The terms that may mean a pod.
     pub(super) fn about(&self, pod: &Pod) -> impl Iterator<Item = Found> {
-        self.lists(pod).flat_map(|terms| terms.0.iter().copied())
-    }
-
-    /// How many [`about`](Self::about) names.
-    pub(super) fn n_about(&self, pod: &Pod) -> usize {
-        self.lists(pod).map(|terms| terms.0.len()).sum()
-    }
-
-    fn lists(&self, pod: &Pod) -> impl Iterator<Item = &Terms> {
         let labelled = pod.labels.iter().filter_map(|(key, value)| {
             (!self.by_label.is_empty()).then(|| self.by_label.get(&BorrowedPair(key, value)))?
         });
         let of_namespace = (!self.by_namespace.is_empty())
             .then(|| self.by_namespace.get(&pod.namespace))
             .flatten();
-        labelled.chain(of_namespace).chain([&self.others])
+        labelled.chain(of_namespace).chain([&self.others]).flat_map(|terms| terms.0.iter().copied())
     }
 }
 

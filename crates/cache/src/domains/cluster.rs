@@ -12,7 +12,6 @@ use crate::change_log::ChangeKinds;
 use crate::node_table::NodeIdx;
 use crate::requests::{Requested, RequestedCounter};
 use crate::state::ClusterState;
-use crate::work::WorkKind;
 
 /// Counters whose specifications list more keys, namespaces and values are not followed because a pod needs them.
 const MAX_LISTED: usize = 1024;
@@ -67,8 +66,8 @@ impl ClusterState {
         }
     }
 
-    /// Forgets what was read since the last call of [`follow_requested`](Self::follow_requested): whoever read it computes it
-    /// again each time.
+    /// Forgets what was read since the last call of [`follow_requested`](Self::follow_requested): a reader that needs it
+    /// again has it computed again.
     pub fn forget_requested(&mut self) {
         self.requests.take();
     }
@@ -98,14 +97,14 @@ impl ClusterState {
     }
 
     /// The number of a counter that is [followed](Self::follow).
-    pub fn followed_id(&self, spec: &CounterSpec) -> Option<CounterId> {
+    pub(crate) fn followed_id(&self, spec: &CounterSpec) -> Option<CounterId> {
         self.counters.id_of(spec)
     }
 
     /// The counter with this number, `None` when it is not followed any more, or was counted again because the labels of
     /// a namespace changed. O(1).
     #[inline]
-    pub fn followed_by_id(&self, id: CounterId) -> Option<&DomainCounts> {
+    pub(crate) fn followed_by_id(&self, id: CounterId) -> Option<&DomainCounts> {
         self.counters.by_id(id).map(|counts| &**counts)
     }
 
@@ -116,7 +115,8 @@ impl ClusterState {
     }
 
     /// [`counted`](Self::counted) for several counters, in their order: what they have in common is worked out once.
-    pub fn counted_all<'a>(
+    #[cfg(test)]
+    pub(crate) fn counted_all<'a>(
         &self,
         specs: impl IntoIterator<Item = &'a CounterSpec>,
     ) -> Vec<Arc<DomainCounts>> {
@@ -125,15 +125,16 @@ impl ClusterState {
         specs.into_iter().map(|spec| self.counted_with(spec, &mut shared)).collect()
     }
 
-    fn counted_with(&self, spec: &CounterSpec, shared: &mut Shared) -> Arc<DomainCounts> {
+    pub(super) fn counted_with(
+        &self,
+        spec: &CounterSpec,
+        shared: &mut Shared,
+    ) -> Arc<DomainCounts> {
         if let Some(counts) = self.followed(spec) {
             return counts.clone();
         }
-        // Whoever asks goes through all nodes with it; each key that is needed is looked up.
-        self.charge(WorkKind::Domains, self.capacity() + spec.needed_keys().count());
-        // A key that no node has ends the matter, before anything is compared. Pods were not counted then.
-        let is_nowhere = spec.needed_keys().any(|key| !self.labels.is_on_nodes(key));
-        let (counts, counted_at) = if is_nowhere || self.is_work_exhausted() {
+        // Pods were not counted then.
+        let (counts, counted_at) = if self.lacks_key_of(spec) {
             (DomainCounts::nowhere(self, spec, shared), None)
         } else {
             (DomainCounts::derived(self, spec, shared), Some(self.counted_at()))
@@ -143,6 +144,16 @@ impl ClusterState {
             self.requests.counter(&counts, counted_at);
         }
         counts
+    }
+
+    /// Whether no node has a label key without which none counts: that ends the matter, before anything is compared.
+    pub(super) fn lacks_key_of(&self, spec: &CounterSpec) -> bool {
+        spec.needed_keys().any(|key| !self.is_on_nodes(key))
+    }
+
+    /// Whether any node has a label.
+    pub fn is_on_nodes(&self, key: &str) -> bool {
+        self.labels.is_on_nodes(key)
     }
 
     /// What all followed counters take, in bytes, each reckoned at its largest.

@@ -13,7 +13,6 @@ use crate::label_index::{LabelColumn, ValueId};
 use crate::node_set::NodeSet;
 use crate::node_table::NodeIdx;
 use crate::state::ClusterState;
-use crate::work::WorkKind;
 
 /// The nodes that count by `spec`. O(nodes × conditions), and no more once none is left. `shared` has what was found out
 /// for others of the same pod.
@@ -116,8 +115,6 @@ fn keep_labelled(cluster: &ClusterState, key: &str, nodes: &mut NodeSet) {
 fn keep_tolerated(cluster: &ClusterState, tolerated: &PodTolerations, nodes: &mut NodeSet) {
     let PodTolerations { tolerations, compares_numbers } = tolerated;
     let sets = cluster.taint_sets();
-    let n_comparisons = sets.n_ids().saturating_mul(tolerations.len());
-    cluster.charge(WorkKind::Domains, cluster.capacity().saturating_add(n_comparisons));
     let mut lets_in = vec![true; sets.n_ids()];
     for (id, taints) in sets.iter() {
         lets_in[id.index()] = untolerated_taint(taints, tolerations, *compares_numbers).is_none();

@@ -13,13 +13,11 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::api::validation::aggregate;
 use kube_scheduler_framework::{
-    Code, CycleState, NodeIdx, PostFilterContext, PreemptionCandidate, Status, WorkKind,
+    Code, CycleState, NodeIdx, PostFilterContext, PreemptionCandidate, Status,
 };
 
 use super::victims::{DryRun, SomePods};
 
-/// What the filters of a usual profile cost for one node, in units of work.
-const UNITS_PER_NODE: usize = 100;
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
 /// The status of nodes that were not tried.
@@ -116,11 +114,6 @@ impl Search {
         let mut violating: Vec<Candidate<'b>> = Vec::new();
         let mut errors: Vec<String> = Vec::new();
         for &node in second.iter().chain(first) {
-            let n_pods = usize::try_from(cluster.pod_count().get(node)).unwrap_or(0);
-            cluster.charge(WorkKind::Preemption, UNITS_PER_NODE + n_pods);
-            if cluster.is_work_exhausted() {
-                return Err(Status::error("too much work"));
-            }
             match dry_run.on(node) {
                 Ok(candidate) if candidate.victims.is_empty() => {
                     let name = cluster.node_name(node).map_or("", |name| name);

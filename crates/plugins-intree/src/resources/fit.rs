@@ -10,7 +10,7 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
     FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
-    PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VerdictId, WorkKind,
+    PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VerdictId, extension_points,
 };
 use smallvec::SmallVec;
 
@@ -87,29 +87,7 @@ impl Plugin for Fit {
         NAME
     }
 
-    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
-        Some(self)
-    }
-
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_pre_score(&self) -> Option<&dyn PreScore> {
-        Some(self)
-    }
-
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(PreFilter, Filter, PreScore, Score, EnqueueExtensions, Sign);
 }
 
 impl PreFilter for Fit {
@@ -139,13 +117,6 @@ impl Filter for Fit {
                 nodes.iter().any(|idx| sink.is_open(*idx) && cx.cluster().node(*idx).is_some());
             return if is_any_open { Err(Status::error(NO_STATE)) } else { Ok(()) };
         };
-        if !demand.scalars.is_empty() {
-            let n_comparisons = demand.scalars.len().saturating_mul(nodes.len());
-            cx.cluster().charge(WorkKind::Resources, n_comparisons);
-            if cx.cluster().is_work_exhausted() {
-                return Ok(());
-            }
-        }
         let scan = Scan::new(cx.cluster(), demand, |name| self.is_served(cx.cluster(), name));
         // A scan meets few distinct shortages, mostly the same one again and again.
         let mut known: SmallVec<[(Shortages, VerdictId); 8]> = SmallVec::new();

@@ -25,24 +25,26 @@ section! {
 section! {
     /// Flags that kube-scheduler does not have.
     Ours {
-        /// What an attempt may cost before nothing is kept of it.
+        /// What an attempt may cost.
         attempt_work_limit: u64 = WorkLimits::default().base, "attempt-work-limit",
-            "How many units of work (comparisons, table entries, column slots) one attempt may cost before nothing is kept \
-             of it; an attempt that costs ten times as much fails. Zero means that there is no limit.";
+            "How many units of work (comparisons, table entries, column slots) one attempt may cost; a pod that may cost more \
+             is not tried. Nothing is cached for pods that cost more than a tenth. Zero means that there is no limit.";
         /// What each node adds to that.
         attempt_work_limit_per_node: u64 = WorkLimits::default().per_node, "attempt-work-limit-per-node",
             "How many units each node adds to --attempt-work-limit.";
         /// How fast namespaces regain what costly attempts used up.
         namespace_work_per_second: u64 = WorkLimits::default().refill_per_second, "namespace-work-per-second",
-            "How many units of work a namespace regains in a second of what its attempts beyond --attempt-work-limit have \
-             used up. When they have used up a hundred times that limit, it is where attempts of the namespace fail.";
+            "How many units of work a namespace regains in a second of what its attempts beyond a tenth of \
+             --attempt-work-limit have used up. While they have used up ten times the limit, that tenth is the limit of the \
+             namespace.";
         /// How long the core may work on one thing.
         core_hang_timeout: Duration = Duration::from_secs(30), "core-hang-timeout",
             "How long the scheduling core may work on one thing, such as one attempt, before it counts as hanging: /livez \
              fails then, and the lease is given up. Zero means never.";
         /// The seed of random choices.
         seed: u64 = 0, "seed",
-            "The seed of random choices, such as the one among equally good nodes.";
+            "The seed of random choices. With 0, the first in order of several equally good nodes is always taken; any other \
+             number draws one of them.";
         /// Where spans go.
         tracing_endpoint: String = "http://localhost:4318".to_owned(), "tracing-endpoint",
             "The OpenTelemetry collector that spans are sent to, by OTLP over HTTP.";

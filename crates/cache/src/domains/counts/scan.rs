@@ -11,7 +11,6 @@ use crate::fingerprint::Fingerprint;
 use crate::label_index::{LabelColumn, ValueId};
 use crate::node_table::NodeIdx;
 use crate::state::ClusterState;
-use crate::work::WorkKind;
 
 /// # Reading by the labels of nodes
 impl DomainCounts {
@@ -97,27 +96,18 @@ impl DomainCounts {
     /// pods, nodes that count in one with the same nodes. O(nodes) then.
     pub(crate) fn derived(cluster: &ClusterState, spec: &CounterSpec, shared: &mut Shared) -> Self {
         let mut counts = Self::nothing(spec);
-        cluster.charge(WorkKind::Domains, cluster.capacity());
         match shared.on_nodes.take().filter(|(pods, _)| pods.is_same_allocation(&spec.pods)) {
             Some((_, on_nodes)) => counts.on_nodes = on_nodes,
             None => match cluster.counters.with_pods(&spec.pods) {
                 Some(other) => counts.on_nodes = other.on_nodes.clone(),
                 None => {
                     let needed = Fingerprint::needed_by(&spec.pods);
-                    let n_terms = spec.pods.terms.len();
-                    cluster.charge(WorkKind::Domains, cluster.n_pods().saturating_mul(n_terms));
-                    if cluster.is_work_exhausted() {
-                        return Self::nowhere(cluster, spec, shared);
-                    }
                     counts.count_pods(cluster, cluster.pods.iter_with(needed));
                 }
             },
         }
         if shared.is_for_many {
             shared.on_nodes = Some((spec.pods.clone(), counts.on_nodes.clone()));
-        }
-        if cluster.is_work_exhausted() {
-            return Self::nowhere(cluster, spec, shared);
         }
         counts.eligible = match cluster.counters.with_nodes(spec) {
             Some(other) => other.eligible.clone(),
