@@ -203,6 +203,7 @@ mod tests {
             n_feasible: 2,
             n_evaluated: 3,
             chosen: None,
+            work: 0,
         }
     }
 

@@ -10,6 +10,7 @@
 
 mod attempt;
 mod binding;
+mod budget;
 mod build;
 mod changes;
 mod class_cache;
@@ -36,6 +37,7 @@ mod policy;
 mod pool;
 mod preemption;
 mod preference;
+mod price;
 mod profiles;
 mod ranking;
 mod sharing;
@@ -43,6 +45,7 @@ mod sizes;
 mod turn;
 mod versions;
 
+pub use budget::WorkLimits;
 pub use build::{BuildError, EngineOptions};
 pub use counts::{BoundPod, EndedPreemption, PreemptionCounts, ProfileCounts};
 pub use cycle::ClassCacheCounts;
