@@ -119,8 +119,9 @@ impl Budgets {
         let AttemptLimits { hard, usual, .. } = limits;
         let Price { search, greatest, .. } = price;
         let mut message = format!(
-            "the pod is too expensive to schedule: it may cost {search} units of work, more than the limit of {hard}, most \
-             of them for its {greatest}"
+            "the pod is too expensive to schedule: it may cost up to {} units of work, more than the limit of {hard}, most \
+             of them for its {greatest}",
+            rounded_up(*search)
         );
         let wait = FIRST_WAIT.saturating_mul(1 << n_errors.min(16)).min(LONGEST_WAIT);
         let mut not_before = now + wait;
@@ -149,6 +150,12 @@ impl Budgets {
     pub(crate) fn len(&self) -> usize {
         self.used.len()
     }
+}
+
+/// One digit and zeros, so that the text of a condition does not change with every pod that comes and goes.
+fn rounded_up(n: u64) -> u64 {
+    let unit = 10_u64.pow(n.checked_ilog10().unwrap_or(0));
+    n.div_ceil(unit).saturating_mul(unit)
 }
 
 fn allowance(hard: u64) -> u64 {
@@ -195,7 +202,7 @@ mod tests {
         let limits = budgets.of("a", 0, start);
         let refusal = budgets.refusal(limits, "a", &price(1001), 0, start);
         assert_eq!(refusal.not_before, start + FIRST_WAIT);
-        for text in ["cost 1001 units", "limit of 1000", "its tolerations", "is 10000 again"] {
+        for text in ["up to 2000 units", "limit of 1000", "its tolerations", "is 10000 again"] {
             assert!(refusal.message.contains(text), "{text}: {}", refusal.message);
         }
         // 1,000 units too many come back in two seconds.
@@ -212,6 +219,12 @@ mod tests {
             refusal.not_before.saturating_since(Timestamp::EPOCH).as_secs()
         };
         assert_eq!([0, 1, 2, 8, 9, u32::MAX].map(wait), [10, 20, 40, 2560, 3600, 3600]);
+    }
+
+    #[test]
+    fn prices_are_said_with_one_digit() {
+        let rounded = [0, 1, 9, 10, 11, 1999, 2000, u64::MAX].map(rounded_up);
+        assert_eq!(rounded, [0, 1, 9, 10, 20, 2000, 2000, u64::MAX]);
     }
 
     #[test]

@@ -164,7 +164,7 @@ impl SchedulingCycle {
         let limits = self.budgets.of(&pod.namespace, core.cluster.n_nodes(), now);
         let price = Price::of(pod, &core.cluster);
         if price.search > limits.hard {
-            watched.reached(SearchStep::Ended);
+            // There is no search, so no step of one is reported.
             let n_errors = queued.consecutive_errors();
             let refusal = self.budgets.refusal(limits, &pod.namespace, &price, n_errors, now);
             return (Err(NoChoice::OverBudget(refusal)), price.search);
