@@ -25,6 +25,8 @@ const SCORES_FROM: u8 = 10;
 pub(crate) trait Lines {
     /// The verbosity at the moment.
     fn verbosity(&self) -> u8;
+    /// A search begins.
+    fn begun(&mut self, pod: &PodRef);
     /// A plugin's weighted score of a node.
     fn plugin_scored(&mut self, pod: &PodRef, plugin: &str, node: &str, score: i64);
     /// A node's score over all plugins.
@@ -48,6 +50,11 @@ impl Lines for ProcessLog {
         } else {
             0
         }
+    }
+
+    fn begun(&mut self, pod: &PodRef) {
+        tracing::debug!(target: "V4", %pod, "About to try and schedule pod");
+        tracing::debug!(target: "V3", %pod, "Attempting to schedule pod");
     }
 
     fn plugin_scored(&mut self, pod: &PodRef, plugin: &str, node: &str, score: i64) {
@@ -102,7 +109,10 @@ impl Observer for CycleLog<'_> {
         }
         let now = (self.now)();
         match step {
-            SearchStep::Begun => (self.started, self.steps) = (now, [None; 2]),
+            SearchStep::Begun => {
+                (self.started, self.steps) = (now, [None; 2]);
+                self.lines.begun(pod);
+            }
             SearchStep::NodesFiltered => self.steps[0] = Some(now),
             SearchStep::NodesScored => self.steps[1] = Some(now),
             SearchStep::Ended => self.end(pod, now),
@@ -214,6 +224,8 @@ mod tests {
         fn verbosity(&self) -> u8 {
             self.verbosity
         }
+
+        fn begun(&mut self, _: &PodRef) {}
 
         fn plugin_scored(&mut self, pod: &PodRef, plugin: &str, node: &str, score: i64) {
             self.lines.push(format!("{pod} {plugin} {node} {score}"));

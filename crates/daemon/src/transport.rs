@@ -10,6 +10,7 @@ mod call;
 mod connection;
 pub(crate) mod envelope;
 mod error;
+mod log;
 mod opening;
 
 use std::error::Error as StdError;
@@ -175,7 +176,16 @@ impl Endpoint {
         let client = self.connect(config, traffic)?;
         let opening = (traffic == Traffic::Requests).then(Arc::default);
         let host = self.config.cluster_url.authority().map_or("", |host| host.as_str()).into();
-        Ok(Api { client, host, metrics: None, fence: None, is_json_only: Arc::default(), opening })
+        let base = self.url().into();
+        Ok(Api {
+            client,
+            host,
+            base,
+            metrics: None,
+            fence: None,
+            is_json_only: Arc::default(),
+            opening,
+        })
     }
 
     /// Says so when the server has not answered for `patience`, and again when it does. Any answer will do.
@@ -219,6 +229,8 @@ fn parse_url(text: &str) -> Result<http::Uri, ConnectError> {
 pub(crate) struct Api {
     client: kube::Client,
     host: Arc<str>,
+    /// The server's URL.
+    base: Arc<str>,
     metrics: Option<Arc<Metrics>>,
     /// What requests that change something must pass.
     fence: Option<Fence>,
@@ -275,6 +287,7 @@ impl Api {
         let answer = async {
             let response = self.begin(call).await?;
             let body = collect(response).await?;
+            log::response_body(log::verbosity(), call.path(), &body);
             self.observe_answer(call, body.len());
             Ok(body)
         };
@@ -350,8 +363,18 @@ impl Api {
         Some(pause)
     }
 
+    /// Where a request goes, in full, for the log.
+    fn url_of(&self, call: &Call) -> String {
+        format!("{}{}", self.base.trim_end_matches('/'), call.path())
+    }
+
     async fn begin(&self, call: &Call) -> Result<Response<Body>, ApiError> {
         let request = call.request()?;
+        let verbosity = log::verbosity();
+        let url = if verbosity > 0 { self.url_of(call) } else { String::new() };
+        if verbosity > 0 {
+            log::request(verbosity, &call.method, &url, request.headers(), &call.body);
+        }
         let turn = match &self.opening {
             Some(opening) => opening.turn().await,
             None => None,
@@ -371,6 +394,10 @@ impl Api {
                 request_bytes: call.body.len(),
             });
         }
+        if verbosity > 0 {
+            let answer = answer.as_ref().ok().map(|answer| (answer.status(), answer.headers()));
+            log::response(verbosity, (&call.method, &url), answer, start.elapsed());
+        }
         let response = answer.map_err(|error| ApiError::transport(&error))?;
         if response.status().is_success() {
             return Ok(response);
@@ -379,6 +406,7 @@ impl Api {
         let retry_after =
             response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let body = collect(response).await?;
+        log::response_body(verbosity, &url, &body);
         Err(ApiError::status(code, retry_after.map(Duration::from_secs), &body))
     }
 }

@@ -281,9 +281,6 @@ fn log(EndedWrite { write, result }: &EndedWrite) {
             let (kind, key) = (&object.kind, object.key());
             tracing::warn!(%pod, %kind, object = key, err = %error, "Failed to update object for pod");
         }
-        (PodWrite::Bind { pod, node, .. }, Ok(_)) => {
-            tracing::debug!(%pod, %node, "Successfully bound pod to node");
-        }
         (PodWrite::Bind { pod, node, .. }, Err(error)) => {
             tracing::warn!(%pod, %node, err = %error, "Failed to bind pod");
         }

@@ -22,6 +22,7 @@ use crate::counts::Counts;
 use crate::deadlines::{Deadlines, WakeUp};
 use crate::effect::{Effect, PodRef};
 use crate::measures::Measures;
+use crate::notice::{Notice, Notices};
 use crate::pods::PodIndex;
 use crate::policy::{Entry, NominatingQueue, Plans, Policy, Queue};
 use crate::preemption::HeldPreemptors;
@@ -44,6 +45,8 @@ pub(crate) struct Core {
     pub(crate) effects: Vec<Effect>,
     pub(crate) counts: Counts,
     pub(crate) measures: Measures,
+    /// What is told to a shell that writes a log.
+    pub(crate) notices: Notices,
     /// The time of the input or turn at hand. Set on entry into the engine and not read between calls.
     pub(crate) now: Timestamp,
     queue: NominatingQueue,
@@ -74,6 +77,7 @@ impl Core {
             effects: Vec::new(),
             counts,
             measures,
+            notices: Notices::default(),
             now: Timestamp::default(),
             queue: NominatingQueue(queue),
             signatures: Signatures::default(),
@@ -120,11 +124,37 @@ impl Core {
             now: self.now,
         };
         let result = change(&mut self.queue.0, &mut policy);
+        if self.notices.wants_moves() {
+            self.tell_moves();
+        }
         match self.queue.next_deadline() {
             Some(at) => self.deadlines.set(WakeUp::QueueMoves, at),
             None => self.deadlines.clear(WakeUp::QueueMoves, self.now),
         }
         result
+    }
+
+    /// How much is told, as the log's verbosity.
+    pub(crate) fn set_verbosity(&mut self, verbosity: u8) {
+        self.notices.set_verbosity(verbosity);
+        self.queue.0.keep_moves(self.notices.wants_moves());
+    }
+
+    fn tell_moves(&mut self) {
+        for moved in self.queue.0.take_moves() {
+            let queue = &self.queue.0;
+            let rejectors = moved.rejectors.iter().map(|id| queue.plugin_name(id).into());
+            let notice = Notice::PodMoved {
+                pod: PodRef::from(&*moved.entry.0),
+                event: moved.event,
+                queue: moved.queue,
+                hint: moved.hint,
+                is_gated: moved.hint.is_none()
+                    && moved.queue == kube_scheduler_queue::Queue::Unschedulable,
+                rejectors: rejectors.collect(),
+            };
+            self.notices.add(0, || notice);
+        }
     }
 
     /// The queue's next pod. From here until [`done`](Self::done) or [`requeue`](Self::requeue) the queue remembers the

@@ -27,6 +27,7 @@ use crate::core::{Core, PodEvent};
 use crate::effect::{Effect, PodRef, StatusPatch, Token};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::input::EvictionOutcome;
+use crate::notice::{Notice, VictimEnd};
 use crate::policy::Entry;
 use crate::profiles::ProfileIdx;
 
@@ -116,6 +117,14 @@ impl Preemptions {
     ) -> TaskId {
         let Plan { node, victims, n_victims, plugin } = plan;
         core.counts.preemption_started(n_victims);
+        if held.is_none() {
+            core.notices.add(2, || Notice::PreemptionStarted {
+                preemptor: PodRef::from(&*preemptor),
+                node: node.clone(),
+                n_victims,
+                n_to_delete: victims.len(),
+            });
+        }
         let task = Task {
             preemptor,
             plugin,
@@ -173,7 +182,9 @@ impl Preemptions {
         let Some((id, Errand::Evict(victim))) = self.tasks.redeem(token) else { return };
         match result {
             Ok(EvictionOutcome::Deleted) => self.report_eviction(core, id, &victim, ""),
-            Ok(EvictionOutcome::AlreadyGone) => {}
+            Ok(EvictionOutcome::AlreadyGone) => {
+                self.tell(core, id, &victim, VictimEnd::AlreadyGone);
+            }
             Err(error) => self.tasks.failed(id, error, true),
         }
         self.advance(core, bindings, id);
@@ -236,7 +247,21 @@ impl Preemptions {
         core.effects.push(Effect::EvictPod { token, pod: PodRef::from(&**victim), patch });
     }
 
+    /// Tells the log what became of a victim.
+    fn tell(&self, core: &mut Core, id: TaskId, victim: &Pod, end: VictimEnd) {
+        let Some(task) = self.tasks.get(id) else { return };
+        core.notices.add(2, || Notice::VictimGone {
+            preemptor: PodRef::from(&*task.preemptor),
+            victim: PodRef::from(victim),
+            node: task.node.clone(),
+            end,
+        });
+    }
+
     fn report_eviction(&self, core: &mut Core, id: TaskId, victim: &Pod, how: &str) {
+        let is_in_memory = !how.is_empty();
+        let end = if is_in_memory { VictimEnd::TurnedBack } else { VictimEnd::Evicted };
+        self.tell(core, id, victim, end);
         let Some(task) = self.tasks.get(id) else { return };
         let event = PodEvent {
             kind: EventKind::Normal,
@@ -256,6 +281,11 @@ impl Preemptions {
             let error = error.filter(|_| has_failed_to_evict);
             return end_held(core, bindings, held, node, error);
         }
+        core.notices.add(2, || Notice::PreemptionEnded {
+            preemptor: PodRef::from(&*preemptor),
+            node: node.clone(),
+            is_error: error.is_some(),
+        });
         core.counts.preemption_ended(error.is_some(), core.now.saturating_since(started));
         if let Some(error) = error {
             let key = preemptor.key();

@@ -126,6 +126,7 @@ mod unschedulable;
 mod gates;
 mod hints;
 mod in_flight;
+mod moves;
 mod nominator;
 
 mod counters;
@@ -136,6 +137,7 @@ pub use self::action::ActionType;
 pub use self::counters::PendingCounts;
 pub use self::entry::{EventObject, QueueEntry, QueuedPod};
 pub use self::event::{ClusterEvent, EventLabel, EventResource};
+pub use self::moves::Move;
 pub use self::plugins::{PluginId, PluginSet};
 pub use self::policy::{Nomination, PreEnqueueVerdict, QueuePolicy, QueueingHint};
 pub use self::profile::{EXTENDER_PLUGIN, HintId, ProfileId, ProfileSpec, QueueSettings};

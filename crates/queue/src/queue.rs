@@ -26,6 +26,7 @@ use crate::event::EventLabel;
 use crate::gates;
 use crate::heap::Slot;
 use crate::in_flight::InFlight;
+use crate::moves::Move;
 use crate::nominator::Nominator;
 use crate::plugins::PluginId;
 use crate::policy::{Nomination, QueuePolicy, Requeue};
@@ -51,6 +52,8 @@ pub struct SchedulingQueue<E, O> {
     /// The pods that one operation looks at. Empty in between; kept so that its memory is used again.
     candidates: Vec<(u64, Slot)>,
     next_seq: u64,
+    /// What the owner has not fetched yet; `None` unless it asked for moves to be kept.
+    moves: Option<Vec<Move<E>>>,
 }
 
 impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
@@ -68,6 +71,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             counters: Counters::default(),
             candidates: Vec::new(),
             next_seq: 0,
+            moves: None,
         }
     }
 
@@ -244,9 +248,29 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
 
     fn entered(&mut self, slot: Slot, place: Place, label: &EventLabel) {
         self.counters.incoming(place.queue(), label);
-        if let Some(record) = self.records.get_mut(slot) {
-            record.place = Some(place);
+        let Some(record) = self.records.get_mut(slot) else { return };
+        record.place = Some(place);
+        if let Some(moves) = &mut self.moves {
+            moves.push(Move {
+                entry: record.pod.entry.clone(),
+                event: label.clone(),
+                queue: place.queue(),
+                hint: None,
+                rejectors: record.pod.rejectors(),
+            });
         }
+    }
+
+    /// Keeps every move from now on until it is [fetched](Self::take_moves), or none any more.
+    pub fn keep_moves(&mut self, keeps: bool) {
+        if keeps != self.moves.is_some() {
+            self.moves = keeps.then(Vec::new);
+        }
+    }
+
+    /// The moves since the last call, oldest first.
+    pub fn take_moves(&mut self) -> Vec<Move<E>> {
+        self.moves.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// A number larger than any before: the rank of a pod among equals.

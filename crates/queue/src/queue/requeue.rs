@@ -77,6 +77,9 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         let entry = pod.entry.clone();
         let slot = self.insert(pod);
         let queue = self.requeue(slot, requeue, &EventLabel::SCHEDULE_ATTEMPT_FAILURE, now, policy);
+        if let Some(last) = self.moves.as_mut().and_then(|moves| moves.last_mut()) {
+            last.hint = Some(requeue.as_str());
+        }
         self.in_flight.done(entry.uid());
         Ok(queue)
     }

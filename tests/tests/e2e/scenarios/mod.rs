@@ -5,6 +5,7 @@
 
 mod access;
 mod leader;
+mod logs;
 mod manifest;
 mod placement;
 mod preemption;
@@ -54,6 +55,7 @@ macro_rules! each_scenario {
             access::the_roles_of_the_scheduler_are_enough,
             leader::a_dead_leader_is_replaced,
             leader::a_leader_that_is_asked_to_end_hands_over,
+            logs::lines_are_of_the_recorded_kinds,
             manifest::the_static_pod_of_a_control_plane_works,
             restarts::a_killed_scheduler_is_taken_over_from,
             restarts::a_killed_process_is_taken_over_from,
