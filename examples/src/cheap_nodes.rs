@@ -15,7 +15,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Context, CycleState, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
-    Score, Sign, SignatureWriter, Status,
+    Score, Sign, SignatureWriter, Status, extension_points,
 };
 use serde::Deserialize;
 
@@ -69,13 +69,7 @@ impl Plugin for CheapNodes {
         NAME
     }
 
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(Score, Sign);
 }
 
 impl Score for CheapNodes {

@@ -19,7 +19,7 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Commands, Context, CycleState, EventKind, Handle, MetricFamily, Permit, PermitDecision, Plugin,
     PluginArgs, PluginError, PluginName, PreFilter, PreFilterOutcome, Reserve, Sign,
-    SignatureWriter, Status,
+    SignatureWriter, Status, extension_points,
 };
 use serde::Deserialize;
 
@@ -123,21 +123,7 @@ impl Plugin for Gang {
         NAME
     }
 
-    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
-        Some(self)
-    }
-
-    fn as_reserve(&self) -> Option<&dyn Reserve> {
-        Some(self)
-    }
-
-    fn as_permit(&self) -> Option<&dyn Permit> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(PreFilter, Reserve, Permit, Sign);
 }
 
 /// As long as there are too few members, none needs a place.

@@ -16,7 +16,7 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventObject,
     EventRegistration, EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PluginError,
-    QueueingHint, Sign, SignatureWriter, Status,
+    QueueingHint, Sign, SignatureWriter, Status, extension_points,
 };
 use serde::Deserialize;
 
@@ -75,17 +75,7 @@ impl Plugin for ReservedPools {
         NAME
     }
 
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(Filter, EnqueueExtensions, Sign);
 }
 
 impl Filter for ReservedPools {

@@ -5,6 +5,7 @@
 mod cel;
 mod configs;
 mod decisions;
+mod devices;
 mod hints;
 mod quantities;
 mod queues;
@@ -16,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 /// All families there are, in the order in which they are evaluated.
-pub const FAMILIES: [&str; 19] = [
+pub const FAMILIES: [&str; 34] = [
     "quantities",
     "cel",
     "queue",
@@ -36,6 +37,21 @@ pub const FAMILIES: [&str; 19] = [
     "hints",
     "mixed",
     "dra",
+    "dra-claims",
+    "dra-cel",
+    "dra-pools",
+    "dra-constraints",
+    "dra-partitionable",
+    "dra-consumable",
+    "dra-taints",
+    "dra-admin",
+    "dra-binding",
+    "dra-extended",
+    "dra-scoring",
+    "dra-preemption",
+    "dra-mixed",
+    "dra-nodeallocatable",
+    "dra-hints",
 ];
 
 /// What one family came to.
@@ -107,7 +123,10 @@ pub fn run_family(dir: &Path, family: &str, options: Options<'_>) -> Result<Repo
             "cel" => cel::judge(&case, &mut report),
             "queue" => queues::judge(&case, &mut report),
             "config" => configs::judge(&case, &mut report),
-            "hints" => hints::judge(&case, &mut report),
+            "hints" | "dra-hints" => hints::judge(&case, &mut report),
+            _ if family.starts_with("dra") && FAMILIES.contains(&family) => {
+                devices::judge(&case, options, &mut report);
+            }
             _ if FAMILIES.contains(&family) => decisions::judge(&case, options, &mut report),
             _ => bail!("unknown family {family:?}: allowed are {}", FAMILIES.join(", ")),
         }

@@ -7,6 +7,7 @@
 
 mod herd;
 mod kinds;
+mod racks;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +23,14 @@ use serde_json::json;
 use self::kinds::Kinds;
 use crate::history::{ApiServer, Numbers};
 
-/// The in-tree plugins, the examples, and one that reads all over the cluster.
+/// The in-tree plugins, the examples, one that reads all over the cluster, and one that counts pods.
 fn registry() -> Result<Registry> {
     let mut registry = kube_scheduler_plugins_intree::registry();
     registry.register(cheap_nodes::NAME, cheap_nodes::new)?;
     registry.register(gang::NAME, gang::new)?;
     registry.register(reserved_pools::NAME, reserved_pools::new)?;
     registry.register(herd::Herd::NAME, |_, _| Ok(Arc::new(herd::Herd)))?;
+    registry.register(racks::Racks::NAME, |_, _| Ok(Arc::new(racks::Racks)))?;
     Ok(registry)
 }
 

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use kube_scheduler_api_types::{Object, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Input, Token};
-use kube_scheduler_framework::ApiError;
+use kube_scheduler_framework::{ApiError, ObjectWrite};
 use serde_json::json;
 
 pub(crate) use self::api_server::ApiServer;
@@ -325,9 +325,11 @@ impl History {
                 let (uid, node) = (pod.uid.to_string(), node.to_string());
                 self.asked.push(Asked::Binding { token, uid, node });
             }
-            Effect::WriteObject { token, object, .. } => {
-                self.asked.push(Asked::Write { token, object });
-            }
+            Effect::WriteObject {
+                write: ObjectWrite::Replace(object),
+                awaited_by: Some((token, _)),
+                ..
+            } => self.asked.push(Asked::Write { token, object }),
             Effect::EvictPod { token, pod, .. } => {
                 self.asked.push(Asked::Eviction { token, uid: pod.uid.to_string() });
             }

@@ -19,7 +19,9 @@ const STEPS: usize = 400;
 /// Histories of which at least one has what is looked for.
 const SEEDS: std::ops::Range<u64> = 1..9;
 
+/// With every third seed ties fall on the first node, with the others they are drawn.
 fn log(seed: u64, percentage: i32, options: EngineOptions) -> Vec<String> {
+    let options = EngineOptions { seed: seed % 3, ..options };
     History::new(seed, percentage, options).unwrap().run(STEPS).unwrap().to_vec()
 }
 

@@ -14,7 +14,7 @@ const PACKAGE: &str = "kube-scheduler-tests";
 const BINARY: &str = "conformance";
 
 /// The families that must conform with every case: what `ci` asks for. It only ever grows.
-const REQUIRED: [&str; 18] = [
+const REQUIRED: [&str; 30] = [
     "quantities",
     "cel",
     "queue",
@@ -33,6 +33,18 @@ const REQUIRED: [&str; 18] = [
     "hints",
     "mixed",
     "config",
+    "dra",
+    "dra-admin",
+    "dra-binding",
+    "dra-cel",
+    "dra-constraints",
+    "dra-consumable",
+    "dra-hints",
+    "dra-partitionable",
+    "dra-pools",
+    "dra-preemption",
+    "dra-scoring",
+    "dra-taints",
 ];
 
 /// What to compare.

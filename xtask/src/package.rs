@@ -71,7 +71,8 @@ pub(crate) fn run() -> Result<Ended> {
     for package in published.values() {
         let file = format!("{}-{}.crate", package.name, package.version);
         let mut unpack = Command::new("tar");
-        unpack.arg("-xzf").arg(target.join("package").join(file)).arg("-C").arg(&crates);
+        // Packages carry one and the same time for all files, by which a second run would take them for unchanged (-m).
+        unpack.arg("-xzmf").arg(target.join("package").join(file)).arg("-C").arg(&crates);
         process::output(&mut unpack)?;
     }
     write_workspace(&root, &outside, published.values().copied())?;

@@ -70,6 +70,9 @@ struct Args {
     /// How long a workload may take, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
     timeout: u64,
+    /// The scheduler's seed; other than 0 it draws one of several equally good nodes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
     /// How the results are printed; `wide` is a table with the scheduler's own metrics
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Output::Json)]
     output: Output,
@@ -132,6 +135,7 @@ async fn measure(args: Args) -> Result<bool> {
         topic: args.topic,
         patience: Duration::from_secs(args.patience),
         timeout: Duration::from_secs(args.timeout),
+        seed: args.seed,
     };
     let mut items = Vec::new();
     let (mut n_failed, mut n_missed) = (0, 0);

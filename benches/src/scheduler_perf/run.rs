@@ -27,6 +27,8 @@ pub struct RunOptions {
     pub patience: Duration,
     /// How long a workload may take.
     pub timeout: Duration,
+    /// The scheduler's seed; other than 0 it draws one of several equally good nodes.
+    pub seed: u64,
 }
 
 /// What came out of a workload.
@@ -78,7 +80,8 @@ async fn run(
         .collect();
     let config = scheduler_config(&definitions.directory, &settings.scheduler_config_path)?;
     let mut world =
-        World::start(&options.backend, &options.program, &config, gates(&wanted)?).await?;
+        World::start(&options.backend, &options.program, &config, gates(&wanted)?, options.seed)
+            .await?;
     let hands = world.hands();
     let done = {
         // The world is watched while operations run in it, so they see a copy of the parts that they need.

@@ -59,9 +59,6 @@ pub(crate) fn gates(wanted: &BTreeMap<String, bool>) -> Result<FeatureGates> {
         FeatureGates::default()
     };
     gates.set(wanted).context("featureGates")?;
-    if let Some(error) = gates.validate().into_iter().next() {
-        return Err(anyhow!(error).context("featureGates"));
-    }
     Ok(gates)
 }
 
@@ -73,6 +70,7 @@ impl World {
         program: &Path,
         config: &str,
         gates: FeatureGates,
+        seed: u64,
     ) -> Result<Self> {
         let config = if config.is_empty() {
             let mut config = Configuration::default();
@@ -94,7 +92,7 @@ impl World {
             bail!("the watch on pods ended at once");
         }
         let endpoint = Endpoint::from_kubeconfig(&cluster.scheduler_kubeconfig, None).await?;
-        let daemon = Daemon::builder(endpoint, registry()).config(config).gates(gates);
+        let daemon = Daemon::builder(endpoint, registry()).config(config).gates(gates).seed(seed);
         let daemon = daemon.start().await.context("start the scheduler")?;
         let scheduler = daemon.handle();
         let (stop, stopped) = oneshot::channel::<()>();

@@ -77,8 +77,8 @@ pub use node::{Node, NodeImage};
 pub use object::Object;
 pub use options::CompileOptions;
 pub use pod::{
-    ClaimOfPod, ConditionText, ControllerRef, ExtendedResourceClaim, HostPort, Pod, PodCondition,
-    PodImages, PodResourceClaim, PodSpec, PodStatus,
+    ClaimOfPod, ConditionText, ContainerResources, ControllerRef, ExtendedResourceClaim, HostPort,
+    Pod, PodCondition, PodImages, PodResourceClaim, PodSpec, PodStatus,
 };
 pub use quantity::{Quantity, QuantityError};
 pub use requests::PodRequests;

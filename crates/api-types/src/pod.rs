@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use crate::affinity::{NodeAffinity, PodAffinity};
 use crate::labels::Labels;
+use crate::quantity::Quantity;
 use crate::requests::PodRequests;
+use crate::resources::ResourceName;
 use crate::source::Source;
 use crate::storage::Volume;
 use crate::taint::Toleration;
@@ -123,6 +125,9 @@ pub struct PodSpec {
     pub scheduling_gates: Arc<[Arc<str>]>,
     /// `resourceClaims`, in order.
     pub resource_claims: Arc<[PodResourceClaim]>,
+    /// What each container requests, init containers first, if some of it may be served by devices: an extended resource,
+    /// or a resource claim. Empty otherwise.
+    pub device_users: Arc<[ContainerResources]>,
     /// `schedulingGroup.podGroupName`.
     pub pod_group: Option<Arc<str>>,
     /// Node features the pod needs, one bit per registered feature (`docs/spec/plugins-node.md` §4.11).
@@ -158,6 +163,19 @@ pub struct PodResourceClaim {
     pub claim: Option<Arc<str>>,
     /// `resourceClaimTemplateName`.
     pub template: Option<Arc<str>>,
+}
+
+/// `resources` of one container, as far as devices may serve them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContainerResources {
+    /// Name of the container.
+    pub name: Arc<str>,
+    /// Whether it ends before the others start: init containers but sidecars.
+    pub is_short_lived: bool,
+    /// All requests, sorted by name.
+    pub requests: Arc<[(ResourceName, Quantity)]>,
+    /// The pod's names of the resource claims that it uses.
+    pub claims: Arc<[Arc<str>]>,
 }
 
 /// A claim's name within the pod and the name of the claim generated for it, if one was.

@@ -25,7 +25,7 @@ pub use meta::{ObjectMeta, OwnerReference};
 pub use node::{ContainerImage, Node, NodeCondition, NodeSpec, NodeStatus, Taint};
 pub use pod::{
     Container, ContainerPort, Pod, PodResourceClaim, PodSpec, RestartRule, SchedulingGate,
-    SchedulingGroup, Toleration, WorkloadResources,
+    SchedulingGroup, Toleration, UsedClaim, WorkloadResources,
 };
 pub use status::{
     ContainerStatus, ExtendedResourceClaimStatus, PodCondition, PodStatus, RequestMapping,

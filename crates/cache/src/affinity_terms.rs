@@ -9,7 +9,7 @@
 //!
 //! Invariants: a term is here exactly while a pod that has a node carries it, ghosts included; domains are counted by
 //! nodes that have an object, since a ghost has no labels; the column of a term's topology key exists as long as the
-//! term; the version changes with every change of terms or places. `check` recomputes all of it.
+//! term; the version changes whenever a term comes or goes. `check` recomputes all of it.
 
 mod carried_counts;
 mod labelled;
@@ -43,6 +43,16 @@ pub enum TermKind {
 
 const N_KINDS: usize = 4;
 
+impl TermKind {
+    /// All kinds.
+    pub const ALL: [Self; N_KINDS] = [
+        Self::RequiredAntiAffinity,
+        Self::RequiredAffinity,
+        Self::PreferredAffinity,
+        Self::PreferredAntiAffinity,
+    ];
+}
+
 /// A distinct term, and where the pods are that carry it. Preferred terms that differ by their weights alone are one.
 #[derive(Clone, Debug)]
 pub struct CarriedTerm {
@@ -70,17 +80,10 @@ impl CarriedTerm {
     }
 }
 
-impl AffinityTermsVersion {
-    /// Whether the labels of namespaces are the same, as far as terms look at them.
-    pub fn has_namespaces_of(&self, other: &Self) -> bool {
-        self.namespaces == other.namespaces
-    }
-}
-
-/// Which state of the terms an answer belongs to; for comparing only.
+/// Which distinct terms there are, and which pods they mean; for comparing only. Where they are carried is not in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AffinityTermsVersion {
-    placement: u64,
+    n_turnovers: u64,
     namespaces: u64,
 }
 
@@ -158,7 +161,6 @@ pub struct AffinityTerms {
     /// How many distinct terms there are, by kind.
     n_terms: [usize; N_KINDS],
     n_with_namespace_selector: usize,
-    sequence: u64,
     /// How often a term came or went.
     n_turnovers: u64,
     index: Arc<LabelledTerms>,
@@ -192,16 +194,11 @@ impl AffinityTerms {
         })
     }
 
-    /// The term with this number, as long as pods carry it: as long as [`n_turnovers`](Self::n_turnovers) is the same.
+    /// The term with this number, as long as pods carry it: until a distinct term comes into
+    /// being or goes, or gets its first domain or loses its last.
     #[inline]
     pub fn get(&self, id: TermId) -> Option<&CarriedTerm> {
         self.carried(id)
-    }
-
-    /// How often a distinct term came into being or went, or got its first domain or lost its last: in between numbers of
-    /// terms stay what they are, and [`about`](Self::about) names the same ones.
-    pub fn n_turnovers(&self) -> u64 {
-        self.n_turnovers
     }
 
     /// How many distinct terms of a kind there are.
@@ -217,7 +214,7 @@ impl AffinityTerms {
     pub(crate) fn version(&self, namespaces: u64) -> AffinityTermsVersion {
         let depends_on_namespaces = self.n_with_namespace_selector > 0;
         AffinityTermsVersion {
-            placement: self.sequence,
+            n_turnovers: self.n_turnovers,
             namespaces: if depends_on_namespaces { namespaces } else { 0 },
         }
     }
@@ -239,10 +236,9 @@ impl AffinityTerms {
 
     /// A pod has come to `node`. The columns of its topology keys have to exist, as far as nodes have them. O(its terms +
     /// terms on the node).
-    pub(crate) fn add(&mut self, pod: &Pod, node: NodeIdx, labels: &LabelIndex, sequence: u64) {
+    pub(crate) fn add(&mut self, pod: &Pod, node: NodeIdx, labels: &LabelIndex) {
         let mut come = NodeTerms::new();
         for term in terms_of(pod) {
-            self.sequence = sequence;
             let id = self.by_term.get(&term).copied().unwrap_or_else(|| self.intern(term));
             let (domain, once) = (domain_of(term.term, node, labels), TermCount::once(term.weight));
             self.change(id, |carried| {
@@ -270,10 +266,9 @@ impl AffinityTerms {
     }
 
     /// A pod has left `node`. As [`add`](Self::add).
-    pub(crate) fn remove(&mut self, pod: &Pod, node: NodeIdx, labels: &LabelIndex, sequence: u64) {
+    pub(crate) fn remove(&mut self, pod: &Pod, node: NodeIdx, labels: &LabelIndex) {
         let mut gone = NodeTerms::new();
         for term in terms_of(pod) {
-            self.sequence = sequence;
             let Some(id) = self.by_term.get(&term).copied() else { continue };
             let once = TermCount::once(term.weight);
             gone.push((id, once));
@@ -308,22 +303,20 @@ impl AffinityTerms {
     }
 
     /// The labels of `node` have changed.
-    pub(crate) fn enter_domains(&mut self, node: NodeIdx, labels: &LabelIndex, sequence: u64) {
-        if self.move_domains(node, labels, TermCounts::add) {
-            self.sequence = sequence;
-        }
+    pub(crate) fn enter_domains(&mut self, node: NodeIdx, labels: &LabelIndex) {
+        self.move_domains(node, labels, TermCounts::add);
     }
 
-    /// Applies `change` to the domain of `node` for every term carried there; whether there are any.
+    /// Applies `change` to the domain of `node` for every term carried there.
     fn move_domains(
         &mut self,
         node: NodeIdx,
         labels: &LabelIndex,
         change: fn(&mut TermCounts, ValueId, TermCount),
-    ) -> bool {
+    ) {
         let Some(on_node) = self.nodes.try_get(node).filter(|terms| !terms.is_empty()).cloned()
         else {
-            return false;
+            return;
         };
         for (id, n) in on_node {
             let domain =
@@ -332,7 +325,6 @@ impl AffinityTerms {
                 self.change(id, |carried| change(&mut carried.domains, domain, n));
             }
         }
-        true
     }
 
     /// Changes a term, which is in the index as long as it has a domain: a key that no node has costs nobody a comparison.

@@ -178,14 +178,12 @@ impl ClusterState {
         for term in terms_of(pod) {
             self.want_label_column(&term.term.topology_key);
         }
-        let sequence = self.next_sequence();
-        self.affinity_terms.add(pod, node, &self.labels, sequence);
+        self.affinity_terms.add(pod, node, &self.labels);
     }
 
     /// The terms of a pod that has left a node cease to count.
     fn drop_terms(&mut self, pod: &Pod, node: NodeIdx) {
-        let sequence = self.next_sequence();
-        self.affinity_terms.remove(pod, node, &self.labels, sequence);
+        self.affinity_terms.remove(pod, node, &self.labels);
         for term in terms_of(pod) {
             // A column without holders is one of those that are kept for a while.
             if !self.affinity_terms.counts_by(&term.term.topology_key) {

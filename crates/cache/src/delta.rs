@@ -19,7 +19,6 @@ impl ClusterState {
     /// O(labels in use + images + what differs).
     pub fn add_node(&mut self, node: Arc<Node>) -> NodeIdx {
         let idx = self.claim_slot(&node.name);
-        let sequence = self.next_sequence();
         let old = self.nodes.set_node(idx, node.clone());
         let kinds = old.as_ref().map_or(ChangeKinds::NODE, |old| differences(old, &node));
 
@@ -31,7 +30,7 @@ impl ClusterState {
         }
         if kinds.contains(ChangeKinds::LABELS) {
             let old_labels = old.as_ref().map(|old| old.labels.clone()).unwrap_or_default();
-            self.update_labels(idx, &old_labels, &node.labels, sequence);
+            self.update_labels(idx, &old_labels, &node.labels);
         }
         if kinds.contains(ChangeKinds::TAINTS) {
             self.set_taints(idx, &node);
@@ -85,12 +84,11 @@ impl ClusterState {
             .nodes
             .slot_of(name)
             .ok_or_else(|| CacheError::NodeNotFound { name: name.into() })?;
-        let sequence = self.next_sequence();
         let Some(old) = self.nodes.clear_node(idx) else { return Ok(()) };
 
         let nothing = Node::default();
         self.uncount_node(idx, ChangeKinds::NODE);
-        self.update_labels(idx, &old.labels, &nothing.labels, sequence);
+        self.update_labels(idx, &old.labels, &nothing.labels);
         self.set_taints(idx, &nothing);
         self.columns.set_allocatable(idx, &nothing.allocatable);
         self.columns.allowed_pods.set(idx, 0);
@@ -146,13 +144,13 @@ impl ClusterState {
     }
 
     /// Columns and what is counted by their values follow the labels of a node.
-    fn update_labels(&mut self, idx: NodeIdx, old: &Labels, new: &Labels, sequence: u64) {
+    fn update_labels(&mut self, idx: NodeIdx, old: &Labels, new: &Labels) {
         let Self { affinity_terms, labels, counters, .. } = self;
         affinity_terms.leave_domains(idx, labels);
         labels.update(idx, old, new, |key| {
             counters.needs_label(key) || affinity_terms.counts_by(key)
         });
-        affinity_terms.enter_domains(idx, labels, sequence);
+        affinity_terms.enter_domains(idx, labels);
     }
 
     fn set_taints(&mut self, idx: NodeIdx, node: &Node) {

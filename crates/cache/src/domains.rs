@@ -11,14 +11,15 @@
 mod cluster;
 mod counts;
 mod eligible;
+mod pod_counter;
 mod spec;
 mod table;
 
 pub use counts::{Domain, DomainCounts};
 #[cfg(test)]
 pub(crate) use eligible::Shared;
+pub use pod_counter::{DomainNumbers, Looks, PodCounter};
 pub use spec::{
     CountedNodes, CountedPods, CounterSpec, PodTerm, PodTolerations, RequiredNodeAffinity,
 };
-pub use table::CounterId;
 pub(crate) use table::CounterTable;

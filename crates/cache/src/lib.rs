@@ -124,8 +124,8 @@ pub mod columns {
 /// Pods counted by topology domain.
 pub mod counters {
     pub use crate::domains::{
-        CountedNodes, CountedPods, CounterId, CounterSpec, Domain, DomainCounts, PodTerm,
-        PodTolerations, RequiredNodeAffinity,
+        CountedNodes, CountedPods, CounterSpec, Domain, DomainCounts, DomainNumbers, Looks,
+        PodCounter, PodTerm, PodTolerations, RequiredNodeAffinity,
     };
 }
 

@@ -6,6 +6,8 @@
 
 mod assumed;
 mod cluster;
+mod confirmed;
+mod pending;
 mod volume_classes;
 
 use std::collections::BTreeMap;
@@ -14,6 +16,8 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Labels, Object};
 
 use self::assumed::Assumed;
+use self::confirmed::Confirmed;
+use self::pending::PendingObjects;
 use self::volume_classes::{VOLUMES, VolumeClasses};
 
 pub use self::assumed::{AssumeObjectError, ObjectKey};
@@ -42,34 +46,25 @@ struct KindStore {
     n_objects: usize,
     by_namespace: BTreeMap<Arc<str>, Arc<ByName>>,
     assumed: Assumed,
+    pending: PendingObjects,
+    confirmed: Confirmed,
 }
 
 impl ObjectStore {
     /// Adds or replaces an object and returns the one that was there.
     pub(crate) fn upsert(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
-        let (group, kind) = (object.group.clone(), object.kind.clone());
-        let at = match self.find(&group, &kind) {
-            Ok(at) => at,
-            Err(at) => {
-                let by_namespace = BTreeMap::new();
-                let assumed = Assumed::default();
-                let store =
-                    KindStore { group, kind, sequence: 0, n_objects: 0, by_namespace, assumed };
-                self.kinds.insert(at, store);
-                at
-            }
-        };
-        let store = &mut self.kinds[at];
+        let store = self.kind_or_new(&object.group, &object.kind);
         store.assumed.applied(&object);
+        store.confirmed.forget(&object);
         let is_volume = (&*store.group, &*store.kind) == VOLUMES;
         let by_name =
             Arc::make_mut(store.by_namespace.entry(object.namespace.clone()).or_default());
         let previous = by_name.insert(object.name.clone(), object.clone());
+        store.n_objects += usize::from(previous.is_none());
+        store.sequence += 1;
         if is_volume {
             self.volume_classes.applied(previous.as_deref(), &object);
         }
-        store.n_objects += usize::from(previous.is_none());
-        store.sequence += 1;
         self.sequence += 1;
         previous
     }
@@ -95,6 +90,7 @@ impl ObjectStore {
         self.sequence += 1;
         if let Some(previous) = &previous {
             store.assumed.removed(previous);
+            store.confirmed.forget(previous);
             if (group, kind) == VOLUMES {
                 self.volume_classes.removed(previous);
             }
@@ -143,7 +139,7 @@ impl ObjectStore {
     }
 
     /// Grows with every change of a kind; 0 when there never was one.
-    pub fn kind_sequence(&self, group: &str, kind: &str) -> u64 {
+    pub(crate) fn kind_sequence(&self, group: &str, kind: &str) -> u64 {
         self.kind(group, kind).map_or(0, |store| store.sequence)
     }
 
@@ -169,6 +165,24 @@ impl ObjectStore {
     fn kind_mut(&mut self, group: &str, kind: &str) -> Option<&mut KindStore> {
         let at = self.find(group, kind).ok()?;
         self.kinds.get_mut(at)
+    }
+
+    fn kind_or_new(&mut self, group: &Arc<str>, kind: &Arc<str>) -> &mut KindStore {
+        let at = self.find(group, kind).unwrap_or_else(|at| {
+            let store = KindStore {
+                group: group.clone(),
+                kind: kind.clone(),
+                sequence: 0,
+                n_objects: 0,
+                by_namespace: BTreeMap::new(),
+                assumed: Assumed::default(),
+                pending: PendingObjects::default(),
+                confirmed: Confirmed::default(),
+            };
+            self.kinds.insert(at, store);
+            at
+        });
+        &mut self.kinds[at]
     }
 
     fn find(&self, group: &str, kind: &str) -> Result<usize, usize> {

@@ -5,8 +5,10 @@
 //! covers every answer that was given since it was made.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::change_log::ChangeKinds;
+use crate::domains::PodCounter;
 
 /// A set of aspects of the cluster that an answer depends on, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,14 +65,24 @@ impl Reads {
     pub const IMAGE_STATES: Self = Self(1 << 13);
     /// Objects that are neither pods nor nodes.
     pub const OBJECTS: Self = Self(1 << 14);
-    /// The affinity terms that pods on nodes carry, where, and which pods they mean.
+    /// Which distinct affinity terms pods on nodes carry, and which pods they mean.
     pub const AFFINITY_TERMS: Self = Self(1 << 15);
-    /// Counters of pods by topology domain.
+    /// What counters of pods by topology domain show.
     pub const COUNTERS: Self = Self(1 << 16);
     /// Nodes other than the one in question, or any node before one is in question.
     pub const OTHER_NODES: Self = Self(1 << 17);
     /// Anything else: pods wherever they are, nominations, the time.
     pub const ANYTHING: Self = Self(1 << 18);
+
+    /// Which counters there are to read from; what they show is [`COUNTERS`](Self::COUNTERS).
+    pub const COUNTER_HANDLES: Self = Self(1 << 19);
+    /// The nodes that pass all filters.
+    pub const FEASIBLE_NODES: Self = Self(1 << 20);
+    /// The name of the node.
+    pub const NODE_NAME: Self = Self(1 << 21);
+    /// What is computed afresh for each attempt about groups of nodes that counters show alike.
+    const OF_GROUPS: Self =
+        Self(Self::COUNTERS.0 | Self::COUNTER_HANDLES.0 | Self::FEASIBLE_NODES.0);
 
     /// What is in either.
     pub const fn union(self, other: Self) -> Self {
@@ -84,7 +96,23 @@ impl Reads {
 
     /// Whether the engine can detect a change of everything that was read: per node, or by a version of the whole cluster.
     pub const fn can_be_followed(self) -> bool {
-        !self.intersects(Self::COUNTERS.union(Self::OTHER_NODES).union(Self::ANYTHING))
+        !self.intersects(Self::OF_GROUPS.union(Self::OTHER_NODES).union(Self::ANYTHING))
+    }
+
+    /// Whether the engine could detect that if it knew what counters show at each moment.
+    pub fn can_be_grouped(self) -> bool {
+        let not_for_groups = Self::OTHER_NODES.union(Self::ANYTHING).union(Self::NODE_NAME);
+        !self.intersects(not_for_groups) && self.node_kinds().is_empty()
+    }
+
+    /// Whether it takes [groups](Self::can_be_grouped) to cache such answers.
+    pub const fn needs_groups(self) -> bool {
+        self.intersects(Self::OF_GROUPS)
+    }
+
+    /// Whether it changes with the pods on nodes, or with the nodes that pass.
+    pub const fn has_numbers(self) -> bool {
+        self.intersects(Self::COUNTERS.union(Self::FEASIBLE_NODES))
     }
 
     /// Whether single pods on the node were looked at, as opposed to their sums.
@@ -101,7 +129,11 @@ impl Reads {
 
 /// A growing set of [`Reads`], shared by the threads that ask one plugin.
 #[derive(Debug, Default)]
-pub struct ReadSet(AtomicU32);
+pub struct ReadSet {
+    reads: AtomicU32,
+    /// The counters that were asked for, if they are wanted.
+    counters: Option<Box<Mutex<Vec<PodCounter>>>>,
+}
 
 /// Where reads are recorded that no cached answer depends on.
 pub static DISCARDED: ReadSet = ReadSet::new();
@@ -109,28 +141,52 @@ pub static DISCARDED: ReadSet = ReadSet::new();
 impl ReadSet {
     /// Nothing has been read.
     pub const fn new() -> Self {
-        Self(AtomicU32::new(0))
+        Self { reads: AtomicU32::new(0), counters: None }
+    }
+
+    /// The same, keeping the counters that are asked for.
+    pub fn with_counters() -> Self {
+        Self { counters: Some(Box::default()), ..Self::new() }
+    }
+
+    /// Notes that counters are asked for.
+    pub fn note_counters(&self, counters: &[PodCounter]) {
+        if !counters.is_empty() {
+            self.note(Reads::COUNTER_HANDLES);
+        }
+        if let Some(all) = &self.counters {
+            all.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(counters);
+        }
+    }
+
+    /// The counters that were asked for since the last call.
+    pub fn take_counters(&mut self) -> Vec<PodCounter> {
+        let all = self.counters.as_mut().map(|all| all.get_mut());
+        all.map(|all| std::mem::take(all.unwrap_or_else(PoisonError::into_inner)))
+            .unwrap_or_default()
     }
 
     /// Notes `reads`. Once noted, noting the same again is a load: threads do not take the line from each other.
     #[inline]
     pub fn note(&self, reads: Reads) {
-        if self.0.load(Ordering::Relaxed) & reads.0 != reads.0 {
-            self.0.fetch_or(reads.0, Ordering::Relaxed);
+        if self.reads.load(Ordering::Relaxed) & reads.0 != reads.0 {
+            self.reads.fetch_or(reads.0, Ordering::Relaxed);
         }
     }
 
     /// What has been noted.
     pub fn get(&self) -> Reads {
-        Reads(self.0.load(Ordering::Relaxed))
+        Reads(self.reads.load(Ordering::Relaxed))
     }
 }
 
 /// What one plugin read for one evaluation.
 #[derive(Debug, Default)]
 pub struct PluginReads {
-    /// In PreFilter and PreScore.
-    pub once: ReadSet,
+    /// In PreFilter.
+    pub pre_filter: ReadSet,
+    /// In PreScore.
+    pub pre_score: ReadSet,
     /// In Filter and Score.
     pub per_node: ReadSet,
 }
@@ -138,7 +194,8 @@ pub struct PluginReads {
 impl PluginReads {
     /// What has been noted.
     pub fn get(&self) -> PhaseReads {
-        PhaseReads { once: self.once.get(), per_node: self.per_node.get() }
+        let once = self.pre_filter.get().union(self.pre_score.get());
+        PhaseReads { once, per_node: self.per_node.get() }
     }
 }
 

@@ -288,9 +288,8 @@ impl ClusterState {
         &self.affinity_terms
     }
 
-    /// A version that changes whenever the answer to "which terms of pods on nodes match this pod, and where are they" may
-    /// change, for any pod: with the terms, with their places, and with namespaces as long as a term selects some by
-    /// their labels.
+    /// A version that changes whenever the answer to "which terms of pods on nodes match this pod" may change, for any pod:
+    /// with the terms, and with namespaces as long as a term selects some by their labels.
     pub fn affinity_terms_version(&self) -> AffinityTermsVersion {
         self.affinity_terms.version(self.objects.kind_sequence("", "Namespace"))
     }
@@ -376,11 +375,6 @@ impl ClusterState {
         if kinds.intersects(ChangeKinds::MEMBERSHIP) {
             self.membership_sequence = sequence;
         }
-    }
-
-    /// The number that the next change will have.
-    pub(crate) fn next_sequence(&self) -> u64 {
-        self.log.sequence() + 1
     }
 }
 

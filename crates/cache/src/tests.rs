@@ -1,5 +1,6 @@
 //! The whole state against slow and obvious versions of itself.
 
+mod announced;
 mod bounds;
 mod counters;
 mod fixtures;

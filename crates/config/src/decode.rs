@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::args::{PluginArgs, ReadArgs};
 use crate::reader::{TypeError, read};
+use crate::retired::{RetiredKind, retired};
 use crate::tree::{self, Language, Node, Position, Value};
 use crate::v1::{API_VERSION, Configuration, KIND, PluginConfig};
 
@@ -53,7 +54,8 @@ pub enum DecodeError {
     },
     /// A version or kind that does not exist.
     #[error(
-        "no kind \"{kind}\" is registered for version \"{api_version}\" (known: kind \"{KIND}\" in version \"{API_VERSION}\")"
+        "no kind \"{kind}\" is registered for version \"{api_version}\" (known: kind \"{KIND}\" in version \"{API_VERSION}\"){}",
+        retired_identity(kind, api_version)
     )]
     UnknownKind {
         /// The kind found.
@@ -77,7 +79,7 @@ pub enum DecodeError {
     #[error(transparent)]
     Type(#[from] TypeError),
     /// Unknown or repeated fields.
-    #[error("strict decoding error: {}", .0.join(", "))]
+    #[error("strict decoding error: {}{}", .0.join(", "), retired_fields(.0))]
     Strict(Vec<String>),
     /// Plugin arguments that are wrong in themselves.
     #[error("decoding .profiles[{profile}].pluginConfig[{entry}]: {error}")]
@@ -127,6 +129,22 @@ pub enum ArgsError {
     },
 }
 
+/// What replaces a kind or version that is gone.
+fn retired_identity(kind: &str, api_version: &str) -> String {
+    let found = retired(RetiredKind::Kind, kind);
+    let found = found.or_else(|| retired(RetiredKind::ApiVersion, api_version));
+    found.map_or_else(String::new, |found| format!("; {} is {found}", found.name))
+}
+
+/// What replaces those of some unknown fields that are gone.
+fn retired_fields(complaints: &[String]) -> String {
+    let fields = complaints.iter().filter_map(|complaint| {
+        let name = complaint.strip_prefix("unknown field \"")?.strip_suffix('"')?;
+        retired(RetiredKind::Field, name)
+    });
+    fields.map(|found| format!("; {} is {found}", found.name)).collect()
+}
+
 /// A prefix with the position, if there is one.
 struct At(Option<Position>);
 
@@ -142,6 +160,38 @@ impl fmt::Display for At {
 /// # Errors
 /// What is wrong, with its path and, where it is known, its position in the text.
 pub fn decode(text: &str) -> Result<Configuration, DecodeError> {
+    let Decoded { configuration, errors } = decode_as_far_as_possible(text);
+    match errors.into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(configuration.unwrap_or_default()),
+    }
+}
+
+/// What a text says, and what is wrong with it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decoded {
+    /// What could be read: without unknown fields, of repeated ones the last, and without the arguments that are wrong in
+    /// themselves. `None` if nothing can be read.
+    pub configuration: Option<Configuration>,
+    /// Everything that is wrong; [`decode`] fails with the first.
+    pub errors: Vec<DecodeError>,
+}
+
+/// As [`decode`], but goes on after what is wrong as long as something can be read. For checks that tell everything at once.
+#[must_use]
+pub fn decode_as_far_as_possible(text: &str) -> Decoded {
+    let mut errors = Vec::new();
+    let configuration = read_text(text, &mut errors).unwrap_or_else(|error| {
+        errors.push(error);
+        None
+    });
+    Decoded { configuration, errors }
+}
+
+fn read_text(
+    text: &str,
+    errors: &mut Vec<DecodeError>,
+) -> Result<Option<Configuration>, DecodeError> {
     let language = Language::of(text);
     let root = tree::parse(text, language).map_err(|error| DecodeError::Syntax {
         language: match language {
@@ -159,8 +209,11 @@ pub fn decode(text: &str) -> Result<Configuration, DecodeError> {
     }
     let (mut configuration, unknown) = read::<Configuration>(&root, language)?;
     complaints.extend(unknown);
-    type_plugin_args(&mut configuration, &root, language, &mut complaints)?;
-    if complaints.is_empty() { Ok(configuration) } else { Err(DecodeError::Strict(complaints)) }
+    type_plugin_args(&mut configuration, &root, language, &mut complaints, errors);
+    if !complaints.is_empty() {
+        errors.push(DecodeError::Strict(complaints));
+    }
+    Ok(Some(configuration))
 }
 
 /// All repeated keys of a YAML document as one text, in the words of upstream's parser.
@@ -231,7 +284,8 @@ fn type_plugin_args(
     root: &Node,
     language: Language,
     complaints: &mut Vec<String>,
-) -> Result<(), DecodeError> {
+    errors: &mut Vec<DecodeError>,
+) {
     let profile_nodes = root.get("profiles").map_or(&[][..], Node::items);
     for (profile_idx, (profile, node)) in
         configuration.profiles.iter_mut().zip(profile_nodes).enumerate()
@@ -240,9 +294,13 @@ fn type_plugin_args(
         for (entry_idx, (entry, node)) in
             profile.plugin_config.iter_mut().zip(entry_nodes).enumerate()
         {
-            let found = type_args(entry, node.get("args"), language).map_err(|error| {
-                DecodeError::Args { profile: profile_idx, entry: entry_idx, error }
-            })?;
+            let found = type_args(entry, node.get("args"), language).unwrap_or_else(|error| {
+                if let Some(empty) = PluginArgs::empty_for(&entry.name) {
+                    entry.args = empty;
+                }
+                errors.push(DecodeError::Args { profile: profile_idx, entry: entry_idx, error });
+                Vec::new()
+            });
             if !found.is_empty() {
                 complaints.push(format!(
                     "decoding .profiles[{profile_idx}].pluginConfig[{entry_idx}]: strict decoding error: decoding args for \
@@ -253,7 +311,6 @@ fn type_plugin_args(
             }
         }
     }
-    Ok(())
 }
 
 /// Types the arguments of one entry; returns what is unknown or repeated in them.

@@ -9,7 +9,7 @@ mod table;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use self::table::{DEPENDENCIES, TABLE};
+use self::table::{TABLE, position};
 
 /// The newest version that can be emulated, and the default: 1.36.
 pub const CURRENT_MINOR: u16 = 36;
@@ -178,6 +178,9 @@ pub enum GateError {
         /// What it needs.
         missing: Vec<String>,
     },
+    /// Several of these, by gate.
+    #[error("[{}]", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
+    Several(Vec<Self>),
     /// Some gates were given as `kube:Name` and some as `Name`.
     #[error(
         "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use"
@@ -250,7 +253,7 @@ impl FeatureGates {
         Self {
             minor,
             compatibility: (minor - 1).max(OLDEST_MINOR),
-            values: TABLE.iter().map(|(_, stages)| spec_at(stages, minor).default).collect(),
+            values: TABLE.iter().map(|entry| entry.at(minor).default).collect(),
         }
     }
 
@@ -280,72 +283,72 @@ impl FeatureGates {
         TABLE
             .iter()
             .zip(&self.values)
-            .map(|(&(name, stages), &value)| (name, spec_at(stages, self.minor), value))
+            .map(|(entry, &value)| (entry.name, entry.at(self.minor), value))
     }
 
     /// Sets gates and returns what is worth a warning. `AllAlpha` and `AllBeta` set every gate of their stage that is
     /// not set by name.
     ///
     /// # Errors
-    /// If a gate is unknown, locked to another value, or not available in the emulated version; nothing changes then.
+    /// If a gate is unknown; else all gates that are locked to another value or not available in the emulated version; else
+    /// all gates that would be on while one that they need is off. Nothing changes then.
     pub fn set(&mut self, wanted: &BTreeMap<String, bool>) -> Result<Vec<GateWarning>, GateError> {
-        let mut values = self.values.clone();
-        let mut warnings = Vec::new();
+        if let Some(unknown) = wanted.keys().find(|name| position(name).is_none()) {
+            return Err(GateError::Unknown(unknown.clone()));
+        }
+        let mut set = self.clone();
+        let (mut warnings, mut errors) = (Vec::new(), Vec::new());
         for (name, &value) in wanted {
-            let index = position(name).ok_or_else(|| GateError::Unknown(name.clone()))?;
-            let spec = spec_at(TABLE[index].1, self.minor);
+            let Some(index) = position(name) else { continue };
+            let spec = TABLE[index].at(self.minor);
+            let gate = name.clone();
             if spec.is_locked && spec.default != value {
-                let (gate, default) = (name.clone(), spec.default);
-                return Err(GateError::Locked { gate, value, default });
-            }
-            if spec.stage == Stage::PreAlpha {
+                errors.push(GateError::Locked { gate, value, default: spec.default });
+            } else if spec.stage == Stage::PreAlpha {
                 let (minor, compatibility) = (self.minor, self.compatibility);
-                return Err(GateError::PreAlpha {
-                    gate: name.clone(),
-                    value,
-                    minor,
-                    compatibility,
-                });
+                errors.push(GateError::PreAlpha { gate, value, minor, compatibility });
+            } else {
+                set.values[index] = value;
+                if matches!(spec.stage, Stage::Ga | Stage::Deprecated) {
+                    warnings.push(GateWarning { gate, value, stage: spec.stage });
+                }
             }
-            if matches!(spec.stage, Stage::Ga | Stage::Deprecated) {
-                warnings.push(GateWarning { gate: name.clone(), value, stage: spec.stage });
-            }
-            values[index] = value;
         }
         for (all, stage) in [(ALL_ALPHA, Stage::Alpha), (ALL_BETA, Stage::Beta)] {
             let Some(&value) = wanted.get(all) else { continue };
-            for ((name, stages), slot) in TABLE.iter().zip(&mut values) {
-                let is_group = *name == ALL_ALPHA || *name == ALL_BETA;
+            for (entry, slot) in TABLE.iter().zip(&mut set.values) {
+                let is_group = entry.name == ALL_ALPHA || entry.name == ALL_BETA;
                 if !is_group
-                    && !wanted.contains_key(*name)
-                    && spec_at(stages, self.minor).stage == stage
+                    && !wanted.contains_key(entry.name)
+                    && entry.at(self.minor).stage == stage
                 {
                     *slot = value;
                 }
             }
         }
-        self.values = values;
+        if errors.is_empty() {
+            errors = set.unmet();
+        }
+        if errors.len() > 1 {
+            return Err(GateError::Several(errors));
+        }
+        if let Some(error) = errors.pop() {
+            return Err(error);
+        }
+        *self = set;
         Ok(warnings)
     }
 
-    /// What is wrong with the gates as a whole: gates that are on while one they need is off, by name.
-    #[must_use]
-    pub fn validate(&self) -> Vec<GateError> {
-        let mut errors = Vec::new();
-        for &(gate, needed) in DEPENDENCIES {
-            if self.value(gate) != Some(true) {
-                continue;
-            }
-            let missing: Vec<String> = needed
-                .iter()
-                .filter(|name| self.value(name) != Some(true))
-                .map(|name| (*name).to_owned())
-                .collect();
-            if !missing.is_empty() {
-                errors.push(GateError::Dependency { gate: gate.to_owned(), missing });
-            }
-        }
-        errors
+    /// The gates that are on while one that they need is off, by name.
+    fn unmet(&self) -> Vec<GateError> {
+        let on = TABLE.iter().zip(&self.values).filter(|(_, is_on)| **is_on);
+        let unmet = on.filter_map(|(entry, _)| {
+            let off = entry.needs.iter().filter(|name| self.value(name) != Some(true));
+            let missing: Vec<String> = off.map(|name| (*name).to_owned()).collect();
+            let gate = entry.name.to_owned();
+            (!missing.is_empty()).then_some(GateError::Dependency { gate, missing })
+        });
+        unmet.collect()
     }
 
     /// The emulated minor version.
@@ -399,35 +402,6 @@ pub fn parse_feature_gates<'a>(
         return Err(GateError::MixedPrefixes);
     }
     Ok(wanted)
-}
-
-fn position(name: &str) -> Option<usize> {
-    TABLE.binary_search_by(|(candidate, _)| (*candidate).cmp(name)).ok()
-}
-
-/// The last stage that started at `minor` or before.
-fn spec_at(stages: &str, minor: u16) -> GateSpec {
-    let started =
-        stages.split(' ').filter_map(parse_stage).take_while(|(since, _)| *since <= minor);
-    started.last().map_or(GateSpec::PRE_ALPHA, |(_, spec)| spec)
-}
-
-fn parse_stage(text: &str) -> Option<(u16, GateSpec)> {
-    let letter = text.find(|c: char| c.is_ascii_alphabetic())?;
-    let since = text[..letter].parse().ok()?;
-    let (stage, default, is_locked) = match &text[letter..] {
-        "a-" => (Stage::Alpha, false, false),
-        "b-" => (Stage::Beta, false, false),
-        "b+" => (Stage::Beta, true, false),
-        "g-" => (Stage::Ga, false, false),
-        "g+" => (Stage::Ga, true, false),
-        "g+!" => (Stage::Ga, true, true),
-        "d-" => (Stage::Deprecated, false, false),
-        "d+" => (Stage::Deprecated, true, false),
-        "d-!" => (Stage::Deprecated, false, true),
-        _ => return None,
-    };
-    Some((since, GateSpec { stage, default, is_locked }))
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ mod load;
 mod managed;
 mod merge;
 mod output;
+mod retired;
 mod validate;
 
 pub use args::{
@@ -42,7 +43,7 @@ pub use args::{
     PodTopologySpreadArgs, PreferredSchedulingTerm, RequestedToCapacityRatio, ResourceSpec,
     ScoringStrategy, TopologySpreadConstraint, UtilizationShapePoint, VolumeBindingArgs,
 };
-pub use decode::{ArgsError, DecodeError, decode};
+pub use decode::{ArgsError, DecodeError, Decoded, decode, decode_as_far_as_possible};
 pub use defaults::{DEFAULT_SCHEDULER_NAME, default, default_args};
 pub use duration::{Duration, DurationError};
 pub use election::LeaderElectionError;
@@ -55,6 +56,7 @@ pub use managed::{NoFitArgs, ignore_managed_resources};
 pub use merge::{ALL_PLUGINS, NamedPlugin, default_plugins, named_plugins, overridden_defaults};
 pub use output::{OutputError, to_json_value, to_yaml};
 pub use reader::TypeError;
+pub use retired::{Retired, RetiredKind, retired};
 pub use tree::Position;
 pub use v1::{
     ClientConnection, Configuration, Extender, ExtenderTls, ExtensionPoint, LeaderElection,

@@ -134,7 +134,7 @@ pub struct NamedPlugin<'a> {
     pub path: FieldPath,
 }
 
-/// Every plugin that `configuration` enables or configures by name, in file order. Meaningful before defaulting only,
+/// Every plugin that `configuration` enables by name, in file order. Meaningful before defaulting only,
 /// which names all default plugins itself.
 #[must_use]
 pub fn named_plugins(configuration: &Configuration) -> Vec<NamedPlugin<'_>> {
@@ -146,10 +146,6 @@ pub fn named_plugins(configuration: &Configuration) -> Vec<NamedPlugin<'_>> {
             for (index, plugin) in set.enabled.iter().enumerate() {
                 named.push(NamedPlugin { name: &plugin.name, path: path.index(index) });
             }
-        }
-        let path = profile_path.child("pluginConfig");
-        for (index, entry) in profile.plugin_config.iter().enumerate() {
-            named.push(NamedPlugin { name: &entry.name, path: path.index(index) });
         }
     }
     named

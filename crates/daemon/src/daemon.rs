@@ -243,7 +243,7 @@ impl DaemonBuilder {
         let engine = self.engine(&extenders, handle)?;
         let configz = json!({"componentconfig": to_json_value(&self.config)?}).to_string().into();
         let secure_port = match self.serving.clone() {
-            Some(options) => Some(SecurePort::open(options).await?),
+            Some(options) => Some(SecurePort::open(options, &metrics).await?),
             None => None,
         };
         let clients = Clients::new(&self.endpoint, self.leader_election.is_some(), &metrics)?;

@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod rights;
 
-use kube_scheduler_api_types::Object;
+use kube_scheduler_framework::ObjectKey;
 
 /// How objects of a kind are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,18 +90,22 @@ const KNOWN: [(&str, &str, &str, &str, &str); 16] = [
     ),
 ];
 
-/// Where one object of a known kind is served; `None` for other kinds.
-pub(crate) fn path_of(object: &Object) -> Option<String> {
-    let known = KNOWN
-        .iter()
-        .find(|(_, group, _, _, kind)| *group == &*object.group && *kind == &*object.kind);
-    let (_, _, _, plural, _) = known?;
-    let root = if object.group.is_empty() { "/api" } else { "/apis" };
-    let (api_version, name) = (object.api_version(), &object.name);
-    Some(if object.namespace.is_empty() {
-        format!("{root}/{api_version}/{plural}/{name}")
+/// Where one object of a known kind is served, in `version` if it is known which one; `None` for other kinds. Without a
+/// name, the path ends with a slash.
+pub(crate) fn path_of(key: &ObjectKey, version: Option<&str>) -> Option<String> {
+    let ObjectKey { group, kind, namespace, name } = key;
+    let (usual, plural) = if (&**group, &**kind) == ("", "Pod") {
+        ("v1", "pods")
     } else {
-        format!("{root}/{api_version}/namespaces/{}/{plural}/{name}", object.namespace)
+        let known = KNOWN.iter().find(|known| known.1 == &**group && known.4 == &**kind)?;
+        (known.2, known.3)
+    };
+    let version = version.unwrap_or(usual);
+    let root = if group.is_empty() { "/api".to_owned() } else { format!("/apis/{group}") };
+    Some(if namespace.is_empty() {
+        format!("{root}/{version}/{plural}/{name}")
+    } else {
+        format!("{root}/{version}/namespaces/{namespace}/{plural}/{name}")
     })
 }
 
@@ -206,6 +210,8 @@ impl WatchedKind {
 
 #[cfg(test)]
 mod tests {
+    use kube_scheduler_api_types::Object;
+
     use super::*;
 
     #[test]
@@ -270,7 +276,9 @@ mod tests {
             ),
         ];
         for (json, path) in cases {
-            assert_eq!(path_of(&object(json)).as_deref(), path, "{json}");
+            let object = object(json);
+            let found = path_of(&ObjectKey::from(&object), Some(&object.version));
+            assert_eq!(found.as_deref(), path, "{json}");
         }
     }
 }

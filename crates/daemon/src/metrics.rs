@@ -9,6 +9,7 @@ mod core;
 mod options;
 mod process;
 mod registry;
+mod serving;
 mod text;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ pub use self::process::resident_memory_bytes;
 use self::catalog as desc;
 use self::process::Process;
 use self::registry::{Family, Registry};
+pub(crate) use self::serving::{Delegated, ServingMetrics};
 pub(crate) use self::text::TextPage;
 use crate::version::{KUBERNETES_VERSION, architecture};
 
@@ -52,6 +54,7 @@ pub(crate) struct Metrics {
     async_calls: Option<AsyncCalls>,
     writes: WriteFamilies,
     rest: Rest,
+    serving: ServingMetrics,
     /// Counters of the core as of the last time, by what they count: the core reports totals.
     last: Mutex<BTreeMap<(&'static str, String, String), u64>>,
 }
@@ -150,6 +153,7 @@ impl Metrics {
                 requests: register(desc::REST_REQUESTS),
                 retries: register(desc::REST_RETRIES),
             },
+            serving: ServingMetrics::new(&registry),
             last: Mutex::default(),
             plugins: PluginMetrics::new(),
             registry,
@@ -163,6 +167,11 @@ impl Metrics {
         if let Some((profile, result)) = failed {
             self.attempt_duration.observe(&[profile, result], length.as_secs_f64());
         }
+    }
+
+    /// Those of the secure port.
+    pub(crate) const fn serving(&self) -> &ServingMetrics {
+        &self.serving
     }
 
     /// Those of the plugins.

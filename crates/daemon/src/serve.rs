@@ -29,6 +29,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::metrics::Metrics;
 use authentication::{Authenticator, TrustKeeper};
 use authorization::Authorizer;
 use connection::Limits;
@@ -57,14 +58,17 @@ pub(crate) struct SecurePort {
 
 impl SecurePort {
     /// Reads certificates and kubeconfigs and takes the port.
-    pub(crate) async fn open(options: ServingOptions) -> Result<Self, ServeError> {
+    pub(crate) async fn open(
+        options: ServingOptions,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Self, ServeError> {
         let listener = listener::listen(&options)?;
         let address = listener
             .local_addr()
             .map_err(|source| ServeError::Listen { address: options.address, source })?;
-        let (authenticator, trust) = Authenticator::new(&options.authentication).await?;
+        let (authenticator, trust) = Authenticator::new(&options.authentication, metrics).await?;
         let tls = Tls::load(&options, trust.asks_clients())?;
-        let authorizer = Authorizer::new(&options.authorization).await?;
+        let authorizer = Authorizer::new(&options.authorization, metrics).await?;
         Ok(Self { options, listener, address, tls, authenticator, trust, authorizer })
     }
 

@@ -12,6 +12,7 @@ pub(crate) mod envelope;
 mod error;
 mod log;
 mod opening;
+mod outage;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -32,10 +33,12 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use crate::backoff::Backoff;
 use crate::fence::{Fence, LeadershipOver};
 use crate::metrics::{Metrics, RestCall};
+use crate::version::{KUBERNETES_VERSION, architecture};
 pub(crate) use call::{Call, Encoding};
 use connection::Traffic;
 pub(crate) use error::ApiError;
 use opening::Opening;
+use outage::Outage;
 
 /// How often a request is sent again when the server asks for patience, as in the reference's client.
 pub(crate) const MAX_PATIENCE: u32 = 10;
@@ -85,6 +88,8 @@ pub enum ConnectError {
 pub struct Endpoint {
     config: kube::Config,
     origin: String,
+    /// Shared by all clients.
+    outage: Arc<Outage>,
 }
 
 impl Endpoint {
@@ -154,7 +159,7 @@ impl Endpoint {
 
     fn new(mut config: kube::Config, origin: String) -> Self {
         config.default_retry = false;
-        Self { config, origin }
+        Self { config, origin, outage: Arc::default() }
     }
 
     /// A client whose requests say what they are for. Nothing is sent yet.
@@ -169,14 +174,21 @@ impl Endpoint {
 
     fn client_for(&self, purpose: &str, traffic: Traffic) -> Result<Api, ConnectError> {
         let mut config = self.config.clone();
-        let agent = format!("kube-scheduler-rs/{}/{purpose}", env!("CARGO_PKG_VERSION"));
+        // The reference's form, with the version that is stood in for where it has its commit.
+        let agent = format!(
+            "kube-scheduler-rs/{} ({}/{}) kubernetes/{}/{purpose}",
+            env!("CARGO_PKG_VERSION"),
+            std::env::consts::OS,
+            architecture(),
+            KUBERNETES_VERSION.2
+        );
         if let Ok(agent) = HeaderValue::try_from(agent) {
             config.headers.push((USER_AGENT, agent));
         }
         let client = self.connect(config, traffic)?;
         let opening = (traffic == Traffic::Requests).then(Arc::default);
         let host = self.config.cluster_url.authority().map_or("", |host| host.as_str()).into();
-        let base = self.url().into();
+        let base = self.url().trim_end_matches('/').into();
         Ok(Api {
             client,
             host,
@@ -185,6 +197,7 @@ impl Endpoint {
             fence: None,
             is_json_only: Arc::default(),
             opening,
+            outage: self.outage.clone(),
         })
     }
 
@@ -238,6 +251,8 @@ pub(crate) struct Api {
     is_json_only: Arc<AtomicBool>,
     /// Where requests can share a connection, who sets it up. Shared by all clones.
     opening: Option<Arc<Opening>>,
+    /// Whether the server is away. Shared by all clients of the server.
+    outage: Arc<Outage>,
 }
 
 impl Api {
@@ -398,7 +413,20 @@ impl Api {
             let answer = answer.as_ref().ok().map(|answer| (answer.status(), answer.headers()));
             log::response(verbosity, (&call.method, &url), answer, start.elapsed());
         }
-        let response = answer.map_err(|error| ApiError::transport(&error))?;
+        let response = match answer {
+            Ok(response) => response,
+            Err(error) => {
+                let error = ApiError::transport(&error);
+                if self.outage.begins() {
+                    let server = &*self.host;
+                    tracing::warn!(err = %error, server, "The API server does not answer; trying on");
+                }
+                return Err(error);
+            }
+        };
+        if self.outage.ends() {
+            tracing::info!(server = &*self.host, "The API server answers again");
+        }
         if response.status().is_success() {
             return Ok(response);
         }
@@ -467,6 +495,34 @@ mod tests {
         let api = Endpoint::from_url(&free.to_string()).unwrap().client("test").unwrap();
         let error = api.call(&Call::get("/version")).await.unwrap_err();
         assert!(error.is_connection_refused() && error.to_string().contains("refused"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn requests_say_who_sends_them_as_the_reference_does() {
+        use std::io::{Read, Write};
+
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() == 1 {
+                head.push(byte[0]);
+            }
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
+            String::from_utf8(head).unwrap()
+        });
+        let api = Endpoint::from_url(&address).unwrap().client("scheduler").unwrap();
+        api.call(&Call::get("/version")).await.unwrap();
+        let expected = format!(
+            "user-agent: kube-scheduler-rs/{} ({}/{}) kubernetes/v1.36.0/scheduler\r\n",
+            env!("CARGO_PKG_VERSION"),
+            std::env::consts::OS,
+            architecture()
+        );
+        let head = server.join().unwrap();
+        assert!(head.contains(&expected), "{expected:?} is not in {head}");
     }
 
     #[tokio::test]

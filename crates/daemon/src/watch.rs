@@ -249,7 +249,7 @@ impl Reflector {
                 }
                 Err(error) => {
                     let wait = backoff.fail(Instant::now());
-                    tracing::warn!(kind, %error, ?wait, "Following a kind was interrupted");
+                    error.tell(kind, wait);
                     wait
                 }
             };
@@ -365,7 +365,7 @@ impl Reflector {
                 Err(_) => return Err(Interruption::Failed("the list broke off".to_owned())),
                 Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
                 Ok(Some(Err(error))) => {
-                    return Err(Interruption::Failed(format!("the list broke off: {error}")));
+                    return Err(Interruption::Away(format!("the list broke off: {error}")));
                 }
                 Ok(None) => break,
             };
@@ -438,7 +438,7 @@ impl Reflector {
                 }
                 Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
                 Ok(Some(Err(error))) => {
-                    return Err(Interruption::Failed(format!("the watch broke off: {error}")));
+                    return Err(Interruption::Away(format!("the watch broke off: {error}")));
                 }
                 Ok(None) if initial.is_some() => {
                     return Err(Interruption::Failed(

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use kube_scheduler_engine::{Effect, Input, Token};
-use kube_scheduler_framework::Status;
+use kube_scheduler_framework::{ObjectKey, Status};
 use kube_scheduler_writes::{
     DroppedEvent, EndedWrite, EventAnswer, EventApi, EventRequest, Failure, Outbox, OutboxOptions,
     PodWrite, RateLimit, Success, Write,
@@ -273,13 +273,15 @@ impl Writer {
 /// Says in the log how a write about a pod ended.
 fn log(EndedWrite { write, result }: &EndedWrite) {
     match (write, result) {
-        (PodWrite::Object { pod, object, .. }, Ok(Success::Stored(_))) => {
-            let (kind, key) = (&object.kind, object.key());
-            tracing::debug!(%pod, %kind, object = key, "Updated object for pod");
-        }
-        (PodWrite::Object { pod, object, .. }, Err(error)) => {
-            let (kind, key) = (&object.kind, object.key());
-            tracing::warn!(%pod, %kind, object = key, err = %error, "Failed to update object for pod");
+        (PodWrite::Object { pod, write, .. }, result) => {
+            let ObjectKey { kind, namespace, name, .. } = write.key();
+            let (object, method) = (format!("{namespace}/{name}"), write.method());
+            match result {
+                Ok(_) => tracing::debug!(%pod, method, %kind, object, "Updated object for pod"),
+                Err(error) => {
+                    tracing::warn!(%pod, method, %kind, object, err = %error, "Failed to update object for pod");
+                }
+            }
         }
         (PodWrite::Bind { pod, node, .. }, Err(error)) => {
             tracing::warn!(%pod, %node, err = %error, "Failed to bind pod");

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 
 use crate::clock::to_rfc3339;
 use crate::kinds::{
-    DISRUPTION_BUDGETS, EVENTS, KindId, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, STORAGE_CLASSES,
+    DISRUPTION_BUDGETS, EVENTS, Kind, KindId, NAMESPACES, NODES, PODS, PRIORITY_CLASSES,
+    STORAGE_CLASSES,
 };
 use crate::object::{at, child_mut, list_at, list_mut, map_mut, text_at};
 use crate::status::ApiError;
@@ -27,26 +28,9 @@ pub(crate) fn apply(kind: KindId, value: &mut Value) {
     apply_to_status(kind, value);
     let entry = kind.get();
     if has_pod_template(entry) {
-        let spec = child_mut(value, "spec");
-        if matches!(
-            entry.kind,
-            "Deployment" | "ReplicaSet" | "StatefulSet" | "ReplicationController"
-        ) {
-            spec.entry("replicas").or_insert(json!(1));
-        }
-        if let Some(template) = spec.get_mut("template") {
-            default_pod_spec(child_mut(template, "spec"));
-        }
+        apply_to_workload(entry, value);
     }
     match entry.kind {
-        "Job" => {
-            let spec = child_mut(value, "spec");
-            for (field, default) in
-                [("completions", json!(1)), ("parallelism", json!(1)), ("backoffLimit", json!(6))]
-            {
-                spec.entry(field).or_insert(default);
-            }
-        }
         "Service" => {
             let spec = child_mut(value, "spec");
             spec.entry("type").or_insert(json!("ClusterIP"));
@@ -73,6 +57,43 @@ pub(crate) fn apply(kind: KindId, value: &mut Value) {
         }
         "PriorityClass" => {
             map_mut(value).entry("preemptionPolicy").or_insert(json!("PreemptLowerPriority"));
+        }
+        _ => {}
+    }
+}
+
+/// Fills in the defaults of a kind that makes pods, those of its template included.
+fn apply_to_workload(entry: &Kind, value: &mut Value) {
+    let spec = child_mut(value, "spec");
+    if matches!(entry.kind, "Deployment" | "ReplicaSet" | "StatefulSet" | "ReplicationController") {
+        spec.entry("replicas").or_insert(json!(1));
+    }
+    if let Some(template) = spec.get_mut("template") {
+        default_pod_spec(child_mut(template, "spec"));
+    }
+    match entry.kind {
+        "Job" => {
+            if !spec.contains_key("completions") && !spec.contains_key("parallelism") {
+                spec.insert("completions".into(), json!(1));
+            }
+            set_missing(spec, [("parallelism", json!(1)), ("backoffLimit", json!(6))]);
+        }
+        "Deployment" => {
+            set_missing(
+                spec,
+                [("revisionHistoryLimit", json!(10)), ("progressDeadlineSeconds", json!(600))],
+            );
+            let quarter = || json!("25%");
+            let parameters = [("maxSurge", quarter()), ("maxUnavailable", quarter())];
+            default_rollout(child_mut_of(spec, "strategy"), parameters);
+        }
+        "StatefulSet" => {
+            set_missing(spec, [("podManagementPolicy", json!("OrderedReady"))]);
+            default_rollout(child_mut_of(spec, "updateStrategy"), [("partition", json!(0))]);
+        }
+        "DaemonSet" => {
+            let parameters = [("maxSurge", json!(0)), ("maxUnavailable", json!(1))];
+            default_rollout(child_mut_of(spec, "updateStrategy"), parameters);
         }
         _ => {}
     }
@@ -359,6 +380,23 @@ fn qos_class(pod: &Value) -> &'static str {
         (false, _) => "BestEffort",
         (true, true) => "Guaranteed",
         (true, false) => "Burstable",
+    }
+}
+
+/// A rolling update with these parameters, unless something else is asked for.
+fn default_rollout<const N: usize>(
+    strategy: &mut Map<String, Value>,
+    parameters: [(&str, Value); N],
+) {
+    set_missing(strategy, [("type", json!("RollingUpdate"))]);
+    if text_of(strategy, "type") == "RollingUpdate" {
+        set_missing(child_mut_of(strategy, "rollingUpdate"), parameters);
+    }
+}
+
+fn set_missing<const N: usize>(map: &mut Map<String, Value>, defaults: [(&str, Value); N]) {
+    for (field, default) in defaults {
+        map.entry(field).or_insert(default);
     }
 }
 

@@ -1,11 +1,13 @@
-//! The paths outside of the resources: discovery, version, health, and the part of OpenAPI that kubectl reads.
+//! The paths outside of the resources: discovery, version, health, and OpenAPI.
 //!
 //! Invariant: discovery is computed from the table of kinds, so the kinds that are served are those that are listed.
+
+mod openapi;
 
 use std::collections::BTreeMap;
 
 use http::{Response, header};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::body::Body;
 use crate::kinds::{Kind, KindId};
@@ -40,12 +42,7 @@ pub(crate) fn answer(path: &str, accept: &str) -> Response<Body> {
         ["apis", name, api_version] if served(name, api_version) => {
             json_response(200, &resources(name, api_version))
         }
-        ["openapi", "v2"] => json_response(200, &openapi_v2()),
-        ["openapi", "v3"] => json_response(200, &openapi_v3_index()),
-        ["openapi", "v3", "api", "v1"] => json_response(200, &openapi_v3("", "v1")),
-        ["openapi", "v3", "apis", name, api_version] if served(name, api_version) => {
-            json_response(200, &openapi_v3(name, api_version))
-        }
+        ["openapi", rest @ ..] => openapi::answer(rest, accept),
         [] => json_response(
             200,
             &json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/readyz", "/version"]}),
@@ -226,61 +223,4 @@ fn aggregated_resource(kind: &'static Kind) -> Value {
         }
     }
     resource
-}
-
-/// A document without schemas, so that clients which validate manifests themselves accept everything.
-fn openapi_v2() -> Value {
-    json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": GIT_VERSION}, "paths": {}, "definitions": {}})
-}
-
-fn openapi_v3_index() -> Value {
-    let mut paths = Map::new();
-    paths.insert("api/v1".into(), json!({"serverRelativeURL": "/openapi/v3/api/v1?hash=1"}));
-    for (name, versions) in groups_by_name() {
-        for version in versions {
-            let path = format!("apis/{name}/{version}");
-            let url = format!("/openapi/v3/{path}?hash=1");
-            paths.insert(path, json!({"serverRelativeURL": url}));
-        }
-    }
-    json!({"paths": paths})
-}
-
-/// The PATCH operations of a group, where kubectl looks up which query parameters the server supports.
-fn openapi_v3(group: &str, version: &str) -> Value {
-    let prefix = if group.is_empty() {
-        format!("/api/{version}")
-    } else {
-        format!("/apis/{group}/{version}")
-    };
-    let mut paths = Map::new();
-    for kind in kinds_of(group, version).filter(|kind| !kind.review) {
-        let scope = if kind.namespaced { "/namespaces/{namespace}" } else { "" };
-        let gvk = json!({"group": group, "version": version, "kind": kind.kind});
-        let parameter = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
-        let content: Map<String, Value> = [
-            "application/apply-patch+yaml",
-            "application/json-patch+json",
-            "application/merge-patch+json",
-            "application/strategic-merge-patch+json",
-        ]
-        .into_iter()
-        .map(|media_type| (media_type.to_owned(), json!({"schema": {"type": "object"}})))
-        .collect();
-        let operation = json!({
-            "patch": {
-                "operationId": format!("patch{}{}", kind.kind, version),
-                "parameters": [parameter("dryRun"), parameter("fieldManager"), parameter("fieldValidation"), parameter("force")],
-                "requestBody": {"content": content, "required": true},
-                "responses": {"200": {"description": "OK"}},
-                "x-kubernetes-action": "patch",
-                "x-kubernetes-group-version-kind": gvk,
-            },
-        });
-        paths.insert(format!("{prefix}{scope}/{}/{{name}}", kind.plural), operation);
-    }
-    json!({
-        "openapi": "3.0.0", "info": {"title": "Kubernetes", "version": GIT_VERSION}, "paths": paths,
-        "components": {"schemas": {}},
-    })
 }

@@ -207,6 +207,18 @@ pub const PERSISTENT_VOLUME_CLAIMS: KindId = KindId(10);
 pub(crate) const STORAGE_CLASSES: KindId = KindId(11);
 /// CSI nodes.
 pub const CSI_NODES: KindId = KindId(12);
+/// Deployments.
+pub(crate) const DEPLOYMENTS: KindId = KindId(13);
+/// ReplicaSets.
+pub(crate) const REPLICA_SETS: KindId = KindId(14);
+/// StatefulSets.
+pub(crate) const STATEFUL_SETS: KindId = KindId(15);
+/// DaemonSets.
+pub(crate) const DAEMON_SETS: KindId = KindId(16);
+/// Jobs.
+pub(crate) const JOBS: KindId = KindId(17);
+/// ReplicationControllers.
+pub(crate) const REPLICATION_CONTROLLERS: KindId = KindId(18);
 
 const SCALED: &[&str] = &["status", "scale"];
 
@@ -279,21 +291,6 @@ pub static KINDS: &[Kind] = &[
         .status(),
     Kind::new("storage.k8s.io", "v1", "StorageClass", "storageclasses", false).short(&["sc"]),
     Kind::new("storage.k8s.io", "v1", "CSINode", "csinodes", false),
-    Kind::new("", "v1", "Service", "services", true).short(&["svc"]).in_all().status(),
-    Kind::new("", "v1", "ConfigMap", "configmaps", true).short(&["cm"]),
-    Kind::new("", "v1", "Secret", "secrets", true).fields(&[("type", &["type"])]),
-    Kind::new("", "v1", "ServiceAccount", "serviceaccounts", true).short(&["sa"]),
-    Kind::new("", "v1", "ReplicationController", "replicationcontrollers", true)
-        .short(&["rc"])
-        .in_all()
-        .status()
-        .generation()
-        .subresources(SCALED)
-        .fields(&[("status.replicas", &["status", "replicas"])]),
-    Kind::new("", "v1", "LimitRange", "limitranges", true).short(&["limits"]),
-    Kind::new("", "v1", "ResourceQuota", "resourcequotas", true).short(&["quota"]).status(),
-    Kind::new("", "v1", "Endpoints", "endpoints", true).short(&["ep"]),
-    Kind::new("", "v1", "PodTemplate", "podtemplates", true),
     Kind::new("apps", "v1", "Deployment", "deployments", true)
         .short(&["deploy"])
         .in_all()
@@ -318,12 +315,27 @@ pub static KINDS: &[Kind] = &[
         .in_all()
         .status()
         .generation(),
-    Kind::new("apps", "v1", "ControllerRevision", "controllerrevisions", true),
     Kind::new("batch", "v1", "Job", "jobs", true)
         .in_all()
         .status()
         .generation()
         .fields(&[("status.successful", &["status", "succeeded"])]),
+    Kind::new("", "v1", "ReplicationController", "replicationcontrollers", true)
+        .short(&["rc"])
+        .in_all()
+        .status()
+        .generation()
+        .subresources(SCALED)
+        .fields(&[("status.replicas", &["status", "replicas"])]),
+    Kind::new("", "v1", "Service", "services", true).short(&["svc"]).in_all().status(),
+    Kind::new("", "v1", "ConfigMap", "configmaps", true).short(&["cm"]),
+    Kind::new("", "v1", "Secret", "secrets", true).fields(&[("type", &["type"])]),
+    Kind::new("", "v1", "ServiceAccount", "serviceaccounts", true).short(&["sa"]),
+    Kind::new("", "v1", "LimitRange", "limitranges", true).short(&["limits"]),
+    Kind::new("", "v1", "ResourceQuota", "resourcequotas", true).short(&["quota"]).status(),
+    Kind::new("", "v1", "Endpoints", "endpoints", true).short(&["ep"]),
+    Kind::new("", "v1", "PodTemplate", "podtemplates", true),
+    Kind::new("apps", "v1", "ControllerRevision", "controllerrevisions", true),
     Kind::new("batch", "v1", "CronJob", "cronjobs", true)
         .short(&["cj"])
         .in_all()
@@ -420,6 +432,12 @@ mod tests {
             (PERSISTENT_VOLUME_CLAIMS, "", "persistentvolumeclaims"),
             (STORAGE_CLASSES, "storage.k8s.io", "storageclasses"),
             (CSI_NODES, "storage.k8s.io", "csinodes"),
+            (DEPLOYMENTS, "apps", "deployments"),
+            (REPLICA_SETS, "apps", "replicasets"),
+            (STATEFUL_SETS, "apps", "statefulsets"),
+            (DAEMON_SETS, "apps", "daemonsets"),
+            (JOBS, "batch", "jobs"),
+            (REPLICATION_CONTROLLERS, "", "replicationcontrollers"),
         ];
         for (id, group, plural) in expected {
             assert_eq!((id.get().group, id.get().plural), (group, plural));

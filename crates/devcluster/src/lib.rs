@@ -42,22 +42,24 @@
 //! # Limits
 //!
 //! - It listens on loopback only.
-//! - No impersonation, no service account tokens, no aggregated cluster roles; users may grant more rights than they have.
-//! - No controllers but those for disruption budgets and volumes: deployments create no pods, and there is no garbage
-//!   collection of dependents.
+//! - No service account tokens, no aggregated cluster roles; users may grant more rights than they have. Users can be
+//!   impersonated by name and groups, not with uids and extra fields.
+//! - Deployments and other workloads get pods, and objects are deleted with their owners, only if
+//!   [`DevClusterBuilder::workloads`] says so. CronJobs, HorizontalPodAutoscalers, quotas and services have no controllers.
 //! - No custom resources, no admission webhooks, no conversion between API versions except for events.
-//! - Protobuf only for lists and watches of pods and nodes, if turned on, and in the bodies of bindings, events, namespaces
-//!   and reviews.
+//! - Everything is sent as JSON; lists and watches of pods and nodes also in protobuf, if turned on. Bodies are read in
+//!   protobuf for all built-in kinds.
 //! - Validation covers metadata, pods and nodes, not every field of every kind.
 //!
 //! # Where to start reading
 //!
 //! [`kinds`](Kind) is the table that drives everything; `store`, `history` and `watch` contain the state; `api` has the
-//! verbs; `routes`, `server` and `listener` serve them over HTTP; `hollow`, `controller` and `volumes` act on the cluster
-//! as its other programs would.
+//! verbs; `routes`, `server` and `listener` serve them over HTTP; `hollow`, `controller`, `volumes`, `workloads` and
+//! `garbage` act on the cluster as its other programs would.
 
 mod kinds;
 
+mod dependents;
 mod history;
 mod object;
 mod selectors;
@@ -84,9 +86,11 @@ mod table;
 
 mod controller;
 mod files;
+mod garbage;
 mod hollow;
 mod persist;
 mod volumes;
+mod workloads;
 
 mod clock;
 mod cluster;

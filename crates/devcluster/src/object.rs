@@ -22,6 +22,7 @@ pub struct Object {
     uid: Box<str>,
     terminating: bool,
     labels: Labels,
+    owners: Box<[Box<str>]>,
     fields: Box<[Box<str>]>,
 }
 
@@ -39,6 +40,10 @@ impl Object {
             uid: text_at(value, &["metadata", "uid"]).into(),
             terminating: at(value, &["metadata", "deletionTimestamp"]).is_some(),
             labels: labels_of(value),
+            owners: list_at(value, &["metadata", "ownerReferences"])
+                .iter()
+                .map(|owner| text_at(owner, &["uid"]).into())
+                .collect(),
             fields,
         }
     }
@@ -76,6 +81,11 @@ impl Object {
     /// Whether the object is being deleted: it has a deletion timestamp.
     pub fn is_terminating(&self) -> bool {
         self.terminating
+    }
+
+    /// The uids of the object's owners.
+    pub(crate) fn owners(&self) -> &[Box<str>] {
+        &self.owners
     }
 
     pub(crate) fn labels(&self) -> &Labels {

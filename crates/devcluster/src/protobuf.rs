@@ -1,5 +1,5 @@
-//! Objects in protobuf: pods and nodes as an API server writes them; bindings and events as schedulers write them;
-//! namespaces and reviews, which kubectl and client-go always write in this form.
+//! Objects in protobuf: all built-in kinds as kubectl and other clients write them, pods and nodes also as an API server
+//! writes them.
 //!
 //! Invariant: malformed input is an error, never a panic.
 
@@ -7,23 +7,29 @@ mod decode;
 pub(crate) mod encode;
 #[cfg(test)]
 mod equality;
-mod schema;
+pub(crate) mod schema;
 
 use serde_json::Value;
 
 use crate::object::map_mut;
+pub(crate) use decode::DecodeError;
 
-/// Parses an object in its envelope; `None` if it is malformed, or of a kind that is not read in this form.
-pub(crate) fn object(body: &[u8]) -> Option<Value> {
-    let envelope = decode::envelope(body)?;
-    let is_read = match (envelope.api_version, envelope.kind) {
-        ("v1", "Binding" | "Namespace") | ("events.k8s.io/v1", "Event") => true,
-        (_, kind) => kind.ends_with("Review"),
+/// Parses an object in its envelope.
+///
+/// # Errors
+/// If it is malformed, is of a kind that is not known, or has a field that is not known.
+pub(crate) fn object(body: &[u8]) -> Result<Value, DecodeError> {
+    let envelope = decode::envelope(body).ok_or(DecodeError::Malformed { path: Vec::new() })?;
+    let Some(message) = schema::message_of(envelope.api_version, envelope.kind) else {
+        return Err(DecodeError::UnknownKind {
+            kind: envelope.kind.to_owned(),
+            api_version: envelope.api_version.to_owned(),
+        });
     };
-    let mut object = decode::message(envelope.kind, envelope.raw).filter(|_| is_read)?;
+    let mut object = decode::message(message, envelope.raw)?;
     map_mut(&mut object).insert("apiVersion".into(), envelope.api_version.into());
     map_mut(&mut object).insert("kind".into(), envelope.kind.into());
-    Some(object)
+    Ok(object)
 }
 
 #[cfg(test)]
@@ -49,12 +55,12 @@ mod tests {
         let expected = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "foo", "labels": {"team": "a"}},
         });
-        assert_eq!(object(&namespace()), Some(expected));
+        assert_eq!(object(&namespace()), Ok(expected));
     }
 
     #[test]
     fn a_review_keeps_its_spec() {
-        let of_pods = field(1, &[field(2, b"list"), field(5, b"pods"), field(8, b"x")].concat());
+        let of_pods = field(1, &[field(2, b"list"), field(5, b"pods")].concat());
         let spec = [of_pods, field(3, b"joe"), field(4, b"a"), field(4, b"b")].concat();
         let types = field(
             1,
@@ -75,7 +81,57 @@ mod tests {
         for length in 0..body.len() - 5 {
             let _ = object(&body[..length]);
         }
-        assert_eq!(object(b"k8s\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), None);
-        assert_eq!(object(b"{}"), None);
+        let malformed = Err(DecodeError::Malformed { path: Vec::new() });
+        assert_eq!(object(b"k8s\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), malformed);
+        assert_eq!(object(b"{}"), malformed);
+    }
+
+    fn of(api_version: &[u8], kind: &[u8], raw: &[u8]) -> Vec<u8> {
+        let types = field(1, &[field(1, api_version), field(2, kind)].concat());
+        [MAGIC, &types, &field(2, raw)].concat()
+    }
+
+    #[test]
+    fn what_is_not_known_is_named_and_nothing_is_left_out() {
+        let pod_spec = field(2, &field(15, &field(2, b"x")));
+        let template = field(3, &pod_spec);
+        let body = of(b"apps/v1", b"Deployment", &field(2, &template));
+        let error =
+            object(&body).expect_err("no field of a pod's spec is an image pull secret's 2");
+        assert_eq!(
+            error.to_string(),
+            "spec.template.spec.imagePullSecrets has the field number 2, which this server does not know"
+        );
+        let error = object(&of(b"example.com/v1", b"Widget", b"")).expect_err("no such kind");
+        assert_eq!(
+            error.to_string(),
+            "\"Widget\" in version \"example.com/v1\" is not read in this form"
+        );
+        let error =
+            object(&of(b"v1", b"ConfigMap", &field(1, &field(1, b"\xff")))).expect_err("no UTF-8");
+        assert_eq!(error.to_string(), "metadata.name is malformed");
+    }
+
+    #[test]
+    fn kinds_of_the_same_name_are_told_apart() {
+        let claim = field(2, &field(3, b"fast"));
+        let error =
+            object(&of(b"resource.k8s.io/v1", b"ResourceClaim", &claim)).expect_err("not v1");
+        assert_eq!(
+            error.to_string(),
+            "spec has the field number 3, which this server does not know"
+        );
+        let core = object(&of(b"v1", b"Event", &field(4, b"told"))).expect("a core event");
+        assert_eq!(core["message"], "told");
+        let modern =
+            object(&of(b"events.k8s.io/v1", b"Event", &field(10, b"told"))).expect("an event");
+        assert_eq!(modern["note"], "told");
+    }
+
+    #[test]
+    fn every_kind_that_is_served_has_a_message() {
+        for kind in crate::kinds::KindId::all().map(crate::kinds::KindId::get) {
+            assert!(schema::message_of(&kind.api_version(), kind.kind).is_some(), "{}", kind.kind);
+        }
     }
 }

@@ -13,9 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::clock::{Clock, add_seconds};
+use crate::dependents::Dependents;
 use crate::history::{Change, ChangeType, History};
 use crate::kinds::{EVENTS, KindId, NAMESPACES};
 use crate::object::{Object, key_of, meta_mut};
@@ -37,6 +38,7 @@ pub(crate) struct StoreOptions {
 pub struct Store {
     state: Mutex<State>,
     signals: Box<[watch::Sender<u64>]>,
+    garbage: Notify,
     clock: Arc<dyn Clock>,
 }
 
@@ -70,6 +72,7 @@ pub(crate) struct State {
     events_kept: usize,
     events_ttl_seconds: i64,
     touched: Vec<KindId>,
+    pub(crate) dependents: Dependents,
     pub(crate) rng: SplitMix,
     pub(crate) now: Timestamp,
 }
@@ -95,11 +98,12 @@ impl Store {
             events_kept: options.events_kept.max(1),
             events_ttl_seconds: options.events_ttl_seconds,
             touched: Vec::new(),
+            dependents: Dependents::default(),
             rng: SplitMix::new(options.seed),
             now: options.clock.now(),
         };
         let signals = KindId::all().map(|_| watch::Sender::new(0)).collect();
-        Self { state: Mutex::new(state), signals, clock: options.clock }
+        Self { state: Mutex::new(state), signals, garbage: Notify::new(), clock: options.clock }
     }
 
     /// The current resource version.
@@ -196,11 +200,15 @@ impl Store {
         let result = f(&mut state);
         let touched = std::mem::take(&mut state.touched);
         let version = state.version;
+        let has_garbage = state.dependents.has_work();
         drop(state);
         for kind in touched {
             if let Some(signal) = self.signals.get(kind.index()) {
                 signal.send_replace(version);
             }
+        }
+        if has_garbage {
+            self.garbage.notify_one();
         }
         result
     }
@@ -208,6 +216,11 @@ impl Store {
     /// Runs `f` on the state, which it cannot change.
     pub(crate) fn read<T>(&self, f: impl FnOnce(&State) -> T) -> T {
         f(&self.lock())
+    }
+
+    /// Waits for work for the garbage collector.
+    pub(crate) async fn garbage(&self) {
+        self.garbage.notified().await;
     }
 
     /// Changes when objects of `kind` change.
@@ -311,6 +324,7 @@ impl State {
                 self.event_order.push_back((key, self.now));
             }
         }
+        self.dependents.change(kind, previous.as_deref(), Some(&object));
         self.record(kind, Change { change_type, object: object.clone(), previous });
         if kind == EVENTS {
             self.expire_events();
@@ -326,6 +340,7 @@ impl State {
         name: &str,
     ) -> Option<Arc<Object>> {
         let previous = self.collection_mut(kind).objects.remove(&key_of(namespace, name))?;
+        self.dependents.change(kind, Some(&previous), None);
         let version = self.next_version();
         let object = Arc::new(reversioned(kind, &previous, version));
         self.record(
@@ -359,6 +374,7 @@ impl State {
         if kind == EVENTS {
             self.event_order.push_back((key.clone(), self.now));
         }
+        self.dependents.change(kind, None, Some(&object));
         self.collection_mut(kind).objects.insert(key, object);
     }
 

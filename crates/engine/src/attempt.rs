@@ -25,7 +25,7 @@ use crate::evaluation::{
 };
 use crate::observer::{ObservedSearch, SearchStep};
 use crate::pool::Pool;
-use crate::preference::pre_order_rank;
+use crate::preference::TieBreak;
 
 /// The text of an attempt in a cluster without nodes.
 pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
@@ -84,13 +84,14 @@ pub(crate) struct Search<'a, 'w> {
     pub(crate) pod: &'a Arc<Pod>,
     /// The pod's class, if it may share evaluations.
     pub(crate) class: Option<u64>,
-    /// Score only this share of the nodes; `None` scores all.
+    /// Score only this share of the nodes; 0 adapts to their number, `None` scores all.
     pub(crate) percentage: Option<i32>,
     /// Where a sampled scan begins.
     pub(crate) next_start: &'a mut usize,
     /// Whether later extension points read the cycle state.
     pub(crate) keeps_state: bool,
     pub(crate) random: u64,
+    pub(crate) ties: TieBreak,
     /// Where steps are reported.
     pub(crate) watched: &'a ObservedSearch<'w>,
 }
@@ -251,14 +252,14 @@ impl Search<'_, '_> {
         if !self.extenders.is_empty() || self.watched.wants_scores() {
             return None;
         }
-        let (node, n_feasible) = class.best(self.runner.cx.cluster)?;
+        let (node, n_feasible) = class.best(self.runner.cx.cluster, self.ties)?;
         self.watched.reached(SearchStep::NodesFiltered);
         if n_feasible > 1 {
             self.watched.reached(SearchStep::NodesScored);
         }
-        let evaluation = Cow::Borrowed(&class.evaluation);
-        let n_evaluated = evaluation.n_evaluated();
-        Some(Choice { node, state: self.state_of(evaluation), n_feasible, n_evaluated })
+        let n_evaluated = class.evaluation.n_evaluated();
+        let state = if self.keeps_state { class.state() } else { CycleState::new() };
+        Some(Choice { node, state, n_feasible, n_evaluated })
     }
 
     /// Takes the best node that passes, after extenders have narrowed them. Of a share of the nodes, `sample` lists those
@@ -303,7 +304,7 @@ impl Search<'_, '_> {
         let cluster = runner.cx.cluster;
         let wants_scores = self.watched.wants_scores();
         if sample.is_none() && self.extenders.is_empty() && !wants_scores {
-            return best_node(runner, self.pool, pod, evaluation);
+            return best_node(runner, self.pool, pod, evaluation, self.ties);
         }
         let is_sample = sample.is_some();
         let nodes = sample.unwrap_or_else(|| evaluation.feasible(cluster));
@@ -317,8 +318,7 @@ impl Search<'_, '_> {
         let added = self.extenders.prioritize(cluster, pod, &nodes);
         // Ties fall by the place in the list of all nodes, or in the sample.
         let place = |at: usize| if is_sample { Some(at) } else { cluster.position(nodes[at]) };
-        let rank = |at: usize| place(at).map_or(u32::MAX, pre_order_rank);
-        Ok(best_with(table.totals, added, rank).map(|at| nodes[at]))
+        Ok(best_with(table.totals, added, |at| self.ties.order(place(at))).map(|at| nodes[at]))
     }
 
     /// What later extension points read.

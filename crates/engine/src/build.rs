@@ -31,7 +31,8 @@ use crate::profiles::Profiles;
 /// What an engine needs to know beside its configuration.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Decides everything that is random; the same seed gives the same decisions.
+    /// Decides everything that is random; the same seed gives the same decisions. With 0, the default, the first in order
+    /// of several equally good nodes is chosen; with any other, one of them is drawn.
     pub seed: u64,
     /// Threads for scans.
     pub pool: Pool,
@@ -148,6 +149,7 @@ impl Engine {
             initial_backoff: seconds(config.pod_initial_backoff_seconds()),
             max_backoff: seconds(config.pod_max_backoff_seconds()),
             max_in_unschedulable: options.max_in_unschedulable,
+            uses_hints: options.gates.is_enabled(Gate::SchedulerQueueingHints),
             pop_from_backoff: options.gates.is_enabled(Gate::SchedulerPopFromBackoffQ),
         };
         let mut queue = SchedulingQueue::new(settings, specs);
@@ -310,6 +312,7 @@ fn queue_profile(
     custom_resources: &mut BTreeSet<Arc<str>>,
     options: &EngineOptions,
 ) -> ProfileSpec {
+    let uses_hints = options.gates.is_enabled(Gate::SchedulerQueueingHints);
     let mut spec = ProfileSpec::new(&*profile.scheduler_name);
     if !options.extenders.is_empty() {
         spec = spec.with_extenders(options.gates.is_enabled(Gate::GenericWorkload));
@@ -341,7 +344,7 @@ fn queue_profile(
                     custom_resources.insert(name.clone());
                 }
                 let event = registration.event.clone();
-                let hint = registration.hint.is_some().then(|| {
+                let hint = (uses_hints && registration.hint.is_some()).then(|| {
                     let id = HintId(u32::try_from(hints.len()).unwrap_or(u32::MAX));
                     hints.push((entry.name.clone(), registration));
                     id

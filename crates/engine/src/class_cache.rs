@@ -7,16 +7,17 @@
 //! Invariant: an entry is used only if everything that its answers were read from, beside single nodes, is unchanged.
 
 use kube_scheduler_api_types::{KeyedMap, Pod};
-use kube_scheduler_cache::affinity::AffinityTermsVersion;
-use kube_scheduler_cache::reads::{PhaseReads, Reads};
+use kube_scheduler_cache::reads::PhaseReads;
 use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState};
-use kube_scheduler_framework::{Code, NodeIdx, SignatureWriter};
+use kube_scheduler_framework::{Code, CycleState, NodeIdx, SignatureWriter};
 use kube_scheduler_runtime::{Meter, MeteredPoint, Runner, SkipSet};
 use rustc_hash::FxHashMap;
 
 use crate::evaluation::Evaluation;
 use crate::pool::Pool;
+use crate::preference::TieBreak;
 use crate::ranking::{DOMAINS_START_OVER, DomainPlugins, Ranking};
+use crate::versions::Versions;
 
 /// What signatures that are remembered may take, in bytes. The ones unused for longest are forgotten beyond that.
 const MAX_SIGNATURE_BYTES: usize = 16 << 20;
@@ -118,35 +119,6 @@ impl SignPlan {
     }
 }
 
-/// Where those parts of the cluster stood that are not single nodes.
-#[derive(Clone, Copy, Debug)]
-struct Versions {
-    membership: u64,
-    images: u64,
-    objects: u64,
-    affinity_terms: AffinityTermsVersion,
-}
-
-impl Versions {
-    fn of(cluster: &ClusterState) -> Self {
-        Self {
-            membership: cluster.membership_sequence(),
-            images: cluster.image_sequence(),
-            objects: cluster.objects().sequence(),
-            affinity_terms: cluster.affinity_terms_version(),
-        }
-    }
-
-    /// Whether nothing that matters to an answer differs.
-    fn agree(&self, now: &Self, reads: Reads) -> bool {
-        (!reads.intersects(Reads::MEMBERSHIP) || self.membership == now.membership)
-            && (!reads.intersects(Reads::IMAGE_STATES) || self.images == now.images)
-            && (!reads.intersects(Reads::OBJECTS) || self.objects == now.objects)
-            && (!reads.intersects(Reads::AFFINITY_TERMS)
-                || self.affinity_terms == now.affinity_terms)
-    }
-}
-
 /// The evaluation of a class.
 #[derive(Debug)]
 pub(crate) struct ClassEvaluation {
@@ -164,21 +136,30 @@ pub(crate) struct ClassEvaluation {
 impl ClassEvaluation {
     /// Looks at every node; `None` when the answers about such pods cannot be kept up to date, or there are none.
     fn new(runner: &Runner<'_>, pod: &Pod, pool: &Pool) -> Option<Self> {
-        let domains = DomainPlugins::new(runner, pod);
+        let (cluster, n_plugins) = (runner.cx.cluster, runner.profile.plugins().len());
         let mut left_out = SkipSet::default();
-        domains.add_to(&mut left_out);
-        let mut evaluation = Evaluation::before_filters(runner, pod, pool).ok()?;
-        // What PreFilter read may be enough to see that nothing can be cached, before any node is looked at.
-        if !evaluation.reads_without(&left_out).can_be_cached() {
-            return None;
+        loop {
+            let mut evaluation = Evaluation::before_filters(runner, pod, pool).ok()?;
+            let reads = evaluation.pre_filter.reads.clone();
+            DomainPlugins::find(cluster, &reads, n_plugins, &mut left_out);
+            // What PreFilter read may be enough to see that nothing can be cached, before any node is looked at.
+            if !evaluation.reads_without(&left_out).can_be_cached() {
+                return None;
+            }
+            let domains = DomainPlugins::new(runner, pod, &left_out)?;
+            domains.add_to(&mut evaluation.pre_filter.skip);
+            evaluation.look_at_all(runner, pod, pool).ok()?;
+            let mut class = Self::of(runner, evaluation, left_out.clone());
+            if !domains.is_empty() || class.evaluation.verdicts.n_passing() > 1 {
+                let ranking = Ranking::new(runner, pod, pool, &mut class.evaluation, domains);
+                if DomainPlugins::find(cluster, &reads, n_plugins, &mut left_out) {
+                    // PreScore asked for counters. There are ever fewer plugins that have not.
+                    continue;
+                }
+                class.ranking = Some(ranking?);
+            }
+            return class.reads().can_be_cached().then_some(class);
         }
-        domains.add_to(&mut evaluation.pre_filter.skip);
-        evaluation.look_at_all(runner, pod, pool).ok()?;
-        let mut class = Self::of(runner, evaluation, left_out);
-        if !domains.is_empty() || class.evaluation.verdicts.n_passing() > 1 {
-            class.ranking = Some(Ranking::new(runner, pod, pool, &mut class.evaluation, domains)?);
-        }
-        class.reads().can_be_cached().then_some(class)
     }
 
     fn of(runner: &Runner<'_>, evaluation: Evaluation, left_out: SkipSet) -> Self {
@@ -204,10 +185,19 @@ impl ClassEvaluation {
         !self.ranking.as_ref().is_some_and(Ranking::follows_domains)
     }
 
+    /// What PreFilter and PreScore left.
+    pub(crate) fn state(&self) -> CycleState {
+        let mut state = self.evaluation.state.clone();
+        if let Some(ranking) = &self.ranking {
+            ranking.add_state_to(&mut state);
+        }
+        state
+    }
+
     /// The best node that passes, with the number of those that do. `None` when none passes.
-    pub(crate) fn best(&self, cluster: &ClusterState) -> Option<(NodeIdx, usize)> {
+    pub(crate) fn best(&self, cluster: &ClusterState, ties: TieBreak) -> Option<(NodeIdx, usize)> {
         match &self.ranking {
-            Some(ranking) => Some((ranking.best(cluster)?, ranking.n_feasible())),
+            Some(ranking) => Some((ranking.best(cluster, ties)?, ranking.n_feasible())),
             None if self.evaluation.verdicts.n_passing() == 0 => None,
             None => Some((*self.evaluation.feasible(cluster).first()?, 1)),
         }
@@ -243,7 +233,7 @@ impl ClassEvaluation {
             meter.point_ended(MeteredPoint::Filter, Code::Success, started)
         });
         if let Some(ranking) = &mut self.ranking {
-            ranking.catch_up(runner, pod, &self.evaluation, changed, with_pods)?;
+            ranking.catch_up(runner, pod, &self.evaluation, changed, with_pods, &now)?;
             runner.point_ended(MeteredPoint::Score, Code::Success, filtered);
         } else if self.evaluation.verdicts.n_passing() > 1 {
             let domains = DomainPlugins::default();

@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_api_types::{Object, Pod, Timestamp};
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::{ClusterEvent, Context, EventKind, EventObject, Sources};
 use kube_scheduler_queue::QueuedPod;
@@ -43,6 +43,8 @@ pub(crate) struct Core {
     pub(crate) held_back: HeldPreemptors,
     pub(crate) deadlines: Deadlines,
     pub(crate) effects: Vec<Effect>,
+    /// What the API server answered writes with, to be taken in at the end of the input at hand.
+    pub(crate) confirmed: Vec<Arc<Object>>,
     pub(crate) counts: Counts,
     pub(crate) measures: Measures,
     /// What is told to a shell that writes a log.
@@ -75,6 +77,7 @@ impl Core {
             held_back: HeldPreemptors::default(),
             deadlines: Deadlines::default(),
             effects: Vec::new(),
+            confirmed: Vec::new(),
             counts,
             measures,
             notices: Notices::default(),

@@ -27,6 +27,7 @@ use crate::observer::{ObservedSearch, Observer, SearchStep};
 use crate::policy::Entry;
 use crate::pool::Pool;
 use crate::preemption::{HeldAttempt, Preemptions};
+use crate::preference::TieBreak;
 use crate::profiles::ProfileIdx;
 use crate::turn::{AttemptResult, Turn};
 
@@ -35,7 +36,7 @@ use crate::turn::{AttemptResult, Turn};
 pub(crate) struct CycleOptions {
     pub(crate) pool: Pool,
     pub(crate) uses_class_cache: bool,
-    /// Score only this share of the nodes, where a profile does not say otherwise.
+    /// Score only this share of the nodes, where a profile does not say otherwise; `None` scores all.
     pub(crate) percentage: Option<i32>,
     pub(crate) seed: u64,
 }
@@ -164,8 +165,9 @@ impl SchedulingCycle {
         let options = &self.options;
         let pod = &queued.entry().0;
         let profile = &core.plans.profiles[profile];
-        // A profile's 0 is not overruled by the global share.
+        // A profile's 0 is not overruled by the global share: it is the one that adapts.
         let percentage = profile.percentage_of_nodes_to_score.or(options.percentage);
+        let random = Numbers::nth(options.seed, self.number);
         let search = Search {
             runner: Runner::new(profile, core.sources()),
             extenders: &core.plans.extenders,
@@ -173,10 +175,11 @@ impl SchedulingCycle {
             classes: &mut self.classes,
             pod,
             class: queued.signature().filter(|_| options.uses_class_cache),
-            percentage: percentage.filter(|share| *share > 0),
+            percentage,
             next_start: &mut self.next_start,
             keeps_state: reads_state_after_score(profile, pod),
-            random: Numbers::nth(options.seed, self.number),
+            random,
+            ties: if options.seed == 0 { TieBreak::First } else { TieBreak::Drawn(random) },
             watched,
         };
         search.run()

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Object, Pod, PodCondition};
-use kube_scheduler_framework::{EventKind, Pending, PluginName, Status};
+use kube_scheduler_api_types::{Pod, PodCondition};
+use kube_scheduler_framework::{EventKind, ObjectWrite, Pending, PluginName, Status};
 
 /// Ties the result of an effect to the binding or preemption that waits for it. Unique among effects of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -143,17 +143,15 @@ pub enum Effect {
         /// Which work.
         token: Token,
     },
-    /// Write an object in place of the revision that it carries; a newer one at the server must make this fail. The answer
-    /// comes back as [`Input::ObjectWritten`](crate::Input::ObjectWritten).
+    /// Carry out a plugin's request about another object.
     WriteObject {
-        /// Ties the answer to the binding.
-        token: Token,
-        /// The pod for which it is written; writes of one pod are carried out one after the other.
+        /// The pod for which it is carried out; writes of one pod are carried out one after the other.
         pod: PodRef,
-        /// The plugin that asks for it.
-        plugin: PluginName,
-        /// What to write, complete.
-        object: Arc<Object>,
+        /// The request.
+        write: ObjectWrite,
+        /// Ties the answer to the binding, and the plugin whose work it is: the answer comes back as
+        /// [`Input::ObjectWritten`](crate::Input::ObjectWritten). `None` if the answer is not used.
+        awaited_by: Option<(Token, PluginName)>,
     },
     /// Await a plugin's work. The result comes back as [`Input::WorkFinished`](crate::Input::WorkFinished).
     Await {
@@ -185,10 +183,12 @@ impl fmt::Display for Effect {
             Self::RecordEvent { pod, kind, reason, action, note, .. } => {
                 write!(f, "event {pod} {} {reason} {action} {note:?}", kind.as_str())
             }
-            Self::WriteObject { token, plugin, object, .. } => {
-                let Object { kind, resource_version, .. } = &**object;
-                let (number, key) = (token.0, object.key());
-                write!(f, "write #{number} {plugin} {kind} {key} revision={resource_version}")
+            Self::WriteObject { write, awaited_by, pod } => {
+                match awaited_by {
+                    Some((token, plugin)) => write!(f, "write #{} {plugin} ", token.0)?,
+                    None => write!(f, "write for {pod} ")?,
+                }
+                display_write(write, f)
             }
             Self::EvictPod { token, pod, patch } => {
                 write!(f, "evict #{} {pod} uid={}", token.0, pod.uid)?;
@@ -200,5 +200,25 @@ impl fmt::Display for Effect {
             Self::CancelWork { token } => write!(f, "cancel #{}", token.0),
             Self::Await { token, plugin, .. } => write!(f, "await #{} {plugin}", token.0),
         }
+    }
+}
+
+fn display_write(write: &ObjectWrite, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let key = write.key();
+    let (kind, name) = (&key.kind, &key.name);
+    match &*key.namespace {
+        "" => write!(f, "{kind} {name}")?,
+        namespace => write!(f, "{kind} {namespace}/{name}")?,
+    }
+    match write {
+        ObjectWrite::Replace(object) => write!(f, " revision={}", object.resource_version),
+        ObjectWrite::ReplaceStatus(object) => {
+            write!(f, " status revision={}", object.resource_version)
+        }
+        ObjectWrite::Create(_) => f.write_str(" created"),
+        ObjectWrite::PatchStatus { patch, .. } => write!(f, " status patch={patch}"),
+        ObjectWrite::Delete { .. } => f.write_str(" deleted"),
+        ObjectWrite::Get(_) => f.write_str(" read"),
+        other => write!(f, " {}", other.method()),
     }
 }

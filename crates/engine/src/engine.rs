@@ -74,6 +74,17 @@ impl Engine {
             Input::PluginAsked(commands) => bindings.carry_out(core, commands),
             Input::TimePassed => {}
         }
+        self.take_in_confirmed();
+    }
+
+    /// Takes in what the API server answered writes with. That may make tasks go on, which write and confirm more.
+    fn take_in_confirmed(&mut self) {
+        let Self { core, bindings, preemptions, .. } = self;
+        while !core.confirmed.is_empty() {
+            for object in std::mem::take(&mut core.confirmed) {
+                Intake { core, bindings, preemptions }.object_confirmed(object);
+            }
+        }
     }
 
     /// Decides about the next pod; `None` when none is ready, or when the last attempt still waits for its victims.
@@ -105,7 +116,9 @@ impl Engine {
     ) -> Option<Turn> {
         self.let_time_pass(now);
         let Self { core, cycle, bindings, preemptions } = self;
-        cycle.next(core, bindings, preemptions, Guidance { recorded, observer })
+        let turn = cycle.next(core, bindings, preemptions, Guidance { recorded, observer });
+        self.take_in_confirmed();
+        turn
     }
 
     /// Handles every deadline that has come.

@@ -239,8 +239,22 @@ impl Intake<'_> {
     }
 
     pub(crate) fn object_applied(&mut self, object: Arc<Object>) {
-        let resource = resource_of(&object, &self.core.plans.custom_resources);
+        if self.core.cluster.objects().is_stale(&object) {
+            return;
+        }
         let old = self.core.cluster.upsert_object(object.clone());
+        self.object_upserted(old, object);
+    }
+
+    /// The API server answered a write with this revision.
+    pub(crate) fn object_confirmed(&mut self, object: Arc<Object>) {
+        if let Some(old) = self.core.cluster.confirm_object(object.clone()) {
+            self.object_upserted(Some(old), object);
+        }
+    }
+
+    fn object_upserted(&mut self, old: Option<Arc<Object>>, object: Arc<Object>) {
+        let resource = resource_of(&object, &self.core.plans.custom_resources);
         let action = if old.is_some() { ActionType::UPDATE } else { ActionType::ADD };
         let old = old.map(EventObject::Other);
         let new = EventObject::Other(object.clone());

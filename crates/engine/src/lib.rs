@@ -42,6 +42,7 @@ mod ranking;
 mod sharing;
 mod sizes;
 mod turn;
+mod versions;
 
 pub use build::{BuildError, EngineOptions};
 pub use counts::{BoundPod, EndedPreemption, PreemptionCounts, ProfileCounts};

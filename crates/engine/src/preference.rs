@@ -1,13 +1,36 @@
-//! Which of several equally good nodes is chosen: the first in pre-order of a binary heap over list positions.
+//! Which of several equally good nodes is chosen: the first in pre-order of a binary heap over list positions, or one that
+//! is drawn.
 //!
 //! Position `i` has the children `2i + 1` and `2i + 2`. A position comes before everything below it, left before right.
 //! This is what popping the reference's heap gives (`docs/spec/core.md` §4.7).
 
-/// The index of the highest of `totals`; of several, the one whose [rank](pre_order_rank) is lowest. O(totals).
-pub(crate) fn first_best(totals: &[i64], rank: impl Fn(usize) -> u32) -> Option<usize> {
+use kube_scheduler_api_types::numbers::Numbers;
+
+/// How one of several equally good nodes is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TieBreak {
+    /// The first in pre-order.
+    First,
+    /// One that follows from this number, each as likely as the others.
+    Drawn(u64),
+}
+
+impl TieBreak {
+    /// Of equally good nodes, the one whose position has the lowest order is chosen. A node without a position comes last.
+    pub(crate) fn order(self, position: Option<usize>) -> u64 {
+        let Some(position) = position else { return u64::MAX };
+        match self {
+            Self::First => pre_order_rank(position).into(),
+            Self::Drawn(number) => Numbers::nth(number, position as u64),
+        }
+    }
+}
+
+/// The index of the highest of `totals`; of several, the one whose [order](TieBreak::order) is lowest. O(totals).
+pub(crate) fn first_best(totals: &[i64], order: impl Fn(usize) -> u64) -> Option<usize> {
     let best = totals.iter().copied().max()?;
     let ties = totals.iter().enumerate().filter(|(_, total)| **total == best).map(|(at, _)| at);
-    ties.min_by_key(|at| rank(*at))
+    ties.min_by_key(|at| order(*at))
 }
 
 /// Number of bits of a rank that hold the depth of its position in the tree.
@@ -92,7 +115,7 @@ mod tests {
             // Those left out keep their places in the heap, but are not in the list.
             let listed: Vec<usize> = (0..totals.len()).filter(|at| totals[*at] != LEFT_OUT).collect();
             let of_listed: Vec<i64> = listed.iter().map(|at| totals[*at]).collect();
-            let best = first_best(&of_listed, |at| pre_order_rank(listed[at]));
+            let best = first_best(&of_listed, |at| TieBreak::First.order(Some(listed[at])));
             prop_assert_eq!(best.map(|at| listed[at]), heap_winner(&totals));
         }
     }

@@ -2,21 +2,20 @@
 
 use std::sync::{Arc, LazyLock};
 
-use kube_scheduler_api_types::{Labels, NodeSelector, Pod, PreferredNodeTerm};
-use kube_scheduler_cache::affinity::{
-    AffinityTerms, AffinityTermsVersion, CarriedTerm, TermId, TermKind,
-};
+use kube_scheduler_api_types::{Labels, NodeSelector, Pod, PodAffinityTerm, PreferredNodeTerm};
+use kube_scheduler_cache::affinity::{TermId, TermKind};
 use kube_scheduler_cache::columns::{
     Column, CsiLimits, CsiLimitsId, Headroom, LabelColumn, NodeGroup, NodeSet, ResourceColumns,
-    TaintSetId, TaintSets, ValueId,
+    TaintSetId, TaintSets,
 };
-use kube_scheduler_cache::counters::{CounterId, CounterSpec, Domain, DomainCounts};
+use kube_scheduler_cache::counters::{CounterSpec, PodCounter};
 use kube_scheduler_cache::reads::{DISCARDED, ReadSet, Reads};
 use kube_scheduler_cache::{
     Attachment, BoundPreferences, BoundRequirements, BoundSelector, CacheError, ClusterState,
     HostPorts, ImageState, NodeIdx, NodeOverlay, ObjectStore, VolumeCounts,
 };
 
+use crate::pod_counts::PodCounts;
 use crate::view::NodeView;
 
 static NO_LABELS: LazyLock<Labels> = LazyLock::new(Labels::default);
@@ -72,12 +71,13 @@ impl<'a> ClusterView<'a> {
         ClusterView { reads, ..self }
     }
 
+    #[inline]
     pub(crate) fn state(self) -> &'a ClusterState {
         self.state
     }
 
     #[inline]
-    fn all(self, reads: Reads) -> &'a ClusterState {
+    pub(crate) fn all(self, reads: Reads) -> &'a ClusterState {
         self.reads.note(reads);
         self.state
     }
@@ -126,7 +126,7 @@ impl<'a> ClusterView<'a> {
 
     /// The name of a node.
     pub fn node_name(self, node: NodeIdx) -> Option<&'a Arc<str>> {
-        self.at_node(Reads::NOTHING).node_name(node)
+        self.at_node(Reads::NODE_NAME).node_name(node)
     }
 
     /// The allocatable resources of nodes.
@@ -189,14 +189,6 @@ impl<'a> ClusterView<'a> {
     /// the next pod.
     pub fn label_column(self, key: &str) -> Option<&'a LabelColumn> {
         self.at_node(Reads::LABELS).label_column(key)
-    }
-
-    /// The label column that gives the domain of a node for `counts`; `None` when there is no topology key.
-    pub fn domain_column<'c>(self, counts: &'c DomainCounts) -> Option<&'c LabelColumn>
-    where
-        'a: 'c,
-    {
-        counts.column(self.at_node(Reads::LABELS))
     }
 
     /// The host ports in use on a node.
@@ -267,75 +259,66 @@ impl<'a> ClusterView<'a> {
         self.all(Reads::ANYTHING).pvc_ref_count(namespace, claim)
     }
 
-    /// How many pods there are on each node and in each topology domain, as `spec` says which of them count. O(1) if pods
-    /// asked for the same before, for the cluster keeps the numbers up to date from then on; O(nodes + pods) otherwise.
-    pub fn count_pods(self, spec: &CounterSpec) -> Arc<DomainCounts> {
-        self.all(Reads::COUNTERS).counted(spec)
+    /// Counts pods by topology domain, now and later, as `spec` says which of them. O(1) if pods asked for the same before,
+    /// for the cluster keeps the numbers up to date from then on; O(nodes + pods) otherwise. Read the counter by
+    /// [`counts`](Self::counts).
+    pub fn count_pods(self, spec: &CounterSpec) -> PodCounter {
+        self.kept(PodCounter::of_each(self.state, [spec])).remove(0)
     }
 
     /// [`count_pods`](Self::count_pods) for several counters, in their order: what they have in common is worked out once.
     pub fn count_pods_of_each<'s>(
         self,
         specs: impl IntoIterator<Item = &'s CounterSpec>,
-    ) -> Vec<Arc<DomainCounts>> {
-        let mut specs = specs.into_iter().peekable();
-        // Asking for nothing reads nothing.
-        match specs.peek() {
-            Some(_) => self.all(Reads::COUNTERS).counted_all(specs),
-            None => Vec::new(),
-        }
+    ) -> Vec<PodCounter> {
+        self.kept(PodCounter::of_each(self.state, specs))
     }
 
-    /// The number of a counter that is followed.
-    pub fn followed_id(self, spec: &CounterSpec) -> Option<CounterId> {
-        self.all(Reads::COUNTERS).followed_id(spec)
+    /// Tells the domains of nodes by a label key, without counting anything.
+    pub fn domains(self, key: &Arc<str>) -> PodCounter {
+        self.kept(vec![PodCounter::of_label(key)]).remove(0)
     }
 
-    /// The counter with this number; `None` when it is no longer followed. O(1).
+    /// Whether any node has a label.
+    pub fn is_on_nodes(self, key: &str) -> bool {
+        // Which labels nodes have is what counters count by.
+        self.all(Reads::COUNTER_HANDLES).is_on_nodes(key)
+    }
+
+    fn kept(self, counters: Vec<PodCounter>) -> Vec<PodCounter> {
+        self.reads.note_counters(&counters);
+        counters
+    }
+
+    /// What a counter shows; `None` when the cluster no longer follows it, which does not happen within an attempt. O(1).
     #[inline]
-    pub fn followed_by_id(self, id: CounterId) -> Option<&'a DomainCounts> {
-        self.all(Reads::COUNTERS).followed_by_id(id)
-    }
-
-    /// The domains of `counts` in which pods count, some of them more than once.
-    pub fn domains_with_pods<'c>(
-        self,
-        counts: &'c DomainCounts,
-    ) -> impl Iterator<Item = (ValueId, Domain)> + 'c
+    pub fn counts<'c>(self, counter: &'c PodCounter) -> Option<PodCounts<'c>>
     where
         'a: 'c,
     {
-        counts.domains_with_pods(self.all(Reads::COUNTERS))
-    }
-
-    /// The distinct affinity terms that the pods on nodes carry, and where.
-    pub fn affinity_terms(self) -> &'a AffinityTerms {
-        self.all(Reads::AFFINITY_TERMS).affinity_terms()
+        PodCounts::new(self, counter)
     }
 
     /// The distinct terms of `wanted` kinds on nodes that select `pod`. O(labels + terms found). The order depends on the
-    /// history of the state alone.
+    /// history of the state alone. [`carriers`](Self::carriers) says where they are.
     pub fn affinity_terms_about(
         self,
         pod: &'a Pod,
         wanted: impl Fn(TermKind) -> bool + 'a,
-    ) -> impl Iterator<Item = (TermId, &'a CarriedTerm)> {
+    ) -> impl Iterator<Item = (TermId, TermKind, &'a PodAffinityTerm)> {
         let state = self.all(Reads::AFFINITY_TERMS);
         // The version of the terms covers the labels of namespaces, as far as terms look at them.
         let namespace_labels = state.objects().namespace_labels(&pod.namespace);
         let labels = namespace_labels.unwrap_or(&NO_LABELS);
-        state.affinity_terms().about(pod, labels, wanted)
+        let terms = state.affinity_terms();
+        let is_any = TermKind::ALL.into_iter().any(|kind| terms.n_terms(kind) > 0 && wanted(kind));
+        let found = is_any.then(|| terms.about(pod, labels, wanted));
+        found.into_iter().flatten().map(|(id, carried)| (id, carried.kind(), carried.term()))
     }
 
-    /// Changes whenever [`affinity_terms_about`](Self::affinity_terms_about) may change for any pod.
-    pub fn affinity_terms_version(self) -> AffinityTermsVersion {
-        self.all(Reads::AFFINITY_TERMS).affinity_terms_version()
-    }
-
-    /// The length that a table indexed by the ids of a label's values needs; `None` when the label has no column. Only for
-    /// allocating memory: no answer may depend on it.
-    pub fn n_label_ids(self, key: &str) -> Option<usize> {
-        self.state.label_column(key).map(LabelColumn::n_ids)
+    /// Counts the pods that carry a term, by the term's topology key.
+    pub fn carriers(self, id: TermId, term: &PodAffinityTerm) -> PodCounter {
+        self.kept(vec![PodCounter::of_carriers(id, &term.topology_key)]).remove(0)
     }
 }
 

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use crate::cluster_view::{ClusterView, Scope};
 use crate::known_pods::KnownPods;
+use crate::points::ObjectWrite;
 use crate::status::PluginName;
 use crate::user_event::EventKind;
 
@@ -234,6 +235,28 @@ pub enum Command {
     AssumeObject(Arc<Object>),
     /// Undo [`AssumeObject`](Self::AssumeObject), if what is assumed was made from this revision.
     RestoreObject(Arc<Object>),
+    /// Show every plugin that this object is about to be written.
+    AddPendingObject(Arc<Object>),
+    /// Undo [`AddPendingObject`](Self::AddPendingObject).
+    RemovePendingObject {
+        /// API group.
+        group: Arc<str>,
+        /// Kind.
+        kind: Arc<str>,
+        /// Identity.
+        uid: Arc<str>,
+        /// For all pods that share it, not for one of them.
+        for_all: bool,
+    },
+    /// Take over a revision that the API server answered with, without waiting for the watch.
+    ConfirmObject(Arc<Object>),
+    /// Carry out a request to the API server, for a pod.
+    WriteObject {
+        /// For which pod.
+        pod: Arc<Pod>,
+        /// What to do.
+        write: ObjectWrite,
+    },
     /// Count an attempt at preemption.
     CountPreemptionAttempt,
     /// Publish an event of the API about a pod.
@@ -281,6 +304,38 @@ impl Commands {
     /// Undoes [`assume_object`](Self::assume_object), if what is assumed was made from the revision of `object`.
     pub fn restore_object(&mut self, object: Arc<Object>) {
         self.0.push(Command::RestoreObject(object));
+    }
+
+    /// Makes `object` visible to all profiles as one that is about to be written, in the form that it will have; see
+    /// [`ObjectStore::pending`](kube_scheduler_cache::ObjectStore::pending). If another pod has done so for the same uid,
+    /// the two share it, and the object stays as it was.
+    pub fn add_pending_object(&mut self, object: Arc<Object>) {
+        self.0.push(Command::AddPendingObject(object));
+    }
+
+    /// Undoes [`add_pending_object`](Self::add_pending_object), for one pod of those that share the object or `for_all`.
+    pub fn remove_pending_object(
+        &mut self,
+        group: &str,
+        kind: &str,
+        uid: &Arc<str>,
+        for_all: bool,
+    ) {
+        let (group, kind, uid) = (group.into(), kind.into(), uid.clone());
+        self.0.push(Command::RemovePendingObject { group, kind, uid, for_all });
+    }
+
+    /// Makes later decisions use a newer revision of a known object that the API server answered a write with. The queue
+    /// hears of the update now, and the watch event of the same revision changes nothing. Has no effect if the object is
+    /// not known, or in a newer revision.
+    pub fn confirm_object(&mut self, object: Arc<Object>) {
+        self.0.push(Command::ConfirmObject(object));
+    }
+
+    /// Has a request to the API server carried out for `pod`, after those that were asked for earlier. There is no answer;
+    /// failures are logged.
+    pub fn write_object(&mut self, pod: &Arc<Pod>, write: ObjectWrite) {
+        self.0.push(Command::WriteObject { pod: pod.clone(), write });
     }
 
     /// Adds one request at the end.

@@ -35,6 +35,10 @@ impl<T: Any + Clone + Send + Sync> StateValue for T {
 #[derive(Default)]
 pub struct CycleState {
     slots: SmallVec<[(TypeId, Box<dyn StateValue>); 8]>,
+    /// So many of the first values are sealed.
+    n_sealed: usize,
+    /// Whether a sealed value was touched.
+    is_broken: bool,
 }
 
 impl CycleState {
@@ -48,9 +52,35 @@ impl CycleState {
     pub fn insert<T: Any + Clone + Send + Sync>(&mut self, value: T) {
         let id = TypeId::of::<T>();
         let boxed: Box<dyn StateValue> = Box::new(value);
-        match self.slots.iter_mut().find(|(slot, _)| *slot == id) {
-            Some(slot) => slot.1 = boxed,
+        match self.touch(id) {
+            Some(at) => self.slots[at].1 = boxed,
             None => self.slots.push((id, boxed)),
+        }
+    }
+
+    /// Finds a value that is going to be changed.
+    fn touch(&mut self, id: TypeId) -> Option<usize> {
+        let at = self.slots.iter().position(|(slot, _)| *slot == id)?;
+        self.is_broken |= at < self.n_sealed;
+        Some(at)
+    }
+
+    /// Marks the values that are there as those to go back to.
+    pub fn seal(&mut self) {
+        self.n_sealed = self.slots.len();
+    }
+
+    /// Drops the values that came after [`seal`](Self::seal). Returns whether those before are as they were then.
+    pub fn unwind(&mut self) -> bool {
+        self.slots.truncate(self.n_sealed);
+        !self.is_broken
+    }
+
+    /// Adds copies of the values of `other`, in place of values of the same type.
+    pub fn extend_from(&mut self, other: &Self) {
+        for (id, value) in &other.slots {
+            self.slots.retain(|(slot, _)| slot != id);
+            self.slots.push((*id, (**value).clone_value()));
         }
     }
 
@@ -65,22 +95,15 @@ impl CycleState {
     /// The value of type `T`, mutably.
     pub fn get_mut<T: Any>(&mut self) -> Option<&mut T> {
         let id = TypeId::of::<T>();
-        let (_, value) = self.slots.iter_mut().find(|(slot, _)| *slot == id)?;
-        (**value).as_any_mut().downcast_mut()
-    }
-
-    /// Drops the value of type `T`, if one was stored.
-    pub fn remove<T: Any>(&mut self) {
-        let id = TypeId::of::<T>();
-        self.slots.retain(|(slot, _)| *slot != id);
+        let at = self.touch(id)?;
+        (*self.slots[at].1).as_any_mut().downcast_mut()
     }
 }
 
 impl Clone for CycleState {
     fn clone(&self) -> Self {
-        Self {
-            slots: self.slots.iter().map(|(id, value)| (*id, (**value).clone_value())).collect(),
-        }
+        let slots = self.slots.iter().map(|(id, value)| (*id, (**value).clone_value()));
+        Self { slots: slots.collect(), n_sealed: self.n_sealed, is_broken: self.is_broken }
     }
 }
 
@@ -109,8 +132,21 @@ mod tests {
         assert_eq!(copy.get::<&str>(), Some(&"text"));
         assert_eq!(state.get::<Count>(), Some(&Count(2)));
         assert_eq!(state.get::<u8>(), None);
-        state.remove::<Count>();
-        state.remove::<u8>();
-        assert_eq!((state.get::<Count>(), state.get::<&str>()), (None, Some(&"other")));
+    }
+
+    #[test]
+    fn sealed_values_come_back_unless_they_were_touched() {
+        let mut state = CycleState::new();
+        state.insert(Count(1));
+        state.seal();
+        state.insert("later");
+        assert!(state.unwind());
+        assert_eq!((state.get::<Count>(), state.get::<&str>()), (Some(&Count(1)), None));
+        state.get_mut::<Count>().unwrap().0 = 2;
+        assert!(!state.unwind());
+        let mut other = CycleState::new();
+        other.insert(Count(3));
+        state.extend_from(&other);
+        assert_eq!(state.get::<Count>(), Some(&Count(3)));
     }
 }

@@ -19,6 +19,7 @@ mod parallel;
 mod plugin;
 mod plugin_error;
 mod plugin_metrics;
+mod pod_counts;
 mod points;
 mod services;
 mod status;
@@ -41,14 +42,14 @@ pub use parallel::Parallel;
 pub use plugin::Plugin;
 pub use plugin_error::PluginError;
 pub use plugin_metrics::{Metric, MetricFamily, MetricKind, PluginMetrics};
+pub use pod_counts::PodCounts;
 pub use points::{
-    Bind, BindOutcome, Candidates, Completion, DomainAnswers, DomainScoped, EnqueueExtensions,
-    EventRegistration, FeasibleNodes, Filter, FilterScan, FilterSink, GroupKey, HypotheticalFilter,
-    NominatingInfo, Permit, PermitDecision, PostBind, PostFilter, PostFilterContext,
-    PostFilterOutcome, PreBind, PreBindFlight, PreBindTask, PreEnqueue, PreFilter,
-    PreFilterExtensions, PreFilterOutcome, PreScore, PreemptionCandidate, PreparedFilter,
-    QueueSort, QueuedPodView, Reserve, Score, Sign, SignatureWriter, SumsTrial, TaskContext,
-    TaskEvent, TaskStep,
+    Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
+    FilterScan, FilterSink, HypotheticalFilter, NominatingInfo, ObjectWrite, Permit,
+    PermitDecision, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
+    PreBindFlight, PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome,
+    PreScore, PreemptionCandidate, PreparedFilter, QueueSort, QueuedPodView, Reserve, Score, Sign,
+    SignatureWriter, SumsTrial, TaskContext, TaskEvent, TaskStep,
 };
 pub use services::{ApiError, ApiRequest, ApiVerb, Pending, Services};
 pub use status::{Code, PluginName, Reason, Status};

@@ -5,15 +5,15 @@ use std::fmt;
 use kube_scheduler_queue::EventResource;
 
 use crate::points::{
-    Bind, DomainScoped, EnqueueExtensions, Filter, Permit, PostBind, PostFilter, PreBind,
-    PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score, Sign,
+    Bind, EnqueueExtensions, Filter, Permit, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
+    PreScore, QueueSort, Reserve, Score, Sign,
 };
 
 /// A scheduler plugin.
 ///
 /// A plugin is one value per profile, shared by all attempts; what belongs to one attempt lives in the
-/// [`CycleState`](crate::CycleState). Override the accessor of each extension point that you implement and return
-/// `Some(self)` from it.
+/// [`CycleState`](crate::CycleState). List the extension points that it implements with
+/// [`extension_points!`](crate::extension_points), or override an accessor if that is only known at run time.
 ///
 /// A plugin that panics fails the attempt it was called for, not the process.
 pub trait Plugin: Send + Sync + 'static {
@@ -54,10 +54,6 @@ pub trait Plugin: Send + Sync + 'static {
     fn as_score(&self) -> Option<&dyn Score> {
         None
     }
-    /// Keeps cached answers up to date that depend on pods on other nodes, through topology domains.
-    fn as_domain_scoped(&self) -> Option<&dyn DomainScoped> {
-        None
-    }
     /// Book-keeping once a node is chosen; undone when the pod is not bound to it after all.
     fn as_reserve(&self) -> Option<&dyn Reserve> {
         None
@@ -86,6 +82,56 @@ pub trait Plugin: Send + Sync + 'static {
     fn as_sign(&self) -> Option<&dyn Sign> {
         None
     }
+}
+
+/// Says, inside of `impl Plugin for …`, which extension points the type implements.
+///
+/// A point that is implemented but not listed is never called.
+///
+/// ```
+/// use kube_scheduler_framework::api::Pod;
+/// use kube_scheduler_framework::{Context, CycleState, Filter, NodeView, Plugin, Status, extension_points};
+///
+/// struct OneNode;
+///
+/// impl Plugin for OneNode {
+///     fn name(&self) -> &str {
+///         "OneNode"
+///     }
+///
+///     extension_points!(Filter);
+/// }
+///
+/// impl Filter for OneNode {
+///     fn filter(&self, _: &Context<'_>, _: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+///         if **node.name() == *"node-1" { Status::SUCCESS } else { Status::unschedulable("another node") }
+///     }
+/// }
+///
+/// assert!(OneNode.as_filter().is_some() && OneNode.as_score().is_none());
+/// ```
+#[macro_export]
+macro_rules! extension_points {
+    (@accessor PreEnqueue) => { $crate::extension_points!(@method as_pre_enqueue, PreEnqueue); };
+    (@accessor QueueSort) => { $crate::extension_points!(@method as_queue_sort, QueueSort); };
+    (@accessor PreFilter) => { $crate::extension_points!(@method as_pre_filter, PreFilter); };
+    (@accessor Filter) => { $crate::extension_points!(@method as_filter, Filter); };
+    (@accessor PostFilter) => { $crate::extension_points!(@method as_post_filter, PostFilter); };
+    (@accessor PreScore) => { $crate::extension_points!(@method as_pre_score, PreScore); };
+    (@accessor Score) => { $crate::extension_points!(@method as_score, Score); };
+    (@accessor Reserve) => { $crate::extension_points!(@method as_reserve, Reserve); };
+    (@accessor Permit) => { $crate::extension_points!(@method as_permit, Permit); };
+    (@accessor PreBind) => { $crate::extension_points!(@method as_pre_bind, PreBind); };
+    (@accessor Bind) => { $crate::extension_points!(@method as_bind, Bind); };
+    (@accessor PostBind) => { $crate::extension_points!(@method as_post_bind, PostBind); };
+    (@accessor EnqueueExtensions) => { $crate::extension_points!(@method as_enqueue_extensions, EnqueueExtensions); };
+    (@accessor Sign) => { $crate::extension_points!(@method as_sign, Sign); };
+    (@method $accessor:ident, $point:ident) => {
+        fn $accessor(&self) -> ::core::option::Option<&dyn $crate::$point> {
+            ::core::option::Option::Some(self)
+        }
+    };
+    ($($point:ident),+ $(,)?) => { $($crate::extension_points!(@accessor $point);)+ };
 }
 
 impl fmt::Debug for dyn Plugin {

@@ -27,6 +27,9 @@ const RESERVED: [&str; 12] = [
     "kube_pod_",
 ];
 
+/// What begins like this is counted by plugins of the default profile.
+const OF_PLUGINS: [&str; 2] = ["scheduler_dra_", "scheduler_resourceclaim_"];
+
 /// What kind of metric a family is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MetricKind {
@@ -137,7 +140,9 @@ impl PluginMetrics {
             let rule = "names and labels are letters, digits and underscores, and do not begin with a digit";
             return refused(wrong, rule);
         }
-        if let Some(start) = RESERVED.into_iter().find(|start| name.starts_with(start)) {
+        let is_of_plugins = OF_PLUGINS.into_iter().any(|start| name.starts_with(start));
+        let mut reserved = RESERVED.into_iter().filter(|_| !is_of_plugins);
+        if let Some(start) = reserved.find(|start| name.starts_with(start)) {
             return refused(
                 name,
                 &format!("names that begin with \"{start}\" belong to the scheduler"),

@@ -4,8 +4,8 @@
 //! Bind may take their time and answer with a future, PreBind also with a task that the engine leads step by step.
 
 mod binding;
-mod domain;
 mod filter;
+mod object_write;
 mod post_filter;
 mod queueing;
 mod score;
@@ -14,11 +14,11 @@ pub use binding::{
     Bind, BindOutcome, Completion, Permit, PermitDecision, PostBind, PreBind, PreBindFlight,
     PreBindTask, Reserve, TaskContext, TaskEvent, TaskStep,
 };
-pub use domain::{Candidates, DomainAnswers, DomainScoped, GroupKey};
 pub use filter::{
     Filter, FilterScan, FilterSink, PreFilter, PreFilterExtensions, PreFilterOutcome,
     PreparedFilter,
 };
+pub use object_write::ObjectWrite;
 pub use post_filter::{
     HypotheticalFilter, NominatingInfo, PostFilter, PostFilterContext, PostFilterOutcome,
     PreemptionCandidate, SumsTrial,

@@ -65,7 +65,7 @@ impl<'a> NodeView<'a> {
     /// The name.
     #[inline]
     pub fn name(&self) -> &'a Arc<str> {
-        self.read(Reads::NOTHING);
+        self.read(Reads::NODE_NAME);
         &self.node.name
     }
 

@@ -8,7 +8,7 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::testing::{Fixture, Reads, check_contract, node, pod, reads_of};
 use kube_scheduler_framework::{
     Context, CycleState, Filter, FilterSink, NodeIdx, NodeView, Plugin, Score, Sign,
-    SignatureWriter, Status,
+    SignatureWriter, Status, extension_points,
 };
 use serde_json::json;
 
@@ -32,17 +32,7 @@ impl Plugin for Zone {
         "Zone"
     }
 
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(Filter, Score, Sign);
 }
 
 impl Filter for Zone {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Bind, BindOutcome, Context, CycleState, Handle, Plugin, PluginArgs, PluginError,
+    extension_points,
 };
 
 pub(crate) const NAME: &str = "DefaultBinder";
@@ -24,9 +25,7 @@ impl Plugin for DefaultBinder {
         NAME
     }
 
-    fn as_bind(&self) -> Option<&dyn Bind> {
-        Some(self)
-    }
+    extension_points!(Bind);
 }
 
 impl Bind for DefaultBinder {

@@ -1,65 +1,77 @@
-//! DynamicResources, as far as it exists: pods that need no dynamic resource allocation pass, all others are refused.
+//! DynamicResources: pods get the devices that their resource claims ask for.
 //!
-//! What is here is what every pod of the default profile meets: a score of 0 for every node and PostFilter's
-//! `no new claims to deallocate`, which is part of every FailedScheduling message. **Not here yet**: allocation. A pod
-//! with resource claims is rejected by PreFilter, and a node is rejected when the pod requests an extended resource that
-//! only a DeviceClass provides there; both say so in their reason. No pod is ever placed without the devices it
-//! requested.
-//!
-//! Answers to `plugins/dynamicresources` of the reference; behaviour in `docs/spec/plugins-dra.md` §4, §7.4 and §11.
+//! Answers to `plugins/dynamicresources` of the reference; behaviour in `docs/spec/plugins-dra.md`. Which devices a claim
+//! gets on a node is found by `kube-scheduler-devices`; here is what goes before and after it: which claims a pod has,
+//! what other pods hold, and the writes.
+
+mod attempt;
+mod bind;
+mod decoded;
+mod extended;
+mod hints;
+mod in_flight;
+mod inventory;
+mod kinds;
+mod metrics;
+mod node;
+mod release;
+mod reserve;
+mod resolve;
+mod settings;
+mod state;
+mod usage;
+mod waiting;
+mod writes;
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Pod, ResourceName};
+use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
-    EventResource, Filter, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PostFilter,
-    PostFilterContext, PostFilterOutcome, PreFilter, PreFilterOutcome, Score, Sign,
-    SignatureWriter, Status,
+    Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, Filter,
+    Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError, PostFilter,
+    PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue, PreFilter,
+    PreFilterOutcome, Reserve, Score, Sign, SignatureWriter, Status, extension_points,
 };
 
-use crate::resources::device_classes;
+use self::attempt::Preparation;
+use self::bind::{BindClaims, Shared};
+use self::inventory::Devices;
+use self::metrics::Metrics;
+use self::node::Trial;
+use self::settings::Settings;
+use self::state::PodDevices;
 use crate::signature::write_resources;
 
 pub(crate) const NAME: &str = "DynamicResources";
 
 const NO_CLAIMS: &str = "no new claims to deallocate";
 const NO_STATE: &str = "not found";
-const REFUSED: &str =
-    "pod has resource claims, which this version of the scheduler cannot allocate yet";
 
 pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
-    // There is nothing yet that the time limits could limit, but wrong ones are refused all the same.
-    let _: kube_scheduler_config::DynamicResourcesArgs = crate::plugin_args::read(args)?;
-    let name = NAME.into();
+    let settings = Settings::new(args, handle)?;
+    let devices = Devices::new(&settings);
+    let shared = Shared { settings, devices, metrics: Metrics::new(handle) };
     Ok(Arc::new(DynamicResources {
-        serves_extended: handle.is_enabled("DRAExtendedResource"),
-        refusal: Status::unresolvable(REFUSED).from_plugin(&name),
-        no_claims: Status::unschedulable(NO_CLAIMS).from_plugin(&name),
+        shared: Arc::new(shared),
+        no_claims: Status::unschedulable(NO_CLAIMS).from_plugin(&NAME.into()),
     }))
 }
 
 struct DynamicResources {
-    /// Whether device classes may serve extended resources.
-    serves_extended: bool,
-    refusal: Status,
+    shared: Arc<Shared>,
     no_claims: Status,
 }
 
-/// PreFilter ran.
-#[derive(Clone)]
-struct Checked;
-
 impl DynamicResources {
-    /// The extended resources of the pod that device classes serve where nodes have none themselves.
-    fn served<'a>(&self, cx: &Context<'a>, pod: &'a Pod) -> impl Iterator<Item = &'a ResourceName> {
-        let scalars = if self.serves_extended { &pod.requests.fit.scalars[..] } else { &[] };
-        let cluster = cx.cluster();
-        let wanted = scalars
-            .iter()
-            .filter(move |(name, amount)| *amount != 0 && device_classes::serves(cluster, name));
-        wanted.map(|(name, _)| name)
+    /// Whether a pod may have something to do with devices. Errs on the side of yes, without looking at any object.
+    fn may_concern(&self, pod: &Pod) -> bool {
+        !pod.spec.resource_claims.is_empty()
+            || self.shared.settings.serves_extended && extended::may_need_claim(pod)
     }
+}
+
+fn no_state() -> Status {
+    Status::error(NO_STATE)
 }
 
 impl Plugin for DynamicResources {
@@ -67,69 +79,82 @@ impl Plugin for DynamicResources {
         NAME
     }
 
-    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
-        Some(self)
-    }
+    extension_points!(
+        PreEnqueue,
+        PreFilter,
+        Filter,
+        PostFilter,
+        Score,
+        Reserve,
+        PreBind,
+        EnqueueExtensions,
+        Sign
+    );
+}
 
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_post_filter(&self) -> Option<&dyn PostFilter> {
-        Some(self)
-    }
-
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
+impl PreEnqueue for DynamicResources {
+    fn pre_enqueue(&self, cx: &Context<'_>, pod: &Pod) -> Status {
+        if pod.spec.resource_claims.is_empty() {
+            return Status::SUCCESS;
+        }
+        match resolve::claims_of(cx.cluster().objects(), &self.shared.devices.claims, pod) {
+            Ok(_) => Status::SUCCESS,
+            Err(why) => Status::unresolvable(why),
+        }
     }
 }
 
 impl PreFilter for DynamicResources {
-    fn pre_filter(&self, _: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
-        state.insert(Checked);
-        if !pod.spec.resource_claims.is_empty() {
-            self.refusal.clone().into()
-        } else if self.serves_extended && device_classes::may_serve(pod) {
-            PreFilterOutcome::success()
-        } else {
-            PreFilterOutcome::skip()
+    fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
+        // Parity: what is stored when the pod is rejected has no claims.
+        state.insert(PodDevices::default());
+        if !self.may_concern(pod) {
+            return PreFilterOutcome::skip();
+        }
+        let preparation =
+            Preparation { settings: &self.shared.settings, devices: &self.shared.devices, cx, pod };
+        match preparation.prepare() {
+            Err(status) => status.into(),
+            Ok(devices) if devices.claims.is_empty() => PreFilterOutcome::skip(),
+            Ok(devices) => {
+                // What is found depends on what other pods hold, and on the time: it holds for this attempt alone.
+                let _ = cx.now();
+                state.insert(devices);
+                PreFilterOutcome::success()
+            }
         }
     }
 }
 
 impl Filter for DynamicResources {
-    fn filter(&self, cx: &Context<'_>, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
-        let missing =
-            self.served(cx, pod).find(|name| node.allocatable().scalar(name).unwrap_or(0) <= 0);
-        match missing {
-            None => Status::SUCCESS,
-            Some(name) => Status::unresolvable(format!(
-                "{name} is provided by a device class, which this version of the scheduler cannot allocate yet"
-            )),
+    fn filter(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        let Some(devices) = state.get::<PodDevices>() else { return no_state() };
+        if devices.claims.is_empty() {
+            return Status::SUCCESS;
         }
+        Trial { settings: &self.shared.settings, cx, devices, pod, node }.run()
     }
 }
 
 impl PostFilter for DynamicResources {
     fn post_filter(
         &self,
-        _: &mut PostFilterContext<'_>,
+        cx: &mut PostFilterContext<'_>,
         state: &CycleState,
-        _: &Arc<Pod>,
+        pod: &Arc<Pod>,
     ) -> PostFilterOutcome {
         // Parity: when another plugin's PreFilter ended the attempt, this one's never ran, and the reference's search
         // for its own state fails.
-        let status = match state.get::<Checked>() {
-            Some(Checked) => self.no_claims.clone(),
-            None => Status::error(NO_STATE),
+        let status = match state.get::<PodDevices>() {
+            Some(devices) if devices.claims.is_empty() => self.no_claims.clone(),
+            Some(devices) => release::deallocate(devices, pod, cx.random, cx.commands),
+            None => no_state(),
         };
         PostFilterOutcome::without_nomination(status)
     }
@@ -139,23 +164,104 @@ impl Score for DynamicResources {
     fn score(
         &self,
         _: &Context<'_>,
-        _: &CycleState,
+        state: &CycleState,
         _: &Pod,
-        _: &NodeView<'_>,
+        node: &NodeView<'_>,
     ) -> Result<i64, Status> {
-        Ok(0)
+        match state.get::<PodDevices>() {
+            Some(devices) if self.shared.settings.features.prioritized_list => {
+                devices.score(node.idx())
+            }
+            _ => Ok(0),
+        }
     }
 
     fn score_all(
         &self,
         _: &Context<'_>,
-        _: &CycleState,
+        state: &CycleState,
         _: &Pod,
-        _: &[NodeIdx],
+        nodes: &[NodeIdx],
         scores: &mut [i64],
     ) -> Result<(), Status> {
         scores.fill(0);
+        let Some(devices) = state.get::<PodDevices>() else { return Ok(()) };
+        if devices.claims.is_empty() || !self.shared.settings.features.prioritized_list {
+            return Ok(());
+        }
+        for (&node, score) in nodes.iter().zip(scores) {
+            *score = devices.score(node)?;
+        }
         Ok(())
+    }
+
+    fn normalization(&self) -> Normalization {
+        Normalization::Proportional
+    }
+}
+
+impl Reserve for DynamicResources {
+    fn reserve(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Arc<Pod>,
+        node: &str,
+        commands: &mut Commands,
+    ) -> Status {
+        if !self.may_concern(pod) {
+            return Status::SUCCESS;
+        }
+        let Some(devices) = state.get_mut::<PodDevices>() else { return no_state() };
+        match reserve::reserve(devices, cx.cluster().node_idx(node), commands) {
+            Ok(()) => Status::SUCCESS,
+            Err(error) => Status::error(error),
+        }
+    }
+
+    fn unreserve(
+        &self,
+        _: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Arc<Pod>,
+        _: &str,
+        commands: &mut Commands,
+    ) {
+        if let Some(devices) = state.get_mut::<PodDevices>() {
+            release::unreserve(devices, pod, commands);
+        }
+    }
+
+    fn reads_cycle_state(&self, pod: &Pod) -> bool {
+        self.may_concern(pod)
+    }
+}
+
+impl PreBind for DynamicResources {
+    fn pre_bind_pre_flight(
+        &self,
+        _: &Context<'_>,
+        state: &CycleState,
+        _: &Arc<Pod>,
+        _: &str,
+    ) -> PreBindFlight {
+        let status = match state.get::<PodDevices>() {
+            Some(devices) if !devices.claims.is_empty() => Status::SUCCESS,
+            _ => Status::skip(),
+        };
+        PreBindFlight { status, may_run_in_parallel: true }
+    }
+
+    fn pre_bind(&self, _: &Context<'_>, _: &mut CycleState, pod: &Arc<Pod>, _: &str) -> Completion {
+        // Without the look ahead (a gate), all pods come here.
+        if !self.may_concern(pod) {
+            return Completion::Ready(Status::SUCCESS);
+        }
+        Completion::Task(Box::new(BindClaims::new(self.shared.clone())))
+    }
+
+    fn reads_cycle_state(&self, pod: &Pod) -> bool {
+        self.may_concern(pod)
     }
 }
 
@@ -164,6 +270,7 @@ impl Sign for DynamicResources {
         if !pod.spec.resource_claims.is_empty() {
             return false;
         }
+        // Pods whose extended resources turn out to be served by device classes are not cached: see PreFilter.
         write_resources(&pod.requests.fit, signature);
         true
     }
@@ -171,20 +278,6 @@ impl Sign for DynamicResources {
 
 impl EnqueueExtensions for DynamicResources {
     fn events_to_register(&self) -> Vec<EventRegistration> {
-        // Events of claims are left out: no claim makes a pod schedulable yet.
-        let node_actions =
-            ActionType::ADD | ActionType::UPDATE_NODE_LABEL | ActionType::UPDATE_NODE_ALLOCATABLE;
-        let object_actions = ActionType::ADD | ActionType::UPDATE;
-        vec![
-            EventRegistration::always(ClusterEvent::new(EventResource::Node, node_actions)),
-            EventRegistration::always(ClusterEvent::new(
-                EventResource::DeviceClass,
-                object_actions,
-            )),
-            EventRegistration::always(ClusterEvent::new(
-                EventResource::ResourceSlice,
-                object_actions,
-            )),
-        ]
+        hints::events(&self.shared)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ClusterView, Context, CycleState, Handle, MAX_NODE_SCORE, NodeIdx, NodeView, Plugin,
-    PluginArgs, PluginError, Score, Sign, SignatureWriter, Status,
+    PluginArgs, PluginError, Score, Sign, SignatureWriter, Status, extension_points,
 };
 
 use crate::signature::write_texts;
@@ -31,13 +31,7 @@ impl Plugin for ImageLocality {
         NAME
     }
 
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(Score, Sign);
 }
 
 /// What a node with the image gains: the size, scaled by the share of nodes that have it.

@@ -7,7 +7,6 @@
 //! Answers to `plugins/interpodaffinity` of the reference; behaviour in `docs/spec/plugins-topology.md` §5.
 
 mod attraction;
-mod followed;
 mod hints;
 mod neighbours;
 mod own_terms;
@@ -19,10 +18,10 @@ use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::columns::VecPool;
 use kube_scheduler_framework::{
-    Context, CycleState, DomainScoped, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
+    ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
     FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
     PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter,
-    Status,
+    Status, extension_points,
 };
 
 use self::attraction::Attraction;
@@ -78,40 +77,22 @@ impl InterPodAffinity {
     fn scores(&self, pod: &Pod) -> bool {
         has_preferred(pod) || !self.ignores_preferences_of_others
     }
+
+    fn attraction(&self, cluster: ClusterView<'_>, pod: &Pod) -> Attraction {
+        Attraction::of(cluster, pod, self.hard_pod_affinity_weight, &self.spare)
+    }
 }
+
+/// What PreFilter leaves for PreScore.
+#[derive(Clone)]
+struct Preferences(Attraction);
 
 impl Plugin for InterPodAffinity {
     fn name(&self) -> &str {
         NAME
     }
 
-    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
-        Some(self)
-    }
-
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_pre_score(&self) -> Option<&dyn PreScore> {
-        Some(self)
-    }
-
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
-    }
-
-    fn as_domain_scoped(&self) -> Option<&dyn DomainScoped> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(PreFilter, Filter, PreScore, Score, EnqueueExtensions, Sign);
 }
 
 impl PreFilter for InterPodAffinity {
@@ -121,7 +102,14 @@ impl PreFilter for InterPodAffinity {
         }
         // Quirk: after a skip the anti-affinity of nominated pods is not checked either. The reference does the same.
         let neighbours = Neighbours::of(cx.cluster(), pod, &self.spare);
-        if !neighbours.is_any(cx.cluster()) {
+        if self.scores(pod) {
+            // Scoring begins afresh for each group of nodes that pass, so what it goes by is found once.
+            let attraction = self.attraction(cx.cluster(), pod);
+            if !attraction.is_none() {
+                state.insert(Preferences(attraction));
+            }
+        }
+        if !neighbours.is_any() {
             return PreFilterOutcome::skip();
         }
         state.insert(neighbours);
@@ -222,8 +210,8 @@ impl PreScore for InterPodAffinity {
         if let Some(error) = compile_error(pod) {
             return Status::error(format!("failed to parse pod: {error}"));
         }
-        let weight = self.hard_pod_affinity_weight;
-        let attraction = Attraction::of(cx.cluster(), pod, weight, &self.spare);
+        let found = state.get::<Preferences>().map(|found| found.0.clone());
+        let attraction = found.unwrap_or_else(|| self.attraction(cx.cluster(), pod));
         if !attraction.is_any(cx.cluster()) {
             return Status::skip();
         }

@@ -4,8 +4,8 @@
 //! defaults of `KubeSchedulerConfiguration` v1. The plugins themselves know nothing of the engine that runs them; they
 //! are written against `kube-scheduler-framework` alone and read the cluster through its views and columns.
 //!
-//! All plugins of the default profile are here. [`PARTIAL`] names what some of them still lack: DynamicResources refuses
-//! pods that need it.
+//! All plugins of the default profile are here. [`PARTIAL`] names what some of them still lack, all of it behind feature
+//! gates that are off by default.
 //!
 //! ```
 //! use kube_scheduler_framework::{Handle, PluginArgs};
@@ -17,12 +17,11 @@
 //! # Ok::<(), kube_scheduler_framework::PluginError>(())
 //! ```
 //!
-//! Invariants: no plugin reads a clock, does IO, starts a thread or keeps state between attempts; the whole-cluster form
+//! Invariants: no plugin reads a clock, does IO or starts a thread, or keeps between attempts what it could not make again; the whole-cluster form
 //! of an extension point answers exactly as the node-by-node form does (property tests compare them); everything that
 //! changes is read through the framework's views, which record what an answer depends on, so that engines can cache it.
 
 mod default_binder;
-mod domains;
 mod dynamic_resources;
 mod event_objects;
 mod image_locality;

@@ -15,7 +15,7 @@ use kube_scheduler_framework::{
     ActionType, ClusterEvent, ClusterView, Context, CycleState, EnqueueExtensions,
     EventRegistration, EventResource, FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView,
     Normalization, Plugin, PluginArgs, PluginError, PreFilter, PreFilterOutcome, PreScore,
-    QueueingHint, Score, Sign, SignatureWriter, Status,
+    QueueingHint, Score, Sign, SignatureWriter, Status, extension_points,
 };
 
 use self::added::AddedAffinity;
@@ -97,29 +97,7 @@ impl Plugin for NodeAffinity {
         NAME
     }
 
-    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
-        Some(self)
-    }
-
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_pre_score(&self) -> Option<&dyn PreScore> {
-        Some(self)
-    }
-
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(PreFilter, Filter, PreScore, Score, EnqueueExtensions, Sign);
 }
 
 impl PreFilter for NodeAffinity {

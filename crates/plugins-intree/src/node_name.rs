@@ -8,7 +8,7 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
-    Sign, SignatureWriter, Status,
+    Sign, SignatureWriter, Status, extension_points,
 };
 
 pub(crate) const NAME: &str = "NodeName";
@@ -33,17 +33,7 @@ impl Plugin for NodeName {
         NAME
     }
 
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(Filter, EnqueueExtensions, Sign);
 }
 
 impl Filter for NodeName {

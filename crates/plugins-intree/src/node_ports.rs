@@ -10,7 +10,7 @@ use kube_scheduler_framework::api::{HostPort, Pod};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
-    PreFilter, PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
+    PreFilter, PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status, extension_points,
 };
 
 use crate::event_objects;
@@ -38,21 +38,7 @@ impl Plugin for NodePorts {
         NAME
     }
 
-    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
-        Some(self)
-    }
-
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(PreFilter, Filter, EnqueueExtensions, Sign);
 }
 
 impl PreFilter for NodePorts {

@@ -10,7 +10,7 @@ use kube_scheduler_framework::api::{Pod, Taint, TaintEffect};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
-    QueueingHint, Sign, SignatureWriter, Status,
+    QueueingHint, Sign, SignatureWriter, Status, extension_points,
 };
 
 use crate::event_objects;
@@ -55,17 +55,7 @@ impl Plugin for NodeUnschedulable {
         NAME
     }
 
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(Filter, EnqueueExtensions, Sign);
 }
 
 impl Filter for NodeUnschedulable {

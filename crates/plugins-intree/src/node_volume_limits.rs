@@ -17,7 +17,7 @@ use kube_scheduler_framework::columns::CsiLimits;
 use kube_scheduler_framework::{
     ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, EventResource, Filter,
     FilterScan, Handle, NodeView, Plugin, PluginArgs, PluginError, PreFilter, PreFilterOutcome,
-    Sign, SignatureWriter, Status,
+    Sign, SignatureWriter, Status, extension_points,
 };
 
 use self::counted::{Collector, CountedVolume, Failure};
@@ -151,21 +151,7 @@ impl Plugin for NodeVolumeLimits {
         vec![EventResource::PersistentVolume, EventResource::StorageClass, EventResource::CsiDriver]
     }
 
-    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
-        Some(self)
-    }
-
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(PreFilter, Filter, EnqueueExtensions, Sign);
 }
 
 impl PreFilter for NodeVolumeLimits {

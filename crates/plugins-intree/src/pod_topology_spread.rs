@@ -7,7 +7,6 @@ mod args;
 mod constraints;
 mod default_selector;
 mod filtering;
-mod followed;
 mod hints;
 mod scoring;
 
@@ -16,10 +15,10 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::counters::CounterSpec;
 use kube_scheduler_framework::{
-    ClusterView, Context, CycleState, DomainScoped, EnqueueExtensions, EventRegistration,
-    EventResource, FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization,
-    Plugin, PluginArgs, PluginError, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore,
-    Score, Sign, SignatureWriter, Status,
+    ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, EventResource,
+    FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin,
+    PluginArgs, PluginError, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score,
+    Sign, SignatureWriter, Status, extension_points,
 };
 
 use self::args::Defaults;
@@ -74,6 +73,13 @@ impl PodTopologySpread {
         };
         Ok(constraints.into_iter().zip(specs).collect())
     }
+
+    /// What the pod would like; `None` when it has no such constraints.
+    fn wishes(&self, cluster: ClusterView<'_>, pod: &Pod) -> Result<Option<Wishes>, String> {
+        let soft = self.constraints(cluster, pod, WhenUnsatisfiable::ScheduleAnyway)?;
+        let requires_all = self.defaults.requires_all_keys(pod);
+        Ok((!soft.is_empty()).then(|| Wishes::of(cluster, soft, requires_all)))
+    }
 }
 
 impl Plugin for PodTopologySpread {
@@ -95,37 +101,15 @@ impl Plugin for PodTopologySpread {
         names.into_iter().map(|name| EventResource::Custom(name.into())).collect()
     }
 
-    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
-        Some(self)
-    }
-
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_pre_score(&self) -> Option<&dyn PreScore> {
-        Some(self)
-    }
-
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
-    }
-
-    fn as_domain_scoped(&self) -> Option<&dyn DomainScoped> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(PreFilter, Filter, PreScore, Score, EnqueueExtensions, Sign);
 }
 
 impl PreFilter for PodTopologySpread {
     fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
+        // Scoring begins afresh for each group of nodes that pass, so what it goes by is found once.
+        if let Ok(Some(wishes)) = self.wishes(cx.cluster(), pod) {
+            state.insert(wishes);
+        }
         match self.constraints(cx.cluster(), pod, WhenUnsatisfiable::DoNotSchedule) {
             Err(error) => Status::error(format!("get constraints from pod: {error}")).into(),
             Ok(hard) if hard.is_empty() => PreFilterOutcome::skip(),
@@ -220,14 +204,16 @@ impl PreScore for PodTopologySpread {
         nodes: &FeasibleNodes<'_>,
     ) -> Status {
         let cluster = cx.cluster();
-        match self.constraints(cluster, pod, WhenUnsatisfiable::ScheduleAnyway) {
-            Ok(soft) if soft.is_empty() => Status::skip(),
+        let wishes = match state.get::<Wishes>() {
+            Some(wishes) => Ok(Some(wishes.clone())),
+            None => self.wishes(cluster, pod),
+        };
+        match wishes {
+            Ok(None) => Status::skip(),
             _ if cluster.n_nodes() == 0 => Status::skip(),
             Err(error) => Status::error(format!("calculating preScoreState: {error}")),
-            Ok(soft) => {
-                let wishes = Wishes::of(cluster, soft, self.defaults.requires_all_keys(pod));
-                let candidates = nodes.slots().iter().map(|node| (*node, 1));
-                if let Some(soft) = SoftState::new(cluster, &wishes, candidates) {
+            Ok(Some(wishes)) => {
+                if let Some(soft) = SoftState::new(nodes.cluster(cx), wishes, nodes.groups()) {
                     state.insert(soft);
                 }
                 Status::SUCCESS

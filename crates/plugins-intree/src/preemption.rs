@@ -20,6 +20,7 @@ use kube_scheduler_framework::{
     ActionType, ClusterEvent, Code, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Handle, NominatingInfo, Plugin, PluginArgs, PluginError, PostFilter,
     PostFilterContext, PostFilterOutcome, PreEnqueue, PreemptionCandidate, QueueingHint, Status,
+    extension_points,
 };
 
 use self::candidates::{Candidate, Search};
@@ -66,17 +67,7 @@ impl Plugin for DefaultPreemption {
         vec![EventResource::Custom("poddisruptionbudgets.v1.policy".into())]
     }
 
-    fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_post_filter(&self) -> Option<&dyn PostFilter> {
-        Some(self)
-    }
+    extension_points!(PreEnqueue, EnqueueExtensions, PostFilter);
 }
 
 impl PreEnqueue for DefaultPreemption {

@@ -5,7 +5,9 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use kube_scheduler_framework::{Handle, Plugin, PluginArgs, PluginError, QueueSort, QueuedPodView};
+use kube_scheduler_framework::{
+    Handle, Plugin, PluginArgs, PluginError, QueueSort, QueuedPodView, extension_points,
+};
 
 pub(crate) const NAME: &str = "PrioritySort";
 
@@ -20,9 +22,7 @@ impl Plugin for PrioritySort {
         NAME
     }
 
-    fn as_queue_sort(&self) -> Option<&dyn QueueSort> {
-        Some(self)
-    }
+    extension_points!(QueueSort);
 }
 
 impl QueueSort for PrioritySort {

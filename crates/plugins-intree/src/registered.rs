@@ -17,7 +17,7 @@ use crate::{
 /// Plugins that do not do all that their name promises yet, with what is missing.
 pub const PARTIAL: &[(&str, &str)] = &[(
     dynamic_resources::NAME,
-    "pods with resource claims or resources of device classes are refused",
+    "node-allocatable resources (DRANodeAllocatableResources) and claims of pod groups (DRAWorkloadResourceClaims)",
 )];
 
 type Factory = fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, PluginError>;

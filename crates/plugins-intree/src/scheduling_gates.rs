@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, EnqueueExtensions, EventRegistration, EventResource, Handle,
-    Plugin, PluginArgs, PluginError, PreEnqueue, QueueingHint, Status,
+    Plugin, PluginArgs, PluginError, PreEnqueue, QueueingHint, Status, extension_points,
 };
 
 use crate::event_objects;
@@ -25,13 +25,7 @@ impl Plugin for SchedulingGates {
         NAME
     }
 
-    fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
+    extension_points!(PreEnqueue, EnqueueExtensions);
 }
 
 impl PreEnqueue for SchedulingGates {

@@ -10,6 +10,7 @@ use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization,
     Plugin, PluginArgs, PluginError, PreScore, QueueingHint, Score, Sign, SignatureWriter, Status,
+    extension_points,
 };
 
 use crate::event_objects;
@@ -70,25 +71,7 @@ impl Plugin for TaintToleration {
         NAME
     }
 
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_pre_score(&self) -> Option<&dyn PreScore> {
-        Some(self)
-    }
-
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(Filter, PreScore, Score, EnqueueExtensions, Sign);
 }
 
 impl Filter for TaintToleration {

@@ -25,6 +25,7 @@ use kube_scheduler_framework::{
     Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes,
     Filter, FilterScan, Handle, NodeView, Plugin, PluginArgs, PluginError, PreBind, PreBindFlight,
     PreFilter, PreFilterOutcome, PreScore, Reserve, Score, Sign, SignatureWriter, Status,
+    extension_points,
 };
 
 use self::args::BindingArgs;
@@ -61,37 +62,16 @@ impl Plugin for VolumeBinding {
         NAME
     }
 
-    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
-        Some(self)
-    }
-
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_pre_score(&self) -> Option<&dyn PreScore> {
-        Some(self)
-    }
-
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
-    }
-
-    fn as_reserve(&self) -> Option<&dyn Reserve> {
-        Some(self)
-    }
-
-    fn as_pre_bind(&self) -> Option<&dyn PreBind> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(
+        PreFilter,
+        Filter,
+        PreScore,
+        Score,
+        Reserve,
+        PreBind,
+        EnqueueExtensions,
+        Sign
+    );
 }
 
 impl PreFilter for VolumeBinding {

@@ -13,6 +13,7 @@ use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
     PreFilterExtensions, PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
+    extension_points,
 };
 
 use self::disks::{are_in_conflict, uses_disks};
@@ -69,21 +70,7 @@ impl Plugin for VolumeRestrictions {
         NAME
     }
 
-    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
-        Some(self)
-    }
-
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(PreFilter, Filter, EnqueueExtensions, Sign);
 }
 
 impl PreFilter for VolumeRestrictions {

@@ -31,11 +31,10 @@
 //! # Example
 //!
 //! ```
-//! use kube_scheduler_api_types::Timestamp;
 //! use kube_scheduler_queue::{
 //!     ActionType, ClusterEvent, EventLabel, EventObject, EventResource, HintId, PluginId, PreEnqueueVerdict, ProfileId,
 //!     ProfileSpec,
-//!     Queue, QueueEntry, QueuePolicy, QueueSettings, QueuedPod, QueueingHint, SchedulingQueue,
+//!     Queue, QueueEntry, QueuePolicy, QueueSettings, QueuedPod, QueueingHint, SchedulingQueue, Timestamp,
 //! };
 //!
 //! #[derive(Clone)]
@@ -143,3 +142,4 @@ pub use self::policy::{Nomination, PreEnqueueVerdict, QueuePolicy, QueueingHint}
 pub use self::profile::{EXTENDER_PLUGIN, HintId, ProfileId, ProfileSpec, QueueSettings};
 pub use self::queue::{AlreadyQueued, NominatedPod, SchedulingQueue};
 pub use self::records::{Place, Queue};
+pub use kube_scheduler_api_types::Timestamp;

@@ -30,6 +30,10 @@ pub struct QueueSettings {
     pub max_in_unschedulable: Duration,
     /// Whether pods in backoff are tried early when nothing else is ready. Default true. Feature `SchedulerPopFromBackoffQ`.
     pub pop_from_backoff: bool,
+    /// Whether it matters which event happens to a pod. Default true. Without, any event during a failed attempt is worth
+    /// another one, and so is any scheduling-relevant update of an unschedulable pod itself; registrations should have no
+    /// hints then. Feature `SchedulerQueueingHints`.
+    pub uses_hints: bool,
 }
 
 impl Default for QueueSettings {
@@ -39,6 +43,7 @@ impl Default for QueueSettings {
             max_backoff: Duration::from_secs(10),
             max_in_unschedulable: Duration::from_secs(300),
             pop_from_backoff: true,
+            uses_hints: true,
         }
     }
 }

@@ -23,7 +23,8 @@ impl EvaluationReads {
         Self((0..n_plugins).map(|_| PluginReads::default()).collect())
     }
 
-    pub(crate) fn of_plugin(&self, plugin: PluginIdx) -> Option<&PluginReads> {
+    /// What a plugin read.
+    pub fn of_plugin(&self, plugin: PluginIdx) -> Option<&PluginReads> {
         self.0.get(plugin)
     }
 

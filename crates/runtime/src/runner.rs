@@ -78,7 +78,7 @@ impl<'a> Runner<'a> {
             let outcome = self.measured(
                 idx,
                 MeteredPoint::PreFilter,
-                || plugin.pre_filter(&self.cx_once(idx), state, pod),
+                || plugin.pre_filter(&self.cx_of_pre_filter(idx), state, pod),
                 |outcome| outcome.status.code(),
             );
             if outcome.status.code() != Code::Skip {
@@ -410,15 +410,16 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// PreScore, plugin by plugin; gives the plugins whose Score is left out (`docs/spec/core.md` §10.7).
+    /// PreScore, plugin by plugin but for `left_out`; gives the plugins whose Score is left out, these included (`docs/spec/core.md` §10.7).
     pub fn pre_score(
         &self,
         state: &mut CycleState,
         pod: &Pod,
         nodes: &[NodeIdx],
+        left_out: &SkipSet,
     ) -> Result<SkipSet, Status> {
         let begun = self.profile.meter().map(Meter::nanos);
-        let result = self.run_pre_score(state, pod, nodes);
+        let result = self.run_pre_score(state, pod, nodes, left_out);
         self.point_ended(MeteredPoint::PreScore, code_of(&result), begun);
         result
     }
@@ -428,15 +429,20 @@ impl<'a> Runner<'a> {
         state: &mut CycleState,
         pod: &Pod,
         nodes: &[NodeIdx],
+        left_out: &SkipSet,
     ) -> Result<SkipSet, Status> {
-        let mut skip = SkipSet::default();
+        let mut skip = left_out.clone();
         for (idx, name, plugin) in self.profile.pre_score() {
+            if left_out.contains(idx) {
+                continue;
+            }
             let status = self.measured(
                 idx,
                 MeteredPoint::PreScore,
                 || {
-                    let nodes = FeasibleNodes::recorded_by(nodes, self.once(idx));
-                    plugin.pre_score(&self.cx_once(idx), state, pod, &nodes)
+                    let reads = self.in_pre_score(idx);
+                    let nodes = FeasibleNodes::recorded_by(nodes, reads);
+                    plugin.pre_score(&self.cx.recorded_by(reads), state, pod, &nodes)
                 },
                 Status::code,
             );

@@ -130,9 +130,11 @@ impl SchedulerBuilder {
 
     /// Runs a command line; the first argument is the program's name.
     pub fn run_with(self, args: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
+        let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+        let program = cli::program_name(&args);
         let request = match cli::parse(args) {
             Ok(request) => request,
-            Err(error) => return failure::usage(&error),
+            Err(error) => return failure::usage(&error, &program),
         };
         let registry = match self.registry() {
             Ok(registry) => registry,
@@ -140,7 +142,7 @@ impl SchedulerBuilder {
         };
         let command = match request {
             Request::Schedule(flags) => return commands::schedule::run(*flags, registry),
-            Request::Help => return commands::help::run(),
+            Request::Help => return commands::help::run(&program),
             Request::Command(command) => *command,
         };
         let result = match command {
@@ -148,8 +150,8 @@ impl SchedulerBuilder {
             Command::Devcluster(args) => commands::devcluster::run(args),
             Command::Simulate(args) => commands::simulate::run(args, registry),
             Command::Config(args) => commands::config::run(args, &registry),
-            Command::Man(args) => commands::man::run(args),
-            Command::Completions(args) => commands::completions::run(args),
+            Command::Man(args) => commands::man::run(args, &program),
+            Command::Completions(args) => commands::completions::run(&args, &program),
             Command::Version => commands::version::run(),
         };
         result.unwrap_or_else(|error| failure::report(&error))

@@ -4,6 +4,7 @@
 //! argument can be a subcommand.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -58,9 +59,28 @@ pub(crate) enum ParseError {
     Flags(CommandLineError),
 }
 
-/// The whole command line, subcommands and flags, for shell completions and the manual.
-pub(crate) fn described() -> clap::Command {
-    Program::command().subcommand_required(false).args(flags::clap_args())
+/// The whole command line of `program`, subcommands and flags, for shell completions and the manual. It is never parsed.
+pub(crate) fn described(program: &str) -> clap::Command {
+    let command = Program::command().name(program.to_owned()).bin_name(program.to_owned());
+    let command = command.version(env!("CARGO_PKG_VERSION"));
+    let command = command.subcommand_required(false).args(flags::clap_args());
+    command.mut_subcommand("config", |config| {
+        config.mut_subcommands(|command| {
+            command.mut_args(|arg| match arg.get_long() {
+                Some("feature-gates") => {
+                    arg.value_parser(flags::feature_gates::gate_values()).hide_possible_values(true)
+                }
+                _ => arg,
+            })
+        })
+    })
+}
+
+/// What the program was called as, without folders: a custom scheduler has a name of its own.
+pub(crate) fn program_name(args: &[OsString]) -> String {
+    let file = args.first().and_then(|path| Path::new(path).file_name());
+    let name = file.map(|name| name.to_string_lossy().into_owned());
+    name.filter(|name| !name.is_empty()).unwrap_or_else(|| "kube-scheduler-rs".to_owned())
 }
 
 /// The names of the subcommands.
@@ -69,16 +89,13 @@ pub(crate) fn commands() -> Vec<String> {
 }
 
 /// Reads a command line; the first argument is the program's name.
-pub(crate) fn parse(
-    args: impl IntoIterator<Item = impl Into<OsString>>,
-) -> Result<Request, ParseError> {
-    let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+pub(crate) fn parse(args: Vec<OsString>) -> Result<Request, ParseError> {
     let first = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
     if first == "help" {
         return Ok(Request::Help);
     }
     if commands().iter().any(|name| name == first) {
-        let mut command = Program::command();
+        let mut command = Program::command().bin_name(program_name(&args));
         let parsed = command
             .try_get_matches_from_mut(args)
             .and_then(|matches| Program::from_arg_matches(&matches));
@@ -101,13 +118,18 @@ mod tests {
     use super::*;
 
     fn parsed(args: &str) -> Result<Request, ParseError> {
-        parse(std::iter::once("kube-scheduler").chain(args.split_whitespace()))
+        parse(
+            std::iter::once("kube-scheduler")
+                .chain(args.split_whitespace())
+                .map(Into::into)
+                .collect(),
+        )
     }
 
     #[test]
     fn the_definition_is_consistent() {
         Program::command().debug_assert();
-        described().debug_assert();
+        described("my-scheduler").debug_assert();
     }
 
     #[test]

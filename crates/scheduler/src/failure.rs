@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use crate::cli::{self, ParseError};
 use crate::commands::help;
 use crate::flags::{self, CommandLineError};
+use crate::similar::most_like;
 
-/// Prints why the command line is rejected, or the help of a subcommand.
-pub(crate) fn usage(error: &ParseError) -> ExitCode {
+/// Prints why the command line of `program` is rejected, or the help of a subcommand.
+pub(crate) fn usage(error: &ParseError, program: &str) -> ExitCode {
     match error {
         ParseError::Command(error) => {
             // If the stream is closed, no one reads the message.
@@ -16,9 +17,15 @@ pub(crate) fn usage(error: &ParseError) -> ExitCode {
         }
         ParseError::Flags(error) => {
             if let CommandLineError::Flag(_) = error {
-                eprintln!("{}", flags::usage(&cli::commands(), help::columns()));
+                eprintln!("{}", flags::usage(program, &cli::commands(), help::columns()));
             }
             eprintln!("Error: {error}");
+            if let CommandLineError::Arguments(args) = error
+                && let Some(wrong) = args.first()
+                && let Some(command) = most_like(wrong, cli::commands().iter().map(String::as_str))
+            {
+                eprintln!("Do you mean the command {command}? A command comes first.");
+            }
             ExitCode::FAILURE
         }
     }

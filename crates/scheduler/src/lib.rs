@@ -38,6 +38,7 @@ mod logging;
 mod serving;
 mod settings;
 mod signals;
+mod similar;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod text_file;

@@ -51,12 +51,19 @@ impl Settings {
     /// # Errors
     /// Those of the reference, in its order: first all errors of flags at once, then those of the file.
     pub(crate) fn load(flags: Flags, gates: Gates) -> Result<Self> {
-        let Gates { gates, warnings: _, mut errors } = gates;
+        let Gates { gates, warnings: _, without_effect, mut errors } = gates;
         errors.extend(flags.validate(&gates));
         if !errors.is_empty() {
             return Err(anyhow!(aggregate(errors)));
         }
         let mut warnings = flags.authentication.warnings();
+        if !without_effect.is_empty() {
+            let names: Vec<&str> = without_effect.iter().map(|gate| gate.as_str()).collect();
+            warnings.push(format!(
+                "these feature gates stay off, because their features do not exist here: {}",
+                names.join(", ")
+            ));
+        }
         let has_file = !flags.misc.config.is_empty();
         let mut config = Configuration::default();
         let source = if has_file {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use kube_scheduler_api_types::{Node, Object, Pod, PodStatus, Timestamp};
 use kube_scheduler_config::FeatureGates;
 use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef};
-use kube_scheduler_framework::{Handle, PluginMetrics};
+use kube_scheduler_framework::{ApiError, Handle, ObjectWrite, PluginMetrics};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 
@@ -209,9 +209,25 @@ impl TestScheduler {
                 });
                 self.engine.handle(Input::NominationCleared { token, result: Ok(()) }, self.now);
             }
-            Effect::WriteObject { token, object, .. } => {
-                self.engine.handle(Input::ObjectApplied(object.clone()), self.now);
-                self.engine.handle(Input::ObjectWritten { token, result: Ok(object) }, self.now);
+            Effect::WriteObject { write, awaited_by, .. } => {
+                let object = match write {
+                    ObjectWrite::Delete { object, .. } => {
+                        self.engine.handle(Input::ObjectDeleted(object.clone()), self.now);
+                        Some(object)
+                    }
+                    ObjectWrite::Replace(object)
+                    | ObjectWrite::ReplaceStatus(object)
+                    | ObjectWrite::Create(object) => {
+                        self.engine.handle(Input::ObjectApplied(object.clone()), self.now);
+                        Some(object)
+                    }
+                    _ => None,
+                };
+                let refusal = || ApiError::new("MethodNotAllowed", "not served by this harness");
+                if let Some((token, _)) = awaited_by {
+                    let result = object.ok_or_else(refusal);
+                    self.engine.handle(Input::ObjectWritten { token, result }, self.now);
+                }
             }
             Effect::Await { token, work, .. } => {
                 let status = self.runtime.block_on(work);

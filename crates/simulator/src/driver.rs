@@ -288,13 +288,18 @@ impl<'a> Driver<'a> {
                 self.patch(&pod, &StatusPatch::NO_NOMINATION);
                 self.engine.handle(Input::NominationCleared { token, result: Ok(()) }, self.now);
             }
-            Effect::WriteObject { token, object, .. } => {
-                let written = volumes::write(self.engine.cluster().objects(), &object);
+            Effect::WriteObject { write, awaited_by, .. } => {
+                let written = volumes::write(self.engine.cluster().objects(), &write);
                 // First the answer, then what a watch reports, as the engine expects of an API server.
-                self.engine
-                    .handle(Input::ObjectWritten { token, result: written.result }, self.now);
+                if let Some((token, _)) = awaited_by {
+                    self.engine
+                        .handle(Input::ObjectWritten { token, result: written.result }, self.now);
+                }
                 for object in written.changed {
                     self.engine.handle(Input::ObjectApplied(object), self.now);
+                }
+                if let Some(object) = written.removed {
+                    self.engine.handle(Input::ObjectDeleted(object), self.now);
                 }
             }
             Effect::Await { token, plugin, work } => {

@@ -80,8 +80,8 @@ impl ClusterInput {
         Ok(())
     }
 
-    /// Adds pods from a trace: columns `name`, `cpu_milli`, `memory_mib`, `num_gpu`, `creation_time` and optionally
-    /// `gpu_milli` and `gpu_spec`. All of them are pending, whatever their state in the trace.
+    /// Adds pods from a trace: columns `name`, `cpu_milli`, `memory_mib`, `num_gpu` and optionally `creation_time`,
+    /// `gpu_milli` and `gpu_spec`; without times of creation, pods are created in the order of the lines. All of them are pending, whatever their state in the trace.
     ///
     /// # Errors
     /// If a column is missing, or a field is not a value for its column.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Object;
 use kube_scheduler_cache::storage_class_of;
-use kube_scheduler_framework::{ApiError, ObjectStore};
+use kube_scheduler_framework::{ApiError, ObjectKey, ObjectStore, ObjectWrite};
 use serde_json::{Value, json};
 
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
@@ -17,34 +17,127 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
 /// What follows from a write.
+#[derive(Debug)]
 pub(crate) struct WriteOutcome {
     /// The API server's answer.
     pub(crate) result: Result<Arc<Object>, ApiError>,
     /// All objects that changed, in the order in which a watch reports them.
     pub(crate) changed: Vec<Arc<Object>>,
+    /// The object that is gone.
+    pub(crate) removed: Option<Arc<Object>>,
 }
 
-/// Writes an object.
-pub(crate) fn write(objects: &ObjectStore, object: &Object) -> WriteOutcome {
-    let stored = match stored(objects, object) {
+impl WriteOutcome {
+    fn without_effect(result: Result<Arc<Object>, ApiError>) -> Self {
+        Self { result, changed: Vec::new(), removed: None }
+    }
+}
+
+/// Carries out a request about an object.
+pub(crate) fn write(objects: &ObjectStore, write: &ObjectWrite) -> WriteOutcome {
+    let known = known(objects, &write.key());
+    let stored = match write {
+        ObjectWrite::Replace(object) => replaced(known, object),
+        ObjectWrite::ReplaceStatus(object) => replaced(known, object)
+            .and_then(|_| Ok(with_status(known.ok_or_else(|| not_found(&write.key()))?, object))),
+        ObjectWrite::Create(object) => Ok(created(objects, object)),
+        ObjectWrite::PatchStatus { .. } if &*write.key().kind == "Pod" => {
+            // What plugins write into the status of a pod is read by kubelets alone: it is accepted and not kept.
+            return WriteOutcome::without_effect(pod_named(&write.key()));
+        }
+        ObjectWrite::PatchStatus { object, patch } => {
+            known.ok_or_else(|| not_found(object)).map(|known| {
+                revised(known, [(&["status"], patched(&known.json["status"], &patch["status"]))])
+            })
+        }
+        ObjectWrite::Delete { object, .. } => {
+            let removed = known.cloned();
+            return WriteOutcome { result: Ok(object.clone()), changed: Vec::new(), removed };
+        }
+        _ => {
+            let result = known.cloned().ok_or_else(|| not_found(&write.key()));
+            return WriteOutcome::without_effect(result);
+        }
+    };
+    let stored = match stored {
         Ok(stored) => Arc::new(stored),
-        Err(error) => return WriteOutcome { result: Err(error), changed: Vec::new() },
+        Err(error) => return WriteOutcome::without_effect(Err(error)),
     };
     let mut changed = vec![stored.clone()];
     changed.extend(consequences(objects, &stored).into_iter().map(Arc::new));
-    WriteOutcome { result: Ok(stored), changed }
+    WriteOutcome { result: Ok(stored), changed, removed: None }
 }
 
-/// The object as the API server stores it.
-fn stored(objects: &ObjectStore, object: &Object) -> Result<Object, ApiError> {
-    let Object { group, kind, namespace, name, .. } = object;
-    let resource = format!("{}s", kind.to_lowercase());
-    match objects.get(group, kind, namespace, name) {
-        None => Err(ApiError { code: None,
-            reason: "NotFound".into(),
-            message: format!("{resource} \"{name}\" not found").into(),
-        }),
-        Some(known) if known.resource_version != object.resource_version => Err(ApiError { code: None,
+fn known<'a>(objects: &'a ObjectStore, key: &ObjectKey) -> Option<&'a Arc<Object>> {
+    objects.get(&key.group, &key.kind, &key.namespace, &key.name)
+}
+
+/// A pod as far as the answer to a patch of its status needs it.
+fn pod_named(key: &ObjectKey) -> Result<Arc<Object>, ApiError> {
+    let metadata = json!({"namespace": &*key.namespace, "name": &*key.name});
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata});
+    let pod = Object::from_value(pod).map(Arc::new);
+    pod.map_err(|error| ApiError::new("InternalError", error.to_string()))
+}
+
+fn not_found(key: &ObjectKey) -> ApiError {
+    let (resource, name) = (format!("{}s", key.kind.to_lowercase()), &key.name);
+    let message = format!("{resource} \"{name}\" not found").into();
+    ApiError { code: Some(404), reason: "NotFound".into(), message }
+}
+
+/// A new object under a name of its own.
+fn created(objects: &ObjectStore, object: &Object) -> Object {
+    let mut created = object.clone();
+    if created.name.is_empty() {
+        let prefix = object.json["metadata"]["generateName"].as_str().unwrap_or_default();
+        let mut names = (1_u64..).map(|number| format!("{prefix}{number}"));
+        let is_free = |name: &String| {
+            objects.get(&object.group, &object.kind, &object.namespace, name).is_none()
+        };
+        created.name = names.find(is_free).unwrap_or_default().into();
+    }
+    created.uid = format!("{}-{}", object.kind.to_lowercase(), created.key()).into();
+    let metadata = [("name", created.name.clone()), ("uid", created.uid.clone())];
+    for (field, value) in metadata {
+        created.set_field(&["metadata", field], (*value).into());
+    }
+    revised(&created, [])
+}
+
+/// The known object with the status of another one.
+fn with_status(known: &Object, object: &Object) -> Object {
+    revised(known, [(&["status"], object.json["status"].clone())])
+}
+
+/// A status after a strategic merge patch, as far as plugins send such: elements of lists are taken out by uid.
+fn patched(status: &Value, patch: &Value) -> Value {
+    let mut patched = status.clone();
+    for (field, change) in patch.as_object().into_iter().flatten() {
+        let deleted: Vec<&Value> = change
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|element| element["$patch"] == "delete")
+            .map(|element| &element["uid"])
+            .collect();
+        match patched[field].as_array_mut() {
+            Some(list) if change.is_array() => {
+                list.retain(|element| !deleted.contains(&&element["uid"]))
+            }
+            _ if change.is_array() => {}
+            _ => patched[field] = change.clone(),
+        }
+    }
+    patched
+}
+
+/// The object as the API server stores it in the place of the known one.
+fn replaced(known: Option<&Arc<Object>>, object: &Object) -> Result<Object, ApiError> {
+    let (resource, name) = (format!("{}s", object.kind.to_lowercase()), &object.name);
+    match known {
+        None => Err(not_found(&ObjectKey::from(object))),
+        Some(known) if known.resource_version != object.resource_version => Err(ApiError { code: Some(409),
             reason: "Conflict".into(),
             message: format!(
                 "Operation cannot be fulfilled on {resource} \"{name}\": the object has been modified; please apply your changes to the latest version and try again"
@@ -147,4 +240,38 @@ fn provisioned(objects: &ObjectStore, claim: &Object) -> Option<Object> {
         "status": {"phase": "Bound"},
     });
     Object::from_value(volume).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_of_a_pod_takes_any_patch() {
+        let key = |kind: &str| ObjectKey {
+            group: "".into(),
+            kind: kind.into(),
+            namespace: "ns".into(),
+            name: "p".into(),
+        };
+        let patch = |kind: &str| ObjectWrite::PatchStatus {
+            object: key(kind),
+            patch: Arc::new(json!({"status": {"phase": "Failed"}})),
+        };
+        let objects = ObjectStore::default();
+        assert_eq!(ObjectKey::from(&*write(&objects, &patch("Pod")).result.unwrap()), key("Pod"));
+        let unknown = write(&objects, &patch("Secret")).result.unwrap_err();
+        assert_eq!(unknown.code, Some(404));
+    }
+
+    #[test]
+    fn what_has_no_name_gets_one() {
+        let claim = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+                           "metadata": {"namespace": "ns", "generateName": "p-extended-resources-"}});
+        let claim = Arc::new(Object::from_value(claim).unwrap());
+        let created = write(&ObjectStore::default(), &ObjectWrite::Create(claim)).result.unwrap();
+        assert_eq!(created.key(), "ns/p-extended-resources-1");
+        assert_eq!(created.json["metadata"]["name"], "p-extended-resources-1");
+        assert!(!created.uid.is_empty() && !created.resource_version.is_empty());
+    }
 }

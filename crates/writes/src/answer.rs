@@ -11,9 +11,9 @@ use kube_scheduler_api_types::Object;
 pub enum Success {
     /// It is done.
     Done,
-    /// There was nothing to do: the pod that was to be evicted is gone.
+    /// There was nothing to do: what was to be evicted or deleted is gone.
     AlreadyGone,
-    /// An object was replaced; this is what is stored now.
+    /// An object was written or read; this is what is stored now.
     Stored(Arc<Object>),
 }
 

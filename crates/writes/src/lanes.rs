@@ -7,8 +7,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{KeyedMap, Object, Timestamp};
+use kube_scheduler_api_types::{KeyedMap, Timestamp};
 use kube_scheduler_engine::{PodRef, StatusPatch, Token};
+use kube_scheduler_framework::ObjectWrite;
 
 /// A write about a pod. The token of each ties the answer to what the engine waits with.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,14 +46,14 @@ pub enum PodWrite {
         /// What to change.
         patch: StatusPatch,
     },
-    /// Replace another object that the pod's binding waits for.
+    /// Carry out a plugin's request about another object.
     Object {
-        /// Names the binding to the engine.
-        token: Token,
+        /// Names the binding that waits for the answer to the engine, if one does.
+        token: Option<Token>,
         /// For which pod.
         pod: PodRef,
-        /// The object, complete, at the revision that it replaces.
-        object: Arc<Object>,
+        /// The request.
+        write: ObjectWrite,
     },
 }
 
@@ -74,7 +75,7 @@ impl PodWrite {
             Self::Bind { .. } => "POST",
             Self::Evict { .. } => "DELETE",
             Self::ClearNomination { .. } | Self::Patch { .. } => "PATCH",
-            Self::Object { .. } => "PUT",
+            Self::Object { write, .. } => write.method(),
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_engine::{Effect, EvictionOutcome, Input};
-use kube_scheduler_framework::{ApiError, EventKind};
+use kube_scheduler_framework::{ApiError, EventKind, ObjectWrite};
 
 use crate::answer::{Cause, EventAnswer, Failure, Success};
 use crate::correlator::{CoreEvent, Correlator};
@@ -84,7 +84,7 @@ pub struct EndedWrite {
 }
 
 impl EndedWrite {
-    /// What the engine has to be given; `None` for a status patch, after which it does not ask.
+    /// What the engine has to be given; `None` for writes whose answers it does not wait for.
     pub fn into_input(self) -> Option<Input> {
         let Self { write, result } = self;
         let result = result.map_err(|failure| ApiError::new(failure.reason, failure.message));
@@ -103,12 +103,17 @@ impl EndedWrite {
                 };
                 Input::PodEvicted { token, result: result.map(evicted) }
             }
-            PodWrite::Object { token, object, .. } => {
-                let stored = |success| match success {
-                    Success::Stored(stored) => stored,
-                    Success::Done | Success::AlreadyGone => object,
+            PodWrite::Object { token: None, .. } => return None,
+            PodWrite::Object { token: Some(token), write, .. } => {
+                let stored = |success| match (success, write) {
+                    (Success::Stored(stored), _)
+                    | (
+                        Success::Done | Success::AlreadyGone,
+                        ObjectWrite::Delete { object: stored, .. },
+                    ) => Ok(stored),
+                    _ => Err(ApiError::new("", "the API server did not answer with the object")),
                 };
-                Input::ObjectWritten { token, result: result.map(stored) }
+                Input::ObjectWritten { token, result: result.and_then(stored) }
             }
         })
     }
@@ -240,8 +245,9 @@ impl Outbox {
             Effect::WriteBinding { token, pod, node } => PodWrite::Bind { token, pod, node },
             Effect::EvictPod { token, pod, patch } => PodWrite::Evict { token, pod, patch },
             Effect::ClearNomination { token, pod } => PodWrite::ClearNomination { token, pod },
-            Effect::WriteObject { token, pod, object, .. } => {
-                PodWrite::Object { token, pod, object }
+            Effect::WriteObject { pod, write, awaited_by } => {
+                let token = awaited_by.map(|(token, _)| token);
+                PodWrite::Object { token, pod, write }
             }
             Effect::PatchStatus { pod, patch } => PodWrite::Patch { pod, patch },
             Effect::RecordEvent {

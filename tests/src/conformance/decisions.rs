@@ -47,14 +47,15 @@ pub(super) fn judge(case: &Value, options: Options<'_>, report: &mut Report) {
     }
 }
 
-struct Replay {
-    engine: Engine,
-    now: Timestamp,
+/// An engine with the recorded cluster.
+pub(super) struct Replay {
+    pub(super) engine: Engine,
+    pub(super) now: Timestamp,
 }
 
 impl Replay {
-    fn new(case: &Value, options: Options<'_>) -> Result<Self> {
-        let gates = FeatureGates::default();
+    pub(super) fn new(case: &Value, options: Options<'_>) -> Result<Self> {
+        let gates = gates(case)?;
         let source = match case.get("config") {
             Some(config) if !config.is_null() => config.to_string(),
             _ => json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}).to_string(),
@@ -64,6 +65,7 @@ impl Replay {
         let registry = kube_scheduler_plugins_intree::registry();
         let engine_options = EngineOptions {
             uses_class_cache: options.uses_class_cache,
+            gates,
             ..EngineOptions::default()
         };
         let engine = Engine::new(&config, &registry, engine_options).context("build the engine")?;
@@ -93,18 +95,25 @@ impl Replay {
     fn step(&mut self, step: &Value) -> Result<Option<String>> {
         let expect = &step["expect"];
         let pod = Arc::new(Pod::from_value(&step["pod"])?);
-        let explanation = self.explain(&pod, 0)?;
-        let mut difference = difference(&explanation, expect);
+        let explained = self.explained(&pod, expect)?;
+        let scheduled = self.schedule(&pod, expect, text(&expect["node"]));
+        self.answer_effects();
+        self.settle(&pod, expect)?;
+        Ok(explained.or(scheduled))
+    }
+
+    /// What an explanation says differently from the recording, PostFilter included.
+    pub(super) fn explained(&mut self, pod: &Arc<Pod>, expect: &Value) -> Result<Option<String>> {
+        let explanation = self.explain(pod, 0)?;
+        let difference = difference(&explanation, expect);
         let is_recorded = expect["postFilter"].as_array().is_some_and(|all| !all.is_empty());
         if difference.is_none()
             && explanation.gated.is_none()
             && (explanation.post_filter.is_some() || is_recorded)
         {
-            difference = self.post_filter_difference(&pod, expect)?;
+            return self.post_filter_difference(pod, expect);
         }
-        let scheduled = self.schedule(&pod, expect)?;
-        self.settle(&pod, expect)?;
-        Ok(difference.or(scheduled))
+        Ok(difference)
     }
 
     fn explain(&mut self, pod: &Arc<Pod>, random: u64) -> Result<Explanation> {
@@ -136,21 +145,25 @@ impl Replay {
     }
 
     /// Lets the engine schedule the pod as it would in a cluster, and place it where the recording has placed it.
-    fn schedule(&mut self, pod: &Arc<Pod>, expect: &Value) -> Result<Option<String>> {
+    pub(super) fn schedule(
+        &mut self,
+        pod: &Arc<Pod>,
+        expect: &Value,
+        node: &str,
+    ) -> Option<String> {
         self.engine.handle(Input::PodApplied(pod.clone()), self.now);
-        let turn = match text(&expect["node"]) {
+        let turn = match node {
             "" => self.engine.schedule_next(self.now),
             node => self.engine.schedule_next_onto(node, self.now),
         };
-        self.answer_effects();
         let outcome = text(&expect["outcome"]);
         let Some(turn) = turn else {
-            return Ok((outcome != "Gated")
-                .then(|| format!("the engine did not try the pod, recorded is {outcome}")));
+            return (outcome != "Gated")
+                .then(|| format!("the engine did not try the pod, recorded is {outcome}"));
         };
         let message = text(&expect["message"]);
-        let difference = match (&turn.result, outcome) {
-            (AttemptResult::Assumed(_), "Scheduled") => {
+        match (&turn.result, outcome) {
+            (AttemptResult::Assumed(_), "Scheduled" | "BindFailed") => {
                 let node = turn.chosen.clone().unwrap_or_default();
                 let best: Vec<&str> =
                     expect["best"].as_array().into_iter().flatten().map(text).collect();
@@ -164,11 +177,11 @@ impl Replay {
                     .then(|| format!("message is {is:?}, recorded is {message:?}"))
             }
             (AttemptResult::Error(is), "Error") => {
-                (is != message).then(|| format!("message is {is:?}, recorded is {message:?}"))
+                (!error_messages(expect).iter().any(|right| right == comparable(is)))
+                    .then(|| format!("message is {is:?}, recorded is {message:?}"))
             }
             (result, outcome) => Some(format!("the engine says {result:?}, recorded is {outcome}")),
-        };
-        Ok(difference)
+        }
     }
 
     /// Bindings are written and preemptions come to their end, so that nothing is left on its way. Victims go later, and
@@ -181,19 +194,9 @@ impl Replay {
                 return;
             }
             for effect in effects {
-                let answer = match effect {
-                    Effect::WriteBinding { token, .. } => {
-                        Input::BindingWritten { token, result: Ok(()) }
-                    }
-                    Effect::EvictPod { token, .. } => {
-                        Input::PodEvicted { token, result: Ok(EvictionOutcome::AlreadyGone) }
-                    }
-                    Effect::ClearNomination { token, .. } => {
-                        Input::NominationCleared { token, result: Ok(()) }
-                    }
-                    _ => continue,
-                };
-                self.engine.handle(answer, self.now);
+                if let Some(answer) = answer(&effect) {
+                    self.engine.handle(answer, self.now);
+                }
             }
         }
     }
@@ -207,17 +210,23 @@ impl Replay {
             self.engine.handle(Input::PodApplied(placed), self.now);
         } else {
             self.engine.handle(Input::PodDeleted { namespace, name }, self.now);
-            let post_filter: Vec<&Value> =
-                expect["postFilter"].as_array().into_iter().flatten().collect();
-            if let [only] = post_filter[..]
-                && !text(&only["nominatedNode"]).is_empty()
-            {
-                for victim in only["victims"].as_array().into_iter().flatten() {
-                    self.delete_victim(text(victim))?;
-                }
-            }
+            self.delete_victims(expect)?;
         }
         self.engine.drain_effects().for_each(drop);
+        Ok(())
+    }
+
+    /// Takes the recorded victims away, if there is no doubt about who they are.
+    pub(super) fn delete_victims(&mut self, expect: &Value) -> Result<()> {
+        let post_filter: Vec<&Value> =
+            expect["postFilter"].as_array().into_iter().flatten().collect();
+        if let [only] = post_filter[..]
+            && !text(&only["nominatedNode"]).is_empty()
+        {
+            for victim in only["victims"].as_array().into_iter().flatten() {
+                self.delete_victim(text(victim))?;
+            }
+        }
         Ok(())
     }
 
@@ -231,6 +240,56 @@ impl Replay {
         self.engine.handle(input, self.now);
         Ok(())
     }
+}
+
+/// The gates that the recording ran with.
+fn gates(case: &Value) -> Result<FeatureGates> {
+    let mut gates = FeatureGates::default();
+    let wanted = case["featureGates"].as_object().into_iter().flatten();
+    let wanted: BTreeMap<String, bool> =
+        wanted.filter_map(|(name, value)| Some((name.clone(), value.as_bool()?))).collect();
+    gates.set(&wanted).context("set the feature gates")?;
+    Ok(gates)
+}
+
+/// The answer to an effect that is carried out without any trouble; `None` if none is awaited.
+pub(super) fn answer(effect: &Effect) -> Option<Input> {
+    match effect {
+        Effect::WriteBinding { token, .. } => {
+            Some(Input::BindingWritten { token: *token, result: Ok(()) })
+        }
+        Effect::EvictPod { token, .. } => {
+            let result = Ok(EvictionOutcome::AlreadyGone);
+            Some(Input::PodEvicted { token: *token, result })
+        }
+        Effect::ClearNomination { token, .. } => {
+            Some(Input::NominationCleared { token: *token, result: Ok(()) })
+        }
+        _ => None,
+    }
+}
+
+/// The messages that are right. Where filtering failed on several nodes, any of the errors may be met.
+fn error_messages(expect: &Value) -> Vec<String> {
+    let message = text(&expect["message"]).to_owned();
+    let errors: Vec<String> = expect["filter"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, status)| status["code"] == "Error")
+        .map(|(_, status)| {
+            let reasons = status["reasons"].as_array().into_iter().flatten().map(text);
+            reasons.collect::<Vec<_>>().join(", ")
+        })
+        .collect();
+    let messages = if errors.contains(&message) { errors } else { vec![message] };
+    messages.iter().map(|message| comparable(message).to_owned()).collect()
+}
+
+/// The message up to what a compiler of expressions says in its own words.
+fn comparable(message: &str) -> &str {
+    const OWN_WORDS: &str = "compilation failed:";
+    message.find(OWN_WORDS).map_or(message, |at| &message[..at + OWN_WORDS.len()])
 }
 
 /// Recorded objects come without kind: it follows from the list they are in.
@@ -252,6 +311,7 @@ pub(super) fn with_type(list: &str, object: &Value) -> Result<Value> {
         "deviceClasses" => ("resource.k8s.io/v1", "DeviceClass"),
         "resourceSlices" => ("resource.k8s.io/v1", "ResourceSlice"),
         "resourceClaims" => ("resource.k8s.io/v1", "ResourceClaim"),
+        "deviceTaintRules" => ("resource.k8s.io/v1beta2", "DeviceTaintRule"),
         other => return Err(anyhow!("unknown list of objects {other:?}")),
     };
     let mut object = object.as_object().cloned().unwrap_or_else(Map::new);
@@ -350,9 +410,22 @@ fn difference(explanation: &Explanation, expect: &Value) -> Option<String> {
         .flatten()
         .map(|(name, status)| (name.as_str(), recorded_status(status)))
         .collect();
+    let is_error = text(&expect["outcome"]) == "Error";
+    if is_error && !recorded.is_empty() {
+        // Filtering ends with the first error, so only the nodes before it can be compared.
+        let stranger = rejected.iter().find(|(name, status)| recorded.get(*name) != Some(*status));
+        return stranger.map(|(name, status)| {
+            format!("Filter of {name} gives {status}, recorded is {:?}", recorded.get(name))
+        });
+    }
     if rejected != recorded {
         return Some(first_difference("Filter", &rejected, &recorded));
     }
+    choice_difference(explanation, expect)
+}
+
+/// The first way in which the nodes that pass, their scores and the best of them differ from what is recorded.
+fn choice_difference(explanation: &Explanation, expect: &Value) -> Option<String> {
     let mut feasible: Vec<&str> = explanation
         .nodes
         .iter()

@@ -107,6 +107,9 @@ fn resource(name: &str) -> Result<EventResource> {
         "storage.k8s.io/CSIDriver" => EventResource::CsiDriver,
         "storage.k8s.io/CSIStorageCapacity" => EventResource::CsiStorageCapacity,
         "storage.k8s.io/VolumeAttachment" => EventResource::VolumeAttachment,
+        "resource.k8s.io/ResourceClaim" => EventResource::ResourceClaim,
+        "resource.k8s.io/ResourceSlice" => EventResource::ResourceSlice,
+        "resource.k8s.io/DeviceClass" => EventResource::DeviceClass,
         other => return Err(anyhow!("unknown resource {other:?}")),
     })
 }
@@ -119,6 +122,7 @@ fn action(name: &str) -> Result<ActionType> {
         "UpdateNodeAllocatable" => ActionType::UPDATE_NODE_ALLOCATABLE,
         "UpdateNodeLabel" => ActionType::UPDATE_NODE_LABEL,
         "UpdateNodeTaint" => ActionType::UPDATE_NODE_TAINT,
+        "UpdatePodGeneratedResourceClaim" => ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM,
         "UpdatePodLabel" => ActionType::UPDATE_POD_LABEL,
         "UpdatePodScaleDown" => ActionType::UPDATE_POD_SCALE_DOWN,
         "UpdatePodToleration" => ActionType::UPDATE_POD_TOLERATION,
@@ -142,6 +146,9 @@ fn object(resource: &EventResource, value: &Value) -> Result<Option<EventObject>
         EventResource::CsiDriver => other("csiDrivers", value)?,
         EventResource::CsiStorageCapacity => other("csiStorageCapacities", value)?,
         EventResource::VolumeAttachment => other("volumeAttachments", value)?,
+        EventResource::ResourceClaim => other("resourceClaims", value)?,
+        EventResource::ResourceSlice => other("resourceSlices", value)?,
+        EventResource::DeviceClass => other("deviceClasses", value)?,
         _ => return Err(anyhow!("no objects of {resource:?} are recorded")),
     }))
 }

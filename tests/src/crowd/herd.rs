@@ -3,7 +3,7 @@
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Context, CycleState, FeasibleNodes, NodeView, Plugin, PreScore, Score, Sign, SignatureWriter,
-    Status,
+    Status, extension_points,
 };
 
 /// Draws pods to a herd: to one of the nodes that fit, to where most pods are, to a node that holds an image, or by the
@@ -23,17 +23,7 @@ impl Plugin for Herd {
         Self::NAME
     }
 
-    fn as_pre_score(&self) -> Option<&dyn PreScore> {
-        Some(self)
-    }
-
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(PreScore, Score, Sign);
 }
 
 impl PreScore for Herd {

@@ -6,16 +6,17 @@ use kube_scheduler_examples::{cheap_nodes, gang, reserved_pools};
 use serde_json::{Value, json};
 
 use super::herd::Herd;
+use super::racks::Racks;
 use crate::history::Numbers;
 
 const NAMESPACES: [&str; 3] = ["default", "team", "other"];
 const COLORS: [&str; 3] = ["red", "green", "blue"];
-const ZONE: &str = "topology.kubernetes.io/zone";
-const HOSTNAME: &str = "kubernetes.io/hostname";
+pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
+pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Some nodes lack it, some have it with an empty value.
-const RACK: &str = "example.com/rack";
+pub(super) const RACK: &str = "example.com/rack";
 /// A host name of our own, which some nodes share.
-const BOARD: &str = "example.com/board";
+pub(super) const BOARD: &str = "example.com/board";
 const KEYS: [&str; 6] = [ZONE, ZONE, HOSTNAME, HOSTNAME, RACK, BOARD];
 
 /// A configuration with all default plugins, some of them with arguments, and sometimes with plugins of others.
@@ -37,7 +38,7 @@ pub(super) fn configuration(numbers: &mut Numbers) -> Value {
             ],
         }}));
     }
-    let of_others = [cheap_nodes::NAME, gang::NAME, reserved_pools::NAME, Herd::NAME];
+    let of_others = [cheap_nodes::NAME, gang::NAME, reserved_pools::NAME, Herd::NAME, Racks::NAME];
     let enabled: Vec<Value> = of_others
         .into_iter()
         .filter(|_| numbers.one_in(5))

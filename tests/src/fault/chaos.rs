@@ -13,10 +13,10 @@ use kube_scheduler_engine::PodRef;
 use kube_scheduler_framework::api::{Object, Pod};
 use kube_scheduler_framework::{
     Bind, BindOutcome, Commands, Completion, Context, CycleState, FeasibleNodes, Filter, NodeIdx,
-    NodeView, Normalization, ObjectKey, Permit, PermitDecision, Plugin, PluginName, PostBind,
-    PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreBindTask,
-    PreEnqueue, PreFilter, PreFilterOutcome, PreScore, Reserve, Score, Status, TaskContext,
-    TaskEvent, TaskStep,
+    NodeView, Normalization, ObjectKey, ObjectWrite, Permit, PermitDecision, Plugin, PluginName,
+    PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight,
+    PreBindTask, PreEnqueue, PreFilter, PreFilterOutcome, PreScore, Reserve, Score, Status,
+    TaskContext, TaskEvent, TaskStep, extension_points,
 };
 use kube_scheduler_runtime::{Registry, RegistryError};
 
@@ -169,25 +169,7 @@ impl Plugin for Chaos {
         (!self.is_late).then_some(self)
     }
 
-    fn as_reserve(&self) -> Option<&dyn Reserve> {
-        Some(self)
-    }
-
-    fn as_permit(&self) -> Option<&dyn Permit> {
-        Some(self)
-    }
-
-    fn as_pre_bind(&self) -> Option<&dyn PreBind> {
-        Some(self)
-    }
-
-    fn as_bind(&self) -> Option<&dyn Bind> {
-        Some(self)
-    }
-
-    fn as_post_bind(&self) -> Option<&dyn PostBind> {
-        Some(self)
-    }
+    extension_points!(Reserve, Permit, PreBind, Bind, PostBind);
 }
 
 impl PreEnqueue for Chaos {
@@ -403,7 +385,7 @@ impl PreBindTask for Task {
                 let mut changed = Object::clone(service);
                 let value = self.n_steps.to_string().into();
                 changed.set_field(&["metadata", "annotations", "chaos"], value);
-                TaskStep::Write(Arc::new(changed))
+                TaskStep::Write(ObjectWrite::Replace(Arc::new(changed)))
             }
             number => {
                 let until = cx.cx.now() + Duration::from_secs(number);

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use kube_scheduler_engine::{Input, PodRef, StatusPatch};
-use kube_scheduler_framework::Status;
+use kube_scheduler_framework::{ObjectWrite, Status};
 use kube_scheduler_writes::{
     Cause as FailureCause, EventAnswer, EventRequest, Failure, PodWrite, Success, Write,
 };
@@ -211,7 +211,10 @@ impl Simulation {
             PodWrite::ClearNomination { .. } => {
                 done(self.server.patch_status(&key, &StatusPatch::NO_NOMINATION)?)
             }
-            PodWrite::Object { object, .. } => {
+            PodWrite::Object { write, .. } => {
+                let ObjectWrite::Replace(object) = write else {
+                    bail!("no plugin of the simulation asks for {write:?}");
+                };
                 self.server.replace(object)?.map(Success::Stored).map_err(refused)
             }
             PodWrite::Evict { pod, patch, .. } => {

@@ -42,7 +42,7 @@ const LAYERS: &[Layer] = &[
     // Of the runtime it uses the registry alone.
     Layer {
         name: "plugins-intree",
-        may_use: &["api-types", "framework", "runtime", "config"],
+        may_use: &["api-types", "devices", "framework", "runtime", "config"],
         tests_may_use: &["cache"],
         is_pure: true,
     },

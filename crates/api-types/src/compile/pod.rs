@@ -5,10 +5,11 @@ use std::sync::Arc;
 use crate::affinity::{NodeAffinity, PodAffinity};
 use crate::features::{RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK};
 use crate::images::normalized_image_name;
+use crate::names::{DEVICE_CLASS_PREFIX, is_native_resource};
 use crate::options::CompileOptions;
 use crate::pod::{
-    ConditionText, ControllerRef, ExtendedResourceClaim, HostPort, Pod, PodCondition, PodImages,
-    PodResourceClaim, PodSpec, PodStatus,
+    ConditionText, ContainerResources, ControllerRef, ExtendedResourceClaim, HostPort, Pod,
+    PodCondition, PodImages, PodResourceClaim, PodSpec, PodStatus,
 };
 use crate::requests::PodRequests;
 use crate::storage::Volume;
@@ -116,6 +117,7 @@ fn spec(pod: &wire::Pod, options: &CompileOptions) -> PodSpec {
                 template: claim.resource_claim_template_name.as_ref().map(|name| name.0.clone()),
             })
             .collect(),
+        device_users: device_users(spec),
         pod_group: spec
             .scheduling_group
             .as_ref()
@@ -123,6 +125,31 @@ fn spec(pod: &wire::Pod, options: &CompileOptions) -> PodSpec {
             .and_then(nonempty),
         required_features: required_features(spec),
     }
+}
+
+fn device_users(spec: &wire::PodSpec) -> Arc<[ContainerResources]> {
+    let containers = || {
+        let init =
+            spec.init_containers.iter().map(|container| (container, !container.is_restartable()));
+        init.chain(spec.containers.iter().map(|container| (container, false)))
+    };
+    let may_be_served =
+        |name: &str| name.starts_with(DEVICE_CLASS_PREFIX) || !is_native_resource(name);
+    let uses_devices = |container: &wire::Container| {
+        let resources = &container.resources;
+        !resources.claims.is_empty()
+            || resources.requests.iter().any(|(name, _)| may_be_served(name))
+    };
+    if !containers().any(|(container, _)| uses_devices(container)) {
+        return Arc::default();
+    }
+    let user = |(container, is_short_lived): (&wire::Container, bool)| ContainerResources {
+        name: container.name.0.clone(),
+        is_short_lived,
+        requests: container.resources.requests.iter().cloned().collect(),
+        claims: container.resources.claims.iter().map(|claim| claim.name.0.clone()).collect(),
+    };
+    containers().map(user).collect()
 }
 
 fn volumes(spec: &wire::PodSpec) -> Arc<[Volume]> {

@@ -2,7 +2,7 @@
 
 use super::fault::At;
 use super::fields::{Amounts, Message, Read, fields};
-use crate::wire::{Container, ContainerPort, RestartRule, WorkloadResources};
+use crate::wire::{Container, ContainerPort, RestartRule, UsedClaim, WorkloadResources};
 
 impl Message for Container {
     fn read(&mut self, bytes: &[u8]) -> Read {
@@ -52,10 +52,22 @@ impl Message for WorkloadResources {
         fields(bytes, |number, value| match number {
             1 => limits.take("limits", value),
             2 => requests.take("requests", value),
+            3 => value.push("claims", &mut self.claims),
             _ => Ok(()),
         })?;
         limits.add_to(&mut self.limits);
         requests.add_to(&mut self.requests);
         Ok(())
+    }
+}
+
+impl Message for UsedClaim {
+    fn read(&mut self, bytes: &[u8]) -> Read {
+        fields(bytes, |number, value| {
+            if number == 1 {
+                self.name = value.text().at("name")?;
+            }
+            Ok(())
+        })
     }
 }

@@ -94,7 +94,7 @@ impl Container {
     }
 }
 
-/// `resources` of a container or a pod. Claims do not matter here.
+/// `resources` of a container or a pod.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkloadResources {
@@ -102,6 +102,16 @@ pub struct WorkloadResources {
     pub requests: ResourceList,
     /// Limits. They are reported in metrics; no decision reads them.
     pub limits: ResourceList,
+    /// Resource claims of the pod that a container uses.
+    pub claims: List<UsedClaim>,
+}
+
+/// One entry of a container's `resources.claims`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UsedClaim {
+    /// Name of the claim within the pod.
+    pub name: Text,
 }
 
 /// One port of a container.

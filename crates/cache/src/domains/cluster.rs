@@ -91,14 +91,14 @@ impl ClusterState {
     }
 
     /// The number of a counter that is [followed](Self::follow).
-    pub fn followed_id(&self, spec: &CounterSpec) -> Option<CounterId> {
+    pub(crate) fn followed_id(&self, spec: &CounterSpec) -> Option<CounterId> {
         self.counters.id_of(spec)
     }
 
     /// The counter with this number, `None` when it is not followed any more, or was counted again because the labels of
     /// a namespace changed. O(1).
     #[inline]
-    pub fn followed_by_id(&self, id: CounterId) -> Option<&DomainCounts> {
+    pub(crate) fn followed_by_id(&self, id: CounterId) -> Option<&DomainCounts> {
         self.counters.by_id(id).map(|counts| &**counts)
     }
 
@@ -109,7 +109,8 @@ impl ClusterState {
     }
 
     /// [`counted`](Self::counted) for several counters, in their order: what they have in common is worked out once.
-    pub fn counted_all<'a>(
+    #[cfg(test)]
+    pub(crate) fn counted_all<'a>(
         &self,
         specs: impl IntoIterator<Item = &'a CounterSpec>,
     ) -> Vec<Arc<DomainCounts>> {
@@ -118,13 +119,16 @@ impl ClusterState {
         specs.into_iter().map(|spec| self.counted_with(spec, &mut shared)).collect()
     }
 
-    fn counted_with(&self, spec: &CounterSpec, shared: &mut Shared) -> Arc<DomainCounts> {
+    pub(super) fn counted_with(
+        &self,
+        spec: &CounterSpec,
+        shared: &mut Shared,
+    ) -> Arc<DomainCounts> {
         if let Some(counts) = self.followed(spec) {
             return counts.clone();
         }
-        // A key that no node has ends the matter, before anything is compared. Pods were not counted then.
-        let is_nowhere = spec.needed_keys().any(|key| !self.labels.is_on_nodes(key));
-        let (counts, counted_at) = if is_nowhere {
+        // Pods were not counted then.
+        let (counts, counted_at) = if self.lacks_key_of(spec) {
             (DomainCounts::nowhere(self, spec, shared), None)
         } else {
             (DomainCounts::derived(self, spec, shared), Some(self.counted_at()))
@@ -134,6 +138,16 @@ impl ClusterState {
             self.requests.counter(&counts, counted_at);
         }
         counts
+    }
+
+    /// Whether no node has a label key without which none counts: that ends the matter, before anything is compared.
+    pub(super) fn lacks_key_of(&self, spec: &CounterSpec) -> bool {
+        spec.needed_keys().any(|key| !self.is_on_nodes(key))
+    }
+
+    /// Whether any node has a label.
+    pub fn is_on_nodes(&self, key: &str) -> bool {
+        self.labels.is_on_nodes(key)
     }
 
     /// What all followed counters take, in bytes, each reckoned at its largest.

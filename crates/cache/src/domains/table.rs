@@ -71,7 +71,7 @@ struct Index {
 /// A followed counter, by number: found without comparing specifications, for as long as it is followed and was not
 /// counted again from scratch. Of meaning for the state that gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CounterId {
+pub(crate) struct CounterId {
     slot: u32,
     counted_at: u64,
 }

@@ -21,6 +21,18 @@ impl ClusterState {
         old
     }
 
+    /// Takes over the revision of a known object that the API server answered a write with, and returns the one that was
+    /// there. `None`, without any change, if the object is not known or not older. Watch events of this revision and older
+    /// ones are [stale](crate::ObjectStore::is_stale) from then on.
+    pub fn confirm_object(&mut self, object: Arc<Object>) -> Option<Arc<Object>> {
+        if !self.objects.is_newer(&object) {
+            return None;
+        }
+        let old = self.upsert_object(object.clone());
+        self.objects.note_confirmed(&object);
+        old
+    }
+
     /// Removes an object that is neither pod nor node, and returns it.
     pub fn remove_object(
         &mut self,

@@ -235,9 +235,12 @@ impl World {
     }
 }
 
-/// The terms with their domains, numbers of values as they are.
+/// The terms, and whether they have domains.
 fn shown_terms(terms: &AffinityTerms) -> Vec<String> {
-    terms.iter().map(|carried| format!("{carried:?}")).collect()
+    let shown = terms.iter().map(|carried| {
+        format!("{:?} {:?} {}", carried.kind(), carried.term(), carried.domains().is_empty())
+    });
+    shown.collect()
 }
 
 proptest! {

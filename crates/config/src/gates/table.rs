@@ -1,290 +1,69 @@
-//! Every feature gate of the 1.36 components, with its stages since 1.33 (the oldest version that can be emulated).
+//! The table of gates, read from the data file of the current version.
 //!
-//! Invariants: sorted by name; at least one stage per gate, versions ascending. A stage is written as the minor version
-//! it starts with, its letter (`a`lpha, `b`eta, `g`eneral availability, `d`eprecated), `+` or `-` for its default, and
-//! `!` when the default cannot be changed.
-//!
-//! Names that 1.36 no longer has but 1.34 had are kept where a removal is not certain: a gate that is accepted and does
-//! nothing is better than a scheduler that does not start.
+//! Invariants: sorted by name; at least one stage per gate, versions ascending; what a gate needs is in the table. The next
+//! version of the reference is a new data file.
 
-/// Name and stages.
-pub(super) const TABLE: &[(&str, &str)] = &[
-    ("APIResponseCompression", "16b+"),
-    ("APIServerIdentity", "26b+"),
-    ("APIServerTracing", "27b+ 34g+!"),
-    ("APIServingWithRoutine", "30a-"),
-    ("AllAlpha", "0a-"),
-    ("AllBeta", "0b-"),
-    ("AllowDNSOnlyNodeCSR", "31d-"),
-    ("AllowInsecureKubeletCertificateSigningRequests", "31d-"),
-    ("AllowOverwriteTerminationGracePeriodSeconds", "32d-"),
-    ("AllowParsingUserUIDFromCertAuth", "33b+"),
-    ("AllowServiceLBStatusOnNonLB", "32d-!"),
-    ("AllowUnsafeMalformedObjectDeletion", "32a-"),
-    ("AnonymousAuthConfigurableEndpoints", "32b+ 34g+!"),
-    ("AnyVolumeDataSource", "33g+!"),
-    ("AtomicFIFO", "36b+"),
-    ("AuthorizeNodeWithSelectors", "32b+ 34g+!"),
-    ("AuthorizePodWebsocketUpgradeCreatePermission", "35b+"),
-    ("AuthorizeWithSelectors", "32b+ 34g+!"),
-    ("BtreeWatchCache", "33g+!"),
-    ("CBORServingAndStorage", "32a-"),
-    ("CPUManagerPolicyAlphaOptions", "23a-"),
-    ("CPUManagerPolicyBetaOptions", "23b+"),
-    ("CPUManagerPolicyOptions", "33g+!"),
-    ("CRDObservedGenerationTracking", "35b-"),
-    ("CRDValidationRatcheting", "33g+!"),
-    ("CRIListStreaming", "36a-"),
-    ("CSIMigrationPortworx", "33g+!"),
-    ("CSIServiceAccountTokenSecrets", "35b+ 36g+!"),
-    ("CSIVolumeHealth", "21a-"),
-    ("ChangeContainerStatusOnKubeletRestart", "35d-"),
-    ("ClearingNominatedNodeNameAfterBinding", "34a- 35b+"),
-    ("ClientsAllowCARotation", "35b+"),
-    ("ClientsAllowCBOR", "32a-"),
-    ("ClientsAllowTLSCacheGC", "36b+"),
-    ("ClientsPreferCBOR", "32a-"),
-    ("CloudControllerManagerWatchBasedRoutesReconciliation", "35a-"),
-    ("CloudControllerManagerWebhook", "27a-"),
-    ("ClusterTrustBundle", "33b-"),
-    ("ClusterTrustBundleProjection", "33b-"),
-    ("ComponentFlagz", "32a- 36b+"),
-    ("ComponentSLIs", "32g+!"),
-    ("ComponentStatusz", "32a- 36b+"),
-    ("ConcurrentWatchObjectDecode", "31b-"),
-    ("ConsistentListFromCache", "31b+ 34g+!"),
-    ("ConstrainedImpersonation", "35a- 36b+"),
-    ("ContainerCheckpoint", "30b+"),
-    ("ContainerRestartRules", "34a- 35b+"),
-    ("ContainerStopSignals", "33a-"),
-    ("ContextualLogging", "30b+"),
-    ("ControllerManagerReleaseLeaderElectionLockOnExit", "36a-"),
-    ("CoordinatedLeaderElection", "33b-"),
-    ("CronJobsScheduledAnnotation", "32g+!"),
-    ("CrossNamespaceVolumeDataSource", "26a-"),
-    ("CustomCPUCFSQuotaPeriod", "12a-"),
-    ("CustomResourceFieldSelectors", "32g+!"),
-    ("DRAAdminAccess", "32a- 34b+ 36g+!"),
-    ("DRAConsumableCapacity", "34a- 36b+"),
-    ("DRADeviceBindingConditions", "34a- 36b+"),
-    ("DRADeviceTaintRules", "35a- 36b-"),
-    ("DRADeviceTaints", "33a- 36b+"),
-    ("DRAExtendedResource", "34a- 36b+"),
-    ("DRAListTypeAttributes", "36a-"),
-    ("DRANodeAllocatableResources", "36a-"),
-    ("DRAPartitionableDevices", "33a- 36b+"),
-    ("DRAPrioritizedList", "33a- 34b+ 36g+"),
-    ("DRAResourceClaimDeviceStatus", "33b+"),
-    ("DRAResourceClaimGranularStatusAuthorization", "36b+"),
-    ("DRAResourcePoolStatus", "36a-"),
-    ("DRASchedulerFilterTimeout", "34b+"),
-    ("DRAWorkloadResourceClaims", "36a-"),
-    ("DeclarativeValidation", "33b+ 36g+!"),
-    ("DeclarativeValidationBeta", "36b+"),
-    ("DeclarativeValidationTakeover", "33b- 36d-"),
-    ("DeploymentReplicaSetTerminatingReplicas", "33a- 35b+"),
-    ("DetectCacheInconsistency", "34b+"),
-    ("DisableAllocatorDualWrite", "33b- 34g+"),
-    ("DisableCPUQuotaWithExclusiveCPUs", "33b+"),
-    ("DisableNodeKubeProxyVersion", "33d+"),
-    ("DynamicResourceAllocation", "32b- 34g+ 35g+!"),
-    ("ElasticIndexedJob", "31g+!"),
-    ("EnvFiles", "34a- 35b+"),
-    ("EventedPLEG", "26a-"),
-    ("ExecProbeTimeout", "20g+"),
-    ("ExtendWebSocketsToKubelet", "36b+"),
-    ("ExternalServiceAccountTokenSigner", "32a- 34b+ 36g+!"),
-    ("GangScheduling", "35a-"),
-    ("GenericWorkload", "35a-"),
-    ("GitRepoVolumeDriver", "33d-"),
-    ("GracefulNodeShutdown", "21b+"),
-    ("GracefulNodeShutdownBasedOnPodPriority", "24b+"),
-    ("HPAConfigurableTolerance", "33a- 35b-"),
-    ("HPAScaleToZero", "16a-"),
-    ("HonorPVReclaimPolicy", "33g+!"),
-    ("HostnameOverride", "34a- 35b+"),
-    ("ImageMaximumGCAge", "30b+ 35g+!"),
-    ("ImageVolume", "33b- 35b+ 36g+!"),
-    ("ImageVolumeWithDigest", "35a-"),
-    ("InOrderInformers", "33b+ 36g+!"),
-    ("InOrderInformersBatchProcess", "35b+"),
-    ("InPlacePodLevelResourcesVerticalScaling", "35a- 36b+"),
-    ("InPlacePodVerticalScaling", "33b+ 35g+!"),
-    ("InPlacePodVerticalScalingAllocatedStatus", "33d-"),
-    ("InPlacePodVerticalScalingExclusiveCPUs", "32a-"),
-    ("InPlacePodVerticalScalingExclusiveMemory", "34a-"),
-    ("InTreePluginPortworxUnregister", "23a-"),
-    ("InformerResourceVersion", "30a- 35g+"),
-    ("JobBackoffLimitPerIndex", "33g+!"),
-    ("JobManagedBy", "32b+ 35g+!"),
-    ("JobPodReplacementPolicy", "29b+ 34g+!"),
-    ("JobSuccessPolicy", "33g+!"),
-    ("KMSv1", "29d-"),
-    ("KubeletCgroupDriverFromCRI", "31b+ 34g+"),
-    ("KubeletCrashLoopBackOffMax", "32a- 35b+"),
-    ("KubeletEnsureSecretPulledImages", "33a- 35b+"),
-    ("KubeletFineGrainedAuthz", "33b+ 36g+!"),
-    ("KubeletInUserNamespace", "22a-"),
-    ("KubeletPSI", "33a- 34b+ 36g+!"),
-    ("KubeletPodResourcesDynamicResources", "27a- 34b+ 36g+!"),
-    ("KubeletPodResourcesGet", "27a- 34b+ 36g+!"),
-    ("KubeletPodResourcesListUseActivePods", "0g- 34d+"),
-    ("KubeletRegistrationGetOnExistsOnly", "32d-"),
-    ("KubeletSeparateDiskGC", "31b+"),
-    ("KubeletServiceAccountTokenForCredentialProviders", "33a- 34b+"),
-    ("KubeletTracing", "27b+ 34g+!"),
-    ("LegacySidecarContainers", "33d-"),
-    ("ListFromCacheSnapshot", "33a- 34b+"),
-    ("LoadBalancerIPMode", "32g+!"),
-    ("LocalStorageCapacityIsolationFSQuotaMonitoring", "31b-"),
-    ("LogarithmicScaleDown", "31g+!"),
-    ("LoggingAlphaOptions", "24a-"),
-    ("LoggingBetaOptions", "24b+"),
-    ("ManifestBasedAdmissionControlConfig", "36a-"),
-    ("MatchLabelKeysInPodAffinity", "33g+!"),
-    ("MatchLabelKeysInPodTopologySpread", "27b+"),
-    ("MatchLabelKeysInPodTopologySpreadSelectorMerge", "34b+"),
-    ("MaxUnavailableStatefulSet", "24a- 35b-"),
-    ("MemoryManager", "32g+!"),
-    ("MemoryQoS", "22a-"),
-    ("MultiCIDRServiceAllocator", "33g+ 34g+!"),
-    ("MutableCSINodeAllocatableCount", "33a- 34b- 35b+ 36g+!"),
-    ("MutablePVNodeAffinity", "35a-"),
-    ("MutablePodResourcesForSuspendedJobs", "35a- 36b+"),
-    ("MutableSchedulingDirectivesForSuspendedJobs", "35a- 36b+"),
-    ("MutatingAdmissionPolicy", "32a- 34b- 36g+!"),
-    ("NFTablesProxyMode", "33g+!"),
-    ("NativeHistograms", "36a-"),
-    ("NodeDeclaredFeatures", "35a- 36b+"),
-    ("NodeInclusionPolicyInPodTopologySpread", "33g+!"),
-    ("NodeLogQuery", "30b- 36g+!"),
-    ("NodeSwap", "30b+ 34g+!"),
-    ("NominatedNodeNameForExpectation", "34a- 35b+"),
-    ("OpenAPIEnums", "24b+"),
-    ("OpportunisticBatching", "35b+"),
-    ("OrderedNamespaceDeletion", "33b+ 34g+!"),
-    ("PersistentVolumeClaimUnusedSinceTime", "36a-"),
-    ("PodAndContainerStatsFromCRI", "23a-"),
-    ("PodCertificateRequest", "34a- 35b-"),
-    ("PodDeletionCost", "22b+"),
-    ("PodIndexLabel", "32g+!"),
-    ("PodLevelResourceManagers", "36a-"),
-    ("PodLevelResources", "32a- 34b+"),
-    ("PodLifecycleSleepAction", "30b+ 34g+!"),
-    ("PodLifecycleSleepActionAllowZero", "33b+ 34g+!"),
-    ("PodLogsQuerySplitStreams", "32a-"),
-    ("PodObservedGenerationTracking", "33a- 34b+ 35g+!"),
-    ("PodReadyToStartContainersCondition", "29b+"),
-    ("PodSchedulingReadiness", "30g+!"),
-    ("PodTopologyLabelsAdmission", "33a- 35b+"),
-    ("PodsAPI", "36a-"),
-    ("PortForwardWebsockets", "31b+"),
-    ("PreferSameTrafficDistribution", "33a- 34b+ 35g+!"),
-    ("PreventStaticPodAPIReferences", "34b+"),
-    ("ProcMountType", "33b+ 36g+!"),
-    ("QOSReserved", "11a-"),
-    ("RecoverVolumeExpansionFailure", "32b+ 34g+!"),
-    ("RecursiveReadOnlyMounts", "33g+!"),
-    ("ReduceDefaultCrashLoopBackOffDecay", "33a-"),
-    ("RelaxedDNSSearchValidation", "33b+ 34g+!"),
-    ("RelaxedEnvironmentVariableValidation", "32b+ 34g+!"),
-    ("RelaxedServiceNameValidation", "34a- 36b+"),
-    ("ReloadKubeletServerCertificateFile", "31b+"),
-    ("RemoteRequestHeaderUID", "33b+"),
-    ("ResilientWatchCacheInitialization", "31b+ 34g+!"),
-    ("ResourceHealthStatus", "31a- 36b+"),
-    ("RestartAllContainersOnContainerExits", "35a- 36b+"),
-    ("RetryGenerateName", "32g+!"),
-    ("RotateKubeletServerCertificate", "12b+"),
-    ("RuntimeClassInImageCriApi", "29a-"),
-    ("SELinuxChangePolicy", "33b+ 36g+!"),
-    ("SELinuxMount", "33b-"),
-    ("SELinuxMountReadWriteOncePod", "28b+ 36g+!"),
-    ("SchedulerAsyncAPICalls", "34b-"),
-    ("SchedulerAsyncPreemption", "33b+"),
-    ("SchedulerPopFromBackoffQ", "33b+"),
-    ("SchedulerQueueingHints", "32b+ 34g+!"),
-    ("SeparateCacheWatchRPC", "33d-"),
-    ("SeparateTaintEvictionController", "29b+ 34g+!"),
-    ("ServiceAccountNodeAudienceRestriction", "33b+"),
-    ("ServiceAccountTokenJTI", "32g+!"),
-    ("ServiceAccountTokenNodeBinding", "33g+!"),
-    ("ServiceAccountTokenNodeBindingValidation", "32g+!"),
-    ("ServiceAccountTokenPodNodeInfo", "32g+!"),
-    ("ServiceTrafficDistribution", "33g+!"),
-    ("ShardedListAndWatch", "36a-"),
-    ("SidecarContainers", "33g+!"),
-    ("SizeBasedListCostEstimate", "34b+"),
-    ("SizeMemoryBackedVolumes", "32g+!"),
-    ("StaleControllerConsistencyDaemonSet", "36b+"),
-    ("StaleControllerConsistencyJob", "36b+"),
-    ("StaleControllerConsistencyReplicaSet", "36b+"),
-    ("StaleControllerConsistencyStatefulSet", "36b+"),
-    ("StatefulSetAutoDeletePVC", "32g+!"),
-    ("StorageCapacityScoring", "33a-"),
-    ("StorageNamespaceIndex", "33d+"),
-    ("StorageVersionAPI", "20a-"),
-    ("StorageVersionHash", "15b+"),
-    ("StorageVersionMigrator", "30a- 35b-"),
-    ("StreamingCollectionEncodingToJSON", "33b+ 34g+!"),
-    ("StreamingCollectionEncodingToProtobuf", "33b+ 34g+!"),
-    ("StrictCostEnforcementForVAP", "32g+!"),
-    ("StrictCostEnforcementForWebhooks", "32g+!"),
-    ("StrictIPCIDRValidation", "33a- 36b+"),
-    ("StructuredAuthenticationConfiguration", "30b+ 34g+!"),
-    ("StructuredAuthenticationConfigurationEgressSelector", "34b+"),
-    ("StructuredAuthenticationConfigurationJWKSMetrics", "35b+"),
-    ("StructuredAuthorizationConfiguration", "32g+!"),
-    ("SupplementalGroupsPolicy", "33b+"),
-    ("SystemdWatchdog", "32b+"),
-    ("TaintTolerationComparisonOperators", "35a-"),
-    ("TokenRequestServiceAccountUIDValidation", "34b+"),
-    ("TopologyAwareHints", "33g+!"),
-    ("TopologyAwareWorkloadScheduling", "36a-"),
-    ("TopologyManagerPolicyAlphaOptions", "26a-"),
-    ("TopologyManagerPolicyBetaOptions", "28b+"),
-    ("TopologyManagerPolicyOptions", "32g+"),
-    ("TranslateStreamCloseWebsocketRequests", "30b+"),
-    ("UnauthenticatedHTTP2DOSMitigation", "29b+"),
-    ("UnknownVersionInteroperabilityProxy", "28a- 36b+"),
-    ("UnlockWhileProcessingFIFO", "36b+"),
-    ("UserNamespacesHostNetworkSupport", "35a-"),
-    ("UserNamespacesPodSecurityStandards", "29a-"),
-    ("UserNamespacesSupport", "33b+ 36g+!"),
-    ("VolumeAttributesClass", "31b- 34g+ 36g+!"),
-    ("VolumeLimitScaling", "35a-"),
-    ("WatchCacheInitializationPostStartHook", "31b- 36b+"),
-    ("WatchFromStorageWithoutResourceVersion", "33d-!"),
-    ("WatchList", "33b- 34b+"),
-    ("WatchListClient", "30b- 35b+"),
-    ("WinDSR", "33b+ 34g+!"),
-    ("WinOverlay", "20b+ 34g+!"),
-    ("WindowsCPUAndMemoryAffinity", "32a-"),
-    ("WindowsGracefulNodeShutdown", "32a- 34b+"),
-    ("WindowsHostNetwork", "33d-"),
-    ("WorkloadAwarePreemption", "36a-"),
-    ("WorkloadWithJob", "36a-"),
-];
+use std::sync::LazyLock;
 
-/// What a gate needs besides itself.
-pub(super) const DEPENDENCIES: &[(&str, &[&str])] = &[
-    ("DRAAdminAccess", &["DynamicResourceAllocation"]),
-    ("DRAConsumableCapacity", &["DynamicResourceAllocation"]),
-    ("DRADeviceBindingConditions", &["DynamicResourceAllocation", "DRAResourceClaimDeviceStatus"]),
-    ("DRADeviceTaintRules", &["DRADeviceTaints"]),
-    ("DRADeviceTaints", &["DynamicResourceAllocation"]),
-    ("DRAExtendedResource", &["DynamicResourceAllocation"]),
-    ("DRAListTypeAttributes", &["DynamicResourceAllocation"]),
-    ("DRANodeAllocatableResources", &["DynamicResourceAllocation"]),
-    ("DRAPartitionableDevices", &["DynamicResourceAllocation"]),
-    ("DRAPrioritizedList", &["DynamicResourceAllocation"]),
-    ("DRASchedulerFilterTimeout", &["DynamicResourceAllocation"]),
-    ("DRAWorkloadResourceClaims", &["DynamicResourceAllocation", "GenericWorkload"]),
-    ("GangScheduling", &["GenericWorkload"]),
-    (
-        "InPlacePodLevelResourcesVerticalScaling",
-        &["InPlacePodVerticalScaling", "PodLevelResources", "NodeDeclaredFeatures"],
-    ),
-    ("TopologyAwareWorkloadScheduling", &["GenericWorkload"]),
-    ("WorkloadAwarePreemption", &["GangScheduling"]),
-];
+use super::{GateSpec, Stage};
+
+const TEXT: &str = include_str!("v1.36.txt");
+
+/// What is known of one gate.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    /// The state from a minor version on, oldest first.
+    pub(super) stages: Vec<(u16, GateSpec)>,
+    /// The gates that must be on while this one is.
+    pub(super) needs: Vec<&'static str>,
+}
+
+impl Entry {
+    /// The state at a minor version.
+    pub(super) fn at(&self, minor: u16) -> GateSpec {
+        let started = self.stages.iter().take_while(|(since, _)| *since <= minor);
+        started.last().map_or(GateSpec::PRE_ALPHA, |(_, spec)| *spec)
+    }
+}
+
+/// Every gate, by name.
+pub(super) static TABLE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+    TEXT.lines().filter(|line| !line.starts_with('#')).filter_map(parse).collect()
+});
+
+/// The place of a gate in the table.
+pub(super) fn position(name: &str) -> Option<usize> {
+    TABLE.binary_search_by(|entry| entry.name.cmp(name)).ok()
+}
+
+/// Reads `NAME STAGE... [needs GATE...]`.
+pub(super) fn parse(line: &'static str) -> Option<Entry> {
+    let mut words = line.split(' ');
+    let name = words.next()?;
+    let stages = words.by_ref().take_while(|word| *word != "needs").map(stage);
+    Some(Entry { name, stages: stages.collect::<Option<_>>()?, needs: words.collect() })
+}
+
+/// Reads `35b+!`.
+fn stage(text: &str) -> Option<(u16, GateSpec)> {
+    let letter = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let since = text[..letter].parse().ok()?;
+    let (state, is_locked) = match text[letter..].strip_suffix('!') {
+        Some(state) => (state, true),
+        None => (&text[letter..], false),
+    };
+    let default = match &state[1..] {
+        "+" => true,
+        "-" => false,
+        _ => return None,
+    };
+    let stage = match &state[..1] {
+        "a" => Stage::Alpha,
+        "b" => Stage::Beta,
+        "g" => Stage::Ga,
+        "d" => Stage::Deprecated,
+        _ => return None,
+    };
+    Some((since, GateSpec { stage, default, is_locked }))
+}

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{KNOWN, WatchedKind};
 
 /// What is asked for beside lists and watches: verb, group, resource, and where in this crate.
-const REQUESTS: [(&str, &str, &str, &str); 17] = [
+const REQUESTS: [(&str, &str, &str, &str); 20] = [
     ("create", "", "pods/binding", "writes/pods: bindings"),
     ("patch", "", "pods/status", "writes/pods: conditions and nominations"),
     ("get", "", "pods", "writes/pods: what became of an unanswered binding"),
@@ -18,7 +18,15 @@ const REQUESTS: [(&str, &str, &str, &str); 17] = [
     ("get", "", "persistentvolumes", "writes/objects: conflicts"),
     ("update", "", "persistentvolumes", "writes/objects: volume binding"),
     ("update", "", "persistentvolumeclaims", "writes/objects: volume binding"),
+    ("get", "resource.k8s.io", "resourceclaims", "writes/objects: conflicts"),
+    ("update", "resource.k8s.io", "resourceclaims", "writes/objects: finalizers"),
     ("update", "resource.k8s.io", "resourceclaims/status", "writes/objects: allocations"),
+    (
+        "patch",
+        "resource.k8s.io",
+        "resourceclaims/status",
+        "writes/objects: reservations taken back",
+    ),
     ("create", "resource.k8s.io", "resourceclaims", "writes/objects: claims of extended resources"),
     ("delete", "resource.k8s.io", "resourceclaims", "writes/objects: claims of extended resources"),
     ("get", "coordination.k8s.io", "leases", "leader election"),

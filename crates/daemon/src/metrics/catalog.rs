@@ -233,12 +233,69 @@ catalog! {
         "process_network_receive_bytes_total", Unmarked, &[],
         "Number of bytes received by the process over the network.",
     );
+    AUTHENTICATED_USERS = Desc::counter(
+        "authenticated_user_requests", Alpha, &["username"],
+        "Counter of authenticated requests broken out by username.",
+    );
+    AUTHENTICATIONS = Desc::counter(
+        "authentication_attempts", Alpha, &["result"], "Counter of authenticated attempts.",
+    );
+    AUTHENTICATION_DURATION = Desc::histogram(
+        "authentication_duration_seconds", Alpha, &["result"], E2,
+        "Authentication duration in seconds broken out by result.",
+    );
+    AUTHORIZATIONS = Desc::counter(
+        "authorization_attempts_total", Alpha, &["result"],
+        "Counter of authorization attempts broken down by result. It can be either 'allowed', 'denied', 'no-opinion' or 'error'.",
+    );
+    AUTHORIZATION_DURATION = Desc::histogram(
+        "authorization_duration_seconds", Alpha, &["result"], E2,
+        "Authorization duration in seconds broken out by result.",
+    );
+    CERTIFICATE_EXPIRATION = Desc::histogram(
+        "apiserver_client_certificate_expiration_seconds", Alpha, &[], LIFETIMES,
+        "Distribution of the remaining lifetime on the certificate used to authenticate a request.",
+    );
+    DELEGATED_AUTHN = Desc::counter(
+        "apiserver_delegated_authn_request_total", Alpha, &["code"],
+        "Number of HTTP requests partitioned by status code.",
+    );
+    DELEGATED_AUTHN_DURATION = Desc::histogram(
+        "apiserver_delegated_authn_request_duration_seconds", Alpha, &["code"], DELEGATED_SECONDS,
+        "Request latency in seconds. Broken down by status code.",
+    );
+    DELEGATED_AUTHZ = Desc::counter(
+        "apiserver_delegated_authz_request_total", Alpha, &["code"],
+        "Number of HTTP requests partitioned by status code.",
+    );
+    DELEGATED_AUTHZ_DURATION = Desc::histogram(
+        "apiserver_delegated_authz_request_duration_seconds", Alpha, &["code"], DELEGATED_SECONDS,
+        "Request latency in seconds. Broken down by status code.",
+    );
     NETWORK_OUT = Desc::counter(
         "process_network_transmit_bytes_total", Unmarked, &[],
         "Number of bytes sent by the process over the network.",
     );
 }
 
+const DELEGATED_SECONDS: Buckets = Buckets::Fixed(&[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0]);
+/// From nothing over hours, days and months to a year.
+const LIFETIMES: Buckets = Buckets::Fixed(&[
+    0.0,
+    1_800.0,
+    3_600.0,
+    7_200.0,
+    21_600.0,
+    43_200.0,
+    86_400.0,
+    172_800.0,
+    345_600.0,
+    604_800.0,
+    2_592_000.0,
+    7_776_000.0,
+    15_552_000.0,
+    31_104_000.0,
+]);
 const REST_SECONDS: Buckets =
     Buckets::Fixed(&[0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]);
 const REST_BYTES: Buckets = Buckets::Fixed(&[

@@ -20,6 +20,7 @@ use super::error::ServeError;
 use super::identity::User;
 use super::options::AuthenticationOptions;
 use super::review::Reviewer;
+use crate::metrics::{Delegated, Metrics};
 use crate::transport::Endpoint;
 use lookup::Lookup;
 use token::Tokens;
@@ -49,6 +50,7 @@ impl Authenticator {
     /// Reads files and finds out whom to ask. What is looked up in the cluster comes later, unless it must be there.
     pub(crate) async fn new(
         options: &AuthenticationOptions,
+        metrics: &Arc<Metrics>,
     ) -> Result<(Self, TrustKeeper), ServeError> {
         let endpoint = delegate("authentication", options.kubeconfig.as_deref()).await?;
         let api =
@@ -80,7 +82,10 @@ impl Authenticator {
             }
             _ => None,
         };
-        let tokens = api.map(|api| Tokens::new(Reviewer::new(api), options.token_cache_ttl));
+        let tokens = api.map(|api| {
+            let reviewer = Reviewer::new(api, Delegated::Authentication, metrics.clone());
+            Tokens::new(reviewer, options.token_cache_ttl)
+        });
         let authenticator = Self { trust: trust.subscribe(), tokens };
         Ok((authenticator, TrustKeeper { trust, anchors, lookup }))
     }

@@ -2,6 +2,7 @@
 //!
 //! Invariants: what no rule allows is forbidden; a verdict that cannot be had is an error, never permission.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -12,6 +13,7 @@ use super::error::ServeError;
 use super::identity::User;
 use super::options::AuthorizationOptions;
 use super::review::{Reviewer, TtlCache};
+use crate::metrics::{Delegated, Metrics};
 
 /// The group that may do everything.
 const MASTERS: &str = "system:masters";
@@ -34,8 +36,22 @@ pub(crate) enum Verdict {
     Allowed,
     /// With the reason, if one was given.
     Forbidden(String),
+    /// The same, said outright and not for lack of a rule that allows it.
+    Denied(String),
     /// There was no verdict, for this reason.
     Unknown(String),
+}
+
+impl Verdict {
+    /// Its name in metrics.
+    pub(crate) const fn label(&self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Forbidden(_) => "no-opinion",
+            Self::Denied(_) => "denied",
+            Self::Unknown(_) => "error",
+        }
+    }
 }
 
 struct Delegate {
@@ -47,7 +63,10 @@ struct Delegate {
 
 impl Authorizer {
     /// Finds out whom to ask.
-    pub(crate) async fn new(options: &AuthorizationOptions) -> Result<Self, ServeError> {
+    pub(crate) async fn new(
+        options: &AuthorizationOptions,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Self, ServeError> {
         let open = OpenPaths::parse(&options.always_allow_paths)?;
         let endpoint = delegate("authorization", options.kubeconfig.as_deref()).await?;
         let delegate = match endpoint {
@@ -56,7 +75,7 @@ impl Authorizer {
                     .client("scheduler")
                     .map_err(|source| ServeError::Delegate { purpose: "authorization", source })?;
                 Some(Delegate {
-                    reviewer: Reviewer::new(api),
+                    reviewer: Reviewer::new(api, Delegated::Authorization, metrics.clone()),
                     known: TtlCache::new(CAPACITY),
                     authorized_ttl: options.authorized_ttl,
                     unauthorized_ttl: options.unauthorized_ttl,
@@ -149,7 +168,8 @@ impl Status {
             (true, true) => Verdict::Unknown(
                 "webhook subject access review returned both allow and deny response".to_owned(),
             ),
-            (false, _) => Verdict::Forbidden(self.reason.clone()),
+            (false, true) => Verdict::Denied(self.reason.clone()),
+            (false, false) => Verdict::Forbidden(self.reason.clone()),
         }
     }
 }

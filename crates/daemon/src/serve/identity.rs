@@ -1,6 +1,7 @@
 //! Who a caller is.
 
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 use ring::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
@@ -80,6 +81,14 @@ impl User {
             extra: BTreeMap::from([(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={hex}")])]),
         }))
     }
+}
+
+/// For how many seconds more a certificate is valid, fewer than 0 when it has run out; `None` if it cannot be read.
+pub(crate) fn remaining_lifetime(certificate: &CertificateDer<'static>) -> Option<f64> {
+    let parsed = Certificate::from_der(certificate).ok()?;
+    let end = parsed.tbs_certificate().validity().not_after.to_unix_duration();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    Some(end.as_secs_f64() - now.as_secs_f64())
 }
 
 /// What matters of a subject.

@@ -4,7 +4,7 @@
 //! is asked again, a few times; memory is bounded.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
@@ -12,11 +12,14 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::backoff::random_jitter;
+use crate::metrics::{Delegated, Metrics};
 use crate::transport::{Api, ApiError, Call};
 
 /// Questions under way at once.
 const MAX_CONCURRENT: usize = 64;
 /// For one try.
+/// The status of an answer that is a review.
+const CREATED: u16 = 201;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Tries, and the pause after the first, which grows and is stretched at random.
 const TRIES: u32 = 5;
@@ -28,11 +31,13 @@ const STRETCH: f64 = 0.2;
 pub(crate) struct Reviewer {
     api: Api,
     slots: Semaphore,
+    asked: Delegated,
+    metrics: Arc<Metrics>,
 }
 
 impl Reviewer {
-    pub(crate) fn new(api: Api) -> Self {
-        Self { api, slots: Semaphore::new(MAX_CONCURRENT) }
+    pub(crate) fn new(api: Api, asked: Delegated, metrics: Arc<Metrics>) -> Self {
+        Self { api, slots: Semaphore::new(MAX_CONCURRENT), asked, metrics }
     }
 
     /// Posts a review and reads the answer.
@@ -46,7 +51,11 @@ impl Reviewer {
         let mut jitter = random_jitter();
         let mut pause = FIRST_PAUSE;
         for number in 1.. {
-            match self.api.call(&call).await {
+            let start = Instant::now();
+            let answer = self.api.call(&call).await;
+            let code = answer.as_ref().map_or_else(ApiError::code, |_| Some(CREATED));
+            self.metrics.serving().delegated(self.asked, code, start.elapsed());
+            match answer {
                 Ok(body) => {
                     return serde_json::from_slice(&body)
                         .map_err(|error| format!("the API server answered {path} with something else than a review: {error}"));

@@ -21,6 +21,7 @@ use super::authentication::Authenticator;
 use super::authorization::{Authorizer, Verdict};
 use super::connection::{Answer, Call};
 use super::health::{self, Check, Endpoint, Slis};
+use super::identity::remaining_lifetime;
 use super::options::VerbositySetter;
 use super::reply::{self, Reply};
 use super::zpages::{Page, ZPages};
@@ -74,7 +75,12 @@ impl Site {
         let (mut request, peer) = (call.request, call.peer);
         let uri = request.uri().to_string();
         let agent = request.headers().get(USER_AGENT).cloned();
+        let metrics = self.sources.metrics.serving();
+        if let Some(seconds) = peer.certificates.first().and_then(remaining_lifetime) {
+            metrics.certificate_lasts(seconds);
+        }
         let user = self.authenticator.recognise(request.headers_mut(), &peer.certificates).await;
+        metrics.authenticated(user.as_ref().ok().map(|user| &*user.name), start.elapsed());
         let (mut reply, is_to_known_caller, ends_connection) = match user {
             Err(problems) => {
                 let problems = problems.0.join(", ");
@@ -85,9 +91,12 @@ impl Site {
                 let path = percent_decode_str(request.uri().path()).decode_utf8_lossy();
                 let path = path.into_owned();
                 let verb = request.method().as_str().to_ascii_lowercase();
-                let reply = match self.authorizer.decide(&user, &verb, &path).await {
+                let asked = Instant::now();
+                let verdict = self.authorizer.decide(&user, &verb, &path).await;
+                metrics.authorized(verdict.label(), asked.elapsed());
+                let reply = match verdict {
                     Verdict::Allowed => self.page(request, &path).await,
-                    Verdict::Forbidden(reason) => {
+                    Verdict::Forbidden(reason) | Verdict::Denied(reason) => {
                         tracing::debug!(target: "V4", URI = %uri, reason, "Forbidden");
                         reply::forbidden(request.headers(), &user.name, &verb, &path, &reason)
                     }

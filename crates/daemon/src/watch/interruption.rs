@@ -1,5 +1,7 @@
 //! Why a list or watch did not come to its end.
 
+use std::time::Duration;
+
 use crate::inbox::CoreEnded;
 use crate::transport::ApiError;
 
@@ -10,6 +12,9 @@ pub(super) enum Interruption {
     Gone,
     #[error("{0}")]
     Failed(String),
+    /// The server went away, which is told once for all kinds.
+    #[error("{0}")]
+    Away(String),
     #[error("{0}")]
     Refused(String),
     #[error("the server does not serve this kind")]
@@ -24,12 +29,24 @@ pub(super) enum Interruption {
     CoreEnded(#[from] CoreEnded),
 }
 
+impl Interruption {
+    /// Logs that following a kind goes on after `wait`. That the server is away has been said once for all kinds.
+    pub(super) fn tell(&self, kind: &str, wait: Duration) {
+        const TEXT: &str = "Following a kind was interrupted";
+        match self {
+            Self::Away(_) => tracing::debug!(target: "V2", kind, error = %self, ?wait, "{TEXT}"),
+            _ => tracing::warn!(kind, error = %self, ?wait, "{TEXT}"),
+        }
+    }
+}
+
 impl From<ApiError> for Interruption {
     fn from(error: ApiError) -> Self {
         match error.code() {
             Some(401 | 403) => Self::Refused(error.to_string()),
             Some(404) => Self::NotServed,
             Some(410) => Self::Gone,
+            None if matches!(error, ApiError::Transport { .. }) => Self::Away(error.to_string()),
             _ => Self::Failed(error.to_string()),
         }
     }

@@ -52,7 +52,7 @@ pub(super) async fn send(
             patch(api, pod, &StatusPatch::NO_NOMINATION, timeout).await
         }
         PodWrite::Patch { pod, patch } => self::patch(api, pod, patch, timeout).await,
-        PodWrite::Object { object, .. } => objects::replace(api, object, timeout).await,
+        PodWrite::Object { write, .. } => objects::send(api, write, timeout).await,
     };
     result.map_err(Failure::from)
 }

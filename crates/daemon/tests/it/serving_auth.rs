@@ -364,3 +364,40 @@ async fn a_cluster_with_roles_tells_who_may_see_what() {
     running.stop().await;
     assert!(cluster.denied().is_empty(), "{:?}", cluster.denied());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_and_reviews_are_counted() {
+    let ca = Authority::new("ca");
+    let world = World::new(|options, directory| {
+        let path = directory.path().join("ca.crt");
+        std::fs::write(&path, &ca.pem).unwrap();
+        options.authentication.client_ca_file = Some(path);
+    })
+    .await;
+    world.reviews.allow("jane", "/metrics");
+    let jane = world.client().with_certificate(&ca.client("jane@example.org", &["system:masters"]));
+    assert_eq!(jane.get("/healthz").await.code, 200);
+    let stranger = world.client();
+    assert_eq!(stranger.get("/metrics").await.code, 403);
+    assert_eq!(stranger.with_header("Authorization", "Bearer bad").get("/metrics").await.code, 401);
+    let text = world.running.handle.metrics();
+    for line in [
+        "authenticated_user_requests{username=\"email_id\"} 1",
+        "authenticated_user_requests{username=\"other\"} 1",
+        "authentication_attempts{result=\"success\"} 2",
+        "authentication_attempts{result=\"error\"} 1",
+        "authentication_duration_seconds_count{result=\"success\"} 2",
+        "authorization_attempts_total{result=\"allowed\"} 1",
+        "authorization_attempts_total{result=\"no-opinion\"} 1",
+        "authorization_duration_seconds_count{result=\"allowed\"} 1",
+        "apiserver_client_certificate_expiration_seconds_count 1",
+        "apiserver_client_certificate_expiration_seconds_bucket{le=\"0\"} 0",
+        "apiserver_delegated_authn_request_total{code=\"201\"} 1",
+        "apiserver_delegated_authn_request_duration_seconds_count{code=\"201\"} 1",
+        "apiserver_delegated_authz_request_total{code=\"201\"} 1",
+        "apiserver_delegated_authz_request_duration_seconds_count{code=\"201\"} 1",
+    ] {
+        assert!(text.lines().any(|printed| printed == line), "{line} is missing in\n{text}");
+    }
+    world.running.stop().await;
+}

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_daemon::{Daemon, Endpoint, RunError};
-use kube_scheduler_framework::{Context, CycleState, Filter, NodeView, Plugin, Status};
+use kube_scheduler_framework::{
+    Context, CycleState, Filter, NodeView, Plugin, Status, extension_points,
+};
 use kube_scheduler_plugins_intree::registry;
 use kube_scheduler_runtime::Registry;
 
@@ -34,9 +36,7 @@ impl Plugin for Stuck {
         "NodeName"
     }
 
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
+    extension_points!(Filter);
 }
 
 impl Filter for Stuck {

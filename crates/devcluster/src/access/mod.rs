@@ -7,6 +7,7 @@
 mod action;
 mod authority;
 mod bootstrap;
+mod impersonation;
 mod policy;
 mod subject;
 mod tls;

@@ -5,32 +5,76 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::clock::{add_seconds, to_rfc3339};
+use crate::dependents::ObjectKey;
 use crate::kinds::{KindId, NAMESPACES, PODS};
-use crate::object::{Object, at, child_mut, int_at, list_at, meta_mut, text_at};
+use crate::object::{Object, at, child_mut, int_at, list_at, list_mut, meta_mut, text_at};
 use crate::selectors::Selection;
 use crate::status::ApiError;
 use crate::store::{State, Store};
 
-/// The options of a delete request. Propagation is accepted and ignored: there is no garbage collector.
+/// The finalizer of an owner that is deleted after its dependents.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+
+/// What happens to the dependents of a deleted object. Without a garbage collector they stay as they are, but for orphans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Propagation {
+    /// They are deleted after their owner.
+    #[default]
+    Background,
+    /// They are deleted before their owner.
+    Foreground,
+    /// They stay, without owner.
+    Orphan,
+}
+
+impl Propagation {
+    /// # Errors
+    /// Status 422 for any other name.
+    pub(crate) fn parse(policy: &str) -> Result<Self, ApiError> {
+        Ok(match policy {
+            "" | "Background" => Self::Background,
+            "Foreground" => Self::Foreground,
+            "Orphan" => Self::Orphan,
+            _ => {
+                return Err(ApiError::with_code(
+                    422,
+                    format!(
+                        "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: {policy:?}: \
+                         supported values: \"Foreground\", \"Background\", \"Orphan\""
+                    ),
+                ));
+            }
+        })
+    }
+}
+
+/// The options of a delete request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DeleteOptions {
     pub(crate) grace_seconds: Option<i64>,
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
     pub(crate) dry_run: bool,
+    pub(crate) propagation: Propagation,
 }
 
 impl DeleteOptions {
     /// Reads a `DeleteOptions` body; an empty body means none.
-    pub(crate) fn from_body(body: &Value) -> Self {
+    ///
+    /// # Errors
+    /// Status 422 for an unknown propagation policy.
+    pub(crate) fn from_body(body: &Value) -> Result<Self, ApiError> {
         let text =
             |path: &[&str]| Some(text_at(body, path).to_owned()).filter(|text| !text.is_empty());
-        Self {
+        let is_orphaned = body.get("orphanDependents") == Some(&Value::Bool(true));
+        let policy = if is_orphaned { "Orphan" } else { text_at(body, &["propagationPolicy"]) };
+        Ok(Self {
             grace_seconds: int_at(body, &["gracePeriodSeconds"]),
             uid: text(&["preconditions", "uid"]),
             resource_version: text(&["preconditions", "resourceVersion"]),
             dry_run: !list_at(body, &["dryRun"]).is_empty(),
-        }
+            propagation: Propagation::parse(policy)?,
+        })
     }
 }
 
@@ -89,6 +133,7 @@ pub(crate) fn delete_in(
         return delete_namespace(state, &current);
     }
     let mut value = current.value();
+    prepare_dependents(state, kind, &current, &mut value, options.propagation);
     let finalized = list_at(&value, &["metadata", "finalizers"]).is_empty();
     let terminating = at(&value, &["metadata", "deletionTimestamp"]).is_some();
     let grace = grace_seconds(kind, &value, options);
@@ -114,6 +159,41 @@ pub(crate) fn delete_in(
         meta.insert("generation".into(), (generation + 1).into());
     }
     Ok(Deletion::Pending(state.put(kind, value)))
+}
+
+/// Lets the dependents of a doomed object go, or makes it wait for them.
+fn prepare_dependents(
+    state: &mut State,
+    kind: KindId,
+    object: &Object,
+    value: &mut Value,
+    propagation: Propagation,
+) {
+    let dependents: Vec<ObjectKey> = state.dependents.of(object.uid()).cloned().collect();
+    match propagation {
+        Propagation::Foreground if state.dependents.are_collected() && !dependents.is_empty() => {
+            let finalizers = list_mut(meta_mut(value), "finalizers");
+            if !finalizers.iter().any(|finalizer| finalizer == FOREGROUND) {
+                finalizers.push(FOREGROUND.into());
+            }
+            state.dependents.wait_for(kind, object);
+        }
+        Propagation::Orphan => {
+            for (kind, key) in dependents {
+                let (namespace, name) = key.split_once('/').unwrap_or(("", &key));
+                let Some(dependent) = state.get(kind, namespace, name) else { continue };
+                let mut released = dependent.value();
+                let meta = meta_mut(&mut released);
+                let owners = list_mut(meta, "ownerReferences");
+                owners.retain(|owner| text_at(owner, &["uid"]) != object.uid());
+                if owners.is_empty() {
+                    meta.remove("ownerReferences");
+                }
+                state.put(kind, released);
+            }
+        }
+        _ => {}
+    }
 }
 
 fn check_preconditions(

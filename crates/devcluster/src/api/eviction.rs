@@ -18,7 +18,7 @@ pub(crate) fn evict(
     dry_run: bool,
 ) -> Result<(), ApiError> {
     let mut options =
-        DeleteOptions::from_body(eviction.get("deleteOptions").unwrap_or(&Value::Null));
+        DeleteOptions::from_body(eviction.get("deleteOptions").unwrap_or(&Value::Null))?;
     options.dry_run |= dry_run;
     store.write(|state| {
         let Some(pod) = state.get(PODS, namespace, name) else {

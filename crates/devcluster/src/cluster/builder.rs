@@ -18,7 +18,7 @@ use crate::hollow::{self, HollowOptions};
 use crate::server::{Server, ServerOptions};
 use crate::store::{Store, StoreOptions};
 use crate::volumes::{self, VolumeOptions};
-use crate::{controller, listener, persist};
+use crate::{controller, garbage, listener, persist, workloads};
 
 /// Options of a cluster; made by [`DevCluster::builder`].
 #[derive(Clone)]
@@ -35,6 +35,7 @@ pub struct DevClusterBuilder {
     hollow: Option<HollowOptions>,
     disruption_controller: bool,
     volumes: Option<VolumeOptions>,
+    workloads: bool,
     state_file: Option<StateFile>,
     tls: bool,
     rbac: bool,
@@ -63,6 +64,7 @@ impl Default for DevClusterBuilder {
             hollow: Some(HollowOptions::default()),
             disruption_controller: true,
             volumes: Some(VolumeOptions::default()),
+            workloads: false,
             state_file: None,
             tls: false,
             rbac: false,
@@ -115,8 +117,9 @@ impl DevClusterBuilder {
         self
     }
 
-    /// Whether pods and nodes are listed and watched in protobuf by clients that accept it. By default everything is
-    /// sent as JSON, which is how objects are stored.
+    /// Whether pods and nodes are listed and watched in protobuf by clients that accept it, and whether bindings and
+    /// events are read in this form. By default everything is sent as JSON, which is how objects are stored, and
+    /// schedulers have to write JSON; all other bodies are read in protobuf in any case, since kubectl sends it.
     pub fn protobuf(mut self, is_offered: bool) -> Self {
         self.protobuf = is_offered;
         self
@@ -137,6 +140,14 @@ impl DevClusterBuilder {
     /// How volumes are bound and provisioned, or `None` to leave claims and volumes alone.
     pub fn volumes(mut self, options: Option<VolumeOptions>) -> Self {
         self.volumes = options;
+        self
+    }
+
+    /// Whether Deployments, ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs get their pods, and
+    /// whether objects are deleted with their owners; false by default, so that in tests nothing happens but what the test
+    /// does.
+    pub fn workloads(mut self, on: bool) -> Self {
+        self.workloads = on;
         self
     }
 
@@ -219,6 +230,10 @@ impl DevClusterBuilder {
             tasks.push(tokio::spawn(task));
             volumes
         });
+        if self.workloads {
+            tasks.push(tokio::spawn(garbage::run(store.clone(), shutdown.clone())));
+            tasks.push(tokio::spawn(workloads::run(store.clone(), shutdown.clone())));
+        }
         let state_file = self.state_file.as_ref().map(|file| file.path.clone());
         if let Some(file) = self.state_file {
             tasks.push(tokio::spawn(save_periodically(store.clone(), file, shutdown.clone())));

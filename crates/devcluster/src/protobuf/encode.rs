@@ -1,5 +1,7 @@
 //! From JSON to protobuf, as an API server writes it: empty values are written too, except those of optional fields.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -103,7 +105,15 @@ fn put(out: &mut Vec<u8>, schema: &MessageField, value: &Value) {
             put_integer(&mut inner, 2, value.as_i64().unwrap_or_default());
             put_bytes(&mut inner, 3, value.as_str().unwrap_or_default().as_bytes());
         }
-        Type::FieldsV1 => put_bytes(&mut inner, 1, value.to_string().as_bytes()),
+        Type::Json => put_bytes(&mut inner, 1, value.to_string().as_bytes()),
+        Type::Bytes => {
+            inner = BASE64.decode(value.as_str().unwrap_or_default()).unwrap_or_default();
+        }
+        Type::Texts => {
+            for text in value.as_array().into_iter().flatten() {
+                put_bytes(&mut inner, 1, text.as_str().unwrap_or_default().as_bytes());
+            }
+        }
         Type::Message(message) => inner = self::message(message, value),
     }
     put_bytes(out, schema.number, &inner);

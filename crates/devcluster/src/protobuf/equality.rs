@@ -136,7 +136,9 @@ fn value(rng: &mut Rng, schema: &MessageField, left: u32) -> Value {
         Type::MicroTime => "2026-01-02T03:04:05.000006Z".into(),
         Type::IntOrString if rng.below(2) == 0 => 8080.into(),
         Type::IntOrString => pick(rng, &["http", "25%"]).into(),
-        Type::FieldsV1 => serde_json::json!({"f:spec": {}}),
+        Type::Json => serde_json::json!({"f:spec": {}}),
+        Type::Bytes => pick(rng, &["", "AA==", "c2VjcmV0"]).into(),
+        Type::Texts => serde_json::json!([pick(rng, &TEXTS)]),
         Type::Message(message) => random(rng, message, left.saturating_sub(1)).into(),
     }
 }
@@ -176,7 +178,7 @@ proptest! {
 
     #[test]
     fn what_is_written_is_read_again(seed: u64, depth in 1_u32..6) {
-        for message in ["Pod", "Node", "Binding", "Event"] {
+        for message in ["Pod", "Node", "Binding", "events.Event", "Deployment", "Secret", "CronJob", "resource.ResourceClaim"] {
             let object = Value::from(random(&mut Rng::seeded(seed), message, depth));
             let bytes = encode::message(message, &object);
             let again = encode::message(message, &decode::message(message, &bytes).unwrap());

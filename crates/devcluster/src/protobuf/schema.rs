@@ -1,38 +1,44 @@
-//! The fields of the objects that are read and written in protobuf, by message.
+//! The fields of all built-in kinds, by message: for reading and writing them in protobuf, and for describing them.
 //!
 //! A line of `schema.txt` is one message: its name, then `field=number:type` for each field in the order of the JSON form.
 //! Before the type may be `[]` for lists and `{}` for maps, `?` for optional fields, which are written only if they are
-//! set, `!` for fields that JSON has even if they are empty, and `^` for a message whose fields are inlined in JSON.
+//! set, `!` for fields that JSON has even if they are empty, and `^` for a message whose fields are inlined in JSON. After
+//! it may be `~STRATEGY` or `~STRATEGY:KEY`: how a strategic merge patch merges the field, and by which key.
+//!
+//! A message is named like its type; where several groups have the name, those outside of the core group begin with the
+//! first word of their group, as in `events.Event`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// One field of a message.
 #[derive(Debug)]
-pub(super) struct MessageField {
+pub(crate) struct MessageField {
     /// Its name in JSON.
-    pub(super) name: &'static str,
-    pub(super) number: u32,
-    pub(super) shape: Shape,
+    pub(crate) name: &'static str,
+    pub(crate) number: u32,
+    pub(crate) shape: Shape,
     /// The type of the value, or of the elements.
-    pub(super) of: Type,
+    pub(crate) of: Type,
     /// Whether it is optional: absent and empty differ.
-    pub(super) is_given: bool,
+    pub(crate) is_given: bool,
     /// Whether JSON has it even if it is empty.
-    pub(super) is_always: bool,
+    pub(crate) is_always: bool,
     /// Whether in JSON its fields are fields of the message around it.
-    pub(super) is_inline: bool,
+    pub(crate) is_inline: bool,
+    /// How a strategic merge patch merges it: the strategy, and after a colon the key.
+    pub(crate) merge: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     One,
     List,
     Map,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Type {
+pub(crate) enum Type {
     Text,
     Int,
     Bool,
@@ -40,8 +46,12 @@ pub(super) enum Type {
     Time,
     MicroTime,
     IntOrString,
-    /// JSON, as a text.
-    FieldsV1,
+    /// Any JSON, as a text.
+    Json,
+    /// Bytes, which in JSON are a text in base64.
+    Bytes,
+    /// A list as the value of a map.
+    Texts,
     Message(&'static str),
 }
 
@@ -49,8 +59,21 @@ static MESSAGES: LazyLock<BTreeMap<&str, Vec<MessageField>>> =
     LazyLock::new(|| include_str!("schema.txt").lines().filter_map(message).collect());
 
 /// The fields of a message; none if there is no such message.
-pub(super) fn fields_of(message: &str) -> &'static [MessageField] {
+pub(crate) fn fields_of(message: &str) -> &'static [MessageField] {
     MESSAGES.get(message).map_or(&[], Vec::as_slice)
+}
+
+/// The name of a kind's message; `None` if the kind is not known.
+pub(crate) fn message_of(api_version: &str, kind: &str) -> Option<&'static str> {
+    // Kinds that are the same in every group.
+    let group = match kind {
+        "DeleteOptions" => "",
+        _ => api_version.split_once('/').map_or("", |(group, _)| group),
+    };
+    let first_word = group.split('.').next().unwrap_or_default();
+    let own = format!("{first_word}.{kind}");
+    let found = MESSAGES.get_key_value(own.as_str()).or_else(|| MESSAGES.get_key_value(kind));
+    found.map(|(name, _)| *name)
 }
 
 fn message(line: &'static str) -> Option<(&'static str, Vec<MessageField>)> {
@@ -64,6 +87,10 @@ fn message(line: &'static str) -> Option<(&'static str, Vec<MessageField>)> {
 
 fn field(word: &'static str) -> Option<MessageField> {
     let (name, rest) = word.split_once('=')?;
+    let (rest, merge) = match rest.split_once('~') {
+        Some((rest, merge)) => (rest, Some(merge)),
+        None => (rest, None),
+    };
     let (number, mut of) = rest.split_once(':')?;
     let mut shape = Shape::One;
     for (mark, marked) in [("[]", Shape::List), ("{}", Shape::Map)] {
@@ -87,7 +114,9 @@ fn field(word: &'static str) -> Option<MessageField> {
         "Time" => Type::Time,
         "MicroTime" => Type::MicroTime,
         "IntOrString" => Type::IntOrString,
-        "FieldsV1" => Type::FieldsV1,
+        "FieldsV1" | "Raw" => Type::Json,
+        "bytes" => Type::Bytes,
+        "Texts" => Type::Texts,
         message => Type::Message(message),
     };
     Some(MessageField {
@@ -98,6 +127,7 @@ fn field(word: &'static str) -> Option<MessageField> {
         is_given,
         is_always,
         is_inline,
+        merge,
     })
 }
 
@@ -109,7 +139,8 @@ mod tests {
     fn every_message_that_is_named_exists() {
         assert!(MESSAGES.len() > 100);
         for (name, fields) in MESSAGES.iter() {
-            assert!(!fields.is_empty(), "{name}");
+            // A choice without parameters.
+            assert!(!fields.is_empty() || *name == "BasicSchedulingPolicy", "{name}");
             for field in fields {
                 if let Type::Message(message) = field.of {
                     assert!(MESSAGES.contains_key(message), "{name} {}", field.name);

@@ -5,7 +5,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde_json::Value;
 
-use crate::protobuf;
+use crate::protobuf::{self, DecodeError};
 use crate::status::ApiError;
 
 /// The largest request body in bytes.
@@ -27,11 +27,16 @@ pub(super) fn parse_body(body: &[u8], content_type: &str) -> Result<Value, ApiEr
     if body.is_empty() {
         return Ok(Value::Null);
     }
-    if content_type.contains("protobuf") || content_type.contains("cbor") {
-        if let Some(object) = protobuf::object(body) {
-            return Ok(object);
-        }
+    if content_type.contains("cbor") {
         return Err(unknown_format(content_type));
+    }
+    if content_type.contains("protobuf") {
+        return protobuf::object(body).map_err(|error| match error {
+            DecodeError::UnknownKind { .. } => ApiError::with_code(415, error.to_string()),
+            error => {
+                ApiError::bad_request(format!("the body is not readable as protobuf: {error}"))
+            }
+        });
     }
     let json_error = match serde_json::from_slice(body) {
         Ok(value) => return Ok(value),

@@ -35,7 +35,11 @@ pub(crate) async fn handle(
 ) -> Result<Response<Body>, ConnectionDrop> {
     let (parts, incoming) = request.into_parts();
     let path = parts.uri.path();
-    let user = match server.access.authenticate(&parts.headers, certified.as_deref()) {
+    let user = server
+        .access
+        .authenticate(&parts.headers, certified.as_deref())
+        .and_then(|user| server.access.acting_user(&server.store, user, &parts.headers));
+    let user = match user {
         Ok(user) => user,
         Err(error) => return Ok(rejection(&error)),
     };

@@ -14,7 +14,7 @@ use super::{review, watch};
 use crate::access::User;
 use crate::api::binding::bind;
 use crate::api::create::{create, create_in};
-use crate::api::delete::{DeleteOptions, Deletion, delete, delete_collection};
+use crate::api::delete::{DeleteOptions, Deletion, Propagation, delete, delete_collection};
 use crate::api::eviction::evict;
 use crate::api::update::{Part, Target, modify, modify_in, replacement};
 use crate::api::{WriteOptions, scale};
@@ -22,7 +22,7 @@ use crate::body::Body;
 use crate::clock::to_rfc3339;
 use crate::events;
 use crate::faults::Effect;
-use crate::kinds::{BINDINGS, EVENTS_V1, NAMESPACES, PODS};
+use crate::kinds::{BINDINGS, EVENTS, EVENTS_V1, PODS};
 use crate::object::{Object, list_at, text_at};
 use crate::patch::apply::{Applier, applied};
 use crate::patch::{PatchType, patched};
@@ -150,9 +150,11 @@ fn post(
     body: &[u8],
     encoding: Encoding,
 ) -> Result<Response<Body>, ApiError> {
+    // What schedulers write; kubectl sends protobuf whatever the server accepts.
+    let is_schedulers =
+        request.subresource == "binding" || matches!(request.kind, BINDINGS | EVENTS | EVENTS_V1);
     let is_protobuf = request.content_type.contains("protobuf");
-    // kubectl always sends namespaces as protobuf, whatever the server accepts.
-    if is_protobuf && !server.options.protobuf && request.kind != NAMESPACES {
+    if is_protobuf && is_schedulers && !server.options.protobuf {
         return Err(unknown_format(&request.content_type));
     }
     let value = parse_body(body, &request.content_type)?;
@@ -333,7 +335,10 @@ fn write_options(request: &ApiRequest) -> WriteOptions {
 
 fn delete_options(request: &ApiRequest, body: &[u8]) -> Result<DeleteOptions, ApiError> {
     let body = parse_body(body, &request.content_type)?;
-    let mut options = DeleteOptions::from_body(&body);
+    let mut options = DeleteOptions::from_body(&body)?;
+    if let Some(policy) = request.query.text("propagationPolicy") {
+        options.propagation = Propagation::parse(policy)?;
+    }
     if let Some(seconds) = request.query.number("gracePeriodSeconds")? {
         options.grace_seconds = i64::try_from(seconds).ok();
     }

@@ -212,3 +212,96 @@ async fn files_with_credentials_are_for_their_owner_alone() {
         assert_eq!(mode & 0o777, 0o600, "{}", path.display());
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn users_act_as_others_only_with_the_right_to() {
+    let cluster = still().rbac(true).start().await.expect("starts");
+    let rule = |resource: &str, name: &str| json!({"apiGroups": [""], "resources": [resource], "resourceNames": [name], "verbs": ["impersonate"]});
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "actor"},
+        "rules": [rule("users", "bob"), rule("groups", "staff")],
+    });
+    cluster.create(role).expect("created");
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "actor"},
+        "subjects": [{"kind": "User", "name": "jane"}], "roleRef": {"kind": "ClusterRole", "name": "actor"},
+    });
+    cluster.create(binding).expect("created");
+    let admin = client_of(&cluster.kubeconfig()).await;
+    let jane = client_for(&cluster, &User::new("jane")).await;
+    let review = async |client: &Client,
+                        headers: &[(&str, &str)],
+                        group: &str,
+                        plural: &str,
+                        spec: Value| {
+        let mut request = Request::post(format!("/apis/{group}/v1/{plural}"))
+            .header("Content-Type", "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = serde_json::to_vec(&json!({"spec": spec})).expect("json");
+        client.request::<Value>(request.body(body).expect("a request")).await
+    };
+    let who = async |client: &Client, headers: &[(&str, &str)]| {
+        let review =
+            review(client, headers, "authentication.k8s.io", "selfsubjectreviews", json!({})).await;
+        review.map(|review| review["status"]["userInfo"].clone())
+    };
+    // What `kubectl auth can-i create pods --as=bob` asks.
+    let can_create = json!({"resourceAttributes": {"verb": "create", "resource": "pods"}});
+    let may = async |client: &Client, headers: &[(&str, &str)]| {
+        let spec = can_create.clone();
+        let review =
+            review(client, headers, "authorization.k8s.io", "selfsubjectaccessreviews", spec).await;
+        review.map(|review| review["status"]["allowed"].clone())
+    };
+    let bob = ("Impersonate-User", "bob");
+    assert_eq!(may(&admin, &[]).await.expect("answered"), true);
+    assert_eq!(may(&admin, &[bob]).await.expect("answered"), false);
+    let own = json!({"username": "bob", "groups": ["system:authenticated"]});
+    assert_eq!(who(&admin, &[bob]).await.expect("answered"), own);
+    assert_eq!(who(&jane, &[bob]).await.expect("answered"), own);
+    let staff = ("Impersonate-Group", "staff");
+    assert_eq!(
+        who(&jane, &[bob, staff]).await.expect("answered"),
+        json!({"username": "bob", "groups": ["staff", "system:authenticated"]})
+    );
+    let robot = [("Impersonate-User", "system:serviceaccount:default:robot")];
+    let groups =
+        ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"];
+    assert_eq!(who(&admin, &robot).await.expect("answered")["groups"], json!(groups));
+
+    let masters = ("Impersonate-Group", "system:masters");
+    for (headers, code, why) in [
+        (&[("Impersonate-User", "eve")][..], 403, "cannot impersonate resource \"users\""),
+        (&[bob, masters], 403, "groups \"system:masters\" is forbidden"),
+        (
+            &robot,
+            403,
+            "cannot impersonate resource \"serviceaccounts\" in API group \"\" in the namespace \"default\"",
+        ),
+        (&[staff], 400, "without a user"),
+        (&[bob, ("Impersonate-Uid", "7")], 400, "impersonate-uid is not supported"),
+        (&[bob, ("Impersonate-Extra-Scope", "x")], 400, "impersonate-extra-scope is not supported"),
+    ] {
+        let (found, _, message) = refusal(who(&jane, headers).await);
+        assert_eq!(found, code, "{headers:?} {message}");
+        assert!(message.contains(why), "{message}");
+    }
+    assert!(
+        cluster.denied().iter().any(|denial| denial.verb == "impersonate" && denial.name == "eve")
+    );
+}
+
+#[tokio::test]
+async fn without_rbac_everybody_acts_as_anybody() {
+    let cluster = still().start().await.expect("starts");
+    let client = client_of(&cluster.kubeconfig()).await;
+    let request = Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
+        .header("Content-Type", "application/json")
+        .header("Impersonate-User", "bob")
+        .body(b"{}".to_vec())
+        .expect("a request");
+    let review: Value = client.request(request).await.expect("answered");
+    assert_eq!(review["status"]["userInfo"]["username"], "bob");
+}

@@ -164,3 +164,86 @@ async fn everything_is_allowed() {
         .expect("answered");
     assert!(review.status.is_some_and(|status| status.allowed));
 }
+
+#[tokio::test]
+async fn every_kind_is_described() {
+    let world = still().await;
+    let index = world.get("/openapi/v3").await;
+    for kind in KindId::all().map(KindId::get) {
+        let path = match kind.group {
+            "" => format!("api/{}", kind.version),
+            group => format!("apis/{group}/{}", kind.version),
+        };
+        let url = index["paths"][&path]["serverRelativeURL"].as_str().expect("indexed");
+        let document = world.get(url).await;
+        let schemas = document["components"]["schemas"].as_object().expect("schemas");
+        let wanted = json!([{"group": kind.group, "version": kind.version, "kind": kind.kind}]);
+        let own =
+            schemas.values().find(|schema| schema["x-kubernetes-group-version-kind"] == wanted);
+        let own = own.unwrap_or_else(|| panic!("{} is not described", kind.kind));
+        assert_eq!(own["properties"]["kind"], json!({"type": "string"}));
+        for reference in references(&document) {
+            let name = reference.strip_prefix("#/components/schemas/").expect("a reference");
+            assert!(schemas[name].is_object(), "{name}");
+        }
+    }
+}
+
+fn references(value: &Value) -> Vec<String> {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .flat_map(|(key, value)| match (key.as_str(), value) {
+                ("$ref", Value::String(name)) => vec![name.clone()],
+                _ => references(value),
+            })
+            .collect(),
+        Value::Array(list) => list.iter().flat_map(references).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn a_pod_is_described_with_its_types_and_its_merging() {
+    let world = still().await;
+    let schemas = world.get("/openapi/v3/api/v1").await["components"]["schemas"].clone();
+    assert_eq!(
+        schemas["Pod"]["properties"]["spec"],
+        json!({"allOf": [{"$ref": "#/components/schemas/PodSpec"}]})
+    );
+    let spec = &schemas["PodSpec"]["properties"];
+    assert_eq!(
+        spec["containers"],
+        json!({
+            "type": "array", "items": {"allOf": [{"$ref": "#/components/schemas/Container"}]},
+            "x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": "name",
+        })
+    );
+    assert_eq!(spec["nodeSelector"]["additionalProperties"], json!({"type": "string"}));
+    // The fields of a volume's source are fields of the volume.
+    let volume = &schemas["Volume"]["properties"];
+    assert!(volume["emptyDir"].is_object() && volume["name"].is_object());
+}
+
+#[tokio::test]
+async fn the_second_version_of_openapi_is_readable_as_kubectl_asks_for_it() {
+    let world = still().await;
+    let accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    let document = world.raw("GET", "/openapi/v2", accept, &Value::Null).await.expect("answered");
+    // The version of the format, then title and version of the API, then no paths.
+    let text = document.as_str().expect("protobuf that is a text, too");
+    assert!(
+        text.starts_with("\n\u{3}2.0\u{12}\u{15}\n\nKubernetes\u{12}\u{7}v1.36.0B\0"),
+        "{text:?}"
+    );
+    // With the @ of the request it would not be a media type.
+    let request = http::Request::get("/openapi/v2").header("Accept", accept);
+    let request = request.body(kube::client::Body::empty()).expect("a request");
+    let answer = world.client.send(request).await.expect("answered");
+    assert_eq!(
+        answer.headers()["content-type"],
+        "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+    );
+    let json = world.get("/openapi/v2").await;
+    assert_eq!(json["swagger"], "2.0");
+}

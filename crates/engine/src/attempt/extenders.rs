@@ -61,35 +61,35 @@ impl Search<'_, '_> {
 }
 
 /// The index of the best of some nodes with these totals and what extenders add to them. Of equally good nodes those go
-/// first that an extender mentioned, then those of low `rank`. Among the former any would be legal, as the reference draws
+/// first that an extender mentioned, then those of low `order`. Among the former any would be legal, as the reference draws
 /// lots.
 pub(super) fn best_with(
     mut totals: Vec<i64>,
     added: Option<ExtenderScores>,
-    rank: impl Fn(usize) -> u32,
+    order: impl Fn(usize) -> u64,
 ) -> Option<usize> {
-    let Some(ExtenderScores { by_node }) = added else { return first_best(&totals, rank) };
+    let Some(ExtenderScores { by_node }) = added else { return first_best(&totals, order) };
     for (total, added) in totals.iter_mut().zip(&by_node) {
         *total = total.wrapping_add(added.unwrap_or(0));
     }
     let best = totals.iter().copied().max()?;
     let is_mentioned = |at: usize| by_node.get(at).is_some_and(Option::is_some);
     let ties = || (0..totals.len()).filter(|at| totals[*at] == best);
-    let mentioned = ties().filter(|at| is_mentioned(*at)).min_by_key(|at| rank(*at));
-    mentioned.or_else(|| ties().min_by_key(|at| rank(*at)))
+    let mentioned = ties().filter(|at| is_mentioned(*at)).min_by_key(|at| order(*at));
+    mentioned.or_else(|| ties().min_by_key(|at| order(*at)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::preference::pre_order_rank;
+    use crate::preference::TieBreak;
 
     fn scores(by_node: &[Option<i64>]) -> Option<ExtenderScores> {
         Some(ExtenderScores { by_node: by_node.to_vec() })
     }
 
     fn best(totals: Vec<i64>, added: Option<ExtenderScores>) -> Option<usize> {
-        best_with(totals, added, pre_order_rank)
+        best_with(totals, added, |at| TieBreak::First.order(Some(at)))
     }
 
     #[test]

@@ -7,6 +7,7 @@ use kube_scheduler_framework::{Command, Commands};
 use super::Bindings;
 use super::expect::expect_object;
 use crate::core::{Core, PodEvent};
+use crate::effect::{Effect, PodRef};
 use crate::failure::truncated;
 
 /// What plugins asked for and is not carried out yet, first come, first served.
@@ -36,7 +37,18 @@ impl Bindings {
             Command::Reject { uid, plugin, message } => {
                 self.reject(core, &uid, &plugin, message.into());
             }
-            Command::AssumeObject(_) | Command::RestoreObject(_) => expect_object(core, command),
+            Command::AssumeObject(_)
+            | Command::RestoreObject(_)
+            | Command::AddPendingObject(_)
+            | Command::RemovePendingObject { .. }
+            | Command::ConfirmObject(_) => expect_object(core, command),
+            Command::WriteObject { pod, write } => {
+                core.effects.push(Effect::WriteObject {
+                    pod: PodRef::from(&*pod),
+                    write,
+                    awaited_by: None,
+                });
+            }
             Command::Activate(pods) => core.activate(pods),
             Command::RecordEvent { pod, kind, reason, action, note } => {
                 let event = PodEvent {

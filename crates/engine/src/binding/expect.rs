@@ -17,6 +17,12 @@ pub(super) fn expect_object(core: &mut Core, command: Command) {
         Command::RestoreObject(object) => {
             core.cluster.objects_mut().restore(&object);
         }
+        Command::AddPendingObject(object) => core.cluster.objects_mut().add_pending(object),
+        Command::RemovePendingObject { group, kind, uid, for_all } => {
+            core.cluster.objects_mut().remove_pending(&group, &kind, &uid, for_all);
+        }
+        // It concerns the queue and the tasks of other bindings, and so waits for the end of the input at hand.
+        Command::ConfirmObject(object) => core.confirmed.push(object),
         _ => {}
     }
 }
@@ -28,7 +34,11 @@ pub(super) fn expect_at_once(core: &mut Core, asked: Commands, later: &mut Comma
     }
     for command in asked.into_vec() {
         match command {
-            Command::AssumeObject(_) | Command::RestoreObject(_) => expect_object(core, command),
+            Command::AssumeObject(_)
+            | Command::RestoreObject(_)
+            | Command::AddPendingObject(_)
+            | Command::RemovePendingObject { .. }
+            | Command::ConfirmObject(_) => expect_object(core, command),
             other => later.push(other),
         }
     }

@@ -123,10 +123,11 @@ impl Bindings {
         match step {
             TaskStep::Done(status) => Err(status),
             _ if binding.has_failed() => Err(Status::SUCCESS),
-            TaskStep::Write(object) => {
+            TaskStep::Write(write) => {
                 let token = self.table.issue_token(&binding.pod.uid);
-                let (pod, plugin) = (PodRef::from(&*binding.pod), plugin.clone());
-                core.effects.push(Effect::WriteObject { token, pod, plugin, object });
+                let pod = PodRef::from(&*binding.pod);
+                let awaited_by = Some((token, plugin.clone()));
+                core.effects.push(Effect::WriteObject { pod, write, awaited_by });
                 Ok(Work::Write(token, task))
             }
             TaskStep::Wait { until, objects } => {

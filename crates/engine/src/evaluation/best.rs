@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use super::{Evaluation, ScoreTable, Scorer, scorers};
 use crate::pool::Pool;
-use crate::preference::{first_best, pre_order_rank};
+use crate::preference::{TieBreak, first_best};
 
 /// The best node that passes, `None` when there is none. Runs PreScore.
 pub(crate) fn best_node(
@@ -25,12 +25,13 @@ pub(crate) fn best_node(
     pool: &Pool,
     pod: &Pod,
     evaluation: &mut Evaluation,
+    ties: TieBreak,
 ) -> Result<Option<NodeIdx>, Status> {
     let mut feasible = pool.list(evaluation.verdicts.n_passing() + 1);
     evaluation.verdicts.passing(&mut feasible);
-    let skip = runner.pre_score(&mut evaluation.state, pod, &feasible)?;
+    let skip = runner.pre_score(&mut evaluation.state, pod, &feasible, &SkipSet::default())?;
     let started = runner.profile.meter().map(Meter::nanos);
-    let search = Search { runner, pool, state: &evaluation.state, pod, feasible: &feasible };
+    let search = Search { runner, pool, state: &evaluation.state, pod, feasible: &feasible, ties };
     let best = match search.best(&skip) {
         Some(best) => Ok(best),
         None => search.best_in_list_order(&skip),
@@ -62,6 +63,7 @@ struct Search<'a> {
     pod: &'a Pod,
     /// In the order of their slots.
     feasible: &'a [NodeIdx],
+    ties: TieBreak,
 }
 
 impl<'a> Search<'a> {
@@ -158,11 +160,10 @@ impl<'a> Search<'a> {
         Some(())
     }
 
-    /// The best of `nodes` by their `totals`; of several the one that comes first in pre-order of the list.
+    /// The best of `nodes` by their `totals`; of several the one that is preferred by its place in the list.
     fn first(&self, nodes: &[NodeIdx], totals: &[i64]) -> Option<NodeIdx> {
         let cluster = self.runner.cx.cluster;
-        let rank = |at: usize| cluster.position(nodes[at]).map_or(u32::MAX, pre_order_rank);
-        first_best(totals, rank).map(|at| nodes[at])
+        first_best(totals, |at| self.ties.order(cluster.position(nodes[at]))).map(|at| nodes[at])
     }
 
     /// Has the plugin normalise its scores, and adds them. `None` when it fails.

@@ -53,7 +53,7 @@ impl<'a> ScoreTable<'a> {
         pod: &Pod,
         nodes: &[NodeIdx],
     ) -> Result<Self, Status> {
-        let skip = runner.pre_score(state, pod, nodes)?;
+        let skip = runner.pre_score(state, pod, nodes, &SkipSet::default())?;
         let started = runner.profile.meter().map(Meter::nanos);
         let table = Self::after_pre_score(runner, state, &skip, pod, nodes);
         let code = table.as_ref().err().map_or(Code::Success, Status::code);

@@ -8,12 +8,15 @@
 use std::collections::{BTreeMap, BinaryHeap};
 
 use kube_scheduler_cache::ClusterState;
-use kube_scheduler_framework::{GroupKey, NodeIdx};
+use kube_scheduler_framework::NodeIdx;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::own_scores::OwnScores;
-use crate::preference::{position_of_rank, pre_order_rank};
+use crate::preference::{TieBreak, position_of_rank, pre_order_rank};
+
+/// What tells groups apart: numbers that are equal for nodes that get equal answers.
+pub(super) type Standing = SmallVec<[u32; 8]>;
 
 /// A total no node can have: it is out of bounds.
 const BAD: i32 = i32::MIN;
@@ -40,6 +43,12 @@ impl Preference {
 
     fn node(self, cluster: &ClusterState) -> Option<NodeIdx> {
         cluster.order().get(position_of_rank(self.rank())).copied()
+    }
+
+    /// Whether its node is still in the group of this number, with the same total.
+    fn is_current(self, cluster: &ClusterState, number: u32, members: &[Member]) -> bool {
+        let member = self.node(cluster).and_then(|idx| members.get(idx.index()));
+        member.is_some_and(|it| it.group == number && it.total == self.total())
     }
 }
 
@@ -79,7 +88,7 @@ impl RawScoreCounts {
 
 /// Nodes with equal standings.
 pub(super) struct Group {
-    standing: GroupKey,
+    standing: Standing,
     n_nodes: usize,
     /// One entry at least for each of its nodes; empty while nodes are relisted.
     heap: BinaryHeap<Preference>,
@@ -102,10 +111,7 @@ impl Group {
 
     /// Removes entries of nodes that have left from the top of the heap, and all of them when they are the larger part.
     fn drop_stale(&mut self, cluster: &ClusterState, number: u32, members: &[Member]) {
-        let is_current = |entry: &Preference| {
-            let member = entry.node(cluster).and_then(|idx| members.get(idx.index()));
-            member.is_some_and(|it| it.group == number && it.total == entry.total())
-        };
+        let is_current = |entry: &Preference| entry.is_current(cluster, number, members);
         while self.heap.peek().is_some_and(|first| !is_current(first)) {
             self.heap.pop();
         }
@@ -132,7 +138,7 @@ struct Member {
 pub(super) struct Groups {
     groups: Vec<Group>,
     free: Vec<u32>,
-    by_standing: FxHashMap<GroupKey, u32>,
+    by_standing: FxHashMap<Standing, u32>,
     /// The group that a node entered last.
     latest: u32,
     members: Vec<Member>,
@@ -180,12 +186,19 @@ impl Groups {
         self.members.get(idx.index()).is_some_and(|member| member.group != NOWHERE)
     }
 
+    /// All nodes that are in a group.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeIdx> {
+        let members = self.members.iter().enumerate();
+        let members = members.filter(|(_, member)| member.group != NOWHERE);
+        members.map(|(slot, _)| NodeIdx::from_index(slot))
+    }
+
     /// Adds a node that is in no group. Nodes that are not in the list are ignored.
     pub(super) fn enter(
         &mut self,
         cluster: &ClusterState,
         idx: NodeIdx,
-        standing: &GroupKey,
+        standing: &Standing,
         scores: &OwnScores,
     ) {
         let Some(rank) = rank_of(cluster, idx) else { return };
@@ -210,7 +223,7 @@ impl Groups {
     }
 
     /// The group of nodes that stand like this, which need not have any yet.
-    fn number_of(&mut self, standing: &GroupKey) -> u32 {
+    fn number_of(&mut self, standing: &Standing) -> u32 {
         // Nodes often come in runs of the same group; where no plugin looks at domains, there is only one.
         let is_same = |group: &Group| group.n_nodes > 0 && group.standing == *standing;
         if self.groups.get(self.latest as usize).is_some_and(is_same) {
@@ -292,15 +305,32 @@ impl Groups {
         self.n_bad > 0
     }
 
-    /// The node that passes with the highest sum; of several the one that is preferred by position.
-    pub(super) fn best(&self, cluster: &ClusterState) -> Option<NodeIdx> {
+    /// The node that passes with the highest sum; of several the one that is preferred by position. O(groups), but O(nodes)
+    /// where ties are drawn.
+    pub(super) fn best(&self, cluster: &ClusterState, ties: TieBreak) -> Option<NodeIdx> {
         let passing = self.groups.iter().filter(|group| group.passes);
         let firsts = passing.filter_map(|group| {
             let first = *group.heap.peek()?;
             Some((i64::from(first.total()).wrapping_add(group.score), first))
         });
         let best = firsts.max_by_key(|(sum, first)| (*sum, std::cmp::Reverse(first.rank())))?;
-        best.1.node(cluster)
+        match ties {
+            TieBreak::First => best.1.node(cluster),
+            TieBreak::Drawn(_) => self.drawn(cluster, best.0, ties),
+        }
+    }
+
+    /// Of the nodes that pass with the sum `best`, which none exceeds, the one that is preferred by position.
+    fn drawn(&self, cluster: &ClusterState, best: i64, ties: TieBreak) -> Option<NodeIdx> {
+        let nodes = self.groups.iter().enumerate().filter(|(_, group)| group.passes);
+        let nodes = nodes.flat_map(|(number, group)| {
+            let is_best = move |entry: &&Preference| {
+                i64::from(entry.total()).wrapping_add(group.score) == best
+                    && entry.is_current(cluster, number as u32, &self.members)
+            };
+            group.heap.iter().filter(is_best)
+        });
+        nodes.min_by_key(|entry| ties.order(Some(position_of_rank(entry.rank()))))?.node(cluster)
     }
 }
 

@@ -172,8 +172,65 @@ fn a_profiles_zero_is_not_overruled_by_the_global_share() {
         world.apply(&pod);
         world.turn().unwrap().n_feasible
     };
-    assert_eq!(feasible("s", "p"), 500);
+    assert_eq!(feasible("s", "p"), 230, "500 nodes: 50 - 500 / 125 percent");
     assert_eq!(feasible("t", "q"), 150);
+}
+
+#[test]
+fn a_profiles_zero_adapts_to_the_number_of_nodes() {
+    for (n, enough) in [(99, 99), (101, 100), (250, 120), (500, 230), (1000, 420), (6000, 300)] {
+        for global in [None, Some(0), Some(70)] {
+            let toy = Toy::new("F").filter(|_, _| Status::SUCCESS).score(|_, _| 1);
+            let mut world = World::configured(vec![toy], |config, _| {
+                config.percentage_of_nodes_to_score = global;
+                config.profiles[0].percentage_of_nodes_to_score = Some(0);
+            });
+            world.nodes(n);
+            world.apply(&pod("p"));
+            assert_eq!(world.turn().unwrap().n_feasible, enough, "{n} nodes, {global:?}");
+        }
+    }
+}
+
+#[test]
+fn a_global_zero_scores_all_nodes() {
+    for share in [None, Some(0)] {
+        let toy = Toy::new("F").filter(|_, _| Status::SUCCESS).score(|_, _| 1);
+        let mut world = World::configured(vec![toy], |config, _| {
+            config.percentage_of_nodes_to_score = share;
+        });
+        world.nodes(500);
+        world.apply(&pod("p"));
+        assert_eq!(world.turn().unwrap().n_feasible, 500);
+    }
+}
+
+/// Picks for 40 pods on eight nodes, of which all but `n0` are equally good.
+fn picks_of_seed(seed: u64, share: Option<i32>) -> Vec<String> {
+    let toy = Toy::new("F").score(|_, node| i64::from(node != "n0"));
+    let mut world = World::configured(vec![toy], |config, options| {
+        options.seed = seed;
+        config.percentage_of_nodes_to_score = share;
+    });
+    world.nodes(8);
+    (0..40)
+        .map(|n| world.try_pod(&pod(&format!("p{n}"))).trim_start_matches("assumed ").to_owned())
+        .collect()
+}
+
+#[test]
+fn a_seed_spreads_pods_over_equally_good_nodes() {
+    use std::collections::BTreeSet;
+    for share in [None, Some(100)] {
+        let first = picks_of_seed(0, share).into_iter().collect::<BTreeSet<_>>();
+        assert_eq!(first.len(), 1, "without a seed ties fall on the same node: {first:?}");
+        let drawn = picks_of_seed(1, share);
+        assert_eq!(drawn, picks_of_seed(1, share), "the same seed decides the same");
+        assert_ne!(drawn, picks_of_seed(2, share), "another one does not");
+        let nodes: BTreeSet<&str> = drawn.iter().map(|node| &**node).collect();
+        let expected: BTreeSet<&str> = ["n1", "n2", "n3", "n4", "n5", "n6", "n7"].into();
+        assert_eq!(nodes, expected);
+    }
 }
 
 #[test]

@@ -7,8 +7,8 @@ use kube_scheduler_engine::{Input, Token};
 use kube_scheduler_framework::api::{Object, Timestamp};
 use kube_scheduler_framework::testing::object;
 use kube_scheduler_framework::{
-    ApiError, Completion, ObjectKey, PreBindFlight, PreBindTask, Status, TaskContext, TaskEvent,
-    TaskStep,
+    ApiError, Completion, ObjectKey, ObjectWrite, PreBindFlight, PreBindTask, Status, TaskContext,
+    TaskEvent, TaskStep,
 };
 use kube_scheduler_queue::Place;
 
@@ -60,7 +60,7 @@ fn step(step: impl Fn(&mut TaskContext<'_>) -> TaskStep + Send + Sync + 'static)
 }
 
 fn write(name: &'static str) -> Step {
-    step(move |_| TaskStep::Write(volume(name, "1", "changed")))
+    step(move |_| TaskStep::Write(ObjectWrite::Replace(volume(name, "1", "changed"))))
 }
 
 fn sleep(until: Option<Timestamp>, name: &'static str) -> Step {
@@ -242,7 +242,7 @@ fn what_a_step_asks_for_is_done_at_once() {
             sleep(None, "a"),
             step(|cx| {
                 cx.commands.assume_object(volume("a", "1", "mine"));
-                TaskStep::Write(volume("a", "1", "mine"))
+                TaskStep::Write(ObjectWrite::Replace(volume("a", "1", "mine")))
             }),
             step(|cx| {
                 cx.commands.restore_object(volume("a", "1", ""));
@@ -359,4 +359,94 @@ fn a_recorded_decision_is_followed_if_the_pod_fits_anywhere() {
     world.apply(&pod("r"));
     let turn = world.engine.schedule_next_onto("gone", START).unwrap();
     assert_eq!(turn.result, kube_scheduler_engine::AttemptResult::Assumed("n2".into()));
+}
+
+fn request(write: impl Fn() -> ObjectWrite + Send + Sync + 'static) -> Step {
+    step(move |_| TaskStep::Write(write()))
+}
+
+#[test]
+fn a_task_asks_for_every_kind_of_request() {
+    let key = || ObjectKey::from(&*volume("a", "", ""));
+    let patch = || Arc::new(serde_json::json!({"status": {"phase": "Failed"}}));
+    let (toy, events) = scripted("A", true, move || {
+        vec![
+            request(|| ObjectWrite::Create(volume("a", "", ""))),
+            request(|| ObjectWrite::ReplaceStatus(volume("a", "1", ""))),
+            request(move || ObjectWrite::PatchStatus { object: key(), patch: patch() }),
+            request(move || ObjectWrite::Get(key())),
+            request(|| ObjectWrite::Delete { object: volume("a", "3", ""), finalizer: None }),
+            done(Status::SUCCESS),
+        ]
+    });
+    let mut world = started(vec![toy]);
+    let mut asked = world.effects().split_off(1);
+    for token in 1..=5 {
+        world.answered(token, Ok(volume("a", &token.to_string(), "")));
+        asked.extend(world.effects());
+    }
+    assert_eq!(
+        asked[..5],
+        [
+            "write #1 A PersistentVolume a created",
+            "write #2 A PersistentVolume a status revision=1",
+            "write #3 A PersistentVolume a status patch={\"status\":{\"phase\":\"Failed\"}}",
+            "write #4 A PersistentVolume a read",
+            "write #5 A PersistentVolume a deleted",
+        ]
+    );
+    let written = (1..=5).map(|revision| format!("written {revision}"));
+    let expected: Vec<String> = std::iter::once("started".to_owned()).chain(written).collect();
+    assert_eq!(taken(&events), expected);
+}
+
+#[test]
+fn a_confirmed_object_is_known_before_the_watch_reports_it() {
+    let (toy, _) = scripted("A", true, || {
+        let confirm = step(|cx| {
+            cx.commands.confirm_object(volume("a", "5", "confirmed"));
+            cx.commands.write_object(cx.pod, ObjectWrite::Replace(volume("b", "1", "")));
+            TaskStep::Done(Status::SUCCESS)
+        });
+        vec![write("a"), confirm]
+    });
+    let mut world = started(vec![toy]);
+    world.applied(volume("a", "1", "reported"));
+    world.effects();
+    world.answered(1, Ok(volume("a", "5", "confirmed")));
+    assert_eq!(world.latest("a").as_deref(), Some("confirmed"));
+    assert!(
+        world.effects().contains(&"write for ns/p PersistentVolume b revision=1".to_owned()),
+        "requests without an answer are carried out too"
+    );
+    for (revision, note) in [("4", "older"), ("5", "same")] {
+        world.applied(volume("a", revision, note));
+        assert_eq!(world.latest("a").as_deref(), Some("confirmed"), "{note}");
+    }
+    world.applied(volume("a", "6", "newer"));
+    assert_eq!(world.latest("a").as_deref(), Some("newer"));
+}
+
+#[test]
+fn pending_objects_are_seen_by_all_until_they_are_taken_back() {
+    let pending = |world: &World| {
+        world.engine.cluster().objects().pending("", "PersistentVolume", "v-uid").is_some()
+    };
+    let (toy, _) = scripted("A", true, || {
+        let announce = step(|cx| {
+            let mut object = Object::clone(&volume("a", "1", ""));
+            object.uid = "v-uid".into();
+            cx.commands.add_pending_object(Arc::new(object));
+            TaskStep::Write(ObjectWrite::Replace(volume("a", "1", "changed")))
+        });
+        let take_back = step(|cx| {
+            cx.commands.remove_pending_object("", "PersistentVolume", &"v-uid".into(), false);
+            TaskStep::Done(Status::SUCCESS)
+        });
+        vec![announce, take_back]
+    });
+    let mut world = started(vec![toy]);
+    assert!(pending(&world));
+    world.answered(1, Ok(volume("a", "2", "")));
+    assert!(!pending(&world));
 }

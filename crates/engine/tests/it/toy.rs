@@ -9,7 +9,7 @@ use kube_scheduler_framework::{
     EventRegistration, FeasibleNodes, Filter, NodeIdx, NodeView, Normalization, Permit,
     PermitDecision, Plugin, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
     PreBindFlight, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore,
-    QueueSort, QueuedPodView, Reserve, Score, Status,
+    QueueSort, QueuedPodView, Reserve, Score, Status, extension_points,
 };
 
 /// Who was called, in order, as `Plugin.Point(pod)`.
@@ -163,9 +163,7 @@ impl Plugin for Toy {
         self.sorts.then_some(self)
     }
 
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
+    extension_points!(EnqueueExtensions);
 
     fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
         (self.holds || self.pre_enqueue.is_some()).then_some(self)

@@ -9,6 +9,7 @@ use kube_scheduler_cache::ObjectKey;
 
 use crate::context::{Commands, Context};
 use crate::cycle_state::CycleState;
+use crate::points::ObjectWrite;
 use crate::services::{ApiError, Pending};
 use crate::status::Status;
 
@@ -111,7 +112,8 @@ impl fmt::Debug for Completion {
 pub enum TaskEvent {
     /// The task has just been handed to the engine: its first step.
     Started,
-    /// The API server answered the write that the task asked for: the object as it is stored now, or the error.
+    /// The API server answered the write that the task asked for: the object as it is stored now, or as it was last if it
+    /// was deleted; or the error.
     Written(Result<Arc<Object>, ApiError>),
     /// The wait may be over: its deadline passed, one of its objects changed, or its pod is gone.
     Woken,
@@ -121,9 +123,8 @@ pub enum TaskEvent {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum TaskStep {
-    /// Write this object in place of the revision that it carries; a newer revision at the server is a conflict. The answer
-    /// comes as [`TaskEvent::Written`].
-    Write(Arc<Object>),
+    /// Carry out this request. The answer comes as [`TaskEvent::Written`].
+    Write(ObjectWrite),
     /// Call again at `until`, when any of `objects` has changed, or when the pod is gone, whichever comes first.
     Wait {
         /// The deadline; `None` to wait for changes alone.

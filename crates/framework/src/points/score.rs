@@ -4,34 +4,55 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::NodeIdx;
 use kube_scheduler_cache::reads::{DISCARDED, ReadSet, Reads};
 
+use crate::cluster_view::ClusterView;
 use crate::context::Context;
 use crate::cycle_state::CycleState;
 use crate::normalization::Normalization;
 use crate::status::Status;
 use crate::view::NodeView;
 
-/// The nodes that fit, as PreScore gets them. An answer that looks at them depends on everything that they were found by.
+/// The nodes that fit, as PreScore gets them: nodes that the plugin has been shown nothing different about may be one entry.
 #[derive(Clone, Copy, Debug)]
 pub struct FeasibleNodes<'a> {
     nodes: &'a [NodeIdx],
+    /// How many nodes each of them stands for; empty when each is itself alone.
+    numbers: &'a [usize],
     reads: &'a ReadSet,
 }
 
 impl<'a> FeasibleNodes<'a> {
     /// For calls whose answers are not cached.
     pub fn unrecorded(nodes: &'a [NodeIdx]) -> Self {
-        Self { nodes, reads: &DISCARDED }
+        Self::recorded_by(nodes, &DISCARDED)
     }
 
     /// The same with the reading noted in `reads`.
     pub fn recorded_by(nodes: &'a [NodeIdx], reads: &'a ReadSet) -> Self {
-        Self { nodes, reads }
+        Self { nodes, numbers: &[], reads }
     }
 
-    /// Their slots.
+    /// The same where each of `nodes` stands for as many as `numbers` says at its place.
+    pub fn grouped(nodes: &'a [NodeIdx], numbers: &'a [usize], reads: &'a ReadSet) -> Self {
+        Self { nodes, numbers, reads }
+    }
+
+    /// All of them, by slot.
     pub fn slots(&self) -> &'a [NodeIdx] {
         self.reads.note(Reads::OTHER_NODES);
         self.nodes
+    }
+
+    /// A node for each group of nodes with the number of nodes in the group, in no particular order. Read about them through
+    /// [`cluster`](Self::cluster).
+    pub fn groups(&self) -> impl Iterator<Item = (NodeIdx, usize)> + Clone + 'a {
+        self.reads.note(Reads::FEASIBLE_NODES);
+        let numbers = self.numbers.iter().copied().chain(std::iter::repeat(1));
+        self.nodes.iter().copied().zip(numbers)
+    }
+
+    /// The cluster for reading about these nodes, each by its slot.
+    pub fn cluster(&self, cx: &Context<'a>) -> ClusterView<'a> {
+        cx.sources().scan_recorded_by(self.reads).cluster()
     }
 }
 
@@ -91,7 +112,8 @@ pub trait Score: Send + Sync {
         false
     }
 
-    /// Normalises in place. Only called for [`Normalization::Custom`].
+    /// Normalises in place. Only called for [`Normalization::Custom`]. As in [`FeasibleNodes`] a node may stand for several, so
+    /// nothing may depend on how often a score occurs.
     fn normalize(
         &self,
         cx: &Context<'_>,

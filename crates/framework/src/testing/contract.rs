@@ -74,6 +74,60 @@ pub fn check_forms(plugin: &dyn Plugin, fixture: &Fixture, pods: &[Arc<Pod>]) ->
 /// Up to how many nodes the whole-cluster forms are also asked about each of them alone.
 const FEW: usize = 64;
 
+/// A status as a finding tells it.
+struct Said<'s>(&'s Status);
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_success() {
+            return f.write_str("passes");
+        }
+        let message = self.0.message();
+        write!(f, "{:?}", self.0.code())?;
+        if message.is_empty() { Ok(()) } else { write!(f, " {message:?}") }
+    }
+}
+
+fn score_text(score: &Result<i64, Status>) -> String {
+    match score {
+        Ok(score) => score.to_string(),
+        Err(status) => Said(status).to_string(),
+    }
+}
+
+/// Where two sets of answers begin to differ.
+fn difference(one: &Answers, other: &Answers, between: &str) -> String {
+    let points = [
+        ("PreFilter", &one.pre_filter, &other.pre_filter),
+        ("PreScore", &one.pre_score, &other.pre_score),
+    ];
+    if let Some((point, a, b)) = points.into_iter().find(|(_, a, b)| a != b) {
+        return format!("{point} {} {between} {}", Said(a), Said(b));
+    }
+    if one.node_names != other.node_names {
+        let text = |names: Option<&BTreeSet<Arc<str>>>| match names {
+            Some(names) => names.iter().map(|name| &**name).collect::<Vec<_>>().join(", "),
+            None => "all nodes".to_owned(),
+        };
+        return format!(
+            "PreFilter names {} {between} {}",
+            text(one.node_names.as_ref()),
+            text(other.node_names.as_ref())
+        );
+    }
+    let mut pairs = one.nodes.iter().zip(&other.nodes);
+    match pairs.find(|(a, b)| a != b) {
+        Some(((node, a), (_, b))) => format!("node {node}: {a} {between} {b}"),
+        None => format!("{} {between} {} nodes", one.nodes.len(), other.nodes.len()),
+    }
+}
+
+impl fmt::Display for NodeAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Filter {}, Score {}", Said(&self.filter), score_text(&self.score))
+    }
+}
+
 /// Everything a plugin says about a pod, node by node.
 #[derive(Clone, Debug, PartialEq)]
 struct Answers {
@@ -109,13 +163,14 @@ impl Check<'_> {
         pod: &Pod,
         reads: &PluginReads,
     ) -> (Answers, CycleState) {
-        let cx = fixture.sources().recorded_by(&reads.once);
+        let cx = fixture.sources().recorded_by(&reads.pre_filter);
         let mut state = CycleState::new();
         let outcome = match self.plugin.as_pre_filter() {
             Some(point) => point.pre_filter(&cx, &mut state, pod),
             None => PreFilterOutcome::success(),
         };
-        let nodes = FeasibleNodes::recorded_by(fixture.cluster().order(), &reads.once);
+        let cx = fixture.sources().recorded_by(&reads.pre_score);
+        let nodes = FeasibleNodes::recorded_by(fixture.cluster().order(), &reads.pre_score);
         let pre_score = match self.plugin.as_pre_score() {
             Some(point) => point.pre_score(&cx, &mut state, pod, &nodes),
             None => Status::SUCCESS,
@@ -165,7 +220,7 @@ impl Check<'_> {
     fn answers_repeat(&mut self, fixture: &Fixture, pod: &Pod) {
         let (first, second) = (self.answers(fixture, pod), self.answers(fixture, pod));
         if first != second {
-            let what = format!("pod {}: {first:?}, then {second:?}", pod.key());
+            let what = format!("pod {}: {}", pod.key(), difference(&first, &second, "then"));
             self.complain("asked twice, it answers the same", what);
         }
     }
@@ -202,9 +257,10 @@ impl Check<'_> {
                     };
                     if differs {
                         let what = format!(
-                            "Filter, pod {}, node {node}: {whole:?} at once, {:?} alone",
+                            "Filter, pod {}, node {node}: {} at once, {} alone",
                             pod.key(),
-                            one.filter
+                            Said(&whole),
+                            Said(&one.filter)
                         );
                         self.complain(PROMISE, what);
                     }
@@ -221,9 +277,9 @@ impl Check<'_> {
                     };
                     if result.is_ok() && one.score != Ok(*whole) {
                         let what = format!(
-                            "Score, pod {}, node {node}: {whole} at once, {:?} alone",
+                            "Score, pod {}, node {node}: {whole} at once, {} alone",
                             pod.key(),
-                            one.score
+                            score_text(&one.score)
                         );
                         self.complain(PROMISE, what);
                     }
@@ -250,9 +306,10 @@ impl Check<'_> {
                 None => known.push((bytes, pod, answers)),
                 Some((_, other, theirs)) if *theirs != answers => {
                     let what = format!(
-                        "pods {} and {}: {theirs:?} and {answers:?}",
+                        "pods {} and {}: {}",
                         other.key(),
-                        pod.key()
+                        pod.key(),
+                        difference(theirs, &answers, "and")
                     );
                     self.complain("pods with equal signatures get equal answers", what);
                 }
@@ -318,7 +375,7 @@ impl Check<'_> {
             let Some((_, known)) = known else { continue };
             if known != *is {
                 let what = format!(
-                    "pod {}, node {node}, after {change}: {known:?} would be cached, right is {is:?}",
+                    "pod {}, node {node}, after {change}: {known} would be cached, right is {is}",
                     pod.key()
                 );
                 self.complain(promise, what);

@@ -12,9 +12,8 @@ use kube_scheduler_framework::{ClusterView, NodeIdx};
 
 use super::own_terms::preferred_counters;
 use super::sums::{Amount, DomainSum, DomainSums};
-use crate::domains::Counter;
 
-/// What PreScore stores for Score: where the sums by domain come from.
+/// Where the sums by domain come from.
 #[derive(Clone, Debug)]
 pub(super) struct Attraction(Arc<DomainSums>);
 
@@ -28,18 +27,23 @@ impl Attraction {
     ) -> Self {
         let mut sums = DomainSums::default();
         let own: Vec<_> = preferred_counters(pod).collect();
-        let counters = Counter::all(cluster, own.iter().map(|(_, spec)| spec));
+        let counters = cluster.count_pods_of_each(own.iter().map(|(_, spec)| spec));
         for ((weight, spec), counter) in own.iter().zip(counters) {
             sums.add_counter(spec, counter, *weight);
         }
         let draws = move |kind| pull_of(kind, hard_pod_affinity_weight).is_some();
-        for (id, carried) in cluster.affinity_terms_about(pod, draws) {
-            if let Some(pull) = pull_of(carried.kind(), hard_pod_affinity_weight) {
-                sums.add_term(&carried.term().topology_key, id, pull);
+        for (id, kind, term) in cluster.affinity_terms_about(pod, draws) {
+            if let Some(pull) = pull_of(kind, hard_pod_affinity_weight) {
+                sums.add_term(&term.topology_key, cluster.carriers(id, term), pull);
             }
         }
         sums.condense(cluster, spare);
         Self(Arc::new(sums))
+    }
+
+    /// Whether there are no preferences, whatever they say at the moment.
+    pub(super) fn is_none(&self) -> bool {
+        self.sums().next().is_none()
     }
 
     /// Whether any preference says anything, as opposed to all cancelling out.
@@ -48,7 +52,7 @@ impl Attraction {
     }
 
     /// The sums of each topology key.
-    pub(super) fn sums(&self) -> impl Iterator<Item = &DomainSum> {
+    fn sums(&self) -> impl Iterator<Item = &DomainSum> {
         self.0.iter()
     }
 
@@ -73,7 +77,7 @@ impl Attraction {
 }
 
 /// What pods that carry a term of this kind add to the score of a domain for a pod that the term selects.
-pub(super) fn pull_of(kind: TermKind, hard_pod_affinity_weight: i32) -> Option<Amount> {
+fn pull_of(kind: TermKind, hard_pod_affinity_weight: i32) -> Option<Amount> {
     let hard = i64::from(hard_pod_affinity_weight);
     match kind {
         TermKind::RequiredAntiAffinity => None,

@@ -19,7 +19,6 @@ use smallvec::SmallVec;
 
 use super::own_terms::{required, required_counters};
 use super::sums::{Amount, DomainSum, DomainSums, Numbers};
-use crate::domains::Counter;
 
 /// What a node may be rejected by; each goes by a number of pods in the node's domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,9 +65,8 @@ struct Prepared {
 }
 
 /// Whether no node has the topology key.
-pub(super) fn is_nowhere(cluster: ClusterView<'_>, spec: &CounterSpec) -> bool {
-    let column = spec.topology_key.as_ref().and_then(|key| cluster.label_column(key));
-    column.is_some_and(|column| column.n_values() == 0)
+fn is_nowhere(cluster: ClusterView<'_>, spec: &CounterSpec) -> bool {
+    spec.topology_key.as_ref().is_some_and(|key| !cluster.is_on_nodes(key))
 }
 
 #[derive(Clone, Debug)]
@@ -90,26 +88,24 @@ impl Neighbours {
         // Anti-affinity by a key that no node has keeps the pod out of nowhere.
         own.retain(|(rule, spec)| *rule == Rule::Affinity || !is_nowhere(cluster, spec));
         let mut sums = <[DomainSums; 3]>::default();
-        let counters = Counter::all(cluster, own.iter().map(|(_, spec)| spec));
+        let counters = cluster.count_pods_of_each(own.iter().map(|(_, spec)| spec));
         for ((rule, spec), counter) in own.iter().zip(counters) {
             sums[*rule as usize].add_counter(spec, counter, 1);
         }
-        if cluster.affinity_terms().n_terms(TermKind::RequiredAntiAffinity) > 0 {
-            let minding = &mut sums[Rule::ExistingAntiAffinity as usize];
-            let minds = |kind| kind == TermKind::RequiredAntiAffinity;
-            for (id, carried) in cluster.affinity_terms_about(pod, minds) {
-                let once = Amount { per_pod: 1, per_weight: 0 };
-                minding.add_term(&carried.term().topology_key, id, once);
-            }
-            minding.condense(cluster, spare);
+        let minding = &mut sums[Rule::ExistingAntiAffinity as usize];
+        let minds = |kind| kind == TermKind::RequiredAntiAffinity;
+        for (id, _, term) in cluster.affinity_terms_about(pod, minds) {
+            let once = Amount { per_pod: 1, per_weight: 0 };
+            minding.add_term(&term.topology_key, cluster.carriers(id, term), once);
         }
+        minding.condense(cluster, spare);
         let prepared = Arc::new(Prepared { has_own, own, matches_itself, sums });
         Self { prepared, differences: SmallVec::new(), more_wanted: 0 }
     }
 
     /// Whether there are rules to check: the pod requires something, or a pod has required anti-affinity to it.
-    pub(super) fn is_any(&self, cluster: ClusterView<'_>) -> bool {
-        self.prepared.has_own || self.of_rule(Rule::ExistingAntiAffinity).is_any(cluster)
+    pub(super) fn is_any(&self) -> bool {
+        self.prepared.has_own || self.of_rule(Rule::ExistingAntiAffinity).iter().next().is_some()
     }
 
     /// Updates the numbers for `other` being added to `node` (`sign` 1) or removed from it (-1). `pod` is the one to be
@@ -263,7 +259,7 @@ impl Neighbours {
     }
 
     /// What the rules go by, in order of precedence.
-    pub(super) fn sums(&self) -> impl Iterator<Item = (Rule, &DomainSum)> {
+    fn sums(&self) -> impl Iterator<Item = (Rule, &DomainSum)> {
         let of_rule = |rule| self.of_rule(rule).iter().map(move |sum| (rule, sum));
         Rule::ALL.into_iter().flat_map(of_rule)
     }

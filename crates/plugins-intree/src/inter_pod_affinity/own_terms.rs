@@ -26,12 +26,6 @@ pub(super) fn required_counters(pod: &Pod) -> Vec<(Rule, CounterSpec)> {
     wanted.chain(unwanted.map(|term| (Rule::AntiAffinity, counter_of(term)))).collect()
 }
 
-/// Everything that the pod's own terms count.
-pub(super) fn counters(pod: &Pod) -> impl Iterator<Item = CounterSpec> {
-    let required = required_counters(pod).into_iter().map(|(_, spec)| spec);
-    required.chain(preferred_counters(pod).map(|(_, spec)| spec))
-}
-
 /// What the pod would like to have around it, with the weight: negative for what it would rather not.
 pub(super) fn preferred_counters(pod: &Pod) -> impl Iterator<Item = (i64, CounterSpec)> {
     let weighted = |sign: i64| {

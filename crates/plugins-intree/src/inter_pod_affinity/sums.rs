@@ -7,18 +7,16 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::affinity::{TermCount, TermId};
+use kube_scheduler_framework::affinity::TermCount;
 use kube_scheduler_framework::columns::{
     LabelColumn, NodeGroup, PooledVec, ValueId as LabelValueId, VecPool,
 };
-use kube_scheduler_framework::counters::{CounterSpec, DomainCounts};
-use kube_scheduler_framework::{ClusterView, NodeIdx};
+use kube_scheduler_framework::counters::{CounterSpec, DomainNumbers, PodCounter};
+use kube_scheduler_framework::{ClusterView, NodeIdx, PodCounts};
 use smallvec::SmallVec;
 
-use crate::domains::Counter;
-
 /// With more terms about a pod than this, their sums by domain are worth having once for all nodes.
-pub(super) const MANY_TERMS: usize = 64;
+const MANY_TERMS: usize = 64;
 /// More values than this are too many to look at each when few have a number.
 const MANY_VALUES: usize = 512;
 
@@ -40,53 +38,67 @@ impl Amount {
 #[derive(Debug)]
 enum Source {
     /// The pods that count, each with this amount.
-    Counter(Counter, i64),
+    Counter(PodCounter, i64),
     /// The pods that carry a term.
-    Term(TermId, Amount),
+    Term(PodCounter, Amount),
     /// Many terms added up, by id of the value; what is missing at the end is 0.
     Sums(PooledVec<i64>),
 }
 
 impl Source {
-    fn number_in(&self, cluster: ClusterView<'_>, value: LabelValueId) -> i64 {
+    /// What it reads; `None` for numbers that are its own.
+    fn read<'a>(&'a self, cluster: ClusterView<'a>) -> Option<PodCounts<'a>> {
         match self {
-            Self::Counter(counter, factor) => {
-                counter.counts(cluster).map_or(0, |counts| factor * counts.n_pods_in(value))
-            }
-            Self::Term(id, amount) => {
-                let carried = cluster.affinity_terms().get(*id);
-                carried.map_or(0, |carried| amount.of(carried.domains().get(value)))
-            }
-            // A value that came after the sums has no number yet.
-            Self::Sums(sums) => sums.get(value.index()).copied().unwrap_or(0),
+            Self::Counter(counter, _) | Self::Term(counter, _) => cluster.counts(counter),
+            Self::Sums(_) => None,
         }
     }
 
-    /// Whether there are pods anywhere that it is about; their amounts may cancel out.
+    /// The number in the domain of a node that has one.
+    fn number_near(&self, cluster: ClusterView<'_>, node: NodeIdx) -> i64 {
+        match (self, self.read(cluster)) {
+            (Self::Counter(_, factor), Some(counts)) => {
+                factor * counts.n_pods_near(node).unwrap_or(0)
+            }
+            (Self::Term(_, amount), Some(counts)) => {
+                amount.of(counts.carried_near(node).unwrap_or_default())
+            }
+            _ => 0,
+        }
+    }
+
+    fn number_in(&self, cluster: ClusterView<'_>, value: LabelValueId) -> i64 {
+        match (self, self.read(cluster)) {
+            (Self::Counter(_, factor), Some(counts)) => factor * counts.numbers().n_pods_in(value),
+            (Self::Term(_, amount), Some(counts)) => amount.of(counts.numbers().carried_in(value)),
+            // A value that came after the sums has no number yet.
+            (Self::Sums(sums), _) => sums.get(value.index()).copied().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// Whether there are pods anywhere that it is about; their amounts may cancel out. A term is there as long as pods carry
+    /// it in a domain.
     fn is_any(&self, cluster: ClusterView<'_>) -> bool {
         match self {
-            Self::Counter(counter, _) => {
-                counter.counts(cluster).is_some_and(|counts| counts.n_pods() > 0)
+            Self::Counter(..) => {
+                self.read(cluster).is_some_and(|counts| counts.numbers().n_pods() > 0)
             }
-            Self::Term(id, _) => {
-                let carried = cluster.affinity_terms().get(*id);
-                carried.is_some_and(|carried| !carried.domains().is_empty())
-            }
-            Self::Sums(_) => true,
+            Self::Term(..) | Self::Sums(_) => true,
         }
     }
 
     /// Calls `visit` with the number of each domain that has pods.
     fn visit(&self, cluster: ClusterView<'_>, mut visit: impl FnMut(LabelValueId, i64)) {
+        let numbers = self.read(cluster).map(|counts| counts.numbers()).into_iter();
         match self {
-            Self::Counter(counter, factor) => {
-                let domains = counter.counts(cluster).into_iter().flat_map(DomainCounts::domains);
+            Self::Counter(_, factor) => {
+                let domains = numbers.flat_map(DomainNumbers::domains);
                 let occupied = domains.filter(|(_, domain)| domain.n_pods != 0);
                 occupied.for_each(|(value, domain)| visit(value, factor * domain.n_pods));
             }
-            Self::Term(id, amount) => {
-                let carried = cluster.affinity_terms().get(*id);
-                let domains = carried.into_iter().flat_map(|carried| carried.domains().iter());
+            Self::Term(_, amount) => {
+                let domains = numbers.flat_map(DomainNumbers::carried);
                 domains.for_each(|(value, carried)| visit(value, amount.of(carried)));
             }
             Self::Sums(sums) => {
@@ -126,15 +138,15 @@ impl DomainSums {
     }
 
     /// Adds the pods that `counter` counts by `spec`, each with `factor`.
-    pub(super) fn add_counter(&mut self, spec: &CounterSpec, counter: Counter, factor: i64) {
+    pub(super) fn add_counter(&mut self, spec: &CounterSpec, counter: PodCounter, factor: i64) {
         if let Some(key) = &spec.topology_key {
             self.sources_mut(key).push(Source::Counter(counter, factor));
         }
     }
 
-    /// Adds the pods that carry a term with this topology key.
-    pub(super) fn add_term(&mut self, key: &Arc<str>, id: TermId, amount: Amount) {
-        self.sources_mut(key).push(Source::Term(id, amount));
+    /// Adds the pods that carry a term with this topology key, as `carriers` counts them.
+    pub(super) fn add_term(&mut self, key: &Arc<str>, carriers: PodCounter, amount: Amount) {
+        self.sources_mut(key).push(Source::Term(carriers, amount));
     }
 
     fn sources_mut(&mut self, key: &Arc<str>) -> &mut SmallVec<[Source; 1]> {
@@ -164,22 +176,14 @@ pub(super) struct DomainSum {
 }
 
 impl DomainSum {
-    /// How many terms are among the sources, as far as they are not too many to read one by one.
-    pub(super) fn n_terms(&self) -> Option<usize> {
-        let n_terms = self.sources.iter().map(|source| match source {
-            Source::Counter(..) => Some(0),
-            Source::Term(..) => Some(1),
-            Source::Sums(_) => None,
-        });
-        n_terms.sum()
-    }
-
     fn condense(&mut self, cluster: ClusterView<'_>, spare: &Arc<VecPool<i64>>) {
-        if self.n_terms().is_some_and(|n_terms| n_terms <= MANY_TERMS) || !self.is_any(cluster) {
+        let terms = self.sources.iter().filter(|source| matches!(source, Source::Term(..)));
+        if terms.count() <= MANY_TERMS {
             return;
         }
-        let Some(n_ids) = cluster.n_label_ids(&self.key) else { return };
-        let mut sums = spare.lend_filled(0, n_ids);
+        // From here on it is about the terms as they are now, so nothing of it is for other attempts.
+        let Some(column) = cluster.label_column(&self.key) else { return };
+        let mut sums = spare.lend_filled(0, column.n_ids());
         self.sources.retain(|source| {
             let is_term = matches!(source, Source::Term(..));
             if is_term {
@@ -197,10 +201,10 @@ impl DomainSum {
 
     /// The domain of each node. Counters that are not followed may bring a column of their own; such columns number the
     /// values alike, because they are made from the same nodes in the same order.
-    pub(super) fn column<'a>(&'a self, cluster: ClusterView<'a>) -> Option<&'a LabelColumn> {
-        match self.sources.first() {
-            Some(Source::Counter(counter, _)) => cluster.domain_column(counter.counts(cluster)?),
-            _ => cluster.label_column(&self.key),
+    fn column<'a>(&'a self, cluster: ClusterView<'a>) -> Option<&'a LabelColumn> {
+        match self.sources.first().and_then(|source| source.read(cluster)) {
+            Some(counts) => counts.column(),
+            None => cluster.label_column(&self.key),
         }
     }
 
@@ -211,8 +215,13 @@ impl DomainSum {
 
     /// The number in the domain of a node; `None` when the node lacks the label.
     pub(super) fn number_at(&self, cluster: ClusterView<'_>, node: NodeIdx) -> Option<i64> {
-        let value = self.column(cluster)?.id(node);
-        (value != LabelValueId::ABSENT).then(|| self.number_in(cluster, value))
+        if self.sources.iter().any(|source| matches!(source, Source::Sums(_))) {
+            let value = self.column(cluster)?.id(node);
+            return (value != LabelValueId::ABSENT).then(|| self.number_in(cluster, value));
+        }
+        let first = self.sources.first()?.read(cluster)?;
+        let numbers = || self.sources.iter().map(|source| source.number_near(cluster, node));
+        first.has_domain(node).then(|| numbers().sum())
     }
 
     /// The numbers for a scan of so many nodes; `None` when no node has the label.
@@ -226,15 +235,15 @@ impl DomainSum {
         /// as good as a table.
         const SHARE: usize = 4;
 
+        let n_ids = self.n_ids(cluster)?;
+        if n_ids > n_nodes * SHARE {
+            return Some(Numbers::Single(cluster, self));
+        }
         let column = self.column(cluster)?;
-        let n_ids = column.n_ids();
         if let [Source::Counter(counter, factor)] = &self.sources[..]
             && n_ids * SHARE > n_nodes
         {
-            return Some(Numbers::Counter(column, counter.counts(cluster)?, *factor));
-        }
-        if n_ids > n_nodes * SHARE {
-            return Some(Numbers::Single(column, cluster, self));
+            return Some(Numbers::Counter(column, cluster.counts(counter)?.numbers(), *factor));
         }
         let mut sums = spare.lend_filled(0, n_ids);
         self.sources.iter().for_each(|source| source.add_to(cluster, &mut sums));
@@ -259,10 +268,10 @@ impl DomainSum {
         for source in &self.sources {
             match source {
                 // Passes over runs of nodes without pods.
-                Source::Counter(counter, _) => {
-                    let counts = counter.counts(cluster).into_iter();
-                    let domains = counts.flat_map(|counts| cluster.domains_with_pods(counts));
-                    domains.for_each(|(value, _)| visit_value(value));
+                Source::Counter(..) => {
+                    let counts = source.read(cluster);
+                    let domains = counts.iter().flat_map(PodCounts::domains_with_pods);
+                    domains.for_each(&mut visit_value);
                 }
                 _ => source.visit(cluster, |value, _| visit_value(value)),
             }
@@ -272,11 +281,17 @@ impl DomainSum {
 
     /// In how many domains there are pods that a counter counts; for each counter.
     pub(super) fn n_occupied(&self, cluster: ClusterView<'_>) -> i64 {
-        let counters = self.sources.iter().filter_map(|source| match source {
-            Source::Counter(counter, _) => counter.counts(cluster),
-            _ => None,
-        });
-        counters.map(|counts| counts.n_domains() as i64 - i64::from(counts.n_domains_with(0))).sum()
+        let counters = self.sources.iter().filter(|source| matches!(source, Source::Counter(..)));
+        let numbers = counters.filter_map(|source| Some(source.read(cluster)?.numbers()));
+        numbers.map(|it| it.n_domains() as i64 - i64::from(it.n_domains_with(0))).sum()
+    }
+
+    /// As many as a table needs that is indexed by the ids of the values. Only for choosing between equal ways.
+    fn n_ids(&self, cluster: ClusterView<'_>) -> Option<usize> {
+        match self.sources.first().and_then(|source| source.read(cluster)) {
+            Some(counts) => counts.n_ids(),
+            None => Some(cluster.label_column(&self.key)?.n_ids()),
+        }
     }
 }
 
@@ -285,16 +300,19 @@ pub(super) enum Numbers<'a> {
     /// By id of the value.
     Table(&'a LabelColumn, PooledVec<i64>),
     /// One counter, and the amount of each pod.
-    Counter(&'a LabelColumn, &'a DomainCounts, i64),
+    Counter(&'a LabelColumn, DomainNumbers<'a>, i64),
     /// Added up for each node.
-    Single(&'a LabelColumn, ClusterView<'a>, &'a DomainSum),
+    Single(ClusterView<'a>, &'a DomainSum),
 }
 
 impl Numbers<'_> {
     /// Whether no node has the label.
     pub(super) fn is_nowhere(&self) -> bool {
-        let (Self::Table(column, _) | Self::Counter(column, ..) | Self::Single(column, ..)) = self;
-        column.n_values() == 0
+        match self {
+            Self::Table(column, _) | Self::Counter(column, ..) => column.n_values() == 0,
+            // There are more values than nodes.
+            Self::Single(..) => false,
+        }
     }
 
     /// Adds to each of `scores` the number in the domain of its node, if the node has the label: pods count nowhere else.
@@ -317,13 +335,13 @@ impl Numbers<'_> {
     /// The number in the domain of a node; `None` when the node lacks the label.
     #[inline]
     pub(super) fn at(&self, node: NodeIdx) -> Option<i64> {
-        let (Self::Table(column, _) | Self::Counter(column, ..) | Self::Single(column, ..)) = self;
-        let value = column.id(node);
-        let number = match self {
-            Self::Table(_, sums) => sums[value.index()],
-            Self::Counter(_, counts, factor) => factor * counts.n_pods_in(value),
-            Self::Single(_, cluster, sum) => sum.number_in(*cluster, value),
+        let (column, number) = match self {
+            Self::Table(column, sums) => (column, sums[column.id(node).index()]),
+            Self::Counter(column, counts, factor) => {
+                (column, factor * counts.n_pods_in(column.id(node)))
+            }
+            Self::Single(cluster, sum) => return sum.number_at(*cluster, node),
         };
-        (value != LabelValueId::ABSENT).then_some(number)
+        (column.id(node) != LabelValueId::ABSENT).then_some(number)
     }
 }

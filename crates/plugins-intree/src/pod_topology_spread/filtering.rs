@@ -6,13 +6,12 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::columns::{LabelColumn, ValueId as LabelValueId};
-use kube_scheduler_framework::counters::{CounterSpec, DomainCounts};
-use kube_scheduler_framework::{ClusterView, FilterSink, NodeIdx, Status};
+use kube_scheduler_framework::columns::ValueId as LabelValueId;
+use kube_scheduler_framework::counters::{CounterSpec, DomainNumbers, PodCounter};
+use kube_scheduler_framework::{ClusterView, FilterSink, NodeIdx, PodCounts, Status};
 use smallvec::SmallVec;
 
 use super::constraints::{Constraint, keys};
-use crate::domains::Counter;
 
 /// The fewest pods where there is no domain: everything fits, which takes a `minDomains` that no API server lets pass.
 const NO_DOMAIN: i64 = i32::MAX as i64;
@@ -43,19 +42,15 @@ pub(super) enum Verdict {
 /// A constraint with what it counts.
 pub(super) struct Limit {
     constraint: Constraint,
-    counter: Counter,
+    counter: PodCounter,
     /// 1 if the pod itself will count, else 0.
     own: i64,
 }
 
 impl Limit {
-    /// The counts and the domain of each node; `None` when the cluster no longer follows the counter.
-    pub(super) fn read<'a>(
-        &'a self,
-        cluster: ClusterView<'a>,
-    ) -> Option<(&'a DomainCounts, &'a LabelColumn)> {
-        let counts = self.counter.counts(cluster)?;
-        Some((counts, cluster.domain_column(counts)?))
+    /// What is counted; `None` when the cluster no longer follows it.
+    fn read<'a>(&'a self, cluster: ClusterView<'a>) -> Option<PodCounts<'a>> {
+        cluster.counts(&self.counter)
     }
 }
 
@@ -82,16 +77,11 @@ impl HardState {
         pod: &Pod,
         constraints: Vec<(Constraint, CounterSpec)>,
     ) -> Self {
-        let counters = Counter::all(cluster, constraints.iter().map(|(_, spec)| spec));
+        let counters = cluster.count_pods_of_each(constraints.iter().map(|(_, spec)| spec));
         let limits = constraints.into_iter().zip(counters).map(|((constraint, _), counter)| {
             Limit { counter, own: i64::from(constraint.matches(&pod.labels)), constraint }
         });
         Self { limits: limits.collect(), shifts: SmallVec::new() }
-    }
-
-    /// The constraints, in order.
-    pub(super) fn limits(&self) -> &[Limit] {
-        &self.limits
     }
 
     /// Another pod hypothetically comes to a node or leaves it.
@@ -110,11 +100,11 @@ impl HardState {
             return;
         }
         for (at, limit) in self.limits.iter().enumerate() {
-            let Some((counts, column)) = limit.read(cluster) else { continue };
+            let Some(counts) = limit.read(cluster) else { continue };
             if !counts.is_eligible(node) || !limit.constraint.matches(&other.labels) {
                 continue;
             }
-            let value = column.id(node);
+            let value = counts.domain_of(node);
             match self.shifts.iter_mut().find(|shift| shift.at == at && shift.value == value) {
                 Some(shift) => shift.delta += delta,
                 None => self.shifts.push(Shift { at, value, delta }),
@@ -125,11 +115,11 @@ impl HardState {
     /// The verdict of the first constraint that does not accept the node.
     pub(super) fn judge(&self, cluster: ClusterView<'_>, node: NodeIdx) -> Verdict {
         let verdicts = self.limits.iter().enumerate().map(|(at, limit)| {
-            let Some((counts, column)) = limit.read(cluster) else { return Verdict::LacksLabel };
-            let value = column.id(node);
-            if value == LabelValueId::ABSENT {
-                Verdict::LacksLabel
-            } else if self.n_pods(at, counts, value) > self.most(at, limit, counts) {
+            let Some(counts) = limit.read(cluster) else { return Verdict::LacksLabel };
+            let Some(counted) = counts.n_pods_near(node) else { return Verdict::LacksLabel };
+            let is_shifted = self.shifts_of(at).next().is_some();
+            let shift = if is_shifted { self.shift_in(at, counts.domain_of(node)) } else { 0 };
+            if counted + shift > self.most(at, limit, counts.numbers()) {
                 Verdict::IsSkewed
             } else {
                 Verdict::Fits
@@ -148,7 +138,8 @@ impl HardState {
         rejection_label: &Status,
     ) {
         for (at, limit) in self.limits.iter().enumerate() {
-            let Some((counts, column)) = limit.read(cluster) else { continue };
+            let Some(counts) = limit.read(cluster) else { continue };
+            let (Some(column), counts) = (counts.column(), counts.numbers()) else { continue };
             let most = self.most(at, limit, counts);
             // A domain without nodes that count has no pods.
             let mut is_skewed = vec![0 > most; column.n_ids()];
@@ -183,19 +174,23 @@ impl HardState {
     }
 
     /// How many pods are in a domain, hypothetical ones included.
-    fn n_pods(&self, at: usize, counts: &DomainCounts, value: LabelValueId) -> i64 {
+    fn n_pods(&self, at: usize, counts: DomainNumbers<'_>, value: LabelValueId) -> i64 {
+        counts.n_pods_in(value) + self.shift_in(at, value)
+    }
+
+    fn shift_in(&self, at: usize, value: LabelValueId) -> i64 {
         let shift = self.shifts_of(at).find(|shift| shift.value == value);
-        counts.n_pods_in(value) + shift.map_or(0, |shift| shift.delta)
+        shift.map_or(0, |shift| shift.delta)
     }
 
     /// How many pods a domain may have before the pod comes.
-    fn most(&self, at: usize, limit: &Limit, counts: &DomainCounts) -> i64 {
+    fn most(&self, at: usize, limit: &Limit, counts: DomainNumbers<'_>) -> i64 {
         let constraint = &limit.constraint;
         constraint.max_skew + self.least(at, constraint, counts) - limit.own
     }
 
     /// How many pods are in the emptiest domain; 0 when there are fewer domains than asked for.
-    fn least(&self, at: usize, constraint: &Constraint, counts: &DomainCounts) -> i64 {
+    fn least(&self, at: usize, constraint: &Constraint, counts: DomainNumbers<'_>) -> i64 {
         if i64::try_from(counts.n_domains()).unwrap_or(i64::MAX) < constraint.min_domains {
             return 0;
         }

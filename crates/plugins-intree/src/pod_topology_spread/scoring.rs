@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::columns::{LabelColumn, NodeSet, ValueId as LabelValueId};
-use kube_scheduler_framework::counters::{CountedNodes, CounterSpec, DomainCounts};
-use kube_scheduler_framework::{ClusterView, MAX_NODE_SCORE, NodeIdx, percent};
+use kube_scheduler_framework::counters::{CountedNodes, CounterSpec, PodCounter};
+use kube_scheduler_framework::{ClusterView, MAX_NODE_SCORE, NodeIdx, PodCounts, percent};
 use smallvec::SmallVec;
 
 use super::constraints::{Constraint, HOSTNAME, keys};
-use crate::domains::{Counter, has_many_values};
 
 /// A raw score that no node gets by itself as long as skews are positive.
 const IGNORED: i64 = -1;
@@ -53,8 +52,9 @@ pub(super) fn specs(
 /// A constraint with what it counts.
 struct Wish {
     max_skew: i64,
-    key: Arc<str>,
-    counter: Counter,
+    counter: PodCounter,
+    /// The domains of hosts; `None` where `counter` has the domains.
+    hosts: Option<PodCounter>,
 }
 
 /// The soft constraints of a pod.
@@ -72,81 +72,43 @@ impl Wishes {
         constraints: Vec<(Constraint, CounterSpec)>,
         requires_all: bool,
     ) -> Self {
-        let counters = Counter::all(cluster, constraints.iter().map(|(_, spec)| spec));
+        let counters = cluster.count_pods_of_each(constraints.iter().map(|(_, spec)| spec));
         let wishes = constraints.into_iter().zip(counters).map(|((constraint, _), counter)| Wish {
             max_skew: constraint.max_skew,
-            key: constraint.key,
             counter,
+            hosts: (&*constraint.key == HOSTNAME).then(|| cluster.domains(&constraint.key)),
         });
         Self { all: wishes.collect(), requires_all }
     }
 
-    /// Whether there are none.
-    pub(super) fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
     /// What to read about nodes, by constraint; `None` when the cluster no longer follows a counter.
-    pub(super) fn read<'a>(&'a self, cluster: ClusterView<'a>) -> Option<Readers<'a>> {
+    fn read<'a>(&'a self, cluster: ClusterView<'a>) -> Option<Readers<'a>> {
         self.all.iter().map(|wish| Reader::new(cluster, wish, self.requires_all)).collect()
     }
 }
 
-pub(super) type Readers<'a> = SmallVec<[Reader<'a>; 2]>;
+type Readers<'a> = SmallVec<[Reader<'a>; 2]>;
 
 /// What a constraint says about nodes is read from here.
-pub(super) struct Reader<'a> {
-    cluster: ClusterView<'a>,
+struct Reader<'a> {
     wish: &'a Wish,
-    counts: &'a DomainCounts,
-    /// The labels of nodes; there may be none for host names.
-    column: Option<&'a LabelColumn>,
-    /// Whether every node is a domain of its own.
-    is_by_host: bool,
+    counts: PodCounts<'a>,
+    /// The domains where every node is one of its own.
+    hosts: Option<PodCounts<'a>>,
     /// Whether nodes without the label are in the domain of the empty value.
     counts_unlabelled: bool,
 }
 
 impl<'a> Reader<'a> {
     fn new(cluster: ClusterView<'a>, wish: &'a Wish, requires_all: bool) -> Option<Self> {
-        let counts = wish.counter.counts(cluster)?;
-        let is_by_host = &*wish.key == HOSTNAME;
-        let column = if is_by_host {
-            cluster.label_column(&wish.key)
-        } else {
-            Some(cluster.domain_column(counts)?)
-        };
-        let counts_unlabelled = !requires_all;
-        Some(Self { cluster, wish, counts, column, is_by_host, counts_unlabelled })
-    }
-
-    /// The domain of each node; `None` where every node is a domain of its own.
-    fn domains(&self) -> Option<&'a LabelColumn> {
-        self.column.filter(|_| !self.is_by_host)
-    }
-
-    /// Whether the number of domains shows in the nodes' standings: they are the values then, or every node is a domain.
-    pub(super) fn can_be_grouped(&self) -> bool {
-        self.column.is_some_and(|column| self.is_by_host || !has_many_values(column))
-    }
-
-    /// A number that is equal for nodes that the constraint scores alike; `None` where a node lacks the label of hosts.
-    pub(super) fn standing(&self, node: NodeIdx) -> Option<i64> {
-        match self.domains() {
-            Some(column) => Some(column.id(node).index() as i64),
-            None => self.has_label(node).then(|| self.counts.on_node(node)),
-        }
+        let counts = cluster.counts(&wish.counter)?;
+        let hosts = wish.hosts.as_ref().and_then(|hosts| cluster.counts(hosts));
+        Some(Self { wish, counts, hosts, counts_unlabelled: !requires_all })
     }
 
     #[inline]
     fn has_label(&self, node: NodeIdx) -> bool {
-        match self.column {
-            Some(column) => column.id(node) != LabelValueId::ABSENT,
-            None => {
-                let node = self.cluster.node(node);
-                node.is_some_and(|node| node.labels().contains_key(&self.wish.key))
-            }
-        }
+        self.hosts.unwrap_or(self.counts).has_domain(node)
     }
 
     /// How many pods are where a node is.
@@ -154,17 +116,19 @@ impl<'a> Reader<'a> {
     /// Quirk: for hosts these are the pods of the node, whether or not it counts and whichever other node has the same
     /// host name. Pinned by `hosts_are_scored_by_their_node_alone`.
     fn n_pods(&self, node: NodeIdx) -> i64 {
-        match self.domains() {
-            Some(column) => self.n_pods_in(column, column.id(node)),
-            None => self.counts.on_node(node),
+        if self.hosts.is_some() {
+            return self.counts.n_pods_on(node);
         }
+        let column = self.counts.column();
+        column.map_or(0, |column| self.n_pods_in(column, column.id(node)))
     }
 
     /// How many pods are in a domain; nodes without the label are in that of the empty value.
     fn n_pods_in(&self, column: &LabelColumn, value: LabelValueId) -> i64 {
+        let numbers = self.counts.numbers();
         let has_unlabelled = self.counts_unlabelled && column.id_of("") == Some(value);
-        let unlabelled = has_unlabelled.then(|| self.counts.n_pods_in(LabelValueId::ABSENT));
-        self.counts.n_pods_in(value) + unlabelled.unwrap_or(0)
+        let unlabelled = has_unlabelled.then(|| numbers.n_pods_in(LabelValueId::ABSENT));
+        numbers.n_pods_in(value) + unlabelled.unwrap_or(0)
     }
 
     /// What a number of pods contributes to a raw score.
@@ -176,7 +140,7 @@ impl<'a> Reader<'a> {
     /// empty value.
     fn n_domains(&self, nodes: impl Iterator<Item = (NodeIdx, usize)>) -> usize {
         // Every host is a domain of its own, so hosts need no look at their values.
-        let Some(column) = self.domains() else {
+        let Some(column) = self.counts.column().filter(|_| self.hosts.is_none()) else {
             return nodes.map(|(_, n_nodes)| n_nodes).sum();
         };
         let mut is_seen = vec![false; column.n_ids()];
@@ -201,7 +165,7 @@ impl SoftState {
     /// counter.
     pub(super) fn new(
         cluster: ClusterView<'_>,
-        wishes: &Wishes,
+        wishes: Wishes,
         candidates: impl Iterator<Item = (NodeIdx, usize)> + Clone,
     ) -> Option<Self> {
         let readers = wishes.read(cluster)?;
@@ -220,7 +184,8 @@ impl SoftState {
             weight_of(reader.n_domains(taking_part))
         };
         let weights = readers.iter().map(weight).collect();
-        Some(Self { wishes: wishes.clone(), weights, ignored: Arc::new(ignored) })
+        drop(readers);
+        Some(Self { wishes, weights, ignored: Arc::new(ignored) })
     }
 
     /// The raw score of one node; `None` as for [`new`](Self::new).
@@ -295,10 +260,11 @@ enum Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn new(reader: &'a Reader<'a>, weight: f64) -> Self {
-        let Some(column) = reader.domains() else { return Self::ByNode(reader, weight) };
+        let by_domain = reader.counts.column().filter(|_| reader.hosts.is_none());
+        let Some(column) = by_domain else { return Self::ByNode(reader, weight) };
         // What no counter knows is a domain without nodes that count.
         let mut parts = vec![reader.part(0, weight); column.n_ids()];
-        for (value, domain) in reader.counts.domains() {
+        for (value, domain) in reader.counts.numbers().domains() {
             parts[value.index()] = reader.part(domain.n_pods, weight);
         }
         if let Some(empty) = column.id_of("") {
@@ -319,7 +285,7 @@ impl<'a> Parts<'a> {
             Self::ByNode(reader, weight) => {
                 for (sum, &node) in sums.iter_mut().zip(nodes) {
                     if reader.has_label(node) {
-                        *sum += reader.part(reader.counts.on_node(node), *weight);
+                        *sum += reader.part(reader.counts.n_pods_on(node), *weight);
                     }
                 }
             }

@@ -9,7 +9,7 @@ use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Context, CycleState, FeasibleNodes, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
-    PreScore, Score, Sign, SignatureWriter, Status,
+    PreScore, Score, Sign, SignatureWriter, Status, extension_points,
 };
 use smallvec::SmallVec;
 
@@ -58,17 +58,7 @@ impl Plugin for BalancedAllocation {
         NAME
     }
 
-    fn as_pre_score(&self) -> Option<&dyn PreScore> {
-        Some(self)
-    }
-
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(PreScore, Score, Sign);
 }
 
 impl PreScore for BalancedAllocation {

@@ -10,7 +10,7 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
     FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
-    PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VerdictId,
+    PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VerdictId, extension_points,
 };
 use smallvec::SmallVec;
 
@@ -87,29 +87,7 @@ impl Plugin for Fit {
         NAME
     }
 
-    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
-        Some(self)
-    }
-
-    fn as_filter(&self) -> Option<&dyn Filter> {
-        Some(self)
-    }
-
-    fn as_pre_score(&self) -> Option<&dyn PreScore> {
-        Some(self)
-    }
-
-    fn as_score(&self) -> Option<&dyn Score> {
-        Some(self)
-    }
-
-    fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
-        Some(self)
-    }
-
-    fn as_sign(&self) -> Option<&dyn Sign> {
-        Some(self)
-    }
+    extension_points!(PreFilter, Filter, PreScore, Score, EnqueueExtensions, Sign);
 }
 
 impl PreFilter for Fit {

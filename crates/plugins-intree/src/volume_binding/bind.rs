@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kube_scheduler_framework::api::{Object, Timestamp};
 use kube_scheduler_framework::{
-    Commands, ObjectKey, PreBindTask, Status, TaskContext, TaskEvent, TaskStep,
+    Commands, ObjectKey, ObjectWrite, PreBindTask, Status, TaskContext, TaskEvent, TaskStep,
 };
 
 use super::check::{Progress, WatchedVolumes};
@@ -53,7 +53,7 @@ impl BindVolumes {
         if let Some(object) = next {
             let object = object.clone();
             self.stage = Stage::Write { at };
-            return TaskStep::Write(object);
+            return TaskStep::Write(ObjectWrite::Replace(object));
         }
         let deadline = cx.cx.now() + self.timeout;
         self.stage = Stage::Wait { deadline };

@@ -285,24 +285,6 @@ fn device_classes_serve_where_nodes_have_none() {
 }
 
 #[test]
-fn pods_that_need_dynamic_allocation_are_refused_in_so_many_words() {
-    let world =
-        fixture("node none; node one example.com/gpu=1; deviceclass gpus resource=example.com/gpu");
-    let dra = plugin("DynamicResources");
-    let claiming =
-        pod(r#"p {"spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "x"}]}}"#);
-    let refused = pre_verdict(&world, &*dra, &claiming);
-    let expected = "UnschedulableAndUnresolvable: pod has resource claims";
-    assert!(refused.starts_with(expected), "{refused}");
-    assert_eq!(pre_verdict(&world, &*dra, &pod("p")), "skip");
-    let gpu = pod("p example.com/gpu=1");
-    assert_eq!(verdict(&world, &*dra, &gpu, "one"), "ok");
-    let refused = verdict(&world, &*dra, &gpu, "none");
-    let expected = "UnschedulableAndUnresolvable: example.com/gpu is provided by";
-    assert!(refused.starts_with(expected), "{refused}");
-}
-
-#[test]
 fn required_features_must_be_declared() {
     let world =
         fixture("node old; node new feature=Unknown feature=UserNamespacesHostNetworkSupport");

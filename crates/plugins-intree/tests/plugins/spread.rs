@@ -682,3 +682,16 @@ fn only_pods_with_constraints_depend_on_other_pods() {
     assert!(none.reads_objects().is_empty());
     assert_eq!(system.reads_objects().len(), 4);
 }
+
+/// Answers about most pods are cached node by node, which takes that no counter was asked for.
+#[test]
+fn a_pod_without_constraints_reads_no_counter() {
+    let world = fixture("node a zone=x; node b zone=y; pod old node=a");
+    let plugin = plugin_with(NAME, json!({"defaultingType": "List"}));
+    for (spread, is_plain) in [("", true), ("spread=zone:1:", false)] {
+        let pod = pod(&format!("p {spread}"));
+        let reads = reads_of(&*plugin, world.sources(), &pod).phases();
+        assert_eq!(reads.can_be_cached(), is_plain, "{reads:?}");
+        assert!(reads.union().can_be_grouped(), "{reads:?}");
+    }
+}

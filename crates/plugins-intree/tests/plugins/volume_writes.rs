@@ -6,8 +6,8 @@ use std::time::Duration;
 use kube_scheduler_framework::api::{Object, Pod, Timestamp};
 use kube_scheduler_framework::testing::{Fixture, object};
 use kube_scheduler_framework::{
-    ApiError, Command, Commands, Completion, CycleState, Plugin, PreBindTask, Sources, TaskContext,
-    TaskEvent, TaskStep,
+    ApiError, Command, Commands, Completion, CycleState, ObjectWrite, Plugin, PreBindTask, Sources,
+    TaskContext, TaskEvent, TaskStep,
 };
 use serde_json::{Value, json};
 
@@ -112,7 +112,7 @@ impl Way {
         );
         self.carry_out(commands);
         match step {
-            TaskStep::Write(object) => {
+            TaskStep::Write(ObjectWrite::Replace(object)) => {
                 let text = format!("write {}", object.name);
                 self.writing = Some(object);
                 text

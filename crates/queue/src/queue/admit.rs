@@ -3,12 +3,13 @@
 use kube_scheduler_api_types::Timestamp;
 
 use super::SchedulingQueue;
+use crate::action::ActionType;
 use crate::entry::{EventObject, QueueEntry, QueuedPod};
 use crate::event::{ClusterEvent, EventLabel};
 use crate::gates;
 use crate::heap::Slot;
 use crate::in_flight::LoggedEvent;
-use crate::policy::QueuePolicy;
+use crate::policy::{QueuePolicy, Requeue};
 use crate::records::{Place, Queue};
 
 impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
@@ -57,6 +58,13 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         let objects = was_parked.then(|| (O::from_entry(old), O::from_entry(&new)));
         self.replace_entry(slot, old, new, policy);
         let Some((old, new)) = objects else { return };
+        if !self.settings.uses_hints {
+            if events.iter().any(|event| event.action() != ActionType::UPDATE) {
+                let label = EventLabel::UNSCHEDULABLE_POD_UPDATE;
+                self.requeue(slot, Requeue::AfterBackoff, &label, now, policy);
+            }
+            return;
+        }
         for event in events {
             let requeue = self.worth(slot, event, Some(&old), Some(&new), policy);
             // Parity: without early pops the reference looks at the remaining events even after the pod went to backoff, and

@@ -212,6 +212,10 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             return Requeue::AfterBackoff;
         }
         match self.in_flight.events_since(pod.entry.uid()) {
+            Some(mut missed) if !self.settings.uses_hints => match missed.next() {
+                Some(_) => Requeue::AfterBackoff,
+                None => Requeue::Skip,
+            },
             Some(missed) => hints::worth_of_missed(pod, missed, &self.profiles, policy),
             // What happened during an attempt of which nothing is known may have helped.
             None => Requeue::AfterBackoff,

@@ -281,3 +281,47 @@ fn a_pod_made_anew_under_the_same_name_keeps_the_record() {
     world.update(&old, &new, &[ClusterEvent::UNSCHEDULABLE_POD_UPDATE]);
     assert_eq!((world.get("a").entry(), world.get("a").attempts()), (&new, 1));
 }
+
+fn without_hints() -> World {
+    let settings = QueueSettings { uses_hints: false, ..QueueSettings::default() };
+    let label = event("UnschedulablePod", ActionType::UPDATE_POD_LABEL);
+    let spec = ProfileSpec::new("s")
+        .with_events("Fit", [(node_add(), None)])
+        .with_events("Other", [(label, None)]);
+    World::new(settings, vec![spec], &HINTS)
+}
+
+#[test]
+fn without_hints_any_event_during_the_attempt_is_worth_another() {
+    let mut world = without_hints();
+    let a = Pod::new("a");
+    world.add(&a);
+    let pod = world.pop().unwrap();
+    world.event(&node_add(), None);
+    assert_eq!(world.fail(pod, &["Other"]), Queue::Backoff, "though Other does not care");
+    world.advance(2000);
+    world.flush_backoff();
+    let pod = world.pop().unwrap();
+    assert_eq!(world.fail(pod, &["Other"]), Queue::Unschedulable, "nothing happened");
+    world.event(&node_add(), None);
+    assert_eq!(
+        world.place("a"),
+        Some(Place::Unschedulable),
+        "an event helps those who wait for it"
+    );
+}
+
+#[test]
+fn without_hints_any_update_of_the_pod_that_may_matter_is_worth_another() {
+    for (action, place) in [
+        (ActionType::UPDATE_POD_LABEL, Place::Backoff),
+        (ActionType::UPDATE_POD_TOLERATION, Place::Backoff),
+        (ActionType::UPDATE, Place::Unschedulable),
+    ] {
+        let mut world = without_hints();
+        let a = Pod::new("a");
+        world.park(&a, &["Fit"]);
+        world.update(&a, &a, &[event("UnschedulablePod", action)]);
+        assert_eq!(world.place("a"), Some(place), "{action:?}");
+    }
+}

@@ -23,6 +23,16 @@ pub enum ProfileError {
         /// Why.
         source: PluginError,
     },
+    /// A plugin has another name than the one under which it is registered.
+    #[error(
+        "the factory of plugin \"{plugin}\" makes a plugin that is called \"{name}\": it must have the name under which it is registered"
+    )]
+    OtherName {
+        /// The name under which it is registered.
+        plugin: PluginName,
+        /// What it calls itself.
+        name: String,
+    },
     /// No such plugin is registered.
     #[error("{point}Plugin \"{plugin}\" does not exist", point = point.as_str())]
     Unknown {
@@ -168,6 +178,10 @@ fn make_plugins(
         let handle = handle.for_plugin(name, given.map(|(at, _)| at));
         let plugin = factory(given.map_or(&PluginArgs::Null, |(_, args)| args), &handle)
             .map_err(|source| ProfileError::Factory { plugin: name.clone(), source })?;
+        if plugin.name() != &**name {
+            let (plugin, name) = (name.clone(), plugin.name().to_owned());
+            return Err(ProfileError::OtherName { plugin, name });
+        }
         entries.push(PluginEntry { name: name.clone(), plugin });
     }
     Ok(entries)

@@ -1,7 +1,7 @@
 //! Where a runner notes what plugins read.
 
 use kube_scheduler_cache::NodeIdx;
-use kube_scheduler_cache::reads::{DISCARDED, ReadSet};
+use kube_scheduler_cache::reads::{DISCARDED, PluginReads, ReadSet};
 use kube_scheduler_framework::{ClusterView, Context, NodeView, Sources};
 
 use super::Runner;
@@ -27,21 +27,24 @@ impl<'a> Runner<'a> {
         ClusterView::unrecorded(self.cx.cluster).node(idx)
     }
 
-    /// Where a plugin's reads are noted in PreFilter and PreScore.
-    pub(super) fn once(&self, plugin: PluginIdx) -> &'a ReadSet {
-        let reads = self.reads.and_then(|reads| reads.of_plugin(plugin));
-        reads.map_or(&DISCARDED, |reads| &reads.once)
+    fn reads_of(&self, plugin: PluginIdx) -> Option<&'a PluginReads> {
+        self.reads.and_then(|reads| reads.of_plugin(plugin))
+    }
+
+    pub(super) fn cx_of_pre_filter(&self, plugin: PluginIdx) -> Context<'_> {
+        let reads = self.reads_of(plugin).map_or(&DISCARDED, |reads| &reads.pre_filter);
+        self.cx.recorded_by(reads)
+    }
+
+    /// Where a plugin's reads are noted in PreScore.
+    pub(super) fn in_pre_score(&self, plugin: PluginIdx) -> &'a ReadSet {
+        self.reads_of(plugin).map_or(&DISCARDED, |reads| &reads.pre_score)
     }
 
     /// Where a plugin's reads are noted in Filter and Score.
     #[inline]
     pub(super) fn per_node(&self, plugin: PluginIdx) -> &'a ReadSet {
-        let reads = self.reads.and_then(|reads| reads.of_plugin(plugin));
-        reads.map_or(&DISCARDED, |reads| &reads.per_node)
-    }
-
-    pub(super) fn cx_once(&self, plugin: PluginIdx) -> Context<'_> {
-        self.cx.recorded_by(self.once(plugin))
+        self.reads_of(plugin).map_or(&DISCARDED, |reads| &reads.per_node)
     }
 
     pub(super) fn cx_of_scan(&self, plugin: PluginIdx) -> Context<'_> {

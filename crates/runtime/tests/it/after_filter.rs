@@ -117,7 +117,12 @@ fn pre_scored(answers: Vec<Status>) -> (Result<Vec<usize>, String>, String) {
         .map(|(answer, name)| Toy::new(name, &log).pre_score(answer))
         .collect();
     let (world, profile) = (fixture("node n1"), profile(toys));
-    let result = runner(&world, &profile).pre_score(&mut CycleState::new(), &pod("p"), &[]);
+    let result = runner(&world, &profile).pre_score(
+        &mut CycleState::new(),
+        &pod("p"),
+        &[],
+        &SkipSet::default(),
+    );
     let skipped = result
         .map(|skip| (0..n).filter(|idx| skip.contains(*idx)).collect())
         .map_err(|status| text(&status));

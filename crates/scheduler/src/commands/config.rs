@@ -1,8 +1,9 @@
-//! `config`: checking, comparing and printing configuration files.
+//! `config`: checking, comparing, printing and migrating configuration files.
 
 mod check;
 mod diff;
 mod lint;
+mod migrate;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -22,7 +23,7 @@ use crate::flags::feature_gates::FeatureGateFlags;
 use crate::flags::value::FlagValue as _;
 use crate::text_file::{self, MAX_CONFIG};
 
-/// Check, compare and print configurations of the scheduler. Needs no cluster.
+/// Check, compare, print and migrate configurations of the scheduler. Needs no cluster.
 #[derive(Clone, Debug, clap::Args)]
 #[command(disable_help_subcommand = true)]
 pub(crate) struct Args {
@@ -35,6 +36,7 @@ enum Command {
     Check(check::Args),
     PrintDefaults(DefaultsArgs),
     Diff(diff::Args),
+    Migrate(migrate::Args),
 }
 
 /// The feature gates that a configuration is checked with.
@@ -102,6 +104,7 @@ pub(crate) fn run(args: Args, registry: &Registry) -> Result<ExitCode> {
         Command::Check(args) => check::run(args, registry),
         Command::PrintDefaults(args) => print_defaults(&args),
         Command::Diff(args) => diff::run(args, registry),
+        Command::Migrate(args) => migrate::run(&args),
     }
 }
 

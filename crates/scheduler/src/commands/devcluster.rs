@@ -15,11 +15,20 @@ use crate::signals::Signals;
 /// How often changes are written to the file of --persist.
 const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 
+/// What people try first and do not find, for the banner; the help has the whole list.
+const MISSING: &str = "Not here: a scheduler (start the one above), containers (kubectl logs and exec), custom resources, \
+    CronJobs' and autoscalers' controllers. The whole list is in kube-scheduler-rs devcluster --help.";
+
 /// Serve a Kubernetes API from memory, with simulated nodes.
 ///
-/// kubectl and client libraries work with it; pods that are bound to its nodes are reported as running. It has no
+/// kubectl and client libraries work with it; pods that are bound to its nodes are reported as running. Deployments,
+/// ReplicaSets, StatefulSets, DaemonSets and Jobs get their pods, and objects are deleted with their owners. It has no
 /// scheduler: run kube-scheduler-rs with the kubeconfig whose path it prints. It listens on loopback only. Without --tls
 /// it serves plain HTTP, and without --tls and --rbac every client is the administrator. It runs until Ctrl-C or SIGTERM.
+///
+/// What it does not have: containers (so no kubectl logs, exec, attach, cp, port-forward and top), custom resources and
+/// webhooks, endpoints of Services and anything that routes to them, controllers for CronJobs, HorizontalPodAutoscalers and
+/// ResourceQuotas, tokens of service accounts (kubectl create token), the history of StatefulSets and DaemonSets.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The port on 127.0.0.1; 0 takes any free one
@@ -56,7 +65,8 @@ pub(crate) struct Args {
     #[arg(long)]
     tls: bool,
 
-    /// Reject requests that no role allows: roles, bindings and reviews work as in a control plane
+    /// Reject requests that no role allows: roles, bindings and reviews work as in a control plane. kubectl needs --tls
+    /// besides, since it sends no token over plain HTTP
     #[arg(long)]
     rbac: bool,
 
@@ -74,7 +84,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     logging::start_quietly(args.verbosity);
     runtime()?.block_on(async {
         let signals = Signals::listen().context("cannot listen for signals")?;
-        let mut builder = DevCluster::builder().port(args.port).tls(args.tls).rbac(args.rbac);
+        let builder = DevCluster::builder().port(args.port).tls(args.tls).rbac(args.rbac);
+        let mut builder = builder.workloads(true);
         if let Some(path) = &args.persist {
             builder = builder.persist(path, SAVE_INTERVAL);
         }
@@ -101,17 +112,21 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         if let Some(path) = &args.scheduler_kubeconfig_out {
             cluster.write_kubeconfig_for(&User::kube_scheduler(), path)?;
         }
-        let path = kubeconfig.display();
-        print(&format!(
-            "devcluster: {} nodes at {}\nkubeconfig: {path}\n\n  kubectl --kubeconfig {path} get nodes\n  \
-             kube-scheduler-rs --kubeconfig {path} --secure-port 0\n\nPress Ctrl-C to stop.\n",
-            args.nodes.max(n_present),
-            cluster.url(),
-        ))?;
+        let n_nodes = args.nodes.max(n_present);
+        print(&banner(n_nodes, &cluster.url(), &kubeconfig.display().to_string()))?;
         signals.first().await;
         cluster.shutdown().await?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// What is said at the start.
+fn banner(n_nodes: usize, url: &str, kubeconfig: &str) -> String {
+    format!(
+        "devcluster: {n_nodes} nodes at {url}\nkubeconfig: {kubeconfig}\n\n  \
+         kubectl --kubeconfig {kubeconfig} get nodes\n  \
+         kube-scheduler-rs --kubeconfig {kubeconfig} --secure-port 0\n\n{MISSING}\nPress Ctrl-C to stop.\n",
+    )
 }
 
 /// A file for a kubeconfig in the directory for temporary files, removed when the value is dropped. Its name cannot be
@@ -120,4 +135,27 @@ pub(super) fn temporary_kubeconfig() -> Result<TempPath> {
     let file =
         tempfile::Builder::new().prefix("kube-scheduler-rs-").suffix(".kubeconfig").tempfile();
     Ok(file.context("cannot create a temporary file")?.into_temp_path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_said_in_the_help_and_at_the_start() {
+        let command = <Args as clap::Args>::augment_args(clap::Command::new("devcluster"));
+        let help = command.clone().render_long_help().to_string();
+        let help: Vec<&str> = help.split_whitespace().collect();
+        let help = help.join(" ");
+        for missing in
+            ["no scheduler", "kubectl logs", "custom resources", "CronJobs", "kubectl create token"]
+        {
+            assert!(help.contains(missing), "{missing}: {help}");
+        }
+        let banner = banner(5, "http://127.0.0.1:1", "/tmp/kubeconfig");
+        let not_here = banner.lines().find(|line| line.starts_with("Not here:")).expect("said");
+        for missing in ["a scheduler", "kubectl logs", "custom resources", "CronJobs", "--help"] {
+            assert!(not_here.contains(missing), "{missing}: {not_here}");
+        }
+    }
 }

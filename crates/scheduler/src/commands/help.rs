@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use super::print;
 use crate::{cli, failure, flags};
 
-/// Prints the help.
-pub(crate) fn run() -> ExitCode {
-    match print(&flags::help(&cli::commands(), columns())) {
+/// Prints the help of `program`.
+pub(crate) fn run(program: &str) -> ExitCode {
+    match print(&flags::help(program, &cli::commands(), columns())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure::report(&error),
     }

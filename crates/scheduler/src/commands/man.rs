@@ -17,9 +17,9 @@ pub(crate) struct Args {
     out: Option<PathBuf>,
 }
 
-/// Runs the command.
-pub(crate) fn run(args: Args) -> Result<ExitCode> {
-    let mut command = crate::cli::described();
+/// Runs the command for `program`.
+pub(crate) fn run(args: Args, program: &str) -> Result<ExitCode> {
+    let mut command = crate::cli::described(program);
     command.build();
     match args.out {
         Some(directory) => {

@@ -43,8 +43,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(crate) nodes_csv: Option<PathBuf>,
 
-    /// Pods of a trace: CSV with the columns name, cpu_milli, memory_mib, num_gpu, creation_time and optionally gpu_milli,
-    /// gpu_spec. A share of a GPU counts as one. All pods exist from the start to the end: deletion times are ignored.
+    /// Pods of a trace: CSV with the columns name, cpu_milli, memory_mib, num_gpu and optionally creation_time (without it,
+    /// the order of the lines counts), gpu_milli, gpu_spec. A share of a GPU counts as one. All pods exist from the start to
+    /// the end: deletion times are ignored.
     #[arg(long, value_name = "FILE")]
     pub(crate) pods_csv: Option<PathBuf>,
 
@@ -52,7 +53,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Seed of all random choices, such as where preemption starts to look for victims.
+    /// Seed of all random choices, such as where preemption starts to look for victims. Other than 0 it draws one of several
+    /// equally good nodes.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) seed: u64,
 

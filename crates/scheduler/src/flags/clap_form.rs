@@ -2,6 +2,7 @@
 
 use clap::{Arg, ArgAction, ValueHint};
 
+use super::feature_gates::gate_values;
 use super::set::Flags;
 
 /// Every flag of the scheduler.
@@ -32,6 +33,8 @@ pub(crate) fn args() -> Vec<Arg> {
                 arg = arg.value_hint(ValueHint::FilePath);
             } else if flag.name == "cert-dir" {
                 arg = arg.value_hint(ValueHint::DirPath);
+            } else if flag.name == "feature-gates" {
+                arg = arg.value_parser(gate_values()).hide_possible_values(true);
             } else if flag.name == "logging-format" {
                 arg = arg.value_parser(["text", "json"]);
             }

@@ -3,6 +3,8 @@
 //! Invariants: arguments are parsed in order and the first invalid one ends parsing; flags and other arguments may be
 //! mixed; underscores in names count as hyphens, values are taken as they are.
 
+use kube_scheduler_config::{RetiredKind, retired};
+
 use super::go;
 use super::section::Flag;
 use super::set::Flags;
@@ -82,7 +84,9 @@ fn parse_long<'a>(
     let found =
         look(flags, |flag| flag.name == normal, |flag| (flag.name, flag.value.without_value()));
     let Some((known, without_value)) = found else {
-        return Err(format!("unknown flag: --{name}"));
+        let hint = retired(RetiredKind::Flag, &normal);
+        let hint = hint.map_or_else(String::new, |gone| format!(" ({gone})"));
+        return Err(format!("unknown flag: --{name}{hint}"));
     };
     let value = match (value, without_value) {
         (Some(value), _) | (None, Some(value)) => value,

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use kube_scheduler_config::{
-    CURRENT_MINOR, FeatureGates, GateError, GateWarning, OLDEST_MINOR, Stage, parse_feature_gates,
+    CURRENT_MINOR, FeatureGates, Gate, GateError, GateWarning, OLDEST_MINOR, Stage,
+    parse_feature_gates,
 };
 
 use super::go;
@@ -51,16 +52,33 @@ pub(crate) struct Gates {
     pub(crate) gates: FeatureGates,
     /// Warnings about gates that are deprecated or will be removed.
     pub(crate) warnings: Vec<GateWarning>,
+    /// Gates that were turned on and stay off, because their features do not exist here.
+    pub(crate) without_effect: Vec<Gate>,
     /// The errors of the reference's validation.
     pub(crate) errors: Vec<String>,
 }
+
+/// Gates of features that do not exist here, of those that the reference's scheduler reads and that are off by default.
+const MISSING: &[Gate] = &[
+    Gate::CBORServingAndStorage,
+    Gate::CoordinatedLeaderElection,
+    Gate::DRADeviceTaintRules,
+    Gate::DRAListTypeAttributes,
+    Gate::DRANodeAllocatableResources,
+    Gate::DRAWorkloadResourceClaims,
+    Gate::GangScheduling,
+    Gate::GenericWorkload,
+    Gate::NativeHistograms,
+    Gate::TopologyAwareWorkloadScheduling,
+    Gate::WorkloadAwarePreemption,
+];
 
 impl FeatureGateFlags {
     /// Applies the versions, then the gates.
     ///
     /// # Errors
-    /// Those that the reference reports before validation: malformed versions and gates, and gates that do not exist or
-    /// cannot have the value.
+    /// Those that the reference reports before validation: malformed versions and gates, and gates that do not exist,
+    /// cannot have the value, or need others that are off.
     pub(crate) fn apply(&self) -> Result<Gates, String> {
         let emulated = kube_version(&self.emulated_version)?;
         let compatible = kube_version(&self.min_compatibility_version)?;
@@ -95,8 +113,14 @@ impl FeatureGateFlags {
             parse_feature_gates(by_component.values().flatten().map(String::as_str))
                 .map_err(|error| error.to_string())?;
         let warnings = gates.set(&wanted).map_err(|error| error.to_string())?;
-        errors.extend(gates.validate().iter().map(ToString::to_string));
-        Ok(Gates { gates, warnings, errors })
+        let mut without_effect = Vec::new();
+        for &gate in MISSING {
+            if gates.is_enabled(gate) {
+                gates = gates.with(gate, false);
+                without_effect.push(gate);
+            }
+        }
+        Ok(Gates { gates, warnings, without_effect, errors })
     }
 }
 
@@ -162,6 +186,13 @@ fn parse_version(text: &str) -> Result<(u64, u64, u64), String> {
         })?;
     }
     Ok(numbers.into())
+}
+
+/// The values of single gates that can still be set, for completion.
+pub(crate) fn gate_values() -> Vec<String> {
+    let gates = FeatureGates::default();
+    let open = gates.iter().filter(|(_, spec, _)| matches!(spec.stage, Stage::Alpha | Stage::Beta));
+    open.flat_map(|(name, _, _)| [format!("{name}=true"), format!("{name}=false")]).collect()
 }
 
 /// The gates that can still be set, as the help lists them.

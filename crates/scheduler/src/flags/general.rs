@@ -30,7 +30,8 @@ section! {
              fails then, and the lease is given up. Zero means never.";
         /// The seed of random choices.
         seed: u64 = 0, "seed",
-            "The seed of random choices, such as the one among equally good nodes.";
+            "The seed of random choices. With 0, the first in order of several equally good nodes is always taken; any other \
+             number draws one of them.";
         /// Where spans go.
         tracing_endpoint: String = "http://localhost:4318".to_owned(), "tracing-endpoint",
             "The OpenTelemetry collector that spans are sent to, by OTLP over HTTP.";

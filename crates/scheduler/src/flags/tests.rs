@@ -1,7 +1,7 @@
 //! Command lines understood and refused, help, validation: against what kube-scheduler v1.36 does.
 
 use kube_scheduler_api_types::validation::aggregate;
-use kube_scheduler_config::FeatureGates;
+use kube_scheduler_config::{FeatureGates, Gate};
 
 use super::value::FlagValue;
 use super::*;
@@ -235,16 +235,16 @@ fn gates_follow_versions_and_report_mistakes() {
     let set =
         gates("--feature-gates=kube:GenericWorkload=true --feature-gates kube:GangScheduling=true")
             .unwrap();
-    assert_eq!(set.gates.value("GangScheduling"), Some(true));
+    // Features that do not exist here stay off.
+    assert_eq!(set.gates.value("GangScheduling"), Some(false));
+    assert_eq!(set.without_effect, [Gate::GangScheduling, Gate::GenericWorkload]);
+    let all = gates("--feature-gates=AllAlpha=true").unwrap();
+    assert!(all.without_effect.contains(&Gate::NativeHistograms), "{:?}", all.without_effect);
     let cases = [
         ("--emulated-version=1.28", "emulation version 1.28 is not between [1.33, 1.36.0]"),
         (
             "--min-compatibility-version=1.30",
             "minCompatibilityVersion version 1.30 is not between [1.33, 1.36]",
-        ),
-        (
-            "--feature-gates=GangScheduling=true",
-            "GangScheduling is enabled, but depends on features that are disabled: [GenericWorkload]",
         ),
     ];
     for (line, text) in cases {
@@ -257,6 +257,15 @@ fn gates_follow_versions_and_report_mistakes() {
         ("--emulated-version=wardle=1.35", "component not registered: wardle"),
         ("--emulated-version=1.35,1.36", "duplicate version flag, kube=1.35 and kube=1.36"),
         ("--feature-gates=NoSuch=true", "unrecognized feature gate: NoSuch"),
+        (
+            "--feature-gates=GangScheduling=true,TopologyAwareWorkloadScheduling=true",
+            "[GangScheduling is enabled, but depends on features that are disabled: [GenericWorkload], \
+             TopologyAwareWorkloadScheduling is enabled, but depends on features that are disabled: [GenericWorkload]]",
+        ),
+        (
+            "--feature-gates=NoSuch=true --emulated-version=new",
+            "could not parse \"new\" as version",
+        ),
         ("--feature-gates=AllAlpha", "missing bool value for AllAlpha"),
         ("--feature-gates=wardle:A=true", "component not registered: wardle"),
         (
@@ -280,7 +289,7 @@ fn gates_follow_versions_and_report_mistakes() {
 
 #[test]
 fn the_help_is_laid_out_as_pflag_does() {
-    let text = help(&["demo".to_owned()], 0);
+    let text = help("kube-scheduler-rs", &["demo".to_owned()], 0);
     assert!(text.contains("\nMisc flags:\n\n      --config string            The path to the configuration file.\n"), "{text}");
     assert!(
         text.contains("      --version version[=true]   --version, --version=raw prints"),
@@ -288,7 +297,7 @@ fn the_help_is_laid_out_as_pflag_does() {
     );
     assert!(text.contains("(default [/healthz,/readyz,/livez])"), "{text}");
     assert!(text.contains("kube:GangScheduling=true|false (ALPHA - default=false)"), "{text}");
-    for line in usage(&[], 160).lines() {
+    for line in usage("kube-scheduler-rs", &[], 160).lines() {
         assert!(line.chars().count() <= 165, "{line}");
     }
 }

@@ -13,11 +13,11 @@ Assigns pods to nodes: a drop-in replacement for kube-scheduler.
 It finds the nodes on which a pod may run, ranks them, and binds the pod to the best. Flags, configuration file, events,
 metrics and endpoints are those of kube-scheduler v1.36.";
 
-/// The way to call it. `commands` are the names of subcommands.
-pub(crate) fn usage(commands: &[String], columns: usize) -> String {
-    let mut text = "Usage:\n  kube-scheduler-rs [flags]\n".to_owned();
+/// The way to call `program`. `commands` are the names of subcommands.
+pub(crate) fn usage(program: &str, commands: &[String], columns: usize) -> String {
+    let mut text = format!("Usage:\n  {program} [flags]\n");
     if !commands.is_empty() {
-        text.push_str(&format!("  kube-scheduler-rs COMMAND, one of: {}\n", commands.join(", ")));
+        text.push_str(&format!("  {program} COMMAND, one of: {}\n", commands.join(", ")));
     }
     let mut flags = Flags::default();
     for (title, section) in flags.sections() {
@@ -37,8 +37,8 @@ pub(crate) fn usage(commands: &[String], columns: usize) -> String {
 }
 
 /// [`usage`] with what the program is.
-pub(crate) fn help(commands: &[String], columns: usize) -> String {
-    format!("{ABOUT}\n\n{}", usage(commands, columns))
+pub(crate) fn help(program: &str, commands: &[String], columns: usize) -> String {
+    format!("{ABOUT}\n\n{}", usage(program, commands, columns))
 }
 
 /// A flag in the help.

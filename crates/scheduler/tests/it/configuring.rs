@@ -165,10 +165,140 @@ fn what_has_no_effect_is_a_warning() {
     }
     let (code, findings) = check("profiles:\n- schedulerName: mine\n", &["--strict"]);
     assert_eq!(code, Some(0), "notes are no reason: {findings:?}");
-    assert!(
-        findings[0].starts_with("note profiles: no profile is called default-scheduler"),
-        "{findings:?}"
+    let told = "note profiles: no profile is called default-scheduler";
+    assert!(findings.iter().any(|finding| finding.starts_with(told)), "{findings:?}");
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once() {
+    let (code, findings) = check(
+        "parallelism: -1\nnonsense: 1\nnonsense: 2\nplugins: {}\nprofiles:\n- schedulerName: a\n- schedulerName: a\n  plugins:\n    filter:\n      \
+         enabled: [{name: NodeNam}]\n  pluginConfig:\n  - name: NodeAffinity\n    args: {kind: Other}\n",
+        &[],
     );
+    assert_eq!(code, Some(1));
+    for needed in [
+        "parallelism: Invalid value: -1",
+        "unknown field \"nonsense\"",
+        "line 5: key \"nonsense\" already set in map",
+        "unknown field \"plugins\"; plugins is gone since v1alpha2: put it into profiles",
+        "profiles[1].schedulerName: \"a\" is the name of profiles[0] too",
+        "no plugin is called \"NodeNam\"; do you mean NodeName?",
+        "decoding .profiles[1].pluginConfig[0]: decoding args for plugin NodeAffinity: no kind \"Other\"",
+    ] {
+        let is_told = |finding: &String| finding.starts_with("error ") && finding.contains(needed);
+        assert!(findings.iter().any(is_told), "{needed:?} is not in {findings:#?}");
+    }
+}
+
+#[test]
+fn what_is_there_twice_is_named() {
+    let (code, findings) = check(
+        "profiles:\n- plugins:\n    filter:\n      enabled: [{name: NodeName}, {name: NodePorts}, {name: NodeName}]\n  \
+         pluginConfig: [{name: NodeAffinity}, {name: NodeAffinity}]\n- schedulerName: default-scheduler\n",
+        &[],
+    );
+    assert_eq!(code, Some(1));
+    for needed in [
+        "error profiles[0].plugins.filter.enabled[2]: NodeName is enabled[0] too",
+        "error profiles[0].pluginConfig[1]: NodeAffinity is configured by pluginConfig[0] too",
+        "error profiles[1].schedulerName: \"default-scheduler\" is the name of profiles[0] too",
+    ] {
+        assert!(findings.iter().any(|finding| finding == needed), "{needed:?}: {findings:#?}");
+    }
+}
+
+#[test]
+fn names_of_older_versions_are_told_with_what_replaces_them() {
+    let files = Files::new();
+    for (text, needed) in [
+        (
+            "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: KubeSchedulerConfiguration\n",
+            "kubescheduler.config.k8s.io/v1beta3 is gone since v1.29: use kubescheduler.config.k8s.io/v1",
+        ),
+        (
+            "apiVersion: v1\nkind: Policy\n",
+            "Policy is gone since v1.23: use a KubeSchedulerConfiguration",
+        ),
+    ] {
+        let path = files.write("old.yaml", text);
+        let output = run(&["config", "check", &path]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stdout(&output).contains(needed), "{needed:?} is not in {}", stdout(&output));
+    }
+    let plugin = |name: &str| {
+        format!("profiles:\n- plugins:\n    multiPoint:\n      enabled:\n      - name: {name}\n")
+    };
+    for (name, needed) in [
+        ("SelectorSpread", "PodTopologySpread spreads by default"),
+        ("EBSLimits", "gone since v1.32: NodeVolumeLimits counts these volumes"),
+        ("ServiceAffinity", "use inter-pod affinity"),
+        ("GangScheduling", "behind an alpha gate"),
+    ] {
+        let (code, findings) = check(&plugin(name), &[]);
+        assert_eq!(code, Some(1), "{name}");
+        let start = "error profiles[0].plugins.multiPoint.enabled[0]: no plugin is called";
+        let is_told = |finding: &String| finding.starts_with(start) && finding.contains(needed);
+        assert!(findings.iter().any(is_told), "{needed:?} is not in {findings:?}");
+    }
+}
+
+#[test]
+fn what_is_scored_and_what_runs_beside_a_list_is_a_note() {
+    let noted = |body: &str, place: &str, needed: &str| {
+        let (code, findings) = check(body, &["--strict"]);
+        assert_eq!(code, Some(0), "{findings:?}");
+        let start = format!("note {place}: ");
+        let is_told = |finding: &String| finding.starts_with(&start) && finding.contains(needed);
+        assert!(findings.iter().any(is_told), "{needed:?} is not in {findings:?}");
+    };
+    noted("", "percentageOfNodesToScore", "all nodes are scored");
+    noted("percentageOfNodesToScore: 0\n", "percentageOfNodesToScore", "all nodes are scored");
+    let own = "profiles:\n- schedulerName: default-scheduler\n  percentageOfNodesToScore: 0\n";
+    noted(own, "profiles[0].percentageOfNodesToScore", "depends on their number");
+    assert!(!check(own, &[]).1.iter().any(|finding| finding.contains("all nodes are scored")));
+    noted("parallelism: 4\n", "parallelism", "changes no decision");
+    noted(
+        "profiles:\n- schedulerName: default-scheduler\n  plugins:\n    filter:\n      enabled: [{name: NodeName}, {name: NodePorts}, \
+         {name: NodeResourcesFit}]\n",
+        "profiles[0].plugins.filter.enabled",
+        "other default plugins of this point run as well",
+    );
+}
+
+#[test]
+fn arguments_of_nobody_keep_no_scheduler_from_starting() {
+    let body = "profiles:\n- schedulerName: default-scheduler\n  pluginConfig:\n  - name: NodeAfinity\n    args: {a: 1}\n";
+    let (code, findings) = check(body, &[]);
+    assert_eq!(code, Some(0), "{findings:?}");
+    let needed = "warning profiles[0].pluginConfig[0]: no plugin is called \"NodeAfinity\": its args have no effect; do you \
+                  mean NodeAffinity?";
+    assert!(findings.iter().any(|finding| finding == needed), "{findings:?}");
+    let files = Files::new();
+    let path = files.write("config.yaml", &format!("{HEAD}{body}"));
+    let out = files.path("written.yaml");
+    let output =
+        run(&["--config", &path, "--master=http://127.0.0.1:1", "--write-config-to", &out]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
+fn old_files_are_migrated() {
+    let files = Files::new();
+    let old = files.write(
+        "old.yaml",
+        "apiVersion: kubescheduler.config.k8s.io/v1beta2\nkind: KubeSchedulerConfiguration\nprofiles:\n- schedulerName: a\n  \
+         plugins:\n    score:\n      enabled: [{name: SelectorSpread, weight: 3}]\n",
+    );
+    let output = run(&["config", "migrate", &old]);
+    assert_eq!(output.status.code(), Some(1), "not all of it can be said");
+    let told = "not carried over: profiles[0].plugins.score.enabled: SelectorSpread, gone since";
+    assert!(stderr(&output).contains(told), "{}", stderr(&output));
+    let new = files.write("new.yaml", &stdout(&output));
+    assert_eq!(run(&["config", "check", &new]).status.code(), Some(0), "{}", stdout(&output));
+    let again = run(&["config", "migrate", &new]);
+    assert_eq!((again.status.code(), stdout(&again)), (Some(0), stdout(&output)));
+    assert_eq!(run(&["config", "migrate", "/no/such/file"]).status.code(), Some(2));
 }
 
 #[test]
@@ -236,7 +366,7 @@ fn manuals_and_completions_know_the_flags() {
         assert!(std::fs::metadata(format!("{directory}/{page}")).is_ok(), "{page}");
     }
     let pages = std::fs::read_dir(&directory).unwrap().count();
-    assert_eq!(pages, 11, "one per command: no pages for the help of help");
+    assert_eq!(pages, 12, "one per command: no pages for the help of help");
     for shell in ["bash", "zsh", "fish", "powershell"] {
         let script = stdout(&run(&["completions", shell]));
         assert!(script.contains("leader-elect-lease-duration"), "{shell}");

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
+mod completing;
 mod configuring;
 mod demonstrating;
+mod documented;
 mod logging;
 mod packaging;
 mod processes;

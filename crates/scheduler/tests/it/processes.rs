@@ -216,6 +216,36 @@ fn a_server_that_does_not_answer_is_named_and_waited_for() {
 }
 
 #[test]
+fn a_server_that_goes_away_is_told_once() {
+    let files = Files::new();
+    let cluster = Cluster::start(&files, &["--nodes", "1"]);
+    let (log, port) = (files.path("log"), cluster.address.port().to_string());
+    cluster.create_pods(1);
+    let args =
+        ["--kubeconfig", &cluster.kubeconfig, "--secure-port", "0", "--leader-elect=false", "-v=2"];
+    let scheduler = logged(&args, &log, &[]);
+    cluster.wait_for_bound(1);
+    let address = cluster.address.to_string();
+    cluster.process.kill();
+    // Every kind has tried again, so whatever is said by kind has been said.
+    let said = || std::fs::read_to_string(&log).unwrap();
+    let deadline = Instant::now() + DEADLINE;
+    while said().matches("Following a kind was interrupted").count() < 40 {
+        assert!(Instant::now() < deadline, "{}", said());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // At the default verbosity there is one line.
+    let said = said();
+    let told = |line: &&str| line.starts_with(['W', 'E']);
+    let loud: Vec<&str> = said.lines().filter(told).collect();
+    let [line] = loud.as_slice() else { panic!("{loud:#?}") };
+    assert!(line.contains("The API server does not answer") && line.contains(&address), "{line}");
+    let _back = Process::start(&["devcluster", "--port", &port]);
+    wait_for_log(&log, &["The API server answers again"]);
+    assert_eq!(scheduler.terminate(), Some(1));
+}
+
+#[test]
 fn a_lease_is_given_back_and_a_lost_one_ends_the_process() {
     let files = Files::new();
     let cluster = Cluster::start(&files, &["--nodes", "1"]);

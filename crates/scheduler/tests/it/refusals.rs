@@ -60,6 +60,26 @@ fn unknown_options_are_usage_errors() {
     let output = run(&["bogus"]);
     let text = "Error: \"kube-scheduler\" does not take any arguments, got [\"bogus\"]\n";
     assert_eq!((output.status.code(), &*stderr(&output)), (Some(1), text));
+    let said = stderr(&run(&["simulat", "-f", "x"]));
+    assert!(said.contains("unknown shorthand flag: 'f' in -f"), "the first error counts: {said}");
+    let output = run(&["simulat"]);
+    let text = "Error: \"kube-scheduler\" does not take any arguments, got [\"simulat\"]\nDo you mean the command simulate? A \
+                command comes first.\n";
+    assert_eq!((output.status.code(), &*stderr(&output)), (Some(1), text));
+    for (flag, needed) in [
+        (
+            "--policy-config-file=x",
+            "unknown flag: --policy-config-file (gone since v1.23: use --config",
+        ),
+        ("--port=0", "unknown flag: --port (gone since v1.24: the scheduler serves HTTPS only"),
+        (
+            "--log-dir=x",
+            "unknown flag: --log-dir (gone since v1.26: the log goes to standard error",
+        ),
+    ] {
+        let said = stderr(&run(&[flag]));
+        assert!(said.contains(needed), "{flag}: {said}");
+    }
     refused(&["simulate", "-o", "xml"], 2, &["xml"]);
     refused(&["demo", "--nodes", "many"], 2, &["many"]);
 }
@@ -160,6 +180,18 @@ fn all_that_is_wrong_with_flags_is_told_at_once() {
         ],
     );
     failed(&["--feature-gates=NoSuch=true"], &["unrecognized feature gate: NoSuch"]);
+    // Features that do not exist here do not keep the scheduler from starting: it gets as far as the API server.
+    let gates = "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true,\
+                 CoordinatedLeaderElection=true";
+    let nowhere = ["--master=http://127.0.0.1:1", "--tls-cert-file=/no/such", gates];
+    let said = stderr(&run(&nowhere));
+    assert!(
+        said.contains(
+            "these feature gates stay off, because their features do not exist here: CoordinatedLeaderElection, \
+             GangScheduling, GenericWorkload, TopologyAwareWorkloadScheduling"
+        ) && said.contains("missing filename for serving cert"),
+        "{said}"
+    );
     failed(
         &["--leader-elect-resource-lock=foo", "--master=http://127.0.0.1:1"],
         &["couldn't create resource lock: Invalid lock-type foo"],

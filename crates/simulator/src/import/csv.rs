@@ -46,10 +46,9 @@ pub(super) fn nodes(file: &str, text: &str) -> Result<Vec<Document>, ImportError
     })
 }
 
-/// The tasks of a trace, in order of creation.
+/// The tasks of a trace. Where there are no times of creation, each is created a second after the one before it.
 pub(super) fn pods(file: &str, text: &str) -> Result<Vec<Document>, ImportError> {
-    let table =
-        Table::read(file, text, &["name", "cpu_milli", "memory_mib", "num_gpu", "creation_time"])?;
+    let table = Table::read(file, text, &["name", "cpu_milli", "memory_mib", "num_gpu"])?;
     table.map(|row| {
         let mut requests = BTreeMap::from([
             ("cpu", format!("{}m", row.number("cpu_milli")?)),
@@ -60,7 +59,11 @@ pub(super) fn pods(file: &str, text: &str) -> Result<Vec<Document>, ImportError>
         if n_gpus > 0 {
             requests.insert(GPU, n_gpus.to_string());
         }
-        let created = Timestamp::from_millis(i64::from(row.number("creation_time")?) * 1000);
+        let seconds = match row.text("creation_time") {
+            "" if !row.has("creation_time") => i64::try_from(row.line()).unwrap_or(i64::MAX),
+            _ => row.number("creation_time")?.into(),
+        };
+        let created = Timestamp::from_millis(seconds.saturating_mul(1000));
         let mut pod = json!({
             "apiVersion": "v1",
             "kind": "Pod",
@@ -144,6 +147,10 @@ impl Row<'_> {
     fn text(&self, column: &str) -> &str {
         let idx = self.table.header.iter().position(|name| name == column);
         idx.and_then(|idx| self.record.get(idx)).unwrap_or_default()
+    }
+
+    fn has(&self, column: &str) -> bool {
+        self.table.header.iter().any(|name| name == column)
     }
 
     fn name(&self, column: &str) -> Result<&str, ImportError> {

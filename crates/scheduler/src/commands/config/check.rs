@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use kube_scheduler_config::{decode, default, validate};
+use kube_scheduler_config::{DecodeError, Decoded, decode_as_far_as_possible, default, validate};
 use kube_scheduler_runtime::Registry;
 use serde::Serialize;
 
@@ -68,14 +68,11 @@ pub(super) fn findings(
     registry: &Registry,
     gates: &kube_scheduler_config::FeatureGates,
 ) -> Vec<Finding> {
-    let read = match decode(text) {
-        Ok(read) => read,
-        Err(error) => {
-            let error = crate::failure::chain(&anyhow::Error::new(error));
-            return vec![Finding::error("", error)];
-        }
-    };
-    let mut findings = lint::unknown_plugins(&read, registry);
+    let Decoded { configuration, errors } = decode_as_far_as_possible(text);
+    let mut findings: Vec<Finding> = errors.into_iter().flat_map(of_decoding).collect();
+    let Some(read) = configuration else { return findings };
+    findings.extend(lint::unknown_plugins(&read, registry));
+    findings.extend(lint::repeated(&read));
     let mut config = read.clone();
     default(&mut config, gates);
     let broken = validate(&config, gates);
@@ -94,9 +91,22 @@ pub(super) fn findings(
             Err(error) => findings.push(Finding::error("profiles", crate::failure::chain(&error))),
         }
     }
+    findings.extend(lint::args_of_nobody(&read, registry));
+    findings.extend(lint::beside_the_defaults(&read, gates));
     findings.extend(lint::worth_knowing(&read, &config));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
+}
+
+/// One finding for each thing that is wrong with a text.
+fn of_decoding(error: DecodeError) -> Vec<Finding> {
+    match error {
+        DecodeError::Strict(complaints) => complaints
+            .into_iter()
+            .map(|complaint| Finding::error("", DecodeError::Strict(vec![complaint]).to_string()))
+            .collect(),
+        other => vec![Finding::error("", crate::failure::chain(&anyhow::Error::new(other)))],
+    }
 }
 
 fn text_of(answer: &Answer) -> String {

@@ -7,10 +7,16 @@ use std::collections::BTreeSet;
 
 use kube_scheduler_config::{
     ALL_PLUGINS, Configuration, DEFAULT_SCHEDULER_NAME, Extender, ExtensionPoint, FeatureGates,
-    Profile as ProfileConfig, default_plugins, named_plugins, overridden_defaults,
+    Profile as ProfileConfig, RetiredKind, default_plugins, named_plugins, overridden_defaults,
+    retired,
 };
 use kube_scheduler_runtime::{ExtensionPoint as Point, Profile, Registry};
 use serde::Serialize;
+
+use crate::similar::most_like;
+
+/// Plugins of the reference that are on with alpha gates only, and that do not exist here.
+const MISSING: &[&str] = &["GangScheduling", "PodGroupPodsCount", "TopologyPlacementGenerator"];
 
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -61,12 +67,7 @@ pub(super) fn unknown_plugins(read: &Configuration, registry: &Registry) -> Vec<
         named_plugins(read).into_iter().filter(|named| registry.get(named.name).is_none());
     unknown
         .map(|named| {
-            let near = registry
-                .names()
-                .map(|name| (distance(name, named.name), name))
-                .min()
-                .filter(|(distance, _)| *distance <= named.name.len() / 3);
-            let hint = near.map_or_else(String::new, |(_, name)| format!("; do you mean {name}?"));
+            let hint = instead_of(named.name, registry);
             Finding::error(
                 &named.path.to_string(),
                 format!("no plugin is called {:?}{hint}", named.name),
@@ -75,23 +76,103 @@ pub(super) fn unknown_plugins(read: &Configuration, registry: &Registry) -> Vec<
         .collect()
 }
 
-/// The edit distance of two names, ignoring case.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b) = (a.to_lowercase(), b.to_lowercase());
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, a) in a.chars().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        for (slot, b) in row.iter_mut().skip(1).zip(b.chars()) {
-            let best = (diagonal + usize::from(a != b)).min(*slot + 1).min(left + 1);
-            diagonal = std::mem::replace(slot, best);
-            left = best;
+/// What is there twice and may be there once only.
+pub(super) fn repeated(read: &Configuration) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
+    for (index, profile) in read.profiles.iter().enumerate() {
+        let path = format!("profiles[{index}]");
+        let name = profile.scheduler_name.as_deref().unwrap_or(DEFAULT_SCHEDULER_NAME);
+        if let Some(first) = names.iter().position(|other| *other == name) {
+            let message = format!("{name:?} is the name of profiles[{first}] too");
+            findings.push(Finding::error(&format!("{path}.schedulerName"), message));
         }
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
+        names.push(name);
+        for (point, set) in profile.plugins.iter().flat_map(|plugins| plugins.sets()) {
+            for (number, plugin) in set.enabled.iter().enumerate() {
+                let first = set.enabled.iter().position(|other| other.name == plugin.name);
+                if let Some(first) = first.filter(|first| *first < number) {
+                    findings.push(Finding::error(
+                        &format!("{path}.plugins.{}.enabled[{number}]", point.as_str()),
+                        format!("{} is enabled[{first}] too", plugin.name),
+                    ));
+                }
+            }
+        }
+        for (number, config) in profile.plugin_config.iter().enumerate() {
+            let first = profile.plugin_config.iter().position(|other| other.name == config.name);
+            if let Some(first) = first.filter(|first| *first < number) {
+                findings.push(Finding::error(
+                    &format!("{path}.pluginConfig[{number}]"),
+                    format!("{} is configured by pluginConfig[{first}] too", config.name),
+                ));
+            }
         }
     }
-    row.last().copied().unwrap_or(0)
+    findings
+}
+
+/// What to use instead of a plugin that does not exist, as the end of a message.
+fn instead_of(name: &str, registry: &Registry) -> String {
+    if let Some(gone) = retired(RetiredKind::Plugin, name) {
+        return format!("; it is {gone}");
+    }
+    if MISSING.contains(&name) {
+        return "; the reference has it behind an alpha gate, and it does not exist here"
+            .to_owned();
+    }
+    most_like(name, registry.names().map(|name| &**name))
+        .map_or_else(String::new, |name| format!("; do you mean {name}?"))
+}
+
+/// Arguments for plugins that are nowhere. The scheduler starts with them, as the reference does.
+pub(super) fn args_of_nobody(read: &Configuration, registry: &Registry) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, profile) in read.profiles.iter().enumerate() {
+        for (number, config) in profile.plugin_config.iter().enumerate() {
+            if registry.get(&config.name).is_some() {
+                continue;
+            }
+            let hint = instead_of(&config.name, registry);
+            findings.push(Finding::warning(
+                format!("profiles[{index}].pluginConfig[{number}]"),
+                format!("no plugin is called {:?}: its args have no effect{hint}", config.name),
+            ));
+        }
+    }
+    findings
+}
+
+/// Lists of plugins at single points beside which the default plugins run too. Up to v1beta1 a list could be meant to be all
+/// there is.
+pub(super) fn beside_the_defaults(read: &Configuration, gates: &FeatureGates) -> Vec<Finding> {
+    let defaults = default_plugins(gates);
+    let by_default: BTreeSet<&str> = defaults
+        .set(ExtensionPoint::MultiPoint)
+        .enabled
+        .iter()
+        .map(|plugin| plugin.name.as_str())
+        .collect();
+    let mut findings = Vec::new();
+    for (index, profile) in read.profiles.iter().enumerate() {
+        for (point, set) in profile.plugins.iter().flat_map(|plugins| plugins.sets()) {
+            let names_defaults = set
+                .enabled
+                .iter()
+                .filter(|plugin| by_default.contains(plugin.name.as_str()))
+                .count();
+            let is_open = !matches!(point, ExtensionPoint::MultiPoint | ExtensionPoint::QueueSort);
+            // With one or two of them a weight or the order is what is meant.
+            if is_open && names_defaults > 2 && set.disabled.is_empty() {
+                findings.push(Finding::note(
+                    format!("profiles[{index}].plugins.{}.enabled", point.as_str()),
+                    "the other default plugins of this point run as well; where only those listed are meant, add name: '*' \
+                     to disabled",
+                ));
+            }
+        }
+    }
+    findings
 }
 
 /// Settings of plugins that have no effect. `read` is the file, `config` the same with defaults, `built` its profiles.
@@ -300,6 +381,13 @@ pub(super) fn worth_knowing(read: &Configuration, config: &Configuration) -> Vec
         let message = format!("{kubeconfig} does not exist on this machine");
         findings.push(Finding::note("clientConnection.kubeconfig", message));
     }
+    if read.parallelism.is_some() {
+        findings.push(Finding::note(
+            "parallelism",
+            "the most threads that a scan of nodes is split among; never more than there are processors, and it changes no \
+             decision",
+        ));
+    }
     percentages(read, &mut findings);
     for (index, extender) in config.extenders.iter().enumerate() {
         check_extender(&format!("extenders[{index}]"), extender, &mut findings);
@@ -318,7 +406,23 @@ fn percentages(read: &Configuration, findings: &mut Vec<Finding>) {
              which gives better placements and takes less time here",
         ));
     }
+    let is_unset = |percentage: Option<i32>| percentage.is_none_or(|percentage| percentage == 0);
+    let is_own = |profile: &ProfileConfig| profile.percentage_of_nodes_to_score.is_some();
+    let has_own = !read.profiles.is_empty() && read.profiles.iter().all(is_own);
+    if is_unset(read.percentage_of_nodes_to_score) && !has_own {
+        findings.push(Finding::note(
+            "percentageOfNodesToScore",
+            "all nodes are scored, where kube-scheduler looks at a share that depends on their number: 0 in a profile gives that \
+             share",
+        ));
+    }
     for (index, profile) in read.profiles.iter().enumerate() {
+        if profile.percentage_of_nodes_to_score == Some(0) {
+            findings.push(Finding::note(
+                format!("profiles[{index}].percentageOfNodesToScore"),
+                "a share of the nodes that depends on their number is scored, as in kube-scheduler",
+            ));
+        }
         if profile.percentage_of_nodes_to_score.is_some()
             && read.percentage_of_nodes_to_score.is_some()
         {

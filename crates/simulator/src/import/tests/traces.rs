@@ -101,3 +101,17 @@ fn errors_name_file_line_and_column() {
         assert_eq!(trace(&nodes, &pods).unwrap_err().to_string(), expected);
     }
 }
+
+#[test]
+fn without_times_of_creation_the_order_of_lines_counts() {
+    let pods =
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli\nz,1,1,1,460\na,2,2,0,0\nm,3,3,2,1000\n";
+    let objects = trace(NODES, pods).unwrap();
+    let mut in_order: Vec<_> = objects.pods.iter().map(|pod| (pod.created, &*pod.name)).collect();
+    in_order.sort();
+    let names: Vec<&str> = in_order.iter().map(|(_, name)| *name).collect();
+    assert_eq!(names, ["z", "a", "m"]);
+    let empty = trace(NODES, "name,cpu_milli,memory_mib,num_gpu,creation_time\nz,1,1,1,\n");
+    let text = empty.unwrap_err().to_string();
+    assert!(text.contains("creation_time: expected a whole number"), "{text}");
+}

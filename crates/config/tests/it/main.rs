@@ -1,0 +1,5 @@
+//! Tests of reading, checking and writing configuration.
+
+mod conformance;
+mod properties;
+mod refusals;

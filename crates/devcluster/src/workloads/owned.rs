@@ -1,0 +1,181 @@
+//! A controller's object, and the objects that it owns.
+
+use kube_scheduler_api_types::LabelSelector;
+use serde_json::{Value, json};
+
+use crate::api::WriteOptions;
+use crate::api::delete::{DeleteOptions, delete_in};
+use crate::api::update::{Part, Target, modify_in};
+use crate::kinds::{KindId, REPLICATION_CONTROLLERS};
+use crate::object::{at, child_mut, int_at, labels_of, list_at, list_mut, meta_mut, text_at};
+use crate::selectors::label_selector_in;
+use crate::store::State;
+
+/// An object with a controller, as it was read.
+pub(super) struct Controller<'v> {
+    pub(super) kind: KindId,
+    pub(super) value: &'v Value,
+    pub(super) namespace: &'v str,
+    pub(super) name: &'v str,
+    pub(super) uid: &'v str,
+}
+
+impl<'v> Controller<'v> {
+    pub(super) fn new(kind: KindId, value: &'v Value) -> Self {
+        let meta = |field| text_at(value, &["metadata", field]);
+        let (namespace, name, uid) = (meta("namespace"), meta("name"), meta("uid"));
+        Self { kind, value, namespace, name, uid }
+    }
+
+    pub(super) fn is_terminating(&self) -> bool {
+        at(self.value, &["metadata", "deletionTimestamp"]).is_some()
+    }
+
+    /// `spec.replicas`, or another count of the spec.
+    pub(super) fn count(&self, field: &str, default: i64) -> i64 {
+        int_at(self.value, &["spec", field]).unwrap_or(default).max(0)
+    }
+
+    pub(super) fn template(&self) -> &'v Value {
+        at(self.value, &["spec", "template"]).unwrap_or(&Value::Null)
+    }
+
+    /// The selector; `None` if it is missing, malformed or selects other pods than the template makes, with which pods
+    /// would be made without end.
+    pub(super) fn selector(&self) -> Option<LabelSelector> {
+        let selector = at(self.value, &["spec", "selector"])?;
+        let selector = if self.kind == REPLICATION_CONTROLLERS {
+            label_selector_in(&json!({"matchLabels": selector}))?
+        } else {
+            label_selector_in(selector)?
+        };
+        let labels = labels_of(self.template());
+        (selector.matches(&labels) && !selector.is_empty()).then_some(selector)
+    }
+
+    /// The owner reference that this controller puts on its objects.
+    pub(super) fn reference(&self) -> Value {
+        let kind = self.kind.get();
+        json!({
+            "apiVersion": kind.api_version(), "kind": kind.kind, "name": self.name, "uid": self.uid,
+            "controller": true, "blockOwnerDeletion": true,
+        })
+    }
+
+    /// The objects of a kind that this controller owns, by name; those that match `selector` and have no controller are
+    /// adopted before.
+    pub(super) fn owned(
+        &self,
+        state: &mut State,
+        kind: KindId,
+        selector: Option<&LabelSelector>,
+    ) -> Vec<Value> {
+        if let Some(selector) = selector.filter(|_| !self.is_terminating()) {
+            self.adopt(state, kind, selector);
+        }
+        let keys: Vec<String> = state
+            .dependents
+            .of(self.uid)
+            .filter(|(other, _)| *other == kind)
+            .map(|(_, key)| key.clone())
+            .collect();
+        let objects = keys.iter().filter_map(|key| {
+            let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+            state.get(kind, namespace, name).map(|object| object.value())
+        });
+        objects.filter(|object| self.controls(object)).collect()
+    }
+
+    fn controls(&self, object: &Value) -> bool {
+        list_at(object, &["metadata", "ownerReferences"]).iter().any(|owner| {
+            text_at(owner, &["uid"]) == self.uid && owner.get("controller") == Some(&true.into())
+        })
+    }
+
+    fn adopt(&self, state: &mut State, kind: KindId, selector: &LabelSelector) {
+        let orphans: Vec<Value> = state
+            .objects_in(kind, self.namespace)
+            .filter(|object| object.owners().is_empty() && !object.is_terminating())
+            .filter(|object| selector.matches(object.labels()))
+            .map(|object| object.value())
+            .collect();
+        for mut orphan in orphans {
+            list_mut(meta_mut(&mut orphan), "ownerReferences").push(self.reference());
+            state.put(kind, orphan);
+        }
+    }
+
+    /// Writes the status if it is another one than before; always with the generation that it is about.
+    pub(super) fn put_status(&self, state: &mut State, mut status: Value) {
+        let generation = int_at(self.value, &["metadata", "generation"]).unwrap_or(1);
+        status["observedGeneration"] = generation.into();
+        let target = Target {
+            kind: self.kind,
+            namespace: self.namespace,
+            name: self.name,
+            part: Part::Status,
+        };
+        // Rejected only when it is gone.
+        let _ = modify_in(state, target, &WriteOptions::default(), |old| {
+            let mut new = old.clone();
+            crate::object::map_mut(&mut new).insert("status".into(), status);
+            Ok(new)
+        });
+    }
+
+    /// The conditions of the last status.
+    pub(super) fn conditions(&self) -> Vec<Value> {
+        list_at(self.value, &["status", "conditions"]).to_vec()
+    }
+}
+
+/// Changes an object that a controller owns, or the controller's own.
+pub(super) fn change(
+    state: &mut State,
+    kind: KindId,
+    object: &Value,
+    change: impl FnOnce(&mut Value),
+) -> Option<Value> {
+    let (namespace, name) =
+        (text_at(object, &["metadata", "namespace"]), text_at(object, &["metadata", "name"]));
+    let target = Target { kind, namespace, name, part: Part::Main };
+    let changed = modify_in(state, target, &WriteOptions::default(), |old| {
+        let mut new = old.clone();
+        change(&mut new);
+        Ok(new)
+    });
+    changed.ok().map(|object| object.value())
+}
+
+/// Deletes an object that a controller owns.
+pub(super) fn remove(state: &mut State, kind: KindId, object: &Value) {
+    let meta = |field| text_at(object, &["metadata", field]);
+    let options = DeleteOptions { uid: Some(meta("uid").to_owned()), ..DeleteOptions::default() };
+    // Rejected only when it is gone.
+    let _ = delete_in(state, kind, meta("namespace"), meta("name"), &options);
+}
+
+/// Sets `spec.replicas`.
+pub(super) fn scale(
+    state: &mut State,
+    kind: KindId,
+    object: &Value,
+    replicas: i64,
+) -> Option<Value> {
+    change(state, kind, object, |object| {
+        child_mut(object, "spec").insert("replicas".into(), replicas.into());
+    })
+}
+
+/// A short text for a template, in letters that names may have: the same for the same template.
+pub(super) fn hash_of(template: &Value) -> String {
+    const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let mut hash = template.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
+    let letters = (0..10).map(|_| {
+        let letter = LETTERS[(hash % 27) as usize];
+        hash /= 27;
+        char::from(letter)
+    });
+    letters.collect()
+}

@@ -1,0 +1,201 @@
+//! StatefulSets: pods with numbers, one after the other.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::owned::{Controller, hash_of, remove};
+use super::pods::{
+    self, BURST, MOST_PODS, PodName, has_ended, is_ready, is_terminating, label, labels_mut,
+};
+use crate::api::WriteOptions;
+use crate::api::create::create_in;
+use crate::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS};
+use crate::object::{at, child_mut, int_at, list_at, list_mut, map_mut, meta_mut, text_at};
+use crate::status::ApiError;
+use crate::store::State;
+
+const REVISION: &str = "controller-revision-hash";
+
+/// Creates, replaces or deletes pods, and writes the status.
+pub(super) fn settle(state: &mut State, set: &Controller<'_>) -> bool {
+    let Some(selector) = set.selector() else { return false };
+    let owned = set.owned(state, PODS, Some(&selector));
+    let mut error = None;
+    if !set.is_terminating() {
+        error = step(state, set, &by_number(set, owned)).err();
+    }
+    let owned = set.owned(state, PODS, None);
+    put_status(state, set, &by_number(set, owned), error.as_ref());
+    false
+}
+
+/// The pods by their numbers.
+fn by_number(set: &Controller<'_>, pods: Vec<Value>) -> BTreeMap<i64, Value> {
+    let number = |pod: &Value| -> Option<i64> {
+        let name = text_at(pod, &["metadata", "name"]);
+        name.strip_prefix(set.name)?.strip_prefix('-')?.parse().ok()
+    };
+    pods.into_iter().filter_map(|pod| Some((number(&pod)?, pod))).collect()
+}
+
+/// The numbers that there should be.
+fn wanted(set: &Controller<'_>) -> std::ops::Range<i64> {
+    let start = int_at(set.value, &["spec", "ordinals", "start"]).unwrap_or(0).max(0);
+    start..start.saturating_add(set.count("replicas", 1).min(MOST_PODS))
+}
+
+fn is_ordered(set: &Controller<'_>) -> bool {
+    text_at(set.value, &["spec", "podManagementPolicy"]) != "Parallel"
+}
+
+fn step(
+    state: &mut State,
+    set: &Controller<'_>,
+    present: &BTreeMap<i64, Value>,
+) -> Result<(), ApiError> {
+    let wanted = wanted(set);
+    let mut n_created = 0;
+    for number in wanted.clone() {
+        match present.get(&number) {
+            None if n_created < BURST => {
+                add_pod(state, set, number)?;
+                n_created += 1;
+                if is_ordered(set) {
+                    return Ok(());
+                }
+            }
+            None => return Ok(()),
+            // Ended pods are replaced under their name.
+            Some(pod) if has_ended(pod) && !is_terminating(pod) => {
+                remove(state, PODS, pod);
+                return Ok(());
+            }
+            Some(pod) if is_ordered(set) && (is_terminating(pod) || !is_ready(pod)) => {
+                // The exception: a pod of an old template that never became ready may be replaced.
+                return update(state, set, present, &wanted);
+            }
+            Some(_) => {}
+        }
+    }
+    for (_, pod) in present.iter().rev().filter(|(number, _)| !wanted.contains(number)) {
+        if !is_terminating(pod) {
+            remove(state, PODS, pod);
+        }
+        if is_ordered(set) {
+            return Ok(());
+        }
+    }
+    update(state, set, present, &wanted)
+}
+
+/// Replaces the last pod of an old template, if all pods behind it are up to date and ready.
+fn update(
+    state: &mut State,
+    set: &Controller<'_>,
+    present: &BTreeMap<i64, Value>,
+    wanted: &std::ops::Range<i64>,
+) -> Result<(), ApiError> {
+    if text_at(set.value, &["spec", "updateStrategy", "type"]) == "OnDelete" {
+        return Ok(());
+    }
+    let path = ["spec", "updateStrategy", "rollingUpdate", "partition"];
+    let first = int_at(set.value, &path).unwrap_or(0).max(wanted.start);
+    let revision = hash_of(set.template());
+    for (_, pod) in present.range(first.min(wanted.end)..wanted.end).rev() {
+        if is_terminating(pod) {
+            return Ok(());
+        }
+        if label(pod, REVISION) != revision {
+            remove(state, PODS, pod);
+            return Ok(());
+        }
+        if !is_ready(pod) {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn add_pod(state: &mut State, set: &Controller<'_>, number: i64) -> Result<(), ApiError> {
+    let name = format!("{}-{number}", set.name);
+    let mut pod = pods::from_template(set, &PodName::Exactly(&name));
+    let labels = labels_mut(&mut pod);
+    labels.insert("statefulset.kubernetes.io/pod-name".into(), name.as_str().into());
+    labels.insert("apps.kubernetes.io/pod-index".into(), number.to_string().into());
+    labels.insert(REVISION.into(), hash_of(set.template()).into());
+    pods::set_spec(&mut pod, "hostname", name.as_str().into());
+    let service = text_at(set.value, &["spec", "serviceName"]);
+    if !service.is_empty() {
+        pods::set_spec(&mut pod, "subdomain", service.into());
+    }
+    for claim in list_at(set.value, &["spec", "volumeClaimTemplates"]) {
+        let volume = text_at(claim, &["metadata", "name"]);
+        let claim_name = format!("{volume}-{name}");
+        add_claim(state, set, claim, &claim_name)?;
+        let volumes = list_mut(child_mut(&mut pod, "spec"), "volumes");
+        volumes.retain(|other| text_at(other, &["name"]) != volume);
+        volumes.push(json!({"name": volume, "persistentVolumeClaim": {"claimName": claim_name}}));
+    }
+    pods::create(state, set, pod)
+}
+
+/// Creates the claim of a pod; one that exists is used as it is.
+fn add_claim(
+    state: &mut State,
+    set: &Controller<'_>,
+    template: &Value,
+    name: &str,
+) -> Result<(), ApiError> {
+    if state.get(PERSISTENT_VOLUME_CLAIMS, set.namespace, name).is_some() {
+        return Ok(());
+    }
+    let mut claim = template.clone();
+    map_mut(&mut claim).remove("status");
+    let meta = meta_mut(&mut claim);
+    meta.insert("name".into(), name.into());
+    meta.remove("namespace");
+    if let Some(labels) =
+        at(set.value, &["spec", "selector", "matchLabels"]).and_then(Value::as_object)
+    {
+        let own = map_mut(meta.entry("labels").or_insert(Value::Null));
+        own.extend(labels.iter().map(|(key, value)| (key.clone(), value.clone())));
+    }
+    let options = WriteOptions::default();
+    create_in(state, PERSISTENT_VOLUME_CLAIMS, set.namespace, claim, &options).map(|_| ())
+}
+
+fn put_status(
+    state: &mut State,
+    set: &Controller<'_>,
+    present: &BTreeMap<i64, Value>,
+    error: Option<&ApiError>,
+) {
+    let update = format!("{}-{}", set.name, hash_of(set.template()));
+    let before = text_at(set.value, &["status", "currentRevision"]);
+    let revision = |pod: &Value| format!("{}-{}", set.name, label(pod, REVISION));
+    let count = |test: &dyn Fn(&Value) -> bool| present.values().filter(|pod| test(pod)).count();
+    let ready = count(&|pod| is_ready(pod) && !is_terminating(pod));
+    let updated = count(&|pod| revision(pod) == update && !is_terminating(pod));
+    let n_wanted = usize::try_from(set.count("replicas", 1)).unwrap_or(usize::MAX);
+    let is_done = updated == n_wanted && present.len() == n_wanted && ready == n_wanted;
+    let current = if before.is_empty() || is_done { update.clone() } else { before.to_owned() };
+    let mut status = json!({
+        "replicas": present.len(), "availableReplicas": ready, "currentRevision": current,
+        "updateRevision": update,
+    });
+    let counts = [
+        ("readyReplicas", ready),
+        ("currentReplicas", count(&|pod| revision(pod) == current && !is_terminating(pod))),
+        ("updatedReplicas", updated),
+    ];
+    for (field, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+        status[field] = count.into();
+    }
+    let (now, mut conditions) = (crate::clock::to_rfc3339(state.now), set.conditions());
+    pods::set_failure(&mut conditions, error, &now);
+    if !conditions.is_empty() {
+        status["conditions"] = conditions.into();
+    }
+    set.put_status(state, status);
+}

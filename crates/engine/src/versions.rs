@@ -1,0 +1,38 @@
+//! Versions of those parts of the cluster that are not single nodes.
+
+use kube_scheduler_cache::ClusterState;
+use kube_scheduler_cache::affinity::AffinityTermsVersion;
+use kube_scheduler_cache::reads::Reads;
+
+/// Where those parts of the cluster stood that are not single nodes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Versions {
+    membership: u64,
+    images: u64,
+    objects: u64,
+    affinity_terms: AffinityTermsVersion,
+}
+
+impl Versions {
+    pub(crate) fn of(cluster: &ClusterState) -> Self {
+        Self {
+            membership: cluster.membership_sequence(),
+            images: cluster.image_sequence(),
+            objects: cluster.objects().sequence(),
+            affinity_terms: cluster.affinity_terms_version(),
+        }
+    }
+
+    /// Whether nothing that matters to an answer differs.
+    pub(crate) fn agree(&self, now: &Self, reads: Reads) -> bool {
+        (!reads.intersects(Reads::MEMBERSHIP) || self.membership == now.membership)
+            && (!reads.intersects(Reads::IMAGE_STATES) || self.images == now.images)
+            && (!reads.intersects(Reads::OBJECTS) || self.objects == now.objects)
+            && (!reads.intersects(Reads::AFFINITY_TERMS) || self.has_terms_of(now))
+    }
+
+    /// Whether the distinct affinity terms on nodes are the same.
+    pub(crate) fn has_terms_of(&self, now: &Self) -> bool {
+        self.affinity_terms == now.affinity_terms
+    }
+}

@@ -1,0 +1,73 @@
+//! Requests to the API server about other objects than the pod, as data.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Object;
+use kube_scheduler_cache::ObjectKey;
+use serde_json::Value;
+
+/// A request to the API server that a plugin wants to be carried out.
+///
+/// Requests for one pod are carried out one after the other, in the order in which they were asked for, and so is the
+/// pod's binding.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ObjectWrite {
+    /// Puts the object in the place of the revision that it carries; a newer revision at the server is a conflict.
+    Replace(Arc<Object>),
+    /// The same for `status` alone.
+    ReplaceStatus(Arc<Object>),
+    /// Creates the object. One without a name gets one that starts with its `metadata.generateName`.
+    Create(Arc<Object>),
+    /// Changes `status` by a strategic merge patch. A `metadata.uid` in the patch must be that of the object.
+    PatchStatus {
+        /// Which object.
+        object: ObjectKey,
+        /// The patch, with `status` on top.
+        patch: Arc<Value>,
+    },
+    /// Deletes the object. If it is gone already, that is a success.
+    Delete {
+        /// The object in the revision that is known.
+        object: Arc<Object>,
+        /// A finalizer to take off the object first. Tried again with a fresh revision when there is a conflict.
+        finalizer: Option<Arc<str>>,
+    },
+    /// Reads the object afresh, after a conflict.
+    Get(ObjectKey),
+}
+
+impl ObjectWrite {
+    /// The object that it is about. One that is to be created may have no name yet.
+    pub fn key(&self) -> ObjectKey {
+        match self {
+            Self::PatchStatus { object, .. } | Self::Get(object) => object.clone(),
+            Self::Replace(object)
+            | Self::ReplaceStatus(object)
+            | Self::Create(object)
+            | Self::Delete { object, .. } => ObjectKey::from(&**object),
+        }
+    }
+
+    /// The object that is sent or was known before, in full; `None` if there is only its key.
+    pub const fn object(&self) -> Option<&Arc<Object>> {
+        match self {
+            Self::Replace(object)
+            | Self::ReplaceStatus(object)
+            | Self::Create(object)
+            | Self::Delete { object, .. } => Some(object),
+            Self::PatchStatus { .. } | Self::Get(_) => None,
+        }
+    }
+
+    /// The HTTP method of the request, or of the last one.
+    pub const fn method(&self) -> &'static str {
+        match self {
+            Self::Replace(_) | Self::ReplaceStatus(_) => "PUT",
+            Self::Create(_) => "POST",
+            Self::PatchStatus { .. } => "PATCH",
+            Self::Delete { .. } => "DELETE",
+            Self::Get(_) => "GET",
+        }
+    }
+}

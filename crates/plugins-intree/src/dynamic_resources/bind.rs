@@ -1,0 +1,403 @@
+//! PreBind: allocations and reservations are written, claim by claim; then devices that have to be made ready are waited
+//! for (`docs/spec/plugins-dra.md` §7.8, §11.4, §11.5).
+//!
+//! A claim that was changed in between is read again and tried once more, a few times. Whatever the outcome, a claim
+//! whose binding has ended is no longer in flight.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_scheduler_devices::ExtendedClaim;
+use kube_scheduler_devices::api::Allocation;
+use kube_scheduler_framework::api::{Object, Timestamp};
+use kube_scheduler_framework::{
+    ApiError, ObjectWrite, PreBindTask, Status, TaskContext, TaskEvent, TaskStep,
+};
+
+use super::inventory::Devices;
+use super::metrics::Metrics;
+use super::settings::Settings;
+use super::state::{PodClaim, PodDevices};
+use super::waiting::Waiting;
+use super::{extended, in_flight, kinds, writes};
+
+const NO_STATE: &str = "not found";
+
+/// How often a claim that others change at the same time is written, and how long it takes to try again.
+const CLAIM_TRIES: u32 = 5;
+const CLAIM_PAUSE: Duration = Duration::from_millis(10);
+
+/// How often the status of the pod is written, and how long it takes to try again for the first time; five times as long
+/// each time after.
+const POD_TRIES: u32 = 4;
+const POD_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long it may take until a claim that was created is seen.
+const KNOWN_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// What all bindings share.
+pub(super) struct Shared {
+    pub(super) settings: Settings,
+    pub(super) devices: Devices,
+    pub(super) metrics: Metrics,
+}
+
+/// See the head of the module.
+pub(super) struct BindClaims {
+    shared: Arc<Shared>,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The claim at this place is next.
+    Claim(usize),
+    /// A claim is being bound.
+    Binding(Binding, Doing),
+    /// All claims are bound.
+    Waiting(Waiting),
+}
+
+/// What a claim's binding waits for.
+enum Doing {
+    Create,
+    /// Trying again after a conflict.
+    Pause,
+    Get,
+    Finalizer,
+    Status,
+    PodStatus,
+    PodPause,
+    /// Waiting until the claim that was created is seen; then the binding ends like this.
+    Known(Result<(), String>),
+}
+
+/// One claim on its way.
+struct Binding {
+    at: usize,
+    /// As the API server has it, as far as is known.
+    object: Arc<Object>,
+    allocation: Option<Arc<Allocation>>,
+    special: Option<Arc<ExtendedClaim>>,
+    is_special: bool,
+    is_changed: bool,
+    n_tries: u32,
+    n_pod_tries: u32,
+    /// Until when a claim that was created is waited for.
+    deadline: Option<Timestamp>,
+}
+
+impl Binding {
+    fn key(&self) -> String {
+        self.object.key()
+    }
+}
+
+impl BindClaims {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, stage: Stage::Claim(0) }
+    }
+
+    /// Goes on with the first claim from `at` on that has to be bound, or with waiting.
+    fn start(&mut self, cx: &mut TaskContext<'_>, at: usize) -> TaskStep {
+        let Some(devices) = cx.state.get::<PodDevices>() else { return failed(NO_STATE.into()) };
+        let needs_binding = |claim: &PodClaim| {
+            let is_needed =
+                !claim.is_special || claim.reserved.is_some() || !claim.claim.requests.is_empty();
+            is_needed && !claim.is_reserved_for(&cx.pod.uid)
+        };
+        let mut rest = devices.claims.iter().enumerate().skip(at);
+        let Some((at, claim)) = rest.find(|(_, claim)| needs_binding(claim)) else {
+            return self.wait(cx);
+        };
+        let binding = Binding {
+            at,
+            object: claim.object.clone(),
+            allocation: claim.reserved.clone(),
+            special: devices.special.clone().filter(|_| claim.is_special),
+            is_special: claim.is_special,
+            is_changed: false,
+            n_tries: 0,
+            n_pod_tries: 0,
+            deadline: None,
+        };
+        if !claim.is_in_memory() {
+            return self.write(cx, binding);
+        }
+        let Some(special) = &binding.special else {
+            let text = format!("extended resource claim not found for node {}", cx.node);
+            return self.end(cx, binding, Err(text));
+        };
+        let object = writes::to_create(&extended::variant_object(&binding.object, special));
+        self.ask(binding, Doing::Create, ObjectWrite::Create(Arc::new(object)))
+    }
+
+    fn ask(&mut self, binding: Binding, doing: Doing, write: ObjectWrite) -> TaskStep {
+        self.stage = Stage::Binding(binding, doing);
+        TaskStep::Write(write)
+    }
+
+    /// One try at writing the claim.
+    fn write(&mut self, cx: &mut TaskContext<'_>, mut binding: Binding) -> TaskStep {
+        let key = binding.key();
+        let json = &binding.object.json;
+        if !json["metadata"]["deletionTimestamp"].is_null() {
+            let text = format!("claim {key} got deleted in the meantime");
+            return self.end(cx, binding, Err(text));
+        }
+        if binding.allocation.is_some() {
+            if !json["status"]["allocation"].is_null() {
+                let text = format!("claim {key} got allocated elsewhere in the meantime");
+                return self.end(cx, binding, Err(text));
+            }
+            if !writes::has_finalizer(&binding.object) {
+                let mut object = (*binding.object).clone();
+                writes::add_finalizer(&mut object);
+                binding.n_tries += 1;
+                return self.ask(binding, Doing::Finalizer, ObjectWrite::Replace(Arc::new(object)));
+            }
+        }
+        binding.n_tries += 1;
+        self.write_status(cx, binding)
+    }
+
+    fn write_status(&mut self, cx: &mut TaskContext<'_>, binding: Binding) -> TaskStep {
+        let mut object = (*binding.object).clone();
+        if let Some(allocation) = &binding.allocation {
+            writes::set_allocation(&mut object, allocation);
+        }
+        writes::add_reservation(&mut object, cx.pod);
+        if self.shared.settings.binding_timeout.is_some() {
+            if object.json["status"]["allocation"].is_null() {
+                let text =
+                    format!("claim {} got deallocated elsewhere in the meantime", binding.key());
+                return self.end(cx, binding, Err(text));
+            }
+            writes::set_allocation_time(&mut object, cx.cx.now());
+        }
+        self.ask(binding, Doing::Status, ObjectWrite::ReplaceStatus(Arc::new(object)))
+    }
+
+    /// Tries again after a conflict, unless it has been tried often enough.
+    fn refused(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        binding: Binding,
+        what: &str,
+        error: &ApiError,
+    ) -> TaskStep {
+        if *error.reason == *"Conflict" && binding.n_tries < CLAIM_TRIES {
+            self.stage = Stage::Binding(binding, Doing::Pause);
+            return pause(cx, CLAIM_PAUSE);
+        }
+        let text = format!("{what} {}: {error}", binding.key());
+        self.end(cx, binding, Err(text))
+    }
+
+    /// The claim is as it should be at the API server.
+    fn written(&mut self, cx: &mut TaskContext<'_>, binding: Binding) -> TaskStep {
+        if binding.is_special {
+            self.write_pod_status(cx, binding)
+        } else {
+            self.end(cx, binding, Ok(()))
+        }
+    }
+
+    fn write_pod_status(&mut self, cx: &mut TaskContext<'_>, mut binding: Binding) -> TaskStep {
+        let mappings = binding.special.as_ref().map(|special| &special.mappings[..]);
+        let Some(mappings) = mappings.filter(|mappings| !mappings.is_empty()) else {
+            let text = format!(
+                "nil or empty request mappings, no update of pod {} ExtendedResourceClaimStatus",
+                cx.pod.key()
+            );
+            return self.end(cx, binding, Err(text));
+        };
+        let write = writes::special_status(cx.pod, &binding.object.name, mappings);
+        binding.n_pod_tries += 1;
+        self.ask(binding, Doing::PodStatus, write)
+    }
+
+    fn pod_status_refused(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        binding: Binding,
+        error: &ApiError,
+    ) -> TaskStep {
+        let is_passing =
+            matches!(&*error.reason, "InternalError" | "ServiceUnavailable" | "Conflict");
+        if is_passing && binding.n_pod_tries < POD_TRIES {
+            let pause_length = POD_PAUSE * 5_u32.pow(binding.n_pod_tries.saturating_sub(1));
+            self.stage = Stage::Binding(binding, Doing::PodPause);
+            return pause(cx, pause_length);
+        }
+        let key = cx.pod.key();
+        let text = format!("update pod {key} ExtendedResourceClaimStatus: {error}");
+        self.end(cx, binding, Err(text))
+    }
+
+    /// The claim is bound, or cannot be. A claim that was made for the pod has to be seen first, so that its devices do not
+    /// look free between being in flight and being seen.
+    fn end(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        mut binding: Binding,
+        result: Result<(), String>,
+    ) -> TaskStep {
+        if binding.is_special && binding.is_changed && !is_known(cx, &binding) {
+            let now = cx.cx.now();
+            let deadline = *binding.deadline.get_or_insert(now + KNOWN_TIMEOUT);
+            if now < deadline {
+                let objects = vec![(&*binding.object).into()];
+                self.stage = Stage::Binding(binding, Doing::Known(result));
+                return TaskStep::Wait { until: Some(deadline), objects };
+            }
+        }
+        settle(cx, &binding);
+        let decoded = self.shared.devices.claims.get(&binding.object);
+        match result.and_then(|()| decoded.map_err(|error| error.to_string())) {
+            Err(text) => failed(text),
+            Ok(claim) => {
+                let devices = cx.state.get_mut::<PodDevices>();
+                if let Some(known) = devices.and_then(|all| all.claims.get_mut(binding.at)) {
+                    known.object = binding.object;
+                    known.claim = claim;
+                }
+                self.start(cx, binding.at + 1)
+            }
+        }
+    }
+
+    fn wait(&mut self, cx: &mut TaskContext<'_>) -> TaskStep {
+        match Waiting::new(&self.shared, cx) {
+            None => TaskStep::Done(Status::SUCCESS),
+            Some(waiting) => {
+                let step = waiting.check(&self.shared, cx);
+                self.stage = Stage::Waiting(waiting);
+                step
+            }
+        }
+    }
+
+    /// The API server answered.
+    fn answered(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        mut binding: Binding,
+        doing: Doing,
+        answer: Result<Arc<Object>, ApiError>,
+    ) -> TaskStep {
+        let metrics = &self.shared.metrics;
+        match (doing, answer) {
+            (Doing::Create, Ok(created)) => {
+                metrics.claim_created(true);
+                remember_created(cx, binding.at, &created);
+                binding.object = created;
+                binding.is_changed = true;
+                self.write(cx, binding)
+            }
+            (Doing::Create, Err(error)) => {
+                metrics.claim_created(false);
+                // Quirk: the name of the claim is cleared by then.
+                let namespace = &cx.pod.namespace;
+                let text = format!("create claim for extended resources {namespace}/: {error}");
+                self.end(cx, binding, Err(text))
+            }
+            (Doing::Get, Ok(object)) => {
+                binding.object = object;
+                self.write(cx, binding)
+            }
+            (Doing::Get, Err(error)) => {
+                let text = format!("get updated claim {} after conflict: {error}", binding.key());
+                self.end(cx, binding, Err(text))
+            }
+            (Doing::Finalizer, Ok(object)) => {
+                binding.object = object;
+                binding.is_changed = true;
+                self.write_status(cx, binding)
+            }
+            (Doing::Finalizer, Err(error)) => {
+                self.refused(cx, binding, "add finalizer to claim", &error)
+            }
+            (Doing::Status, Ok(object)) => {
+                binding.object = object;
+                binding.is_changed = true;
+                self.written(cx, binding)
+            }
+            (Doing::Status, Err(error)) => {
+                let what = match binding.allocation {
+                    Some(_) => "add allocation and reservation to claim",
+                    None => "add reservation to claim",
+                };
+                self.refused(cx, binding, what, &error)
+            }
+            (Doing::PodStatus, Ok(_)) => self.end(cx, binding, Ok(())),
+            (Doing::PodStatus, Err(error)) => self.pod_status_refused(cx, binding, &error),
+            (doing @ (Doing::Pause | Doing::PodPause | Doing::Known(_)), _) => {
+                self.paused(cx, binding, doing)
+            }
+        }
+    }
+
+    /// A pause is over.
+    fn paused(&mut self, cx: &mut TaskContext<'_>, binding: Binding, doing: Doing) -> TaskStep {
+        match doing {
+            Doing::PodPause => self.write_pod_status(cx, binding),
+            Doing::Known(result) => self.end(cx, binding, result),
+            _ => {
+                let key = (&*binding.object).into();
+                self.ask(binding, Doing::Get, ObjectWrite::Get(key))
+            }
+        }
+    }
+}
+
+impl PreBindTask for BindClaims {
+    fn step(&mut self, cx: &mut TaskContext<'_>, event: TaskEvent) -> TaskStep {
+        match (std::mem::replace(&mut self.stage, Stage::Claim(usize::MAX)), event) {
+            (Stage::Claim(at), _) => self.start(cx, at),
+            (Stage::Binding(binding, doing), TaskEvent::Written(answer)) => {
+                self.answered(cx, binding, doing, answer)
+            }
+            (Stage::Binding(binding, doing), _) => self.paused(cx, binding, doing),
+            (Stage::Waiting(waiting), _) => {
+                let step = waiting.check(&self.shared, cx);
+                self.stage = Stage::Waiting(waiting);
+                step
+            }
+        }
+    }
+}
+
+/// Later attempts see the claim as it is, and no longer as one in flight.
+fn settle(cx: &mut TaskContext<'_>, binding: &Binding) {
+    if binding.is_changed {
+        cx.commands.confirm_object(binding.object.clone());
+    }
+    let devices = cx.state.get::<PodDevices>();
+    let claim = devices.and_then(|devices| devices.claims.get(binding.at));
+    if let Some(claim) = claim.filter(|_| binding.allocation.is_some()) {
+        in_flight::remove(&claim.flight, true, cx.commands);
+    }
+}
+
+/// Whether the claim is seen.
+fn is_known(cx: &TaskContext<'_>, binding: &Binding) -> bool {
+    let Object { namespace, name, uid, .. } = &*binding.object;
+    let known = kinds::claim(cx.cx.cluster().objects(), namespace, name);
+    known.is_some_and(|known| known.uid == *uid)
+}
+
+/// From now on there is a claim that has to be deleted if the pod is not bound.
+fn remember_created(cx: &mut TaskContext<'_>, at: usize, created: &Arc<Object>) {
+    let devices = cx.state.get_mut::<PodDevices>();
+    if let Some(claim) = devices.and_then(|devices| devices.claims.get_mut(at)) {
+        claim.object = created.clone();
+    }
+}
+
+fn pause(cx: &TaskContext<'_>, length: Duration) -> TaskStep {
+    TaskStep::Wait { until: Some(cx.cx.now() + length), objects: Vec::new() }
+}
+
+fn failed(text: String) -> TaskStep {
+    TaskStep::Done(Status::error(text))
+}

@@ -1,0 +1,139 @@
+//! After which events a pod is worth a retry (`docs/spec/plugins-dra.md` §15).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{Object, Pod};
+use kube_scheduler_framework::{
+    ActionType, ClusterEvent, Context, EventRegistration, EventResource, QueueingHint,
+};
+use serde_json::{Map, Value};
+
+use super::bind::Shared;
+use super::resolve;
+use crate::event_objects;
+
+pub(super) fn events(shared: &Arc<Shared>) -> Vec<EventRegistration> {
+    let node_actions =
+        ActionType::ADD | ActionType::UPDATE_NODE_LABEL | ActionType::UPDATE_NODE_ALLOCATABLE;
+    let object_actions = ActionType::ADD | ActionType::UPDATE;
+    let claim_event = ClusterEvent::new(EventResource::ResourceClaim, object_actions);
+    let pod_event =
+        ClusterEvent::new(EventResource::Pod, ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM);
+    let (for_claims, for_pods) = (shared.clone(), shared.clone());
+    vec![
+        EventRegistration::always(ClusterEvent::new(EventResource::Node, node_actions)),
+        EventRegistration::with_hint(claim_event, move |cx, pod, old, new| {
+            let (old, new) = event_objects::others(old, new)?;
+            Ok(hint(
+                new.is_none_or(|new| after_claim(&for_claims, cx, pod, old.map(|old| &**old), new)),
+            ))
+        }),
+        EventRegistration::with_hint(pod_event, move |cx, pod, old, new| {
+            let (_, new) = event_objects::pods(old, new)?;
+            Ok(hint(new.is_none_or(|new| after_pod(&for_pods, cx, pod, new))))
+        }),
+        EventRegistration::always(ClusterEvent::new(EventResource::DeviceClass, object_actions)),
+        EventRegistration::always(ClusterEvent::new(EventResource::ResourceSlice, object_actions)),
+    ]
+}
+
+fn hint(is_worth_it: bool) -> QueueingHint {
+    if is_worth_it { QueueingHint::Queue } else { QueueingHint::Skip }
+}
+
+/// Whether the pod may fit now that a claim is there or has changed.
+fn after_claim(
+    shared: &Shared,
+    cx: &Context<'_>,
+    pod: &Pod,
+    old: Option<&Object>,
+    new: &Object,
+) -> bool {
+    let claims = resolve::claims_of(cx.cluster().objects(), &shared.devices.claims, pod);
+    // Parity: as long as a claim of the pod is missing, devices that others give back do not matter.
+    let Ok(claims) = claims else { return false };
+    if old.is_some_and(is_allocated) && !is_allocated(new) {
+        return true;
+    }
+    let is_own = claims.iter().any(|(claim, _)| claim.uid == new.uid);
+    is_own && old.is_none_or(|old| !has_same_status(old, new))
+}
+
+/// Whether the pod may fit now that claims were made for it.
+fn after_pod(shared: &Shared, cx: &Context<'_>, pod: &Pod, new: &Pod) -> bool {
+    pod.uid == new.uid
+        && resolve::claims_of(cx.cluster().objects(), &shared.devices.claims, new).is_ok()
+}
+
+fn is_allocated(claim: &Object) -> bool {
+    !claim.json["status"]["allocation"].is_null()
+}
+
+fn has_same_status(old: &Object, new: &Object) -> bool {
+    let (old, new) = (without_empty(&old.json["status"]), without_empty(&new.json["status"]));
+    old == new || is_empty(&old) && is_empty(&new)
+}
+
+/// `value` without what stands for nothing: an empty list or map means the same as none. Only an empty allocation is one.
+fn without_empty(value: &Value) -> Cow<'_, Value> {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter_map(|(name, field)| {
+                let field = without_empty(field);
+                let is_kept = !is_empty(&field) || name == "allocation" && !field.is_null();
+                is_kept.then(|| (name.clone(), field.into_owned()))
+            });
+            Cow::Owned(Value::Object(kept.collect::<Map<_, _>>()))
+        }
+        Value::Array(items) => {
+            let items = items.iter().map(|item| without_empty(item).into_owned());
+            Cow::Owned(Value::Array(items.collect()))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Cow::Borrowed(value),
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn claim(status: &Value) -> Object {
+        Object::from_value(json!({
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": "c", "namespace": "default", "uid": "u"},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn empty_lists_and_none_are_the_same_status() {
+        let none = claim(&Value::Null);
+        for status in [json!({}), json!({"reservedFor": [], "devices": null})] {
+            assert!(has_same_status(&none, &claim(&status)), "{status}");
+        }
+        for status in [json!({"allocation": {}}), json!({"reservedFor": [{"uid": "p"}]})] {
+            assert!(!has_same_status(&none, &claim(&status)), "{status}");
+        }
+    }
+
+    #[test]
+    fn an_empty_allocation_is_an_allocation() {
+        assert!(is_allocated(&claim(&json!({"allocation": {}}))));
+        assert!(!is_allocated(&claim(&json!({"allocation": null}))));
+        assert!(!is_allocated(&claim(&Value::Null)));
+    }
+}

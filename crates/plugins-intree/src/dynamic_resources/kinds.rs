@@ -1,0 +1,33 @@
+//! The kinds of objects the plugin reads and writes, and the constants that stand in them (`docs/spec/plugins-dra.md` §3).
+
+use kube_scheduler_framework::ObjectStore;
+use kube_scheduler_framework::api::Object;
+use std::sync::Arc;
+
+/// API group of all of them.
+pub(super) const GROUP: &str = "resource.k8s.io";
+pub(super) const CLAIM: &str = "ResourceClaim";
+pub(super) const SLICE: &str = "ResourceSlice";
+pub(super) const CLASS: &str = "DeviceClass";
+pub(super) const TAINT_RULE: &str = "DeviceTaintRule";
+
+/// Keeps a claim with devices from going away.
+pub(super) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+/// Marks the claims that the scheduler makes for extended resources.
+pub(super) const SPECIAL_ANNOTATION: &str = "resource.kubernetes.io/extended-resource-claim";
+/// What a claim for extended resources is called until the API server has given it a name.
+pub(super) const SPECIAL_NAME: &str = "<extended-resources>";
+
+/// A claim as it is expected to be.
+pub(super) fn claim<'a>(
+    objects: &'a ObjectStore,
+    namespace: &str,
+    name: &str,
+) -> Option<&'a Arc<Object>> {
+    objects.latest(GROUP, CLAIM, namespace, name)
+}
+
+/// The text for a claim that is not there.
+pub(super) fn missing_claim(namespace: &str, name: &str) -> String {
+    format!("could not find ResourceClaim \"{namespace}/{name}\"")
+}

@@ -1,0 +1,72 @@
+//! Which claims a pod uses (`docs/spec/plugins-dra.md` §6).
+
+use std::sync::Arc;
+
+use kube_scheduler_devices::api::ResourceClaim;
+use kube_scheduler_framework::ObjectStore;
+use kube_scheduler_framework::api::{Object, Pod, PodResourceClaim};
+
+use super::decoded::Decoded;
+use super::kinds;
+
+/// A claim that a pod uses.
+pub(super) type Resolved = (Arc<Object>, Arc<ResourceClaim>);
+
+/// The claims of `spec.resourceClaims` in order, without the entries that need none. Entries that name the same claim give
+/// it more than once.
+///
+/// # Errors
+/// Why the pod cannot be scheduled yet, in the reference's words.
+pub(super) fn claims_of(
+    objects: &ObjectStore,
+    decoded: &Decoded<ResourceClaim>,
+    pod: &Pod,
+) -> Result<Vec<Resolved>, String> {
+    let mut claims = Vec::with_capacity(pod.spec.resource_claims.len());
+    for entry in pod.spec.resource_claims.iter() {
+        let Some((name, is_generated)) = claim_name(pod, entry)? else { continue };
+        let object = kinds::claim(objects, &pod.namespace, name)
+            .ok_or_else(|| kinds::missing_claim(&pod.namespace, name))?;
+        let claim = decoded.get(object).map_err(|error| error.to_string())?;
+        if claim.is_being_deleted {
+            return Err(format!("resourceclaim \"{name}\" is being deleted"));
+        }
+        if is_generated && !is_owned_by(&claim, pod) {
+            return Err(format!(
+                "ResourceClaim {} was not created for Pod {} (Pod is not owner)",
+                claim.key(),
+                pod.key()
+            ));
+        }
+        claims.push((object.clone(), claim));
+    }
+    Ok(claims)
+}
+
+/// The name of the claim behind an entry, and whether it was generated for the pod; `None` if none is needed.
+fn claim_name<'a>(
+    pod: &'a Pod,
+    entry: &'a PodResourceClaim,
+) -> Result<Option<(&'a str, bool)>, String> {
+    if let Some(name) = &entry.claim {
+        return Ok(Some((name, false)));
+    }
+    if entry.template.is_none() {
+        return Err(format!(
+            "pod \"{}\", spec.resourceClaim \"{}\": none of the supported fields are set",
+            pod.key(),
+            entry.name
+        ));
+    }
+    let statuses = &pod.status.resource_claim_statuses;
+    match statuses.iter().find(|(entry_name, _)| *entry_name == entry.name) {
+        Some((_, generated)) => Ok(generated.as_deref().map(|name| (name, true))),
+        None => Err(format!("pod \"{}\": ResourceClaim not created yet", pod.key())),
+    }
+}
+
+/// Whether the pod is the owner that manages the claim.
+fn is_owned_by(claim: &ResourceClaim, pod: &Pod) -> bool {
+    let controller = claim.owners.iter().find(|owner| owner.controller == Some(true));
+    controller.is_some_and(|owner| *owner.uid == *pod.uid)
+}

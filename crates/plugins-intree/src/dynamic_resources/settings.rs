@@ -1,0 +1,90 @@
+//! Arguments and feature gates.
+
+use std::time::Duration;
+
+use kube_scheduler_config::{Duration as ConfigDuration, DynamicResourcesArgs};
+use kube_scheduler_devices::Features;
+use kube_scheduler_framework::{Handle, PluginArgs};
+
+use crate::plugin_args;
+
+/// How many steps a search may take per second of `filterTimeout`: about as many devices as the reference tries in that
+/// time. There is no clock here, and a search that ends within its steps ends the same way on every machine.
+const STEPS_PER_SECOND: u128 = 100_000;
+
+/// The limit where `filterTimeout` sets none: no claim may occupy the scheduler for ever.
+const MOST_STEPS: u64 = 100_000_000;
+
+/// What binding waits for if nothing is configured.
+const BINDING_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// What the plugin does, and within which limits (`docs/spec/plugins-dra.md` §1 and §4).
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    /// What allocation takes into account.
+    pub(super) features: Features,
+    /// Whether device classes may serve extended resources.
+    pub(super) serves_extended: bool,
+    /// Whether attributes of devices may be lists.
+    pub(super) list_attributes: bool,
+    /// Whether rules taint devices.
+    pub(super) taint_rules: bool,
+    /// How many steps the search on one node may take.
+    pub(super) max_steps: u64,
+    /// How long to wait for binding conditions; `None` if there are none.
+    pub(super) binding_timeout: Option<Duration>,
+}
+
+impl Settings {
+    pub(super) fn new(args: &PluginArgs, handle: &Handle) -> Result<Self, String> {
+        let args: DynamicResourcesArgs = plugin_args::read(args)?;
+        let has = |gate| handle.is_enabled(gate);
+        let binding_conditions =
+            has("DRADeviceBindingConditions") && has("DRAResourceClaimDeviceStatus");
+        let features = Features {
+            admin_access: has("DRAAdminAccess"),
+            prioritized_list: has("DRAPrioritizedList"),
+            partitionable_devices: has("DRAPartitionableDevices"),
+            device_taints: has("DRADeviceTaints"),
+            consumable_capacity: has("DRAConsumableCapacity"),
+            binding_conditions,
+        };
+        let filter_timeout =
+            args.filter_timeout.filter(|_| has("DRASchedulerFilterTimeout")).map(positive);
+        Ok(Self {
+            features,
+            serves_extended: has("DRAExtendedResource"),
+            list_attributes: has("DRAListTypeAttributes"),
+            taint_rules: has("DRADeviceTaintRules") && features.device_taints,
+            max_steps: steps(filter_timeout.unwrap_or_default()),
+            binding_timeout: binding_conditions
+                .then(|| args.binding_timeout.map_or(BINDING_TIMEOUT, positive)),
+        })
+    }
+}
+
+fn positive(duration: ConfigDuration) -> Duration {
+    Duration::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or_default())
+}
+
+/// The steps for a time limit; none means the most there are.
+fn steps(timeout: Duration) -> u64 {
+    if timeout.is_zero() {
+        return MOST_STEPS;
+    }
+    let steps = timeout.as_nanos() * STEPS_PER_SECOND / 1_000_000_000;
+    u64::try_from(steps).unwrap_or(MOST_STEPS).clamp(1, MOST_STEPS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_time_limit_is_a_million_steps() {
+        assert_eq!(steps(Duration::from_secs(10)), 1_000_000);
+        assert_eq!(steps(Duration::ZERO), MOST_STEPS);
+        assert_eq!(steps(Duration::from_nanos(1)), 1);
+        assert_eq!(steps(Duration::MAX), MOST_STEPS);
+    }
+}

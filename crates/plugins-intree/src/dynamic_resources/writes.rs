@@ -1,0 +1,115 @@
+//! How claims and pods are changed at the API server (`docs/spec/plugins-dra.md` §16).
+//!
+//! Invariant: what is written of a claim is the JSON it came from with single fields changed, so that fields which this
+//! version does not know stay as they are.
+
+use std::sync::Arc;
+
+use kube_scheduler_devices::RequestMapping;
+use kube_scheduler_devices::api::Allocation;
+use kube_scheduler_framework::api::{Object, Pod, Timestamp};
+use kube_scheduler_framework::{ObjectKey, ObjectWrite};
+use serde_json::{Value, json};
+
+use super::kinds;
+
+/// Whether the claim has the finalizer that keeps it while its devices are allocated.
+pub(super) fn has_finalizer(object: &Object) -> bool {
+    finalizers(object).any(|finalizer| *finalizer == *kinds::FINALIZER)
+}
+
+fn finalizers(object: &Object) -> impl Iterator<Item = &Value> {
+    object.json["metadata"]["finalizers"].as_array().into_iter().flatten()
+}
+
+/// Adds the finalizer unless it is there.
+pub(super) fn add_finalizer(object: &mut Object) {
+    if !has_finalizer(object) {
+        let present = finalizers(object).cloned();
+        let all = present.chain([Value::from(kinds::FINALIZER)]).collect();
+        object.set_field(&["metadata", "finalizers"], Value::Array(all));
+    }
+}
+
+/// Gives the claim its devices.
+pub(super) fn set_allocation(object: &mut Object, allocation: &Allocation) {
+    object.set_field(&["status", "allocation"], allocation.to_json());
+}
+
+/// Notes when the claim got its devices, unless that is known.
+pub(super) fn set_allocation_time(object: &mut Object, now: Timestamp) {
+    if object.json["status"]["allocation"]["allocationTimestamp"].is_null() {
+        let time = now.floor_to_second().to_string();
+        object.set_field(&["status", "allocation", "allocationTimestamp"], time.into());
+    }
+}
+
+/// Lets a pod use the claim.
+pub(super) fn add_reservation(object: &mut Object, pod: &Pod) {
+    let present = object.json["status"]["reservedFor"].as_array();
+    let mut consumers = present.cloned().unwrap_or_default();
+    consumers.push(json!({"resource": "pods", "name": *pod.name, "uid": *pod.uid}));
+    object.set_field(&["status", "reservedFor"], Value::Array(consumers));
+}
+
+/// The claim without devices and reservations.
+pub(super) fn deallocated(object: &Object) -> Object {
+    let mut status = object.json["status"].clone();
+    if let Some(fields) = status.as_object_mut() {
+        for field in ["reservedFor", "allocation", "devices"] {
+            fields.remove(field);
+        }
+    }
+    let mut object = object.clone();
+    object.set_field(&["status"], status);
+    object
+}
+
+/// The write that takes a pod's right to use a claim.
+pub(super) fn unreserve(object: &Object, claim_uid: &str, pod: &Pod) -> ObjectWrite {
+    let patch = json!({
+        "metadata": {"uid": claim_uid},
+        "status": {"reservedFor": [{"$patch": "delete", "uid": *pod.uid}]},
+    });
+    ObjectWrite::PatchStatus { object: object.into(), patch: Arc::new(patch) }
+}
+
+/// The write that deletes a special claim, without the finalizer that would keep it.
+pub(super) fn delete_special(object: &Arc<Object>) -> ObjectWrite {
+    ObjectWrite::Delete { object: object.clone(), finalizer: Some(kinds::FINALIZER.into()) }
+}
+
+/// The special claim as it is created: without what it has only in memory.
+pub(super) fn to_create(variant: &Object) -> Object {
+    let mut json = (*variant.json).clone();
+    if let Some(metadata) = json["metadata"].as_object_mut() {
+        metadata.remove("name");
+        metadata.remove("uid");
+    }
+    Object { name: "".into(), uid: "".into(), json: Arc::new(json), ..variant.clone() }
+}
+
+/// The write that tells the kubelet which request of the special claim serves which container.
+pub(super) fn special_status(pod: &Pod, claim: &str, mappings: &[RequestMapping]) -> ObjectWrite {
+    let mappings = mappings.iter().map(|mapping| {
+        json!({
+            "containerName": *mapping.container_name,
+            "resourceName": *mapping.resource_name,
+            "requestName": *mapping.request_name,
+        })
+    });
+    let mappings: Vec<Value> = mappings.collect();
+    let status = json!({"requestMappings": mappings, "resourceClaimName": claim});
+    pod_status(pod, json!({"extendedResourceClaimStatus": status}))
+}
+
+/// A change of some fields of a pod's status.
+pub(super) fn pod_status(pod: &Pod, status: Value) -> ObjectWrite {
+    let object = ObjectKey {
+        group: "".into(),
+        kind: "Pod".into(),
+        namespace: pod.namespace.clone(),
+        name: pod.name.clone(),
+    };
+    ObjectWrite::PatchStatus { object, patch: Arc::new(json!({ "status": status })) }
+}

@@ -1,0 +1,338 @@
+//! DynamicResources from PreFilter to the end of a binding: what it finds, reserves, writes and gives back.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{Object, Pod, Timestamp};
+use kube_scheduler_framework::testing::{Fixture, fixture};
+use kube_scheduler_framework::{
+    ApiError, Command, Commands, Completion, CycleState, ObjectWrite, Plugin, PreBindTask, Sources,
+    TaskContext, TaskEvent, TaskStep,
+};
+use serde_json::{Value, json};
+
+use crate::support::{plugin, pod, pre_verdict, text, verdict};
+
+const START: Timestamp = Timestamp::from_millis(1_000);
+const API_VERSION: &str = "resource.k8s.io/v1";
+
+fn put(world: &mut Fixture, json: Value) {
+    let object = Object::from_value(json).unwrap();
+    world.cluster_mut().upsert_object(Arc::new(object));
+}
+
+fn claim(name: &str, count: u32) -> Value {
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": "ResourceClaim",
+        "metadata": {
+            "namespace": "default", "name": name, "uid": format!("uid-{name}"),
+            "resourceVersion": "5", "unknown": "kept",
+        },
+        "spec": {"devices": {"requests": [
+            {"name": "r", "exactly": {
+                "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count,
+            }},
+        ]}},
+        "status": {},
+    })
+}
+
+/// Node `a` with two devices, and node `b` without; claims `one` for one device and `two` for two.
+fn world() -> Fixture {
+    let mut world = fixture("node a; node b; node plugin example.com/gpu=2");
+    put(
+        &mut world,
+        json!({
+            "apiVersion": API_VERSION,
+            "kind": "DeviceClass",
+            "metadata": {"name": "gpu"},
+            "spec": {"extendedResourceName": "example.com/gpu", "selectors": [
+                {"cel": {"expression": "device.driver == 'gpu.example.com'"}},
+            ]},
+        }),
+    );
+    put(
+        &mut world,
+        json!({
+            "apiVersion": API_VERSION,
+            "kind": "ResourceSlice",
+            "metadata": {"name": "s"},
+            "spec": {
+                "driver": "gpu.example.com", "nodeName": "a",
+                "pool": {"name": "a", "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": "gpu-0"}, {"name": "gpu-1"}],
+            },
+        }),
+    );
+    put(&mut world, claim("one", 1));
+    put(&mut world, claim("two", 2));
+    world
+}
+
+fn user(name: &str, claim: &str) -> Arc<Pod> {
+    let spec = json!({"resourceClaims": [{"name": "c", "resourceClaimName": claim}]});
+    pod(&format!("{name} {}", json!({ "spec": spec })))
+}
+
+/// One pod on its way to node `a`.
+struct Way {
+    world: Fixture,
+    plugin: Arc<dyn Plugin>,
+    pod: Arc<Pod>,
+    state: CycleState,
+    task: Option<Box<dyn PreBindTask>>,
+    now: Timestamp,
+    /// What was asked to be written without an answer.
+    written: Vec<ObjectWrite>,
+}
+
+impl Way {
+    /// PreFilter, Filter on `a` and Reserve.
+    fn new(pod: Arc<Pod>) -> Self {
+        let mut way = Self {
+            world: world(),
+            plugin: plugin("DynamicResources"),
+            pod,
+            state: CycleState::new(),
+            task: None,
+            now: START,
+            written: Vec::new(),
+        };
+        let cx = way.world.cx();
+        let status =
+            way.plugin.as_pre_filter().unwrap().pre_filter(&cx, &mut way.state, &way.pod).status;
+        assert_eq!(text(&status), "ok");
+        let idx = cx.cluster().node_idx("a").unwrap();
+        let node = cx.cluster().node(idx).unwrap();
+        let status = way.plugin.as_filter().unwrap().filter(&cx, &way.state, &way.pod, &node);
+        assert_eq!(text(&status), "ok");
+        let mut commands = Commands::default();
+        let reserve = way.plugin.as_reserve().unwrap();
+        let status = reserve.reserve(&cx, &mut way.state, &way.pod, "a", &mut commands);
+        assert_eq!(text(&status), "ok");
+        way.carry_out(commands);
+        way
+    }
+
+    fn unreserve(&mut self) {
+        let mut commands = Commands::default();
+        let reserve = self.plugin.as_reserve().unwrap();
+        reserve.unreserve(&self.world.cx(), &mut self.state, &self.pod, "a", &mut commands);
+        self.carry_out(commands);
+    }
+
+    fn carry_out(&mut self, commands: Commands) {
+        for command in commands.into_vec() {
+            let cluster = self.world.cluster_mut();
+            match command {
+                Command::AddPendingObject(object) => cluster.objects_mut().add_pending(object),
+                Command::RemovePendingObject { group, kind, uid, for_all } => {
+                    cluster.objects_mut().remove_pending(&group, &kind, &uid, for_all);
+                }
+                Command::ConfirmObject(object) => drop(cluster.confirm_object(object)),
+                Command::WriteObject { write, .. } => self.written.push(write),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn pre_bind(&mut self) -> TaskStep {
+        let pre_bind = self.plugin.as_pre_bind().unwrap();
+        let flight = pre_bind.pre_bind_pre_flight(&self.world.cx(), &self.state, &self.pod, "a");
+        assert_eq!(text(&flight.status), "ok");
+        match pre_bind.pre_bind(&self.world.cx(), &mut self.state, &self.pod, "a") {
+            Completion::Task(task) => self.task = Some(task),
+            other => panic!("{other:?}"),
+        }
+        self.step(TaskEvent::Started)
+    }
+
+    fn step(&mut self, event: TaskEvent) -> TaskStep {
+        let mut commands = Commands::default();
+        let step = self.task.as_mut().unwrap().step(
+            &mut TaskContext {
+                cx: Sources { now: self.now, ..self.world.sources() }.unrecorded(),
+                state: &mut self.state,
+                pod: &self.pod,
+                node: "a",
+                pod_exists: true,
+                commands: &mut commands,
+            },
+            event,
+        );
+        self.carry_out(commands);
+        step
+    }
+
+    /// The API server stores what is asked for, in this revision.
+    fn store(&mut self, object: &Object, revision: &str) -> TaskStep {
+        let stored = at_revision(object, revision);
+        self.step(TaskEvent::Written(Ok(Arc::new(stored))))
+    }
+
+    fn n_pending(&self) -> usize {
+        self.world.cx().cluster().objects().n_pending()
+    }
+}
+
+fn at_revision(object: &Object, revision: &str) -> Object {
+    let mut json = (*object.json).clone();
+    json["metadata"]["resourceVersion"] = revision.into();
+    Object::from_value(json).unwrap()
+}
+
+fn replaced(step: TaskStep) -> Arc<Object> {
+    match step {
+        TaskStep::Write(ObjectWrite::Replace(object)) => object,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn status_replaced(step: TaskStep) -> Arc<Object> {
+    match step {
+        TaskStep::Write(ObjectWrite::ReplaceStatus(object)) => object,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn done(step: TaskStep) -> String {
+    match step {
+        TaskStep::Done(status) => text(&status),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn nodes_need_the_devices() {
+    let world = world();
+    let plugin = plugin("DynamicResources");
+    let verdict = |pod: &Pod, node: &str| verdict(&world, &*plugin, pod, node);
+    assert_eq!(verdict(&user("p", "two"), "a"), "ok");
+    let none = "UnschedulableAndUnresolvable: cannot allocate all claims";
+    assert_eq!(verdict(&user("p", "two"), "b"), none);
+    let missing = r#"UnschedulableAndUnresolvable: could not find ResourceClaim "default/x""#;
+    assert_eq!(pre_verdict(&world, &*plugin, &user("p", "x")), missing);
+    let gated = plugin.as_pre_enqueue().unwrap().pre_enqueue(&world.cx(), &user("p", "x"));
+    assert_eq!(text(&gated), missing);
+    assert_eq!(pre_verdict(&world, &*plugin, &pod("p")), "skip");
+}
+
+#[test]
+fn extended_resources_come_from_devices_or_from_device_plugins() {
+    let world = world();
+    let plugin = plugin("DynamicResources");
+    let verdict = |n: u32, node: &str| {
+        let pod = pod(&format!("p example.com/gpu={n}"));
+        verdict(&world, &*plugin, &pod, node)
+    };
+    let none = "UnschedulableAndUnresolvable: cannot allocate all claims";
+    assert_eq!([2, 3].map(|n| verdict(n, "a")), ["ok", none]);
+    assert_eq!(verdict(1, "b"), none);
+    // NodeResourcesFit counts there.
+    assert_eq!(verdict(3, "plugin"), "ok");
+}
+
+#[test]
+fn what_is_in_flight_is_taken() {
+    let way = Way::new(user("p", "two"));
+    let dra = &*way.plugin;
+    let none = "UnschedulableAndUnresolvable: cannot allocate all claims";
+    assert_eq!(verdict(&way.world, dra, &user("q", "one"), "a"), none);
+    assert_eq!(
+        pre_verdict(&way.world, dra, &user("q", "two")),
+        "UnschedulableAndUnresolvable: resource claim default/two is in the process of being allocated"
+    );
+}
+
+#[test]
+fn a_claim_is_written_and_tried_again_after_a_conflict() {
+    let mut way = Way::new(user("p", "two"));
+    let with_finalizer = replaced(way.pre_bind());
+    let finalizer = "resource.kubernetes.io/delete-protection";
+    assert_eq!(with_finalizer.json["metadata"]["finalizers"], json!([finalizer]));
+    assert_eq!(with_finalizer.json["metadata"]["unknown"], "kept");
+    let status = status_replaced(way.store(&with_finalizer, "6"));
+    let conflict = TaskEvent::Written(Err(ApiError::new("Conflict", "changed")));
+    assert!(matches!(way.step(conflict), TaskStep::Wait { .. }));
+    let TaskStep::Write(ObjectWrite::Get(key)) = way.step(TaskEvent::Woken) else { panic!() };
+    assert_eq!(&*key.name, "two");
+    let status_again = status_replaced(way.store(&with_finalizer, "7"));
+    assert_eq!(status_again.json["status"], status.json["status"]);
+    let stored = &status_again.json["status"];
+    assert_eq!(stored["allocation"]["allocationTimestamp"], "1970-01-01T00:00:01Z");
+    let devices = stored["allocation"]["devices"]["results"].as_array().unwrap();
+    let devices: Vec<_> = devices.iter().map(|result| &result["device"]).collect();
+    assert_eq!(devices, ["gpu-0", "gpu-1"]);
+    assert_eq!(stored["reservedFor"][0]["name"], "p");
+    assert_eq!(way.n_pending(), 1);
+    assert_eq!(done(way.store(&status_again, "8")), "ok");
+    assert_eq!(way.n_pending(), 0);
+    // The answer counts before the watch reports it.
+    let none = "UnschedulableAndUnresolvable: cannot allocate all claims";
+    assert_eq!(verdict(&way.world, &*way.plugin, &user("q", "one"), "a"), none);
+
+    way.unreserve();
+    way.unreserve();
+    let [ObjectWrite::PatchStatus { object, patch }] = &way.written[..] else {
+        panic!("{:?}", way.written)
+    };
+    assert_eq!(&*object.name, "two");
+    let taken_back = json!([{"$patch": "delete", "uid": *way.pod.uid}]);
+    assert_eq!(patch["status"]["reservedFor"], taken_back);
+    assert_eq!(patch["metadata"]["uid"], "uid-two");
+}
+
+#[test]
+fn a_refused_write_fails_the_binding_and_ends_the_flight() {
+    let mut way = Way::new(user("p", "one"));
+    replaced(way.pre_bind());
+    let refused = TaskEvent::Written(Err(ApiError::new("Forbidden", "no")));
+    assert_eq!(done(way.step(refused)), "Error: add finalizer to claim default/one: no");
+    assert_eq!(way.n_pending(), 0);
+    way.unreserve();
+    assert!(way.written.is_empty(), "{:?}", way.written);
+    assert_eq!(verdict(&way.world, &*way.plugin, &user("q", "two"), "a"), "ok");
+}
+
+#[test]
+fn nothing_is_left_of_a_reservation_that_is_given_up() {
+    let mut way = Way::new(user("p", "one"));
+    assert_eq!(way.n_pending(), 1);
+    way.unreserve();
+    assert_eq!(way.n_pending(), 0);
+    assert!(way.written.is_empty());
+}
+
+#[test]
+fn a_claim_is_made_for_extended_resources_and_deleted_again() {
+    let mut way = Way::new(pod("p example.com/gpu=1"));
+    let TaskStep::Write(ObjectWrite::Create(created)) = way.pre_bind() else { panic!() };
+    assert_eq!(created.json["metadata"]["generateName"], "p-extended-resources-");
+    assert_eq!(created.json["metadata"].get("name"), None);
+    let mut stored = (*created.json).clone();
+    stored["metadata"]["name"] = "p-extended-resources-x".into();
+    stored["metadata"]["uid"] = "uid-x".into();
+    let stored = Object::from_value(stored).unwrap();
+    let with_finalizer = replaced(way.store(&stored, "6"));
+    let allocated = status_replaced(way.store(&with_finalizer, "7"));
+    let TaskStep::Write(ObjectWrite::PatchStatus { object, patch }) = way.store(&allocated, "8")
+    else {
+        panic!()
+    };
+    assert_eq!((&*object.kind, &*object.name), ("Pod", "p"));
+    let status = &patch["status"]["extendedResourceClaimStatus"];
+    assert_eq!(status["resourceClaimName"], "p-extended-resources-x");
+    assert_eq!(status["requestMappings"][0]["resourceName"], "example.com/gpu");
+    // The claim is in flight until it is seen.
+    let pod_object = Arc::new(allocated.as_ref().clone());
+    assert!(matches!(way.step(TaskEvent::Written(Ok(pod_object))), TaskStep::Wait { .. }));
+    assert_eq!(way.n_pending(), 1);
+    put(&mut way.world, (*at_revision(&stored, "6").json).clone());
+    assert_eq!(done(way.step(TaskEvent::Woken)), "ok");
+    assert_eq!(way.n_pending(), 0);
+    way.unreserve();
+    let [ObjectWrite::Delete { object, .. }] = &way.written[..] else {
+        panic!("{:?}", way.written)
+    };
+    assert_eq!(&*object.name, "p-extended-resources-x");
+}

@@ -1,0 +1,6 @@
+//! Tests of whole simulations.
+
+#![expect(clippy::unwrap_used, reason = "tests panic on surprises")]
+
+mod accounting;
+mod scenarios;
