@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn changes_are_told_and_bookmarks_are_not() {
+    async fn changes_are_reported_and_bookmarks_are_not() {
         let text = r#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}
 {"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}
 {"type":"MODIFIED","object":{"metadata":{"name":"a"},"status":{}}}
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_server_complains_about_is_told() {
+    async fn what_the_server_complains_about_is_reported() {
         let line = r#"{"type":"ERROR","object":{"kind":"Status","metadata":{},"status":"Failure","message":"too old resource version","code":410}}
 "#;
         let complaint = "watch pods: too old resource version".to_owned();

@@ -57,7 +57,7 @@ pub(crate) struct Driver {
     pub(crate) names: Vec<PluginNames>,
     /// Traces attempts, if that was asked for.
     pub(crate) spans: Option<Spans>,
-    /// What the log shows, as the engine was told it.
+    /// What the log shows, as the engine knows it.
     pub(crate) verbosity: u8,
     /// How many attempts there were.
     pub(crate) n_attempts: u64,
@@ -170,7 +170,7 @@ impl Driver {
         self.log_notices();
     }
 
-    /// Has the engine tell as much as the log shows, which may change at any time.
+    /// Has the engine keep notices of what the log shows, which may change at any time.
     fn set_verbosity(&mut self) {
         let verbosity = engine_log::verbosity();
         if verbosity != self.verbosity {

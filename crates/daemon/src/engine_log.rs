@@ -1,15 +1,16 @@
-//! What the log says of the engine's work beyond the search for a node: changes that come in, and the engine's notices.
+//! What the log says of the engine's work beyond the search for a node: changes that come in, what is about to be written,
+//! and the engine's notices.
 //!
 //! Behaviour: `docs/spec/observability.md` §5.2.
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_engine::{Effect, Engine, Input, Notice, VictimEnd};
+use kube_scheduler_engine::{Effect, Engine, Input, Notice, Rejection, VictimEnd};
 use tracing::Level;
 
 /// From this verbosity on, changes of pods and nodes are logged.
 pub(crate) const CHANGES_FROM: u8 = 3;
 
-/// The most that the log shows at the moment of what is told here, as a verbosity.
+/// The highest verbosity of the lines of this module that the log shows at the moment.
 pub(crate) fn verbosity() -> u8 {
     // The targets are what the log's verbosity goes by.
     if tracing::enabled!(target: "V5", Level::TRACE) {
@@ -118,36 +119,35 @@ pub(crate) fn effect(effect: &Effect) {
     }
 }
 
-/// Logs what the engine tells. `cycle` is the number of the latest attempt.
+/// Logs a notice. `cycle` is the number of the latest attempt.
 pub(crate) fn notice(notice: &Notice, cycle: u64) {
     match notice {
-        Notice::PodMoved { pod, event, queue, hint: Some(hint), rejectors, .. } => {
-            let rejectors: Vec<&str> = rejectors.iter().map(|name| &**name).collect();
-            tracing::debug!(
-                target: "V3",
-                %pod,
-                %event,
-                %queue,
-                schedulingCycle = cycle,
-                hint,
-                "unschedulable plugins" = ?rejectors,
-                "Pod moved to an internal scheduling queue"
-            );
+        Notice::PodMoved { .. } => moved(notice, cycle),
+        Notice::EventDoesNotHelp { pod, event } => {
+            tracing::trace!(target: "V5", %pod, %event, "Event is not making pod schedulable");
         }
-        Notice::PodMoved { pod, event, queue, is_gated: true, .. } => {
-            tracing::trace!(
-                target: "V5",
-                %pod,
-                %event,
-                %queue,
-                "Pod moved to an internal scheduling queue, because the pod is gated"
-            );
+        Notice::EventSeenInFlight(event) => {
+            tracing::trace!(target: "V5", %event, "Event received while pods are in flight");
         }
-        Notice::PodMoved { pod, event, queue, .. } => {
-            tracing::trace!(target: "V5", %pod, %event, %queue, "Pod moved to an internal scheduling queue");
+        Notice::Gated { pod, plugin, status } => {
+            let plugin = &**plugin;
+            tracing::debug!(target: "V4", %pod, plugin, status, "Status after running PreEnqueue plugin");
         }
-        Notice::RejectedByPlugin { pod, plugin, status } => {
-            tracing::debug!(target: "V4", %pod, plugin = &**plugin, status, "Pod rejected by plugin");
+        Notice::RejectedByPlugin { pod, node, plugin, at, status } => {
+            let (node, plugin) = (&**node, &**plugin);
+            match at {
+                Rejection::BeforeBinding => {
+                    tracing::debug!(target: "V4", %pod, plugin, status, "Pod rejected by plugin");
+                }
+                Rejection::PreBind => {
+                    let text = "Pod rejected by PreBind plugin";
+                    tracing::debug!(target: "V4", %pod, node, plugin, status, "{text}");
+                }
+                Rejection::Bind => {
+                    let text = "Pod rejected by Bind plugin";
+                    tracing::debug!(target: "V4", %pod, node, plugin, status, "{text}");
+                }
+            }
         }
         Notice::PreFilterEnded { pod, status } => {
             tracing::trace!(target: "V5", %pod, status, "Status after running PreFilter plugins for pod");
@@ -176,6 +176,36 @@ pub(crate) fn notice(notice: &Notice, cycle: u64) {
     }
 }
 
+fn moved(notice: &Notice, cycle: u64) {
+    let Notice::PodMoved { pod, event, queue, hint, is_gated, is_update, rejectors } = notice else {
+        return;
+    };
+    if *is_gated && hint.is_none() {
+        let text = "Pod moved to an internal scheduling queue, because the pod is gated";
+        tracing::trace!(target: "V5", %pod, %event, %queue, "{text}");
+    } else {
+        let text = "Pod moved to an internal scheduling queue";
+        tracing::trace!(target: "V5", %pod, %event, %queue, "{text}");
+    }
+    if *is_update {
+        let text = "Pod moved to an internal scheduling queue because the Pod is updated";
+        tracing::trace!(target: "V5", %pod, %event, %queue, "{text}");
+    }
+    if let Some(hint) = hint {
+        let rejectors: Vec<&str> = rejectors.iter().map(|name| &**name).collect();
+        tracing::debug!(
+            target: "V3",
+            %pod,
+            %event,
+            %queue,
+            schedulingCycle = cycle,
+            hint,
+            "unschedulable plugins" = ?rejectors,
+            "Pod moved to an internal scheduling queue"
+        );
+    }
+}
+
 fn preemption(notice: &Notice) {
     match notice {
         Notice::PreemptionStarted { preemptor, node, n_victims, n_to_delete } => {
@@ -197,7 +227,7 @@ fn preemption(notice: &Notice) {
                 VictimEnd::AlreadyGone => {
                     tracing::debug!(target: "V2", %preemptor, %victim, node, "Victim Pod is already deleted");
                 }
-                VictimEnd::TurnedBack => {
+                VictimEnd::RejectedOnPermit => {
                     tracing::debug!(
                         target: "V2",
                         preemptorType = "pod",
@@ -206,6 +236,20 @@ fn preemption(notice: &Notice) {
                         node,
                         "Preemptor preempted a waiting pod"
                     );
+                }
+                VictimEnd::RejectedInPreBind => {
+                    tracing::debug!(
+                        target: "V2",
+                        preemptorType = "pod",
+                        %preemptor,
+                        podInPreBind = %victim,
+                        node,
+                        "Preemptor rejected a pod in preBind"
+                    );
+                }
+                VictimEnd::Terminating => {
+                    let text = "Victim Pod is already being deleted, skipping the API call for it";
+                    tracing::debug!(target: "V2", %preemptor, node, %victim, "{text}");
                 }
             }
         }

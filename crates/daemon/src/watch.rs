@@ -249,7 +249,7 @@ impl Reflector {
                 }
                 Err(error) => {
                     let wait = backoff.fail(Instant::now());
-                    error.tell(kind, wait);
+                    error.log(kind, wait);
                     wait
                 }
             };

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_the_same_name_are_told_apart() {
+    fn kinds_of_the_same_name_are_distinguished() {
         let claim = field(2, &field(3, b"fast"));
         let error =
             object(&of(b"resource.k8s.io/v1", b"ResourceClaim", &claim)).expect_err("not v1");

@@ -38,7 +38,7 @@ use crate::effect::{PodRef, Token};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::guard::guarded;
 use crate::measures::FailedBinding;
-use crate::notice::Notice;
+use crate::notice::{Notice, Rejection};
 use crate::policy::Entry;
 use crate::profiles::ProfileIdx;
 use crate::turn::AttemptResult;
@@ -167,13 +167,7 @@ impl Bindings {
         let waits = match binding.reserve_and_permit(core, &mut commands) {
             Ok(waits) => waits,
             Err(status) => {
-                if status.is_rejected() {
-                    core.notices.add(4, || Notice::RejectedByPlugin {
-                        pod: PodRef::from(&*binding.pod),
-                        plugin: status.plugin().cloned().unwrap_or_default(),
-                        status: status.message(),
-                    });
-                }
+                binding.notice_rejection(core, Rejection::BeforeBinding, &status);
                 self.undo(core, &mut binding);
                 let Binding { queued, pod, .. } = binding;
                 let failure = Failure::on_chosen_node(status);
@@ -248,14 +242,19 @@ impl Bindings {
         let was_waiting = core.permits.remove(uid, &mut core.deadlines);
         let length = core.now.saturating_since(binding.started);
         if was_waiting {
-            core.notices.add(4, || Notice::RejectedOnPermit {
-                pod: PodRef::from(&*binding.pod),
-                status: status.message(),
-            });
+            if status.is_rejected() {
+                core.notices.add(4, || Notice::RejectedOnPermit {
+                    pod: PodRef::from(&*binding.pod),
+                    status: status.message(),
+                });
+            }
             core.measures.waited(status.code(), length);
         } else if matches!(binding.stage, Stage::Bind { .. }) {
             let start = binding.point_start.take();
             core.plans.point_ended(binding.profile, MeteredPoint::Bind, status.code(), start);
+            binding.notice_rejection(core, Rejection::Bind, &status);
+        } else if matches!(binding.stage, Stage::PreBind { .. }) {
+            binding.notice_rejection(core, Rejection::PreBind, &status);
         }
         let is_forgotten = self.undo(core, &mut binding);
         let is_rejected = status.is_rejected();
@@ -292,6 +291,21 @@ impl Bindings {
                 core.note(format!("ForgetPod failed: {error}"));
                 false
             }
+        }
+    }
+}
+
+impl Binding {
+    /// For the log, if the status is a rejection and not an error.
+    fn notice_rejection(&self, core: &mut Core, at: Rejection, status: &Status) {
+        if status.is_rejected() {
+            core.notices.add(4, || Notice::RejectedByPlugin {
+                pod: PodRef::from(&*self.pod),
+                node: self.node.clone(),
+                plugin: status.plugin().cloned().unwrap_or_default(),
+                at,
+                status: status.message(),
+            });
         }
     }
 }

@@ -117,7 +117,7 @@ impl SchedulingCycle {
             }
             Err(NoChoice::Unfit(unfit)) => {
                 turn.n_evaluated = unfit.error.n_nodes;
-                tell_verdicts(core, &turn.pod, profile, &unfit);
+                notice_verdicts(core, &turn.pod, profile, &unfit);
                 turn.result = unfit_pod(core, bindings, preemptions, queued, profile, *unfit);
                 return Some(turn);
             }
@@ -195,8 +195,8 @@ pub struct ClassCacheCounts {
     pub misses: u64,
 }
 
-/// Tells the log what PreFilter and PostFilter said.
-fn tell_verdicts(core: &mut Core, pod: &PodRef, profile: ProfileIdx, unfit: &Unfit) {
+/// For the log: what PreFilter and PostFilter said.
+fn notice_verdicts(core: &mut Core, pod: &PodRef, profile: ProfileIdx, unfit: &Unfit) {
     let Diagnosis { pre_filter_message, post_filter_message, .. } = &unfit.error.diagnosis;
     if !pre_filter_message.is_empty() {
         let (pod, status) = (pod, pre_filter_message);

@@ -162,8 +162,8 @@ impl Engine {
         self.core.drain_notes()
     }
 
-    /// Tells in [`drain_notices`](Self::drain_notices) from now on what a log of this verbosity has lines for; 0 for
-    /// nothing.
+    /// Keeps for [`drain_notices`](Self::drain_notices) from now on what a log of this verbosity has lines for; nothing at
+    /// 0, as at the beginning.
     pub fn set_verbosity(&mut self, verbosity: u8) {
         self.core.set_verbosity(verbosity);
     }

@@ -54,7 +54,7 @@ pub use explain::{Explanation, NodeExplanation};
 pub use input::{EvictionOutcome, Input};
 pub use known::{KnownObjects, WatchedKey, WatchedObject};
 pub use measures::{FailedBinding, MeasuredHint, Measurements};
-pub use notice::{Notice, VictimEnd};
+pub use notice::{Notice, Rejection, VictimEnd};
 pub use observer::{NoObserver, Observer, SearchStep};
 pub use policy::Entry;
 pub use pool::Pool;

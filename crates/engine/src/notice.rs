@@ -1,4 +1,4 @@
-//! What the engine tells a shell that writes a log.
+//! What the engine reports to a shell that writes a log.
 //!
 //! Invariant: unless a shell asks for it, nothing is kept, and nothing is allocated.
 
@@ -9,8 +9,8 @@ use kube_scheduler_queue::{EventLabel, Queue};
 
 use crate::effect::PodRef;
 
-/// From this verbosity on, moves of pods between queues are told.
-const MOVES_FROM: u8 = 3;
+/// From this verbosity on, there are notices of what the queue does.
+pub(crate) const QUEUE_REPORTS_FROM: u8 = 3;
 
 /// What became of a victim of preemption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +19,23 @@ pub enum VictimEnd {
     Evicted,
     /// There was no such pod any more.
     AlreadyGone,
-    /// It was on its way to its node, and was turned back.
-    TurnedBack,
+    /// It waited on Permit, and was rejected.
+    RejectedOnPermit,
+    /// It was in PreBind, and was rejected.
+    RejectedInPreBind,
+    /// It was being deleted before, so there is nothing to do.
+    Terminating,
+}
+
+/// What rejected a pod that had a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// A Reserve or Permit plugin.
+    BeforeBinding,
+    /// A PreBind plugin.
+    PreBind,
+    /// A Bind plugin.
+    Bind,
 }
 
 /// Something worth a line in the log (`docs/spec/observability.md` §5.2).
@@ -37,13 +52,24 @@ pub enum Notice {
         queue: Queue,
         /// What the events that it missed meant for it, after a failed attempt.
         hint: Option<&'static str>,
-        /// Whether a gate held it, on its way to another queue.
+        /// Whether a gate held it on its way to another queue.
         is_gated: bool,
+        /// Whether a change of the pod itself moved it.
+        is_update: bool,
         /// The plugins that reject it.
         rejectors: Vec<PluginName>,
     },
-    /// Reserve or Permit turned a pod down.
-    RejectedByPlugin {
+    /// An event leaves an unschedulable pod where it is.
+    EventDoesNotHelp {
+        /// Which pod.
+        pod: PodRef,
+        /// Which event.
+        event: EventLabel,
+    },
+    /// An event came while attempts were under way, and will be looked at again should they fail.
+    EventSeenInFlight(EventLabel),
+    /// A gate holds a pod back.
+    Gated {
         /// Which pod.
         pod: PodRef,
         /// The plugin.
@@ -51,7 +77,20 @@ pub enum Notice {
         /// Why.
         status: String,
     },
-    /// PreFilter turned a pod down.
+    /// A plugin rejected a pod that had a node.
+    RejectedByPlugin {
+        /// Which pod.
+        pod: PodRef,
+        /// The node.
+        node: Arc<str>,
+        /// The plugin.
+        plugin: PluginName,
+        /// At which point.
+        at: Rejection,
+        /// Why.
+        status: String,
+    },
+    /// PreFilter rejected a pod.
     PreFilterEnded {
         /// Which pod.
         pod: PodRef,
@@ -65,9 +104,9 @@ pub enum Notice {
         /// What it said.
         status: String,
     },
-    /// Plugins made a pod wait on Permit.
+    /// Permit plugins make a pod wait.
     WaitsOnPermit(PodRef),
-    /// A pod that waited on Permit was turned down.
+    /// A pod that waited on Permit was rejected.
     RejectedOnPermit {
         /// Which pod.
         pod: PodRef,
@@ -126,17 +165,18 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// How much the shell wants to know, as the log's verbosity.
+    /// Which notices are kept from now on, as the log's verbosity; with 0 none.
     pub(crate) fn set_verbosity(&mut self, verbosity: u8) {
         self.verbosity = verbosity;
     }
 
-    /// Whether moves between queues are wanted.
-    pub(crate) const fn wants_moves(&self) -> bool {
-        self.verbosity >= MOVES_FROM
+    /// Whether the queue has to report what it does.
+    pub(crate) const fn wants_queue_reports(&self) -> bool {
+        self.verbosity >= QUEUE_REPORTS_FROM
     }
 
-    /// Keeps a notice, if lines of this verbosity are wanted.
+    /// Keeps a notice if the log shows lines of this verbosity; otherwise it is not even made.
+    #[inline]
     pub(crate) fn add(&mut self, verbosity: u8, notice: impl FnOnce() -> Notice) {
         if self.verbosity >= verbosity {
             self.waiting.push(notice());

@@ -125,8 +125,8 @@ mod unschedulable;
 mod gates;
 mod hints;
 mod in_flight;
-mod moves;
 mod nominator;
+mod report;
 
 mod counters;
 
@@ -136,9 +136,9 @@ pub use self::action::ActionType;
 pub use self::counters::PendingCounts;
 pub use self::entry::{EventObject, QueueEntry, QueuedPod};
 pub use self::event::{ClusterEvent, EventLabel, EventResource};
-pub use self::moves::Move;
 pub use self::plugins::{PluginId, PluginSet};
 pub use self::policy::{Nomination, PreEnqueueVerdict, QueuePolicy, QueueingHint};
+pub use self::report::{Move, QueueReport};
 pub use self::profile::{EXTENDER_PLUGIN, HintId, ProfileId, ProfileSpec, QueueSettings};
 pub use self::queue::{AlreadyQueued, NominatedPod, SchedulingQueue};
 pub use self::records::{Place, Queue};

@@ -26,12 +26,12 @@ use crate::event::EventLabel;
 use crate::gates;
 use crate::heap::Slot;
 use crate::in_flight::InFlight;
-use crate::moves::Move;
 use crate::nominator::Nominator;
 use crate::plugins::PluginId;
 use crate::policy::{Nomination, QueuePolicy, Requeue};
 use crate::profile::{ProfileSpec, Profiles, QueueSettings};
 use crate::records::{Place, Queue, Records};
+use crate::report::{Move, QueueReport, Reports};
 use crate::unschedulable::Unschedulable;
 
 /// The pods waiting to be scheduled. See the [crate's documentation](crate).
@@ -52,8 +52,7 @@ pub struct SchedulingQueue<E, O> {
     /// The pods that one operation looks at. Empty in between; kept so that its memory is used again.
     candidates: Vec<(u64, Slot)>,
     next_seq: u64,
-    /// What the owner has not fetched yet; `None` unless it asked for moves to be kept.
-    moves: Option<Vec<Move<E>>>,
+    reports: Reports<E>,
 }
 
 impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
@@ -71,7 +70,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             counters: Counters::default(),
             candidates: Vec::new(),
             next_seq: 0,
-            moves: None,
+            reports: Reports::default(),
         }
     }
 
@@ -250,27 +249,28 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         self.counters.incoming(place.queue(), label);
         let Some(record) = self.records.get_mut(slot) else { return };
         record.place = Some(place);
-        if let Some(moves) = &mut self.moves {
-            moves.push(Move {
-                entry: record.pod.entry.clone(),
+        let pod = &record.pod;
+        self.reports.add(|| {
+            QueueReport::Moved(Move {
+                entry: pod.entry.clone(),
                 event: label.clone(),
                 queue: place.queue(),
                 hint: None,
-                rejectors: record.pod.rejectors(),
-            });
-        }
+                is_gated: place == Place::Unschedulable && pod.is_gated(),
+                is_update: false,
+                rejectors: pod.rejectors(),
+            })
+        });
     }
 
-    /// Keeps every move from now on until it is [fetched](Self::take_moves), or none any more.
-    pub fn keep_moves(&mut self, keeps: bool) {
-        if keeps != self.moves.is_some() {
-            self.moves = keeps.then(Vec::new);
-        }
+    /// Keeps reports from now on until they are [fetched](Self::take_reports); or none any more, as at the beginning.
+    pub fn keep_reports(&mut self, keeps: bool) {
+        self.reports.keep(keeps);
     }
 
-    /// The moves since the last call, oldest first.
-    pub fn take_moves(&mut self) -> Vec<Move<E>> {
-        self.moves.as_mut().map(std::mem::take).unwrap_or_default()
+    /// The reports since the last call, oldest first.
+    pub fn take_reports(&mut self) -> Vec<QueueReport<E>> {
+        self.reports.take()
     }
 
     /// A number larger than any before: the rank of a pod among equals.

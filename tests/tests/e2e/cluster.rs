@@ -182,7 +182,7 @@ impl Cluster {
     }
 
     /// Waits for an event about a pod.
-    pub(crate) async fn until_told(&self, pod: &str, reason: &str) -> Value {
+    pub(crate) async fn until_event(&self, pod: &str, reason: &str) -> Value {
         let mut told = None;
         until(&format!("event {reason} about {pod}"), async || {
             let events = self.api.list("Event").await.expect("events can be listed");

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outage_is_told_once_and_so_is_its_end() {
+    fn an_outage_is_reported_once_and_so_is_its_end() {
         let outage = Outage::default();
         assert!(!outage.begins(), "before the first answer somebody else waits");
         assert!(!outage.ends(), "the first answer is no news");

@@ -255,7 +255,7 @@ async fn extenders_that_may_be_ignored_fail_without_harm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_listening_is_told_with_the_address() {
+async fn nobody_listening_is_reported_with_the_address() {
     let cluster = cluster(1).await;
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let config = [at(&format!("http://{free}"), json!({"filterVerb": "filter"}))];

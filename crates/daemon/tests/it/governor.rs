@@ -22,11 +22,11 @@ fn events(cluster: &DevCluster, reason: &str) -> Vec<Value> {
 }
 
 fn n_told(cluster: &DevCluster) -> usize {
-    let is_told = |pod: &Value| {
+    let is_reported = |pod: &Value| {
         let conditions = pod["status"]["conditions"].as_array();
         conditions.is_some_and(|all| all.iter().any(|one| one["reason"] == "Unschedulable"))
     };
-    cluster.list(PODS, &Selection::all()).items.iter().filter(|pod| is_told(&pod.value())).count()
+    cluster.list(PODS, &Selection::all()).items.iter().filter(|pod| is_reported(&pod.value())).count()
 }
 
 /// The value of a series in a page of metrics.

@@ -30,7 +30,7 @@ async fn pods_that_are_there_and_pods_that_come_are_bound() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_that_fits_nowhere_is_told_and_bound_once_it_fits() {
+async fn a_pod_that_fits_nowhere_is_reported_and_bound_once_it_fits() {
     let cluster = cluster(2).await;
     let mut large = pod("large");
     large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("64");

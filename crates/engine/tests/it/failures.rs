@@ -182,7 +182,7 @@ fn without_nodes_the_pod_backs_off_longer_and_longer() {
 }
 
 #[test]
-fn a_pod_being_deleted_is_skipped_and_that_is_told() {
+fn a_pod_being_deleted_is_skipped_and_that_is_reported() {
     let mut world = World::new(vec![rejecting("never asked")]);
     assert_eq!(world.try_pod(&leaving("p")), "skipped");
     assert_eq!(

@@ -73,7 +73,7 @@ fn a_search_in_vain_ends_before_anything_is_done_about_it() {
 }
 
 #[test]
-fn scores_are_told_node_by_node_fresh_or_kept_sampled_or_not() {
+fn scores_are_reported_node_by_node_fresh_or_kept_sampled_or_not() {
     let table = ["p n0 A:0 B:50 =50", "p n1 A:10 B:50 =60", "p n2 A:20 B:50 =70"];
     for percentage in [None, Some(100)] {
         let mut world = World::configured(scorers(), |config, _| {
@@ -90,7 +90,7 @@ fn scores_are_told_node_by_node_fresh_or_kept_sampled_or_not() {
 }
 
 #[test]
-fn without_score_plugins_nothing_is_told() {
+fn without_score_plugins_nothing_is_reported() {
     let mut world = World::without_nodes(vec![]);
     world.nodes(2);
     world.apply(&pod("p"));

@@ -93,7 +93,7 @@ fn dying(name: &str, node: &str) -> Arc<Pod> {
 }
 
 #[test]
-fn all_victims_but_the_last_go_first_and_each_is_told_when_it_has_gone() {
+fn all_victims_but_the_last_go_first_and_each_is_reported_when_it_has_gone() {
     let victims = ["v1", "v2", "v3"].map(|name| running(name, "n1"));
     let (mut world, _) = preempting(&victims);
     try_big(&mut world);

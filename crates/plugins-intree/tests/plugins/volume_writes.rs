@@ -127,10 +127,10 @@ impl Way {
         }
     }
 
-    /// The API server takes what is being written; the watch tells so if `is_told`.
-    fn taken(&mut self, is_told: bool) -> String {
+    /// The API server takes what is being written; the watch tells so if `is_reported`.
+    fn taken(&mut self, is_reported: bool) -> String {
         let object = revised(&self.writing.take().unwrap());
-        if is_told {
+        if is_reported {
             self.world.cluster_mut().upsert_object(object.clone());
         }
         self.step(TaskEvent::Written(Ok(object)))

@@ -216,7 +216,7 @@ fn a_server_that_does_not_answer_is_named_and_waited_for() {
 }
 
 #[test]
-fn a_server_that_goes_away_is_told_once() {
+fn a_server_that_goes_away_is_reported_once() {
     let files = Files::new();
     let cluster = Cluster::start(&files, &["--nodes", "1"]);
     let (log, port) = (files.path("log"), cluster.address.port().to_string());

@@ -171,7 +171,7 @@ fn kubeconfigs_that_lead_nowhere_are_named() {
 }
 
 #[test]
-fn all_that_is_wrong_with_flags_is_told_at_once() {
+fn all_that_is_wrong_with_flags_is_reported_at_once() {
     failed(
         &["--secure-port=70000", "--disabled-metrics=1x", "--emulated-version=1.28"],
         &[

@@ -41,7 +41,7 @@ impl Scenario {
 macro_rules! each_scenario {
     ($callback:ident) => {
         $callback! {
-            placement::what_fits_is_bound_and_what_does_not_is_told,
+            placement::what_fits_is_bound_and_what_does_not_is_reported,
             placement::taints_and_node_affinity_decide,
             placement::pods_spread_over_zones,
             placement::pods_avoid_and_follow_each_other,

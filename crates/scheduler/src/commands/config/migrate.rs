@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_and_no_reason_to_break_down() {
+    fn nonsense_is_reported_and_no_reason_to_break_down() {
         for fields in [
             "plugins: 3\ndisablePreemption: true",
             "plugins: {postFilter: 3}\ndisablePreemption: true",
