@@ -177,7 +177,8 @@ pub(crate) fn notice(notice: &Notice, cycle: u64) {
 }
 
 fn moved(notice: &Notice, cycle: u64) {
-    let Notice::PodMoved { pod, event, queue, hint, is_gated, is_update, rejectors } = notice else {
+    let Notice::PodMoved { pod, event, queue, hint, is_gated, is_update, rejectors } = notice
+    else {
         return;
     };
     if *is_gated && hint.is_none() {

@@ -13,6 +13,7 @@ mod error;
 mod log;
 mod opening;
 mod outage;
+mod times;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -25,6 +26,7 @@ use bytes::Bytes;
 use http::header::{HeaderValue, RETRY_AFTER, USER_AGENT};
 use http::{Method, Response};
 use http_body_util::BodyExt;
+use hyper_util::client::legacy::connect::capture_connection;
 // The client library leaves the choice of the API version to its user.
 use k8s_openapi as _;
 use kube::client::Body;
@@ -39,6 +41,7 @@ use connection::Traffic;
 pub(crate) use error::ApiError;
 use opening::Opening;
 use outage::Outage;
+use times::{ConnectionTimes, ResponseTimes};
 
 /// How often a request is sent again when the server asks for patience, as in the reference's client.
 pub(crate) const MAX_PATIENCE: u32 = 10;
@@ -145,14 +148,14 @@ impl Endpoint {
 
     /// A kube client over the kind of connection that the scheduler uses, for programs that measure or test it.
     pub fn kube_client(&self) -> Result<kube::Client, ConnectError> {
-        self.connect(self.config.clone(), Traffic::Requests)
+        Ok(self.connect(self.config.clone(), Traffic::Requests)?.0)
     }
 
     fn connect(
         &self,
         config: kube::Config,
         traffic: Traffic,
-    ) -> Result<kube::Client, ConnectError> {
+    ) -> Result<(kube::Client, Arc<ConnectionTimes>), ConnectError> {
         connection::client(config, traffic)
             .map_err(|error| ConnectError::Client { server: self.url(), source: error.into() })
     }
@@ -185,7 +188,7 @@ impl Endpoint {
         if let Ok(agent) = HeaderValue::try_from(agent) {
             config.headers.push((USER_AGENT, agent));
         }
-        let client = self.connect(config, traffic)?;
+        let (client, times) = self.connect(config, traffic)?;
         let opening = (traffic == Traffic::Requests).then(Arc::default);
         let host = self.config.cluster_url.authority().map_or("", |host| host.as_str()).into();
         let base = self.url().trim_end_matches('/').into();
@@ -193,6 +196,7 @@ impl Endpoint {
             client,
             host,
             base,
+            times,
             metrics: None,
             fence: None,
             is_json_only: Arc::default(),
@@ -244,6 +248,8 @@ pub(crate) struct Api {
     host: Arc<str>,
     /// The server's URL.
     base: Arc<str>,
+    /// How connections were set up, where the log shows it.
+    times: Arc<ConnectionTimes>,
     metrics: Option<Arc<Metrics>>,
     /// What requests that change something must pass.
     fence: Option<Fence>,
@@ -384,7 +390,7 @@ impl Api {
     }
 
     async fn begin(&self, call: &Call) -> Result<Response<Body>, ApiError> {
-        let request = call.request()?;
+        let mut request = call.request()?;
         let verbosity = log::verbosity();
         let url = if verbosity > 0 { self.url_of(call) } else { String::new() };
         if verbosity > 0 {
@@ -394,8 +400,12 @@ impl Api {
             Some(opening) => opening.turn().await,
             None => None,
         };
+        let captured = log::shows_times().then(|| capture_connection(&mut request));
         let start = Instant::now();
-        let answer = self.client.send(request).await;
+        let (answer, connection) = tokio::join!(self.client.send(request), async {
+            drop(captured.clone()?.wait_for_connection_metadata().await);
+            Some(start.elapsed())
+        });
         if let Some(opening) = &self.opening {
             opening.report(answer.is_ok());
         }
@@ -411,7 +421,11 @@ impl Api {
         }
         if verbosity > 0 {
             let answer = answer.as_ref().ok().map(|answer| (answer.status(), answer.headers()));
-            log::response(verbosity, (&call.method, &url), answer, start.elapsed());
+            let times = match (&captured, connection) {
+                (Some(captured), Some(connection)) => self.times.of(start, captured, connection),
+                _ => ResponseTimes { total: start.elapsed(), ..ResponseTimes::default() },
+            };
+            log::response(verbosity, (&call.method, &url), answer, times);
         }
         let response = match answer {
             Ok(response) => response,

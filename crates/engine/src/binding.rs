@@ -252,9 +252,6 @@ impl Bindings {
         } else if matches!(binding.stage, Stage::Bind { .. }) {
             let start = binding.point_start.take();
             core.plans.point_ended(binding.profile, MeteredPoint::Bind, status.code(), start);
-            binding.notice_rejection(core, Rejection::Bind, &status);
-        } else if matches!(binding.stage, Stage::PreBind { .. }) {
-            binding.notice_rejection(core, Rejection::PreBind, &status);
         }
         let is_forgotten = self.undo(core, &mut binding);
         let is_rejected = status.is_rejected();

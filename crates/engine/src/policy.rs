@@ -19,8 +19,8 @@ use kube_scheduler_runtime::{Extenders, Meter, MeteredPoint, PluginIdx, cluster_
 use smallvec::SmallVec;
 
 use crate::class_cache::{SignPlan, Signatures};
-use crate::guard::guarded;
 use crate::effect::PodRef;
+use crate::guard::guarded;
 use crate::measures::Measures;
 use crate::notice::{Notice, Notices};
 use crate::pods::PodIndex;

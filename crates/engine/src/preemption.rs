@@ -272,7 +272,9 @@ impl Preemptions {
     fn report_eviction(&self, core: &mut Core, id: TaskId, victim: &Pod, end: VictimEnd) {
         self.notice_victim(core, id, victim, end);
         let how = match end {
-            VictimEnd::RejectedOnPermit | VictimEnd::RejectedInPreBind => " (in kube-scheduler memory).",
+            VictimEnd::RejectedOnPermit | VictimEnd::RejectedInPreBind => {
+                " (in kube-scheduler memory)."
+            }
             _ => "",
         };
         let Some(task) = self.tasks.get(id) else { return };

@@ -93,7 +93,13 @@ impl PreFilter for VolumeBinding {
 }
 
 impl Filter for VolumeBinding {
-    fn filter(&self, cx: &Context<'_>, state: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
         let Some(volumes) = state.get::<PodVolumes>() else { return no_state() };
         let log = SearchLog::start(pod, node.name());
         match volumes.claims.find(cx.cluster(), node.name(), node.labels(), log) {
@@ -162,8 +168,8 @@ impl Reserve for VolumeBinding {
         log::assuming(pod, node);
         let claims = volumes.claims.clone();
         let labels = cx.cluster().node_idx(node).and_then(|idx| cx.cluster().node(idx));
-        let found =
-            labels.and_then(|node| claims.find(cx.cluster(), node.name(), node.labels(), None).ok());
+        let found = labels
+            .and_then(|node| claims.find(cx.cluster(), node.name(), node.labels(), None).ok());
         let found = found.filter(|found| found.obstacles.is_clear());
         // Where Filter has found nothing, there is nothing to bind.
         let Some(found) = found.filter(|_| !all_bound(cx.cluster(), pod)) else {

@@ -92,7 +92,8 @@ async fn reserved_pools_take_only_their_namespaces() {
         create(&cluster, &pod("other").namespace("web").request("cpu", "1"));
         until("ours is bound", || node_of(&cluster, "training", "ours").is_some()).await;
         let text = "1 node(s) were reserved for other namespaces";
-        until("other is told", || is_reported(&cluster, "other", "FailedScheduling", text)).await;
+        until("other is reported", || is_reported(&cluster, "other", "FailedScheduling", text))
+            .await;
         // The event of the new node must bring the pod back.
         nodes(&cluster, "plain", 1, "example.com/pool", "plain");
         until("other is bound", || node_of(&cluster, "web", "other").is_some()).await;
@@ -140,12 +141,14 @@ async fn a_gang_starts_together_or_not_at_all() {
         create(&cluster, &member("a"));
         create(&cluster, &member("b"));
         let few = |name| is_reported(&cluster, name, "FailedScheduling", "gang crew has");
-        until("too few are told so", || few("a") || few("b")).await;
+        until("too few are reported so", || few("a") || few("b")).await;
         // With the third there are enough members, and too little room: two wait, and give up together.
         create(&cluster, &member("c"));
         let names = ["a", "b", "c"];
         until("one gives up, and with it the others", || {
-            names.iter().any(|name| is_reported(&cluster, name, "GangIncomplete", "gang crew gives up"))
+            names
+                .iter()
+                .any(|name| is_reported(&cluster, name, "GangIncomplete", "gang crew gives up"))
         })
         .await;
         assert!(names.iter().all(|name| node_of(&cluster, "default", name).is_none()));

@@ -75,6 +75,7 @@ impl Audit {
     }
 
     pub(super) fn begin_turn(&mut self) {
+        self.has_just_failed = false;
         self.failed_in_turn.clear();
     }
 
@@ -190,13 +191,16 @@ impl Audit {
                 // Without a pod of this UID nothing is reported; with a preemption to wait for, not yet.
                 if pod.is_some() && !engine_holds_an_attempt(engine) {
                     let note = truncated(message);
-                    let is_reported =
-                        |(told, text): &(PodRef, String)| told.uid == turn.pod.uid && *text == note;
-                    let is_prefix = |(told, text): &(PodRef, String)| {
-                        told.uid == turn.pod.uid && text.starts_with(&*note)
+                    let is_reported = |(reported, text): &(PodRef, String)| {
+                        reported.uid == turn.pod.uid && *text == note
+                    };
+                    let is_prefix = |(reported, text): &(PodRef, String)| {
+                        reported.uid == turn.pod.uid && text.starts_with(&*note)
                     };
                     ensure!(
-                        self.failed_in_turn.iter().any(|told| is_reported(told) || is_prefix(told)),
+                        self.failed_in_turn
+                            .iter()
+                            .any(|reported| is_reported(reported) || is_prefix(reported)),
                         "pod {} fails with {note:?}, and the event says {:?}",
                         turn.pod,
                         self.failed_in_turn

@@ -360,15 +360,13 @@ impl PreBind for Chaos {
                 self.dial.intend(Intent::Work);
                 Completion::Pending(Box::pin(std::future::pending()))
             }
-            Some(_) => {
-                Completion::Task(Box::new(Task {
-                    dial: self.dial.clone(),
-                    sleepers: self.sleepers.clone(),
-                    uid: pod.uid.clone(),
-                    n_steps: 0,
-                    written: None,
-                }))
-            }
+            Some(_) => Completion::Task(Box::new(Task {
+                dial: self.dial.clone(),
+                sleepers: self.sleepers.clone(),
+                uid: pod.uid.clone(),
+                n_steps: 0,
+                written: None,
+            })),
             None => Completion::Ready(self.dial.status("PreBind", &pod.uid, node, Status::SUCCESS)),
         }
     }

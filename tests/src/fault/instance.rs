@@ -309,6 +309,6 @@ fn brief(input: &Input) -> String {
             Ok(object) => format!("wrote #{} revision={}", token.0, object.resource_version),
             Err(error) => format!("did not write #{}: {error}", token.0),
         },
-        other => format!("is told {other:?}"),
+        other => format!("gets {other:?}"),
     }
 }

@@ -235,10 +235,10 @@ impl Simulation {
             let said = leader.audit.said.get(&pod.uid);
             let place = leader.engine.queue().place(&pod.namespace, &pod.name);
             ensure!(place.is_some(), "pod {} is pending and not queued", pod.key());
-            let told = condition.map(|condition| condition.message.to_string());
+            let reported = condition.map(|condition| condition.message.to_string());
             ensure!(
-                said.is_some() && told.as_ref() == said,
-                "pod {} is {place:?}, its condition says {told:?}, the scheduler said {said:?}",
+                said.is_some() && reported.as_ref() == said,
+                "pod {} is {place:?}, its condition says {reported:?}, the scheduler said {said:?}",
                 pod.key()
             );
         }

@@ -9,6 +9,8 @@ use std::time::Duration;
 use http::{HeaderMap, Method, StatusCode};
 use tracing::Level;
 
+use super::times::ResponseTimes;
+
 /// The verbosity at the moment, from 6 on; 0 for less.
 pub(super) fn verbosity() -> u8 {
     if !tracing::enabled!(target: "V6", Level::TRACE) {
@@ -50,20 +52,44 @@ pub(super) fn response(
     verbosity: u8,
     (method, url): (&Method, &str),
     answer: Option<(StatusCode, &HeaderMap)>,
-    length: Duration,
+    times: ResponseTimes,
 ) {
     let status = answer.map(|(status, _)| status.to_string()).unwrap_or_default();
     let headers = answer.map(|(_, headers)| header_text(headers)).unwrap_or_default();
-    let milliseconds = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+    let milliseconds = millis(times.total);
     match verbosity {
         9.. => {
-            tracing::trace!(target: "V9", verb = %method, url, status, headers, milliseconds, "Response")
+            let ResponseTimes { total, connection, setup } = times;
+            let processing = connection.map(|connection| total.saturating_sub(connection));
+            tracing::trace!(
+                target: "V9",
+                verb = %method,
+                url,
+                status,
+                headers,
+                milliseconds,
+                dnsLookupMilliseconds = setup.map(|setup| millis(setup.dns)),
+                dialMilliseconds = setup.map(|setup| millis(setup.dial)),
+                tlsHandshakeMilliseconds = setup.map(|setup| millis(setup.tls)),
+                getConnectionMilliseconds = connection.filter(|_| setup.is_none()).map(millis),
+                serverProcessingMilliseconds = processing.map(millis).filter(|length| *length > 0),
+                "Response"
+            );
         }
         8 => tracing::trace!(target: "V8", status, headers, milliseconds, "Response"),
         7 => tracing::trace!(target: "V7", status, milliseconds, "Response"),
         6 => tracing::trace!(target: "V6", verb = %method, url, status, milliseconds, "Response"),
         _ => {}
     }
+}
+
+fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether the log shows how connections are set up.
+pub(super) fn shows_times() -> bool {
+    tracing::enabled!(target: "V9", Level::TRACE)
 }
 
 /// Logs the body of an answer.

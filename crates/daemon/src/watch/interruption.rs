@@ -12,7 +12,7 @@ pub(super) enum Interruption {
     Gone,
     #[error("{0}")]
     Failed(String),
-    /// The server went away, which is told once for all kinds.
+    /// The server went away, which is logged once for all kinds.
     #[error("{0}")]
     Away(String),
     #[error("{0}")]

@@ -74,8 +74,7 @@ fn rejections_name_the_plugin_and_the_point() {
 
 #[test]
 fn a_wait_and_its_end_are_reported() {
-    let mut world =
-        World::new(vec![Toy::new("A").permit(|_, _| PermitDecision::wait(seconds(5)))]);
+    let mut world = World::new(vec![Toy::new("A").permit(|_, _| PermitDecision::wait(seconds(5)))]);
     world.engine.set_verbosity(4);
     world.try_pod(&pod("p"));
     assert!(kinds(&mut world).contains(&"p waits".to_owned()));

@@ -17,7 +17,13 @@ pub(super) struct Listing<'a> {
 
 impl Listing<'_> {
     /// One line for each node, if the log shows such lines; otherwise this costs one atomic load.
-    pub(super) fn log(&self, cluster: ClusterView<'_>, pod: &Pod, nodes: &[NodeIdx], scores: &[i64]) {
+    pub(super) fn log(
+        &self,
+        cluster: ClusterView<'_>,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        scores: &[i64],
+    ) {
         if !enabled!(target: "V10", Level::TRACE) {
             return;
         }

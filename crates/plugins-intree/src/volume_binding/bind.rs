@@ -87,8 +87,10 @@ impl BindVolumes {
         let pod = cx.pod;
         if let Some(reservation) = reservation(cx) {
             let n_bound = reservation.bindings.len();
-            let (binding, claim) =
-                (reservation.bindings.get(at), reservation.provisions.get(at.wrapping_sub(n_bound)));
+            let (binding, claim) = (
+                reservation.bindings.get(at),
+                reservation.provisions.get(at.wrapping_sub(n_bound)),
+            );
             log::write_failed(pod, binding, claim.map(|claim| &**claim), error);
             reservation.give_back_from(at, at.saturating_sub(n_bound), &mut commands);
         }

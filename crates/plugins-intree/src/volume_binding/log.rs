@@ -169,7 +169,12 @@ pub(super) fn volume_written(pod: &Pod, StaticBinding { claim, volume }: &Static
 }
 
 /// A write failed.
-pub(super) fn write_failed(pod: &Pod, binding: Option<&StaticBinding>, claim: Option<&Object>, err: &str) {
+pub(super) fn write_failed(
+    pod: &Pod,
+    binding: Option<&StaticBinding>,
+    claim: Option<&Object>,
+    err: &str,
+) {
     if let Some(StaticBinding { claim, volume }) = binding {
         debug!(
             target: "V4",

@@ -236,8 +236,8 @@ fn a_server_that_goes_away_is_reported_once() {
     }
     // At the default verbosity there is one line.
     let said = said();
-    let told = |line: &&str| line.starts_with(['W', 'E']);
-    let loud: Vec<&str> = said.lines().filter(told).collect();
+    let reported = |line: &&str| line.starts_with(['W', 'E']);
+    let loud: Vec<&str> = said.lines().filter(reported).collect();
     let [line] = loud.as_slice() else { panic!("{loud:#?}") };
     assert!(line.contains("The API server does not answer") && line.contains(&address), "{line}");
     let _back = Process::start(&["devcluster", "--port", &port]);

@@ -138,7 +138,7 @@ fn what_the_secure_port_cannot_use_is_named() {
     let files = Files::new();
     let kubeconfig = files.write("kubeconfig", KUBECONFIG);
     let rubbish = files.write("rubbish.pem", "rubbish");
-    for (flags, told) in [
+    for (flags, reported) in [
         (
             ["--tls-cert-file", &rubbish],
             "missing filename for serving cert: --tls-private-key-file",
@@ -158,7 +158,7 @@ fn what_the_secure_port_cannot_use_is_named() {
         let mut args = vec!["--kubeconfig", &kubeconfig, "--bind-address", "127.0.0.1"];
         args.extend(["--secure-port", &port]);
         args.extend(flags);
-        failed(&args, &[told]);
+        failed(&args, &[reported]);
     }
 }
 

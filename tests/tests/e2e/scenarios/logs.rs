@@ -91,6 +91,10 @@ pub(crate) async fn lines_are_of_the_recorded_kinds(cluster: &Cluster) {
     cluster.until_bound(3).await;
     api.create(&of("huge", "low", "100")).await.unwrap();
     cluster.until_event("huge", "FailedScheduling").await;
+    // A little more room is not enough.
+    let larger = json!({"status": {"allocatable": {"cpu": "4100m"}}});
+    api.patch("Node", "node-0", "status", &larger).await.unwrap();
+    says("Event is not making pod schedulable").await;
     api.create(&of("high", "high", "3500m")).await.unwrap();
     cluster.node_of("high").await;
     let labels = json!({"metadata": {"labels": {"changed": "yes"}}});
@@ -98,8 +102,6 @@ pub(crate) async fn lines_are_of_the_recorded_kinds(cluster: &Cluster) {
     api.patch("Pod", "high", "", &labels).await.unwrap();
     api.patch("Pod", "huge", "", &labels).await.unwrap();
     api.delete("Pod", "high", Some(0)).await.unwrap();
-    // The room of the pod that is gone is not enough.
-    says("Event is not making pod schedulable").await;
     api.delete("Pod", "huge", Some(0)).await.unwrap();
     api.delete("Node", "node-1", None).await.unwrap();
     let recorded = recorded();

@@ -4,6 +4,7 @@
 //! list.
 
 mod access;
+mod extenders;
 mod leader;
 mod logs;
 mod manifest;
@@ -30,9 +31,9 @@ impl Scenario {
     /// # Panics
     /// If the scheduler does not do as it should.
     pub(crate) async fn play(&self, cluster: &Cluster) {
-        let before = cluster.denied().await.expect("refused requests can be told").len();
+        let before = cluster.denied().await.expect("refused requests can be listed").len();
         (self.run)(cluster).await;
-        let denied = cluster.denied().await.expect("refused requests can be told");
+        let denied = cluster.denied().await.expect("refused requests can be listed");
         assert!(denied.len() == before, "refused to the scheduler: {:#?}", &denied[before..]);
     }
 }
@@ -53,6 +54,7 @@ macro_rules! each_scenario {
             volumes::a_volume_is_made_where_the_pod_goes,
             profiles::each_pod_is_scheduled_by_its_profile,
             access::the_roles_of_the_scheduler_are_enough,
+            extenders::an_extender_has_its_say,
             leader::a_dead_leader_is_replaced,
             leader::a_leader_that_is_asked_to_end_hands_over,
             logs::lines_are_of_the_recorded_kinds,
