@@ -305,6 +305,8 @@ impl DaemonBuilder {
             outstanding: OutstandingWork::default(),
             names: Vec::new(),
             spans: preparation.spans,
+            verbosity: 0,
+            n_attempts: 0,
         };
         let core_end = core.spawn().map_err(StartError::Thread)?;
 

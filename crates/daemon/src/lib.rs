@@ -30,6 +30,7 @@ mod cycle_log;
 mod daemon;
 mod debugger;
 mod driver;
+mod engine_log;
 mod extender;
 mod fence;
 #[doc(hidden)]

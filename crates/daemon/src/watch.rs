@@ -250,7 +250,7 @@ impl Reflector {
                 }
                 Err(error) => {
                     let wait = backoff.fail(Instant::now());
-                    error.tell(kind, wait);
+                    error.log(kind, wait);
                     wait
                 }
             };

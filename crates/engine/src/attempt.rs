@@ -108,7 +108,7 @@ pub(crate) struct Search<'a, 'w> {
 impl Search<'_, '_> {
     /// Looks for a node.
     pub(crate) fn run(mut self) -> Result<Choice, NoChoice> {
-        self.watched.reached(SearchStep::Begun);
+        self.watched.reached(SearchStep::Started);
         let n_nodes = self.runner.cx.cluster.n_nodes();
         if n_nodes == 0 {
             return Err(NoChoice::NoNodes);

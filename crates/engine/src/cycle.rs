@@ -19,9 +19,11 @@ use crate::binding::{Bindings, Placement};
 use crate::budget::{Budgets, WorkLimits};
 use crate::class_cache::ClassCache;
 use crate::core::{Core, PodEvent};
+use crate::diagnosis::Diagnosis;
 use crate::effect::PodRef;
 use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::guard::guarded;
+use crate::notice::Notice;
 use crate::observer::{ObservedSearch, Observer, SearchStep};
 use crate::policy::Entry;
 use crate::pool::Pool;
@@ -127,11 +129,15 @@ impl SchedulingCycle {
                 let node = recorded.unwrap_or(node);
                 turn.n_feasible = n_feasible;
                 turn.n_evaluated = n_evaluated;
-                turn.result = bindings.start(core, Placement { queued, profile, node, state });
+                turn.result = bindings.start(
+                    core,
+                    Placement { queued, profile, node, state, n_evaluated, n_feasible },
+                );
                 return Some(turn);
             }
             Err(NoChoice::Unfit(unfit)) => {
                 turn.n_evaluated = unfit.error.n_nodes;
+                notice_verdicts(core, &turn.pod, profile, &unfit);
                 turn.result = unfit_pod(core, bindings, preemptions, queued, profile, *unfit);
                 return Some(turn);
             }
@@ -234,6 +240,20 @@ pub struct ClassCacheCounts {
     pub hits: u64,
     /// The number of evaluations that were made from scratch.
     pub misses: u64,
+}
+
+/// For the log: what PreFilter and PostFilter said.
+fn notice_verdicts(core: &mut Core, pod: &PodRef, profile: ProfileIdx, unfit: &Unfit) {
+    let Diagnosis { pre_filter_message, post_filter_message, .. } = &unfit.error.diagnosis;
+    if !pre_filter_message.is_empty() {
+        let (pod, status) = (pod, pre_filter_message);
+        core.notices.add(5, || Notice::PreFilterEnded { pod: pod.clone(), status: status.clone() });
+    }
+    if core.plans.profiles[profile].post_filter().next().is_some() {
+        let (pod, status) = (pod, post_filter_message);
+        core.notices
+            .add(5, || Notice::PostFilterEnded { pod: pod.clone(), status: status.clone() });
+    }
 }
 
 /// The pod fits nowhere: it goes back to the queue, and its victims, if there are any, are evicted.

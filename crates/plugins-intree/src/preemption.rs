@@ -102,7 +102,11 @@ impl PostFilter for DefaultPreemption {
     ) -> PostFilterOutcome {
         cx.commands.count_preemption_attempt();
         let outcome = match self.group_limitation(cx, pod).or_else(|| ineligibility(cx, pod)) {
-            Some(reason) => PostFilterOutcome::without_nomination(Status::unschedulable(reason)),
+            Some(reason) => {
+                let text = "Pod is not eligible for preemption";
+                tracing::trace!(target: "V5", pod = pod.key(), reason, "{text}");
+                PostFilterOutcome::without_nomination(Status::unschedulable(reason))
+            }
             None => self.preempt(cx, state, pod),
         };
         let message = outcome.status.message();
@@ -147,6 +151,8 @@ impl DefaultPreemption {
         };
         let cluster = cx.cx.cluster();
         if found.candidates.is_empty() {
+            let text = "No preemption candidate is found; preemption is not helpful for scheduling";
+            tracing::debug!(target: "V2", pod = pod.key(), "{text}");
             let absent = candidates::not_helpful();
             let text = Status::fits_nowhere(cluster.n_nodes(), &found.rejections, &absent);
             return PostFilterOutcome {
@@ -168,6 +174,12 @@ impl DefaultPreemption {
         else {
             return PostFilterOutcome::without_nomination(Status::unschedulable(NO_CANDIDATE));
         };
+        tracing::debug!(
+            target: "V2",
+            node = &**node.name(),
+            pod = pod.key(),
+            "the target node for the preemption is determined"
+        );
         PostFilterOutcome {
             nominating: Some(NominatingInfo::Override(Some(node.name().clone()))),
             victims: chosen.victims.iter().copied().cloned().collect(),

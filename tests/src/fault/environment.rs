@@ -129,7 +129,7 @@ impl Simulation {
             let node = format!("node-{}", self.numbers.below(MAX_NODES));
             spec["nodeName"] = node.into();
         }
-        let pod = json!({
+        let mut pod = json!({
             "metadata": {
                 "name": key.1, "namespace": key.0, "uid": format!("uid-{}", self.n_created),
                 "labels": labels, "creationTimestamp": self.now.floor_to_second().to_string(),
@@ -137,6 +137,11 @@ impl Simulation {
             "spec": spec,
             "status": {"phase": "Pending"},
         });
+        if self.numbers.one_in(4) && self.suffers(Fault::Foreign) {
+            // Somebody else, such as an autoscaler, knows a place for it.
+            let node = format!("node-{}", self.numbers.below(MAX_NODES));
+            pod["status"]["nominatedNodeName"] = node.into();
+        }
         self.server.put("Pod", pod).map(drop)
     }
 

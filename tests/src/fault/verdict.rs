@@ -87,7 +87,7 @@ impl Simulation {
         self.let_pass(LONG);
         self.settle(LONG).context("after a very long time")?;
         self.nobody_is_lost(true).context("after a long time without faults")?;
-        self.everything_is_told()?;
+        self.everything_is_reported()?;
         self.nothing_is_left()?;
         self.clear()?;
         self.settle(Duration::from_secs(60)).context("while everything is deleted")?;
@@ -159,6 +159,7 @@ impl Simulation {
     fn check_all(&self) -> Result<()> {
         for instance in self.instances() {
             audit::tables(&instance.engine, &instance.shown)?;
+            audit::sleepers(&instance.sleepers, &instance.shown)?;
             audit::recomputed(&instance.engine)?;
         }
         Ok(())
@@ -224,7 +225,7 @@ impl Simulation {
     }
 
     /// Every pending pod's condition says why it is pending.
-    fn everything_is_told(&mut self) -> Result<()> {
+    fn everything_is_reported(&mut self) -> Result<()> {
         for pod in self.pending() {
             if !pod.spec.scheduling_gates.is_empty() {
                 continue;
@@ -234,10 +235,10 @@ impl Simulation {
             let said = leader.audit.said.get(&pod.uid);
             let place = leader.engine.queue().place(&pod.namespace, &pod.name);
             ensure!(place.is_some(), "pod {} is pending and not queued", pod.key());
-            let told = condition.map(|condition| condition.message.to_string());
+            let reported = condition.map(|condition| condition.message.to_string());
             ensure!(
-                said.is_some() && told.as_ref() == said,
-                "pod {} is {place:?}, its condition says {told:?}, the scheduler said {said:?}",
+                said.is_some() && reported.as_ref() == said,
+                "pod {} is {place:?}, its condition says {reported:?}, the scheduler said {said:?}",
                 pod.key()
             );
         }

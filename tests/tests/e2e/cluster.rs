@@ -182,17 +182,17 @@ impl Cluster {
     }
 
     /// Waits for an event about a pod.
-    pub(crate) async fn until_told(&self, pod: &str, reason: &str) -> Value {
-        let mut told = None;
+    pub(crate) async fn until_event(&self, pod: &str, reason: &str) -> Value {
+        let mut reported = None;
         until(&format!("event {reason} about {pod}"), async || {
             let events = self.api.list("Event").await.expect("events can be listed");
-            told = events
+            reported = events
                 .into_iter()
                 .find(|event| event["reason"] == reason && event["regarding"]["name"] == pod);
-            told.is_some()
+            reported.is_some()
         })
         .await;
-        told.unwrap_or_default()
+        reported.unwrap_or_default()
     }
 
     /// Takes away everything that scenarios make.

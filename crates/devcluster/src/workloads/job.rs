@@ -131,7 +131,7 @@ fn step(state: &mut State, job: &Controller<'_>, progress: &Progress) -> Result<
 fn pod_of(job: &Controller<'_>, index: Option<i64>) -> Value {
     let mut pod = pods::from_template(job, &PodName::Generated);
     let annotations = annotations_mut(&mut pod);
-    // A hollow node runs pods forever unless it is told when they end.
+    // A hollow node runs pods forever unless they say when they end.
     annotations.entry(RUN_SECONDS).or_insert("1".into());
     let Some(index) = index else { return pod };
     annotations.insert(INDEX.into(), index.to_string().into());

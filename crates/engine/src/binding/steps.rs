@@ -14,6 +14,7 @@ use super::{Binding, Bindings, Stage};
 use crate::core::Core;
 use crate::effect::{Effect, PodRef, StatusPatch, Token};
 use crate::guard::guarded;
+use crate::notice::Rejection;
 
 /// How PreBind goes on.
 enum Next {
@@ -135,7 +136,7 @@ impl Bindings {
                 Next::Plugin => taken = self.table.take(uid, &mut core.deadlines),
                 Next::Wait => return,
                 Next::Bind => return self.bind_outside(core, uid, 0),
-                Next::Fail(status) => return self.fail(core, uid, status),
+                Next::Fail(status) => return self.fail_at(core, uid, Rejection::PreBind, status),
             }
         }
     }
@@ -201,9 +202,17 @@ impl Bindings {
         self.table.put(binding, &mut core.deadlines);
         match result {
             Some(Ok(())) => self.bound(core, uid),
-            Some(Err(status)) => self.fail(core, uid, status),
+            Some(Err(status)) => self.fail_at(core, uid, Rejection::Bind, status),
             None => {}
         }
+    }
+
+    /// Fails a binding because of what a plugin said.
+    fn fail_at(&mut self, core: &mut Core, uid: &str, at: Rejection, status: Status) {
+        if let Some(binding) = self.table.get(uid) {
+            binding.notice_rejection(core, at, &status);
+        }
+        self.fail(core, uid, status);
     }
 
     /// What the first plugin answers that takes the pod; `None` when it has to be awaited.
@@ -274,7 +283,7 @@ impl Bindings {
                 }
                 match bind_result(status, &plugin) {
                     Ok(()) => self.bound(core, &uid),
-                    Err(status) => self.fail(core, &uid, status),
+                    Err(status) => self.fail_at(core, &uid, Rejection::Bind, status),
                 }
             }
             Stage::Permit | Stage::BindOutside { .. } | Stage::Bind { .. } => {}

@@ -77,6 +77,8 @@ impl Search {
         let mut found = Found::default();
         let potential = cx.nodes_with_code(cluster.order(), Code::Unschedulable);
         if potential.is_empty() {
+            let text = "Preemption will not help schedule pod on any node";
+            tracing::debug!(target: "V3", pod = pod.key(), "{text}");
             return Ok(found);
         }
         let enough = self.n_candidates(potential.len());
@@ -85,6 +87,14 @@ impl Search {
         let mut dry_run = DryRun::new(cx, state, pod);
         let mut violating: Vec<Candidate<'b>> = Vec::new();
         let mut errors: Vec<String> = Vec::new();
+        tracing::trace!(
+            target: "V5",
+            potentialNodesNumber = potential.len(),
+            pdbsNumber = dry_run.n_budgets(),
+            offset,
+            candidatesNumber = enough,
+            "Dry run the preemption"
+        );
         for &node in second.iter().chain(first) {
             match dry_run.on(node) {
                 Ok(candidate) if candidate.victims.is_empty() => {

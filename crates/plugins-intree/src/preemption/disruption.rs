@@ -65,6 +65,10 @@ impl Budgets {
         Self(objects.filter_map(|object| Budget::of(object)).collect())
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Splits pods, most important first, into those whose eviction would violate a budget and the others. Both keep
     /// the order.
     pub(super) fn split<'a>(&self, pods: SomePods<'a>) -> (SomePods<'a>, SomePods<'a>) {

@@ -40,6 +40,11 @@ impl<'a, 'b: 'a> DryRun<'a, 'b> {
         Self { cx, state, pod, budgets, sums }
     }
 
+    /// How many disruption budgets there are.
+    pub(super) fn n_budgets(&self) -> usize {
+        self.budgets.len()
+    }
+
     /// The victims on `node`, possibly none, or why preemption does not help there.
     pub(super) fn on(&mut self, node: NodeIdx) -> Result<Candidate<'b>, Status> {
         let cluster = self.cx.cx.cluster();

@@ -13,6 +13,7 @@ use kube_scheduler_framework::{
 };
 use smallvec::SmallVec;
 
+use super::listing::Listing;
 use super::scored::{Amounts, Kind, Plan, Scored, UsedBasis};
 use crate::plugin_args::{self, WRONG_ARGS};
 use crate::signature::write_resources;
@@ -107,11 +108,15 @@ impl Score for BalancedAllocation {
                 [Some(a), Some(b)] => gain_of_two(&a, &b),
                 amounts => gain(amounts.into_iter().flatten()),
             });
-            return Ok(());
+        } else {
+            for (&idx, score) in nodes.iter().zip(scores.iter_mut()) {
+                *score = gain(scan.at(idx));
+            }
         }
-        for (&idx, score) in nodes.iter().zip(scores) {
-            *score = gain(scan.at(idx));
-        }
+        let request = &pod.requests.accounted;
+        let resources = &self.resources;
+        let listing = Listing { scorer: NAME, resources, request, basis: UsedBasis::Plain };
+        listing.log(cx.cluster(), pod, nodes, scores);
         Ok(())
     }
 

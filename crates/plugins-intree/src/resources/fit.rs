@@ -19,6 +19,7 @@ use super::device_classes;
 use super::fit_args::FitArgs;
 use super::fit_hints;
 use super::fit_scan::Scan;
+use super::listing::Listing;
 use super::scored::{Plan, UsedBasis};
 use super::strategy::Strategy;
 use crate::signature::write_resources;
@@ -182,11 +183,15 @@ impl Score for Fit {
         let scan = plan.over(cx.cluster());
         if let (Strategy::LeastAllocated, Some(pair)) = (&self.args.strategy, scan.pair()) {
             pair.score_least_allocated(nodes, scores);
-            return Ok(());
+        } else {
+            for (&idx, score) in nodes.iter().zip(scores.iter_mut()) {
+                *score = self.args.strategy.score(scan.at(idx));
+            }
         }
-        for (&idx, score) in nodes.iter().zip(scores) {
-            *score = self.args.strategy.score(scan.at(idx));
-        }
+        let (resources, request) = (&self.args.resources, &pod.requests.fit_score);
+        let scorer = self.args.strategy.name();
+        let listing = Listing { scorer, resources, request, basis: UsedBasis::NonZero };
+        listing.log(cx.cluster(), pod, nodes, scores);
         Ok(())
     }
 

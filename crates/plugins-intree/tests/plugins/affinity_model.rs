@@ -372,7 +372,7 @@ proptest! {
         let plugin = plugin_with("InterPodAffinity", Value::Null);
         let pod = pending(parts);
         let before = Model { cluster: world.cluster(), pod: &pod }.filter();
-        // After a skip nobody is told of hypothetical pods.
+        // After a skip nobody is notified of hypothetical pods.
         prop_assume!(before.is_some());
         let mut state = CycleState::new();
         plugin.as_pre_filter().unwrap().pre_filter(&world.cx(), &mut state, &pod);
@@ -413,7 +413,7 @@ proptest! {
         }
     }
 
-    /// What a pod without terms is told holds as long as the terms and the nodes' labels do, and the numbers of the counters
+    /// What a pod without terms sees holds as long as the terms and the nodes' labels do, and the numbers of the counters
     /// that it got: while the version of the terms is the same, what PreFilter stored answers as if it were stored afresh.
     #[test]
     fn plain_pods_depend_on_terms_and_counters_alone(

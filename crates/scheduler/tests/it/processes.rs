@@ -228,7 +228,7 @@ fn a_server_that_does_not_answer_is_named_and_waited_for() {
 }
 
 #[test]
-fn a_server_that_goes_away_is_told_once() {
+fn a_server_that_goes_away_is_reported_once() {
     let files = Files::new();
     let cluster = Cluster::start(&files, &["--nodes", "1"]);
     let (log, port) = (files.path("log"), cluster.address.port().to_string());
@@ -250,8 +250,8 @@ fn a_server_that_goes_away_is_told_once() {
     }
     // At the default verbosity there is one line.
     let said = said();
-    let told = |line: &&str| line.starts_with(['W', 'E']);
-    let loud: Vec<&str> = said.lines().filter(told).collect();
+    let reported = |line: &&str| line.starts_with(['W', 'E']);
+    let loud: Vec<&str> = said.lines().filter(reported).collect();
     let [line] = loud.as_slice() else { panic!("{loud:#?}") };
     assert!(line.contains("The API server does not answer") && line.contains(&address), "{line}");
     let _back = Process::start(&["devcluster", "--port", &port]);
