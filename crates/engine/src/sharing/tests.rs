@@ -1,3 +1,5 @@
+//! Parts that are equal are kept once, and what is gone leaves nothing behind.
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -373,22 +373,9 @@ impl<'a> Numbers<'a> {
             Self::Counter(column, counts, factor) => {
                 both.for_each(|(idx, score)| *score += factor * counts.n_pods_in(column.id(*idx)));
             }
-            Self::Single(..) => {
-                both.for_each(|(idx, score)| *score += self.at(*idx).unwrap_or(0));
-            }
+            Self::Single(cluster, sum) => both.for_each(|(idx, score)| {
+                *score += sum.number_at(*cluster, *idx).unwrap_or(0);
+            }),
         }
-    }
-
-    /// The number in the domain of a node; `None` when the node lacks the label.
-    #[inline]
-    pub(super) fn at(&self, node: NodeIdx) -> Option<i64> {
-        let (column, number) = match self {
-            Self::Table(column, sums) => (column, sums[column.id(node).index()]),
-            Self::Counter(column, counts, factor) => {
-                (column, factor * counts.n_pods_in(column.id(node)))
-            }
-            Self::Single(cluster, sum) => return sum.number_at(*cluster, node),
-        };
-        (column.id(node) != LabelValueId::ABSENT).then_some(number)
     }
 }
