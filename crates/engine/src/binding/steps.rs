@@ -129,7 +129,7 @@ impl Bindings {
                 Next::Plugin => {}
                 Next::Wait => return,
                 Next::Bind => return self.bind_outside(core, uid, 0),
-                Next::Fail(status) => return self.reject(core, uid, Rejection::PreBind, status),
+                Next::Fail(status) => return self.fail_at(core, uid, Rejection::PreBind, status),
             }
         }
     }
@@ -192,13 +192,13 @@ impl Bindings {
         self.table.put(binding, &mut core.deadlines);
         match result {
             Some(Ok(())) => self.bound(core, uid),
-            Some(Err(status)) => self.reject(core, uid, Rejection::Bind, status),
+            Some(Err(status)) => self.fail_at(core, uid, Rejection::Bind, status),
             None => {}
         }
     }
 
     /// Fails a binding because of what a plugin said.
-    fn reject(&mut self, core: &mut Core, uid: &str, at: Rejection, status: Status) {
+    fn fail_at(&mut self, core: &mut Core, uid: &str, at: Rejection, status: Status) {
         if let Some(binding) = self.table.get(uid) {
             binding.notice_rejection(core, at, &status);
         }
@@ -273,7 +273,7 @@ impl Bindings {
                 }
                 match bind_result(status, &plugin) {
                     Ok(()) => self.bound(core, &uid),
-                    Err(status) => self.reject(core, &uid, Rejection::Bind, status),
+                    Err(status) => self.fail_at(core, &uid, Rejection::Bind, status),
                 }
             }
             Stage::Permit | Stage::BindOutside { .. } | Stage::Bind { .. } => {}
