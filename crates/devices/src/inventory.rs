@@ -4,6 +4,7 @@ mod counters;
 mod pools;
 mod shapes;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Labels, NodeSelector, validation::FieldPath};
@@ -65,7 +66,7 @@ struct Slice {
 
 /// Where devices can be used, with the selector compiled.
 #[derive(Debug)]
-struct Reach {
+pub(crate) struct Reach {
     node_name: Option<Arc<str>>,
     all_nodes: bool,
     selector: Option<Result<NodeSelector, String>>,
@@ -107,7 +108,7 @@ impl Reach {
     }
 
     /// Whether the devices can be used on the node.
-    fn matches(&self, node: NodeRef<'_>) -> Result<bool, String> {
+    pub(crate) fn matches(&self, node: NodeRef<'_>) -> Result<bool, String> {
         match &self.node_name {
             Some(name) if !name.is_empty() => return Ok(**name == *node.name),
             _ => {}
@@ -244,6 +245,27 @@ impl Inventory {
         let entry = &self.devices[device as usize];
         let slice = &self.slices[entry.slice as usize];
         DeviceRef { entry, slice, device: &slice.object.devices[entry.at as usize] }
+    }
+
+    /// The slices that may have to do with a node: its own and those that are not of a single node.
+    pub(crate) fn slices_near<'a>(
+        &'a self,
+        node: NodeRef<'_>,
+    ) -> impl Iterator<Item = u32> + use<'a> {
+        let own = self.by_node.get(node.name).map_or(&[][..], Vec::as_slice);
+        own.iter().chain(&self.anywhere).copied()
+    }
+
+    /// A slice with where its devices can be used, unless that is up to them.
+    pub(crate) fn slice(&self, slice: u32) -> (&ResourceSlice, &Reach) {
+        let slice = &self.slices[slice as usize];
+        (&slice.object, &slice.reach)
+    }
+
+    /// The devices of a slice.
+    pub(crate) fn devices_of_slice(&self, slice: u32) -> Range<DeviceIdx> {
+        let slice = &self.slices[slice as usize];
+        slice.first_device..slice.first_device + slice.object.devices.len() as DeviceIdx
     }
 
     /// How much there is of every counter of the device's pool.

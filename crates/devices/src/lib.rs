@@ -66,6 +66,7 @@ mod node_resources;
 mod priority;
 mod readiness;
 mod selectors;
+mod totals;
 mod usage;
 
 pub use allocator::{AllocationError, Allocator, Classes};
@@ -77,4 +78,5 @@ pub use name::DeviceName;
 pub use node_resources::{NodeResourceClaim, NodeResourceError};
 pub use readiness::Readiness;
 pub use selectors::{DeviceFacts, Selector, SelectorCompiler, SelectorTable};
+pub use totals::ClassTotals;
 pub use usage::Usage;

@@ -110,12 +110,17 @@ impl Column {
             // The text of an error is not kept: it ends the attempt.
             _ => {}
         }
-        let selector =
-            self.selector.as_ref().map_err(|text| SelectorError::Compile(text.clone()))?;
-        let result = selector.matches(facts);
+        let result = self.evaluate(facts);
         if let (Some(answer), Ok(is_match)) = (answer, &result) {
             answer.store(if *is_match { YES } else { NO }, Ordering::Relaxed);
         }
-        result.map_err(SelectorError::Runtime)
+        result
+    }
+
+    /// The same without keeping the answer: for facts that are not quite those of a shape.
+    pub(crate) fn evaluate(&self, facts: DeviceFacts<'_>) -> Result<bool, SelectorError> {
+        let selector =
+            self.selector.as_ref().map_err(|text| SelectorError::Compile(text.clone()))?;
+        selector.matches(facts).map_err(SelectorError::Runtime)
     }
 }

@@ -19,6 +19,7 @@ mod reserve;
 mod resolve;
 mod settings;
 mod state;
+pub(crate) mod totals;
 mod usage;
 mod waiting;
 mod writes;
@@ -49,7 +50,7 @@ const NO_STATE: &str = "not found";
 
 pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let settings = Settings::new(args, handle)?;
-    let devices = Devices::new(&settings);
+    let devices = Devices::new(settings.inventory);
     let shared = Shared { settings, devices, metrics: Metrics::new(handle) };
     Ok(Arc::new(DynamicResources {
         shared: Arc::new(shared),

@@ -10,7 +10,7 @@ use kube_scheduler_framework::ObjectStore;
 use kube_scheduler_framework::api::Object;
 
 use super::decoded::Decoded;
-use super::settings::Settings;
+use super::settings::InventorySettings;
 use super::usage::TrackedUsage;
 use super::{in_flight, kinds};
 
@@ -22,7 +22,7 @@ pub(super) struct Devices {
     slices: Decoded<ResourceSlice>,
     /// Absent unless rules taint devices.
     rules: Option<Decoded<DeviceTaintRule>>,
-    selectors: Arc<CelSelectors>,
+    pub(super) selectors: Arc<CelSelectors>,
     latest: Mutex<Option<Latest>>,
     tracked: Mutex<TrackedUsage>,
 }
@@ -34,10 +34,9 @@ struct Latest {
 }
 
 impl Devices {
-    pub(super) fn new(settings: &Settings) -> Self {
-        let features = settings.features;
+    pub(super) fn new(settings: InventorySettings) -> Self {
         Self {
-            features,
+            features: settings.features,
             claims: Decoded::new(ResourceClaim::from_json),
             classes: Decoded::new(DeviceClass::from_json),
             slices: Decoded::new(ResourceSlice::from_json),
@@ -56,7 +55,7 @@ impl Devices {
 
     /// What selectors say about all devices. Kept until a slice or a rule changes: objects are compared by identity, so
     /// copies of the cluster's state do not get each other's.
-    fn table(&self, objects: &ObjectStore) -> Arc<SelectorTable> {
+    pub(super) fn table(&self, objects: &ObjectStore) -> Arc<SelectorTable> {
         let list = |kind| objects.list(kinds::GROUP, kind);
         let rules = || list(kinds::TAINT_RULE).take(self.rules.as_ref().map_or(0, |_| usize::MAX));
         let made_of = || list(kinds::SLICE).chain(rules());
@@ -87,7 +86,7 @@ impl Devices {
     }
 
     /// What allocated claims and claims in flight hold.
-    fn usage(&self, objects: &ObjectStore) -> Usage {
+    pub(super) fn usage(&self, objects: &ObjectStore) -> Usage {
         let mut usage = self.follow(objects).usage().clone();
         for object in in_flight::all(objects) {
             if let Ok(claim) = self.claims.get(object)

@@ -23,41 +23,62 @@ const BINDING_TIMEOUT: Duration = Duration::from_secs(600);
 pub(super) struct Settings {
     /// What allocation takes into account.
     pub(super) features: Features,
+    /// What the inventory of devices is made from.
+    pub(super) inventory: InventorySettings,
     /// Whether device classes may serve extended resources.
     pub(super) serves_extended: bool,
-    /// Whether attributes of devices may be lists.
-    pub(super) list_attributes: bool,
-    /// Whether rules taint devices.
-    pub(super) taint_rules: bool,
     /// How many steps the search on one node may take.
     pub(super) max_steps: u64,
     /// How long to wait for binding conditions; `None` if there are none.
     pub(super) binding_timeout: Option<Duration>,
 }
 
-impl Settings {
-    pub(super) fn new(args: &PluginArgs, handle: &Handle) -> Result<Self, String> {
-        let args: DynamicResourcesArgs = plugin_args::read(args)?;
+/// What the inventory of devices is made from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InventorySettings {
+    /// What allocation takes into account.
+    pub(super) features: Features,
+    /// Whether attributes of devices may be lists.
+    pub(super) list_attributes: bool,
+    /// Whether rules taint devices.
+    pub(super) taint_rules: bool,
+}
+
+impl InventorySettings {
+    pub(super) fn new(handle: &Handle) -> Self {
         let has = |gate| handle.is_enabled(gate);
-        let binding_conditions =
-            has("DRADeviceBindingConditions") && has("DRAResourceClaimDeviceStatus");
         let features = Features {
             admin_access: has("DRAAdminAccess"),
             prioritized_list: has("DRAPrioritizedList"),
             partitionable_devices: has("DRAPartitionableDevices"),
             device_taints: has("DRADeviceTaints"),
             consumable_capacity: has("DRAConsumableCapacity"),
-            binding_conditions,
+            binding_conditions: has("DRADeviceBindingConditions")
+                && has("DRAResourceClaimDeviceStatus"),
         };
+        Self {
+            features,
+            list_attributes: has("DRAListTypeAttributes"),
+            taint_rules: has("DRADeviceTaintRules") && features.device_taints,
+        }
+    }
+}
+
+impl Settings {
+    pub(super) fn new(args: &PluginArgs, handle: &Handle) -> Result<Self, String> {
+        let args: DynamicResourcesArgs = plugin_args::read(args)?;
+        let has = |gate| handle.is_enabled(gate);
+        let inventory = InventorySettings::new(handle);
+        let features = inventory.features;
         let filter_timeout =
             args.filter_timeout.filter(|_| has("DRASchedulerFilterTimeout")).map(positive);
         Ok(Self {
             features,
+            inventory,
             serves_extended: has("DRAExtendedResource"),
-            list_attributes: has("DRAListTypeAttributes"),
-            taint_rules: has("DRADeviceTaintRules") && features.device_taints,
             max_steps: steps(filter_timeout.unwrap_or_default()),
-            binding_timeout: binding_conditions
+            binding_timeout: features
+                .binding_conditions
                 .then(|| args.binding_timeout.map_or(BINDING_TIMEOUT, positive)),
         })
     }

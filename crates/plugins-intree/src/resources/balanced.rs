@@ -1,7 +1,6 @@
 //! NodeResourcesBalancedAllocation: prefers nodes whose resources stay evenly used.
 //!
 //! Answers to `plugins/noderesources/balanced_allocation.go` of the reference; behaviour in `docs/spec/plugins-node.md` §4.9.
-//! Missing: resources that a DeviceClass provides have no capacity here yet (§4.8.6).
 
 use std::sync::Arc;
 
@@ -15,23 +14,29 @@ use smallvec::SmallVec;
 
 use super::listing::Listing;
 use super::scored::{Amounts, Kind, Plan, Scored, UsedBasis};
+use crate::dynamic_resources::totals::ScoredDevices;
 use crate::plugin_args::{self, WRONG_ARGS};
 use crate::signature::write_resources;
 
 pub(crate) const NAME: &str = "NodeResourcesBalancedAllocation";
 
-pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
+pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let checked = plugin_args::checked(args, ConfigArgs::NodeResourcesBalancedAllocation)?;
     let ConfigArgs::NodeResourcesBalancedAllocation(args) = checked else {
         return Err(WRONG_ARGS.into());
     };
     // Weights are 1 by validation.
     let resources = args.resources.iter().map(|spec| Scored::new(&spec.name, 1));
-    Ok(Arc::new(BalancedAllocation { resources: resources.collect() }))
+    Ok(Arc::new(BalancedAllocation {
+        resources: resources.collect(),
+        devices: ScoredDevices::new(handle),
+    }))
 }
 
 struct BalancedAllocation {
     resources: Box<[Scored]>,
+    /// Present if device classes may serve extended resources.
+    devices: Option<ScoredDevices>,
 }
 
 impl BalancedAllocation {
@@ -86,7 +91,9 @@ impl Score for BalancedAllocation {
         if self.is_indifferent(pod) {
             return Ok(0);
         }
-        Ok(gain(self.plan(pod).on_view(node)))
+        let plan = self.plan(pod);
+        let totals = plan.totals(self.devices.as_ref(), node.cluster());
+        Ok(gain(plan.on_view(node, totals.as_ref())))
     }
 
     fn score_all(
@@ -102,6 +109,13 @@ impl Score for BalancedAllocation {
             return Ok(());
         }
         let plan = self.plan(pod);
+        if let Some(totals) = plan.totals(self.devices.as_ref(), cx.cluster()) {
+            for (&idx, score) in nodes.iter().zip(scores) {
+                let node = cx.cluster().node(idx);
+                *score = node.map_or(0, |node| gain(plan.on_view(&node, Some(&totals))));
+            }
+            return Ok(());
+        }
         let scan = plan.over(cx.cluster());
         if let Some(pair) = scan.pair() {
             pair.score(nodes, scores, |amounts| match amounts {

@@ -1,8 +1,7 @@
 //! NodeResourcesFit: a node must have what the pod asks for; nodes are scored by how full they are.
 //!
 //! Answers to `plugins/noderesources/{fit,resource_allocation}.go` of the reference; behaviour in
-//! `docs/spec/plugins-node.md` §4.8. Missing: scores of resources that a DeviceClass provides (§4.8.6) and the placement
-//! score (§4.8.7), which belong to dynamic resource allocation and to pod groups.
+//! `docs/spec/plugins-node.md` §4.8. Missing: the placement score (§4.8.7), which belongs to pod groups.
 
 use std::sync::Arc;
 
@@ -22,6 +21,7 @@ use super::fit_scan::Scan;
 use super::listing::Listing;
 use super::scored::{Plan, UsedBasis};
 use super::strategy::Strategy;
+use crate::dynamic_resources::totals::ScoredDevices;
 use crate::signature::write_resources;
 
 pub(crate) const NAME: &str = "NodeResourcesFit";
@@ -29,22 +29,19 @@ pub(crate) const NAME: &str = "NodeResourcesFit";
 const NO_STATE: &str = "error reading \"PreFilterNodeResourcesFit\" from cycleState: not found";
 
 pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
-    Ok(Arc::new(Fit {
-        args: FitArgs::new(args)?,
-        delegates: handle.is_enabled("DRAExtendedResource"),
-    }))
+    Ok(Arc::new(Fit { args: FitArgs::new(args)?, devices: ScoredDevices::new(handle) }))
 }
 
 struct Fit {
     args: FitArgs,
-    /// Whether device classes may serve extended resources.
-    delegates: bool,
+    /// Present if device classes may serve extended resources.
+    devices: Option<ScoredDevices>,
 }
 
 impl Fit {
     /// Whether an extended resource is left to dynamic resource allocation on nodes that have none of it themselves.
     fn is_served(&self, cluster: ClusterView<'_>, name: &str) -> bool {
-        self.delegates && device_classes::serves(cluster, name)
+        self.devices.is_some() && device_classes::serves(cluster, name)
     }
 
     fn shortages_on(&self, demand: &Demand, node: &NodeView<'_>) -> Shortages {
@@ -168,7 +165,9 @@ impl Score for Fit {
         pod: &Pod,
         node: &NodeView<'_>,
     ) -> Result<i64, Status> {
-        Ok(self.args.strategy.score(self.plan(pod).on_view(node)))
+        let plan = self.plan(pod);
+        let totals = plan.totals(self.devices.as_ref(), node.cluster());
+        Ok(self.args.strategy.score(plan.on_view(node, totals.as_ref())))
     }
 
     fn score_all(
@@ -180,6 +179,14 @@ impl Score for Fit {
         scores: &mut [i64],
     ) -> Result<(), Status> {
         let plan = self.plan(pod);
+        if let Some(totals) = plan.totals(self.devices.as_ref(), cx.cluster()) {
+            let strategy = &self.args.strategy;
+            for (&idx, score) in nodes.iter().zip(scores) {
+                let node = cx.cluster().node(idx);
+                *score = node.map_or(0, |node| strategy.score(plan.on_view(&node, Some(&totals))));
+            }
+            return Ok(());
+        }
         let scan = plan.over(cx.cluster());
         if let (Strategy::LeastAllocated, Some(pair)) = (&self.args.strategy, scan.pair()) {
             pair.score_least_allocated(nodes, scores);
@@ -210,6 +217,6 @@ impl Sign for Fit {
 
 impl EnqueueExtensions for Fit {
     fn events_to_register(&self) -> Vec<EventRegistration> {
-        fit_hints::events(self.delegates)
+        fit_hints::events(self.devices.is_some())
     }
 }

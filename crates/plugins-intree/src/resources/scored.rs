@@ -14,6 +14,7 @@ use kube_scheduler_framework::{ClusterView, NodeIdx, NodeView};
 use smallvec::SmallVec;
 
 use super::scored_pair::{Columns, Pair};
+use crate::dynamic_resources::totals::{DeviceTotals, ScoredDevices};
 
 /// A resource named by a plugin's arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,8 +95,26 @@ impl<'a> Plan<'a> {
         Self { items: items.collect(), basis }
     }
 
-    /// The amounts on one node, which may be hypothetical.
-    pub(crate) fn on_view(&self, node: &NodeView<'_>) -> impl Iterator<Item = Amounts> {
+    /// The devices behind the resources that device classes serve; `None` if there are none.
+    pub(crate) fn totals(
+        &self,
+        devices: Option<&'a ScoredDevices>,
+        cluster: ClusterView<'_>,
+    ) -> Option<DeviceTotals<'a>> {
+        let scalars = self.items.iter().filter_map(|item| match item.kind {
+            Kind::Scalar(name) => Some(name),
+            _ => None,
+        });
+        devices?.totals(cluster, scalars)
+    }
+
+    /// The amounts on one node, which may be hypothetical. Of a resource that the node itself has none of, those of its
+    /// devices in `totals`.
+    pub(crate) fn on_view(
+        &self,
+        node: &NodeView<'_>,
+        totals: Option<&DeviceTotals<'_>>,
+    ) -> impl Iterator<Item = Amounts> {
         let allocatable = node.allocatable();
         self.items.iter().filter_map(move |item| {
             let (capacity, used) = match item.kind {
@@ -116,9 +135,10 @@ impl<'a> Plan<'a> {
                 Kind::EphemeralStorage => {
                     (allocatable.ephemeral_storage, node.requested_ephemeral_storage())
                 }
-                Kind::Scalar(name) => {
-                    (allocatable.scalar(name).unwrap_or(0), node.requested_scalar(name))
-                }
+                Kind::Scalar(name) => match allocatable.scalar(name).unwrap_or(0) {
+                    0 => totals?.on(name, node)?,
+                    own => (own, node.requested_scalar(name)),
+                },
                 Kind::Other(_) => return None,
             };
             item.amounts(capacity, used)
