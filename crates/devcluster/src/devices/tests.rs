@@ -130,7 +130,11 @@ impl World {
             }
             for name in self.names(RESOURCE_CLAIMS) {
                 let key = format!("default/{name}");
-                self.store.write(|state| Ok(settle_claim(state, &key))).expect("settled");
+                let settled = self.store.write(|state| {
+                    settle_claim(state, &key);
+                    Ok(())
+                });
+                settled.expect("settled");
             }
             if self.store.resource_version() == before {
                 return;
