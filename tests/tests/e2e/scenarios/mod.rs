@@ -4,6 +4,7 @@
 //! list.
 
 mod access;
+mod devices;
 mod extenders;
 mod leader;
 mod logs;
@@ -52,6 +53,9 @@ macro_rules! each_scenario {
             volumes::a_pod_goes_where_its_volume_is,
             volumes::a_pod_follows_a_bound_claim,
             volumes::a_volume_is_made_where_the_pod_goes,
+            devices::a_claim_comes_and_goes_with_its_pod,
+            devices::a_half_written_decision_is_taken_up,
+            devices::killed_schedulers_leave_no_device_behind,
             profiles::each_pod_is_scheduled_by_its_profile,
             access::the_roles_of_the_scheduler_are_enough,
             extenders::an_extender_has_its_say,
