@@ -109,15 +109,14 @@ impl Score for BalancedAllocation {
             return Ok(());
         }
         let plan = self.plan(pod);
-        if let Some(totals) = plan.totals(self.devices.as_ref(), cx.cluster()) {
-            for (&idx, score) in nodes.iter().zip(scores) {
-                let node = cx.cluster().node(idx);
-                *score = node.map_or(0, |node| gain(plan.on_view(&node, Some(&totals))));
-            }
-            return Ok(());
-        }
+        let totals = plan.totals(self.devices.as_ref(), cx.cluster());
         let scan = plan.over(cx.cluster());
-        if let Some(pair) = scan.pair() {
+        if totals.is_some() {
+            for (&idx, score) in nodes.iter().zip(scores.iter_mut()) {
+                let node = cx.cluster().node(idx);
+                *score = node.map_or(0, |node| gain(plan.on_view(&node, totals.as_ref())));
+            }
+        } else if let Some(pair) = scan.pair() {
             pair.score(nodes, scores, |amounts| match amounts {
                 [Some(a), Some(b)] => gain_of_two(&a, &b),
                 amounts => gain(amounts.into_iter().flatten()),
@@ -129,7 +128,8 @@ impl Score for BalancedAllocation {
         }
         let request = &pod.requests.accounted;
         let resources = &self.resources;
-        let listing = Listing { scorer: NAME, resources, request, basis: UsedBasis::Plain };
+        let (basis, totals) = (UsedBasis::Plain, totals.as_ref());
+        let listing = Listing { scorer: NAME, resources, request, basis, totals };
         listing.log(cx.cluster(), pod, nodes, scores);
         Ok(())
     }

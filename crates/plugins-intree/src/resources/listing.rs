@@ -5,6 +5,7 @@ use kube_scheduler_framework::{ClusterView, NodeIdx};
 use tracing::{Level, enabled, trace};
 
 use super::scored::{Plan, Scored, UsedBasis};
+use crate::dynamic_resources::totals::DeviceTotals;
 
 /// What a plugin's scores of one pod are computed from.
 pub(super) struct Listing<'a> {
@@ -13,6 +14,8 @@ pub(super) struct Listing<'a> {
     pub(super) resources: &'a [Scored],
     pub(super) request: &'a Resources,
     pub(super) basis: UsedBasis,
+    /// The devices behind the resources that device classes serve.
+    pub(super) totals: Option<&'a DeviceTotals<'a>>,
 }
 
 impl Listing<'_> {
@@ -36,7 +39,7 @@ impl Listing<'_> {
                 .iter()
                 .map(|one| {
                     let plan = Plan::new(std::slice::from_ref(one), self.request, self.basis);
-                    let amounts = plan.on_view(&node).next();
+                    let amounts = plan.on_view(&node, self.totals).next();
                     amounts.map_or((0, 0), |amounts| (amounts.allocatable, amounts.after))
                 })
                 .unzip();
