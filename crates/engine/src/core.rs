@@ -14,7 +14,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Object, Pod, Timestamp};
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::{ClusterEvent, Context, EventKind, EventObject, Sources};
-use kube_scheduler_queue::{QueueReport, QueuedPod};
+use kube_scheduler_queue::{Move, QueueReport, QueuedPod};
 
 use crate::binding::PermitWaits;
 use crate::class_cache::Signatures;
@@ -148,16 +148,16 @@ impl Core {
         for report in self.queue.0.take_reports() {
             let notice = match report {
                 QueueReport::Moved(moved) => {
-                    let queue = &self.queue.0;
-                    let rejectors = moved.rejectors.iter();
+                    let Move { entry, event, queue, hint, is_gated, is_update, rejectors } = moved;
+                    let name = |id| self.queue.0.plugin_name(id).into();
                     Notice::PodMoved {
-                        pod: PodRef::from(&*moved.entry.0),
-                        event: moved.event,
-                        queue: moved.queue,
-                        hint: moved.hint,
-                        is_gated: moved.is_gated,
-                        is_update: moved.is_update,
-                        rejectors: rejectors.map(|id| queue.plugin_name(id).into()).collect(),
+                        pod: PodRef::from(&*entry.0),
+                        event,
+                        queue,
+                        hint,
+                        is_gated,
+                        is_update,
+                        rejectors: rejectors.iter().map(name).collect(),
                     }
                 }
                 QueueReport::NotHelped { entry, event } => {

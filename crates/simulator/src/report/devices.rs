@@ -29,7 +29,7 @@ pub struct DeviceCounts {
     /// Allocated to claims, those with admin access aside.
     pub used: usize,
     /// Not allocated, and what others use of shared counters leaves too little for them.
-    pub blocked: usize,
+    pub(crate) blocked: usize,
     /// The rest.
     pub free: usize,
 }
@@ -45,9 +45,9 @@ pub struct DriverUse {
     #[serde(flatten)]
     pub counts: DeviceCounts,
     /// The most free devices in one place: on a node, or in a pool without a node.
-    pub most_free_together: usize,
+    pub(crate) most_free_together: usize,
     /// The share of free devices that are somewhere else than that: 0 to 1; 0 without free devices.
-    pub fragmentation: f64,
+    pub(crate) fragmentation: f64,
 }
 
 /// The devices of a class.

@@ -1,7 +1,7 @@
 //! Claims of devices, from texts to reports.
 
 use kube_scheduler_simulator::{
-    ClusterInput, Format, PoolUse, RenderOptions, Report, Simulation, SimulationOptions, render,
+    ClusterInput, Format, RenderOptions, Report, Simulation, SimulationOptions, render,
 };
 
 /// Two nodes with three GPUs each, one of which has another that can be divided.
@@ -116,27 +116,27 @@ fn claims_are_made_from_templates_and_their_devices_counted() {
     assert_eq!((report.pods.scheduled, report.pods.unschedulable), (3, 1), "{report:?}");
     assert!(report.pending[0].message.contains("cannot allocate all claims"));
     let devices = report.devices.as_ref().unwrap();
-    let counts = |pool: &PoolUse| {
-        let counts = pool.counts;
-        (counts.devices, counts.used, counts.blocked, counts.free)
+    let json = serde_json::to_value(devices).unwrap();
+    let numbers = |of: &serde_json::Value| {
+        ["devices", "used", "blocked", "free"].map(|number| of[number].as_u64().unwrap())
     };
-    let pools: Vec<_> = devices
-        .pools
+    let pools: Vec<_> = json["pools"].as_array().unwrap().iter().collect();
+    let text = |of: &serde_json::Value, field: &str| of[field].as_str().unwrap().to_owned();
+    let named: Vec<_> = pools
         .iter()
-        .map(|pool| (pool.driver.as_str(), pool.node.as_deref(), counts(pool)))
+        .map(|pool| (text(pool, "driver"), text(pool, "node"), numbers(pool)))
         .collect();
-    assert_eq!(
-        pools,
-        [
-            ("gpu.example.com", Some("n1"), (3, 2, 0, 1)),
-            ("gpu.example.com", Some("n2"), (3, 2, 0, 1)),
-            // The whole card is no longer there once a half of it is used.
-            ("part.example.com", Some("n1"), (3, 1, 1, 1)),
-        ]
-    );
-    let gpu = &devices.drivers[0];
-    assert_eq!((gpu.counts.free, gpu.most_free_together), (2, 1));
-    assert!((gpu.fragmentation - 0.5).abs() < 1e-9, "half of the free GPUs are elsewhere");
+    let expected = [
+        ("gpu.example.com", "n1", [3, 2, 0, 1]),
+        ("gpu.example.com", "n2", [3, 2, 0, 1]),
+        // The whole card is no longer there once a half of it is used.
+        ("part.example.com", "n1", [3, 1, 1, 1]),
+    ];
+    assert_eq!(named, expected.map(|(driver, node, n)| (driver.to_owned(), node.to_owned(), n)));
+    let gpu = &json["drivers"][0];
+    assert_eq!((&gpu["free"], &gpu["mostFreeTogether"]), (&2.into(), &1.into()));
+    // Half of the free GPUs are elsewhere.
+    assert_eq!(gpu["fragmentation"], 0.5);
     let classes: Vec<_> =
         devices.classes.iter().map(|class| (class.class.as_str(), class.allocated)).collect();
     assert_eq!(classes, [("gpu", 4), ("part", 1)]);

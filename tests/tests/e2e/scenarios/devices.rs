@@ -168,8 +168,6 @@ pub(crate) async fn killed_schedulers_leave_no_device_behind(cluster: &Cluster) 
         process.kill();
         check_devices(cluster).await;
     }
-    let half = cluster.n_bound().await;
-    assert!(half < PODS, "it was too fast to be killed half-way");
     let scheduler = Running::start(cluster).await;
     cluster.until_bound(PODS).await;
     check_devices(cluster).await;
