@@ -14,7 +14,7 @@ const PACKAGE: &str = "kube-scheduler-tests";
 const BINARY: &str = "conformance";
 
 /// The families that must conform with every case: what `ci` asks for. It only ever grows.
-const REQUIRED: [&str; 30] = [
+const REQUIRED: [&str; 32] = [
     "quantities",
     "cel",
     "queue",
@@ -39,7 +39,9 @@ const REQUIRED: [&str; 30] = [
     "dra-cel",
     "dra-constraints",
     "dra-consumable",
+    "dra-extended",
     "dra-hints",
+    "dra-mixed",
     "dra-partitionable",
     "dra-pools",
     "dra-preemption",

@@ -143,6 +143,13 @@ impl ObjectStore {
         self.kind(group, kind).map_or(0, |store| store.sequence)
     }
 
+    /// Grows with every change of any kind in an API group. O(kinds).
+    pub(crate) fn group_sequence(&self, group: &str) -> u64 {
+        let from = self.kinds.partition_point(|store| &*store.group < group);
+        let of_group = self.kinds[from..].iter().take_while(|store| &*store.group == group);
+        of_group.map(|store| store.sequence).sum()
+    }
+
     /// Grows with every change of any kind.
     pub fn sequence(&self) -> u64 {
         self.sequence

@@ -9,10 +9,35 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::change_log::ChangeKinds;
 use crate::domains::PodCounter;
+use crate::objects::ObjectStore;
 
 /// A set of aspects of the cluster that an answer depends on, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads(u32);
+
+/// The API group of claims, slices and classes of devices.
+const DEVICE_GROUP: &str = "resource.k8s.io";
+
+/// Where the objects of a cluster stand, by the bits that stand for reading them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectVersions {
+    devices: u64,
+    others: u64,
+}
+
+impl ObjectVersions {
+    /// The present versions. O(kinds of objects).
+    pub fn of(objects: &ObjectStore) -> Self {
+        let devices = objects.group_sequence(DEVICE_GROUP);
+        Self { devices, others: objects.sequence() - devices }
+    }
+
+    /// Whether nothing that was read differs.
+    pub fn agree(&self, now: &Self, reads: Reads) -> bool {
+        (!reads.intersects(Reads::OBJECTS) || self.others == now.others)
+            && (!reads.intersects(Reads::DEVICE_OBJECTS) || self.devices == now.devices)
+    }
+}
 
 /// Bits about the node in question, with the kinds of change that concern them.
 const OF_NODE: [(Reads, ChangeKinds); 12] = [
@@ -63,7 +88,7 @@ impl Reads {
     pub const MEMBERSHIP: Self = Self(1 << 12);
     /// Image states across the cluster.
     pub const IMAGE_STATES: Self = Self(1 << 13);
-    /// Objects that are neither pods nor nodes.
+    /// Objects that are neither pods nor nodes, but for those of [`DEVICE_OBJECTS`](Self::DEVICE_OBJECTS).
     pub const OBJECTS: Self = Self(1 << 14);
     /// Which distinct affinity terms pods on nodes carry, and which pods they mean.
     pub const AFFINITY_TERMS: Self = Self(1 << 15);
@@ -73,6 +98,13 @@ impl Reads {
     pub const OTHER_NODES: Self = Self(1 << 17);
     /// Anything else: pods wherever they are, nominations, the time.
     pub const ANYTHING: Self = Self(1 << 18);
+    /// Claims, slices and classes of devices. They have their own bit because claims change with every pod that has some.
+    pub const DEVICE_OBJECTS: Self = Self(1 << 22);
+
+    /// The bit of the objects of an API group.
+    pub fn of_group(group: &str) -> Self {
+        if group == DEVICE_GROUP { Self::DEVICE_OBJECTS } else { Self::OBJECTS }
+    }
 
     /// Which counters there are to read from; what they show is [`COUNTERS`](Self::COUNTERS).
     pub const COUNTER_HANDLES: Self = Self(1 << 19);

@@ -2,14 +2,14 @@
 
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_cache::affinity::AffinityTermsVersion;
-use kube_scheduler_cache::reads::Reads;
+use kube_scheduler_cache::reads::{ObjectVersions, Reads};
 
 /// Where those parts of the cluster stood that are not single nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Versions {
     membership: u64,
     images: u64,
-    objects: u64,
+    objects: ObjectVersions,
     affinity_terms: AffinityTermsVersion,
 }
 
@@ -18,7 +18,7 @@ impl Versions {
         Self {
             membership: cluster.membership_sequence(),
             images: cluster.image_sequence(),
-            objects: cluster.objects().sequence(),
+            objects: ObjectVersions::of(cluster.objects()),
             affinity_terms: cluster.affinity_terms_version(),
         }
     }
@@ -27,7 +27,7 @@ impl Versions {
     pub(crate) fn agree(&self, now: &Self, reads: Reads) -> bool {
         (!reads.intersects(Reads::MEMBERSHIP) || self.membership == now.membership)
             && (!reads.intersects(Reads::IMAGE_STATES) || self.images == now.images)
-            && (!reads.intersects(Reads::OBJECTS) || self.objects == now.objects)
+            && self.objects.agree(&now.objects, reads)
             && (!reads.intersects(Reads::AFFINITY_TERMS) || self.has_terms_of(now))
     }
 

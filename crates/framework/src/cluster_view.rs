@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use kube_scheduler_api_types::{Labels, NodeSelector, Pod, PodAffinityTerm, PreferredNodeTerm};
+use kube_scheduler_api_types::{
+    Labels, NodeSelector, Object, Pod, PodAffinityTerm, PreferredNodeTerm,
+};
 use kube_scheduler_cache::affinity::{TermId, TermKind};
 use kube_scheduler_cache::columns::{
     Column, CsiLimits, CsiLimitsId, Headroom, LabelColumn, NodeGroup, NodeSet, ResourceColumns,
@@ -15,6 +17,7 @@ use kube_scheduler_cache::{
     HostPorts, ImageState, NodeIdx, NodeOverlay, ObjectStore, VolumeCounts,
 };
 
+use crate::group_objects::GroupObjects;
 use crate::pod_counts::PodCounts;
 use crate::view::NodeView;
 
@@ -331,9 +334,20 @@ impl<'a> ClusterView<'a> {
         self.all(Reads::IMAGE_STATES).image(name)
     }
 
-    /// All objects that are neither pods nor nodes.
+    /// All objects that are neither pods nor nodes. An answer that needs one API group alone stays valid longer if it reads
+    /// [`objects_of`](Self::objects_of).
     pub fn objects(self) -> &'a ObjectStore {
-        self.all(Reads::OBJECTS).objects()
+        self.all(Reads::OBJECTS.union(Reads::DEVICE_OBJECTS)).objects()
+    }
+
+    /// The objects of one API group, empty for the core group.
+    pub fn objects_of(self, group: &'static str) -> GroupObjects<'a> {
+        GroupObjects::new(self.all(Reads::of_group(group)).objects(), group)
+    }
+
+    /// The volumes of a storage class by name, each as it is expected to be.
+    pub fn latest_volumes_of_class(self, class: &str) -> impl Iterator<Item = &'a Arc<Object>> {
+        self.all(Reads::of_group("")).objects().latest_volumes_of_class(class)
     }
 
     /// The volume limits from the CSINode object of a node.

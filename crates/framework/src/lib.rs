@@ -12,6 +12,7 @@ mod args;
 mod cluster_view;
 mod context;
 mod cycle_state;
+mod group_objects;
 mod handle;
 mod known_pods;
 mod normalization;
@@ -35,6 +36,7 @@ pub use context::{
     WaitingPod, WaitingPods,
 };
 pub use cycle_state::CycleState;
+pub use group_objects::GroupObjects;
 pub use handle::{Handle, PluginArgs};
 pub use known_pods::KnownPods;
 pub use normalization::{MAX_NODE_SCORE, Normalization, percent};

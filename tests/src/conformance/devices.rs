@@ -301,7 +301,8 @@ impl Cluster {
             claim.remove("mappings");
         }
         if let Some(recorded) = recorded.as_array_mut() {
-            keep_first_of_each_claim(recorded);
+            let left_out = keep_first_of_each_claim(recorded);
+            left_out.iter().for_each(|allocation| self.normal.skip_shares(allocation));
         }
         keep_first_of_each_claim(&mut allocations);
         differs("Reserve", &Value::Array(allocations), &recorded)
@@ -345,10 +346,12 @@ fn claim_names(pod: &Value) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A claim that a pod names twice is in flight once, with what it got first.
-fn keep_first_of_each_claim(allocations: &mut Vec<Value>) {
+/// A claim that a pod names twice is in flight once, with what it got first. Returns what it got later.
+fn keep_first_of_each_claim(allocations: &mut Vec<Value>) -> Vec<Value> {
     let mut seen = BTreeSet::new();
-    allocations.retain(|allocation| seen.insert(text(&allocation["claim"]).to_owned()));
+    let is_first = |allocation: &mut Value| seen.insert(text(&allocation["claim"]).to_owned());
+    let kept = allocations.extract_if(.., is_first).collect();
+    std::mem::replace(allocations, kept)
 }
 
 /// Why a binding failed, if the effect reports that.

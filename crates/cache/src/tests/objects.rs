@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::Object;
 use proptest::prelude::*;
 
+use crate::reads::{ObjectVersions, Reads};
 use crate::{AssumeObjectError, ClusterState, check};
 
 const KINDS: [&str; 2] = ["PersistentVolume", "PersistentVolumeClaim"];
@@ -247,4 +248,45 @@ fn an_assumption_lives_as_long_as_the_revision_it_was_made_from() {
     assert!(objects.restore(&volume("5", "")));
     assert_eq!(shown(objects).as_deref(), Some("new"));
     assert_eq!(objects.n_assumed(), 0);
+}
+
+#[test]
+fn objects_of_devices_have_a_version_of_their_own() {
+    let mut cluster = ClusterState::new();
+    let objects = cluster.objects_mut();
+    let devices = Reads::of_group("resource.k8s.io");
+    let others = ["", "apps", "resource.k8s.io.example.com", "storage.k8s.io"];
+    assert!(others.iter().all(|group| Reads::of_group(group) == Reads::OBJECTS));
+    assert!(!devices.intersects(Reads::OBJECTS));
+    let object = |group: &str, kind: &str| {
+        let version = if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") };
+        let json = format!(
+            r#"{{"apiVersion":"{version}","kind":"{kind}","metadata":{{"name":"o","resourceVersion":"1"}}}}"#
+        );
+        Arc::new(Object::from_json(json).unwrap())
+    };
+    let kinds = [(devices, "resource.k8s.io", ["DeviceClass", "ResourceClaim", "ResourceSlice"])]
+        .into_iter()
+        .chain(others.map(|group| (Reads::OBJECTS, group, ["A", "DeviceClass", "ResourceClaim"])));
+    for (changed, group, kinds) in kinds {
+        let kept = if changed == devices { Reads::OBJECTS } else { devices };
+        for kind in kinds {
+            let mut last = ObjectVersions::of(objects);
+            let mut assert_changed = |objects: &crate::ObjectStore, what: &str| {
+                let now = ObjectVersions::of(objects);
+                assert!(!last.agree(&now, changed), "{what} {group} {kind}");
+                assert!(last.agree(&now, kept), "{what} {group} {kind}");
+                assert!(!last.agree(&now, changed.union(kept)), "{what} {group} {kind}");
+                last = now;
+            };
+            objects.upsert(object(group, kind));
+            assert_changed(objects, "added");
+            objects.assume(object(group, kind)).unwrap();
+            assert_changed(objects, "assumed");
+            assert!(objects.restore(&object(group, kind)));
+            assert_changed(objects, "restored");
+            objects.remove(group, kind, "", "o").unwrap();
+            assert_changed(objects, "removed");
+        }
+    }
 }

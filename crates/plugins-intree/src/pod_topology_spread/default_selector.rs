@@ -12,7 +12,7 @@ use serde::Deserialize;
 /// there are none.
 pub(super) fn default_selector(cluster: ClusterView<'_>, pod: &Pod) -> LabelSelector {
     let mut pairs: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
-    for service in cluster.objects().list_in("", "Service", &pod.namespace) {
+    for service in cluster.objects_of("").list_in("Service", &pod.namespace) {
         let Some(selector) = pairs_of(service) else { continue };
         if selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value)) {
             pairs.extend(selector.into_iter().map(|(key, value)| (key.into(), value.into())));
@@ -27,7 +27,7 @@ pub(super) fn default_selector(cluster: ClusterView<'_>, pod: &Pod) -> LabelSele
             _ => "unknown",
         };
         let owner =
-            || cluster.objects().get(group, &controller.kind, &pod.namespace, &controller.name);
+            || cluster.objects_of(group).get(&controller.kind, &pod.namespace, &controller.name);
         match (group, &*controller.kind) {
             ("", "ReplicationController") => {
                 let selector = owner().and_then(|owner| pairs_of(owner)).unwrap_or_default();

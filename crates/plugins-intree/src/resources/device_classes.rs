@@ -24,16 +24,16 @@ pub(crate) fn extended_resource_name(class: &Object) -> Option<&str> {
 
 /// Whether some device class serves the resource. O(classes).
 pub(crate) fn serves(cluster: ClusterView<'_>, resource: &str) -> bool {
-    let objects = cluster.objects();
-    if objects.n_objects(GROUP, KIND) == 0 || !is_dra_extended_resource(resource) {
+    let objects = cluster.objects_of(GROUP);
+    if objects.n_objects(KIND) == 0 || !is_dra_extended_resource(resource) {
         return false;
     }
     if let Some(class) = resource.strip_prefix(DEVICE_CLASS_PREFIX)
-        && objects.get(GROUP, KIND, "", class).is_some()
+        && objects.get(KIND, "", class).is_some()
     {
         return true;
     }
-    objects.list(GROUP, KIND).any(|class| extended_resource_name(class) == Some(resource))
+    objects.list(KIND).any(|class| extended_resource_name(class) == Some(resource))
 }
 
 /// Whether the pod asks for some of a resource that device classes might serve. Errs on the side of yes: this is asked

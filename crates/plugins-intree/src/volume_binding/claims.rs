@@ -23,7 +23,7 @@ pub(super) fn latest_claim<'a>(
     namespace: &str,
     name: &str,
 ) -> Option<&'a Arc<Object>> {
-    cluster.objects().latest("", CLAIM, namespace, name)
+    cluster.objects_of("").latest(CLAIM, namespace, name)
 }
 
 /// A claim as the API server last reported it. The error for a missing one is worded as in the reference's cache.
@@ -32,7 +32,7 @@ pub(super) fn reported_claim<'a>(
     namespace: &str,
     name: &str,
 ) -> Result<&'a Arc<Object>, String> {
-    let reported = cluster.objects().get("", CLAIM, namespace, name);
+    let reported = cluster.objects_of("").get(CLAIM, namespace, name);
     reported.ok_or_else(|| format!("persistentvolumeclaims \"{namespace}/{name}\" not found"))
 }
 
@@ -41,7 +41,7 @@ pub(super) fn reported_volume<'a>(
     cluster: ClusterView<'a>,
     name: &str,
 ) -> Result<&'a Arc<Object>, String> {
-    let reported = cluster.objects().get("", VOLUME, "", name);
+    let reported = cluster.objects_of("").get(VOLUME, "", name);
     reported.ok_or_else(|| format!("persistentvolumes \"{name}\" not found"))
 }
 
@@ -103,7 +103,7 @@ impl PodClaims {
             let Some(object) = latest_claim(cluster, &pod.namespace, &claim.name) else { continue };
             let claim = VolumeClaim(object);
             if claim.is_fully_bound() {
-                let volume = cluster.objects().latest("", VOLUME, "", claim.volume_name());
+                let volume = cluster.objects_of("").latest(VOLUME, "", claim.volume_name());
                 sorted
                     .bound
                     .push(volume.map(|volume| BoundAffinity::new(PersistentVolume(volume))));

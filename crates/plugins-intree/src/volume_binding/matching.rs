@@ -48,7 +48,7 @@ impl Candidates {
         let modes: Vec<&str> = claim.access_modes().collect();
         let mut reserved = Vec::new();
         let mut free: Vec<(Quantity, Candidate)> = Vec::new();
-        for object in cluster.objects().latest_volumes_of_class(claim.class()) {
+        for object in cluster.latest_volumes_of_class(claim.class()) {
             let volume = PersistentVolume(object);
             let is_reserved = is_bound_to(volume, claim);
             let capacity = volume.capacity().unwrap_or_default();

@@ -67,7 +67,7 @@ impl Provisioning {
             csi_driver(cluster, provisioner).is_some_and(|driver| driver.publishes_capacity())
         });
         let capacities = capacities.map(|request| {
-            let all = cluster.objects().list("storage.k8s.io", "CSIStorageCapacity");
+            let all = cluster.objects_of("storage.k8s.io").list("CSIStorageCapacity");
             all.filter_map(|object| Capacity::new(object, class.name(), request.value())).collect()
         });
         Self::Somewhere { topologies, capacities }

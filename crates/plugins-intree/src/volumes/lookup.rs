@@ -31,7 +31,7 @@ pub(crate) fn claim<'a>(
     namespace: &str,
     name: &str,
 ) -> Result<VolumeClaim<'a>, NotFound> {
-    let object = cluster.objects().get("", "PersistentVolumeClaim", namespace, name);
+    let object = cluster.objects_of("").get("PersistentVolumeClaim", namespace, name);
     object.map(|object| VolumeClaim(object)).ok_or_else(|| not_found("persistentvolumeclaim", name))
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn volume<'a>(
     cluster: ClusterView<'a>,
     name: &str,
 ) -> Result<PersistentVolume<'a>, NotFound> {
-    let object = cluster.objects().get("", "PersistentVolume", "", name);
+    let object = cluster.objects_of("").get("PersistentVolume", "", name);
     object.map(|object| PersistentVolume(object)).ok_or_else(|| not_found("persistentvolume", name))
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn storage_class<'a>(
     cluster: ClusterView<'a>,
     name: &str,
 ) -> Result<StorageClass<'a>, NotFound> {
-    let object = cluster.objects().get(STORAGE, "StorageClass", "", name);
+    let object = cluster.objects_of(STORAGE).get("StorageClass", "", name);
     object
         .map(|object| StorageClass(object))
         .ok_or_else(|| not_found("storageclass.storage.k8s.io", name))
@@ -57,12 +57,12 @@ pub(crate) fn storage_class<'a>(
 
 /// The CSINode of the node `name`, which lists its drivers. `None` if it is missing, which is never an error.
 pub(crate) fn csi_node<'a>(cluster: ClusterView<'a>, name: &str) -> Option<CsiNode<'a>> {
-    cluster.objects().get(STORAGE, "CSINode", "", name).map(|object| CsiNode(object))
+    cluster.objects_of(STORAGE).get("CSINode", "", name).map(|object| CsiNode(object))
 }
 
 /// The CSIDriver `name`. `None` if it is missing, which is never an error.
 pub(crate) fn csi_driver<'a>(cluster: ClusterView<'a>, name: &str) -> Option<CsiDriver<'a>> {
-    cluster.objects().get(STORAGE, "CSIDriver", "", name).map(|object| CsiDriver(object))
+    cluster.objects_of(STORAGE).get("CSIDriver", "", name).map(|object| CsiDriver(object))
 }
 
 /// Whether the volume of a claim is chosen together with the node, by the binding mode of its class; `false` if the class

@@ -126,13 +126,8 @@ impl Api {
     }
 
     fn replace(&mut self, object: &Object, is_status: bool) -> Result<Answer> {
-        let Some(known) = self.objects.get(&named(&ObjectKey::from(object))) else {
-            return Ok(Answer { result: Err(not_found(&object.name)), seen: None });
-        };
         let reservations = object.json["status"]["reservedFor"].as_array().map_or(0, Vec::len);
-        if known["metadata"]["resourceVersion"] != object.json["metadata"]["resourceVersion"] {
-            return Ok(Answer { result: Err(conflict(&object.name)), seen: None });
-        }
+        // The API of the recording looks at the object before it looks for what it replaces.
         if is_status && reservations > MAX_RESERVATIONS {
             let text = format!(
                 "ResourceClaim.resource.k8s.io \"{}\" is invalid: status.reservedFor: Too many: {reservations}: must have at most {MAX_RESERVATIONS} items",
@@ -140,6 +135,12 @@ impl Api {
             );
             let error = ApiError { code: Some(422), ..ApiError::new("Invalid", text) };
             return Ok(Answer { result: Err(error), seen: None });
+        }
+        let Some(known) = self.objects.get(&named(&ObjectKey::from(object))) else {
+            return Ok(Answer { result: Err(not_found(&object.name)), seen: None });
+        };
+        if known["metadata"]["resourceVersion"] != object.json["metadata"]["resourceVersion"] {
+            return Ok(Answer { result: Err(conflict(&object.name)), seen: None });
         }
         let json = if is_status {
             let mut known = known.clone();
