@@ -33,6 +33,8 @@ mod driver;
 mod engine_log;
 mod extender;
 mod fence;
+#[doc(hidden)]
+pub mod fuzzing;
 mod inbox;
 mod kinds;
 mod leader;
