@@ -209,14 +209,16 @@ impl Simulation {
     /// Where a pod is that ought to be on a node; `None` if only time can bring it back.
     ///
     /// Quirk: the hint of InterPodAffinity, as the reference's, takes terms as they are written, without the labels of
-    /// namespaces, and overlooks pods that match by those.
+    /// namespaces, and overlooks pods that match by those. Time brings such a pod back, unless its own preemption held it back
+    /// before: gated pods are left alone, as in the reference, until an event that helps.
     fn state_of(&mut self, pod: &Pod, after_all: bool) -> Option<String> {
         let Some(leader) = self.leader() else { return Some("nobody's".to_owned()) };
         let queue = leader.engine.queue();
         let queued = queue.get(&pod.namespace, &pod.name);
         let rejectors = queued.map(QueuedPod::rejectors).unwrap_or_default();
         let rejectors: Vec<&str> = rejectors.iter().map(|id| queue.plugin_name(id)).collect();
-        if !after_all && rejectors.contains(&"InterPodAffinity") {
+        let is_held_back = rejectors.contains(&"DefaultPreemption");
+        if (!after_all || is_held_back) && rejectors.contains(&"InterPodAffinity") {
             return None;
         }
         let place = queue.place(&pod.namespace, &pod.name);
