@@ -80,6 +80,11 @@ impl History {
         Ok(&self.log)
     }
 
+    /// Decides what happens next, up to the next call: for a fuzzer, each step of which is to depend on a few bytes only.
+    pub fn steer(&mut self, by: u64) {
+        self.numbers = Numbers::new(by);
+    }
+
     /// Ends the history: everything that exists is deleted, whatever is under way, and every outstanding answer is given.
     /// Nothing of it may be left in the engine.
     pub fn wind_up(&mut self) -> Result<()> {

@@ -32,6 +32,8 @@ mod debugger;
 mod driver;
 mod extender;
 mod fence;
+#[doc(hidden)]
+pub mod fuzzing;
 mod inbox;
 mod kinds;
 mod leader;

@@ -6,6 +6,7 @@
 
 mod decode;
 mod frames;
+pub(crate) mod fuzz;
 mod interruption;
 mod items;
 mod position;

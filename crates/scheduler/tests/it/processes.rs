@@ -143,6 +143,18 @@ impl Cluster {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+
+    fn wait_for_events(&self, n: usize) {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let events = self.call("GET", "/apis/events.k8s.io/v1/events", &Value::Null);
+            if events["items"].as_array().is_some_and(|items| items.len() >= n) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{events}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
 
 #[test]
@@ -225,6 +237,8 @@ fn a_server_that_goes_away_is_told_once() {
         ["--kubeconfig", &cluster.kubeconfig, "--secure-port", "0", "--leader-elect=false", "-v=2"];
     let scheduler = logged(&args, &log, &[]);
     cluster.wait_for_bound(1);
+    // The event is the last that is written about the pod; if it could not be written, that would be said as well.
+    cluster.wait_for_events(1);
     let address = cluster.address.to_string();
     cluster.process.kill();
     // Every kind has tried again, so whatever is said by kind has been said.
