@@ -111,7 +111,8 @@ pub(crate) fn gpu_class_and_template() -> [Value; 2] {
 
 /// The spec of a claim for one device.
 pub(crate) fn one_gpu() -> Value {
-    json!({"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}})
+    let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1});
+    json!({"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}})
 }
 
 /// So many devices on a node.

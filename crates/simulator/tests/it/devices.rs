@@ -77,12 +77,12 @@ spec:
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
 metadata: {name: two-gpus}
-spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu, count: 2}}]}}}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu, allocationMode: ExactCount, count: 2}}]}}}
 ---
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
 metadata: {name: part}
-spec: {spec: {devices: {requests: [{name: part, exactly: {deviceClassName: part}}]}}}
+spec: {spec: {devices: {requests: [{name: part, exactly: {deviceClassName: part, allocationMode: ExactCount, count: 1}}]}}}
 ";
 
 fn pod(name: &str, template: &str, more: &str) -> String {
@@ -182,7 +182,7 @@ fn the_devices_of_an_evicted_pod_are_free_again() {
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaim
 metadata: {name: shared, finalizers: [resource.kubernetes.io/delete-protection]}
-spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu, allocationMode: ExactCount, count: 1}}]}}
 status:
   allocation:
     devices: {results: [{request: gpu, driver: gpu.example.com, pool: n1, device: a}]}
