@@ -1,12 +1,13 @@
 //! The loop around the engine: feeds it, carries out its effects as an API server without faults would, and advances
 //! virtual time.
 //!
-//! A run ends when every queued pod that is not gated has been tried since the last progress (a placement or an
-//! eviction). Before that, time jumps to the engine's next deadline whenever no pod is ready.
+//! A run ends when every queued pod that is not gated has been tried since the last progress (a placement, an eviction, or
+//! an event of the timeline) and the timeline is over. Before that, time jumps to the engine's next deadline or to the next
+//! event whenever no pod is ready.
 //!
 //! Invariant: every run ends. Between two steps of progress there are at most [`MAX_IDLE`] of virtual time and
-//! [`MAX_IDLE_TURNS`] attempts per pod; the number of such steps is bounded by the number of pods, since each pod is
-//! placed and evicted at most once.
+//! [`MAX_IDLE_TURNS`] attempts per pod; the number of such steps is bounded by the number of pods, since each pod
+//! comes, is placed, is evicted and goes at most once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -24,7 +25,9 @@ use crate::devices;
 use crate::import::ClusterObjects;
 use crate::ledger::{Fate, LastFailure, Ledger};
 use crate::pod_name::PodName;
+use crate::report::TimelineReport;
 use crate::simulation::SimulationProgress;
+use crate::timeline::{Event, Timeline};
 use crate::volumes;
 
 /// Longer than any wait of the engine: 15 minutes on Permit, 5 minutes without an event, 10 s of backoff. Configuration can
@@ -68,6 +71,7 @@ pub(crate) struct RunResult {
     pub(crate) n_decisions: u64,
     pub(crate) explanations: BTreeMap<PodName, Explanation>,
     pub(crate) warnings: Vec<String>,
+    pub(crate) timeline: Option<TimelineReport>,
 }
 
 /// One run. See the head of the module.
@@ -78,11 +82,12 @@ pub(crate) struct Driver<'a> {
     recording: Recording,
     now: Timestamp,
     n_turns: u64,
-    /// The number of placements and evictions.
+    /// The number of steps of progress.
     n_progress: u64,
     last_progress: Timestamp,
     turn_of_last_progress: u64,
     revision: u64,
+    timeline: Option<Timeline>,
     /// The pod of the last attempt.
     current: Option<PodName>,
     explanations: BTreeMap<PodName, Explanation>,
@@ -106,6 +111,7 @@ impl<'a> Driver<'a> {
             last_progress: start,
             turn_of_last_progress: 0,
             revision: 0,
+            timeline: None,
             current: None,
             explanations: BTreeMap::new(),
             warnings: Vec::new(),
@@ -113,8 +119,8 @@ impl<'a> Driver<'a> {
     }
 
     /// Gives the engine all objects: first those of other kinds, then nodes, running pods and pending pods. Pending pods
-    /// are ordered by creation time; those without one come last, in the order of the input.
-    pub(crate) fn feed(&mut self, input: &ClusterObjects) {
+    /// are ordered by creation time; those without one come last, in the order of the input. With a timeline they come by it.
+    pub(crate) fn feed(&mut self, input: &ClusterObjects, timeline: Option<Timeline>) {
         for object in &input.objects {
             self.handle(Input::ObjectApplied(object.clone()));
         }
@@ -123,6 +129,10 @@ impl<'a> Driver<'a> {
         }
         let (running, mut pending): (Vec<_>, Vec<_>) =
             input.pods.iter().partition(|pod| pod.is_assigned());
+        if timeline.is_some() {
+            pending.clear();
+        }
+        self.timeline = timeline;
         pending.sort_by_key(|pod| (pod.created.is_none(), pod.created));
         for pod in running.into_iter().chain(pending) {
             self.handle(Input::PodApplied(pod.clone()));
@@ -166,6 +176,7 @@ impl<'a> Driver<'a> {
             n_decisions: self.n_turns,
             explanations: self.explanations,
             warnings: self.warnings,
+            timeline: self.timeline.map(|timeline| timeline.report(self.now)),
         }
     }
 
@@ -202,23 +213,54 @@ impl<'a> Driver<'a> {
         true
     }
 
-    /// Advances time to the next deadline. Returns false if there is none, or if no pod could be placed then.
+    /// Advances time to the next deadline or event. Returns false if there is none, or if no pod could be placed then.
     fn let_time_pass(&mut self) -> bool {
-        if self.engine.n_binding() == 0 && self.is_settled() {
-            return false;
+        let event = self.timeline.as_ref().and_then(Timeline::next_time);
+        let deadline =
+            self.engine.next_deadline().filter(|deadline| event.is_none_or(|at| *deadline < at));
+        // Nothing changes before the next event if every pod has been tried.
+        if let Some(deadline) = deadline
+            && (self.engine.n_binding() > 0 || !self.is_settled())
+        {
+            let now = deadline.max(self.now);
+            if now.saturating_since(self.last_progress) <= MAX_IDLE {
+                self.now = now;
+                self.handle(Input::TimePassed);
+                return true;
+            }
+            if event.is_none() {
+                let minutes = MAX_IDLE.as_secs() / 60;
+                self.warnings.push(format!(
+                    "stopped after {minutes} minutes of virtual time without placing a pod"
+                ));
+            }
         }
-        let Some(deadline) = self.engine.next_deadline() else { return false };
-        let now = deadline.max(self.now);
-        if now.saturating_since(self.last_progress) > MAX_IDLE {
-            let minutes = MAX_IDLE.as_secs() / 60;
-            self.warnings.push(format!(
-                "stopped after {minutes} minutes of virtual time without placing a pod"
-            ));
-            return false;
-        }
-        self.now = now;
+        let Some(event) = event else { return false };
+        self.now = event.max(self.now);
         self.handle(Input::TimePassed);
+        self.let_events_happen();
         true
+    }
+
+    fn let_events_happen(&mut self) {
+        while let Some(event) = self.timeline.as_mut().and_then(|timeline| timeline.pop(self.now)) {
+            match event {
+                Event::Comes(pod) => self.handle(Input::PodApplied(pod)),
+                Event::Goes(pod) => self.end(&pod),
+            }
+            self.record_progress();
+        }
+    }
+
+    /// Deletes a pod whose time is over, unless it was evicted before.
+    fn end(&mut self, pod: &Pod) {
+        let Some(at) = self.ledger.position(&pod.uid).filter(|at| !self.is_gone(*at)) else {
+            return;
+        };
+        let account = self.ledger.account_mut(at);
+        account.fate = if account.pod.is_assigned() { Fate::Ended } else { Fate::Deleted };
+        let pod = account.pod.clone();
+        self.delete(&pod);
     }
 
     /// Whether every pod that can be tried has been tried since the last progress.
@@ -329,6 +371,10 @@ impl<'a> Driver<'a> {
         }
         account.pod = Arc::new(account.pod.with_node_name(node));
         account.fate = Fate::Placed;
+        let placed = account.pod.clone();
+        if let Some(timeline) = &mut self.timeline {
+            timeline.record_placement(&placed, self.now);
+        }
         self.ledger.placed.push(at);
         self.record_progress();
         Ok(())
@@ -368,10 +414,20 @@ impl<'a> Driver<'a> {
         let by = self.current.clone();
         let account = self.ledger.account_mut(at);
         account.fate = Fate::Preempted { node: account.pod.node_name.clone(), by };
+        let evicted = account.pod.clone();
         self.ledger.preempted.push(at);
         self.record_progress();
-        let PodRef { namespace, name, .. } = pod.clone();
-        let released = devices::release(self.engine.cluster().objects(), &namespace, &pod.uid);
+        self.delete(&evicted);
+        true
+    }
+
+    /// Tells the engine that a pod is gone, and gives back its claims.
+    fn delete(&mut self, pod: &Pod) {
+        if let Some(timeline) = self.timeline.as_mut().filter(|_| pod.is_assigned()) {
+            timeline.record_departure(pod, self.now);
+        }
+        let released = devices::release(self.engine.cluster().objects(), &pod.namespace, &pod.uid);
+        let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
         self.engine.handle(Input::PodDeleted { namespace, name }, self.now);
         for claim in released.changed {
             self.engine.handle(Input::ObjectApplied(claim), self.now);
@@ -379,11 +435,10 @@ impl<'a> Driver<'a> {
         for claim in released.removed {
             self.engine.handle(Input::ObjectDeleted(claim), self.now);
         }
-        true
     }
 
     fn is_gone(&self, at: usize) -> bool {
-        matches!(self.ledger.account(at).fate, Fate::Preempted { .. })
+        matches!(self.ledger.account(at).fate, Fate::Preempted { .. } | Fate::Ended | Fate::Deleted)
     }
 
     /// Gives the engine a pod's new state, as a watch would.

@@ -26,7 +26,7 @@ impl PodExplanation {
                     Some("the pod had its node already: there was nothing to decide".to_owned());
                 "AlreadyRunning".to_owned()
             }
-            Some(Fate::Placed) => "Scheduled".to_owned(),
+            Some(Fate::Placed | Fate::Ended) => "Scheduled".to_owned(),
             Some(Fate::Preempted { by, .. }) => {
                 message = by.as_ref().map(|by| format!("evicted for {by}"));
                 "Preempted".to_owned()

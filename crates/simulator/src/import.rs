@@ -22,7 +22,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{DecodeError, Node, Object, Pod};
+use kube_scheduler_api_types::{DecodeError, Node, Object, Pod, Timestamp};
 
 use claims::ClaimTemplates;
 pub use error::{ImportError, SourceLocation};
@@ -47,6 +47,8 @@ pub struct ClusterObjects {
     pub pods: Vec<Arc<Pod>>,
     /// Objects of all other kinds.
     pub objects: Vec<Arc<Object>>,
+    /// When pods of traces are deleted, by UID.
+    pub ends: BTreeMap<Arc<str>, Timestamp>,
     /// The number of pods that had ended (phase `Succeeded` or `Failed`) and were left out.
     pub n_finished: usize,
     /// What the user should know about the input.
@@ -84,7 +86,8 @@ impl ClusterInput {
     }
 
     /// Adds pods from a trace: columns `name`, `cpu_milli`, `memory_mib`, `num_gpu` and optionally `creation_time`,
-    /// `gpu_milli` and `gpu_spec`; without times of creation, pods are created in the order of the lines. All of them are pending, whatever their state in the trace.
+    /// `deletion_time`, `gpu_milli` and `gpu_spec`; without times of creation, pods are created in the order of the lines.
+    /// All of them are pending, whatever their state in the trace.
     ///
     /// # Errors
     /// If a column is missing, or a field is not a value for its column.
@@ -133,6 +136,9 @@ impl ClusterInput {
                         let claim = Object::from_value(claim);
                         let claim = claim.map_err(|error| self.decode_error(at, error))?;
                         found.objects.push(Arc::new(claim));
+                    }
+                    if let Some(ends) = self.documents[at].ends {
+                        found.ends.insert(pod.uid.clone(), ends);
                     }
                     found.pods.push(Arc::new(pod));
                 }

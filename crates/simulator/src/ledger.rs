@@ -19,7 +19,7 @@ pub(crate) struct Account {
     pub(crate) n_attempts: u32,
     /// The number of the last of them among all attempts of the run.
     pub(crate) last_turn: Option<u64>,
-    /// The number of placements and evictions before the last attempt.
+    /// The number of steps of progress before the last attempt.
     pub(crate) tried_at: Option<u64>,
     pub(crate) last_failure: Option<LastFailure>,
 }
@@ -40,6 +40,10 @@ pub(crate) enum Fate {
     Pending,
     /// It got a node.
     Placed,
+    /// It got a node and was deleted at the end of its time.
+    Ended,
+    /// It was deleted at the end of its time, without a node.
+    Deleted,
     /// It was evicted for another pod.
     Preempted {
         /// The node it was on.
@@ -103,7 +107,7 @@ impl Ledger {
         })
     }
 
-    /// Records an attempt at the pod at position `at`: its number, and the number of placements and evictions before it.
+    /// Records an attempt at the pod at position `at`: its number, and the number of steps of progress before it.
     pub(crate) fn record_attempt(&mut self, at: usize, turn: u64, n_progress: u64) {
         let account = &mut self.accounts[at];
         self.n_tried += usize::from(account.n_attempts == 0);

@@ -43,6 +43,7 @@ mod ledger;
 mod pod_name;
 mod report;
 mod simulation;
+mod timeline;
 mod volumes;
 
 pub use import::{ClusterInput, ClusterObjects, ImportError, SourceLocation};
@@ -50,6 +51,7 @@ pub use pod_name::{PodName, PodNameError};
 pub use report::{
     ClaimAllocation, ClassUse, DeviceCounts, DeviceReport, DriverUse, Format, FormatError,
     NodeCounts, NodeUsage, NodeVerdict, PendingPod, PendingReason, Placement, PodCounts,
-    PodExplanation, PoolUse, PreemptedPod, RenderError, RenderOptions, Report, render,
+    PodExplanation, PoolUse, PreemptedPod, RenderError, RenderOptions, Report, ResourceUse,
+    TimelineReport, WaitTimes, render,
 };
 pub use simulation::{Simulation, SimulationError, SimulationOptions, SimulationProgress};

@@ -5,6 +5,7 @@ mod devices;
 mod render;
 mod summary;
 mod table;
+mod timeline;
 
 pub use data::{
     NodeCounts, NodeUsage, NodeVerdict, PendingPod, PendingReason, Placement, PodCounts,
@@ -13,3 +14,4 @@ pub use data::{
 pub use devices::{ClaimAllocation, ClassUse, DeviceCounts, DeviceReport, DriverUse, PoolUse};
 pub use render::{Format, FormatError, RenderError, RenderOptions, render};
 pub(crate) use summary::compose;
+pub use timeline::{ResourceUse, TimelineReport, WaitTimes};

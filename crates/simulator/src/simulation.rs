@@ -14,6 +14,7 @@ use crate::import::ClusterObjects;
 use crate::ledger::Ledger;
 use crate::pod_name::PodName;
 use crate::report::{PodExplanation, Report, compose};
+use crate::timeline::Timeline;
 
 /// How to simulate.
 #[derive(Clone, Debug)]
@@ -28,6 +29,9 @@ pub struct SimulationOptions {
     pub seed: u64,
     /// Threads for scans over nodes; the result does not depend on them.
     pub pool: Pool,
+    /// Whether pods without a node come at the times of their creation, and those of traces go at the times of their deletion,
+    /// instead of being there from the start to the end.
+    pub timeline: bool,
     /// Pods whose last decision is explained in the report.
     pub explain: Vec<PodName>,
 }
@@ -43,6 +47,7 @@ impl Default for SimulationOptions {
             registry: kube_scheduler_plugins_intree::registry(),
             seed: 0,
             pool: Pool::none(),
+            timeline: false,
             explain: Vec::new(),
         }
     }
@@ -113,13 +118,14 @@ impl Simulation {
 
     /// Adds objects. An object replaces an earlier one of the same kind, namespace and name.
     pub fn load(&mut self, objects: ClusterObjects) {
-        let ClusterObjects { nodes, pods, objects, n_finished, warnings } = objects;
+        let ClusterObjects { nodes, pods, objects, ends, n_finished, warnings } = objects;
         merge(&mut self.input.nodes, nodes, |node: &Node| node.name.clone());
         merge(&mut self.input.pods, pods, |pod: &Pod| (pod.namespace.clone(), pod.name.clone()));
         merge(&mut self.input.objects, objects, |object: &Object| {
             let Object { group, kind, namespace, name, .. } = object;
             [group.clone(), kind.clone(), namespace.clone(), name.clone()]
         });
+        self.input.ends.extend(ends);
         self.input.n_finished += n_finished;
         self.input.warnings.extend(warnings);
     }
@@ -151,8 +157,7 @@ impl Simulation {
         }
         let mut engine = engine(&self.options)?;
         let mut ledger = Ledger::new(&self.input.pods);
-        let mut driver = Driver::new(&mut engine, &mut ledger, self.start(), Recording::default());
-        driver.feed(&self.input);
+        let mut driver = self.driver(&mut engine, &mut ledger, Recording::default());
         driver.run(observe);
         let driven = driver.finish();
         let mut report = compose(&engine, &ledger, driven.n_decisions);
@@ -160,6 +165,7 @@ impl Simulation {
         report.warnings.extend(extenders_not_asked(&self.options.config));
         report.warnings.extend(self.input.warnings.iter().cloned());
         report.warnings.extend(driven.warnings);
+        report.timeline = driven.timeline;
         report.explanations = self.explain(&ledger, &report)?;
         Ok(report)
     }
@@ -177,8 +183,7 @@ impl Simulation {
         let mut engine = engine(&self.options)?;
         let mut second = Ledger::new(&self.input.pods);
         let recording = Recording::of(ledger, &self.options.explain);
-        let mut driver = Driver::new(&mut engine, &mut second, self.start(), recording);
-        driver.feed(&self.input);
+        let mut driver = self.driver(&mut engine, &mut second, recording);
         driver.run(&mut |_| ());
         let mut found = driver.finish().explanations;
         let explained = |name: &PodName| {
@@ -188,7 +193,21 @@ impl Simulation {
         Ok(self.options.explain.iter().map(explained).collect())
     }
 
-    /// The virtual time at which the run starts: the newest timestamp in the input.
+    /// A run that has been given all objects, with a timeline all but the pods that come by it.
+    fn driver<'a>(
+        &self,
+        engine: &'a mut Engine,
+        ledger: &'a mut Ledger,
+        recording: Recording,
+    ) -> Driver<'a> {
+        let timeline = self.options.timeline.then(|| Timeline::new(&self.input));
+        let start = timeline.as_ref().map_or_else(|| self.start(), Timeline::start);
+        let mut driver = Driver::new(engine, ledger, start, recording);
+        driver.feed(&self.input, timeline);
+        driver
+    }
+
+    /// The virtual time at which a run without a timeline starts: the newest timestamp in the input.
     fn start(&self) -> Timestamp {
         let pods = self
             .input

@@ -27,7 +27,8 @@ const MANIFEST_EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 ///
 /// The pods go through the same engine as in a cluster. Pods without a node are pending and are scheduled in the order
 /// of their creation; those without a creation time come last, in the order of the input. Pods with a node are running
-/// there from the start. Pods are deleted only by preemption, and none are created: controllers do not run.
+/// there from the start. Pods are deleted only by preemption, or by --timeline at the end of their time, and none are created:
+/// controllers do not run.
 ///
 /// Exit code: 0 when the simulation has ended, whether or not all pods found a node; 1 on an error; 2 on wrong usage.
 #[derive(Clone, Debug, clap::Args)]
@@ -44,10 +45,15 @@ pub(crate) struct Args {
     pub(crate) nodes_csv: Option<PathBuf>,
 
     /// Pods of a trace: CSV with the columns name, cpu_milli, memory_mib, num_gpu and optionally creation_time (without it,
-    /// the order of the lines counts), gpu_milli, gpu_spec. A share of a GPU counts as one. All pods exist from the start to
-    /// the end: deletion times are ignored.
+    /// the order of the lines counts), gpu_milli, gpu_spec, deletion_time. A share of a GPU counts as one. All pods exist from the
+    /// start to the end unless --timeline is given.
     #[arg(long, value_name = "FILE")]
     pub(crate) pods_csv: Option<PathBuf>,
+
+    /// Let pods without a node come when they were created, and pods of a trace go at their deletion_time. The report has
+    /// waiting times and use over time.
+    #[arg(long)]
+    pub(crate) timeline: bool,
 
     /// A KubeSchedulerConfiguration to schedule with.
     #[arg(long, value_name = "FILE")]
@@ -101,6 +107,7 @@ pub(crate) fn run(args: Args, registry: Registry) -> Result<ExitCode> {
 fn options(args: &Args, registry: Registry) -> Result<SimulationOptions> {
     let options = SimulationOptions {
         seed: args.seed,
+        timeline: args.timeline,
         explain: args.explain.clone(),
         registry,
         ..SimulationOptions::default()

@@ -37,12 +37,13 @@ pub(super) fn nodes(file: &str, text: &str) -> Result<Vec<Document>, ImportError
         if n_gpus > 0 {
             allocatable.insert(GPU, n_gpus.to_string());
         }
-        Ok(json!({
+        let node = json!({
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": name, "labels": labels},
             "status": {"allocatable": allocatable},
-        }))
+        });
+        Ok((node, None))
     })
 }
 
@@ -59,11 +60,7 @@ pub(super) fn pods(file: &str, text: &str) -> Result<Vec<Document>, ImportError>
         if n_gpus > 0 {
             requests.insert(GPU, n_gpus.to_string());
         }
-        let seconds = match row.text("creation_time") {
-            "" if !row.has("creation_time") => i64::try_from(row.line()).unwrap_or(i64::MAX),
-            _ => row.number("creation_time")?.into(),
-        };
-        let created = Timestamp::from_millis(seconds.saturating_mul(1000));
+        let (created, ends) = row.lifetime()?;
         let mut pod = json!({
             "apiVersion": "v1",
             "kind": "Pod",
@@ -76,7 +73,7 @@ pub(super) fn pods(file: &str, text: &str) -> Result<Vec<Document>, ImportError>
                 "nodeSelectorTerms": [{"matchExpressions": [{"key": GPU_MODEL, "operator": "In", "values": models}]}],
             }}});
         }
-        Ok(pod)
+        Ok((pod, ends))
     })
 }
 
@@ -122,7 +119,7 @@ impl<'a> Table<'a> {
 
     fn map(
         &self,
-        make: impl Fn(&Row<'_>) -> Result<Value, ImportError>,
+        make: impl Fn(&Row<'_>) -> Result<(Value, Option<Timestamp>), ImportError>,
     ) -> Result<Vec<Document>, ImportError> {
         let document = |record| {
             let row = Row { table: self, record };
@@ -132,7 +129,8 @@ impl<'a> Table<'a> {
                 item: None,
                 line: Some(row.line()),
             };
-            Ok(Document { place, text: None, value: make(&row)? })
+            let (value, ends) = make(&row)?;
+            Ok(Document { place, text: None, value, ends })
         };
         self.rows.iter().map(document).collect()
     }
@@ -173,6 +171,25 @@ impl Row<'_> {
     /// A number, or 0 if the field is empty or there is no such column.
     fn number_or_zero(&self, column: &str) -> Result<u32, ImportError> {
         if self.text(column).is_empty() { Ok(0) } else { self.number(column) }
+    }
+
+    /// When a task is created and, if that is known, deleted. Without times of creation those of deletion mean nothing.
+    fn lifetime(&self) -> Result<(Timestamp, Option<Timestamp>), ImportError> {
+        let at = |seconds: i64| Timestamp::from_millis(seconds.saturating_mul(1000));
+        if !self.has("creation_time") {
+            return Ok((at(i64::try_from(self.line()).unwrap_or(i64::MAX)), None));
+        }
+        let created = self.number("creation_time")?;
+        if self.text("deletion_time").is_empty() {
+            return Ok((at(created.into()), None));
+        }
+        let ends = self.number("deletion_time")?;
+        if ends < created {
+            let reason =
+                format!("expected no less than creation_time, which is {created}, found {ends}");
+            return Err(self.refuse("deletion_time", &reason));
+        }
+        Ok((at(created.into()), Some(at(ends.into()))))
     }
 
     fn refuse(&self, column: &str, reason: &str) -> ImportError {

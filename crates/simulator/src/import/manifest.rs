@@ -3,6 +3,7 @@
 //! A text whose first character is `{` is JSON, any other text is YAML. Invariant: for every text, parsing is bounded in
 //! depth, aliases and replays. It is not bounded in size, because a dump of a large cluster is large.
 
+use kube_scheduler_api_types::Timestamp;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
@@ -18,6 +19,8 @@ pub(super) struct Document {
     /// The number of its text, if lines can be looked up in it.
     pub(super) text: Option<usize>,
     pub(super) value: Value,
+    /// When a pod of a trace is deleted.
+    pub(super) ends: Option<Timestamp>,
 }
 
 impl Document {
@@ -61,7 +64,7 @@ pub(super) fn documents(
     let mut found = Vec::new();
     for (idx, (line, value)) in roots.into_iter().enumerate() {
         let place = SourceLocation { file: file.into(), document: Some(idx + 1), item: None, line };
-        flatten(Document { place, text: Some(number), value }, &mut found)?;
+        flatten(Document { place, text: Some(number), value, ends: None }, &mut found)?;
     }
     Ok(found)
 }
@@ -129,7 +132,7 @@ fn without_position(mut message: String) -> String {
 
 /// Adds a document to `found`, or the elements of a list. Checks that they are objects of some kind.
 fn flatten(document: Document, found: &mut Vec<Document>) -> Result<(), ImportError> {
-    let Document { place, text, mut value } = document;
+    let Document { place, text, mut value, .. } = document;
     let refuse =
         |place, reason: &str| Err(ImportError::NotAnObject { place, reason: reason.to_owned() });
     let Some(object) = value.as_object_mut() else {
@@ -157,7 +160,7 @@ fn flatten(document: Document, found: &mut Vec<Document>) -> Result<(), ImportEr
         );
     }
     let Some(element_kind) = kind.strip_suffix("List").filter(|_| place.item.is_none()) else {
-        found.push(Document { place, text, value });
+        found.push(Document { place, text, value, ends: None });
         return Ok(());
     };
     let items = match object.remove("items") {
@@ -172,7 +175,7 @@ fn flatten(document: Document, found: &mut Vec<Document>) -> Result<(), ImportEr
             item.entry("apiVersion").or_insert_with(|| api_version.as_str().into());
         }
         let place = SourceLocation { item: Some(idx), line: None, ..place.clone() };
-        flatten(Document { place, text, value: item }, found)?;
+        flatten(Document { place, text, value: item, ends: None }, found)?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::devices::DeviceReport;
+use super::timeline::TimelineReport;
 
 /// The result of a simulation: where every pod went, and why the others have no node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -27,14 +28,17 @@ pub struct Report {
     pub decisions: u64,
     /// Attempts per second of real time. `None` from the simulation itself, which has no clock; for the caller to set.
     pub decisions_per_second: Option<f64>,
-    /// Pods that got a node, in the order of the decisions.
+    /// Pods that got a node, in the order of the decisions, those whose time is over included.
     pub placements: Vec<Placement>,
-    /// Pods without a node, by namespace and name.
+    /// Pods that have no node, or went without one, by namespace and name.
     pub pending: Vec<PendingPod>,
     /// Pods that were evicted for others, in the order of the decisions.
     pub preempted: Vec<PreemptedPod>,
     /// Usage of each node, in the order of the input.
     pub node_usage: Vec<NodeUsage>,
+    /// Waiting times and use over time, if pods came and went.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<TimelineReport>,
     /// Devices and who has them, if the input has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub devices: Option<DeviceReport>,
@@ -64,8 +68,16 @@ pub struct PodCounts {
     pub preempted: usize,
     /// For another scheduler, or being deleted.
     pub skipped: usize,
+    /// Were deleted at the end of their time, before they got a node.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub deleted: usize,
     /// Had ended (`Succeeded`, `Failed`) and were left out of the simulation and of the total.
     pub finished: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// Nodes by use.
@@ -115,6 +127,8 @@ pub enum PendingReason {
     SchedulingGated,
     /// It is for another scheduler, or being deleted. Counts as skipped.
     Skipped,
+    /// It was deleted at the end of its time. Counts as deleted.
+    Deleted,
 }
 
 impl fmt::Display for PendingReason {
@@ -124,6 +138,7 @@ impl fmt::Display for PendingReason {
             Self::SchedulerError => "SchedulerError",
             Self::SchedulingGated => "SchedulingGated",
             Self::Skipped => "Skipped",
+            Self::Deleted => "Deleted",
         })
     }
 }

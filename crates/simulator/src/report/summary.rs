@@ -35,6 +35,7 @@ pub(crate) fn compose(engine: &Engine, ledger: &Ledger, n_decisions: u64) -> Rep
             already_running: running.count(),
             preempted: preempted.len(),
             skipped: count(PendingReason::Skipped),
+            deleted: count(PendingReason::Deleted),
             finished: 0,
         },
         nodes: NodeCounts {
@@ -55,6 +56,7 @@ pub(crate) fn compose(engine: &Engine, ledger: &Ledger, n_decisions: u64) -> Rep
                 utilisation: utilisation(cluster, &[(name.clone(), *idx)]),
             })
             .collect(),
+        timeline: None,
         devices: devices::report(cluster.objects()),
         explanations: Vec::new(),
         warnings: Vec::new(),
@@ -70,7 +72,7 @@ fn all_nodes(cluster: &ClusterState) -> Vec<(Arc<str>, NodeIdx)> {
 fn placements(ledger: &Ledger) -> Vec<Placement> {
     let accounts = ledger.placed.iter().map(|at| ledger.account(*at));
     accounts
-        .filter(|account| account.fate == Fate::Placed)
+        .filter(|account| matches!(account.fate, Fate::Placed | Fate::Ended))
         .map(|account| Placement { pod: account.pod.key(), node: node_of(&account.pod) })
         .collect()
 }
@@ -92,8 +94,11 @@ fn node_of(pod: &Pod) -> String {
 }
 
 fn pending(engine: &Engine, ledger: &Ledger) -> Vec<PendingPod> {
-    let mut accounts: Vec<&Account> =
-        ledger.accounts().iter().filter(|account| account.fate == Fate::Pending).collect();
+    let mut accounts: Vec<&Account> = ledger
+        .accounts()
+        .iter()
+        .filter(|account| matches!(account.fate, Fate::Pending | Fate::Deleted))
+        .collect();
     accounts.sort_by(|a, b| (&a.pod.namespace, &a.pod.name).cmp(&(&b.pod.namespace, &b.pod.name)));
     accounts
         .into_iter()
@@ -107,6 +112,10 @@ fn pending(engine: &Engine, ledger: &Ledger) -> Vec<PendingPod> {
 /// Why a pod has no node, as a category and in words.
 fn obstacle(engine: &Engine, account: &Account) -> (PendingReason, String) {
     let pod = &account.pod;
+    if account.fate == Fate::Deleted {
+        let last = account.last_failure.as_ref().map(|failure| failure.message.clone());
+        return (PendingReason::Deleted, last.unwrap_or_else(|| "its time was over".to_owned()));
+    }
     let scheduler = &pod.spec.scheduler_name;
     let Some(profile) =
         engine.profiles().iter().find(|profile| profile.scheduler_name == *scheduler)

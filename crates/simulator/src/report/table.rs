@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::data::{NodeVerdict, PendingReason, PodExplanation, Report};
 use super::devices::{DeviceCounts, DeviceReport};
+use super::timeline::{TimelineReport, WaitTimes};
 
 /// Blanks between columns.
 const GAP: usize = 3;
@@ -69,6 +70,9 @@ pub(super) fn render(report: &Report, shows_pending: bool, shows_nodes: bool) ->
     }
     for explanation in &report.explanations {
         explain(explanation, &mut out);
+    }
+    if let Some(timeline) = &report.timeline {
+        use_over_time(timeline, &mut out);
     }
     summary(report, &mut out);
     out
@@ -174,6 +178,17 @@ fn devices(report: &DeviceReport, shows_nodes: bool, out: &mut String) {
     columns.print(out);
 }
 
+fn use_over_time(timeline: &TimelineReport, out: &mut String) {
+    let mut columns = Columns::new(&["RESOURCE", "MEAN USE", "PEAK USE"]);
+    for (name, used) in &timeline.resources {
+        columns.push(vec![name.clone(), percent(used.mean), percent(used.peak)]);
+    }
+    columns.print(out);
+    let WaitTimes { mean, p50, p99, max } = timeline.wait_seconds;
+    let waits = format!("mean {mean:.1} s, p50 {p50:.1} s, p99 {p99:.1} s, longest {max:.1} s");
+    let _ = writeln!(out, "timeline:     {:.0} s; waits: {waits}", timeline.seconds);
+}
+
 fn percent(fraction: f64) -> String {
     format!("{:.1}%", fraction * 100.0)
 }
@@ -255,6 +270,7 @@ fn summary(report: &Report, out: &mut String) {
         ("already running", pods.already_running),
         ("preempted", pods.preempted),
         ("skipped", pods.skipped),
+        ("deleted without a node", pods.deleted),
         ("finished", pods.finished),
     ];
     let shown = always.into_iter().chain(rare.into_iter().filter(|(_, n)| *n > 0));

@@ -5,3 +5,4 @@
 mod accounting;
 mod devices;
 mod scenarios;
+mod timeline;
