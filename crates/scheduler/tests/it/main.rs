@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
+mod cluster;
 mod completing;
 mod configuring;
 mod demonstrating;
 mod documented;
 mod logging;
+mod newcomer;
 mod packaging;
 mod processes;
 mod refusals;
