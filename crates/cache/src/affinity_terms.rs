@@ -167,6 +167,11 @@ pub struct AffinityTerms {
 }
 
 impl AffinityTerms {
+    /// How many distinct terms of all kinds there are. O(1).
+    pub fn n_terms_of_all_kinds(&self) -> usize {
+        self.n_terms.iter().sum()
+    }
+
     /// All distinct terms in an order that depends on the history of the state alone.
     pub fn iter(&self) -> impl Iterator<Item = &CarriedTerm> {
         self.terms.iter().flatten().map(|term| &**term)

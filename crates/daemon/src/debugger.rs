@@ -1,6 +1,7 @@
 //! What SIGUSR2 asks for: whether the caches agree with what the watches brought, and what is in them.
 //!
 //! The texts are the reference's, to the letter; where it prints nodes in the order of a Go map, these are sorted by name.
+//! The sizes of tables, which come last, are an addition.
 //!
 //! Invariant: looking changes nothing.
 
@@ -8,7 +9,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Resources};
-use kube_scheduler_engine::Engine;
+use kube_scheduler_engine::{Engine, TableSize};
 use kube_scheduler_framework::NodeIdx;
 
 /// The nodes and pods that the watches brought.
@@ -27,6 +28,17 @@ pub(crate) fn run(engine: &Engine, actual: Actual) {
     tracing::info!(nodes, "Dump of cached NodeInfo");
     let (summary, pods) = (engine.queue().summary(), dump_queue(engine));
     tracing::info!(summary, pods, "Dump of scheduling queue");
+    let tables = dump_tables(engine);
+    tracing::info!(tables, "Dump of table sizes");
+}
+
+/// One line for each table: its name, its entries, and its bytes if those are what bounds it.
+fn dump_tables(engine: &Engine) -> String {
+    let line = |size: TableSize| {
+        let n_bytes = size.n_bytes.map(|n| format!(", {n} bytes")).unwrap_or_default();
+        format!("{}: {}{n_bytes}", size.table, size.n_entries)
+    };
+    engine.table_sizes().into_iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn compare(engine: &Engine, actual: Actual) {

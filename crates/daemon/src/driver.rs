@@ -384,6 +384,7 @@ impl Driver {
                 .collect(),
             n_binding: engine.n_binding(),
         };
+        self.metrics.publish_tables(&engine.table_sizes());
         // First the metrics, then the progress: a caller that waits for the progress finds it in the metrics too.
         self.metrics.publish(&numbers);
         self.progress.send_modify(|progress| {

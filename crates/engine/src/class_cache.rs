@@ -46,6 +46,8 @@ pub(crate) struct Signatures {
     earlier: KeyedMap<Box<[u8]>, u64>,
     /// What the recent ones take.
     n_bytes: usize,
+    /// What the earlier ones take.
+    n_earlier_bytes: usize,
     next: u64,
 }
 
@@ -63,6 +65,9 @@ impl Signatures {
             return None;
         }
         let known = self.earlier.remove_entry(bytes);
+        if let Some((bytes, _)) = &known {
+            self.n_earlier_bytes -= bytes.len() + SIGNATURE_OVERHEAD;
+        }
         let (bytes, id) = known.unwrap_or_else(|| {
             self.next += 1;
             (bytes.into(), self.next)
@@ -70,11 +75,16 @@ impl Signatures {
         let size = bytes.len() + SIGNATURE_OVERHEAD;
         if self.n_bytes + size > MAX_SIGNATURE_BYTES / 2 {
             self.earlier = std::mem::take(&mut self.recent);
-            self.n_bytes = 0;
+            self.n_earlier_bytes = std::mem::take(&mut self.n_bytes);
         }
         self.n_bytes += size;
         self.recent.insert(bytes, id);
         Some(id)
+    }
+
+    /// What all that are remembered take, in bytes.
+    pub(crate) const fn n_bytes(&self) -> usize {
+        self.n_bytes + self.n_earlier_bytes
     }
 
     /// How many are remembered.
@@ -433,6 +443,7 @@ mod tests {
         for n in 0..2_000 {
             assert!(signatures.number_of(&long(n)).is_some());
             assert!(n_bytes(&signatures) <= MAX_SIGNATURE_BYTES);
+            assert_eq!(signatures.n_bytes(), n_bytes(&signatures));
             if n % 100 == 0 {
                 assert_eq!(signatures.number_of(b"honest"), honest, "after {n}");
             }

@@ -261,4 +261,9 @@ impl Core {
     pub(crate) fn n_signatures(&self) -> usize {
         self.signatures.len()
     }
+
+    /// What these signatures take, in bytes.
+    pub(crate) fn n_signature_bytes(&self) -> usize {
+        self.signatures.n_bytes()
+    }
 }

@@ -1,4 +1,4 @@
-//! What an attempt costs at most, reckoned from the pod and the size of the cluster before anything is done.
+//! What an attempt costs at most, computed from the pod and the size of the cluster before anything is done.
 //!
 //! A unit is one comparison, one table entry or one slot of a column. What caches, indexes and early ends save is not taken
 //! off: the price is a limit from above, and the same whatever was done before, with any number of threads.

@@ -15,6 +15,8 @@ pub struct TableSize {
     /// Whether it must be empty when there are no pods, nodes and other objects, and nothing is under way. The others
     /// hold what was learned and may be of use again, up to a fixed number of entries.
     pub is_bound_to_objects: bool,
+    /// What it takes in memory at most, in bytes, where that is what bounds it.
+    pub n_bytes: Option<usize>,
 }
 
 /// The sizes of all tables, in a fixed order. O(kinds of objects).
@@ -37,27 +39,36 @@ pub(crate) fn table_sizes(
         ("pods queued", queue.len()),
         ("pods in flight and events they missed", usize::try_from(n_missed).unwrap_or(usize::MAX)),
         ("nodes with nominated pods", queue.nominated_nodes().count()),
-        ("affinity terms of pods", cluster.affinity_terms().iter().count()),
+        ("affinity terms of pods", cluster.affinity_terms().n_terms_of_all_kinds()),
         ("resources that no node offers", cluster.requested().n_others()),
         ("lists of taints", cluster.taint_sets().iter().count()),
         ("pods that wait on Permit", core.permits.len()),
         ("pods that preempt", core.held_back.len()),
     ];
     let learned = [
-        ("followed counters", cluster.n_followed()),
-        ("label columns", cluster.n_label_columns()),
-        ("signatures", core.n_signatures()),
-        ("evaluations", cycle.n_evaluations()),
-        ("namespaces with costly pods", cycle.n_allowances()),
+        ("followed counters", cluster.n_followed(), Some(cluster.n_bytes_of_followed())),
+        ("label columns", cluster.n_label_columns(), None),
+        ("signatures", core.n_signatures(), Some(core.n_signature_bytes())),
+        ("evaluations", cycle.n_evaluations(), None),
+        ("namespaces with costly pods", cycle.n_allowances(), None),
     ];
-    let size = |is_bound_to_objects| {
-        move |(table, n_entries)| TableSize { table, n_entries, is_bound_to_objects }
+    let live_size = |(table, n_entries)| TableSize {
+        table,
+        n_entries,
+        is_bound_to_objects: true,
+        n_bytes: None,
+    };
+    let learned_size = |(table, n_entries, n_bytes)| TableSize {
+        table,
+        n_entries,
+        is_bound_to_objects: false,
+        n_bytes,
     };
     live.into_iter()
         .chain(core.deadlines.table_sizes())
         .chain(bindings.table_sizes())
         .chain(preemptions.table_sizes())
-        .map(size(true))
-        .chain(learned.map(size(false)))
+        .map(live_size)
+        .chain(learned.map(learned_size))
         .collect()
 }

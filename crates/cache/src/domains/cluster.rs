@@ -156,9 +156,8 @@ impl ClusterState {
         self.labels.is_on_nodes(key)
     }
 
-    /// What all followed counters take, in bytes, each reckoned at its largest.
-    #[cfg(test)]
-    pub(crate) fn n_bytes_of_followed(&self) -> usize {
+    /// What all followed counters take, in bytes, each counted at its largest.
+    pub fn n_bytes_of_followed(&self) -> usize {
         self.counters.n_bytes()
     }
 

@@ -24,7 +24,7 @@ use crate::requests::ReadMark;
 
 /// A counter takes about 16 bytes a node where every node is a domain: this many slots are 128 MiB at worst.
 const MAX_SLOTS: usize = 8 << 20;
-/// What all counters may take, in bytes, each reckoned at its largest.
+/// What all counters may take, in bytes, each counted at its largest.
 const MAX_BYTES: usize = 48 << 20;
 /// A counter is filed under up to so many pairs of a namespace and a label, else under namespaces or labels alone.
 const MAX_PAIRS: usize = 64;
@@ -115,8 +115,7 @@ impl CounterTable {
         self.n_counters
     }
 
-    /// What all counters take, in bytes, each reckoned at its largest.
-    #[cfg(test)]
+    /// What all counters take, in bytes, each counted at its largest.
     pub(crate) fn n_bytes(&self) -> usize {
         self.n_bytes
     }

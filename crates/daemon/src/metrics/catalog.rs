@@ -181,6 +181,14 @@ catalog! {
         "kube_scheduler_rs_writes_width", Unmarked, &[],
         "How many writes may be under way at once at the moment.",
     );
+    TABLE_ENTRIES = Desc::gauge(
+        "kube_scheduler_rs_table_entries", Unmarked, &["table"],
+        "How many entries the scheduler's tables have, by table.",
+    );
+    TABLE_BYTES = Desc::gauge(
+        "kube_scheduler_rs_table_bytes", Unmarked, &["table"],
+        "What the tables that are bounded in bytes take at most, by table.",
+    );
     REST_DURATION = Desc::histogram(
         "rest_client_request_duration_seconds", Alpha, &["host", "verb"], REST_SECONDS,
         "Request latency in seconds. Broken down by verb, and host.",

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube_scheduler_config::{FeatureGates, Gate};
-use kube_scheduler_engine::{BoundPod, Measurements, PreemptionCounts};
+use kube_scheduler_engine::{BoundPod, Measurements, PreemptionCounts, TableSize};
 use kube_scheduler_runtime::{ExtensionPoint, Lengths, MeteredPoint, Profile};
 
 use super::registry::{Family, Registry};
@@ -94,6 +94,8 @@ pub(super) struct CoreFamilies {
     calls: Arc<Family>,
     permit_waits: Arc<Family>,
     volume_errors: Arc<Family>,
+    table_entries: Arc<Family>,
+    table_bytes: Arc<Family>,
     names: Mutex<Vec<PluginNames>>,
 }
 
@@ -124,6 +126,8 @@ impl CoreFamilies {
             calls: registry.register(desc::PLUGIN_EVALUATIONS),
             permit_waits: registry.register(desc::PERMIT_WAIT),
             volume_errors: registry.register(desc::VOLUME_STAGE_ERRORS),
+            table_entries: registry.register(desc::TABLE_ENTRIES),
+            table_bytes: registry.register(desc::TABLE_BYTES),
             names: Mutex::default(),
         };
         QUEUES.iter().for_each(|queue| families.pending.set(&[queue], 0.0));
@@ -180,6 +184,16 @@ impl Metrics {
                 .set_all(numbers.in_flight.iter().map(|(event, n)| (event.as_str(), *n as f64)));
         }
         self.core.goroutines.set(&["binding"], numbers.n_binding as f64);
+    }
+
+    /// How large the engine's tables are.
+    pub(crate) fn publish_tables(&self, tables: &[TableSize]) {
+        for TableSize { table, n_entries, n_bytes, .. } in tables {
+            self.core.table_entries.set(&[table], *n_entries as f64);
+            if let Some(n_bytes) = n_bytes {
+                self.core.table_bytes.set(&[table], *n_bytes as f64);
+            }
+        }
     }
 
     /// Pods were bound.

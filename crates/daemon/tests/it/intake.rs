@@ -178,6 +178,8 @@ async fn objects_that_make_no_sense_spoil_nothing() {
         reported.is_some_and(|n| n >= at_least)
     };
     assert!(malformed(1));
+    let table = "kube_scheduler_rs_table_entries{table=\"nodes\"} 1\n";
+    assert!(scheduler.handle.metrics().contains(table), "a node that makes no sense is not held");
     spoil(&names[1], json!({"not": "a list"}));
     until("it is counted", || malformed(2)).await;
     // The last state that made sense counts on.

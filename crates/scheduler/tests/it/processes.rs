@@ -163,6 +163,9 @@ fn caches_are_dumped_on_request() {
             "name: p-0, namespace: default",
             "Dump of scheduling queue",
             "activeQ:0; backoffQ:0; unschedulablePods:0",
+            "Dump of table sizes",
+            "pods on nodes: 1",
+            "signatures: 1, ",
         ],
     );
     assert!(!std::fs::read_to_string(&log).unwrap().contains("Cache mismatch"));
