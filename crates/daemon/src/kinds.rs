@@ -50,7 +50,12 @@ pub(crate) struct WatchedKind {
     pub(crate) keep: Keep,
     /// Whether a server that does not serve it is put up with.
     pub(crate) is_optional: bool,
+    /// The versions in which a server may serve it, the best first; empty where all servers serve it in the same one.
+    pub(crate) versions: &'static [&'static str],
 }
+
+/// Kinds that servers serve in different versions: name, and versions, the best first. v1beta1 came with 1.37.
+const VERSIONS: [(&str, &[&str]); 1] = [("podgroups.scheduling.k8s.io", &["v1beta1", "v1alpha2"])];
 
 /// Resources that plugins register for or read: the name in registrations, group, version, plural, kind.
 const KNOWN: [(&str, &str, &str, &str, &str); 16] = [
@@ -161,6 +166,24 @@ impl WatchedKind {
         Self { keep, ..self }
     }
 
+    /// The API group; empty for the core group.
+    pub(crate) fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// The plural, as in paths.
+    pub(crate) fn plural(&self) -> &str {
+        self.path.rsplit_once('/').map_or("", |(_, plural)| plural)
+    }
+
+    /// The same kind in another version of its group.
+    pub(crate) fn in_version(self, version: &str) -> Self {
+        let (group, plural) = (self.group(), self.plural());
+        let path = format!("/apis/{group}/{version}/{plural}");
+        let api_version = format!("{group}/{version}");
+        Self { path, api_version, ..self }
+    }
+
     /// Whether its objects are read in protobuf. Whole objects are kept, and other kinds read, as JSON.
     pub(crate) fn speaks_protobuf(&self) -> bool {
         self.form != Form::Generic && self.keep == Keep::Nothing
@@ -195,6 +218,8 @@ impl WatchedKind {
             (format!("{plural}.{group}"), format!("{group}/{version}"), format!("/apis/{group}/"))
         };
         let path = format!("{root}{version}/{plural}");
+        let versions =
+            VERSIONS.iter().find(|known| known.0 == name).map_or(&[][..], |known| known.1);
         Self {
             name,
             path,
@@ -204,6 +229,7 @@ impl WatchedKind {
             form: Form::Generic,
             keep: Keep::Nothing,
             is_optional: false,
+            versions,
         }
     }
 }
