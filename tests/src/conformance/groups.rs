@@ -6,6 +6,7 @@
 mod api;
 mod compare;
 mod cycle;
+mod record;
 mod state;
 
 use std::time::Duration;

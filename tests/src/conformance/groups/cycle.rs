@@ -1,18 +1,15 @@
 //! One cycle of the scheduler, its writes and the bindings after it.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use anyhow::Result;
-use kube_scheduler_engine::{
-    AttemptResult, Effect, EvictionOutcome, Input, NodeScores, Observer, PodRef, SearchStep,
-    StatusPatch, Turn,
-};
+use kube_scheduler_engine::{Effect, EvictionOutcome, Input, PodRef, StatusPatch};
 use kube_scheduler_framework::ApiError;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::api::Key;
-use super::compare::{difference, difference_by_object};
+use super::compare::difference_by_object;
+use super::record::Seen;
 use super::{History, text};
 
 /// What a cycle or an eviction wrote and reported.
@@ -40,25 +37,6 @@ pub(super) fn keys(writes: &Value) -> impl Iterator<Item = Key> + '_ {
     })
 }
 
-/// Notes what a cycle says of its steps.
-#[derive(Debug, Default)]
-struct Seen {
-    scores: Option<Map<String, Value>>,
-}
-
-impl Observer for Seen {
-    fn reached(&mut self, _: &PodRef, _: SearchStep) {}
-
-    fn wants_scores(&self) -> bool {
-        true
-    }
-
-    fn scored(&mut self, _: &PodRef, nodes: &[(Arc<str>, NodeScores)]) {
-        let totals = nodes.iter().map(|(node, scores)| (node.to_string(), json!(scores.total)));
-        self.scores = Some(totals.collect());
-    }
-}
-
 impl History {
     /// Runs one cycle and the bindings that it started.
     pub(super) fn cycle(&mut self, expect: &Value) -> Result<Option<String>> {
@@ -70,7 +48,7 @@ impl History {
             self.carry_out(binding, &mut carried)?;
             self.carry_out_all(&mut carried, self.is_async)?;
         }
-        let difference = turn_differs(turn.as_ref(), &seen, expect);
+        let difference = seen.difference(turn.as_ref(), expect);
         let writes = self.writes_differ(&carried, expect);
         Ok(difference.or(writes))
     }
@@ -166,53 +144,4 @@ impl History {
         carried.writes.push(write);
         Ok(())
     }
-}
-
-/// What the turn and the observer say against what is recorded.
-fn turn_differs(turn: Option<&Turn>, seen: &Seen, expect: &Value) -> Option<String> {
-    let Some(turn) = turn else {
-        return Some(format!(
-            "nothing was tried, recorded is {}{}",
-            text(&expect["popped"]),
-            text(&expect["poppedGroup"])
-        ));
-    };
-    let popped = json!(turn.pod.to_string());
-    if expect["popped"].is_null() {
-        return Some(format!("popped {popped} by itself, recorded is {}", expect["poppedGroup"]));
-    }
-    difference("popped", &popped, &expect["popped"])
-        .or_else(|| difference("pod", &single(turn, seen), &comparable(&expect["pod"])))
-}
-
-/// How the attempt at a pod without a group went, in the form of the recording.
-fn single(turn: &Turn, seen: &Seen) -> Value {
-    let status = match &turn.result {
-        AttemptResult::Skipped => return Value::Null,
-        AttemptResult::Assumed(_) => json!({"code": "Success"}),
-        AttemptResult::Unschedulable(message) => {
-            json!({"code": "Unschedulable", "message": message})
-        }
-        AttemptResult::Error(message) => json!({"code": "Error", "message": message}),
-    };
-    let mut pod = json!({"pod": turn.pod.to_string(), "status": status});
-    if let Some(scores) = &seen.scores {
-        pod["scores"] = Value::Object(scores.clone());
-    }
-    if let Some(node) = &turn.chosen {
-        pod["node"] = json!(**node);
-    }
-    pod
-}
-
-/// What can be compared: the nodes that fit are those with scores.
-fn comparable(pod: &Value) -> Value {
-    let mut pod = pod.clone();
-    if let Some(pod) = pod.as_object_mut() {
-        pod.remove("feasible");
-        if pod.remove("requiresPreemption").is_some() {
-            pod.remove("node");
-        }
-    }
-    pod
 }
