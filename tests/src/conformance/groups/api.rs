@@ -58,6 +58,11 @@ impl Api {
         pod.is_some_and(|pod| text(&pod["metadata"]["uid"]) == uid)
     }
 
+    /// Whether a pod group of this name exists.
+    pub(super) fn has_group(&self, name: &str) -> bool {
+        self.objects.contains_key(&("PodGroup".to_owned(), name.to_owned()))
+    }
+
     /// Sets a condition or the nomination of a pod. Both are given as in the recording's `podStatus`.
     pub(super) fn write_pod_status(&mut self, write: &Value, now: Timestamp) -> Result<()> {
         self.change("Pod", text(&write["name"]), |pod| {

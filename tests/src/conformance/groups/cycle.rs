@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use anyhow::Result;
 use kube_scheduler_engine::{Effect, EvictionOutcome, Input, PodRef, StatusPatch};
-use kube_scheduler_framework::ApiError;
+use kube_scheduler_framework::{ApiError, ObjectKey, ObjectWrite};
 use serde_json::{Value, json};
 
 use super::api::Key;
@@ -114,7 +114,35 @@ impl History {
                 self.patch(&pod, &StatusPatch::NO_NOMINATION, carried)?;
                 self.handle(Input::NominationCleared { token, result: Ok(()) });
             }
+            Effect::WriteObject { write: ObjectWrite::PatchStatus { object, patch }, .. }
+                if *object.kind == *"PodGroup" =>
+            {
+                self.patch_group(&object, &patch, carried)?;
+            }
             other => anyhow::bail!("unknown effect {other}"),
+        }
+        Ok(())
+    }
+
+    /// Sets the condition of a group, of which the patch has exactly one.
+    fn patch_group(&mut self, key: &ObjectKey, patch: &Value, out: &mut Carried) -> Result<()> {
+        let [condition] = patch["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice)
+        else {
+            anyhow::bail!("the patch {patch} of {} does not set one condition", key.name);
+        };
+        let mut condition = condition.clone();
+        if let Some(fields) = condition.as_object_mut() {
+            fields.remove("lastTransitionTime");
+            if fields.get("message").is_some_and(|message| message == "") {
+                fields.remove("message");
+            }
+        }
+        let name = format!("{}/{}", key.namespace, key.name);
+        let write = json!({"op": "podGroupStatus", "name": name, "condition": condition});
+        // The group may be gone by now: then there is nothing to write.
+        if self.api.has_group(&name) {
+            self.api.write_group_status(&write, self.now)?;
+            out.writes.push(write);
         }
         Ok(())
     }
