@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 mod rights;
+pub(crate) mod versions;
 
 use kube_scheduler_framework::ObjectKey;
 
@@ -54,9 +55,6 @@ pub(crate) struct WatchedKind {
     pub(crate) versions: &'static [&'static str],
 }
 
-/// Kinds that servers serve in different versions: name, and versions, the best first. v1beta1 came with 1.37.
-const VERSIONS: [(&str, &[&str]); 1] = [("podgroups.scheduling.k8s.io", &["v1beta1", "v1alpha2"])];
-
 /// Resources that plugins register for or read: the name in registrations, group, version, plural, kind.
 const KNOWN: [(&str, &str, &str, &str, &str); 16] = [
     ("PersistentVolume", "", "v1", "persistentvolumes", "PersistentVolume"),
@@ -94,6 +92,11 @@ const KNOWN: [(&str, &str, &str, &str, &str); 16] = [
         "PodDisruptionBudget",
     ),
 ];
+
+/// The plural of a known kind.
+pub(crate) fn plural_of(group: &str, kind: &str) -> Option<&'static str> {
+    KNOWN.iter().find(|known| known.1 == group && known.4 == kind).map(|known| known.3)
+}
 
 /// Where one object of a known kind is served, in `version` if it is known which one; `None` for other kinds. Without a
 /// name, the path ends with a slash.
@@ -218,8 +221,7 @@ impl WatchedKind {
             (format!("{plural}.{group}"), format!("{group}/{version}"), format!("/apis/{group}/"))
         };
         let path = format!("{root}{version}/{plural}");
-        let versions =
-            VERSIONS.iter().find(|known| known.0 == name).map_or(&[][..], |known| known.1);
+        let versions = versions::of(&name);
         Self {
             name,
             path,

@@ -25,6 +25,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_e
 
 use crate::backoff::{Backoff, random_jitter};
 use crate::inbox::{CoreEnded, Inbox, Observation};
+use crate::kinds::versions::as_read;
 use crate::kinds::{Form, WatchedKind};
 use crate::metrics::Metrics;
 use crate::transport::{Api, ApiError, Call, Encoding};
@@ -530,6 +531,9 @@ impl Reflector {
     ) -> Option<String> {
         match object {
             Ok(mut object) => {
+                if let WatchedObject::Other(other) = object {
+                    object = WatchedObject::Other(as_read(&self.kind.name, other));
+                }
                 self.sharing.share(&mut object);
                 if let Some(seen) = seen {
                     seen.insert(object.key());

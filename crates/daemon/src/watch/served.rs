@@ -49,6 +49,7 @@ impl Reflector {
         };
         self.seeks_version = false;
         self.has_said_not_served = false;
+        self.api.served_versions().set(&self.kind.name, version);
         let kind = self.kind.clone().in_version(version);
         if kind != self.kind {
             tracing::info!(kind = kind.name, version, "Following a kind in another version");
