@@ -47,8 +47,8 @@ pub use plugin_metrics::{Metric, MetricFamily, MetricKind, PluginMetrics};
 pub use pod_counts::PodCounts;
 pub use points::{
     Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
-    FilterScan, FilterSink, HypotheticalFilter, NominatingInfo, ObjectWrite, Permit,
-    PermitDecision, PlacedGroup, Placement, PlacementGenerate, PlacementScore, ProposedPlacement, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
+    FilterScan, FilterSink, GroupTrial, HypotheticalFilter, NominatingInfo, ObjectWrite, Permit,
+    PermitDecision, PlacedGroup, Placement, PlacementGenerate, PlacementScore, ProposedPlacement, PodGroupPostFilter, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
     PreBindFlight, PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome,
     PreScore, PreemptionCandidate, PreparedFilter, QueueSort, QueuedPodView, Reserve, Score, Sign,
     SignatureWriter, SumsTrial, TaskContext, TaskEvent, TaskStep,

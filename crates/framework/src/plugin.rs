@@ -5,8 +5,8 @@ use std::fmt;
 use kube_scheduler_queue::EventResource;
 
 use crate::points::{
-    Bind, EnqueueExtensions, Filter, Permit, PlacementGenerate, PlacementScore, PostBind,
-    PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score, Sign,
+    Bind, EnqueueExtensions, Filter, Permit, PlacementGenerate, PlacementScore, PodGroupPostFilter,
+    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score, Sign,
 };
 
 /// A scheduler plugin.
@@ -72,6 +72,10 @@ pub trait Plugin: Send + Sync + 'static {
     }
     /// Notified about a finished binding.
     fn as_post_bind(&self) -> Option<&dyn PostBind> {
+        None
+    }
+    /// Looks for a way to make a whole pod group fit. Asked where the plugin is enabled for PostFilter.
+    fn as_pod_group_post_filter(&self) -> Option<&dyn PodGroupPostFilter> {
         None
     }
     /// Proposes sets of nodes for a whole pod group.

@@ -5,6 +5,7 @@
 
 mod binding;
 mod filter;
+mod group_trial;
 mod object_write;
 mod placement;
 mod post_filter;
@@ -19,6 +20,7 @@ pub use filter::{
     Filter, FilterScan, FilterSink, PreFilter, PreFilterExtensions, PreFilterOutcome,
     PreparedFilter,
 };
+pub use group_trial::{GroupTrial, PodGroupPostFilter};
 pub use object_write::ObjectWrite;
 pub use placement::{
     PlacedGroup, Placement, PlacementGenerate, PlacementScore, ProposedPlacement,
