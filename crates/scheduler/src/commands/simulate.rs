@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::ArgGroup;
 use indicatif::{ProgressBar, ProgressStyle};
+use kube_scheduler_config::FeatureGates;
 use kube_scheduler_runtime::Registry;
 use kube_scheduler_simulator::{
     ClusterInput, Format, PodName, RenderOptions, Report, Simulation, SimulationOptions,
