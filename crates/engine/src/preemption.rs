@@ -20,7 +20,7 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{ApiError, Commands, EventKind, NominatedPods, PluginName};
 use kube_scheduler_queue::QueuedPod;
 
-use self::table::{Errand, Step, Task, TaskId, TaskTable};
+use self::table::{Errand, Step, Task, TaskTable};
 use crate::binding::Bindings;
 use crate::condition::{Condition, changed_condition};
 use crate::core::{Core, PodEvent};
@@ -32,6 +32,7 @@ use crate::policy::Entry;
 use crate::profiles::ProfileIdx;
 
 pub(crate) use self::held::HeldPreemptors;
+pub(crate) use self::table::TaskId;
 
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
@@ -249,7 +250,7 @@ impl Preemptions {
             reason: "PreemptionByScheduler",
             message: &message,
         };
-        let patch = changed_condition(victim, &condition, core.now).map(|condition| StatusPatch {
+        let patch = changed_condition((&victim.status.conditions, victim.generation), &condition, core.now).map(|condition| StatusPatch {
             condition: Some(condition),
             nominated_node_name: None,
             has_conditions: !victim.status.conditions.is_empty(),

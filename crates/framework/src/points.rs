@@ -6,6 +6,7 @@
 mod binding;
 mod filter;
 mod object_write;
+mod placement;
 mod post_filter;
 mod queueing;
 mod score;
@@ -19,6 +20,9 @@ pub use filter::{
     PreparedFilter,
 };
 pub use object_write::ObjectWrite;
+pub use placement::{
+    PlacedGroup, Placement, PlacementGenerate, PlacementScore, ProposedPlacement,
+};
 pub use post_filter::{
     HypotheticalFilter, NominatingInfo, PostFilter, PostFilterContext, PostFilterOutcome,
     PreemptionCandidate, SumsTrial,
