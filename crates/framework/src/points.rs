@@ -20,9 +20,7 @@ pub use filter::{
     PreparedFilter,
 };
 pub use object_write::ObjectWrite;
-pub use placement::{
-    PlacedGroup, Placement, PlacementGenerate, PlacementScore, ProposedPlacement,
-};
+pub use placement::{PlacedGroup, Placement, PlacementGenerate, PlacementScore, ProposedPlacement};
 pub use post_filter::{
     HypotheticalFilter, NominatingInfo, PostFilter, PostFilterContext, PostFilterOutcome,
     PreemptionCandidate, SumsTrial,
