@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use crate::Timestamp;
 use crate::compile::{DecodeError, decode_value};
 use crate::object::Object;
 use crate::pod::{ConditionText, PodCondition};
-use crate::time::Timestamp;
 use crate::wire::{Date, Text};
 
 /// The most conditions that are read; an API server accepts eight.

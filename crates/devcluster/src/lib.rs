@@ -97,6 +97,8 @@ mod workloads;
 mod clock;
 mod cluster;
 mod rng;
+#[cfg(test)]
+mod testing;
 
 pub use access::{Authority, CertificateError, Denial, Identity, User};
 pub use clock::{Clock, FixedClock};

@@ -201,8 +201,8 @@ impl SchedulingCycle {
             return (Err(NoChoice::OverBudget(refusal)), price.search);
         }
         let is_kept = price.search <= limits.soft;
-        let may_preempt = scope.may_preempt
-            && price.search.saturating_add(price.preemption) <= limits.hard;
+        let may_preempt =
+            scope.may_preempt && price.search.saturating_add(price.preemption) <= limits.hard;
         let scope = Scope { may_preempt, ..scope };
         let guide = SearchGuide { watched: &watched, is_kept, scope };
         let found = guarded(|| self.search(core, queued, profile, guide));
@@ -247,9 +247,9 @@ impl SchedulingCycle {
             pool: &options.pool,
             classes: &mut self.classes,
             pod,
-            class: queued.signature().filter(|_| {
-                options.uses_class_cache && is_kept && scope.nodes.is_none()
-            }),
+            class: queued
+                .signature()
+                .filter(|_| options.uses_class_cache && is_kept && scope.nodes.is_none()),
             may_preempt: scope.may_preempt,
             nodes: scope.nodes,
             percentage,

@@ -17,7 +17,7 @@ use kube_scheduler_queue::QueuedPod;
 use crate::attempt::{Choice, NO_NODES, NoChoice, Unfit};
 use crate::binding::{Bindings, Placement, Trial};
 use crate::core::Core;
-use crate::cycle::{Scope, SchedulingCycle, must_skip, notice_verdicts, report_victims};
+use crate::cycle::{SchedulingCycle, Scope, must_skip, notice_verdicts, report_victims};
 use crate::effect::PodRef;
 use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::group_report::{GroupReport, MemberAttempt, PlacementAttempt};

@@ -99,7 +99,8 @@ fn write_condition(
 ) {
     let objects = core.cluster.objects();
     let Some(object) = objects.get(PodGroup::GROUP, PodGroup::KIND, namespace, name) else {
-        return core.note(format!("pod group {namespace}/{name}: no condition, as it is not found"));
+        return core
+            .note(format!("pod group {namespace}/{name}: no condition, as it is not found"));
     };
     let group = match PodGroup::from_object(object) {
         Ok(group) => group,

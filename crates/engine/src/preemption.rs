@@ -284,11 +284,13 @@ impl Preemptions {
             reason: "PreemptionByScheduler",
             message: &message,
         };
-        let patch = changed_condition((&victim.status.conditions, victim.generation), &condition, core.now).map(|condition| StatusPatch {
-            condition: Some(condition),
-            nominated_node_name: None,
-            has_conditions: !victim.status.conditions.is_empty(),
-        });
+        let patch =
+            changed_condition((&victim.status.conditions, victim.generation), &condition, core.now)
+                .map(|condition| StatusPatch {
+                    condition: Some(condition),
+                    nominated_node_name: None,
+                    has_conditions: !victim.status.conditions.is_empty(),
+                });
         let token = self.tasks.send(id, Errand::Evict(victim.clone()));
         core.effects.push(Effect::EvictPod { token, pod: PodRef::from(&**victim), patch });
     }

@@ -10,8 +10,8 @@ use kube_scheduler_runtime::Registry;
 use crate::{
     default_binder, dynamic_resources, image_locality, inter_pod_affinity, node_affinity,
     node_declared_features, node_name, node_ports, node_unschedulable, node_volume_limits,
-    pod_groups, pod_topology_spread, preemption, priority_sort, resources, scheduling_gates, taint_toleration,
-    volume_binding, volume_restrictions, volume_zone,
+    pod_groups, pod_topology_spread, preemption, priority_sort, resources, scheduling_gates,
+    taint_toleration, volume_binding, volume_restrictions, volume_zone,
 };
 
 /// Plugins that do not do all that their name promises yet, with what is missing.

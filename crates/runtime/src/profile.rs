@@ -7,8 +7,8 @@ mod build;
 use std::sync::Arc;
 
 use kube_scheduler_framework::{
-    Bind, Filter, Permit, PlacementGenerate, PlacementScore, Plugin, PluginArgs, PluginName, PostBind, PostFilter, PreBind,
-    PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
+    Bind, Filter, Permit, PlacementGenerate, PlacementScore, Plugin, PluginArgs, PluginName,
+    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
 };
 
 use crate::meter::{Meter, Timer};

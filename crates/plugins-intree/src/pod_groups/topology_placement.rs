@@ -47,9 +47,7 @@ impl PlacementGenerate for TopologyPlacementGenerator {
             return Ok(vec![parent.clone()]);
         };
         let required = required_domain(cluster, group, &key).map_err(|error| {
-            Status::error(format!(
-                "cannot determine domain for already scheduled pods: {error}"
-            ))
+            Status::error(format!("cannot determine domain for already scheduled pods: {error}"))
         })?;
         let mut domains: BTreeMap<Arc<str>, Vec<NodeIdx>> = BTreeMap::new();
         for &idx in &parent.nodes {

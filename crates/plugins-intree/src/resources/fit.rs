@@ -9,7 +9,8 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
     FilterSink, Handle, NodeIdx, NodeView, PlacedGroup, PlacementScore, Plugin, PluginArgs,
-    PluginError, PreFilter, PreFilterOutcome, PreScore, ProposedPlacement, Score, Sign, SignatureWriter, Status, VerdictId, extension_points,
+    PluginError, PreFilter, PreFilterOutcome, PreScore, ProposedPlacement, Score, Sign,
+    SignatureWriter, Status, VerdictId, extension_points,
 };
 use smallvec::SmallVec;
 
@@ -86,15 +87,7 @@ impl Plugin for Fit {
         NAME
     }
 
-    extension_points!(
-        PreFilter,
-        Filter,
-        PreScore,
-        Score,
-        PlacementScore,
-        EnqueueExtensions,
-        Sign
-    );
+    extension_points!(PreFilter, Filter, PreScore, Score, PlacementScore, EnqueueExtensions, Sign);
 }
 
 impl PlacementScore for Fit {

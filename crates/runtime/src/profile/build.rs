@@ -135,9 +135,9 @@ impl Profile {
 
     /// Explicit Score weights first, then MultiPoint's; the first mention of a plugin counts, 0 means 1.
     fn weigh(&mut self, config: &ProfileConfig) -> Result<(), ProfileError> {
-        self.weights = self.weights_at(ExtensionPoint::Score, config).map_err(|error| {
-            error.map_or(ProfileError::WeightOverflow, ProfileError::NoWeight)
-        })?;
+        self.weights = self
+            .weights_at(ExtensionPoint::Score, config)
+            .map_err(|error| error.map_or(ProfileError::WeightOverflow, ProfileError::NoWeight))?;
         let weights = self.weights_at(ExtensionPoint::PlacementScore, config);
         self.placement_weights = weights.map_err(|error| {
             error.map_or(ProfileError::PlacementWeightOverflow, ProfileError::NoPlacementWeight)

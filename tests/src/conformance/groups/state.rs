@@ -19,6 +19,7 @@ pub(super) fn state(engine: &Engine, start: Timestamp) -> Value {
         }
     };
     add("nominated", nominated(engine));
+    add("groups", groups(engine));
     let in_flight = engine.queue().in_flight_pods();
     add("inFlight", in_flight.map(|entry| json!(entry.0.key())).collect());
     after
@@ -67,4 +68,28 @@ fn nominated(engine: &Engine) -> Value {
         }
     }
     Value::Object(pods)
+}
+
+/// How many pods of each group the engine knows, and where they are.
+fn groups(engine: &Engine) -> Value {
+    let cluster = engine.cluster();
+    let mut groups = Map::new();
+    for pod in engine.known_pods() {
+        let Some(name) = &pod.spec.pod_group else { continue };
+        let Some(group) = cluster.pod_group(&pod.namespace, name) else { continue };
+        let counts = json!({
+            "all": group.n_known(),
+            "unscheduled": group.n_unscheduled(),
+            "assumed": group.n_assumed(),
+            "assigned": group.n_assigned(),
+        });
+        groups.insert(format!("{}/{name}", pod.namespace), counts);
+    }
+    if cluster.n_pod_groups() != groups.len() {
+        groups.insert(
+            "groups without known pods".to_owned(),
+            json!(cluster.n_pod_groups() - groups.len()),
+        );
+    }
+    Value::Object(groups)
 }
