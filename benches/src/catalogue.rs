@@ -1,7 +1,7 @@
 //! The workloads: those of the reference's figures, more of its benchmark definitions, and our own.
 
 use crate::template::{Scope, Template, Term};
-use crate::workload::{Group, Namespaces, NodeShape, Outcome, Workload};
+use crate::workload::{Gangs, Group, Namespaces, NodeShape, Outcome, Workload};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -12,7 +12,7 @@ const INIT_NS: Namespaces = Namespaces::Labelled("init-ns", 100);
 const MEASURE_NS: Namespaces = Namespaces::Labelled("measure-ns", 1);
 
 const fn group(template: Template, namespaces: Namespaces, n: usize) -> Group {
-    Group { template, namespaces, n, has_volume: false }
+    Group { template, namespaces, n, has_volume: false, gangs: None }
 }
 
 const fn plain(n: usize) -> Group {
@@ -47,6 +47,10 @@ const PREFERRED_GREEN_NS: Template =
 const BLUE_NS: Template = coloured("blue", "podAffinity", true, ZONE, Scope::Labelled);
 const RED_NS: Template = coloured("red", "podAffinity", false, HOSTNAME, Scope::Labelled);
 
+const fn gangs(size: usize, in_one_rack: bool, n: usize) -> Group {
+    Group { gangs: Some(Gangs { size, in_one_rack }), ..plain(n) }
+}
+
 /// What most workloads have in common.
 const BASIC: Workload = Workload {
     name: "SchedulingBasic",
@@ -65,7 +69,7 @@ const BASIC: Workload = Workload {
 const UNLISTED: Workload = Workload { goal: Some(20_000.0), reference: None, ..BASIC };
 
 /// All workloads.
-pub const WORKLOADS: [Workload; 19] = [
+pub const WORKLOADS: [Workload; 22] = [
     BASIC,
     Workload {
         name: "SchedulingNodeAffinity",
@@ -216,6 +220,30 @@ pub const WORKLOADS: [Workload; 19] = [
         question: "what do fifty deployments cost each other whose pods come in turn?",
         init: &[plain(1_000)],
         measured: default(Template::FiftyGroups, 5_000),
+        goal: None,
+        ..UNLISTED
+    },
+    Workload {
+        name: "GangsOf4",
+        question: "what does it cost that four pods start together or not at all?",
+        nodes: NodeShape::Racks,
+        measured: gangs(4, false, 8_000),
+        goal: None,
+        ..UNLISTED
+    },
+    Workload {
+        name: "GangsOf100InRacks",
+        question: "and a hundred pods, all in one of fifty racks?",
+        nodes: NodeShape::Racks,
+        measured: gangs(100, true, 5_000),
+        goal: None,
+        ..UNLISTED
+    },
+    Workload {
+        name: "GangsOf1000InRacks",
+        question: "and a thousand?",
+        nodes: NodeShape::Racks,
+        measured: gangs(1_000, true, 5_000),
         goal: None,
         ..UNLISTED
     },

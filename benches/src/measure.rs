@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_config::{FeatureGates, load};
+use kube_scheduler_config::{FeatureGates, Gate, load};
 use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef, Pool, Sharing,
 };
@@ -112,12 +112,22 @@ impl Timer for Stopwatch {
 /// An engine for `workload` with nothing in it, and when its time begins.
 pub(crate) fn engine(workload: &Workload, conditions: &Conditions) -> Result<(Engine, Timestamp)> {
     let source = if workload.preempts { PREEMPTING } else { CONFIG };
-    let config = load(source, &FeatureGates::default())?;
+    let has_gangs = workload.has_gangs();
+    let gates = [
+        Gate::GenericWorkload,
+        Gate::GangScheduling,
+        Gate::TopologyAwareWorkloadScheduling,
+        Gate::WorkloadAwarePreemption,
+    ];
+    let gates = gates.into_iter().filter(|_| has_gangs);
+    let gates = gates.fold(FeatureGates::default(), |gates, gate| gates.with(gate, true));
+    let config = load(source, &gates)?;
     let timer: Option<Arc<dyn Timer>> =
         if conditions.is_metered { Some(Arc::new(Stopwatch(Instant::now()))) } else { None };
     let uses_class_cache = conditions.uses_class_cache;
     let pool = pool(conditions.threads)?;
-    let options = EngineOptions { uses_class_cache, timer, pool, ..EngineOptions::default() };
+    let options =
+        EngineOptions { uses_class_cache, timer, pool, gates, ..EngineOptions::default() };
     let engine = Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options)?;
     Ok((engine, Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?))
 }
@@ -154,7 +164,7 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
     let mut n_init = 0;
     for pod in workload.init_pods(conditions.n_nodes).take(conditions.max_init) {
         world.add(pod?)?;
-        let placed = world.attempt().is_some_and(|attempt| attempt.is_bound);
+        let placed = world.attempt().is_some_and(|attempt| attempt.n_bound == 1);
         if !placed {
             bail!("{}: pod {n_init} of those that are placed first found no node", workload.name);
         }
@@ -185,16 +195,16 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
             continue;
         }
         times.record(u64::try_from(attempt.time.as_nanos())?.max(1))?;
-        n_bound += usize::from(attempt.is_bound);
-        n_measured += 1;
-        progress();
+        n_bound += attempt.n_bound;
+        n_measured += attempt.n_pods;
+        (0..attempt.n_pods).for_each(|_| progress());
     }
     let is_complete = n_measured == wanted;
     if workload.preempts && is_complete {
         // Long enough for every backoff.
         world.now = world.now + Duration::from_secs(60);
         while let Some(attempt) = world.attempt() {
-            n_bound += usize::from(attempt.is_bound);
+            n_bound += attempt.n_bound;
         }
     }
     Ok(Run {
@@ -225,7 +235,9 @@ struct World {
 struct Attempt {
     pod: PodRef,
     time: Duration,
-    is_bound: bool,
+    /// How many pods were tried: all members of a group at once.
+    n_pods: usize,
+    n_bound: usize,
 }
 
 impl World {
@@ -250,18 +262,19 @@ impl World {
         let turn = self.engine.schedule_next(self.now);
         let time = start.elapsed();
         let turn = turn?;
-        let is_bound = match &turn.result {
-            AttemptResult::Assumed(node) => {
-                self.digest.add(&format_args!("{} {node}", turn.pod));
-                true
+        let own = [(turn.pod.clone(), turn.result)];
+        let tried = turn.group.map_or_else(|| own.to_vec(), |group| group.members);
+        let mut n_bound = 0;
+        for (pod, result) in &tried {
+            if let AttemptResult::Assumed(node) = result {
+                self.digest.add(&format_args!("{pod} {node}"));
+                n_bound += 1;
+            } else {
+                self.digest.add(&format_args!("{pod} {result:?}"));
             }
-            result => {
-                self.digest.add(&format_args!("{} {result:?}", turn.pod));
-                false
-            }
-        };
+        }
         self.answer();
-        Some(Attempt { pod: turn.pod, time, is_bound })
+        Some(Attempt { pod: turn.pod, time, n_pods: tried.len(), n_bound })
     }
 
     /// Reports every binding as written, and every victim as gone.

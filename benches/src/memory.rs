@@ -73,14 +73,14 @@ pub fn memory(
     // The claims and volumes of the pods come first, so that they count for neither nodes nor pods.
     let n_pods = n_nodes * PODS_PER_NODE;
     for at in 0..n_pods {
-        for object in workload.measured.pod("measured", at)?.objects {
+        for object in workload.measured.pod("measured", at, n_pods)?.objects {
             engine.handle(Input::ObjectApplied(object), now);
         }
     }
     let with_objects = live();
     let mut pod_text = 0;
     for at in 0..n_pods {
-        let NewPod { json: mut pod, .. } = workload.measured.pod("measured", at)?;
+        let NewPod { json: mut pod, .. } = workload.measured.pod("measured", at, n_pods)?;
         if detail == Detail::Real {
             add_real_spec(&mut pod, at);
         }

@@ -49,6 +49,8 @@ pub enum NodeShape {
     WithVolumes,
     /// No two alike.
     Different,
+    /// In racks of a hundred.
+    Racks,
 }
 
 /// Pods of one template.
@@ -62,7 +64,22 @@ pub struct Group {
     pub n: usize,
     /// Whether each has a bound claim of its own.
     pub has_volume: bool,
+    /// The gangs that they form, if they do.
+    pub gangs: Option<Gangs>,
 }
+
+/// How pods form gangs, each of which is placed as a whole or not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gangs {
+    /// How many pods one has; the last one may have fewer.
+    pub size: usize,
+    /// Whether each must stay within one rack.
+    pub in_one_rack: bool,
+}
+
+/// The label with a node's rack.
+const RACK: &str = "example.com/rack";
+const NODES_PER_RACK: usize = 100;
 
 /// Namespaces of a group.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +129,11 @@ impl NewPod {
 }
 
 impl Workload {
+    /// Whether its pods form gangs.
+    pub(crate) fn has_gangs(&self) -> bool {
+        self.init.iter().chain([&self.measured]).any(|group| group.gangs.is_some())
+    }
+
     /// The nodes, and the objects that belong to them.
     pub fn nodes(
         &self,
@@ -148,14 +170,15 @@ impl Workload {
     pub fn init_pods(&self, n_nodes: usize) -> impl Iterator<Item = Result<NewPod>> {
         let share = self.share(n_nodes);
         self.init.iter().enumerate().flat_map(move |(number, group)| {
-            (0..share.of(group.n)).map(move |at| group.pod(&format!("init-{number}"), at))
+            let n = share.of(group.n);
+            (0..n).map(move |at| group.pod(&format!("init-{number}"), at, n))
         })
     }
 
     /// The pods that are measured.
     pub fn measured_pods(&self, n_nodes: usize) -> impl Iterator<Item = Result<NewPod>> {
         let n = self.n_measured(n_nodes);
-        (0..n).map(|at| self.measured.pod("measured", at))
+        (0..n).map(move |at| self.measured.pod("measured", at, n))
     }
 
     /// How many pods are placed first.
@@ -205,7 +228,8 @@ impl Share {
 }
 
 impl Group {
-    pub(crate) fn pod(&self, prefix: &str, at: usize) -> Result<NewPod> {
+    /// Pod number `at` of `n`.
+    pub(crate) fn pod(&self, prefix: &str, at: usize, n: usize) -> Result<NewPod> {
         let namespace = match self.namespaces {
             Namespaces::One(name) => name.to_owned(),
             Namespaces::Labelled(prefix, n) => format!("{prefix}-{}", at % n),
@@ -219,7 +243,31 @@ impl Group {
                 json!([{"name": "vol", "persistentVolumeClaim": {"claimName": claim}}]);
             objects = bound_volume(&namespace, &claim)?;
         }
+        if let Some(gangs) = self.gangs {
+            let group = format!("{prefix}-gang-{}", at / gangs.size);
+            json["spec"]["schedulingGroup"] = json!({"podGroupName": group});
+            if at % gangs.size == 0 {
+                objects.push(gangs.group(&namespace, &group, gangs.size.min(n - at))?);
+            }
+        }
         Ok(NewPod { objects, json })
+    }
+}
+
+impl Gangs {
+    fn group(self, namespace: &str, name: &str, min_count: usize) -> Result<Arc<Object>> {
+        let mut spec = json!({"schedulingPolicy": {"gang": {"minCount": min_count}}});
+        if self.in_one_rack {
+            spec["schedulingConstraints"] = json!({"topology": [{"key": RACK}]});
+        }
+        object(json!({
+            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+            "metadata": {
+                "name": name, "namespace": namespace, "uid": uid(name), "resourceVersion": "1",
+                "generation": 1,
+            },
+            "spec": spec,
+        }))
     }
 }
 
@@ -278,6 +326,9 @@ impl NodeShape {
         };
         if let Some(zone) = zone {
             metadata["labels"]["topology.kubernetes.io/zone"] = zone.into();
+        }
+        if self == Self::Racks {
+            metadata["labels"][RACK] = format!("rack-{}", at / NODES_PER_RACK).into();
         }
         metadata["uid"] = uid(&name).into();
         metadata["name"] = name.into();

@@ -6,6 +6,7 @@ mod cel;
 mod configs;
 mod decisions;
 mod devices;
+mod groups;
 mod hints;
 mod quantities;
 mod queues;
@@ -17,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 /// All families there are, in the order in which they are evaluated.
-pub const FAMILIES: [&str; 34] = [
+pub const FAMILIES: [&str; 39] = [
     "quantities",
     "cel",
     "queue",
@@ -52,6 +53,11 @@ pub const FAMILIES: [&str; 34] = [
     "dra-mixed",
     "dra-nodeallocatable",
     "dra-hints",
+    "podgroup-basic",
+    "podgroup-gang",
+    "podgroup-topology",
+    "podgroup-preemption",
+    "podgroup-mixed",
 ];
 
 /// What one family came to.
@@ -61,6 +67,10 @@ pub struct Report {
     pub n_steps: usize,
     /// How many of them conform.
     pub n_conforming: usize,
+    /// How many cases there were.
+    pub n_cases: usize,
+    /// How many of them conform with every step.
+    pub n_conforming_cases: usize,
     /// What differs, one entry per step, the first ones only.
     pub differences: Vec<String>,
 }
@@ -84,6 +94,11 @@ impl Report {
             }
             Some(_) => {}
         }
+    }
+
+    /// Counts one step that does not conform because an earlier one did not.
+    pub(crate) const fn count_without_proof(&mut self) {
+        self.n_steps += 1;
     }
 }
 
@@ -118,18 +133,26 @@ pub fn run_family(dir: &Path, family: &str, options: Options<'_>) -> Result<Repo
         if options.only.is_some_and(|only| name_of(&case) != only) {
             continue;
         }
+        let (n_steps, n_conforming) = (report.n_steps, report.n_conforming);
         match family {
             "quantities" => quantities::judge(&case, &mut report),
             "cel" => cel::judge(&case, &mut report),
             "queue" => queues::judge(&case, &mut report),
             "config" => configs::judge(&case, &mut report),
             "hints" | "dra-hints" => hints::judge(&case, &mut report),
+            _ if family.starts_with("podgroup-") && FAMILIES.contains(&family) => {
+                groups::judge(&case, options, &mut report);
+            }
             _ if family.starts_with("dra") && FAMILIES.contains(&family) => {
                 devices::judge(&case, options, &mut report);
             }
             _ if FAMILIES.contains(&family) => decisions::judge(&case, options, &mut report),
             _ => bail!("unknown family {family:?}: allowed are {}", FAMILIES.join(", ")),
         }
+        let n_steps = report.n_steps - n_steps;
+        report.n_cases += usize::from(n_steps > 0);
+        report.n_conforming_cases +=
+            usize::from(n_steps > 0 && report.n_conforming - n_conforming == n_steps);
     }
     Ok(report)
 }

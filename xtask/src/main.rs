@@ -58,7 +58,7 @@ enum Command {
     Package,
     /// Compare with the recorded decisions of the reference scheduler
     ///
-    /// Prints `FAMILY steps=N conform=M` per family; exits with 0 only if all that was asked conforms.
+    /// Prints `FAMILY steps=N conform=M cases=K/L` per family; exits with 0 only if all that was asked conforms.
     Conformance(conformance::Args),
     /// The end-to-end suite, also before the kube-apiserver and etcd of KUBEBUILDER_ASSETS if that is set
     E2e(e2e::Args),

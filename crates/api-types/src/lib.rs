@@ -54,6 +54,7 @@ mod node;
 mod object;
 mod options;
 mod pod;
+mod pod_group;
 mod requests;
 mod resources;
 mod source;
@@ -81,6 +82,7 @@ pub use pod::{
     ClaimOfPod, ConditionText, ContainerResources, ControllerRef, ExtendedResourceClaim, HostPort,
     Pod, PodCondition, PodImages, PodResourceClaim, PodSpec, PodStatus,
 };
+pub use pod_group::{DisruptionMode, GroupPolicy, PodGroup};
 pub use quantity::{Quantity, QuantityError};
 pub use requests::PodRequests;
 pub use resources::{NonZeroRequest, ResourceName, Resources};

@@ -73,7 +73,9 @@ impl ClusterState {
         if self.pods.idx(&pod.uid).is_some() {
             return Err(CacheError::AlreadyKnown(PodIdentity::from(&*pod)));
         }
-        self.place(pod, true)
+        let node = self.place(pod.clone(), true)?;
+        self.groups.assumed(&pod, true);
+        Ok(node)
     }
 
     /// Removes an assumed pod and returns it; `None` if there is no pod with this UID.
@@ -91,7 +93,9 @@ impl ClusterState {
                 None => Ok(None),
             };
         }
-        self.remove_pod(uid).map(Some)
+        let pod = self.remove_pod(uid)?;
+        self.groups.assumed(&pod, false);
+        Ok(Some(pod))
     }
 
     /// As [`forget_pod`](Self::forget_pod), provided that the pod is still on the node that `pod` names.

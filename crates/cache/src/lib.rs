@@ -77,6 +77,7 @@ mod affinity_terms;
 mod claims;
 mod freeable;
 mod images;
+mod pod_groups;
 mod pod_table;
 mod ports;
 
@@ -104,6 +105,7 @@ pub use node_storage::Attachment;
 pub use node_table::NodeIdx;
 pub use objects::{AssumeObjectError, ObjectKey, ObjectStore, storage_class_of};
 pub use overlay::NodeOverlay;
+pub use pod_groups::{MemberPlace, PodGroupState};
 pub use ports::HostPorts;
 pub use state::ClusterState;
 

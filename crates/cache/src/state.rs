@@ -20,6 +20,7 @@ use crate::node_set::NodeSet;
 use crate::node_storage::NodeStorage;
 use crate::node_table::{NodeIdx, NodeTable};
 use crate::objects::ObjectStore;
+use crate::pod_groups::PodGroups;
 use crate::pod_table::PodTable;
 use crate::ports::HostPorts;
 use crate::requests::Requests;
@@ -42,6 +43,7 @@ pub struct ClusterState {
     pub(crate) taint_sets: Arc<TaintSets>,
     pub(crate) labels: LabelIndex,
     pub(crate) pods: PodTable,
+    pub(crate) groups: PodGroups,
     pub(crate) images: ImageTable,
     pub(crate) claims: ClaimTable,
     pub(crate) affinity_terms: AffinityTerms,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_api_types::Timestamp;
-use kube_scheduler_engine::{NodeScores, Observer, PodRef, SearchStep};
+use kube_scheduler_engine::{GroupReport, NodeScores, Observer, PodRef, SearchStep};
 use tracing::Level;
 
 /// A search of this length and more is worth a trace.
@@ -77,6 +77,16 @@ pub(crate) struct CycleLog<'a> {
     verbosity: u8,
     started: Timestamp,
     steps: [Option<Timestamp>; 2],
+    group: Option<GroupOutcome>,
+}
+
+/// How a group cycle ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GroupOutcome {
+    /// As metrics name it.
+    pub(crate) result: &'static str,
+    /// When it was decided.
+    pub(crate) decided: Timestamp,
 }
 
 const STEPS: [&str; 2] = ["Computing predicates done", "Prioritizing done"];
@@ -84,7 +94,12 @@ const STEPS: [&str; 2] = ["Computing predicates done", "Prioritizing done"];
 impl<'a> CycleLog<'a> {
     pub(crate) fn new(lines: &'a mut dyn Lines, now: &'a dyn Fn() -> Timestamp) -> Self {
         let verbosity = lines.verbosity();
-        Self { lines, now, verbosity, started: Timestamp::EPOCH, steps: [None; 2] }
+        Self { lines, now, verbosity, started: Timestamp::EPOCH, steps: [None; 2], group: None }
+    }
+
+    /// How the cycle ended if it was a group's.
+    pub(crate) const fn group(&self) -> Option<GroupOutcome> {
+        self.group
     }
 
     fn end(&mut self, pod: &PodRef, ended: Timestamp) {
@@ -118,6 +133,19 @@ impl Observer for CycleLog<'_> {
             SearchStep::Ended => self.end(pod, now),
             _ => {}
         }
+    }
+
+    fn group_decided(&mut self, report: &GroupReport) {
+        let result = if report.waits_for_preemption {
+            "waiting_on_preemption"
+        } else if report.status.is_success() {
+            "scheduled"
+        } else if report.status.is_rejected() {
+            "unschedulable"
+        } else {
+            "error"
+        };
+        self.group = Some(GroupOutcome { result, decided: (self.now)() });
     }
 
     fn wants_scores(&self) -> bool {

@@ -263,7 +263,7 @@ impl DaemonBuilder {
             Candidacy::new(options, api, clock, metrics.clone(), hangs, &hostname(), component)
         });
         let (spans, exporter) = start_tracing(self.tracing.clone(), &metrics)?;
-        let kinds = followed_kinds(&engine, &extenders);
+        let kinds = followed_kinds(&engine, &extenders, &self.gates);
         Ok(Preparation {
             clock,
             started_at,

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
 
 use crate::clock::Clock;
-use crate::cycle_log::{CycleLog, ProcessLog};
+use crate::cycle_log::{CycleLog, GroupOutcome, ProcessLog};
 use crate::debugger;
 use crate::engine_log;
 use crate::inbox::{InboxReceiver, Notice, Observation};
@@ -264,7 +264,9 @@ impl Driver {
             let mut lines = ProcessLog;
             let now = || clock.now();
             let mut log = CycleLog::new(&mut lines, &now);
-            let turn = self.engine.schedule_next_observed(&mut log, clock.now());
+            let begun = clock.now();
+            let turn = self.engine.schedule_next_observed(&mut log, begun);
+            let group = log.group();
             self.n_attempts += u64::from(turn.is_some());
             self.log_notices();
             let Some(turn) = turn else { return n_turns };
@@ -273,6 +275,10 @@ impl Driver {
             if let Some(spans) = &mut self.spans {
                 let ended = self.clock.now();
                 spans.turn(&turn, ended - length, ended);
+            }
+            if let Some(GroupOutcome { result, decided }) = group {
+                let algorithm = decided.saturating_since(begun);
+                self.metrics.observe_group_cycle(&turn.profile, result, algorithm, length);
             }
             self.record(&turn, length);
             turn_start = turn_end;

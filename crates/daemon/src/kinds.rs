@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 mod rights;
+pub(crate) mod versions;
 
 use kube_scheduler_framework::ObjectKey;
 
@@ -50,6 +51,8 @@ pub(crate) struct WatchedKind {
     pub(crate) keep: Keep,
     /// Whether a server that does not serve it is put up with.
     pub(crate) is_optional: bool,
+    /// The versions in which a server may serve it, the best first; empty where all servers serve it in the same one.
+    pub(crate) versions: &'static [&'static str],
 }
 
 /// Resources that plugins register for or read: the name in registrations, group, version, plural, kind.
@@ -89,6 +92,11 @@ const KNOWN: [(&str, &str, &str, &str, &str); 16] = [
         "PodDisruptionBudget",
     ),
 ];
+
+/// The plural of a known kind.
+pub(crate) fn plural_of(group: &str, kind: &str) -> Option<&'static str> {
+    KNOWN.iter().find(|known| known.1 == group && known.4 == kind).map(|known| known.3)
+}
 
 /// Where one object of a known kind is served, in `version` if it is known which one; `None` for other kinds. Without a
 /// name, the path ends with a slash.
@@ -161,6 +169,24 @@ impl WatchedKind {
         Self { keep, ..self }
     }
 
+    /// The API group; empty for the core group.
+    pub(crate) fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// The plural, as in paths.
+    pub(crate) fn plural(&self) -> &str {
+        self.path.rsplit_once('/').map_or("", |(_, plural)| plural)
+    }
+
+    /// The same kind in another version of its group.
+    pub(crate) fn in_version(self, version: &str) -> Self {
+        let (group, plural) = (self.group(), self.plural());
+        let path = format!("/apis/{group}/{version}/{plural}");
+        let api_version = format!("{group}/{version}");
+        Self { path, api_version, ..self }
+    }
+
     /// Whether its objects are read in protobuf. Whole objects are kept, and other kinds read, as JSON.
     pub(crate) fn speaks_protobuf(&self) -> bool {
         self.form != Form::Generic && self.keep == Keep::Nothing
@@ -195,6 +221,7 @@ impl WatchedKind {
             (format!("{plural}.{group}"), format!("{group}/{version}"), format!("/apis/{group}/"))
         };
         let path = format!("{root}{version}/{plural}");
+        let versions = versions::of(&name);
         Self {
             name,
             path,
@@ -204,6 +231,7 @@ impl WatchedKind {
             form: Form::Generic,
             keep: Keep::Nothing,
             is_optional: false,
+            versions,
         }
     }
 }

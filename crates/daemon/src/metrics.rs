@@ -44,6 +44,8 @@ pub(crate) struct Metrics {
     attempts: Arc<Family>,
     attempt_duration: Arc<Family>,
     algorithm_duration: Arc<Family>,
+    /// Those of pod groups, if they are on.
+    pod_groups: Option<PodGroupFamilies>,
     core: core::CoreFamilies,
     leads: Arc<Family>,
     slow_renewals: Arc<Family>,
@@ -64,6 +66,13 @@ struct AsyncCalls {
     executions: Arc<Family>,
     duration: Arc<Family>,
     pending: Arc<Family>,
+}
+
+#[derive(Debug)]
+struct PodGroupFamilies {
+    attempts: Arc<Family>,
+    attempt_duration: Arc<Family>,
+    algorithm_duration: Arc<Family>,
 }
 
 #[derive(Debug)]
@@ -126,6 +135,11 @@ impl Metrics {
             duration: register(desc::ASYNC_CALL_DURATION),
             pending: register(desc::ASYNC_PENDING),
         });
+        let pod_groups = gates.is_enabled(Gate::GenericWorkload).then(|| PodGroupFamilies {
+            attempts: register(desc::POD_GROUP_ATTEMPTS),
+            attempt_duration: register(desc::POD_GROUP_ATTEMPT_DURATION),
+            algorithm_duration: register(desc::POD_GROUP_ALGORITHM_DURATION),
+        });
         // Registered, never incremented, as in the reference.
         register(desc::VOLUME_CACHE_REQUESTS);
         Self {
@@ -133,6 +147,7 @@ impl Metrics {
             attempts: register(desc::ATTEMPTS),
             attempt_duration: register(desc::ATTEMPT_DURATION),
             algorithm_duration: register(desc::ALGORITHM_DURATION),
+            pod_groups,
             core: core::CoreFamilies::new(&registry, gates),
             leads: register(desc::LEADS),
             slow_renewals: register(desc::SLOW_RENEWALS),
@@ -167,6 +182,20 @@ impl Metrics {
         if let Some((profile, result)) = failed {
             self.attempt_duration.observe(&[profile, result], length.as_secs_f64());
         }
+    }
+
+    /// A group of pods was tried under a profile; deciding took `algorithm` of the attempt's `length`.
+    pub(crate) fn observe_group_cycle(
+        &self,
+        profile: &str,
+        result: &'static str,
+        algorithm: Duration,
+        length: Duration,
+    ) {
+        let Some(families) = &self.pod_groups else { return };
+        families.algorithm_duration.observe(&[], algorithm.as_secs_f64());
+        families.attempts.inc(&[profile, result]);
+        families.attempt_duration.observe(&[profile, result], length.as_secs_f64());
     }
 
     /// Those of the secure port.

@@ -204,6 +204,7 @@ mod tests {
             n_evaluated: 3,
             chosen: None,
             work: 0,
+            group: None,
         }
     }
 

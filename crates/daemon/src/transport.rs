@@ -34,6 +34,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use crate::backoff::Backoff;
 use crate::fence::{Fence, LeadershipOver};
+use crate::kinds::versions::ServedVersions;
 use crate::metrics::{Metrics, RestCall};
 use crate::version::{KUBERNETES_VERSION, architecture};
 pub(crate) use call::{Call, Encoding};
@@ -202,6 +203,7 @@ impl Endpoint {
             is_json_only: Arc::default(),
             opening,
             outage: self.outage.clone(),
+            served_versions: Arc::default(),
         })
     }
 
@@ -259,9 +261,16 @@ pub(crate) struct Api {
     opening: Option<Arc<Opening>>,
     /// Whether the server is away. Shared by all clients of the server.
     outage: Arc<Outage>,
+    /// In which versions the server serves kinds whose version varies. Shared by all clones.
+    served_versions: Arc<ServedVersions>,
 }
 
 impl Api {
+    /// In which versions the server serves kinds whose version varies.
+    pub(crate) fn served_versions(&self) -> &ServedVersions {
+        &self.served_versions
+    }
+
     /// The same server, with its requests counted.
     pub(crate) fn observed_by(self, metrics: Arc<Metrics>) -> Self {
         Self { metrics: Some(metrics), ..self }

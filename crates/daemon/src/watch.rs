@@ -9,7 +9,9 @@ mod frames;
 pub(crate) mod fuzz;
 mod interruption;
 mod items;
+mod patience;
 mod position;
+mod served;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +25,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_e
 
 use crate::backoff::{Backoff, random_jitter};
 use crate::inbox::{CoreEnded, Inbox, Observation};
+use crate::kinds::versions::as_read;
 use crate::kinds::{Form, WatchedKind};
 use crate::metrics::Metrics;
 use crate::transport::{Api, ApiError, Call, Encoding};
@@ -30,6 +33,7 @@ use decode::{Frame, ListEnd, MalformedObject};
 use frames::{Frames, MAX_FRAME, Next};
 use interruption::Interruption;
 use items::Items;
+pub use patience::Patience;
 use position::Place;
 pub(crate) use position::Position;
 
@@ -39,29 +43,6 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const PAGE: usize = 500;
 /// How many broken objects of a kind are remembered, so as to complain about each once.
 const MAX_COMPLAINTS: usize = 1_000;
-
-/// How patient a scheduler is with lists and watches.
-#[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// For the answer to a list, and for a watch to begin. A minute by default.
-    pub answer: Duration,
-    /// Between two initial events of a streaming list, before a paged list is tried instead. Servers before 1.27 know no
-    /// such lists and fall silent without saying so. A quarter of a minute by default.
-    pub initial_events: Duration,
-    /// A watch that is silent for so long is taken for dead. Servers send a bookmark about every minute. Three minutes by
-    /// default.
-    pub silence: Duration,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self {
-            answer: Duration::from_secs(60),
-            initial_events: Duration::from_secs(15),
-            silence: Duration::from_secs(180),
-        }
-    }
-}
 
 /// What the core knows of one kind, for others to look at. The lock is held for moments only.
 #[derive(Clone, Debug, Default)]
@@ -97,6 +78,9 @@ pub(crate) struct Reflector {
     complaints: BTreeSet<Key>,
     jitter: Jitter,
     place: Place,
+    /// Whether it has to be asked first in which version the kind is served.
+    seeks_version: bool,
+    has_said_not_served: bool,
 }
 
 /// What a reflector does next.
@@ -144,6 +128,8 @@ impl Reflector {
             known: SharedObjects::default(),
             sharing: Sharing::default(),
             place: Place::new(&kind),
+            seeks_version: !kind.versions.is_empty(),
+            has_said_not_served: false,
             kind,
             lists: api.clone(),
             api,
@@ -232,7 +218,7 @@ impl Reflector {
                     backoff.fail(Instant::now()).saturating_sub(Duration::from_millis(1600))
                 }
                 Err(Interruption::NotServed) if self.kind.is_optional => {
-                    tracing::debug!(kind, "The server does not serve this kind");
+                    self.not_served();
                     if self.finish_list(Some(&BTreeSet::new())).await.is_err() {
                         return;
                     }
@@ -262,6 +248,9 @@ impl Reflector {
     }
 
     async fn step(&mut self) -> Result<StepEnd, Interruption> {
+        if self.seeks_version {
+            self.choose_version().await?;
+        }
         match &self.state {
             WatchState::ListAtHand => self.list_at_hand().await,
             WatchState::Stream => self.stream().await,
@@ -542,6 +531,9 @@ impl Reflector {
     ) -> Option<String> {
         match object {
             Ok(mut object) => {
+                if let WatchedObject::Other(other) = object {
+                    object = WatchedObject::Other(as_read(&self.kind.name, other));
+                }
                 self.sharing.share(&mut object);
                 if let Some(seen) = seen {
                     seen.insert(object.key());

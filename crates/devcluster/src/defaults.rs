@@ -7,9 +7,10 @@ use kube_scheduler_api_types::default_device_requests;
 use serde_json::{Map, Value, json};
 
 use crate::clock::to_rfc3339;
+use crate::groups;
 use crate::kinds::{
-    DISRUPTION_BUDGETS, EVENTS, Kind, KindId, NAMESPACES, NODES, PODS, PRIORITY_CLASSES,
-    STORAGE_CLASSES,
+    DISRUPTION_BUDGETS, EVENTS, Kind, KindId, NAMESPACES, NODES, POD_GROUPS, PODS,
+    PRIORITY_CLASSES, STORAGE_CLASSES,
 };
 use crate::object::{at, child_mut, list_at, list_mut, map_mut, text_at};
 use crate::status::ApiError;
@@ -53,6 +54,7 @@ pub(crate) fn apply(kind: KindId, value: &mut Value) {
         "PersistentVolumeClaim" => {
             child_mut(value, "spec").entry("volumeMode").or_insert(json!("Filesystem"));
         }
+        "PodGroup" | "Workload" => groups::apply_defaults(entry.kind, value),
         "ResourceClaim" => {
             value.pointer_mut("/spec").map(default_device_requests);
         }
@@ -160,6 +162,7 @@ pub(crate) fn admit(
                 event.entry("count").or_insert(json!(1));
             }
         }
+        POD_GROUPS => groups::admit_group(state, value)?,
         DISRUPTION_BUDGETS => {}
         _ => match entry.kind {
             "PersistentVolumeClaim" => {
@@ -209,7 +212,7 @@ pub(crate) fn system_priority_classes() -> impl Iterator<Item = Value> {
 }
 
 fn admit_pod(state: &State, pod: &mut Value) -> Result<(), ApiError> {
-    set_priority(state, pod)?;
+    set_priority(state, PODS, pod)?;
     let spec = child_mut(pod, "spec");
     default_tolerations(list_mut(spec, "tolerations"));
     if !spec.contains_key("serviceAccountName") {
@@ -244,8 +247,11 @@ pub(crate) fn admit_pod_update(old: &Value, pod: &mut Value) {
     }
 }
 
-/// Sets the priority from `priorityClassName`, as the priority admission plugin does.
-fn set_priority(state: &State, pod: &mut Value) -> Result<(), ApiError> {
+/// Sets the priority of a pod or a group of pods from `priorityClassName`, as the priority admission plugin does.
+///
+/// # Errors
+/// Status 403 for an unknown priority class and for a priority that is not that of the class.
+pub(crate) fn set_priority(state: &State, kind: KindId, pod: &mut Value) -> Result<(), ApiError> {
     let wanted = text_at(pod, &["spec", "priorityClassName"]).to_owned();
     let class = if wanted.is_empty() {
         let mut defaults: Vec<Value> = state
@@ -260,7 +266,7 @@ fn set_priority(state: &State, pod: &mut Value) -> Result<(), ApiError> {
         let found = state.get(PRIORITY_CLASSES, "", &wanted).map(|class| class.value());
         if found.is_none() {
             let why = format!("no PriorityClass with name {wanted} was found");
-            return Err(ApiError::forbidden(PODS.get(), text_at(pod, &["metadata", "name"]), &why));
+            return Err(ApiError::forbidden(kind.get(), text_at(pod, &["metadata", "name"]), &why));
         }
         found
     };
@@ -272,9 +278,13 @@ fn set_priority(state: &State, pod: &mut Value) -> Result<(), ApiError> {
         .filter(|policy| !policy.is_empty());
     let given = crate::object::int_at(pod, &["spec", "priority"]);
     if given.is_some_and(|given| given != priority) {
-        let why = "the integer value of priority must not be provided in pod spec; priority admission controller \
-                   computed a different value from the given PriorityClass name";
-        return Err(ApiError::forbidden(PODS.get(), text_at(pod, &["metadata", "name"]), why));
+        let noun = if kind == PODS { "pod" } else { "podGroup" };
+        let why = format!(
+            "the integer value of priority must not be provided in {} spec; priority admission controller \
+                   computed a different value from the given PriorityClass name",
+            noun
+        );
+        return Err(ApiError::forbidden(kind.get(), text_at(pod, &["metadata", "name"]), &why));
     }
     let class_name = class.as_ref().map(|class| text_at(class, &["metadata", "name"]).to_owned());
     let policy = policy.unwrap_or("PreemptLowerPriority").to_owned();
@@ -283,7 +293,9 @@ fn set_priority(state: &State, pod: &mut Value) -> Result<(), ApiError> {
         spec.insert("priorityClassName".into(), class_name.into());
     }
     spec.insert("priority".into(), priority.into());
-    spec.entry("preemptionPolicy").or_insert(policy.into());
+    if kind == PODS {
+        spec.entry("preemptionPolicy").or_insert(policy.into());
+    }
     Ok(())
 }
 

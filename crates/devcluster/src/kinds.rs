@@ -227,6 +227,10 @@ pub(crate) const RESOURCE_CLAIM_TEMPLATES: KindId = KindId(20);
 pub const RESOURCE_SLICES: KindId = KindId(21);
 /// Device classes.
 pub(crate) const DEVICE_CLASSES: KindId = KindId(22);
+/// Groups of pods that are scheduled together.
+pub(crate) const POD_GROUPS: KindId = KindId(23);
+/// Descriptions of groups of pods.
+pub(crate) const WORKLOADS: KindId = KindId(24);
 
 const SCALED: &[&str] = &["status", "scale"];
 
@@ -341,6 +345,10 @@ pub static KINDS: &[Kind] = &[
         .generation()
         .fields(&[("spec.nodeName", &["spec", "nodeName"]), ("spec.driver", &["spec", "driver"])]),
     Kind::new("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", false).generation(),
+    Kind::new("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups", true).status().generation(),
+    Kind::new("scheduling.k8s.io", "v1alpha2", "Workload", "workloads", true)
+        .short(&["wl"])
+        .generation(),
     Kind::new("", "v1", "Service", "services", true).short(&["svc"]).in_all().status(),
     Kind::new("", "v1", "ConfigMap", "configmaps", true).short(&["cm"]),
     Kind::new("", "v1", "Secret", "secrets", true).fields(&[("type", &["type"])]),
@@ -386,10 +394,6 @@ pub static KINDS: &[Kind] = &[
     ),
     Kind::new("rbac.authorization.k8s.io", "v1", "Role", "roles", true),
     Kind::new("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", true),
-    Kind::new("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups", true).status().generation(),
-    Kind::new("scheduling.k8s.io", "v1alpha2", "Workload", "workloads", true)
-        .short(&["wl"])
-        .generation(),
     Kind::new("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", false).review(),
     Kind::new("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", false)
         .review(),
@@ -451,6 +455,8 @@ mod tests {
             (RESOURCE_CLAIM_TEMPLATES, "resource.k8s.io", "resourceclaimtemplates"),
             (RESOURCE_SLICES, "resource.k8s.io", "resourceslices"),
             (DEVICE_CLASSES, "resource.k8s.io", "deviceclasses"),
+            (POD_GROUPS, "scheduling.k8s.io", "podgroups"),
+            (WORKLOADS, "scheduling.k8s.io", "workloads"),
         ];
         for (id, group, plural) in expected {
             assert_eq!((id.get().group, id.get().plural), (group, plural));

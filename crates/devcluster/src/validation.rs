@@ -10,7 +10,8 @@ use kube_scheduler_api_types::validation::{
 };
 use serde_json::Value;
 
-use crate::kinds::{Kind, KindId, NODES, PODS};
+use crate::groups::{check_group, check_membership, check_workload};
+use crate::kinds::{Kind, KindId, NODES, POD_GROUPS, PODS, WORKLOADS};
 use crate::object::{at, list_at, text_at};
 use crate::status::ApiError;
 
@@ -78,6 +79,10 @@ pub(crate) fn check(kind_id: KindId, value: &Value) -> Result<(), ApiError> {
         check_pod_spec(spec, &FieldPath::new("spec"), &mut errors);
     } else if kind_id == NODES {
         check_node(value, &mut errors);
+    } else if kind_id == POD_GROUPS {
+        check_group(value, &mut errors);
+    } else if kind_id == WORKLOADS {
+        check_workload(value, &mut errors);
     } else if let Some(template) =
         at(value, &["spec", "template"]).filter(|_| has_pod_template(kind))
     {
@@ -209,6 +214,7 @@ fn check_pod_spec(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) 
         errors.push(FieldError::forbidden(path.child("nodeName"), why));
     }
     check_tolerations(spec, path, errors);
+    check_membership(spec, path, errors);
 }
 
 fn check_containers(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {

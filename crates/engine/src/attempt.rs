@@ -6,10 +6,12 @@ mod extenders;
 mod sample;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::diagnosis::{Diagnosis, FitError};
 use kube_scheduler_api_types::Pod;
+use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::{
     Code, Commands, CycleState, NodeIdx, NodeOverlay, NominatingInfo, PluginName,
     PostFilterContext, PostFilterOutcome, Status, Verdicts,
@@ -69,6 +71,8 @@ pub(crate) struct Unfit {
     /// The plugin that wants it.
     pub(crate) found_by: Option<PluginName>,
     pub(crate) commands: Commands,
+    /// What plugins left for later extension points, if there are victims; empty when none of those reads it.
+    pub(crate) state: CycleState,
 }
 
 /// What is known when the pod does not fit on the node that it was nominated to.
@@ -91,6 +95,8 @@ pub(crate) struct Search<'a, 'w> {
     pub(crate) pod: &'a Arc<Pod>,
     /// The pod's class, if it may share evaluations.
     pub(crate) class: Option<u64>,
+    /// The nodes that the pod may go to; `None` for all.
+    pub(crate) nodes: Option<&'a BTreeSet<Arc<str>>>,
     /// Score only this share of the nodes; 0 adapts to their number, `None` scores all.
     pub(crate) percentage: Option<i32>,
     /// Where a sampled scan begins.
@@ -109,7 +115,7 @@ impl Search<'_, '_> {
     /// Looks for a node.
     pub(crate) fn run(mut self) -> Result<Choice, NoChoice> {
         self.watched.reached(SearchStep::Started);
-        let n_nodes = self.runner.cx.cluster.n_nodes();
+        let n_nodes = self.n_nodes();
         if n_nodes == 0 {
             return Err(NoChoice::NoNodes);
         }
@@ -135,8 +141,23 @@ impl Search<'_, '_> {
         self.runner.profile.score().next().is_none() && !self.extenders.judge_nodes()
     }
 
+    /// The number of nodes that the pod may go to.
+    fn n_nodes(&self) -> usize {
+        self.nodes.map_or_else(|| self.runner.cx.cluster.n_nodes(), BTreeSet::len)
+    }
+
+    /// Keeps an evaluation to the nodes that the pod may go to.
+    fn keep_to_nodes(&self, evaluation: Evaluation) -> Evaluation {
+        match self.nodes {
+            Some(nodes) => evaluation.kept_to(nodes),
+            None => evaluation,
+        }
+    }
+
     fn nominated_node(&self) -> Option<NodeIdx> {
-        self.runner.cx.cluster.node_idx(self.pod.nominated_node_name()?)
+        let name = self.pod.nominated_node_name()?;
+        let is_allowed = self.nodes.is_none_or(|nodes| nodes.contains(name));
+        self.runner.cx.cluster.node_idx(name).filter(|_| is_allowed)
     }
 
     /// The node that the pod was nominated to, if it fits there. Failures only mean a full search.
@@ -248,6 +269,7 @@ impl Search<'_, '_> {
         let (state, pre_filter) = run.unwrap_or_else(|| self.pre_filter());
         let mut evaluation = Evaluation::after_pre_filter(runner, pool, state, pre_filter)
             .map_err(|failure| self.failed(failure))?;
+        evaluation = self.keep_to_nodes(evaluation);
         evaluation.look_at_all(runner, pod, pool).map_err(|failure| self.failed(failure))?;
         if let Some(class) = self.class.filter(|_| evaluation.verdicts.n_passing() == 0) {
             self.classes.put_unfit(class, runner, &evaluation);
@@ -258,7 +280,7 @@ impl Search<'_, '_> {
     /// The best node according to the class's evaluation. `None` when there is none, or when extenders or observers are to
     /// have their say about every node.
     fn best_of_class(&self, class: &ClassEvaluation) -> Option<Choice> {
-        if !self.extenders.is_empty() || self.watched.wants_scores() {
+        if !self.extenders.is_empty() || self.needs_scores() {
             return None;
         }
         let (node, n_feasible) = class.best(self.runner.cx.cluster, self.ties)?;
@@ -312,7 +334,7 @@ impl Search<'_, '_> {
         let (runner, pod) = (&self.runner, self.pod);
         let cluster = runner.cx.cluster;
         let wants_scores = self.watched.wants_scores();
-        if sample.is_none() && self.extenders.is_empty() && !wants_scores {
+        if sample.is_none() && self.extenders.is_empty() && !self.needs_scores() {
             return best_node(runner, self.pool, pod, evaluation, self.ties);
         }
         let is_sample = sample.is_some();
@@ -326,8 +348,18 @@ impl Search<'_, '_> {
         }
         let added = self.extenders.prioritize(cluster, pod, &nodes);
         // Ties fall by the place in the list of all nodes, or in the sample.
-        let place = |at: usize| if is_sample { Some(at) } else { cluster.position(nodes[at]) };
+        let by_name = (self.ties == TieBreak::ByName).then(|| ranks_by_name(cluster, &nodes));
+        let place = |at: usize| match &by_name {
+            Some(ranks) => ranks.get(at).copied(),
+            None if is_sample => Some(at),
+            None => cluster.position(nodes[at]),
+        };
         Ok(best_with(table.totals, added, |at| self.ties.order(place(at))).map(|at| nodes[at]))
+    }
+
+    /// Whether every score is needed, and not only the best.
+    fn needs_scores(&self) -> bool {
+        self.watched.wants_scores() || self.ties == TieBreak::ByName
     }
 
     /// What later extension points read.
@@ -361,7 +393,7 @@ impl Search<'_, '_> {
     ) -> NoChoice {
         self.watched.reached(SearchStep::Ended);
         let profile = self.runner.profile;
-        let n_nodes = self.runner.cx.cluster.n_nodes();
+        let n_nodes = self.n_nodes();
         let mut commands = Commands::default();
         let mut outcome = PostFilterOutcome::without_nomination(Status::SUCCESS);
         if profile.post_filter().next().is_none() {
@@ -386,10 +418,26 @@ impl Search<'_, '_> {
         }
         NoChoice::Unfit(Box::new(Unfit {
             error: Box::new(FitError { n_nodes, diagnosis }),
+            state: if self.keeps_state && !outcome.victims.is_empty() {
+                state.clone()
+            } else {
+                CycleState::new()
+            },
             nominating: outcome.nominating,
             victims: outcome.victims,
             found_by: outcome.found_by,
             commands,
         }))
     }
+}
+
+/// The place of each node among `nodes` in the order of names.
+fn ranks_by_name(cluster: &ClusterState, nodes: &[NodeIdx]) -> Vec<usize> {
+    let mut by_name: Vec<usize> = (0..nodes.len()).collect();
+    by_name.sort_unstable_by_key(|at| cluster.node_name(nodes[*at]));
+    let mut ranks = vec![0; nodes.len()];
+    for (rank, at) in by_name.into_iter().enumerate() {
+        ranks[at] = rank;
+    }
+    ranks
 }

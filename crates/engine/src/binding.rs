@@ -18,6 +18,7 @@ mod reserve;
 mod steps;
 mod table;
 mod tasks;
+mod trial;
 
 use std::sync::Arc;
 
@@ -45,6 +46,7 @@ use crate::turn::AttemptResult;
 
 pub(crate) use self::permit::PermitWaits;
 pub(crate) use self::table::Serial;
+pub(crate) use self::trial::Trial;
 
 /// A pod for which a node was chosen.
 #[derive(Debug)]
@@ -134,35 +136,15 @@ impl Bindings {
 
     /// Assumes the pod on the chosen node, reserves, asks Permit, and sets off towards the binding.
     pub(crate) fn start(&mut self, core: &mut Core, placement: Placement) -> AttemptResult {
-        let Placement { queued, profile, node, state, n_evaluated, n_feasible } = placement;
-        let fail = |core: &mut Core, queued, status: Status| {
-            let failure = Failure::from(status);
-            FailedAttempt { queued, profile, assumed: None, failure }.send_back(core)
+        let profile = placement.profile;
+        let mut binding = match self.assume(core, placement) {
+            Ok(binding) => binding,
+            Err((queued, status)) => {
+                let failure = Failure::from(status);
+                return FailedAttempt { queued: *queued, profile, assumed: None, failure }
+                    .send_back(core);
+            }
         };
-        let Some(node) = core.cluster.node(node).map(|node| node.name.clone()) else {
-            return fail(core, queued, Status::error("the chosen node is gone"));
-        };
-        let pod = Arc::new(queued.entry().0.with_node_name(&node));
-        if let Err(error) = core.cluster.assume_pod(pod.clone()) {
-            return fail(core, queued, Status::error(error.to_string()));
-        }
-        core.with_queue(|queue, _| queue.withdraw_nomination(&pod.uid));
-        let mut binding = Box::new(Binding {
-            queued,
-            pod,
-            node,
-            profile,
-            state,
-            started: core.now,
-            point_start: None,
-            plugin_start: None,
-            serial: self.table.next_serial(),
-            stage: Stage::before_pre_bind(),
-            n_evaluated,
-            n_feasible,
-            idle_pre_bind: SmallVec::new(),
-            parallel_pre_bind: SmallVec::new(),
-        });
         let mut commands = Commands::default();
         let waits = match binding.reserve_and_permit(core, &mut commands) {
             Ok(waits) => waits,
@@ -197,6 +179,39 @@ impl Bindings {
             Ok(_) => {}
         }
         AttemptResult::Assumed(node)
+    }
+
+    /// Assumes the pod on its node, which ends its nomination.
+    fn assume(
+        &mut self,
+        core: &mut Core,
+        placement: Placement,
+    ) -> Result<Box<Binding>, (Box<QueuedPod<Entry>>, Status)> {
+        let Placement { queued, profile, node, state, n_evaluated, n_feasible } = placement;
+        let Some(node) = core.cluster.node(node).map(|node| node.name.clone()) else {
+            return Err((Box::new(queued), Status::error("the chosen node is gone")));
+        };
+        let pod = Arc::new(queued.entry().0.with_node_name(&node));
+        if let Err(error) = core.cluster.assume_pod(pod.clone()) {
+            return Err((Box::new(queued), Status::error(error.to_string())));
+        }
+        core.with_queue(|queue, _| queue.withdraw_nomination(&pod.uid));
+        Ok(Box::new(Binding {
+            queued,
+            pod,
+            node,
+            profile,
+            state,
+            started: core.now,
+            point_start: None,
+            plugin_start: None,
+            serial: self.table.next_serial(),
+            stage: Stage::before_pre_bind(),
+            n_evaluated,
+            n_feasible,
+            idle_pre_bind: SmallVec::new(),
+            parallel_pre_bind: SmallVec::new(),
+        }))
     }
 
     /// The binding is written: reports it and asks PostBind.

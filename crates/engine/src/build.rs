@@ -24,7 +24,7 @@ use crate::counts::{Counts, ProfileCounts};
 use crate::cycle::{CycleOptions, SchedulingCycle};
 use crate::engine::Engine;
 use crate::measures::Measures;
-use crate::policy::{Gate as PreEnqueueGate, Hints, Plans};
+use crate::policy::{Gate as PreEnqueueGate, GroupGates, Hints, Plans};
 use crate::pool::Pool;
 use crate::preemption::Preemptions;
 use crate::profiles::Profiles;
@@ -54,6 +54,8 @@ pub struct EngineOptions {
     pub timer: Option<Arc<dyn Timer>>,
     /// How much work attempts may cost.
     pub work: WorkLimits,
+    /// Whether the first by name of several equally good nodes is chosen, whatever the seed, as in recorded decisions.
+    pub breaks_ties_by_name: bool,
 }
 
 impl Default for EngineOptions {
@@ -69,6 +71,7 @@ impl Default for EngineOptions {
             extenders: Extenders::default(),
             timer: None,
             work: WorkLimits::default(),
+            breaks_ties_by_name: false,
         }
     }
 }
@@ -183,6 +186,12 @@ impl Engine {
             sign: profiles.iter().map(SignPlan::new).collect(),
             gates,
             hints: Hints(hints),
+            groups: GroupGates {
+                has_groups: options.gates.is_enabled(Gate::GenericWorkload),
+                has_gangs: options.gates.is_enabled(Gate::GangScheduling),
+                places_groups: options.gates.is_enabled(Gate::TopologyAwareWorkloadScheduling),
+                preempts_for_groups: options.gates.is_enabled(Gate::WorkloadAwarePreemption),
+            },
             is_by_priority_then_age,
             extenders: options.extenders,
             profiles: Profiles::new(profiles),
@@ -197,6 +206,7 @@ impl Engine {
                 percentage: config.percentage_of_nodes_to_score.filter(|share| *share > 0),
                 seed: options.seed,
                 work: options.work,
+                breaks_ties_by_name: options.breaks_ties_by_name,
             }),
             bindings: Bindings::new(is_enabled(Gate::NominatedNodeNameForExpectation)),
             preemptions: Preemptions::new(is_enabled(Gate::SchedulerAsyncPreemption)),

@@ -1,8 +1,8 @@
-//! Conditions of pods: whether setting one would change anything, and what it becomes.
+//! Conditions of pods and pod groups: whether setting one would change anything, and what it becomes.
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{ConditionText, Pod, PodCondition, Timestamp};
+use kube_scheduler_api_types::{ConditionText, PodCondition, Timestamp};
 
 /// A condition to set.
 #[derive(Clone, Copy, Debug)]
@@ -13,14 +13,14 @@ pub(crate) struct Condition<'a> {
     pub(crate) message: &'a str,
 }
 
-/// The complete condition to write; `None` when the pod has it already. The time of the last transition only changes
+/// The complete condition to write for an object of this generation; `None` when it has it already. The time of the last transition only changes
 /// with the status, and a new generation alone is no news (`docs/spec/core.md` §8).
 pub(crate) fn changed_condition(
-    pod: &Pod,
+    (conditions, generation): (&[PodCondition], i64),
     condition: &Condition<'_>,
     now: Timestamp,
 ) -> Option<PodCondition> {
-    let before = pod.status.conditions.iter().find(|before| *before.kind == *condition.kind);
+    let before = conditions.iter().find(|before| *before.kind == *condition.kind);
     let changed = PodCondition {
         text: Arc::new(ConditionText {
             kind: condition.kind.into(),
@@ -28,7 +28,7 @@ pub(crate) fn changed_condition(
             reason: condition.reason.into(),
             message: condition.message.into(),
             last_probe: None,
-            observed_generation: pod.generation,
+            observed_generation: generation,
         }),
         last_transition: before
             .filter(|before| *before.status == *condition.status)

@@ -176,6 +176,11 @@ impl Core {
         self.with_queue(|queue, policy| queue.pop(policy))
     }
 
+    /// Takes a given pod out of the queue, ready or not; `None` if it is not there, or gated.
+    pub(crate) fn pop_specific(&mut self, pod: Arc<Pod>) -> Option<QueuedPod<Entry>> {
+        self.with_queue(|queue, policy| queue.pop_specific(&Entry(pod), policy.now, policy))
+    }
+
     /// A pod's attempt is over as far as the queue goes: events cannot help it any more.
     pub(crate) fn done(&mut self, uid: &str) {
         self.with_queue(|queue, _| queue.done(uid));

@@ -6,6 +6,7 @@
 //!
 //! Behaviour: `docs/spec/core.md` §3 and §4.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
@@ -42,17 +43,32 @@ pub(crate) struct CycleOptions {
     pub(crate) percentage: Option<i32>,
     pub(crate) seed: u64,
     pub(crate) work: WorkLimits,
+    pub(crate) breaks_ties_by_name: bool,
 }
 
 /// What is kept from attempt to attempt.
 #[derive(Debug)]
 pub(crate) struct SchedulingCycle {
-    options: CycleOptions,
-    classes: ClassCache,
-    budgets: Budgets,
+    pub(crate) options: CycleOptions,
+    pub(crate) classes: ClassCache,
+    pub(crate) budgets: Budgets,
     next_start: usize,
     /// The number of the latest attempt, from 1 on.
-    number: u64,
+    pub(crate) number: u64,
+}
+
+/// Where and how a pod is searched a node for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scope<'a> {
+    /// The nodes that it may go to; `None` for all.
+    pub(crate) nodes: Option<&'a BTreeSet<Arc<str>>>,
+    /// Whether PostFilter is asked when there is none.
+    pub(crate) may_preempt: bool,
+}
+
+impl Scope<'_> {
+    /// Anywhere and however.
+    pub(crate) const ALL: Self = Self { nodes: None, may_preempt: true };
 }
 
 /// How one turn is taken.
@@ -68,8 +84,8 @@ struct SearchGuide<'a> {
     watched: &'a ObservedSearch<'a>,
     /// Whether what is found out may be kept for other attempts.
     is_kept: bool,
-    /// Whether looking for pods to evict is not too expensive.
-    may_preempt: bool,
+    /// Where to look, and whether looking for pods to evict is not too expensive.
+    scope: Scope<'a>,
 }
 
 impl SchedulingCycle {
@@ -107,6 +123,11 @@ impl SchedulingCycle {
         let queued = core.pop()?;
         let mut turn = Turn::new(&queued);
         let pod = queued.entry().0.clone();
+        if pod.spec.pod_group.is_some() {
+            let Guidance { observer, .. } = guidance;
+            self.group_turn((core, bindings, preemptions), queued, &mut turn, observer);
+            return Some(turn);
+        }
         let Some(profile) = core.plans.profiles.of(&pod) else {
             let name = &pod.spec.scheduler_name;
             core.note(format!("profile not found for scheduler name \"{name}\""));
@@ -118,7 +139,7 @@ impl SchedulingCycle {
             return Some(turn);
         }
         let Guidance { recorded, observer } = guidance;
-        let (found, work) = self.find(core, &queued, profile, &turn.pod, observer);
+        let (found, work) = self.find(core, &queued, profile, Scope::ALL, observer);
         turn.work = work;
         let failure = match found {
             Ok(Choice { node, state, n_feasible, n_evaluated }) => {
@@ -138,10 +159,13 @@ impl SchedulingCycle {
             Err(NoChoice::Unfit(unfit)) => {
                 turn.n_evaluated = unfit.error.n_nodes;
                 notice_verdicts(core, &turn.pod, profile, &unfit);
-                turn.result = unfit_pod(core, bindings, preemptions, queued, profile, *unfit);
+                let parts = (bindings, preemptions, observer);
+                turn.result = unfit_pod(core, parts, queued, profile, *unfit);
                 return Some(turn);
             }
-            Err(NoChoice::NoNodes) => Failure::Rejected(NO_NODES.to_owned()),
+            Err(NoChoice::NoNodes) => {
+                Failure::Rejected(NO_NODES.to_owned(), NominationChange::Clear)
+            }
             Err(NoChoice::Broken(status)) => Failure::Error(status.message()),
             Err(NoChoice::OverBudget(over)) => Failure::OverBudget(over),
         };
@@ -152,14 +176,15 @@ impl SchedulingCycle {
 
     /// Looks for a node if that does not cost too much; what it costs at most. A panic of a plugin is an error of the
     /// attempt.
-    fn find(
+    pub(crate) fn find(
         &mut self,
         core: &mut Core,
         queued: &QueuedPod<Entry>,
         profile: ProfileIdx,
-        pod: &PodRef,
+        scope: Scope<'_>,
         observer: &mut dyn Observer,
     ) -> (Result<Choice, NoChoice>, u64) {
+        let pod = &PodRef::from(&*queued.entry().0);
         let watched = ObservedSearch::new(pod, observer);
         self.number += 1;
         if let Some(meter) = core.plans.profiles[profile].meter() {
@@ -176,8 +201,10 @@ impl SchedulingCycle {
             return (Err(NoChoice::OverBudget(refusal)), price.search);
         }
         let is_kept = price.search <= limits.soft;
-        let may_preempt = price.search.saturating_add(price.preemption) <= limits.hard;
-        let guide = SearchGuide { watched: &watched, is_kept, may_preempt };
+        let may_preempt =
+            scope.may_preempt && price.search.saturating_add(price.preemption) <= limits.hard;
+        let scope = Scope { may_preempt, ..scope };
+        let guide = SearchGuide { watched: &watched, is_kept, scope };
         let found = guarded(|| self.search(core, queued, profile, guide));
         if is_kept {
             // Before the pod is placed: what was counted for it can be taken over as it is.
@@ -207,7 +234,7 @@ impl SchedulingCycle {
         profile: ProfileIdx,
         guide: SearchGuide<'_>,
     ) -> Result<Choice, NoChoice> {
-        let SearchGuide { watched, is_kept, may_preempt } = guide;
+        let SearchGuide { watched, is_kept, scope } = guide;
         let options = &self.options;
         let pod = &queued.entry().0;
         let profile = &core.plans.profiles[profile];
@@ -220,13 +247,20 @@ impl SchedulingCycle {
             pool: &options.pool,
             classes: &mut self.classes,
             pod,
-            class: queued.signature().filter(|_| options.uses_class_cache && is_kept),
-            may_preempt,
+            class: queued
+                .signature()
+                .filter(|_| options.uses_class_cache && is_kept && scope.nodes.is_none()),
+            may_preempt: scope.may_preempt,
+            nodes: scope.nodes,
             percentage,
             next_start: &mut self.next_start,
             keeps_state: reads_state_after_score(profile, pod),
             random,
-            ties: if options.seed == 0 { TieBreak::First } else { TieBreak::Drawn(random) },
+            ties: match options.seed {
+                _ if options.breaks_ties_by_name => TieBreak::ByName,
+                0 => TieBreak::First,
+                _ => TieBreak::Drawn(random),
+            },
             watched,
         };
         search.run()
@@ -243,7 +277,7 @@ pub struct ClassCacheCounts {
 }
 
 /// For the log: what PreFilter and PostFilter said.
-fn notice_verdicts(core: &mut Core, pod: &PodRef, profile: ProfileIdx, unfit: &Unfit) {
+pub(crate) fn notice_verdicts(core: &mut Core, pod: &PodRef, profile: ProfileIdx, unfit: &Unfit) {
     let Diagnosis { pre_filter_message, post_filter_message, .. } = &unfit.error.diagnosis;
     if !pre_filter_message.is_empty() {
         let (pod, status) = (pod, pre_filter_message);
@@ -259,15 +293,15 @@ fn notice_verdicts(core: &mut Core, pod: &PodRef, profile: ProfileIdx, unfit: &U
 /// The pod fits nowhere: it goes back to the queue, and its victims, if there are any, are evicted.
 fn unfit_pod(
     core: &mut Core,
-    bindings: &mut Bindings,
-    preemptions: &mut Preemptions,
+    (bindings, preemptions, observer): (&mut Bindings, &mut Preemptions, &mut dyn Observer),
     queued: QueuedPod<Entry>,
     profile: ProfileIdx,
     unfit: Unfit,
 ) -> AttemptResult {
-    let Unfit { error, nominating, victims, found_by, commands } = unfit;
+    let Unfit { error, nominating, victims, found_by, commands, .. } = unfit;
     let pod = queued.entry().0.clone();
     let nominating = NominationChange::from(nominating);
+    report_victims(observer, &pod, &nominating, &victims);
     let plan = preemptions.plan(&nominating, victims, found_by);
     match plan {
         Some(plan) if !preemptions.is_in_background() => {
@@ -293,8 +327,21 @@ fn unfit_pod(
     }
 }
 
+/// Shows the observer which pods have to go.
+pub(crate) fn report_victims(
+    observer: &mut dyn Observer,
+    pod: &Pod,
+    nominating: &NominationChange,
+    victims: &[Arc<Pod>],
+) {
+    if let NominationChange::To(node) = nominating {
+        let victims: Vec<PodRef> = victims.iter().map(|victim| PodRef::from(&**victim)).collect();
+        observer.preempting(&PodRef::from(pod), node, &victims);
+    }
+}
+
 /// Pods that are going away or placed already need no attempt.
-fn must_skip(core: &mut Core, pod: &Arc<Pod>, profile: ProfileIdx) -> bool {
+pub(crate) fn must_skip(core: &mut Core, pod: &Arc<Pod>, profile: ProfileIdx) -> bool {
     if pod.deletion_requested.is_some() {
         let event = PodEvent {
             kind: EventKind::Warning,
@@ -311,7 +358,7 @@ fn must_skip(core: &mut Core, pod: &Arc<Pod>, profile: ProfileIdx) -> bool {
 
 /// Whether a plugin after Score reads for this pod what was stored before.
 fn reads_state_after_score(profile: &Profile, pod: &Pod) -> bool {
-    profile.permit().next().is_some()
+    profile.permit().any(|(_, _, plugin)| plugin.reads_cycle_state(pod))
         || profile.post_bind().next().is_some()
         || profile.bind().any(|(_, _, plugin)| plugin.reads_cycle_state())
         || profile.reserve().any(|(_, _, plugin)| plugin.reads_cycle_state(pod))

@@ -109,6 +109,16 @@ impl Evaluation {
         Ok(Self { state, pre_filter, verdicts, absent })
     }
 
+    /// Leaves out all nodes but those in `names`. What is said of nodes that PreFilter left out stays as it is.
+    pub(crate) fn kept_to(mut self, names: &BTreeSet<Arc<str>>) -> Self {
+        let left = match self.pre_filter.node_names.take() {
+            Some(left) => left.intersection(names).cloned().collect(),
+            None => names.clone(),
+        };
+        self.pre_filter.node_names = Some(left);
+        self
+    }
+
     /// Looks at every node that PreFilter left.
     pub(crate) fn look_at_all(
         &mut self,

@@ -48,7 +48,7 @@ pub(crate) enum Failure {
     /// The pod fits nowhere: plugins are to blame, and their events will bring it back.
     Unfit(Box<FitError>, NominationChange),
     /// The pod was rejected, and no plugin is to blame; it comes back after its backoff.
-    Rejected(String),
+    Rejected(String, NominationChange),
     /// Something broke; it comes back after its backoff.
     Error(String),
     /// The attempt would cost too much; the pod comes back at the time given.
@@ -56,6 +56,22 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Whether the pod was rejected, as opposed to something that broke.
+    pub(crate) const fn is_rejection(&self) -> bool {
+        matches!(self, Self::Unfit(..) | Self::Rejected(..))
+    }
+
+    /// The same as a status.
+    pub(crate) fn status(&self) -> Status {
+        match self {
+            Self::Unfit(error, _) => Status::unschedulable(error.to_string()),
+            Self::Rejected(message, _) => Status::unschedulable(message.clone()),
+            Self::Error(message) | Self::OverBudget(OverBudget { message, .. }) => {
+                Status::error(message.clone())
+            }
+        }
+    }
+
     /// A failure after the node was chosen: a rejection is that node's alone.
     pub(crate) fn on_chosen_node(status: Status) -> Self {
         if status.is_rejected() {
@@ -69,7 +85,7 @@ impl Failure {
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
         if status.is_rejected() {
-            Self::Rejected(status.message())
+            Self::Rejected(status.message(), NominationChange::Clear)
         } else {
             Self::Error(status.message())
         }
@@ -93,7 +109,7 @@ impl FailedAttempt {
         let attempted = assumed.unwrap_or_else(|| queued.entry().0.clone());
         let (message, nominating, is_rejected) = match &failure {
             Failure::Unfit(error, nominating) => (error.to_string(), nominating.clone(), true),
-            Failure::Rejected(message) => (message.clone(), NominationChange::Clear, true),
+            Failure::Rejected(message, nominating) => (message.clone(), nominating.clone(), true),
             Failure::Error(message) | Failure::OverBudget(OverBudget { message, .. }) => {
                 (message.clone(), NominationChange::Clear, false)
             }
@@ -193,7 +209,7 @@ fn status_patch(
         _ => None,
     };
     let condition = Condition { kind: POD_SCHEDULED, status: "False", reason, message };
-    let condition = changed_condition(pod, &condition, now);
+    let condition = changed_condition((&pod.status.conditions, pod.generation), &condition, now);
     if condition.is_none() && nominated_node_name.is_none() {
         return None;
     }

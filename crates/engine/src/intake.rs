@@ -28,7 +28,10 @@ pub(crate) struct Intake<'e> {
 }
 
 impl Intake<'_> {
-    pub(crate) fn pod_applied(&mut self, pod: Arc<Pod>) {
+    pub(crate) fn pod_applied(&mut self, mut pod: Arc<Pod>) {
+        if pod.spec.pod_group.is_some() && !self.core.plans.groups.has_groups {
+            Arc::make_mut(&mut Arc::make_mut(&mut pod).spec).pod_group = None;
+        }
         let old = self.core.pods.insert(pod.clone());
         if pod.deletion_requested.is_some() {
             self.preemptions.pod_goes(self.core, &pod.uid);
@@ -81,7 +84,13 @@ impl Intake<'_> {
         if pod.is_assigned() {
             self.assigned_pod_added(&pod);
         } else if self.is_ours(&pod) {
+            self.core.cluster.group_member_known(&pod);
+            let object = EventObject::Pod(pod.clone());
             self.core.with_queue(|queue, policy| queue.add(Entry(pod), policy.now, policy));
+            if self.core.plans.groups.has_gangs {
+                // After the pod itself: the one that completes a gang passes its own gate, then wakes the others.
+                self.core.move_all(&ClusterEvent::UNSCHEDULABLE_POD_ADD, None, Some(&object));
+            }
             self.core.measures.input_handled(ClusterEvent::UNSCHEDULABLE_POD_ADD.label());
         }
     }
@@ -106,6 +115,7 @@ impl Intake<'_> {
             return;
         }
         self.dequeue(pod.clone());
+        self.core.cluster.group_member_gone(pod);
         if self.core.cluster.is_assumed(&pod.uid) {
             self.assumed_pod_deleted(&pod.uid.clone());
         } else if pod.nominated_node_name().is_some() {
@@ -115,6 +125,7 @@ impl Intake<'_> {
     }
 
     fn assigned_pod_added(&mut self, pod: &Arc<Pod>) {
+        self.core.cluster.group_member_known(pod);
         if let Err(error) = self.core.cluster.add_pod(pod.clone()) {
             self.core.note(format!("pod {}: {error}", pod.key()));
         }
@@ -124,6 +135,7 @@ impl Intake<'_> {
     }
 
     fn assigned_pod_updated(&mut self, old: &Arc<Pod>, new: &Arc<Pod>) {
+        self.core.cluster.group_member_known(new);
         if let Err(error) = self.core.cluster.update_pod(new.clone()) {
             self.core.note(format!("pod {}: {error}", new.key()));
         }
@@ -142,6 +154,7 @@ impl Intake<'_> {
     }
 
     fn assigned_pod_removed(&mut self, pod: &Arc<Pod>) {
+        self.core.cluster.group_member_gone(pod);
         if let Err(error) = self.core.cluster.remove_pod(&pod.uid) {
             self.core.note(format!("pod {}: {error}", pod.key()));
         }
@@ -154,6 +167,7 @@ impl Intake<'_> {
         if old.resource_version == new.resource_version && !new.resource_version.is_empty() {
             return;
         }
+        self.core.cluster.group_member_known(new);
         if self.core.cluster.is_assumed(&new.uid) {
             if old.deletion_requested.is_none() && new.deletion_requested.is_some() {
                 self.assumed_pod_deleted(&new.uid.clone());

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::effect::PodRef;
 use crate::evaluation::NodeScores;
+use crate::group_report::GroupReport;
 
 /// A step of one pod's search for a node (`docs/spec/observability.md` §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,19 @@ pub trait Observer {
     /// choice of at least two nodes, and Score plugins that make it.
     fn scored(&mut self, pod: &PodRef, nodes: &[(Arc<str>, NodeScores)]) {
         let _ = (pod, nodes);
+    }
+
+    /// What a group cycle found, when it is decided what becomes of the members and before anything is done. The steps and
+    /// scores of single members are reported besides, as they are reached. Not called when the cycle does not start, as
+    /// when no member is left to be tried.
+    fn group_decided(&mut self, report: &GroupReport) {
+        let _ = report;
+    }
+
+    /// The pods that are going to be evicted, most important first, and those of them that are going already. `target` is
+    /// the node, or `cluster` when `preemptor` is a PodGroup.
+    fn preempting(&mut self, preemptor: &PodRef, target: &str, victims: &[PodRef]) {
+        let _ = (preemptor, target, victims);
     }
 }
 

@@ -54,6 +54,11 @@ impl QueueEntry for Entry {
     fn is_assigned(&self) -> bool {
         self.0.is_assigned()
     }
+
+    /// Intake takes pods out of their groups while groups are off.
+    fn is_group_member(&self) -> bool {
+        self.0.spec.pod_group.is_some()
+    }
 }
 
 impl kube_scheduler_queue::EventObject<Entry> for EventObject {
@@ -69,6 +74,19 @@ impl kube_scheduler_queue::EventObject<Entry> for EventObject {
 /// The queue as the engine uses it.
 pub(crate) type Queue = SchedulingQueue<Entry, EventObject>;
 
+/// Which parts of pod groups are on, by feature gate.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GroupGates {
+    /// Pods belong to groups at all (`GenericWorkload`).
+    pub(crate) has_groups: bool,
+    /// Pods wait for others of their group (`GangScheduling`).
+    pub(crate) has_gangs: bool,
+    /// Groups are placed as a whole (`TopologyAwareWorkloadScheduling`).
+    pub(crate) places_groups: bool,
+    /// Groups preempt as a whole (`WorkloadAwarePreemption`).
+    pub(crate) preempts_for_groups: bool,
+}
+
 /// What stays the same for the life of an engine.
 #[derive(Debug)]
 pub(crate) struct Plans {
@@ -76,6 +94,8 @@ pub(crate) struct Plans {
     pub(crate) custom_resources: BTreeSet<Arc<str>>,
     /// The profiles, in the order of configuration and of the queue's numbers.
     pub(crate) profiles: Profiles,
+    /// Which parts of pod groups are on.
+    pub(crate) groups: GroupGates,
     /// Programs outside that take part in every attempt.
     pub(crate) extenders: Extenders,
     /// Which plugins sign pods, by profile.

@@ -20,7 +20,7 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{ApiError, Commands, EventKind, NominatedPods, PluginName};
 use kube_scheduler_queue::QueuedPod;
 
-use self::table::{Errand, Step, Task, TaskId, TaskTable};
+use self::table::{Errand, Step, Task, TaskTable};
 use crate::binding::Bindings;
 use crate::condition::{Condition, changed_condition};
 use crate::core::{Core, PodEvent};
@@ -32,7 +32,10 @@ use crate::policy::Entry;
 use crate::profiles::ProfileIdx;
 
 pub(crate) use self::held::HeldPreemptors;
+pub(crate) use self::table::TaskId;
 
+/// The name of the target where a pod group is the preemptor.
+pub(crate) const GROUP_TARGET: &str = "cluster";
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
 /// Where an attempt wants to make room, and which pods have to go for it.
@@ -44,6 +47,14 @@ pub(crate) struct Plan {
     /// Those that are going already.
     terminating: Vec<Arc<Pod>>,
     plugin: PluginName,
+}
+
+/// A pod group for which pods have to go.
+#[derive(Debug)]
+pub(crate) struct GroupPreemptor {
+    /// A pod with the name, UID and priority of the group, and the scheduler of its members.
+    pub(crate) identity: Arc<Pod>,
+    pub(crate) members: Vec<Arc<Pod>>,
 }
 
 /// An attempt that waits for the end of its own preemption.
@@ -106,6 +117,28 @@ impl Preemptions {
         (n_to_do > 0).then(|| Plan { node: node.clone(), victims, terminating, plugin })
     }
 
+    /// The same for a pod group, whose victims may be anywhere.
+    pub(crate) fn plan_for_group(
+        &self,
+        victims: Vec<Arc<Pod>>,
+        plugin: PluginName,
+    ) -> Option<Plan> {
+        self.plan(&NominationChange::To(GROUP_TARGET.into()), victims, Some(plugin))
+    }
+
+    /// [`register`](Self::register) for a pod group, all members of which are held back.
+    pub(crate) fn register_for_group(
+        &mut self,
+        core: &mut Core,
+        preemptor: GroupPreemptor,
+        plan: Plan,
+    ) -> TaskId {
+        let GroupPreemptor { identity, members } = preemptor;
+        let id = self.register(core, identity, plan, None);
+        self.tasks.set_members(id, members);
+        id
+    }
+
     /// Registers a preemption; [`advance`](Self::advance) sets it going. From here on the pod is held back, unless its
     /// attempt is `held`.
     pub(crate) fn register(
@@ -136,6 +169,7 @@ impl Preemptions {
         }
         let task = Task {
             preemptor,
+            members: Vec::new(),
             plugin,
             node,
             victims,
@@ -242,18 +276,21 @@ impl Preemptions {
             return self.report_eviction(core, id, victim, end);
         }
         let scheduler = &task.preemptor.spec.scheduler_name;
-        let message = format!("{scheduler}: preempting to accommodate a higher priority pod");
+        let noun = task.noun();
+        let message = format!("{scheduler}: preempting to accommodate a higher priority {noun}");
         let condition = Condition {
             kind: DISRUPTION_TARGET,
             status: "True",
             reason: "PreemptionByScheduler",
             message: &message,
         };
-        let patch = changed_condition(victim, &condition, core.now).map(|condition| StatusPatch {
-            condition: Some(condition),
-            nominated_node_name: None,
-            has_conditions: !victim.status.conditions.is_empty(),
-        });
+        let patch =
+            changed_condition((&victim.status.conditions, victim.generation), &condition, core.now)
+                .map(|condition| StatusPatch {
+                    condition: Some(condition),
+                    nominated_node_name: None,
+                    has_conditions: !victim.status.conditions.is_empty(),
+                });
         let token = self.tasks.send(id, Errand::Evict(victim.clone()));
         core.effects.push(Effect::EvictPod { token, pod: PodRef::from(&**victim), patch });
     }
@@ -283,7 +320,12 @@ impl Preemptions {
             reason: "Preempted".into(),
             action: "Preempting".into(),
             // The preemptor's UID, where one would expect its name.
-            note: format!("Preempted by pod {} on node {}{how}", task.preemptor.uid, task.node),
+            note: format!(
+                "Preempted by {} {} on node {}{how}",
+                task.noun(),
+                task.preemptor.uid,
+                task.node
+            ),
             reporting: task.preemptor.spec.scheduler_name.clone(),
         };
         core.record(victim, event);
@@ -291,7 +333,8 @@ impl Preemptions {
 
     fn end(&mut self, core: &mut Core, bindings: &mut Bindings, id: TaskId) {
         let Some(task) = self.tasks.remove(id, &mut core.held_back) else { return };
-        let Task { preemptor, node, victims, error, has_failed_to_evict, started, held, .. } = task;
+        let Task { preemptor, members, node, victims, error, has_failed_to_evict, .. } = task;
+        let (started, held) = (task.started, task.held);
         if let Some(held) = held {
             let error = error.filter(|_| has_failed_to_evict);
             return end_held(core, bindings, held, node, error);
@@ -306,14 +349,17 @@ impl Preemptions {
             let key = preemptor.key();
             core.note(format!("error occurred during async preemption for pod {key}: {error}"));
             // Without this the pod might wait for an event that never comes.
-            return core.activate([preemptor]);
+            return core.activate(if members.is_empty() { vec![preemptor] } else { members });
         }
         // Parity: when the last victims went before it was their turn, their events found the pod held back, and the
         // reference leaves it parked until the next event. Nothing else has to be waited for, so it is tried.
-        let queued = core.queue().get(&preemptor.namespace, &preemptor.name);
-        let is_gated = queued.is_some_and(QueuedPod::is_gated);
-        if is_gated && victims.iter().all(|victim| core.cluster.pod(&victim.uid).is_none()) {
-            core.activate([preemptor]);
+        let mut held_back = if members.is_empty() { vec![preemptor] } else { members };
+        held_back.retain(|pod| {
+            let queued = core.queue().get(&pod.namespace, &pod.name);
+            queued.is_some_and(QueuedPod::is_gated)
+        });
+        if victims.iter().all(|victim| core.cluster.pod(&victim.uid).is_none()) {
+            core.activate(held_back);
         }
     }
 }

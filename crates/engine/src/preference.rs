@@ -13,6 +13,8 @@ pub(crate) enum TieBreak {
     First,
     /// One that follows from this number, each as likely as the others.
     Drawn(u64),
+    /// The first by name: for comparisons with recorded decisions. Whoever chooses sorts the nodes.
+    ByName,
 }
 
 impl TieBreak {
@@ -22,6 +24,7 @@ impl TieBreak {
         match self {
             Self::First => pre_order_rank(position).into(),
             Self::Drawn(number) => Numbers::nth(number, position as u64),
+            Self::ByName => position as u64,
         }
     }
 }

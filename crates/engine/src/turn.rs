@@ -44,6 +44,18 @@ pub struct Turn {
     /// What the attempt costs at most, in units of work: comparisons, table entries and slots of columns. An attempt that may
     /// cost more than [`WorkLimits`](crate::WorkLimits) allow was not made.
     pub work: u64,
+    /// The group cycle that the turn was, if the pod belongs to a group; all else is about the pod itself.
+    pub group: Option<GroupTurn>,
+}
+
+/// What a turn did for a group of pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupTurn {
+    /// Name of the group, in the pod's namespace.
+    pub name: Arc<str>,
+    /// The members that were taken out of the queue, in the order in which they were tried, and how it ended for each. Those
+    /// that need not be tried (that are being deleted, or are assumed) are left out.
+    pub members: Vec<(PodRef, AttemptResult)>,
 }
 
 impl Turn {
@@ -60,6 +72,7 @@ impl Turn {
             n_evaluated: 0,
             chosen: None,
             work: 0,
+            group: None,
         }
     }
 }

@@ -14,7 +14,7 @@ use kube_scheduler_cache::counters::{CounterSpec, PodCounter};
 use kube_scheduler_cache::reads::{DISCARDED, ReadSet, Reads};
 use kube_scheduler_cache::{
     Attachment, BoundPreferences, BoundRequirements, BoundSelector, CacheError, ClusterState,
-    HostPorts, ImageState, NodeIdx, NodeOverlay, ObjectStore, VolumeCounts,
+    HostPorts, ImageState, NodeIdx, NodeOverlay, ObjectStore, PodGroupState, VolumeCounts,
 };
 
 use crate::group_objects::GroupObjects;
@@ -255,6 +255,12 @@ impl<'a> ClusterView<'a> {
     /// All pods that have a node, with its slot, in an order that depends on the history of the state alone.
     pub fn all_pods(self) -> impl Iterator<Item = (&'a Arc<Pod>, NodeIdx)> {
         self.all(Reads::ANYTHING).all_pods()
+    }
+
+    /// The known pods of a pod group: those that the scheduler is responsible for, and those that have a node. `None` if there
+    /// are none, or without the gate `GenericWorkload`.
+    pub fn pod_group(self, namespace: &str, name: &str) -> Option<&'a PodGroupState> {
+        self.all(Reads::ANYTHING).pod_group(namespace, name)
     }
 
     /// How many volumes of pods on nodes use a claim.

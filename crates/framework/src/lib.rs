@@ -47,8 +47,8 @@ pub use plugin_metrics::{Metric, MetricFamily, MetricKind, PluginMetrics};
 pub use pod_counts::PodCounts;
 pub use points::{
     Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
-    FilterScan, FilterSink, HypotheticalFilter, NominatingInfo, ObjectWrite, Permit,
-    PermitDecision, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
+    FilterScan, FilterSink, GroupTrial, HypotheticalFilter, NominatingInfo, ObjectWrite, Permit,
+    PermitDecision, PlacedGroup, Placement, PlacementGenerate, PlacementScore, ProposedPlacement, PodGroupPostFilter, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
     PreBindFlight, PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome,
     PreScore, PreemptionCandidate, PreparedFilter, QueueSort, QueuedPodView, Reserve, Score, Sign,
     SignatureWriter, SumsTrial, TaskContext, TaskEvent, TaskStep,
@@ -62,6 +62,7 @@ pub use view::NodeView;
 // The vocabulary plugins share with the lower layers, so that one dependency is enough to write one.
 pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
-    NodeIdx, NodeOverlay, ObjectKey, ObjectStore, affinity, columns, counters,
+    MemberPlace, NodeIdx, NodeOverlay, ObjectKey, ObjectStore, PodGroupState, affinity, columns,
+    counters,
 };
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};

@@ -5,8 +5,8 @@ use std::fmt;
 use kube_scheduler_queue::EventResource;
 
 use crate::points::{
-    Bind, EnqueueExtensions, Filter, Permit, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
-    PreScore, QueueSort, Reserve, Score, Sign,
+    Bind, EnqueueExtensions, Filter, Permit, PlacementGenerate, PlacementScore, PodGroupPostFilter,
+    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score, Sign,
 };
 
 /// A scheduler plugin.
@@ -74,6 +74,18 @@ pub trait Plugin: Send + Sync + 'static {
     fn as_post_bind(&self) -> Option<&dyn PostBind> {
         None
     }
+    /// Looks for a way to make a whole pod group fit. Asked where the plugin is enabled for PostFilter.
+    fn as_pod_group_post_filter(&self) -> Option<&dyn PodGroupPostFilter> {
+        None
+    }
+    /// Proposes sets of nodes for a whole pod group.
+    fn as_placement_generate(&self) -> Option<&dyn PlacementGenerate> {
+        None
+    }
+    /// Scores sets of nodes in which a pod group fits.
+    fn as_placement_score(&self) -> Option<&dyn PlacementScore> {
+        None
+    }
     /// Lists the cluster events after which a pod that this plugin rejected is worth a retry.
     fn as_enqueue_extensions(&self) -> Option<&dyn EnqueueExtensions> {
         None
@@ -124,6 +136,8 @@ macro_rules! extension_points {
     (@accessor PreBind) => { $crate::extension_points!(@method as_pre_bind, PreBind); };
     (@accessor Bind) => { $crate::extension_points!(@method as_bind, Bind); };
     (@accessor PostBind) => { $crate::extension_points!(@method as_post_bind, PostBind); };
+    (@accessor PlacementGenerate) => { $crate::extension_points!(@method as_placement_generate, PlacementGenerate); };
+    (@accessor PlacementScore) => { $crate::extension_points!(@method as_placement_score, PlacementScore); };
     (@accessor EnqueueExtensions) => { $crate::extension_points!(@method as_enqueue_extensions, EnqueueExtensions); };
     (@accessor Sign) => { $crate::extension_points!(@method as_sign, Sign); };
     (@method $accessor:ident, $point:ident) => {

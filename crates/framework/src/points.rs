@@ -5,7 +5,9 @@
 
 mod binding;
 mod filter;
+mod group_trial;
 mod object_write;
+mod placement;
 mod post_filter;
 mod queueing;
 mod score;
@@ -18,7 +20,9 @@ pub use filter::{
     Filter, FilterScan, FilterSink, PreFilter, PreFilterExtensions, PreFilterOutcome,
     PreparedFilter,
 };
+pub use group_trial::{GroupTrial, PodGroupPostFilter};
 pub use object_write::ObjectWrite;
+pub use placement::{PlacedGroup, Placement, PlacementGenerate, PlacementScore, ProposedPlacement};
 pub use post_filter::{
     HypotheticalFilter, NominatingInfo, PostFilter, PostFilterContext, PostFilterOutcome,
     PreemptionCandidate, SumsTrial,

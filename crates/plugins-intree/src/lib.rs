@@ -33,6 +33,7 @@ mod node_ports;
 mod node_unschedulable;
 mod node_volume_limits;
 mod plugin_args;
+mod pod_groups;
 mod pod_topology_spread;
 mod preemption;
 mod priority_sort;

@@ -11,15 +11,17 @@ mod candidate;
 mod candidates;
 mod choose;
 mod disruption;
+mod group;
 mod victims;
 
 use std::sync::Arc;
 
 use kube_scheduler_config::PluginArgs as ConfigArgs;
-use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::api::{Pod, PodGroup};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Code, Context, CycleState, EnqueueExtensions, EventRegistration,
-    EventResource, Handle, NominatingInfo, Plugin, PluginArgs, PluginError, PostFilter,
+    EventResource, Handle, NominatingInfo, Plugin, PluginArgs, PluginError, PodGroupPostFilter,
+    PostFilter,
     PostFilterContext, PostFilterOutcome, PreEnqueue, PreemptionCandidate, QueueingHint, Status,
     extension_points,
 };
@@ -33,6 +35,8 @@ pub(crate) const NAME: &str = "DefaultPreemption";
 const NEVER: &str = "not eligible due to preemptionPolicy=Never.";
 const TERMINATING: &str = "not eligible due to a terminating pod on the nominated node.";
 const STILL_PREEMPTING: &str = "waiting for the preemption for this pod to be finished";
+const GROUP_STILL_PREEMPTING: &str =
+    "waiting for the preemption for this pod group to be finished";
 const NO_GROUP: &str = "pod group for pod not found";
 const PLACED_GROUP: &str = "not eligible due to placement-based pod group scheduling limitation";
 const NO_CANDIDATE: &str = "no candidate node for preemption";
@@ -69,12 +73,25 @@ impl Plugin for DefaultPreemption {
         vec![EventResource::Custom("poddisruptionbudgets.v1.policy".into())]
     }
 
+    fn as_pod_group_post_filter(&self) -> Option<&dyn PodGroupPostFilter> {
+        self.preempts_for_groups.then_some(self)
+    }
+
     extension_points!(PreEnqueue, EnqueueExtensions, PostFilter);
 }
 
 impl PreEnqueue for DefaultPreemption {
     fn pre_enqueue(&self, cx: &Context<'_>, pod: &Pod) -> Status {
-        if self.is_in_background && cx.preemptions().is_preempting(&pod.uid) {
+        if !self.is_in_background {
+            return Status::SUCCESS;
+        }
+        if let Some(name) = pod.spec.pod_group.as_ref().filter(|_| self.preempts_for_groups) {
+            let objects = cx.cluster().objects_of(PodGroup::GROUP);
+            let group = objects.get(PodGroup::KIND, &pod.namespace, name);
+            if group.is_some_and(|group| cx.preemptions().is_preempting(&group.uid)) {
+                return Status::unresolvable(GROUP_STILL_PREEMPTING);
+            }
+        } else if cx.preemptions().is_preempting(&pod.uid) {
             return Status::unresolvable(STILL_PREEMPTING);
         }
         Status::SUCCESS

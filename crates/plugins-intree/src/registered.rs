@@ -10,8 +10,8 @@ use kube_scheduler_runtime::Registry;
 use crate::{
     default_binder, dynamic_resources, image_locality, inter_pod_affinity, node_affinity,
     node_declared_features, node_name, node_ports, node_unschedulable, node_volume_limits,
-    pod_topology_spread, preemption, priority_sort, resources, scheduling_gates, taint_toleration,
-    volume_binding, volume_restrictions, volume_zone,
+    pod_groups, pod_topology_spread, preemption, priority_sort, resources, scheduling_gates,
+    taint_toleration, volume_binding, volume_restrictions, volume_zone,
 };
 
 /// Plugins that do not do all that their name promises yet, with what is missing.
@@ -22,7 +22,7 @@ pub const PARTIAL: &[(&str, &str)] = &[(
 
 type Factory = fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, PluginError>;
 
-const FACTORIES: [(&str, Factory); 20] = [
+const FACTORIES: [(&str, Factory); 23] = [
     (scheduling_gates::NAME, scheduling_gates::new),
     (priority_sort::NAME, priority_sort::new),
     (node_unschedulable::NAME, node_unschedulable::new),
@@ -43,6 +43,9 @@ const FACTORIES: [(&str, Factory); 20] = [
     (inter_pod_affinity::NAME, inter_pod_affinity::new),
     (default_binder::NAME, default_binder::new),
     (node_declared_features::NAME, node_declared_features::new),
+    (pod_groups::gang_scheduling::NAME, pod_groups::gang_scheduling::new),
+    (pod_groups::topology_placement::NAME, pod_groups::topology_placement::new),
+    (pod_groups::pods_count::NAME, pod_groups::pods_count::new),
 ];
 
 /// All plugins of this crate, by name.

@@ -11,6 +11,7 @@ pub(crate) mod device_classes;
 pub(crate) mod fit;
 mod fit_args;
 mod fit_hints;
+mod fit_placement;
 mod fit_scan;
 mod listing;
 mod scored;

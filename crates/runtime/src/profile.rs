@@ -7,8 +7,8 @@ mod build;
 use std::sync::Arc;
 
 use kube_scheduler_framework::{
-    Bind, Filter, Permit, Plugin, PluginArgs, PluginName, PostBind, PostFilter, PreBind,
-    PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
+    Bind, Filter, Permit, PlacementGenerate, PlacementScore, Plugin, PluginArgs, PluginName,
+    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
 };
 
 use crate::meter::{Meter, Timer};
@@ -42,9 +42,9 @@ pub enum ExtensionPoint {
     PreEnqueue,
     /// `queueSort`
     QueueSort,
-    /// `placementGenerate`; no plugin implements it yet, so naming one here is refused.
+    /// `placementGenerate`
     PlacementGenerate,
-    /// `placementScore`; no plugin implements it yet, so naming one here is refused.
+    /// `placementScore`
     PlacementScore,
 }
 
@@ -102,7 +102,8 @@ impl ExtensionPoint {
             Self::Permit => plugin.as_permit().is_some(),
             Self::PreEnqueue => plugin.as_pre_enqueue().is_some(),
             Self::QueueSort => plugin.as_queue_sort().is_some(),
-            Self::PlacementGenerate | Self::PlacementScore => false,
+            Self::PlacementGenerate => plugin.as_placement_generate().is_some(),
+            Self::PlacementScore => plugin.as_placement_score().is_some(),
         }
     }
 }
@@ -153,6 +154,7 @@ pub struct Profile {
     plugins: Vec<PluginEntry>,
     points: Vec<Vec<PluginIdx>>,
     weights: Vec<i64>,
+    placement_weights: Vec<i64>,
     meter: Option<Arc<Meter>>,
 }
 
@@ -186,6 +188,11 @@ impl Profile {
         self.weights.get(plugin).copied().unwrap_or(1)
     }
 
+    /// The weight of a PlacementScore plugin; 1 for plugins without one.
+    pub fn placement_weight(&self, plugin: PluginIdx) -> i64 {
+        self.placement_weights.get(plugin).copied().unwrap_or(1)
+    }
+
     /// Measures the plugins from now on.
     pub fn measure(&mut self, timer: Arc<dyn Timer>) {
         self.meter = Some(Arc::new(Meter::new(timer, self.plugins.len())));
@@ -214,5 +221,7 @@ impl Profile {
         pre_bind, PreBind, as_pre_bind, PreBind, "PreBind plugins in order.";
         bind, Bind, as_bind, Bind, "Bind plugins in order.";
         post_bind, PostBind, as_post_bind, PostBind, "PostBind plugins in order.";
+        placement_generate, PlacementGenerate, as_placement_generate, PlacementGenerate, "The PlacementGenerate plugin, if there is one.";
+        placement_score, PlacementScore, as_placement_score, PlacementScore, "PlacementScore plugins in order.";
     }
 }

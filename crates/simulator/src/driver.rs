@@ -86,6 +86,8 @@ pub(crate) struct Driver<'a> {
     n_progress: u64,
     last_progress: Timestamp,
     turn_of_last_progress: u64,
+    /// Whether all pods of the last attempt had been tried since the last progress.
+    is_repetition: bool,
     revision: u64,
     timeline: Option<Timeline>,
     /// The pod of the last attempt.
@@ -110,6 +112,7 @@ impl<'a> Driver<'a> {
             n_progress: 0,
             last_progress: start,
             turn_of_last_progress: 0,
+            is_repetition: false,
             revision: 0,
             timeline: None,
             current: None,
@@ -153,6 +156,10 @@ impl<'a> Driver<'a> {
         loop {
             while self.take_turn() {
                 observe(self.progress(n_pending));
+                // A group that does not fit is ready again at once, and would be for ever.
+                if self.is_repetition && self.is_over() {
+                    break;
+                }
                 if self.n_turns - self.turn_of_last_progress > limit {
                     self.warnings.push(format!(
                         "stopped after {limit} attempts in a row that placed no pod"
@@ -199,9 +206,16 @@ impl<'a> Driver<'a> {
         self.n_turns += 1;
         self.current =
             Some(PodName { namespace: turn.pod.namespace.clone(), name: turn.pod.name.clone() });
-        if let Some(at) = self.ledger.position(&turn.pod.uid) {
+        let tried = match turn.group {
+            Some(group) => group.members,
+            None => vec![(turn.pod, turn.result)],
+        };
+        self.is_repetition = !tried.is_empty();
+        for (pod, result) in tried {
+            let Some(at) = self.ledger.position(&pod.uid) else { continue };
+            self.is_repetition &= self.ledger.account(at).tried_at == Some(self.n_progress);
             self.ledger.record_attempt(at, number, self.n_progress);
-            self.ledger.account_mut(at).last_failure = match turn.result {
+            self.ledger.account_mut(at).last_failure = match result {
                 AttemptResult::Unschedulable(message) => {
                     Some(LastFailure { is_error: false, message })
                 }
@@ -213,6 +227,11 @@ impl<'a> Driver<'a> {
         true
     }
 
+    /// Whether nothing can change any more: all that can be tried has been, and nothing is under way.
+    fn is_over(&self) -> bool {
+        self.engine.n_binding() == 0 && self.is_settled()
+    }
+
     /// Advances time to the next deadline or event. Returns false if there is none, or if no pod could be placed then.
     fn let_time_pass(&mut self) -> bool {
         let event = self.timeline.as_ref().and_then(Timeline::next_time);
@@ -220,7 +239,7 @@ impl<'a> Driver<'a> {
             self.engine.next_deadline().filter(|deadline| event.is_none_or(|at| *deadline < at));
         // Nothing changes before the next event if every pod has been tried.
         if let Some(deadline) = deadline
-            && (self.engine.n_binding() > 0 || !self.is_settled())
+            && !self.is_over()
         {
             let now = deadline.max(self.now);
             if now.saturating_since(self.last_progress) <= MAX_IDLE {

@@ -13,6 +13,7 @@ mod controllers;
 mod csv;
 mod defaults;
 mod error;
+mod groups;
 mod locate;
 mod manifest;
 mod priority;
@@ -153,6 +154,10 @@ impl ClusterInput {
                     }
                     found.nodes.push(Arc::new(node));
                 }
+                (groups::GROUP, "PodGroup") => {
+                    let group = self.pod_group(at, &classes)?;
+                    found.objects.push(Arc::new(group));
+                }
                 _ => {
                     let value = std::mem::take(&mut self.documents[at].value);
                     let object =
@@ -162,23 +167,38 @@ impl ClusterInput {
             }
         }
         found.warnings.extend(controllers::not_expanded(&found));
+        found.warnings.extend(groups::missing(&found));
         Ok(found)
     }
 
     fn pod(&mut self, at: usize, classes: &PriorityClasses) -> Result<Pod, ImportError> {
-        let document = &mut self.documents[at];
-        defaults::complete_pod(&mut document.value);
-        if let Err(UnknownClass(class)) = classes.complete(&mut document.value) {
-            return Err(ImportError::UnknownPriorityClass {
-                place: self.place(at, &["spec", "priorityClassName"]),
-                object: self.documents[at].title(),
-                class,
-            });
-        }
+        defaults::complete_pod(&mut self.documents[at].value);
+        self.set_priority(at, classes)?;
         if let Err(error) = defaults::check_pod(&self.documents[at].value) {
             return Err(self.decode_error(at, error));
         }
         Pod::from_value(&self.documents[at].value).map_err(|error| self.decode_error(at, error))
+    }
+
+    fn pod_group(&mut self, at: usize, classes: &PriorityClasses) -> Result<Object, ImportError> {
+        groups::complete(&mut self.documents[at].value);
+        self.set_priority(at, classes)?;
+        if let Err(error) = groups::check(&self.documents[at].value) {
+            return Err(self.decode_error(at, error));
+        }
+        Object::from_value(self.documents[at].value.clone())
+            .map_err(|error| self.decode_error(at, error))
+    }
+
+    /// Sets the priority of a pod or a group of pods that has none.
+    fn set_priority(&mut self, at: usize, classes: &PriorityClasses) -> Result<(), ImportError> {
+        classes.complete(&mut self.documents[at].value).map_err(|UnknownClass(class)| {
+            ImportError::UnknownPriorityClass {
+                place: self.place(at, &["spec", "priorityClassName"]),
+                object: self.documents[at].title(),
+                class,
+            }
+        })
     }
 
     fn node(&mut self, at: usize) -> Result<Node, ImportError> {

@@ -54,6 +54,15 @@ impl Default for SimulationOptions {
 }
 
 impl SimulationOptions {
+    /// Sets the feature gates, and the default configuration with them.
+    #[must_use]
+    pub fn with_gates(mut self, gates: FeatureGates) -> Self {
+        self.config = Configuration::default();
+        default(&mut self.config, &gates);
+        self.gates = gates;
+        self
+    }
+
     /// Sets the configuration from the text of a file (`KubeSchedulerConfiguration` v1, YAML or JSON).
     ///
     /// # Errors

@@ -48,7 +48,10 @@ fn run(args: &Args) -> Result<bool> {
         }
         n_seen += report.n_steps;
         conforms &= report.conforms();
-        println!("{family} steps={} conform={}", report.n_steps, report.n_conforming);
+        println!(
+            "{family} steps={} conform={} cases={}/{}",
+            report.n_steps, report.n_conforming, report.n_conforming_cases, report.n_cases
+        );
         for difference in &report.differences {
             println!("  {difference}");
         }

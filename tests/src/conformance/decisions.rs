@@ -55,20 +55,7 @@ pub(super) struct Replay {
 
 impl Replay {
     pub(super) fn new(case: &Value, options: Options<'_>) -> Result<Self> {
-        let gates = gates(case)?;
-        let source = match case.get("config") {
-            Some(config) if !config.is_null() => config.to_string(),
-            _ => json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}).to_string(),
-        };
-        let mut config = decode(&source).context("decode the configuration")?;
-        default(&mut config, &gates);
-        let registry = kube_scheduler_plugins_intree::registry();
-        let engine_options = EngineOptions {
-            uses_class_cache: options.uses_class_cache,
-            gates,
-            ..EngineOptions::default()
-        };
-        let engine = Engine::new(&config, &registry, engine_options).context("build the engine")?;
+        let engine = engine_of(case, gates(case)?, options)?;
         let now = Timestamp::parse("2026-02-01T00:00:00Z").context("start time")?;
         let mut replay = Self { engine, now };
         replay.load(&case["cluster"])?;
@@ -242,8 +229,27 @@ impl Replay {
     }
 }
 
+/// An engine of a recorded configuration.
+pub(super) fn engine_of(case: &Value, gates: FeatureGates, options: Options<'_>) -> Result<Engine> {
+    let source = match case.get("config") {
+        Some(config) if !config.is_null() => config.to_string(),
+        _ => json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}).to_string(),
+    };
+    let mut config = decode(&source).context("decode the configuration")?;
+    default(&mut config, &gates);
+    let registry = kube_scheduler_plugins_intree::registry();
+    let engine_options = EngineOptions {
+        uses_class_cache: options.uses_class_cache,
+        // Histories of groups draw no lots, so that they can be followed.
+        breaks_ties_by_name: case["family"].as_str().is_some_and(|family| family.starts_with("podgroup-")),
+        gates,
+        ..EngineOptions::default()
+    };
+    Engine::new(&config, &registry, engine_options).context("build the engine")
+}
+
 /// The gates that the recording ran with.
-fn gates(case: &Value) -> Result<FeatureGates> {
+pub(super) fn gates(case: &Value) -> Result<FeatureGates> {
     let mut gates = FeatureGates::default();
     let wanted = case["featureGates"].as_object().into_iter().flatten();
     let wanted: BTreeMap<String, bool> =
@@ -311,6 +317,7 @@ pub(super) fn with_type(list: &str, object: &Value) -> Result<Value> {
         "deviceClasses" => ("resource.k8s.io/v1", "DeviceClass"),
         "resourceSlices" => ("resource.k8s.io/v1", "ResourceSlice"),
         "resourceClaims" => ("resource.k8s.io/v1", "ResourceClaim"),
+        "podGroups" => ("scheduling.k8s.io/v1alpha2", "PodGroup"),
         "deviceTaintRules" => ("resource.k8s.io/v1beta2", "DeviceTaintRule"),
         other => return Err(anyhow!("unknown list of objects {other:?}")),
     };

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What the scenarios use: kind, prefix of the path, plural, whether it lives in a namespace.
-const KINDS: [(&str, &str, &str, bool); 17] = [
+const KINDS: [(&str, &str, &str, bool); 18] = [
     ("Pod", "/api/v1", "pods", true),
     ("Node", "/api/v1", "nodes", false),
     ("Namespace", "/api/v1", "namespaces", false),
@@ -27,6 +27,7 @@ const KINDS: [(&str, &str, &str, bool); 17] = [
     ("StorageClass", "/apis/storage.k8s.io/v1", "storageclasses", false),
     ("CSINode", "/apis/storage.k8s.io/v1", "csinodes", false),
     ("PriorityClass", "/apis/scheduling.k8s.io/v1", "priorityclasses", false),
+    ("PodGroup", "/apis/scheduling.k8s.io/v1alpha2", "podgroups", true),
     ("PodDisruptionBudget", "/apis/policy/v1", "poddisruptionbudgets", true),
     ("ClusterRoleBinding", "/apis/rbac.authorization.k8s.io/v1", "clusterrolebindings", false),
     ("RoleBinding", "/apis/rbac.authorization.k8s.io/v1", "rolebindings", true),

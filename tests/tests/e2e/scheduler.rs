@@ -1,11 +1,11 @@
 //! The scheduler under test: the daemon inside the test's process, or a process of its own.
 
 use anyhow::Result;
-use kube_scheduler_config::{Configuration, FeatureGates, load};
+use kube_scheduler_config::{Configuration, FeatureGates, Gate, load};
 use kube_scheduler_daemon::{Daemon, DaemonBuilder, Endpoint};
 use kube_scheduler_plugins_intree::registry;
 use kube_scheduler_tests::control_plane::Process;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -34,6 +34,27 @@ impl Running {
         let config: Configuration = load(&config.to_string(), &FeatureGates::default())
             .expect("the scenario's configuration is one");
         Self::start_with(Self::builder(cluster).await.config(config)).await
+    }
+
+    /// Starts one with pod groups: gangs, topology and preemption by groups.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub(crate) async fn start_with_groups(cluster: &Cluster) -> Self {
+        let mut gates = FeatureGates::default();
+        for gate in [
+            Gate::GenericWorkload,
+            Gate::GangScheduling,
+            Gate::TopologyAwareWorkloadScheduling,
+            Gate::WorkloadAwarePreemption,
+        ] {
+            gates = gates.with(gate, true);
+        }
+        let config = json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+        });
+        let config = load(&config.to_string(), &gates).expect("the default configuration is one");
+        Self::start_with(Self::builder(cluster).await.gates(gates).config(config)).await
     }
 
     async fn builder(cluster: &Cluster) -> DaemonBuilder {

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kube_scheduler_config::{FeatureGates, Gate};
 use kube_scheduler_engine::Engine;
-use kube_scheduler_framework::ClusterEvent;
+use kube_scheduler_framework::{ClusterEvent, EventResource};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -122,11 +123,20 @@ pub(super) async fn lead(
 }
 
 /// The kinds that plugins register for or read, and those that are always followed.
-pub(super) fn followed_kinds(engine: &Engine, extenders: &HttpExtenders) -> Vec<WatchedKind> {
+pub(super) fn followed_kinds(
+    engine: &Engine,
+    extenders: &HttpExtenders,
+    gates: &FeatureGates,
+) -> Vec<WatchedKind> {
     let mut names = BTreeSet::new();
+    let has_groups = gates.is_enabled(Gate::GenericWorkload);
+    if has_groups {
+        // Whatever the plugins read: the engine itself writes the status of groups.
+        names.insert(EventResource::PodGroup.as_str().to_owned());
+    }
     if !extenders.extenders.is_empty() {
         // Whatever happens may change an extender's mind.
-        let events = ClusterEvent::catch_all(false);
+        let events = ClusterEvent::catch_all(has_groups);
         names.extend(events.iter().map(|event| event.resource().as_str().to_owned()));
     }
     for entry in engine.profiles().iter().flat_map(|profile| profile.plugins()) {

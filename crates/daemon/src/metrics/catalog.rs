@@ -42,6 +42,18 @@ catalog! {
         "scheduler_scheduling_algorithm_duration_seconds", Alpha, &[], E2,
         "Scheduling algorithm latency in seconds",
     );
+    POD_GROUP_ATTEMPTS = Desc::counter(
+        "scheduler_podgroup_schedule_attempts_total", Alpha, &["profile", "result"],
+        "Number of attempts to schedule pod groups, by the result. 'unschedulable' means a pod group could not be scheduled, 'waiting_on_preemption' that it waits for pods to be evicted, and 'error' an internal scheduler problem.",
+    );
+    POD_GROUP_ATTEMPT_DURATION = Desc::histogram(
+        "scheduler_podgroup_scheduling_attempt_duration_seconds", Alpha, &["profile", "result"], E2,
+        "Pod group scheduling attempt latency in seconds.",
+    );
+    POD_GROUP_ALGORITHM_DURATION = Desc::histogram(
+        "scheduler_podgroup_scheduling_algorithm_duration_seconds", Alpha, &[], E2,
+        "Pod group scheduling algorithm latency in seconds.",
+    );
     PREEMPTION_VICTIMS = Desc::histogram(
         "scheduler_preemption_victims", Stable, &[], Buckets::Exponential(1.0, 2.0, 7),
         "Number of selected preemption victims",

@@ -137,6 +137,25 @@ fn what_was_measured_is_printed() {
 }
 
 #[test]
+fn group_cycles_are_reported_when_groups_are_on() {
+    let millis = Duration::from_millis;
+    let observed = |gates: &FeatureGates| {
+        let metrics = metrics(gates);
+        metrics.observe_group_cycle("p", "waiting_on_preemption", millis(3), millis(5));
+        metrics.text()
+    };
+    expect(
+        &observed(&FeatureGates::default().with(Gate::GenericWorkload, true)),
+        &[
+            "scheduler_podgroup_schedule_attempts_total{profile=\"p\",result=\"waiting_on_preemption\"} 1",
+            "scheduler_podgroup_scheduling_attempt_duration_seconds_sum{profile=\"p\",result=\"waiting_on_preemption\"} 0.005",
+            "scheduler_podgroup_scheduling_algorithm_duration_seconds_sum 0.003",
+        ],
+    );
+    assert!(!observed(&FeatureGates::default()).contains("scheduler_podgroup"));
+}
+
+#[test]
 fn asynchronous_calls_are_reported_when_the_feature_is_on() {
     let gates = FeatureGates::default().with(Gate::SchedulerAsyncAPICalls, true);
     let metrics = metrics(&gates);

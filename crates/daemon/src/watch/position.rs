@@ -22,7 +22,7 @@ struct Milestone {
 #[derive(Debug)]
 pub(super) struct Place {
     kind: Arc<str>,
-    path: Arc<str>,
+    path: watch::Sender<Arc<str>>,
     milestone: watch::Sender<Milestone>,
     wanted: Arc<Notify>,
 }
@@ -31,7 +31,7 @@ pub(super) struct Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Position {
     kind: Arc<str>,
-    path: Arc<str>,
+    path: watch::Receiver<Arc<str>>,
     milestone: watch::Receiver<Milestone>,
     wanted: Arc<Notify>,
     /// Lists that were complete when another one was wanted.
@@ -42,7 +42,7 @@ impl Place {
     pub(super) fn new(kind: &WatchedKind) -> Self {
         Self {
             kind: kind.name.as_str().into(),
-            path: kind.path.as_str().into(),
+            path: watch::Sender::new(kind.path.as_str().into()),
             milestone: watch::Sender::default(),
             wanted: Arc::default(),
         }
@@ -51,11 +51,16 @@ impl Place {
     pub(super) fn position(&self) -> Position {
         Position {
             kind: self.kind.clone(),
-            path: self.path.clone(),
+            path: self.path.subscribe(),
             milestone: self.milestone.subscribe(),
             wanted: self.wanted.clone(),
             n_lists: None,
         }
+    }
+
+    /// The kind is listed elsewhere from now on.
+    pub(super) fn move_to(&self, path: &str) {
+        self.path.send_replace(path.into());
     }
 
     /// Everything up to `version` was handed on; `ends_list` if that completes a list.
@@ -83,8 +88,8 @@ impl Position {
     }
 
     /// Where the kind is listed.
-    pub(crate) fn path(&self) -> &str {
-        &self.path
+    pub(crate) fn path(&self) -> Arc<str> {
+        self.path.borrow().clone()
     }
 
     /// Has everything listed again, now.

@@ -11,7 +11,8 @@ use kube_scheduler_framework::ObjectWrite;
 use kube_scheduler_writes::Success;
 use serde_json::{Value, json};
 
-use crate::kinds::path_of;
+use crate::kinds::versions::as_written;
+use crate::kinds::{path_of, plural_of};
 use crate::transport::{Api, ApiError, Call};
 
 /// How often a finalizer is tried to be taken off an object that others change meanwhile.
@@ -24,7 +25,10 @@ pub(super) async fn send(
     timeout: Duration,
 ) -> Result<Success, ApiError> {
     let key = write.key();
-    let Some(path) = path_of(&key, write.object().map(|object| &*object.version)) else {
+    let served = plural_of(&key.group, &key.kind)
+        .and_then(|plural| api.served_versions().get(&key.group, plural));
+    let version = served.or_else(|| write.object().map(|object| &*object.version));
+    let Some(path) = path_of(&key, version) else {
         let text = format!("objects of kind {} cannot be written", key.kind);
         return Err(refusal(text));
     };
@@ -36,6 +40,7 @@ pub(super) async fn send(
             Call::post(collection, object.json.to_string().into_bytes())
         }
         ObjectWrite::PatchStatus { patch, .. } => {
+            let patch = as_written(&key.kind, patch, version);
             Call::patch(format!("{path}/status"), patch.to_string().into_bytes())
         }
         ObjectWrite::Get(_) => Call::get(&*path),

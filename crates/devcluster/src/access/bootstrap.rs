@@ -49,6 +49,8 @@ const KUBE_SCHEDULER: &[Rule] = &[
     (RESOURCE, &["devicetaintrules"], READ),
     (RESOURCE, &["resourceclaims"], &["create", "delete"]),
     (RESOURCE, &["resourceclaims/binding"], &["patch", "update"]),
+    (&["scheduling.k8s.io"], &["podgroups"], READ),
+    (&["scheduling.k8s.io"], &["podgroups/status"], &["patch", "update"]),
 ];
 
 const VOLUME_SCHEDULER: &[Rule] = &[

@@ -50,6 +50,9 @@ pub(crate) fn create_in(
     let members = map_mut(&mut value);
     members.insert("kind".into(), entry.kind.into());
     members.insert("apiVersion".into(), entry.api_version().into());
+    if entry.namespaced {
+        meta_mut(&mut value).insert("namespace".into(), namespace.as_str().into());
+    }
     // Admission before validation: what admission fills in must be valid too.
     defaults::admit(state, kind, &mut value, options.keep_status)?;
     validation::check(kind, &value)?;
@@ -72,9 +75,6 @@ pub(crate) fn create_in(
         {
             meta.remove(server_side);
         }
-    }
-    if entry.namespaced {
-        meta.insert("namespace".into(), namespace.into());
     }
     if entry.has_generation {
         meta.entry("generation").or_insert_with(|| 1.into());

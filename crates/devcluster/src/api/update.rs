@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::{WriteOptions, commit};
 use crate::defaults;
-use crate::kinds::{KindId, LEASES, NAMESPACES, NODES, PODS};
+use crate::groups;
+use crate::kinds::{KindId, LEASES, NAMESPACES, NODES, POD_GROUPS, PODS, WORKLOADS};
 use crate::object::{
     Object, at, child_mut, int_at, list_at, map_mut, meta_mut, strip_nulls, text_at,
 };
@@ -91,6 +92,9 @@ pub(crate) fn modify_in(
         if kind == PODS {
             defaults::admit_pod_update(&old, &mut result);
             validation::check_pod_update(&old, &result, part == Part::Resize)?;
+        } else if kind == POD_GROUPS || kind == WORKLOADS {
+            groups::keep_admitted(&old, &mut result);
+            groups::check_group_update(kind, &old, &result)?;
         }
         if kind.get().has_generation && differs_outside_metadata(&old, &result) {
             let generation = int_at(&old, &["metadata", "generation"]).unwrap_or(0) + 1;

@@ -130,7 +130,7 @@ impl Node {
             (Shape::Resources, "claims") => ApplyKeyed(&["name"]),
             (Shape::PodStatus | Shape::Status | Shape::ClaimStatus, "conditions") => Keyed("type"),
             (Shape::PodStatus, "podIPs" | "hostIPs") => Keyed("ip"),
-            (Shape::PodStatus, "resourceClaimStatuses") => Keyed("name"),
+            (Shape::PodStatus | Shape::Status, "resourceClaimStatuses") => Keyed("name"),
             (Shape::Status, "addresses") => Keyed("type"),
             (Shape::ClaimStatus, "reservedFor") => Keyed("uid"),
             (Shape::ClaimStatus, "devices") => ApplyKeyed(&["driver", "device", "pool"]),

@@ -5,6 +5,7 @@
 mod age;
 mod cluster;
 mod core;
+mod groups;
 mod storage;
 mod workloads;
 
@@ -112,6 +113,7 @@ fn layout(kind: KindId) -> Layout {
         .or_else(|| workloads::layout(entry.kind))
         .or_else(|| storage::layout(entry.kind))
         .or_else(|| cluster::layout(entry.kind))
+        .or_else(|| groups::layout(entry.kind))
         .unwrap_or(Layout {
             columns: const { &[column("Name"), column("Age")] },
             cells: |value, now| vec![name(value), age(value, now)],

@@ -46,6 +46,7 @@ impl Search<'_, '_> {
         };
         let mut evaluation =
             Evaluation::after_pre_filter(&self.runner, self.pool, state, pre_filter)
+                .map(|evaluation| self.keep_to_nodes(evaluation))
                 .map_err(|failure| self.failed(failure))?;
         let cluster = self.runner.cx.cluster;
         let nodes = evaluation.nodes_in_scope(cluster);
@@ -56,7 +57,7 @@ impl Search<'_, '_> {
         let started = self.started();
         let (feasible, error) = self.scan(&mut evaluation, &nodes, limit);
         self.filtered(started, error.as_ref());
-        *self.next_start = (*self.next_start + evaluation.n_evaluated()) % cluster.n_nodes().max(1);
+        *self.next_start = (*self.next_start + evaluation.n_evaluated()) % self.n_nodes().max(1);
         match error {
             Some(status) => Err(NoChoice::Broken(status)),
             None => self.conclude(Cow::Owned(evaluation), Some(feasible), earlier),

@@ -25,6 +25,8 @@ pub(super) struct Wait {
     pub(super) deadline: Timestamp,
     /// For how long in all.
     pub(super) timeout: Duration,
+    /// What the plugin said.
+    pub(super) status: Status,
 }
 
 /// Waits on Permit, in plugin order.

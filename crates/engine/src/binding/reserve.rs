@@ -87,7 +87,8 @@ impl Binding {
                 Code::Wait => {
                     let timeout = decision.timeout.min(MAX_PERMIT_WAIT);
                     let deadline = core.now + timeout;
-                    waits.push(Wait { plugin: name.clone(), deadline, timeout });
+                    let (plugin, status) = (name.clone(), decision.status);
+                    waits.push(Wait { plugin, deadline, timeout, status });
                 }
                 code if code.is_rejected() => return Err(decision.status.from_plugin(name)),
                 _ => {

@@ -37,7 +37,10 @@ pub(super) enum Step {
 /// One preemption.
 #[derive(Debug)]
 pub(super) struct Task {
+    /// For a pod group, a pod that has its identity.
     pub(super) preemptor: Arc<Pod>,
+    /// The members, if a pod group preempts.
+    pub(super) members: Vec<Arc<Pod>>,
     /// The plugin that wants it.
     pub(super) plugin: PluginName,
     pub(super) node: Arc<str>,
@@ -59,6 +62,11 @@ pub(super) struct Task {
 }
 
 impl Task {
+    /// What the preemptor is.
+    pub(super) fn noun(&self) -> &'static str {
+        if self.members.is_empty() { "pod" } else { "podgroup" }
+    }
+
     fn step_after(&self) -> Step {
         match self.step {
             Step::New => Step::Nominations,
@@ -153,6 +161,13 @@ impl TaskTable {
         }
         self.tasks.insert(id, task);
         id
+    }
+
+    /// The preemptor is a pod group with these members.
+    pub(super) fn set_members(&mut self, id: TaskId, members: Vec<Arc<Pod>>) {
+        if let Some(task) = self.tasks.get_mut(&id) {
+            task.members = members;
+        }
     }
 
     pub(super) fn get(&self, id: TaskId) -> Option<&Task> {

@@ -315,7 +315,7 @@ impl Groups {
         });
         let best = firsts.max_by_key(|(sum, first)| (*sum, std::cmp::Reverse(first.rank())))?;
         match ties {
-            TieBreak::First => best.1.node(cluster),
+            TieBreak::First | TieBreak::ByName => best.1.node(cluster),
             TieBreak::Drawn(_) => self.drawn(cluster, best.0, ties),
         }
     }

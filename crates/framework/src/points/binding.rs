@@ -83,6 +83,12 @@ pub trait Permit: Send + Sync {
         node: &str,
         commands: &mut Commands,
     ) -> PermitDecision;
+
+    /// Whether this plugin reads for this pod what earlier extension points stored. Saying no saves keeping it.
+    fn reads_cycle_state(&self, pod: &Pod) -> bool {
+        let _ = pod;
+        true
+    }
 }
 
 /// The result of PreBind: available now, or later.

@@ -69,6 +69,22 @@ impl Budgets {
         self.0.len()
     }
 
+    /// How many more pods each budget lets go.
+    pub(super) fn allowed(&self) -> Vec<i64> {
+        self.0.iter().map(|budget| budget.allowed).collect()
+    }
+
+    /// Counts a pod down from what is `left`; says whether all budgets let it go. Those after one that does not are not
+    /// counted down.
+    pub(super) fn let_go(&self, pod: &Pod, left: &mut [i64]) -> bool {
+        let covering = self.0.iter().zip(left).filter(|(budget, _)| budget.covers(pod));
+        pod.labels.is_empty()
+            || covering.map(|(_, left)| left).all(|left| {
+                *left -= 1;
+                *left >= 0
+            })
+    }
+
     /// Splits pods, most important first, into those whose eviction would violate a budget and the others. Both keep
     /// the order.
     pub(super) fn split<'a>(&self, pods: SomePods<'a>) -> (SomePods<'a>, SomePods<'a>) {

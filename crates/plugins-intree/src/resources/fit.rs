@@ -1,15 +1,16 @@
 //! NodeResourcesFit: a node must have what the pod asks for; nodes are scored by how full they are.
 //!
 //! Answers to `plugins/noderesources/{fit,resource_allocation}.go` of the reference; behaviour in
-//! `docs/spec/plugins-node.md` §4.8. Missing: the placement score (§4.8.7), which belongs to pod groups.
+//! `docs/spec/plugins-node.md` §4.8.
 
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
-    FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
-    PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VerdictId, extension_points,
+    FilterSink, Handle, NodeIdx, NodeView, PlacedGroup, PlacementScore, Plugin, PluginArgs,
+    PluginError, PreFilter, PreFilterOutcome, PreScore, ProposedPlacement, Score, Sign,
+    SignatureWriter, Status, VerdictId, extension_points,
 };
 use smallvec::SmallVec;
 
@@ -17,6 +18,7 @@ use super::demand::{Demand, Shortages};
 use super::device_classes;
 use super::fit_args::FitArgs;
 use super::fit_hints;
+use super::fit_placement;
 use super::fit_scan::Scan;
 use super::listing::Listing;
 use super::scored::{Plan, UsedBasis};
@@ -85,7 +87,19 @@ impl Plugin for Fit {
         NAME
     }
 
-    extension_points!(PreFilter, Filter, PreScore, Score, EnqueueExtensions, Sign);
+    extension_points!(PreFilter, Filter, PreScore, Score, PlacementScore, EnqueueExtensions, Sign);
+}
+
+impl PlacementScore for Fit {
+    fn score(
+        &self,
+        cx: &Context<'_>,
+        _: PlacedGroup<'_>,
+        ProposedPlacement { placement, assignments }: ProposedPlacement<'_>,
+    ) -> Result<i64, Status> {
+        let resources = &self.args.resources;
+        Ok(fit_placement::score(cx.cluster(), resources, &placement.nodes, assignments))
+    }
 }
 
 impl PreFilter for Fit {

@@ -70,12 +70,23 @@ pub enum ProfileError {
     /// There must be a Bind plugin.
     #[error("at least one bind plugin is needed for profile with scheduler name \"{0}\"")]
     NoBind(Arc<str>),
+    /// There are several PlacementGenerate plugins.
+    #[error(
+        "at most one placement generate plugin is allowed for profile with scheduler name \"{0}\""
+    )]
+    SeveralGenerators(Arc<str>),
     /// Weights are too large to add up.
     #[error("score plugins: total score of Score plugins could overflow")]
     WeightOverflow,
     /// A Score plugin has no weight.
     #[error("score plugin \"{0}\" is not configured with weight")]
     NoWeight(PluginName),
+    /// Weights are too large to add up.
+    #[error("placement score plugins: total score of Score plugins could overflow")]
+    PlacementWeightOverflow,
+    /// A PlacementScore plugin has no weight.
+    #[error("placement score plugin \"{0}\" is not configured with weight")]
+    NoPlacementWeight(PluginName),
 }
 
 impl Profile {
@@ -100,6 +111,7 @@ impl Profile {
             scheduler_name: config.scheduler_name.clone(),
             percentage_of_nodes_to_score: config.percentage_of_nodes_to_score,
             weights: vec![1; plugins.len()],
+            placement_weights: vec![1; plugins.len()],
             plugins,
             points,
             meter: None,
@@ -114,38 +126,54 @@ impl Profile {
         if profile.at(ExtensionPoint::Bind).is_empty() {
             return Err(ProfileError::NoBind(config.scheduler_name.clone()));
         }
+        if profile.at(ExtensionPoint::PlacementGenerate).len() > 1 {
+            return Err(ProfileError::SeveralGenerators(config.scheduler_name.clone()));
+        }
         profile.weigh(config)?;
         Ok(profile)
     }
 
     /// Explicit Score weights first, then MultiPoint's; the first mention of a plugin counts, 0 means 1.
     fn weigh(&mut self, config: &ProfileConfig) -> Result<(), ProfileError> {
+        self.weights = self
+            .weights_at(ExtensionPoint::Score, config)
+            .map_err(|error| error.map_or(ProfileError::WeightOverflow, ProfileError::NoWeight))?;
+        let weights = self.weights_at(ExtensionPoint::PlacementScore, config);
+        self.placement_weights = weights.map_err(|error| {
+            error.map_or(ProfileError::PlacementWeightOverflow, ProfileError::NoPlacementWeight)
+        })?;
+        Ok(())
+    }
+
+    /// The weights of all plugins at a point that scores; the error is the plugin without a weight, or none if weights
+    /// are too large to add up.
+    fn weights_at(
+        &self,
+        point: ExtensionPoint,
+        config: &ProfileConfig,
+    ) -> Result<Vec<i64>, Option<PluginName>> {
         let mut weights: BTreeMap<PluginIdx, i64> = BTreeMap::new();
         let mut total: i64 = 0;
-        let score = set_of(config, ExtensionPoint::Score);
-        for (name, weight) in score.enabled.iter().chain(&config.multi_point.enabled) {
+        let named = set_of(config, point);
+        for (name, weight) in named.enabled.iter().chain(&config.multi_point.enabled) {
             let Some(idx) = self.position(name) else { continue };
-            if self.plugins[idx].plugin.as_score().is_none() || weights.contains_key(&idx) {
+            if !point.is_implemented_by(&*self.plugins[idx].plugin) || weights.contains_key(&idx) {
                 continue;
             }
             let weight = if *weight == 0 { 1 } else { i64::from(*weight) };
             // Quirk: with a negative total the difference wraps, so the plugin after a negative weight is refused.
             let weighted = weight.wrapping_mul(MAX_NODE_SCORE);
             if weighted > i64::MAX.wrapping_sub(total) {
-                return Err(ProfileError::WeightOverflow);
+                return Err(None);
             }
             total = total.wrapping_add(weighted);
             weights.insert(idx, weight);
         }
-        for &idx in self.at(ExtensionPoint::Score) {
-            if !weights.contains_key(&idx) {
-                return Err(ProfileError::NoWeight(self.plugins[idx].name.clone()));
-            }
+        let unweighted = self.at(point).iter().find(|idx| !weights.contains_key(idx));
+        if let Some(&idx) = unweighted {
+            return Err(Some(self.plugins[idx].name.clone()));
         }
-        for (idx, weight) in weights {
-            self.weights[idx] = weight;
-        }
-        Ok(())
+        Ok((0..self.plugins.len()).map(|idx| weights.get(&idx).copied().unwrap_or(1)).collect())
     }
 }
 

@@ -3,6 +3,7 @@
 //! The scheduler is the real one in its usual role: an HTTP client of an API server that it knows nothing about.
 
 mod devices;
+mod gangs;
 mod report;
 mod screen;
 mod watcher;
@@ -26,7 +27,7 @@ use crate::signals::Signals;
 use report::{Report, Run};
 use screen::Screen;
 use watcher::PodWatcher;
-use workload::{GATE, Workload};
+use workload::{GATE, Theme, Workload};
 
 /// Pods created at a time.
 const CHUNK: usize = 200;
@@ -47,6 +48,9 @@ enum Output {
 /// With --devices, pods have claims instead (Dynamic Resource Allocation): for one GPU, two at the same NUMA node, a large
 /// one, half of one, or a device in the network. Some ask for more GPUs than any node has; the report says why they wait.
 ///
+/// With --gangs, most pods belong to groups of four that start together or not at all, some of them within one zone. One pod
+/// of some groups asks for more than any node has; the report says why none of its group runs.
+///
 /// Exit code: 0 when all pods that fit were bound, 1 when not or on an error, 2 on wrong usage.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -61,6 +65,10 @@ pub(crate) struct Args {
     /// Nodes with sample devices, and pods with claims from templates
     #[arg(long)]
     devices: bool,
+
+    /// Pods in groups that are scheduled together (alpha: PodGroups, which kube-apiserver serves with their gate on)
+    #[arg(long, conflicts_with = "devices")]
+    gangs: bool,
 
     /// Seed of the workload and of all random choices in scheduling it
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -150,7 +158,12 @@ struct Demo {
 
 impl Demo {
     async fn start(args: &Args, n_nodes: usize, n_pods: usize) -> Result<Self> {
-        let workload = Workload::new(n_nodes, n_pods, args.seed, args.devices);
+        let theme = match (args.devices, args.gangs) {
+            (true, _) => Theme::Devices,
+            (_, true) => Theme::Gangs,
+            _ => Theme::Usual,
+        };
+        let workload = Workload::new(n_nodes, n_pods, args.seed, theme);
         let n_fitting = n_pods - workload.n_too_large();
         let screen = Screen::new(n_fitting);
         // Each pod changes a few times; the history has to be long enough for the slowest watch.
@@ -160,10 +173,12 @@ impl Demo {
         workload.build_cluster(&cluster).map_err(rejected).context("cluster")?;
         screen.step(&format!("API server at {}, {n_nodes} hollow nodes", cluster.url()));
 
-        let daemon = Daemon::builder(Endpoint::from_url(&cluster.url())?, registry())
-            .seed(args.seed)
-            .start()
-            .await?;
+        let mut builder = Daemon::builder(Endpoint::from_url(&cluster.url())?, registry());
+        if theme == Theme::Gangs {
+            let (gates, config) = gangs::configuration()?;
+            builder = builder.gates(gates).config(config);
+        }
+        let daemon = builder.seed(args.seed).start().await?;
         let scheduler = daemon.handle();
         let (stop, stop_asked) = oneshot::channel();
         let stopped =

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::ArgGroup;
 use indicatif::{ProgressBar, ProgressStyle};
+use kube_scheduler_config::FeatureGates;
 use kube_scheduler_runtime::Registry;
 use kube_scheduler_simulator::{
     ClusterInput, Format, PodName, RenderOptions, Report, Simulation, SimulationOptions,
@@ -59,6 +60,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
+    /// Feature gates, as in kube-scheduler, such as GenericWorkload=true,GangScheduling=true.
+    #[arg(long, value_name = "GATE=BOOL", value_delimiter = ',', value_parser = gate)]
+    pub(crate) feature_gates: Vec<(String, bool)>,
+
     /// Seed of all random choices, such as where preemption starts to look for victims. Other than 0 it draws one of several
     /// equally good nodes.
     #[arg(long, default_value_t = 0, value_name = "N")]
@@ -104,6 +109,13 @@ pub(crate) fn run(args: Args, registry: Registry) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A gate and its value.
+fn gate(text: &str) -> Result<(String, bool), String> {
+    let (name, value) = text.split_once('=').ok_or("expected GATE=true or GATE=false")?;
+    let value = value.parse().map_err(|_| format!("{name}={value}: expected true or false"))?;
+    Ok((name.to_owned(), value))
+}
+
 fn options(args: &Args, registry: Registry) -> Result<SimulationOptions> {
     let options = SimulationOptions {
         seed: args.seed,
@@ -112,6 +124,9 @@ fn options(args: &Args, registry: Registry) -> Result<SimulationOptions> {
         registry,
         ..SimulationOptions::default()
     };
+    let mut gates = FeatureGates::default();
+    gates.set(&args.feature_gates.iter().cloned().collect()).context("--feature-gates")?;
+    let options = options.with_gates(gates);
     let Some(path) = &args.config else { return Ok(options) };
     let text = text_of(path, MAX_CONFIG)?;
     options.with_config_text(&text).with_context(|| path.display().to_string())

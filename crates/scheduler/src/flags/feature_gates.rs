@@ -66,10 +66,7 @@ const MISSING: &[Gate] = &[
     Gate::DRAListTypeAttributes,
     Gate::DRANodeAllocatableResources,
     Gate::DRAWorkloadResourceClaims,
-    Gate::GangScheduling,
-    Gate::GenericWorkload,
     Gate::NativeHistograms,
-    Gate::TopologyAwareWorkloadScheduling,
     Gate::WorkloadAwarePreemption,
 ];
 

@@ -232,12 +232,14 @@ fn gates_follow_versions_and_report_mistakes() {
     let older = gates("--emulated-version=kube=1.34 --min-compatibility-version=1.34").unwrap();
     assert_eq!((older.gates.minor(), older.gates.compatibility_minor()), (34, 34));
     assert!(older.errors.is_empty());
-    let set =
-        gates("--feature-gates=kube:GenericWorkload=true --feature-gates kube:GangScheduling=true")
-            .unwrap();
+    let set = gates(
+        "--feature-gates=kube:GenericWorkload=true --feature-gates kube:NativeHistograms=true",
+    )
+    .unwrap();
     // Features that do not exist here stay off.
-    assert_eq!(set.gates.value("GangScheduling"), Some(false));
-    assert_eq!(set.without_effect, [Gate::GangScheduling, Gate::GenericWorkload]);
+    assert_eq!(set.gates.value("GenericWorkload"), Some(true));
+    assert_eq!(set.gates.value("NativeHistograms"), Some(false));
+    assert_eq!(set.without_effect, [Gate::NativeHistograms]);
     let all = gates("--feature-gates=AllAlpha=true").unwrap();
     assert!(all.without_effect.contains(&Gate::NativeHistograms), "{:?}", all.without_effect);
     let cases = [

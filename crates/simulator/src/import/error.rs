@@ -101,7 +101,7 @@ pub enum ImportError {
         /// The first pod.
         first: Box<SourceLocation>,
     },
-    /// A pod has a priority class but no priority, and the class is not in the input.
+    /// A pod or a group has a priority class but no priority, and the class is not in the input.
     #[error(
         "{place}: {object}: spec.priorityClassName: there is no PriorityClass {class:?} in the input; add it, or set spec.priority"
     )]

@@ -69,9 +69,12 @@ impl PriorityClasses {
         Ok(classes)
     }
 
-    /// Sets the priority of a pod that has none.
-    pub(super) fn complete(&self, pod: &mut Value) -> Result<(), UnknownClass> {
-        let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
+    /// Sets the priority of a pod or a group of pods that has none.
+    pub(super) fn complete(&self, object: &mut Value) -> Result<(), UnknownClass> {
+        let is_pod = object["kind"] == "Pod";
+        let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
+            return Ok(());
+        };
         if spec.get("priority").is_some_and(|priority| !priority.is_null()) {
             return Ok(());
         }
@@ -83,7 +86,7 @@ impl PriorityClasses {
         };
         if let Some(class) = class {
             spec.insert("priority".to_owned(), class.value.into());
-            if let Some(policy) = &class.preemption_policy
+            if let Some(policy) = class.preemption_policy.as_ref().filter(|_| is_pod)
                 && spec.get("preemptionPolicy").is_none_or(Value::is_null)
             {
                 spec.insert("preemptionPolicy".to_owned(), policy.as_str().into());

@@ -6,6 +6,7 @@
 mod access;
 mod devices;
 mod extenders;
+mod groups;
 mod leader;
 mod logs;
 mod manifest;
@@ -56,6 +57,8 @@ macro_rules! each_scenario {
             devices::a_claim_comes_and_goes_with_its_pod,
             devices::a_half_written_decision_is_taken_up,
             devices::killed_schedulers_leave_no_device_behind,
+            groups::a_gang_waits_for_its_last_pod,
+            groups::a_gang_that_does_not_fit_takes_no_room,
             profiles::each_pod_is_scheduled_by_its_profile,
             access::the_roles_of_the_scheduler_are_enough,
             extenders::an_extender_has_its_say,

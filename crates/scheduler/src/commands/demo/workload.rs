@@ -3,11 +3,14 @@
 //! Invariants: the same numbers of nodes and pods and the same seed give the same objects; all pods fit, because the size of
 //! the nodes follows from the number of pods, but those that ask for more devices than a node has.
 
+use std::collections::BTreeMap;
+
 use kube_scheduler_api_types::numbers::Numbers;
 use kube_scheduler_devcluster::{ApiError, DevCluster, NODES, NodeTemplate, SampleDevices};
 use serde_json::{Value, json};
 
 use super::devices::{self, DeviceRoom};
+use super::gangs;
 
 /// The scheduling gate that is removed when half of the pods are bound.
 pub(super) const GATE: &str = "demo.example.com/not-yet";
@@ -38,6 +41,20 @@ pub(super) enum Shape {
     HalfGpu,
     Fabric,
     TooManyGpus,
+    Gang,
+    ZoneGang,
+    LargeGang,
+}
+
+/// What the demo is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Theme {
+    /// Pods of many shapes.
+    Usual,
+    /// Pods with claims of devices.
+    Devices,
+    /// Pods in groups.
+    Gangs,
 }
 
 impl Shape {
@@ -71,6 +88,9 @@ impl Shape {
             Self::HalfGpu => "half-gpu",
             Self::Fabric => "fabric",
             Self::TooManyGpus => "too-many-gpus",
+            Self::Gang => "gang",
+            Self::ZoneGang => "zone-gang",
+            Self::LargeGang => "large-gang",
         }
     }
 }
@@ -81,6 +101,7 @@ pub(super) struct Workload {
     n_nodes: usize,
     /// In the order of creation.
     shapes: Vec<Shape>,
+    theme: Theme,
     /// Sample devices, if pods have claims of them.
     devices: Option<DeviceRoom>,
     random: Random,
@@ -95,23 +116,29 @@ struct NodeCounts {
 }
 
 impl Workload {
-    pub(super) fn new(n_nodes: usize, n_pods: usize, seed: u64, has_devices: bool) -> Self {
+    pub(super) fn new(n_nodes: usize, n_pods: usize, seed: u64, theme: Theme) -> Self {
         let mut random = Random(Numbers::new(seed));
         let mut shapes: Vec<Shape> = Vec::with_capacity(n_pods);
-        let shares: &[(Shape, usize)] = if has_devices { &devices::SHARES } else { &Shape::SHARES };
+        let shares: &[(Shape, usize)] = match theme {
+            Theme::Usual => &Shape::SHARES,
+            Theme::Devices => &devices::SHARES,
+            Theme::Gangs => &gangs::SHARES,
+        };
         for (shape, share) in shares {
-            shapes.extend(std::iter::repeat_n(*shape, n_pods * share / 100));
+            let n = n_pods * share / 100;
+            let n = if gangs::is_gang(*shape) { n - n % gangs::SIZE } else { n };
+            shapes.extend(std::iter::repeat_n(*shape, n));
         }
         // For the rest that rounding leaves.
         shapes.resize(n_pods, Shape::Plain);
-        let mut room = has_devices.then(|| DeviceRoom::new(n_nodes, n_pods));
+        let mut room = (theme == Theme::Devices).then(|| DeviceRoom::new(n_nodes, n_pods));
         for shape in &mut shapes {
             if room.as_mut().is_some_and(|room| !room.take(*shape)) {
                 *shape = Shape::Plain;
             }
         }
         let random_later = Random(Numbers::new(0));
-        let mut workload = Self { n_nodes, shapes, devices: room, random: random_later };
+        let mut workload = Self { n_nodes, shapes, theme, devices: room, random: random_later };
         // Each node has a host port once: with few nodes and many pods, some pods get none.
         let mut n_ports_left = workload.counts().plain * PORTS.len() / 2;
         for shape in &mut workload.shapes {
@@ -136,9 +163,14 @@ impl Workload {
         NodeCounts { plain, ssd, dedicated, gpu }
     }
 
-    /// How many pods find no node, because they ask for more devices than any node has.
+    /// How many pods find no node, because they or others of their gang ask for more than any node has.
     pub(super) fn n_too_large(&self) -> usize {
-        self.n_of(Shape::TooManyGpus)
+        self.n_of(Shape::TooManyGpus) + self.n_of(Shape::LargeGang)
+    }
+
+    /// The groups of the pods.
+    pub(super) fn groups(&self) -> impl Iterator<Item = Value> {
+        gangs::SHARES.into_iter().flat_map(|(shape, _)| gangs::groups(shape, self.n_of(shape)))
     }
 
     /// The sample devices that the cluster needs.
@@ -169,6 +201,13 @@ impl Workload {
             let template = sized(template, roomy(n_pods, self.n_nodes));
             cluster.add_hollow_nodes(self.n_nodes, &template)?;
             cluster.bulk_create(room.templates())?;
+            return Ok(());
+        }
+        if self.theme == Theme::Gangs {
+            let template = NodeTemplate::default().name_prefix("node-");
+            let template = sized(template, roomy(n_pods, self.n_nodes));
+            cluster.add_hollow_nodes(self.n_nodes, &template)?;
+            cluster.bulk_create(self.groups())?;
             return Ok(());
         }
         let plain =
@@ -218,10 +257,16 @@ impl Workload {
     pub(super) fn pods(&self) -> impl Iterator<Item = Value> + '_ {
         let mut random = self.random.clone();
         let mut n_ports = 0;
-        self.shapes
-            .iter()
-            .enumerate()
-            .map(move |(number, shape)| pod(number, *shape, &mut random, &mut n_ports))
+        let mut n_of_shape: BTreeMap<Shape, usize> = BTreeMap::new();
+        self.shapes.iter().enumerate().map(move |(number, shape)| {
+            let mut pod = pod(number, *shape, &mut random, &mut n_ports);
+            if gangs::is_gang(*shape) {
+                let n = n_of_shape.entry(*shape).or_default();
+                gangs::complete(&mut pod["spec"], *shape, *n);
+                *n += 1;
+            }
+            pod
+        })
     }
 }
 
@@ -242,7 +287,7 @@ fn pod(number: usize, shape: Shape, random: &mut Random, n_ports: &mut usize) ->
     });
     let spec = &mut pod["spec"];
     match shape {
-        Shape::Plain => {}
+        Shape::Plain | Shape::Gang | Shape::ZoneGang | Shape::LargeGang => {}
         Shape::Important => spec["priorityClassName"] = PRIORITY_CLASS.into(),
         Shape::NodeAffinity => {
             spec["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
@@ -304,7 +349,7 @@ mod tests {
 
     #[test]
     fn the_seed_decides_everything() {
-        let pods = |seed| Workload::new(10, 200, seed, false).pods().collect::<Vec<_>>();
+        let pods = |seed| Workload::new(10, 200, seed, Theme::Usual).pods().collect::<Vec<_>>();
         assert_eq!(pods(1), pods(1));
         assert_ne!(pods(1), pods(2));
         assert_eq!(pods(1).len(), 200);
@@ -312,11 +357,11 @@ mod tests {
 
     #[test]
     fn every_shape_is_there() {
-        let workload = Workload::new(100, 1000, 0, false);
+        let workload = Workload::new(100, 1000, 0, Theme::Usual);
         for (shape, share) in Shape::SHARES {
             assert_eq!(workload.n_of(shape), share * 10, "{shape:?}");
         }
-        let few_nodes = Workload::new(1, 1000, 0, false);
+        let few_nodes = Workload::new(1, 1000, 0, Theme::Usual);
         assert_eq!(few_nodes.n_of(Shape::HostPort), 2);
     }
 }

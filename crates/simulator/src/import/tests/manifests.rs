@@ -299,3 +299,57 @@ fn objects_and_identities_are_given_once() {
          line 1; leave it out to get a new one"
     );
 }
+
+const GROUP: &str =
+    "apiVersion: scheduling.k8s.io/v1alpha2\nkind: PodGroup\nmetadata: {name: train}\n";
+
+#[test]
+fn pod_groups_get_the_defaults_of_a_server() {
+    let class =
+        "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 7\n";
+    let group = format!(
+        "{GROUP}spec: {{priorityClassName: high, schedulingPolicy: {{gang: {{minCount: 2}}}}}}\n"
+    );
+    let pod = format!("{POD}  schedulingGroup: {{podGroupName: train}}\n");
+    let objects = manifests(&[("c", class), ("g", &group), ("p", &pod)]).unwrap();
+    let group = objects.objects.iter().find(|object| *object.kind == *"PodGroup").unwrap();
+    assert_eq!(group.key(), "default/train");
+    assert_eq!(group.json["spec"]["disruptionMode"], "Pod");
+    assert_eq!(group.json["spec"]["priority"], 7);
+    assert!(group.json["spec"].get("preemptionPolicy").is_none(), "a group has none");
+    assert_eq!(objects.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn pod_groups_that_cannot_be_are_refused() {
+    for (spec, why) in [
+        ("{}", "spec.schedulingPolicy: expected exactly one of basic and gang"),
+        (
+            "{schedulingPolicy: {basic: {}, gang: {minCount: 1}}}",
+            "spec.schedulingPolicy: expected exactly one of basic and gang",
+        ),
+        (
+            "{schedulingPolicy: {gang: {minCount: 0}}}",
+            "spec.schedulingPolicy.gang.minCount: expected a number from 1 to 2147483647, found 0",
+        ),
+        (
+            "{schedulingPolicy: {basic: {}}, schedulingConstraints: {topology: [{key: a}, {key: b}]}}",
+            "spec.schedulingConstraints.topology: expected at most one, found 2",
+        ),
+        (
+            "{schedulingPolicy: {basic: {}}, priorityClassName: none}",
+            "there is no PriorityClass \"none\"",
+        ),
+    ] {
+        let text = refusal(&format!("{GROUP}spec: {spec}\n"));
+        assert!(text.contains("PodGroup default/train") && text.contains(why), "{text}");
+    }
+}
+
+#[test]
+fn a_group_that_is_not_there_is_a_warning() {
+    let pod = format!("{POD}  schedulingGroup: {{podGroupName: train}}\n");
+    let objects = manifests(&[("p", &pod)]).unwrap();
+    let [warning] = &*objects.warnings else { panic!("{:?}", objects.warnings) };
+    assert!(warning.contains("default/train (1 pod)"), "{warning}");
+}

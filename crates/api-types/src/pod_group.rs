@@ -1,0 +1,246 @@
+//! `scheduling.k8s.io` PodGroup, as far as the scheduler reads it.
+//!
+//! Behaviour: `docs/spec/podgroups.md` §1.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::Timestamp;
+use crate::compile::{DecodeError, decode_value};
+use crate::object::Object;
+use crate::pod::{ConditionText, PodCondition};
+use crate::wire::{Date, Text};
+
+/// The most conditions that are read; an API server accepts eight.
+const MAX_CONDITIONS: usize = 64;
+
+/// What a group's pods have to wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GroupPolicy {
+    /// Nothing: each pod is scheduled as soon as it fits.
+    #[default]
+    Basic,
+    /// Each other: none is bound before so many are scheduled.
+    Gang {
+        /// How many pods, at least 1.
+        min_count: i32,
+    },
+}
+
+/// What happens to the others when a pod of the group is evicted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DisruptionMode {
+    /// Nothing.
+    #[default]
+    Pod,
+    /// They are evicted, too.
+    PodGroup,
+}
+
+/// A group of pods that are scheduled together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodGroup {
+    /// Namespace, the same as that of its pods.
+    pub namespace: Arc<str>,
+    /// Name, to which pods refer.
+    pub name: Arc<str>,
+    /// Identity.
+    pub uid: Arc<str>,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// `spec.schedulingPolicy`.
+    pub policy: GroupPolicy,
+    /// The label keys of `spec.schedulingConstraints.topology`; `None` without `schedulingConstraints`.
+    pub topology_keys: Option<Vec<Arc<str>>>,
+    /// `spec.disruptionMode`.
+    pub disruption_mode: DisruptionMode,
+    /// `spec.priority`; 0 if there is none.
+    pub priority: i32,
+    /// `status.conditions`.
+    pub conditions: Vec<PodCondition>,
+}
+
+impl PodGroup {
+    /// The API group of the kind.
+    pub const GROUP: &'static str = "scheduling.k8s.io";
+    /// The kind.
+    pub const KIND: &'static str = "PodGroup";
+
+    /// Reads an object of the kind.
+    ///
+    /// # Errors
+    /// If a field that matters has a wrong type, or the group has more than 64 conditions.
+    pub fn from_object(object: &Object) -> Result<Self, DecodeError> {
+        let fields: Fields = decode_value("podgroup", &object.json)?;
+        let Spec { scheduling_policy, scheduling_constraints, disruption_mode, priority } =
+            fields.spec;
+        let policy = match scheduling_policy.gang {
+            Some(gang) => GroupPolicy::Gang { min_count: gang.min_count },
+            None => GroupPolicy::Basic,
+        };
+        let disruption_mode = match &*disruption_mode.0 {
+            "PodGroup" => DisruptionMode::PodGroup,
+            _ => DisruptionMode::Pod,
+        };
+        if fields.status.conditions.len() > MAX_CONDITIONS {
+            return Err(DecodeError {
+                object: format!("podgroup {}", object.key()),
+                path: "status.conditions".to_owned(),
+                reason: format!("must have at most {MAX_CONDITIONS} items"),
+            });
+        }
+        let keys = |constraints: Constraints| constraints.topology.into_iter().map(|t| t.key.0);
+        Ok(Self {
+            namespace: object.namespace.clone(),
+            name: object.name.clone(),
+            uid: object.uid.clone(),
+            generation: fields.metadata.generation,
+            policy,
+            topology_keys: scheduling_constraints.map(|constraints| keys(constraints).collect()),
+            disruption_mode,
+            priority: priority.unwrap_or(0),
+            conditions: fields.status.conditions.into_iter().map(PodCondition::from).collect(),
+        })
+    }
+
+    /// How many pods must be scheduled before one is bound; `None` if pods do not wait for each other.
+    pub const fn min_count(&self) -> Option<i32> {
+        match self.policy {
+            GroupPolicy::Basic => None,
+            GroupPolicy::Gang { min_count } => Some(min_count),
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Fields {
+    #[serde(deserialize_with = "crate::wire::or_default")]
+    metadata: Metadata,
+    #[serde(deserialize_with = "crate::wire::or_default")]
+    spec: Spec,
+    #[serde(deserialize_with = "crate::wire::or_default")]
+    status: GroupStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    #[serde(deserialize_with = "crate::wire::or_default")]
+    generation: i64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    #[serde(deserialize_with = "crate::wire::or_default")]
+    scheduling_policy: Policy,
+    scheduling_constraints: Option<Constraints>,
+    disruption_mode: Text,
+    priority: Option<i32>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Policy {
+    gang: Option<Gang>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Gang {
+    #[serde(deserialize_with = "crate::wire::or_default")]
+    min_count: i32,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Constraints {
+    #[serde(deserialize_with = "crate::wire::or_default")]
+    topology: Vec<Topology>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Topology {
+    key: Text,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct GroupStatus {
+    #[serde(deserialize_with = "crate::wire::or_default")]
+    conditions: Vec<Condition>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: Text,
+    status: Text,
+    reason: Text,
+    message: Text,
+    last_transition_time: Date,
+    #[serde(deserialize_with = "crate::wire::or_default")]
+    observed_generation: i64,
+}
+
+impl From<Condition> for PodCondition {
+    fn from(condition: Condition) -> Self {
+        let last_transition: Option<Timestamp> = condition.last_transition_time.0;
+        Self {
+            text: Arc::new(ConditionText {
+                kind: condition.kind.0,
+                status: condition.status.0,
+                reason: condition.reason.0,
+                message: condition.message.0,
+                last_probe: None,
+                observed_generation: condition.observed_generation,
+            }),
+            last_transition,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(spec: &serde_json::Value) -> Result<PodGroup, DecodeError> {
+        let json = serde_json::json!({
+            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+            "metadata": {"namespace": "a", "name": "g", "uid": "u", "generation": 3}, "spec": spec,
+            "status": {"conditions": [{"type": "PodGroupScheduled", "status": "True", "observedGeneration": 2,
+                                       "lastTransitionTime": "2026-01-02T03:04:05Z"}]},
+        });
+        PodGroup::from_object(&Object::from_value(json)?)
+    }
+
+    #[test]
+    fn reads_what_counts_and_defaults_the_rest() {
+        let read = group(&serde_json::json!({
+            "schedulingPolicy": {"gang": {"minCount": 4}}, "disruptionMode": "PodGroup", "priority": -7,
+            "schedulingConstraints": {"topology": [{"key": "zone"}]},
+        }));
+        let read = read.unwrap();
+        assert_eq!((read.min_count(), read.priority, read.generation), (Some(4), -7, 3));
+        assert_eq!(read.topology_keys, Some(vec!["zone".into()]));
+        assert_eq!(read.disruption_mode, DisruptionMode::PodGroup);
+        let [condition] = &read.conditions[..] else { panic!("{:?}", read.conditions) };
+        assert_eq!((&*condition.status, condition.observed_generation), ("True", 2));
+
+        let basic = group(&serde_json::json!({"schedulingPolicy": {"basic": {}}})).unwrap();
+        assert_eq!((basic.min_count(), basic.priority, &basic.topology_keys), (None, 0, &None));
+        let empty = group(&serde_json::json!({"schedulingConstraints": {}})).unwrap();
+        assert_eq!(empty.topology_keys, Some(Vec::new()), "present, but empty");
+    }
+
+    #[test]
+    fn errors_name_the_group_and_the_field() {
+        let error = group(&serde_json::json!({"schedulingPolicy": {"gang": {"minCount": "x"}}}));
+        let error = error.unwrap_err().to_string();
+        assert!(error.starts_with("podgroup a/g: spec.schedulingPolicy.gang.minCount:"), "{error}");
+    }
+}

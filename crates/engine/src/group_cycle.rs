@@ -1,0 +1,382 @@
+//! The group cycle: all pods of a pod group that are ready are tried together, and only then is it decided what becomes of
+//! each.
+//!
+//! Members are placed on trial, one after the other, so that each sees the earlier ones; then all of it is taken back:
+//! plugins unreserve, and the cluster becomes the fork that was made before. What was found out about the cluster in between
+//! is in a class cache of its own, which is dropped with it. [`group_placement`](crate::group_placement) decides where the
+//! members may go, [`group_submission`](crate::group_submission) what becomes of them.
+//!
+//! Behaviour: `docs/spec/podgroups.md` §4 and §5.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_framework::{Code, Commands, CycleState, NodeIdx, Status};
+use kube_scheduler_queue::QueuedPod;
+
+use crate::attempt::{Choice, NO_NODES, NoChoice, Unfit};
+use crate::binding::{Bindings, Placement, Trial};
+use crate::core::Core;
+use crate::cycle::{SchedulingCycle, Scope, must_skip, notice_verdicts, report_victims};
+use crate::effect::PodRef;
+use crate::failure::{FailedAttempt, Failure, NominationChange};
+use crate::group_report::{GroupReport, MemberAttempt, PlacementAttempt};
+use crate::observer::Observer;
+use crate::policy::Entry;
+use crate::preemption::{Preemptions, TaskId};
+use crate::profiles::ProfileIdx;
+use crate::turn::{GroupTurn, Turn};
+
+/// What is said of a group that cannot be scheduled.
+pub(crate) const UNSCHEDULABLE: &str = "pod group is unschedulable";
+const WAITING: &str = "pod group is waiting for preemption to complete";
+
+/// How many times the work of the most expensive pod a group may cost.
+const MAX_GROUP_WORK: u64 = 100;
+
+/// The members of a group that are tried together.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+    pub(crate) profile: ProfileIdx,
+    /// In the order in which they are tried.
+    pub(crate) members: Vec<QueuedPod<Entry>>,
+    /// The pods of the members, in their order.
+    pub(crate) pods: Vec<Arc<Pod>>,
+}
+
+/// What a group cycle works on, and what it has to do once it is over.
+pub(crate) struct GroupWork<'a> {
+    pub(crate) core: &'a mut Core,
+    pub(crate) bindings: &'a mut Bindings,
+    pub(crate) preemptions: &'a mut Preemptions,
+    pub(crate) observer: &'a mut dyn Observer,
+    /// What plugins asked for.
+    pub(crate) later: Commands,
+    /// Preemptions to set going.
+    pub(crate) started: Vec<TaskId>,
+    /// What the searches cost at most.
+    pub(crate) work: u64,
+}
+
+/// A node for a member.
+#[derive(Debug)]
+pub(crate) struct Fit {
+    pub(crate) node: NodeIdx,
+    pub(crate) node_name: Arc<str>,
+    pub(crate) state: CycleState,
+    /// Success, or `Wait` with the reasons.
+    pub(crate) permit: Status,
+    pub(crate) n_evaluated: usize,
+    pub(crate) n_feasible: usize,
+}
+
+/// How a member fared.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// It fits.
+    Fits(Fit),
+    /// It fits once victims are gone; until then the attempt has failed.
+    Preempts(Fit, Failure),
+    /// It fits nowhere, or something broke.
+    Failed(Failure),
+}
+
+impl Outcome {
+    pub(crate) const fn fit(&self) -> Option<&Fit> {
+        match self {
+            Self::Fits(fit) | Self::Preempts(fit, _) => Some(fit),
+            Self::Failed(_) => None,
+        }
+    }
+}
+
+/// How a group fared in one placement.
+#[derive(Debug)]
+pub(crate) struct Tried {
+    /// By member, in order; those after an error have none.
+    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) status: Status,
+    /// Whether the group has to wait for victims to go.
+    pub(crate) waits: bool,
+}
+
+impl Tried {
+    /// The group fails before any member is tried.
+    pub(crate) const fn failed(status: Status) -> Self {
+        Self { outcomes: Vec::new(), status, waits: false }
+    }
+
+    /// The same for observers.
+    pub(crate) fn report(&self, group: &Group) -> PlacementAttempt {
+        let members = self.outcomes.iter().zip(&group.pods).map(|(outcome, pod)| MemberAttempt {
+            pod: PodRef::from(&**pod),
+            node: outcome.fit().map(|fit| fit.node_name.clone()),
+            n_feasible: outcome.fit().map_or(0, |fit| fit.n_feasible),
+            status: match outcome {
+                Outcome::Fits(_) => Status::SUCCESS,
+                Outcome::Preempts(_, failure) | Outcome::Failed(failure) => failure.status(),
+            },
+            permit: outcome.fit().map(|fit| fit.permit.clone()),
+            requires_preemption: matches!(outcome, Outcome::Preempts(..)),
+        });
+        PlacementAttempt {
+            members: members.collect(),
+            status: self.status.clone(),
+            waits_for_preemption: self.waits,
+            ..PlacementAttempt::default()
+        }
+    }
+}
+
+impl SchedulingCycle {
+    /// Tries the group of a pod that was popped.
+    pub(crate) fn group_turn(
+        &mut self,
+        parts: (&mut Core, &mut Bindings, &mut Preemptions),
+        queued: QueuedPod<Entry>,
+        turn: &mut Turn,
+        observer: &mut dyn Observer,
+    ) {
+        let (core, bindings, preemptions) = parts;
+        let (later, started, work) = (Commands::default(), Vec::new(), 0);
+        let mut cx = GroupWork { core, bindings, preemptions, observer, later, started, work };
+        let mut group_turn = GroupTurn::default();
+        if let Some(group) = group_of(cx.core, queued, &mut group_turn) {
+            let mut report = GroupReport {
+                namespace: group.namespace.clone(),
+                name: group.name.clone(),
+                members: group.pods.iter().map(|pod| PodRef::from(&**pod)).collect(),
+                ..GroupReport::default()
+            };
+            let mut tried = self.decide(&mut cx, &group, &mut report);
+            if cx.core.plans.groups.preempts_for_groups
+                && tried.status.code() == Code::Unschedulable
+            {
+                self.preempt_for_group(&mut cx, &group, &mut tried, &mut report);
+            }
+            report.status = tried.status.clone();
+            report.waits_for_preemption = tried.waits;
+            cx.observer.group_decided(&report);
+            turn.work = cx.work;
+            group_turn.members.extend(cx.submit(group, tried));
+        }
+        if let Some((_, result)) = group_turn.members.iter().find(|(pod, _)| *pod == turn.pod) {
+            turn.result = result.clone();
+        }
+        turn.group = Some(group_turn);
+    }
+
+    /// Tries all members on the nodes of a placement, and takes back what it did (`docs/spec/podgroups.md` §5.2).
+    pub(crate) fn try_members(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        scope: Scope<'_>,
+    ) -> Tried {
+        let before = cx.core.cluster.clone();
+        let kept = std::mem::take(&mut self.classes);
+        let mut trials: Vec<(usize, Trial)> = Vec::new();
+        let mut tried = Tried::failed(Status::unschedulable(UNSCHEDULABLE));
+        let mut needs_victims = false;
+        for queued in &group.members {
+            let mut outcome = self.try_member(cx, group, queued, scope);
+            match &mut outcome {
+                (Outcome::Fits(fit) | Outcome::Preempts(fit, _), trial) => {
+                    let is_permitted = fit.permit.is_success();
+                    trials.extend(trial.take().map(|trial| (tried.outcomes.len(), trial)));
+                    needs_victims |= matches!(outcome.0, Outcome::Preempts(..));
+                    if is_permitted {
+                        tried.waits = needs_victims;
+                        tried.status = if needs_victims {
+                            Status::unschedulable(UNSCHEDULABLE).with_reason(WAITING)
+                        } else {
+                            Status::SUCCESS
+                        };
+                    }
+                }
+                (Outcome::Failed(failure), _) if failure.is_rejection() => {}
+                (Outcome::Failed(failure), _) => {
+                    let context = "failed to schedule other pod from a pod group";
+                    tried.status = failure.status().wrapped(context);
+                    tried.waits = false;
+                    tried.outcomes.push(outcome.0);
+                    break;
+                }
+            }
+            tried.outcomes.push(outcome.0);
+        }
+        for (at, trial) in trials.into_iter().rev() {
+            let state = trial.take_back(cx.core, &mut cx.later);
+            if let Some(Outcome::Fits(fit)) = tried.outcomes.get_mut(at) {
+                fit.state = state;
+            }
+        }
+        cx.core.cluster = before;
+        let used = std::mem::replace(&mut self.classes, kept);
+        self.classes.hits += used.hits;
+        self.classes.misses += used.misses;
+        tried
+    }
+
+    /// Tries one member on the cluster as the earlier ones left it (`docs/spec/podgroups.md` §5.1).
+    fn try_member(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        queued: &QueuedPod<Entry>,
+        scope: Scope<'_>,
+    ) -> (Outcome, Option<Trial>) {
+        let pod = &queued.entry().0;
+        let limits = self.budgets.of(&pod.namespace, cx.core.cluster.n_nodes(), cx.core.now);
+        if cx.work > limits.hard.saturating_mul(MAX_GROUP_WORK) {
+            let text = format!(
+                "the pod group is too expensive to schedule: the pods before this one cost up to {} units of work, more \
+                 than {MAX_GROUP_WORK} times the limit of one pod",
+                cx.work
+            );
+            return (Outcome::Failed(Failure::Error(text)), None);
+        }
+        let (found, work) = self.find(cx.core, queued, group.profile, scope, cx.observer);
+        cx.work = cx.work.saturating_add(work);
+        let failure = match found {
+            Ok(choice) => return cx.place(group, queued, choice, None),
+            Err(NoChoice::Unfit(unfit)) if scope.may_preempt => {
+                notice_verdicts(cx.core, &PodRef::from(&**pod), group.profile, &unfit);
+                return cx.make_room(group, queued, *unfit);
+            }
+            Err(NoChoice::Unfit(unfit)) => Failure::Unfit(unfit.error, NominationChange::Keep),
+            Err(NoChoice::NoNodes) => {
+                Failure::Rejected(NO_NODES.to_owned(), NominationChange::Clear)
+            }
+            Err(NoChoice::Broken(status)) => Failure::Error(status.message()),
+            Err(NoChoice::OverBudget(over)) => Failure::OverBudget(over),
+        };
+        (Outcome::Failed(failure), None)
+    }
+}
+
+impl GroupWork<'_> {
+    /// Places a member on trial; `failure` is why it cannot be bound there yet.
+    fn place(
+        &mut self,
+        group: &Group,
+        queued: &QueuedPod<Entry>,
+        choice: Choice,
+        failure: Option<Failure>,
+    ) -> (Outcome, Option<Trial>) {
+        let Choice { node, state, n_feasible, n_evaluated } = choice;
+        let node_name = self.core.cluster.node_name(node).cloned().unwrap_or_default();
+        let (queued, profile) = (queued.clone(), group.profile);
+        let placement = Placement { queued, profile, node, state, n_evaluated, n_feasible };
+        match self.bindings.try_out(self.core, placement, &mut self.later) {
+            Ok(trial) => {
+                let (permit, state) = (trial.permit.clone(), CycleState::new());
+                let fit = Fit { node, node_name, state, permit, n_evaluated, n_feasible };
+                let outcome = match failure {
+                    None => Outcome::Fits(fit),
+                    Some(failure) => Outcome::Preempts(fit, failure),
+                };
+                (outcome, Some(trial))
+            }
+            Err(status) => (Outcome::Failed(Failure::on_chosen_node(status)), None),
+        }
+    }
+
+    /// A member fits nowhere. If PostFilter found victims, they are going to be evicted, whatever becomes of the group, and
+    /// the member is placed where they are.
+    fn make_room(
+        &mut self,
+        group: &Group,
+        queued: &QueuedPod<Entry>,
+        unfit: Unfit,
+    ) -> (Outcome, Option<Trial>) {
+        let Unfit { error, nominating, victims, found_by, commands, state } = unfit;
+        for command in commands.into_vec() {
+            self.later.push(command);
+        }
+        let pod = &queued.entry().0;
+        let nominating = NominationChange::from(nominating);
+        report_victims(self.observer, pod, &nominating, &victims);
+        if let Some(plan) = self.preemptions.plan(&nominating, victims, found_by) {
+            self.started.push(self.preemptions.register(self.core, pod.clone(), plan, None));
+        }
+        let node = match &nominating {
+            NominationChange::To(node) => self.core.cluster.node_idx(node),
+            _ => None,
+        };
+        let failure = Failure::Unfit(error, nominating);
+        match node {
+            None => (Outcome::Failed(failure), None),
+            Some(node) => {
+                let choice = Choice { node, state, n_feasible: 0, n_evaluated: 0 };
+                self.place(group, queued, choice, Some(failure))
+            }
+        }
+    }
+}
+
+/// Takes the other members out of the queue (`docs/spec/podgroups.md` §4). `None` when nothing is left to be tried; members
+/// that have failed by then are in `turn`.
+fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> Option<Group> {
+    let first = popped.entry().0.clone();
+    let (namespace, name) = (first.namespace.clone(), first.spec.pod_group.clone()?);
+    turn.name = name.clone();
+    let state = core.cluster.pod_group(&namespace, &name);
+    let others = state.into_iter().flat_map(|state| state.unscheduled());
+    let mut others: Vec<Arc<Pod>> =
+        others.filter(|other| other.uid != first.uid).cloned().collect();
+    others.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    let mut members = vec![popped];
+    for other in others {
+        members.extend(core.pop_specific(other));
+    }
+    members.sort_by(|a, b| {
+        let key = |queued: &QueuedPod<Entry>| {
+            (-i64::from(queued.entry().0.priority()), queued.initial_attempt_timestamp())
+        };
+        key(a).cmp(&key(b)).then_with(|| a.entry().0.name.cmp(&b.entry().0.name))
+    });
+    let profile = match common_profile(core, &members) {
+        Ok(profile) => profile,
+        Err(message) => {
+            for queued in members {
+                let pod = PodRef::from(&*queued.entry().0);
+                let Some(profile) = core.plans.profiles.of(&queued.entry().0) else {
+                    core.done(&pod.uid);
+                    continue;
+                };
+                let failure = Failure::Error(message.clone());
+                let failed = FailedAttempt { queued, profile, assumed: None, failure };
+                turn.members.push((pod, failed.send_back(core)));
+            }
+            return None;
+        }
+    };
+    members.retain(|queued| {
+        let pod = queued.entry().0.clone();
+        let is_skipped = must_skip(core, &pod, profile);
+        if is_skipped {
+            core.done(&pod.uid);
+        }
+        !is_skipped
+    });
+    let pods: Vec<Arc<Pod>> = members.iter().map(|queued| queued.entry().0.clone()).collect();
+    core.cluster.refresh_order();
+    (!pods.is_empty()).then_some(Group { namespace, name, profile, members, pods })
+}
+
+/// The profile of all members.
+fn common_profile(core: &Core, members: &[QueuedPod<Entry>]) -> Result<ProfileIdx, String> {
+    let name_of = |queued: &QueuedPod<Entry>| queued.entry().0.spec.scheduler_name.clone();
+    let Some(first) = members.first() else { return Err(String::new()) };
+    let name = name_of(first);
+    if let Some(other) = members.iter().map(name_of).find(|other| *other != name) {
+        return Err(format!(
+            "all pods in a single pod group should have the same .spec.schedulerName set, got: \"{other}\" and \"{name}\""
+        ));
+    }
+    let profile = core.plans.profiles.of(&first.entry().0);
+    profile.ok_or_else(|| format!("profile not found for scheduler name \"{name}\""))
+}

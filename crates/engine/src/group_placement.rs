@@ -1,0 +1,184 @@
+//! Where a pod group may go: placements are generated, tried one by one, and the best is taken.
+//!
+//! Behaviour: `docs/spec/podgroups.md` §6.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::numbers::Numbers;
+use kube_scheduler_framework::{
+    NodeIdx, PlacedGroup, Placement, PluginName, ProposedPlacement, Status,
+};
+use kube_scheduler_runtime::{Profile, is_within_bounds};
+
+use crate::core::Core;
+use crate::cycle::{SchedulingCycle, Scope};
+use crate::group_cycle::{Group, GroupWork, Tried};
+use crate::group_report::{GroupReport, PlacementAttempt, PlacementScores};
+use crate::guard::guarded;
+
+const NO_PLACEMENTS: &str = "no feasible placements found";
+
+impl SchedulingCycle {
+    /// Decides where the members go.
+    pub(crate) fn decide(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        report: &mut GroupReport,
+    ) -> Tried {
+        if !cx.core.plans.groups.places_groups {
+            let tried = self.try_members(cx, group, Scope::ALL);
+            let nodes = names_of(cx.core, cx.core.cluster.order());
+            report.attempts.push(PlacementAttempt { nodes, ..tried.report(group) });
+            return tried;
+        }
+        let placements = match placements(cx.core, group) {
+            Ok(placements) => placements,
+            Err(status) => {
+                report.placement_failure = Some(status.clone());
+                return Tried::failed(status);
+            }
+        };
+        let n_placements = placements.len();
+        let (mut first, mut kept) = (None, Vec::new());
+        for placement in placements {
+            let names: BTreeSet<Arc<str>> =
+                names_of(cx.core, &placement.nodes).into_iter().collect();
+            let is_part = names.len() != cx.core.cluster.n_nodes();
+            let scope = Scope { nodes: is_part.then_some(&names), ..Scope::ALL };
+            let tried = self.try_members(cx, group, scope);
+            report.attempts.push(PlacementAttempt {
+                placement: Some(placement.name.clone()),
+                nodes: names_of(cx.core, &placement.nodes),
+                ..tried.report(group)
+            });
+            if !tried.status.is_success() && !tried.status.is_rejected() {
+                return tried;
+            }
+            if tried.status.is_success() || tried.waits {
+                kept.push((placement, tried));
+            } else if first.is_none() && kept.is_empty() {
+                first = Some(tried);
+            }
+        }
+        if kept.len() > 1 {
+            return match self.best_placement(cx.core, group, &kept, report) {
+                Ok(at) => taken(kept.swap_remove(at), report),
+                Err(status) => Tried::failed(status),
+            };
+        }
+        if let Some(only) = kept.pop() {
+            return taken(only, report);
+        }
+        let mut tried = first.unwrap_or_else(|| Tried::failed(Status::SUCCESS));
+        let why = tried.status.error_text().unwrap_or_default();
+        tried.status = Status::unschedulable(format!(
+            "0/{n_placements} placements are available, first placement status: {why}"
+        ));
+        tried
+    }
+
+    /// The placement with the highest total score, by its number.
+    fn best_placement(
+        &mut self,
+        core: &Core,
+        group: &Group,
+        kept: &[(Placement, Tried)],
+        report: &mut GroupReport,
+    ) -> Result<usize, Status> {
+        report.scores = scores(core, group, kept)?;
+        let best = report.scores.iter().map(|scores| scores.total).max();
+        let ties: Vec<usize> =
+            (0..kept.len()).filter(|at| Some(report.scores[*at].total) == best).collect();
+        self.number += 1;
+        let drawn = match self.options.seed {
+            _ if self.options.breaks_ties_by_name => {
+                return Ok(ties.into_iter().min_by_key(|at| &kept[*at].0.name).unwrap_or(0));
+            }
+            0 => 0,
+            seed => Numbers::nth(seed, self.number) % (ties.len().max(1) as u64),
+        };
+        Ok(usize::try_from(drawn).ok().and_then(|at| ties.get(at)).copied().unwrap_or(0))
+    }
+}
+
+fn taken((placement, tried): (Placement, Tried), report: &mut GroupReport) -> Tried {
+    report.chosen = Some(placement.name);
+    tried
+}
+
+fn names_of(core: &Core, nodes: &[NodeIdx]) -> Vec<Arc<str>> {
+    nodes.iter().filter_map(|idx| core.cluster.node_name(*idx).cloned()).collect()
+}
+
+pub(crate) fn placed(group: &Group) -> PlacedGroup<'_> {
+    PlacedGroup { namespace: &group.namespace, name: &group.name, members: &group.pods }
+}
+
+/// The placements that are worth a try; all nodes if no plugin generates others.
+fn placements(core: &Core, group: &Group) -> Result<Vec<Placement>, Status> {
+    let parent = Placement { name: Arc::default(), nodes: core.cluster.order().to_vec() };
+    let profile = &core.plans.profiles[group.profile];
+    let Some((_, name, plugin)) = profile.placement_generate().next() else {
+        return Ok(vec![parent]);
+    };
+    let cx = core.context();
+    let placements = guarded(|| plugin.generate(&cx, placed(group), &parent)).and_then(|all| all);
+    let placements = placements.map_err(|status| status.from_plugin(name))?;
+    if placements.is_empty() {
+        return Err(Status::unschedulable(NO_PLACEMENTS).from_plugin(name));
+    }
+    Ok(placements)
+}
+
+/// What the PlacementScore plugins give, normalised and weighted.
+fn scores(
+    core: &Core,
+    group: &Group,
+    kept: &[(Placement, Tried)],
+) -> Result<Vec<PlacementScores>, Status> {
+    let profile: &Profile = &core.plans.profiles[group.profile];
+    let assignments: Vec<Vec<_>> = kept
+        .iter()
+        .map(|(_, tried)| {
+            let members = tried.outcomes.iter().zip(&group.pods);
+            members.filter_map(|(outcome, pod)| Some((pod.clone(), outcome.fit()?.node))).collect()
+        })
+        .collect();
+    let mut totals: Vec<PlacementScores> = kept
+        .iter()
+        .map(|(placement, _)| PlacementScores {
+            placement: placement.name.clone(),
+            by_plugin: Vec::new(),
+            total: 0,
+        })
+        .collect();
+    let cx = core.context();
+    let failed = |what: &str, name: &PluginName, status: &Status| {
+        status.wrapped(format!("{what} PlacementScore plugins: plugin \"{name}\" failed with"))
+    };
+    for (idx, name, plugin) in profile.placement_score() {
+        let mut raw = Vec::with_capacity(kept.len());
+        for ((placement, _), assignments) in kept.iter().zip(&assignments) {
+            let proposed = ProposedPlacement { placement, assignments };
+            let score = guarded(|| plugin.score(&cx, placed(group), proposed));
+            raw.push(score.and_then(|all| all).map_err(|s| failed("running", name, &s))?);
+        }
+        guarded(|| plugin.normalize(&mut raw))
+            .and_then(|all| all)
+            .map_err(|s| failed("running NormalizePlacementScore on", name, &s))?;
+        for (scores, score) in totals.iter_mut().zip(raw) {
+            if !is_within_bounds(score) {
+                return Err(Status::error(format!(
+                    "applying score defaultWeights on PlacementScore plugins: plugin \"{name}\" returns an invalid score \
+                     {score}, it should in the range of [0, 100] after normalizing"
+                )));
+            }
+            let weighted = score.wrapping_mul(profile.placement_weight(idx));
+            scores.by_plugin.push((name.clone(), weighted));
+            scores.total = scores.total.wrapping_add(weighted);
+        }
+    }
+    Ok(totals)
+}

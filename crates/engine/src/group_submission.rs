@@ -1,0 +1,139 @@
+//! What becomes of the members of a group once it is decided: they are bound, or sent back to the queue.
+//!
+//! Behaviour: `docs/spec/podgroups.md` §8.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{PodCondition, PodGroup};
+use kube_scheduler_cache::ObjectKey;
+use kube_scheduler_framework::{Commands, ObjectWrite, Status};
+use kube_scheduler_queue::QueuedPod;
+use serde_json::json;
+
+use crate::binding::Placement;
+use crate::condition::{Condition, changed_condition};
+use crate::core::Core;
+use crate::effect::{Effect, PodRef};
+use crate::failure::{FailedAttempt, Failure, NominationChange};
+use crate::group_cycle::{Fit, Group, GroupWork, Outcome, Tried, UNSCHEDULABLE};
+use crate::policy::Entry;
+use crate::turn::AttemptResult;
+
+const SCHEDULED: &str = "PodGroupScheduled";
+
+impl GroupWork<'_> {
+    /// Binds the members, or sends them back; says how it ended for each.
+    pub(crate) fn submit(mut self, group: Group, tried: Tried) -> Vec<(PodRef, AttemptResult)> {
+        let Group { namespace, name, profile, members, pods } = group;
+        let later: Commands = std::mem::take(&mut self.later);
+        self.bindings.carry_out(self.core, later);
+        let Tried { outcomes, status, waits } = tried;
+        let mut outcomes = outcomes.into_iter();
+        let mut results = Vec::with_capacity(members.len());
+        for queued in members {
+            let pod = PodRef::from(&*queued.entry().0);
+            let result = match what_next(outcomes.next(), &status, waits) {
+                Next::Bind(fit) => self.bind(queued, profile, fit),
+                Next::Fail(failure) => {
+                    let failed = FailedAttempt { queued, profile, assumed: None, failure };
+                    failed.send_back(self.core)
+                }
+            };
+            results.push((pod, result));
+        }
+        if let Some(pod) = pods.first() {
+            write_condition(self.core, PodRef::from(&**pod), (&namespace, &name), &status);
+        }
+        for id in self.started {
+            self.preemptions.advance(self.core, self.bindings, id);
+        }
+        results
+    }
+
+    fn bind(
+        &mut self,
+        queued: QueuedPod<Entry>,
+        profile: crate::profiles::ProfileIdx,
+        fit: Fit,
+    ) -> AttemptResult {
+        let Fit { node, state, n_evaluated, n_feasible, .. } = fit;
+        let placement = Placement { queued, profile, node, state, n_evaluated, n_feasible };
+        self.bindings.start(self.core, placement)
+    }
+}
+
+/// What is done with a member.
+enum Next {
+    Bind(Fit),
+    Fail(Failure),
+}
+
+fn what_next(outcome: Option<Outcome>, status: &Status, waits: bool) -> Next {
+    let is_error = !status.is_success() && !status.is_rejected();
+    let group_failure = || Failure::Error(status.message());
+    let verdict = |fit: &Fit| {
+        let permit = fit.permit.reasons().map(str::to_owned);
+        let reasons: Vec<String> = [UNSCHEDULABLE.to_owned()].into_iter().chain(permit).collect();
+        Failure::Rejected(reasons.join(", "), NominationChange::Clear)
+    };
+    Next::Fail(match outcome {
+        Some(Outcome::Failed(failure)) if is_error && !failure.is_rejection() => failure,
+        _ if is_error => group_failure(),
+        Some(Outcome::Fits(fit)) if status.is_success() => return Next::Bind(fit),
+        Some(Outcome::Fits(fit)) if waits => {
+            Failure::Rejected(status.message(), NominationChange::To(fit.node_name))
+        }
+        Some(Outcome::Fits(fit)) => verdict(&fit),
+        Some(Outcome::Preempts(fit, _)) if !waits && status.is_rejected() => verdict(&fit),
+        Some(Outcome::Preempts(_, failure) | Outcome::Failed(failure)) => failure,
+        None => Failure::Rejected(status.message(), NominationChange::Keep),
+    })
+}
+
+/// Has the group's condition written, unless it says so already, or has been scheduled once.
+fn write_condition(
+    core: &mut Core,
+    member: PodRef,
+    (namespace, name): (&Arc<str>, &Arc<str>),
+    status: &Status,
+) {
+    let objects = core.cluster.objects();
+    let Some(object) = objects.get(PodGroup::GROUP, PodGroup::KIND, namespace, name) else {
+        return core
+            .note(format!("pod group {namespace}/{name}: no condition, as it is not found"));
+    };
+    let group = match PodGroup::from_object(object) {
+        Ok(group) => group,
+        Err(error) => return core.note(error.to_string()),
+    };
+    let message = status.error_text().unwrap_or_default();
+    let text = if status.is_rejected() { status.message() } else { message };
+    let (state, reason) = match status {
+        status if status.is_success() => ("True", "Scheduled"),
+        status if status.is_rejected() => ("False", "Unschedulable"),
+        _ => ("False", "SchedulerError"),
+    };
+    let before = group.conditions.iter().find(|condition| *condition.kind == *SCHEDULED);
+    if before.is_some_and(|before| *before.status == *"True") && state != "True" {
+        return;
+    }
+    let condition = Condition { kind: SCHEDULED, status: state, reason, message: &text };
+    let changed = changed_condition((&group.conditions, group.generation), &condition, core.now);
+    let Some(condition) = changed else { return };
+    let object = ObjectKey::from(&**object);
+    let patch = Arc::new(patch_of(&group, &condition));
+    let write = ObjectWrite::PatchStatus { object, patch };
+    core.effects.push(Effect::WriteObject { pod: member, write, awaited_by: None });
+}
+
+fn patch_of(group: &PodGroup, condition: &PodCondition) -> serde_json::Value {
+    let since = condition.last_transition.map(|at| at.floor_to_second().to_string());
+    let mut written = json!({
+        "type": *condition.kind, "status": *condition.status, "reason": *condition.reason,
+        "message": *condition.message, "lastTransitionTime": since,
+    });
+    if condition.observed_generation != 0 {
+        written["observedGeneration"] = json!(condition.observed_generation);
+    }
+    json!({"metadata": {"uid": *group.uid}, "status": {"conditions": [written]}})
+}

@@ -1,0 +1,77 @@
+//! PlacementGenerate and PlacementScore: where a whole pod group may go.
+//!
+//! Behaviour: `docs/spec/podgroups.md` §6.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_cache::NodeIdx;
+
+use crate::context::Context;
+use crate::status::Status;
+
+/// A pod group that is being placed.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedGroup<'a> {
+    /// Namespace.
+    pub namespace: &'a str,
+    /// Name of the PodGroup, which need not exist.
+    pub name: &'a str,
+    /// The members that are being placed.
+    pub members: &'a [Arc<Pod>],
+}
+
+/// Nodes that a group may be placed on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// Such as the name of a topology domain; unique among the placements of one group, empty for all nodes.
+    pub name: Arc<str>,
+    /// The nodes, in the order in which attempts go through them.
+    pub nodes: Vec<NodeIdx>,
+}
+
+/// A placement and where the group's members would go within it.
+#[derive(Clone, Copy, Debug)]
+pub struct ProposedPlacement<'a> {
+    /// The placement.
+    pub placement: &'a Placement,
+    /// The members that have found a node. They are not in the cluster that plugins see.
+    pub assignments: &'a [(Arc<Pod>, NodeIdx)],
+}
+
+/// Proposes sets of nodes to place a group on. A profile has at most one such plugin.
+pub trait PlacementGenerate: Send + Sync {
+    /// The placements that are worth a try, as parts of `parent`. With an empty list the group is unschedulable.
+    ///
+    /// # Errors
+    /// The status with which the group fails.
+    fn generate(
+        &self,
+        cx: &Context<'_>,
+        group: PlacedGroup<'_>,
+        parent: &Placement,
+    ) -> Result<Vec<Placement>, Status>;
+}
+
+/// Scores placements in which a group fits. Only asked when there are at least two.
+pub trait PlacementScore: Send + Sync {
+    /// Any number, if [`normalize`](Self::normalize) brings it between 0 and [`MAX_NODE_SCORE`](crate::MAX_NODE_SCORE).
+    ///
+    /// # Errors
+    /// The status with which the group fails.
+    fn score(
+        &self,
+        cx: &Context<'_>,
+        group: PlacedGroup<'_>,
+        placement: ProposedPlacement<'_>,
+    ) -> Result<i64, Status>;
+
+    /// Brings the scores of all placements between 0 and [`MAX_NODE_SCORE`](crate::MAX_NODE_SCORE).
+    ///
+    /// # Errors
+    /// The status with which the group fails.
+    fn normalize(&self, scores: &mut [i64]) -> Result<(), Status> {
+        let _ = scores;
+        Ok(())
+    }
+}

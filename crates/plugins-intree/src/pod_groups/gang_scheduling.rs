@@ -1,0 +1,155 @@
+//! GangScheduling: the pods of a gang wait for each other, before they are tried and before they are bound.
+//!
+//! Answers to `plugins/gangscheduling/gangscheduling.go` of the reference; behaviour in `docs/spec/podgroups.md` §7.1.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_scheduler_framework::api::{Pod, PodGroup};
+use kube_scheduler_framework::{
+    ActionType, ClusterEvent, ClusterView, Code, Commands, Context, CycleState, EnqueueExtensions,
+    EventObject, EventRegistration, EventResource, Handle, MemberPlace, Permit, PermitDecision,
+    Plugin, PluginArgs, PluginError, PluginName, PodGroupState, PreEnqueue, QueueingHint, Status,
+    extension_points,
+};
+
+use super::{NoGroup, find};
+use crate::event_objects;
+
+pub(crate) const NAME: &str = "GangScheduling";
+
+const NO_QUORUM: &str = "waiting for minCount pods from a gang to appear in scheduling queue";
+const NOT_SCHEDULED: &str = "waiting for minCount pods from a gang to be scheduled";
+const TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
+pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
+    Ok(Arc::new(GangScheduling { name: NAME.into() }))
+}
+
+struct GangScheduling {
+    name: PluginName,
+}
+
+impl Plugin for GangScheduling {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    extension_points!(PreEnqueue, EnqueueExtensions, Permit);
+}
+
+/// The pods of a group that the scheduler knows.
+fn state_of<'a>(
+    cluster: ClusterView<'a>,
+    namespace: &str,
+    name: &str,
+) -> Result<&'a PodGroupState, Status> {
+    cluster.pod_group(namespace, name).ok_or_else(|| {
+        let text = format!("pod group state not found for pod group {namespace}/{name}");
+        Status::error(text)
+    })
+}
+
+fn is_fewer(n: usize, min_count: i32) -> bool {
+    usize::try_from(min_count).is_ok_and(|min_count| n < min_count)
+}
+
+impl PreEnqueue for GangScheduling {
+    fn pre_enqueue(&self, cx: &Context<'_>, pod: &Pod) -> Status {
+        let Some(name) = &pod.spec.pod_group else { return Status::SUCCESS };
+        let (cluster, namespace) = (cx.cluster(), &pod.namespace);
+        let min_count = match find(cluster, namespace, name).map(|group| group.min_count()) {
+            Ok(Some(min_count)) => min_count,
+            Ok(None) => return Status::SUCCESS,
+            Err(NoGroup::NotFound) => {
+                return Status::unresolvable(format!(
+                    "waiting for pods's pod group \"{name}\" to appear in scheduling queue"
+                ));
+            }
+            Err(NoGroup::Unreadable(_)) => {
+                return Status::error(format!("failed to get pod group {namespace}/{name}"));
+            }
+        };
+        match state_of(cluster, namespace, name) {
+            Ok(state) if is_fewer(state.n_known(), min_count) => Status::unresolvable(NO_QUORUM),
+            Ok(_) => Status::SUCCESS,
+            Err(status) => status,
+        }
+    }
+}
+
+impl Permit for GangScheduling {
+    fn permit(
+        &self,
+        cx: &Context<'_>,
+        _: &mut CycleState,
+        pod: &Arc<Pod>,
+        _: &str,
+        commands: &mut Commands,
+    ) -> PermitDecision {
+        let Some(name) = &pod.spec.pod_group else { return PermitDecision::allow() };
+        let (cluster, namespace) = (cx.cluster(), &pod.namespace);
+        let min_count = match find(cluster, namespace, name).map(|group| group.min_count()) {
+            Ok(Some(min_count)) => min_count,
+            Ok(None) => return PermitDecision::allow(),
+            Err(error) => {
+                let why = error.text(name);
+                let text = format!("failed to get podGroup {namespace}/{name}: {why}");
+                return PermitDecision::deny(Status::error(text));
+            }
+        };
+        let state = match state_of(cluster, namespace, name) {
+            Ok(state) => state,
+            Err(status) => return PermitDecision::deny(status),
+        };
+        if is_fewer(state.n_scheduled(), min_count) {
+            commands.activate(state.unscheduled().cloned().collect());
+            let status = Status::new(Code::Wait, [NOT_SCHEDULED.into()]);
+            return PermitDecision { status, timeout: TIMEOUT };
+        }
+        for (member, place) in state.members() {
+            if place == MemberPlace::Assumed && cx.waiting().waiting_pod(&member.uid).is_some() {
+                commands.allow(&member.uid, &self.name);
+            }
+        }
+        PermitDecision::allow()
+    }
+
+    fn reads_cycle_state(&self, _: &Pod) -> bool {
+        false
+    }
+}
+
+impl EnqueueExtensions for GangScheduling {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        let pod_added = ClusterEvent::new(EventResource::Pod, ActionType::ADD);
+        let group_added = ClusterEvent::new(EventResource::PodGroup, ActionType::ADD);
+        vec![
+            EventRegistration::with_hint(pod_added, |_, pod, old, new| {
+                let (_, added) = event_objects::pods(old, new)?;
+                Ok(worth_if(added.is_some_and(|added| {
+                    added.namespace == pod.namespace && added.spec.pod_group == pod.spec.pod_group
+                })))
+            }),
+            EventRegistration::with_hint(group_added, group_hint),
+        ]
+    }
+}
+
+fn group_hint(
+    _: &Context<'_>,
+    pod: &Pod,
+    old: Option<&EventObject>,
+    new: Option<&EventObject>,
+) -> Result<QueueingHint, String> {
+    let (_, added) = event_objects::others(old, new)?;
+    Ok(worth_if(added.is_some_and(|added| {
+        *added.kind == *PodGroup::KIND
+            && added.namespace == pod.namespace
+            && pod.spec.pod_group.as_ref() == Some(&added.name)
+    })))
+}
+
+const fn worth_if(helps: bool) -> QueueingHint {
+    if helps { QueueingHint::Queue } else { QueueingHint::Skip }
+}

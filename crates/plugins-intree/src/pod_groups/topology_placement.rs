@@ -1,0 +1,95 @@
+//! TopologyPlacementGenerator: a group with a topology constraint goes into one topology domain.
+//!
+//! Answers to `plugins/topologyaware/topology_placement.go` of the reference; behaviour in `docs/spec/podgroups.md` §7.2.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::{
+    ClusterView, Context, EventResource, Handle, MemberPlace, NodeIdx, PlacedGroup, Placement,
+    PlacementGenerate, Plugin, PluginArgs, PluginError, Status, extension_points,
+};
+
+use super::find;
+
+pub(crate) const NAME: &str = "TopologyPlacementGenerator";
+
+pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
+    Ok(Arc::new(TopologyPlacementGenerator))
+}
+
+struct TopologyPlacementGenerator;
+
+impl Plugin for TopologyPlacementGenerator {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn reads_objects(&self) -> Vec<EventResource> {
+        vec![EventResource::PodGroup]
+    }
+
+    extension_points!(PlacementGenerate);
+}
+
+impl PlacementGenerate for TopologyPlacementGenerator {
+    fn generate(
+        &self,
+        cx: &Context<'_>,
+        group: PlacedGroup<'_>,
+        parent: &Placement,
+    ) -> Result<Vec<Placement>, Status> {
+        let cluster = cx.cluster();
+        let found = find(cluster, group.namespace, group.name)
+            .map_err(|error| Status::error(error.text(group.name)))?;
+        let Some(key) = found.topology_keys.and_then(|keys| keys.into_iter().next()) else {
+            return Ok(vec![parent.clone()]);
+        };
+        let required = required_domain(cluster, group, &key).map_err(|error| {
+            Status::error(format!("cannot determine domain for already scheduled pods: {error}"))
+        })?;
+        let mut domains: BTreeMap<Arc<str>, Vec<NodeIdx>> = BTreeMap::new();
+        for &idx in &parent.nodes {
+            let Some(domain) = domain_of(cluster, idx, &key) else { continue };
+            if required.as_deref().is_none_or(|required| *required == *domain) {
+                domains.entry(domain).or_default().push(idx);
+            }
+        }
+        Ok(domains.into_iter().map(|(name, nodes)| Placement { name, nodes }).collect())
+    }
+}
+
+fn domain_of(cluster: ClusterView<'_>, node: NodeIdx, key: &str) -> Option<Arc<str>> {
+    cluster.node(node)?.labels().get(key).map(Arc::from)
+}
+
+/// The domain that the group's scheduled pods are in.
+fn required_domain(
+    cluster: ClusterView<'_>,
+    group: PlacedGroup<'_>,
+    key: &str,
+) -> Result<Option<Arc<str>>, String> {
+    let Some(state) = cluster.pod_group(group.namespace, group.name) else { return Ok(None) };
+    let is_scheduled = |place| place != MemberPlace::Unscheduled;
+    let mut scheduled: Vec<&Arc<Pod>> =
+        state.members().filter(|(_, place)| is_scheduled(*place)).map(|(pod, _)| pod).collect();
+    scheduled.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    let mut required: Option<Arc<str>> = None;
+    for pod in scheduled {
+        let on = cluster.pod(&pod.uid).and_then(|placed| placed.node_name.clone());
+        let node = on.or_else(|| pod.node_name.clone()).unwrap_or_default();
+        let idx = cluster.node_idx(&node).ok_or_else(|| {
+            let why = format!("nodeinfo not found for node name \"{node}\"");
+            format!("getting node for pod {}: {why}", pod.name)
+        })?;
+        let domain = domain_of(cluster, idx, key)
+            .ok_or_else(|| format!("no topology domain found for pod {}", pod.name))?;
+        if let Some(earlier) = required.filter(|earlier| !earlier.is_empty() && *earlier != domain)
+        {
+            return Err(format!("more than 1 domain found for pod group: {earlier}, {domain}"));
+        }
+        required = Some(domain);
+    }
+    Ok(required)
+}

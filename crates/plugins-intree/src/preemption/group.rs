@@ -1,0 +1,127 @@
+//! Preemption for a whole pod group: pods anywhere in the cluster make room, one by one or group by group.
+//!
+//! Answers to `framework/preemption/podgrouppreemption.go` of the reference; behaviour in `docs/spec/podgroups.md` §9.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{DisruptionMode, Pod, PodGroup, Timestamp};
+use kube_scheduler_framework::{
+    ClusterView, GroupTrial, PlacedGroup, PodGroupPostFilter, Status,
+};
+
+use super::disruption::Budgets;
+use super::{DefaultPreemption, NEVER};
+use crate::pod_groups::find;
+
+const NO_VICTIMS: &str = "No preemption victims found for incoming preemptor";
+const CONSTRAINED: &str =
+    "workload aware preemption is not supported for pod groups with scheduling constraints";
+
+/// Pods that are evicted together or not at all.
+#[derive(Debug)]
+struct Unit {
+    priority: i32,
+    /// In the order in which they stand on nodes; never empty.
+    pods: Vec<Arc<Pod>>,
+    /// When the first of them started.
+    started: Timestamp,
+}
+
+impl Unit {
+    /// Quirk: what the first pod says, also of pods that are evicted one by one.
+    fn is_group(&self) -> bool {
+        self.pods.first().is_some_and(|pod| pod.spec.pod_group.is_some())
+    }
+
+    /// Lower is more important.
+    fn rank(&self) -> impl Ord + use<> {
+        let is_group = self.is_group();
+        let n_pods = if is_group { self.pods.len() } else { 0 };
+        (Reverse(self.priority), Reverse(is_group), Reverse(n_pods), self.started)
+    }
+}
+
+impl PodGroupPostFilter for DefaultPreemption {
+    fn pod_group_post_filter(
+        &self,
+        group: PlacedGroup<'_>,
+        trial: &mut dyn GroupTrial,
+    ) -> Result<Vec<Arc<Pod>>, Status> {
+        let cx = trial.context();
+        let preemptor = find(cx.cluster(), group.namespace, group.name).map_err(|error| {
+            Status::error(format!("failed to get pod group object: {}", error.text(group.name)))
+        })?;
+        if preemptor.topology_keys.as_ref().is_some_and(|keys| !keys.is_empty()) {
+            return Err(Status::unschedulable(CONSTRAINED));
+        }
+        if group.members.iter().any(|pod| pod.spec.never_preempts) {
+            return Err(Status::unschedulable(NEVER));
+        }
+        let mut candidates = units(cx.cluster(), cx.now());
+        candidates.retain(|unit| unit.priority < preemptor.priority);
+        if candidates.is_empty() {
+            return Err(Status::unresolvable(NO_VICTIMS));
+        }
+        let budgets = Budgets::of(cx.cluster());
+        for unit in &candidates {
+            trial.take_off(&unit.pods);
+        }
+        let status = trial.try_group();
+        if !status.is_success() {
+            return Err(status);
+        }
+        candidates.sort_by_key(Unit::rank);
+        let mut victims = Vec::new();
+        let (violating, others) = split(&budgets, candidates);
+        for unit in violating.into_iter().chain(others) {
+            trial.put_back(&unit.pods);
+            if !trial.try_group().is_success() {
+                trial.take_off(&unit.pods);
+                victims.push(unit);
+            }
+        }
+        victims.sort_by_key(Unit::rank);
+        Ok(victims.into_iter().flat_map(|unit| unit.pods).collect())
+    }
+}
+
+/// Every pod on a node, in the units in which they would be evicted.
+fn units(cluster: ClusterView<'_>, now: Timestamp) -> Vec<Unit> {
+    let mut groups: BTreeMap<(Arc<str>, Arc<str>), Option<(PodGroup, Option<usize>)>> =
+        BTreeMap::new();
+    let mut units: Vec<Unit> = Vec::new();
+    for pod in cluster.order().iter().flat_map(|node| cluster.pods_on(*node)) {
+        let started = pod.status.started.unwrap_or(now);
+        let group = pod.spec.pod_group.as_ref().and_then(|name| {
+            let key = (pod.namespace.clone(), name.clone());
+            let found = groups.entry(key).or_insert_with(|| {
+                let group = find(cluster, &pod.namespace, name).ok()?;
+                (group.disruption_mode == DisruptionMode::PodGroup).then_some((group, None))
+            });
+            found.as_mut()
+        });
+        let priority = match group {
+            None => pod.priority(),
+            Some((_, Some(unit))) => {
+                units[*unit].pods.push(pod.clone());
+                continue;
+            }
+            Some((group, unit)) => {
+                *unit = Some(units.len());
+                group.priority
+            }
+        };
+        units.push(Unit { priority, pods: vec![pod.clone()], started });
+    }
+    units
+}
+
+/// Splits units into those whose eviction would violate a budget and the others; both keep the order.
+fn split(budgets: &Budgets, units: Vec<Unit>) -> (Vec<Unit>, Vec<Unit>) {
+    let mut left = budgets.allowed();
+    units.into_iter().partition(|unit| {
+        unit.pods.iter().any(|pod| !budgets.let_go(pod, &mut left))
+    })
+}
