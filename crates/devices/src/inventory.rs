@@ -268,6 +268,36 @@ impl Inventory {
         slice.first_device..slice.first_device + slice.object.devices.len() as DeviceIdx
     }
 
+    pub(crate) fn n_pools(&self) -> u32 {
+        self.pools.len() as u32
+    }
+
+    pub(crate) fn generations(&self, pool: u32) -> impl Iterator<Item = PoolGeneration> {
+        let n = self.pools[pool as usize].generations.len() as u32;
+        (0..n).map(move |generation| PoolGeneration { pool, generation })
+    }
+
+    /// Whether any generation of a pool has counters.
+    pub(crate) fn has_counters(&self, pool: u32) -> bool {
+        let mut generations = self.pools[pool as usize].generations.iter();
+        generations.any(|generation| !generation.counters.totals().is_empty())
+    }
+
+    /// The devices of all generations of a pool.
+    pub(crate) fn devices_of_pool(&self, pool: u32) -> Range<DeviceIdx> {
+        let start = |pool: u32| {
+            let slice = self.slices.partition_point(|slice| slice.pool < pool);
+            let first = self.slices.get(slice).map(|slice| slice.first_device);
+            first.unwrap_or(self.devices.len() as DeviceIdx)
+        };
+        start(pool)..start(pool + 1)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn n_keys(&self) -> DeviceKey {
+        self.by_key.len() as DeviceKey
+    }
+
     /// How much there is of every counter of the device's pool.
     pub(crate) fn counter_totals(
         &self,
@@ -281,7 +311,7 @@ impl Inventory {
 /// One generation of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PoolGeneration {
-    pool: u32,
+    pub(crate) pool: u32,
     generation: u32,
 }
 

@@ -62,6 +62,6 @@ pub use view::NodeView;
 // The vocabulary plugins share with the lower layers, so that one dependency is enough to write one.
 pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
-    NodeIdx, NodeOverlay, ObjectKey, ObjectStore, affinity, columns, counters,
+    NodeIdx, NodeOverlay, ObjectChange, ObjectKey, ObjectStore, affinity, columns, counters,
 };
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};

@@ -98,6 +98,7 @@ impl PreEnqueue for DynamicResources {
         if pod.spec.resource_claims.is_empty() {
             return Status::SUCCESS;
         }
+        self.shared.devices.follow(cx.cluster().objects());
         match resolve::claims_of(cx.cluster().objects(), &self.shared.devices.claims, pod) {
             Ok(_) => Status::SUCCESS,
             Err(why) => Status::unresolvable(why),

@@ -119,14 +119,14 @@ fn key<'a>(search: &Search<'a>, place: usize, context: &Context<'_>) -> Key<'a> 
         || is_shareable
         || capacities.iter().any(|(_, capacity)| capacity.request_policy.is_some());
     let is_singular = context.are_all_singular
-        || search.allocator.occupancy.consumed(device.key()).is_some()
+        || search.allocator.state.occupancy().consumed(device.key()).is_some()
         || values.iter().flatten().any(|value: &&Attribute| !is_comparable(value));
     Key {
         sights: sights.collect(),
         values,
         counters: (!device.device.consumes_counters.is_empty())
             .then(|| (device.pool(), amounts(device.consumption()))),
-        is_dedicated: search.allocator.occupancy.is_dedicated(device.key()),
+        is_dedicated: search.allocator.state.occupancy().is_dedicated(device.key()),
         is_shareable,
         capacity: capacity_matters.then(|| format!("{capacities:?}")),
         singular: is_singular.then_some(place),

@@ -16,6 +16,8 @@ pub(super) fn reserve(
     node: Option<NodeIdx>,
     commands: &mut Commands,
 ) -> Result<(), String> {
+    // No further node is tried: the state of the devices can change without a copy of it.
+    devices.allocator = None;
     let n_wanted = devices.claims.iter().filter(|claim| !claim.is_allocated()).count();
     if n_wanted == 0 {
         return Ok(());
