@@ -125,23 +125,23 @@ mod tests {
         Pod { metadata: Metadata { name: name.to_owned() }, status: Status {} }
     }
 
-    async fn told(text: &str) -> Vec<Result<Change<Pod>, String>> {
+    async fn reported(text: &str) -> Vec<Result<Change<Pod>, String>> {
         let mut watch = PodWatch { lines: text.as_bytes(), line: Vec::new() };
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         loop {
             match watch.next::<Pod>().await {
-                Ok(None) => return told,
-                Ok(Some(change)) => told.push(Ok(change)),
+                Ok(None) => return reported,
+                Ok(Some(change)) => reported.push(Ok(change)),
                 Err(error) => {
-                    told.push(Err(error.to_string()));
-                    return told;
+                    reported.push(Err(error.to_string()));
+                    return reported;
                 }
             }
         }
     }
 
     #[tokio::test]
-    async fn changes_are_told_and_bookmarks_are_not() {
+    async fn changes_are_reported_and_bookmarks_are_not() {
         let text = r#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}
 {"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}
 {"type":"MODIFIED","object":{"metadata":{"name":"a"},"status":{}}}
@@ -149,22 +149,22 @@ mod tests {
 "#;
         let changes =
             [Change::Applied(pod("a")), Change::Applied(pod("a")), Change::Deleted(pod("a"))];
-        assert_eq!(told(text).await, changes.map(Ok));
+        assert_eq!(reported(text).await, changes.map(Ok));
     }
 
     #[tokio::test]
-    async fn what_the_server_complains_about_is_told() {
+    async fn what_the_server_complains_about_is_reported() {
         let line = r#"{"type":"ERROR","object":{"kind":"Status","metadata":{},"status":"Failure","message":"too old resource version","code":410}}
 "#;
         let complaint = "watch pods: too old resource version".to_owned();
-        assert_eq!(told(line).await, [Err(complaint)]);
+        assert_eq!(reported(line).await, [Err(complaint)]);
     }
 
     #[tokio::test]
     async fn a_line_that_is_cut_off_ends_the_watch_and_nonsense_is_an_error() {
-        assert_eq!(told(r#"{"type":"ADDED","object":{"meta"#).await, []);
-        let told = told("{\"type\":\"ADDED\",\"object\":{}}\n").await;
-        let [Err(error)] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(reported(r#"{"type":"ADDED","object":{"meta"#).await, []);
+        let reported = reported("{\"type\":\"ADDED\",\"object\":{}}\n").await;
+        let [Err(error)] = &reported[..] else { panic!("{reported:?}") };
         assert!(error.starts_with("watch pods: missing field `metadata`"), "{error}");
     }
 }

@@ -236,7 +236,7 @@ mod tests {
     }
 
     /// What was asked for, in short.
-    fn told(commands: &[Command]) -> Vec<String> {
+    fn reported(commands: &[Command]) -> Vec<String> {
         let short = |command: &Command| match command {
             Command::Allow { uid, plugin } => format!("allow {uid} for {plugin}"),
             Command::Reject { uid, plugin, message } => {
@@ -286,7 +286,7 @@ mod tests {
         let (decision, commands) = fixture.permit(&*plugin, &a, "n");
         assert_eq!(decision.status.code(), Code::Wait);
         assert_eq!(decision.timeout, Duration::from_secs(60));
-        assert_eq!(told(&commands), ["activate b c"]);
+        assert_eq!(reported(&commands), ["activate b c"]);
     }
 
     #[test]
@@ -301,7 +301,7 @@ mod tests {
             .with_waiting_pod(c.clone(), "n", &[]);
         let (decision, commands) = fixture.permit(&*plugin, &c, "n");
         assert!(decision.status.is_success());
-        assert_eq!(told(&commands), ["allow b-uid for Gang"]);
+        assert_eq!(reported(&commands), ["allow b-uid for Gang"]);
         let (decision, commands) = fixture.permit(&*plugin, &pod("stranger").build(), "n");
         assert!(decision.status.is_success() && commands.is_empty());
     }
@@ -315,7 +315,7 @@ mod tests {
             .with_waiting_pod(member("b"), "n", &[NAME]);
         let commands = fixture.unreserve(&*plugin, &member("a").build(), "n");
         assert_eq!(
-            told(&commands),
+            reported(&commands),
             [
                 "a GangIncomplete: gang crew gives up 1 places with this pod's",
                 "reject b-uid by Gang: gang crew is incomplete: a gave up its place",

@@ -108,16 +108,16 @@ impl Crowd {
             1 if self.numbers.one_in(4) => {
                 let name = kinds::node_name(self.numbers.below(self.n_nodes));
                 let input = self.server.delete_node(&name);
-                self.tell_some(input)?;
+                self.feed_some(input)?;
             }
             2 => {
                 let object = kinds::object(&mut self.numbers);
                 let input = self.server.put_object(object)?;
-                self.tell(&input)?;
+                self.feed(&input)?;
             }
             3 if self.numbers.one_in(3) => {
                 let input = self.server.delete_any_object(&mut self.numbers)?;
-                self.tell_some(input)?;
+                self.feed_some(input)?;
             }
             4 => {
                 let labels = self.kinds.any_labels(&mut self.numbers);
@@ -127,7 +127,7 @@ impl Crowd {
                     }
                     None => None,
                 };
-                self.tell_some(input)?;
+                self.feed_some(input)?;
             }
             5 => {
                 let input = match self.server.any_pod(&mut self.numbers) {
@@ -136,12 +136,12 @@ impl Crowd {
                     })?,
                     None => None,
                 };
-                self.tell_some(input)?;
+                self.feed_some(input)?;
             }
             6..=19 => self.delete_pod()?,
             20 => {
                 self.now = self.now + Duration::from_secs(self.numbers.below(400));
-                self.tell(&Input::TimePassed)?;
+                self.feed(&Input::TimePassed)?;
             }
             _ => self.create_pod()?,
         }
@@ -151,7 +151,7 @@ impl Crowd {
     fn put_node(&mut self, at: u64) -> Result<()> {
         let node = kinds::node(at, &mut self.numbers);
         let input = self.server.put_node(node)?;
-        self.tell(&input)
+        self.feed(&input)
     }
 
     fn create_pod(&mut self) -> Result<()> {
@@ -161,13 +161,13 @@ impl Crowd {
         self.n_created += 1;
         let pod = self.kinds.pod(self.n_created, &mut self.numbers);
         let input = self.server.put_pod(pod)?;
-        self.tell(&input)
+        self.feed(&input)
     }
 
     fn delete_pod(&mut self) -> Result<()> {
         let key = self.server.any_pod(&mut self.numbers);
         let input = key.and_then(|key| self.server.delete_pod(&key));
-        self.tell_some(input)
+        self.feed_some(input)
     }
 
     /// Lets both decide whatever is ready.
@@ -182,14 +182,14 @@ impl Crowd {
         Ok(())
     }
 
-    fn tell(&mut self, input: &Input) -> Result<()> {
+    fn feed(&mut self, input: &Input) -> Result<()> {
         self.shared.handle(input.clone(), self.now);
         self.fresh.handle(input.clone(), self.now);
         self.take_effects()
     }
 
-    fn tell_some(&mut self, input: Option<Input>) -> Result<()> {
-        input.map_or(Ok(()), |input| self.tell(&input))
+    fn feed_some(&mut self, input: Option<Input>) -> Result<()> {
+        input.map_or(Ok(()), |input| self.feed(&input))
     }
 
     fn take_effects(&mut self) -> Result<()> {

@@ -80,11 +80,16 @@ impl History {
         Ok(&self.log)
     }
 
+    /// Decides what happens next, up to the next call: for a fuzzer, each step of which is to depend on a few bytes only.
+    pub fn steer(&mut self, by: u64) {
+        self.numbers = Numbers::new(by);
+    }
+
     /// Ends the history: everything that exists is deleted, whatever is under way, and every outstanding answer is given.
     /// Nothing of it may be left in the engine.
     pub fn wind_up(&mut self) -> Result<()> {
         for input in self.server.clear()? {
-            self.tell(input);
+            self.feed(input);
             if self.numbers.one_in(3) {
                 self.answer()?;
             }
@@ -110,19 +115,19 @@ impl History {
                 let name = self.node_name();
                 let node = shapes::node(&name, &mut self.numbers);
                 let input = self.server.put_node(node)?;
-                self.tell(input);
+                self.feed(input);
             }
             1 if self.numbers.one_in(4) => {
                 let name = self.node_name();
                 let input = self.server.delete_node(&name);
-                self.tell_some(input);
+                self.feed_some(input);
             }
             2..=5 => self.create_pod()?,
             6 => self.change_pod()?,
             7 => {
                 let key = self.server.any_pod(&mut self.numbers);
                 let input = key.and_then(|key| self.server.delete_pod(&key));
-                self.tell_some(input);
+                self.feed_some(input);
             }
             8..=10 => self.answer()?,
             11 => {
@@ -132,15 +137,15 @@ impl History {
             12 | 13 => {
                 let object = shapes::object(&mut self.numbers);
                 let input = self.server.put_object(object)?;
-                self.tell(input);
+                self.feed(input);
             }
             14 if self.numbers.one_in(3) => {
                 let input = self.server.delete_any_object(&mut self.numbers)?;
-                self.tell_some(input);
+                self.feed_some(input);
             }
             15 => {
                 for input in self.server.control_volumes()? {
-                    self.tell(input);
+                    self.feed(input);
                 }
             }
             _ => {
@@ -153,20 +158,20 @@ impl History {
         Ok(())
     }
 
-    fn tell(&mut self, input: Input) {
+    fn feed(&mut self, input: Input) {
         self.engine.handle(input, self.now);
         self.take_effects();
     }
 
-    fn tell_some(&mut self, input: Option<Input>) {
+    fn feed_some(&mut self, input: Option<Input>) {
         if let Some(input) = input {
-            self.tell(input);
+            self.feed(input);
         }
     }
 
     fn let_pass(&mut self, time: Duration) {
         self.now = self.now + time;
-        self.tell(Input::TimePassed);
+        self.feed(Input::TimePassed);
     }
 
     fn node_name(&mut self) -> String {
@@ -195,7 +200,7 @@ impl History {
             "status": {"phase": "Pending"},
         });
         let input = self.server.put_pod(pod)?;
-        self.tell(input);
+        self.feed(input);
         Ok(())
     }
 
@@ -210,7 +215,7 @@ impl History {
                 pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
             }
         })?;
-        self.tell_some(input);
+        self.feed_some(input);
         Ok(())
     }
 
@@ -241,28 +246,28 @@ impl History {
                 (None, Err(ApiError { code: None, reason: reason.into(), message }))
             }
         };
-        self.tell_in_any_order(seen, Input::ObjectWritten { token, result });
+        self.feed_in_any_order(seen, Input::ObjectWritten { token, result });
         Ok(())
     }
 
     /// The watch may be faster than the answer.
-    fn tell_in_any_order(&mut self, seen: Option<Input>, answer: Input) {
+    fn feed_in_any_order(&mut self, seen: Option<Input>, answer: Input) {
         if self.numbers.one_in(2) {
-            self.tell_some(seen);
-            self.tell(answer);
+            self.feed_some(seen);
+            self.feed(answer);
         } else {
-            self.tell(answer);
-            self.tell_some(seen);
+            self.feed(answer);
+            self.feed_some(seen);
         }
     }
 
     fn answer_eviction(&mut self, token: Token, uid: &str) -> Result<()> {
         let Some(key) = self.server.pod_of(uid) else {
-            self.tell(Input::PodEvicted { token, result: Ok(EvictionOutcome::AlreadyGone) });
+            self.feed(Input::PodEvicted { token, result: Ok(EvictionOutcome::AlreadyGone) });
             return Ok(());
         };
         if self.numbers.one_in(5) {
-            self.tell(Input::PodEvicted { token, result: Err(ApiError::new("", "boom")) });
+            self.feed(Input::PodEvicted { token, result: Err(ApiError::new("", "boom")) });
             return Ok(());
         }
         // Some pods take their time; they may be deleted later.
@@ -273,7 +278,7 @@ impl History {
         } else {
             self.server.delete_pod(&key)
         };
-        self.tell_in_any_order(
+        self.feed_in_any_order(
             seen,
             Input::PodEvicted { token, result: Ok(EvictionOutcome::Deleted) },
         );
@@ -284,13 +289,13 @@ impl History {
         let key = self.server.pod_of(uid).filter(|_| !self.numbers.one_in(5));
         let Some(key) = key else {
             let result = Err(ApiError::new("NotFound", "pods \"x\" not found"));
-            self.tell(Input::NominationCleared { token, result });
+            self.feed(Input::NominationCleared { token, result });
             return Ok(());
         };
         let seen = self.server.change_pod(&key, |pod| {
             pod["status"]["nominatedNodeName"] = json!(null);
         })?;
-        self.tell_in_any_order(seen, Input::NominationCleared { token, result: Ok(()) });
+        self.feed_in_any_order(seen, Input::NominationCleared { token, result: Ok(()) });
         Ok(())
     }
 
@@ -298,11 +303,11 @@ impl History {
         let key = self.server.pod_of(uid).filter(|_| !self.numbers.one_in(5));
         let Some(key) = key else {
             let result = Err(ApiError::new("NotFound", "pods \"x\" not found"));
-            self.tell(Input::BindingWritten { token, result });
+            self.feed(Input::BindingWritten { token, result });
             return Ok(());
         };
         let seen = self.server.change_pod(&key, |pod| pod["spec"]["nodeName"] = node.into())?;
-        self.tell_in_any_order(seen, Input::BindingWritten { token, result: Ok(()) });
+        self.feed_in_any_order(seen, Input::BindingWritten { token, result: Ok(()) });
         Ok(())
     }
 

@@ -6,5 +6,6 @@ pub mod conformance;
 pub mod control_plane;
 pub mod crowd;
 pub mod fault;
+pub mod fuzz;
 pub mod history;
 pub mod tenants;

@@ -10,7 +10,9 @@ use std::time::Duration;
 use kube_scheduler_api_types::{Node, Pod, Timestamp};
 use kube_scheduler_cache::check;
 use kube_scheduler_config::{FeatureGates, load};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input};
+use kube_scheduler_engine::{
+    AttemptResult, Effect, Engine, EngineOptions, Input, Pool, WorkLimits,
+};
 use kube_scheduler_tests::tenants::{KINDS, Kind, Share};
 use serde_json::json;
 
@@ -25,15 +27,27 @@ const SHARE: Share = Share(10);
 struct World {
     engine: Engine,
     now: Timestamp,
+    /// What an attempt may cost.
+    limit: u64,
 }
 
 impl World {
     fn new() -> Self {
+        Self::with(EngineOptions::default())
+    }
+
+    fn with(options: EngineOptions) -> Self {
+        Self::sized(6, options)
+    }
+
+    fn sized(n_nodes: usize, options: EngineOptions) -> Self {
         let config = load(CONFIG, &FeatureGates::default()).unwrap();
         let registry = kube_scheduler_plugins_intree::registry();
-        let engine = Engine::new(&config, &registry, EngineOptions::default()).unwrap();
-        let mut world = Self { engine, now: Timestamp::parse("2026-01-01T00:00:00Z").unwrap() };
-        for at in 0..6 {
+        let limit = options.work.base + options.work.per_node * n_nodes as u64;
+        let engine = Engine::new(&config, &registry, options).unwrap();
+        let now = Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
+        let mut world = Self { engine, now, limit };
+        for at in 0..n_nodes {
             let name = format!("n{at}");
             let json = json!({
                 "metadata": {"name": name, "uid": name, "labels": {
@@ -50,13 +64,29 @@ impl World {
         self.engine.handle(input, self.now);
     }
 
-    fn add(&mut self, kind: &Kind, at: usize) {
-        let mut json = (kind.pod)(at, SHARE);
+    fn add(&mut self, kind: &Kind, at: usize, share: Share) {
+        let mut json = (kind.pod)(at, share);
         let name = format!("evil{at}");
         for (key, value) in [("namespace", "tenant"), ("name", &name), ("uid", &name)] {
             json["metadata"][key] = value.into();
         }
         self.tell(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+    }
+
+    /// Adds a plain pod of another tenant, makes all attempts that are due, and says what its own one cost.
+    fn place_plain(&mut self, name: &str) -> u64 {
+        let json = json!({"metadata": {"namespace": "other", "name": name, "uid": name,
+            "labels": {"app": name}}, "spec": {}});
+        self.tell(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+        let costs = costs(self);
+        for (pod, units, result) in &costs {
+            let is_refused =
+                matches!(result, AttemptResult::Error(text) if text.contains("too expensive"));
+            assert_eq!(is_refused, *units > self.limit, "{pod}, {units}: {result:?}");
+        }
+        let (_, units, result) = costs.iter().find(|(pod, ..)| pod == name).unwrap();
+        assert!(matches!(result, AttemptResult::Assumed(_)), "{result:?}");
+        *units
     }
 
     fn remove(&mut self, at: usize) {
@@ -81,7 +111,8 @@ impl World {
 
     /// How many entries the tables have, apart from those that are bounded by a number of bytes.
     fn sizes(&self) -> BTreeMap<&'static str, usize> {
-        let bounded = ["signatures", "evaluations", "followed counters"];
+        let bounded =
+            ["signatures", "evaluations", "followed counters", "namespaces with costly pods"];
         let sizes = self.engine.table_sizes().into_iter();
         let sizes = sizes.filter(|size| !bounded.contains(&size.table));
         sizes.map(|size| (size.table, size.n_entries)).collect()
@@ -94,7 +125,7 @@ fn nothing_is_left_of_the_worst_pods_and_all_is_counted_right_meanwhile() {
         let mut world = World::new();
         let before = world.sizes();
         for at in 0..6 {
-            world.add(kind, at);
+            world.add(kind, at, SHARE);
             world.attempts();
         }
         world.now = world.now + Duration::from_secs(400);
@@ -109,4 +140,137 @@ fn nothing_is_left_of_the_worst_pods_and_all_is_counted_right_meanwhile() {
         assert_eq!(after, before, "{}", kind.name);
         assert_eq!(check(world.engine.cluster()), [], "{}", kind.name);
     }
+}
+
+/// What all attempts that are due cost, in units of work, by pod.
+fn costs(world: &mut World) -> Vec<(String, u64, AttemptResult)> {
+    let mut costs = Vec::new();
+    while let Some(turn) = world.engine.schedule_next(world.now) {
+        costs.push((turn.pod.name.to_string(), turn.work, turn.result));
+        for effect in world.engine.drain_effects().collect::<Vec<_>>() {
+            if let Effect::WriteBinding { token, .. } = effect {
+                world.tell(Input::BindingWritten { token, result: Ok(()) });
+            }
+        }
+    }
+    costs
+}
+
+#[test]
+fn each_attempt_for_the_worst_pods_is_bounded_and_others_cost_what_they_did() {
+    const N_NODES: usize = 500;
+    for kind in &KINDS {
+        let mut world = World::sized(N_NODES, EngineOptions::default());
+        let quiet = world.place_plain("before");
+        assert!(quiet <= world.limit / 1000, "{quiet}");
+        for at in 0..2 {
+            world.add(kind, at, Share::WHOLE);
+            // Whoever comes next is placed at once, whatever becomes of the others.
+            assert_eq!(world.place_plain(&format!("beside{at}")), quiet, "{}", kind.name);
+        }
+        // Those that failed are tried again.
+        world.now = world.now + Duration::from_secs(600);
+        assert_eq!(world.place_plain("after"), quiet, "{}", kind.name);
+    }
+}
+
+#[test]
+fn a_pod_that_is_too_expensive_is_never_tried_and_says_so_and_comes_back_later_each_time() {
+    let work = WorkLimits { base: 1000, per_node: 0, refill_per_second: 1 };
+    let mut world = World::with(EngineOptions { work, ..EngineOptions::default() });
+    let constraints: Vec<_> = (0..200)
+        .map(|at| {
+            json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": format!("a{at}")}}})
+        })
+        .collect();
+    let json = json!({"metadata": {"namespace": "tenant", "name": "evil", "uid": "evil"},
+        "spec": {"topologySpreadConstraints": constraints}});
+    world.tell(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+    let start = world.now;
+    let mut failed_at = Vec::new();
+    while failed_at.len() < 4 {
+        if let Some(turn) = world.engine.schedule_next(world.now) {
+            let AttemptResult::Error(message) = turn.result else { panic!("{:?}", turn.result) };
+            assert!(message.contains("most of them for its topology spread"), "{message}");
+            assert!(turn.work > 1000);
+            let (mut has_event, mut has_condition) = (false, false);
+            for effect in world.engine.drain_effects().collect::<Vec<_>>() {
+                match effect {
+                    Effect::RecordEvent { note, .. } => has_event |= note == message,
+                    Effect::PatchStatus { .. } => has_condition = true,
+                    _ => {}
+                }
+            }
+            assert!(has_event);
+            assert!(has_condition || !failed_at.is_empty());
+            failed_at.push(world.now.saturating_since(start).as_secs());
+            // Others are not affected.
+            world.place_plain(&format!("plain{}", failed_at.len()));
+        }
+        world.now = world.now + Duration::from_secs(1);
+        assert_eq!(world.engine.cluster().n_followed(), 0);
+    }
+    let waits: Vec<_> = failed_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!((10..=12).contains(&waits[0]), "{waits:?}");
+    assert!(waits[1] >= 2 * waits[0] - 2 && waits[2] >= 2 * waits[1] - 2, "{waits:?}");
+}
+
+#[test]
+fn a_namespace_that_has_used_up_its_allowance_waits_and_others_do_not() {
+    // The soft limit is 100 units, and ten attempts at the hard limit are the allowance.
+    let work = WorkLimits { base: 1000, per_node: 0, refill_per_second: 100 };
+    let mut world = World::with(EngineOptions { work, ..EngineOptions::default() });
+    let mut placed_and_refused = [0_usize, 0];
+    let add = |world: &mut World, namespace: &str, at: usize| {
+        let terms = vec![json!({"matchExpressions": [{"key": "zone", "operator": "Exists"}]}); 40];
+        let required = json!({"nodeSelectorTerms": terms});
+        let json = json!({"metadata": {"namespace": namespace, "name": format!("{namespace}{at}"),
+            "uid": format!("{namespace}{at}")}, "spec": {"affinity": {"nodeAffinity":
+            {"requiredDuringSchedulingIgnoredDuringExecution": required}}}});
+        world.tell(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+    };
+    for at in 0..50 {
+        add(&mut world, "tenant", at);
+        for (_, units, result) in costs(&mut world) {
+            assert!((101..1000).contains(&units), "{units}");
+            let is_refused = matches!(result, AttemptResult::Error(_));
+            placed_and_refused[usize::from(is_refused)] += 1;
+        }
+    }
+    let [mut placed, refused] = placed_and_refused;
+    assert!(placed >= 10 && refused >= 10, "{placed} placed, {refused} refused");
+    add(&mut world, "other", 0);
+    assert!(matches!(costs(&mut world)[0].2, AttemptResult::Assumed(_)));
+    // What comes back with time suffices for all of them in the end.
+    for _ in 0..2000 {
+        world.now = world.now + Duration::from_secs(10);
+        let is_placed =
+            |(_, _, result): &(_, _, AttemptResult)| matches!(result, AttemptResult::Assumed(_));
+        placed += costs(&mut world).iter().filter(|cost| is_placed(cost)).count();
+    }
+    assert_eq!(placed, 50);
+}
+
+#[test]
+fn work_does_not_depend_on_the_class_cache_or_on_threads() {
+    let works = |options: EngineOptions| {
+        let mut world = World::sized(100, options);
+        let mut works = Vec::new();
+        for kind in &KINDS {
+            for at in 0..3 {
+                world.add(kind, at, Share(100));
+                works.extend(costs(&mut world));
+                world.remove(at);
+            }
+        }
+        works
+    };
+    let cached = works(EngineOptions::default());
+    assert!(cached.len() >= 20, "{}", cached.len());
+    let options = EngineOptions { uses_class_cache: false, ..EngineOptions::default() };
+    assert_eq!(works(options), cached);
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+    let options = EngineOptions { pool: Pool::new(Arc::new(threads)), ..EngineOptions::default() };
+    assert_eq!(works(options), cached);
 }

@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_is_told_from_its_unit_tests() {
+    fn the_program_is_reported_from_its_unit_tests() {
         let messages = [
             message("serde", "lib", false, Value::Null),
             message("conformance", "bin", true, "/t/deps/conformance-1".into()),

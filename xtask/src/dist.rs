@@ -66,7 +66,7 @@ pub(crate) fn run() -> Result<Ended> {
     if !process::succeeds(Command::new("strip").arg(&binary)) {
         println!("dist: no working `strip`: the binary keeps its symbols");
     }
-    tell_libraries(&binary);
+    report_libraries(&binary);
     for text in TEXTS {
         copy(&root.join(text), &stage.join(text))?;
     }
@@ -131,7 +131,7 @@ fn build(root: &Path, target: Option<&str>) -> Result<std::path::PathBuf> {
 }
 
 /// Which libraries must be where it runs.
-fn tell_libraries(binary: &Path) {
+fn report_libraries(binary: &Path) {
     let listed = Command::new("ldd").arg(binary).output();
     let listed = listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     let names: Vec<String> = listed.map_or_else(|_| Vec::new(), |listed| libraries(&listed));

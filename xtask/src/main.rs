@@ -12,6 +12,7 @@ mod conformance;
 mod dist;
 mod e2e;
 mod fault;
+mod fuzz;
 mod launch;
 mod metadata;
 mod package;
@@ -70,6 +71,11 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<OsString>,
     },
+    /// Look for inputs that break something, with libFuzzer (needs a C++ compiler)
+    ///
+    /// What is learned stays in target/fuzz. Exits with 1 if there are findings; each is a file that `cargo xtask test`
+    /// replays once it is moved to the folder of its target in tests/data/fuzz.
+    Fuzz(fuzz::Args),
     /// Benchmarks, in the release profile
     Bench {
         #[command(subcommand)]
@@ -107,6 +113,7 @@ fn command() -> Result<Ended> {
         Command::Conformance(args) => conformance::run(&args),
         Command::E2e(args) => e2e::run(&args),
         Command::Fault { args } => fault::run(&args),
+        Command::Fuzz(args) => fuzz::run(&args),
         Command::Bench { bench } => launch::bench(&bench),
         Command::Demo { args } => launch::demo(&args),
         Command::Dist => dist::run(),

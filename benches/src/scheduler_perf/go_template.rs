@@ -62,12 +62,13 @@ pub(crate) fn render(text: &str, env: Env) -> Result<String, TemplateError> {
         trims = action.ends_with('-');
         let action = action.strip_suffix('-').unwrap_or(action).trim();
         if !(action.starts_with("/*") && action.ends_with("*/")) {
-            let told = |what| TemplateError { line, what: format!("{{{{ {action} }}}}: {what}") };
-            let tokens = tokens(action).map_err(told)?;
+            let located =
+                |what| TemplateError { line, what: format!("{{{{ {action} }}}}: {what}") };
+            let tokens = tokens(action).map_err(located)?;
             let mut reader = Reader { tokens: &tokens, env };
-            let value = reader.call().map_err(told)?;
+            let value = reader.call().map_err(located)?;
             if let Some(extra) = reader.tokens.first() {
-                return Err(told(format!("{extra} is not expected here")));
+                return Err(located(format!("{extra} is not expected here")));
             }
             out.push_str(&value.to_string());
         }

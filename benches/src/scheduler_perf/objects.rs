@@ -26,9 +26,9 @@ impl Template {
 
     /// The object of this number, expressions filled in.
     pub(crate) fn object(&self, env: Env) -> Result<Value> {
-        let told = || self.path.display().to_string();
-        let text = render(&self.text, env).with_context(told)?;
-        serde_saphyr::from_str(&text).map_err(|error| anyhow!(error)).with_context(told)
+        let located = || self.path.display().to_string();
+        let text = render(&self.text, env).with_context(located)?;
+        serde_saphyr::from_str(&text).map_err(|error| anyhow!(error)).with_context(located)
     }
 
     /// The object as it is written, for files whose expressions are not filled in.

@@ -115,21 +115,21 @@ mod tests {
     #[test]
     fn errors_say_what_is_allowed() {
         let mut params = params();
-        let told = |error: ParamError| error.to_string();
+        let text = |error: ParamError| error.to_string();
         assert_eq!(
-            told(params.count("countParam", "n").unwrap_err()),
+            text(params.count("countParam", "n").unwrap_err()),
             "countParam: \"n\" is not a parameter: expected is `$name`"
         );
         assert_eq!(
-            told(params.count("countParam", "$x").unwrap_err()),
+            text(params.count("countParam", "$x").unwrap_err()),
             "countParam: parameter x is undefined; the workload defines: b, d, m, n"
         );
         assert_eq!(
-            told(params.count("countParam", "$m").unwrap_err()),
+            text(params.count("countParam", "$m").unwrap_err()),
             "countParam: parameter m is -1: expected is a number of at least 0"
         );
         assert_eq!(
-            told(params.count("countParam", "$d").unwrap_err()),
+            text(params.count("countParam", "$d").unwrap_err()),
             "countParam: parameter d is \"2s\": expected is a number of at least 0"
         );
     }

@@ -44,7 +44,7 @@ async fn a_cluster_that_was_there_is_left_as_it_was_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_scheduler_that_ends_is_told_with_its_last_words() {
+async fn a_scheduler_that_ends_is_reported_with_its_last_words() {
     let command = ["sh", "-c", "echo no such flag: $0 >&2; exit 3", "{kubeconfig}"];
     let subject = Subject::Scheduler(command.map(OsString::from).into());
     let error =

@@ -71,7 +71,7 @@ pub use keyed::{KeyedMap, KeyedSet, KeyedState};
 pub use labels::Labels;
 pub use names::{
     CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY, PODS, is_dra_extended_resource,
-    is_extended_resource, is_native_resource, is_scalar_resource,
+    is_extended_resource, is_scalar_resource, may_be_dra_extended_resource,
 };
 pub use node::{Node, NodeImage};
 pub use object::Object;

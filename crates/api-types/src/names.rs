@@ -20,7 +20,7 @@ const ATTACHABLE_VOLUMES_PREFIX: &str = "attachable-volumes-";
 const QUOTA_REQUEST_PREFIX: &str = "requests.";
 
 /// Whether the name belongs to Kubernetes: no domain, or a `kubernetes.io/` anywhere.
-pub fn is_native_resource(name: &str) -> bool {
+fn is_native_resource(name: &str) -> bool {
     !name.contains('/') || is_prefixed_native_resource(name)
 }
 
@@ -58,6 +58,12 @@ pub fn is_scalar_resource(name: &str) -> bool {
 /// Whether dynamic resource allocation may serve the resource.
 pub fn is_dra_extended_resource(name: &str) -> bool {
     name.starts_with(DEVICE_CLASS_PREFIX) || is_extended_resource(name)
+}
+
+/// Whether dynamic resource allocation might serve the resource, without [checking](is_dra_extended_resource) that the name
+/// is valid: for questions that are asked of every pod.
+pub fn may_be_dra_extended_resource(name: &str) -> bool {
+    name.starts_with(DEVICE_CLASS_PREFIX) || !is_native_resource(name)
 }
 
 /// Whether `spec.resources` of a pod may set the resource.

@@ -428,10 +428,10 @@ fn check_claims(
 fn check_objects(cluster: &ClusterState, report: &mut Report) {
     let objects = cluster.objects();
     for copy in objects.assumed() {
-        let told = objects.get(&copy.group, &copy.kind, &copy.namespace, &copy.name);
+        let reported = objects.get(&copy.group, &copy.kind, &copy.namespace, &copy.name);
         report.compare(
             || format!("revision of {} {} that is assumed", copy.kind, copy.key()),
-            told.map(|told| &told.resource_version),
+            reported.map(|reported| &reported.resource_version),
             Some(&copy.resource_version),
         );
     }

@@ -131,13 +131,7 @@ impl Reads {
         !self.intersects(Self::OF_GROUPS.union(Self::OTHER_NODES).union(Self::ANYTHING))
     }
 
-    /// Whether the engine could detect that if it knew what counters show at each moment.
-    pub fn can_be_grouped(self) -> bool {
-        let not_for_groups = Self::OTHER_NODES.union(Self::ANYTHING).union(Self::NODE_NAME);
-        !self.intersects(not_for_groups) && self.node_kinds().is_empty()
-    }
-
-    /// Whether it takes [groups](Self::can_be_grouped) to cache such answers.
+    /// Whether it takes [groups](PhaseReads::can_be_grouped) to cache such answers.
     pub const fn needs_groups(self) -> bool {
         self.intersects(Self::OF_GROUPS)
     }
@@ -244,6 +238,17 @@ impl PhaseReads {
     /// What either phase read.
     pub fn union(self) -> Reads {
         self.once.union(self.per_node)
+    }
+
+    /// Whether all that was read about nodes is what counters show, so that nodes which look alike to the counters' reader get
+    /// equal answers, and one of them can be asked for all.
+    pub fn can_be_grouped(self) -> bool {
+        let read = self.union();
+        let not_for_groups = Reads::OTHER_NODES.union(Reads::ANYTHING).union(Reads::NODE_NAME);
+        let once_alone = Reads::COUNTER_HANDLES.union(Reads::FEASIBLE_NODES);
+        read.node_kinds().is_empty()
+            && !read.intersects(not_for_groups)
+            && !self.per_node.intersects(once_alone)
     }
 
     /// Whether answers can be cached: what was computed once stays valid while versions are equal, and the rest can be

@@ -92,8 +92,8 @@ mod tests {
             ("configmapsleases", "configmapsleases lock is removed, migrated to leases"),
             ("foo", "Invalid lock-type foo"),
         ] {
-            let told = checked(|election| election.resource_lock = lock.into());
-            assert_eq!(told, format!("couldn't create resource lock: {text}"));
+            let reported = checked(|election| election.resource_lock = lock.into());
+            assert_eq!(reported, format!("couldn't create resource lock: {text}"));
         }
     }
 
@@ -110,12 +110,12 @@ mod tests {
             (["1s", "0", "-1s"], "renewDeadline must be greater than zero"),
         ] {
             let [lease, renew, retry] = times.map(|time| Duration::parse(time).unwrap());
-            let told = checked(|election| {
+            let reported = checked(|election| {
                 election.lease_duration = lease;
                 election.renew_deadline = renew;
                 election.retry_period = retry;
             });
-            assert_eq!(told, format!("couldn't create leader elector: {text}"));
+            assert_eq!(reported, format!("couldn't create leader elector: {text}"));
         }
         assert_eq!(
             checked(|election| election.retry_period = Duration::parse("8333ms").unwrap()),

@@ -25,6 +25,8 @@ const SCORES_FROM: u8 = 10;
 pub(crate) trait Lines {
     /// The verbosity at the moment.
     fn verbosity(&self) -> u8;
+    /// A search starts.
+    fn started(&mut self, pod: &PodRef);
     /// A plugin's weighted score of a node.
     fn plugin_scored(&mut self, pod: &PodRef, plugin: &str, node: &str, score: i64);
     /// A node's score over all plugins.
@@ -48,6 +50,11 @@ impl Lines for ProcessLog {
         } else {
             0
         }
+    }
+
+    fn started(&mut self, pod: &PodRef) {
+        tracing::debug!(target: "V4", %pod, "About to try and schedule pod");
+        tracing::debug!(target: "V3", %pod, "Attempting to schedule pod");
     }
 
     fn plugin_scored(&mut self, pod: &PodRef, plugin: &str, node: &str, score: i64) {
@@ -102,7 +109,10 @@ impl Observer for CycleLog<'_> {
         }
         let now = (self.now)();
         match step {
-            SearchStep::Begun => (self.started, self.steps) = (now, [None; 2]),
+            SearchStep::Started => {
+                (self.started, self.steps) = (now, [None; 2]);
+                self.lines.started(pod);
+            }
             SearchStep::NodesFiltered => self.steps[0] = Some(now),
             SearchStep::NodesScored => self.steps[1] = Some(now),
             SearchStep::Ended => self.end(pod, now),
@@ -215,6 +225,8 @@ mod tests {
             self.verbosity
         }
 
+        fn started(&mut self, _: &PodRef) {}
+
         fn plugin_scored(&mut self, pod: &PodRef, plugin: &str, node: &str, score: i64) {
             self.lines.push(format!("{pod} {plugin} {node} {score}"));
         }
@@ -239,7 +251,7 @@ mod tests {
         let mut page = Page { verbosity, ..Page::default() };
         let now = || clock.get();
         let mut log = CycleLog::new(&mut page, &now);
-        log.reached(&pod(), SearchStep::Begun);
+        log.reached(&pod(), SearchStep::Started);
         for (step, micros) in steps {
             clock.set(start + Duration::from_micros(*micros));
             log.reached(&pod(), *step);
@@ -250,7 +262,7 @@ mod tests {
     use SearchStep::{Ended, NodesFiltered, NodesScored};
 
     #[test]
-    fn a_slow_search_is_told_with_its_long_steps() {
+    fn a_slow_search_is_reported_with_its_long_steps() {
         let lines =
             logged(2, &[(NodesFiltered, 120_000), (NodesScored, 150_000), (Ended, 150_123)]);
         let number = lines[0].split(['[', ']']).nth(1).unwrap();
@@ -266,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn more_steps_are_told_when_more_is_wanted() {
+    fn more_steps_are_reported_when_more_is_wanted() {
         let steps = [(NodesFiltered, 120_000), (NodesScored, 150_000), (Ended, 150_000)];
         assert_eq!(logged(2, &steps)[0].matches("---").count(), 1);
         assert_eq!(logged(4, &steps)[0].matches("---").count(), 2);
@@ -281,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_searches_and_low_verbosity_tell_nothing() {
+    fn quick_searches_and_low_verbosity_report_nothing() {
         assert!(logged(9, &[(NodesFiltered, 99_000), (Ended, 99_999)]).is_empty());
         assert!(logged(1, &[(NodesFiltered, 200_000), (Ended, 300_000)]).is_empty());
         assert_eq!(logged(2, &[(Ended, 100_000)])[0].matches("---").count(), 0);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_config::{Configuration, FeatureGates, OutputError, to_json_value};
-use kube_scheduler_engine::{BuildError, Engine, EngineOptions, Pool};
+use kube_scheduler_engine::{BuildError, Engine, EngineOptions, Pool, WorkLimits};
 use kube_scheduler_framework::Handle;
 use kube_scheduler_runtime::Registry;
 use kube_scheduler_writes::RateLimit;
@@ -99,6 +99,7 @@ pub struct DaemonBuilder {
     serving: Option<ServingOptions>,
     rate: Option<RateLimit>,
     max_in_unschedulable: Option<Duration>,
+    work: WorkLimits,
     connect_patience: Duration,
     request_timeout: Duration,
     width: usize,
@@ -170,6 +171,12 @@ impl DaemonBuilder {
     /// How long a pod may stay unschedulable without any event before it is tried again; five minutes by default.
     pub fn max_in_unschedulable(mut self, limit: Duration) -> Self {
         self.max_in_unschedulable = Some(limit);
+        self
+    }
+
+    /// How much work attempts may cost.
+    pub fn work_limits(mut self, limits: WorkLimits) -> Self {
+        self.work = limits;
         self
     }
 
@@ -298,6 +305,8 @@ impl DaemonBuilder {
             outstanding: OutstandingWork::default(),
             names: Vec::new(),
             spans: preparation.spans,
+            verbosity: 0,
+            n_attempts: 0,
         };
         let core_end = core.spawn().map_err(StartError::Thread)?;
 
@@ -397,6 +406,7 @@ impl DaemonBuilder {
             handle,
             extenders: extenders.extenders.clone(),
             timer: Some(Arc::new(Stopwatch::start())),
+            work: self.work,
             ..EngineOptions::default()
         };
         if let Some(limit) = self.max_in_unschedulable {
@@ -436,6 +446,7 @@ impl Daemon {
             serving: None,
             rate: None,
             max_in_unschedulable: None,
+            work: WorkLimits::default(),
             connect_patience: Duration::from_secs(3),
             request_timeout: Duration::from_secs(30),
             width: 128,

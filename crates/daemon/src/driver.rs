@@ -18,6 +18,7 @@ use tokio::sync::{oneshot, watch};
 use crate::clock::Clock;
 use crate::cycle_log::{CycleLog, ProcessLog};
 use crate::debugger;
+use crate::engine_log;
 use crate::inbox::{InboxReceiver, Notice, Observation};
 use crate::metrics::{CoreNumbers, Metrics, PluginNames};
 use crate::progress::Progress;
@@ -56,6 +57,10 @@ pub(crate) struct Driver {
     pub(crate) names: Vec<PluginNames>,
     /// Traces attempts, if that was asked for.
     pub(crate) spans: Option<Spans>,
+    /// What the log shows, as the engine knows it.
+    pub(crate) verbosity: u8,
+    /// How many attempts there were.
+    pub(crate) n_attempts: u64,
 }
 
 /// The core thread panicked, with this text.
@@ -100,6 +105,7 @@ impl Driver {
         self.names = PluginNames::of(self.engine.profiles());
         self.metrics.prepare(self.names.clone());
         loop {
+            self.set_verbosity();
             let n_taken = self.take_waiting(&mut mode);
             let n_turns = if mode == Mode::Running && self.may_decide && self.unsynced.is_empty() {
                 self.decide()
@@ -150,9 +156,35 @@ impl Driver {
         self.heartbeat.beat();
         // After the inputs, which may have made the deadline pointless.
         if self.engine.next_deadline().is_some_and(|deadline| deadline <= self.clock.now()) {
-            self.engine.handle(Input::TimePassed, self.clock.now());
+            self.handle(Input::TimePassed);
         }
         n_taken
+    }
+
+    /// Takes in one input, and logs it if that is wanted.
+    fn handle(&mut self, input: Input) {
+        if self.verbosity >= engine_log::CHANGES_FROM {
+            engine_log::change(&self.engine, &input);
+        }
+        self.engine.handle(input, self.clock.now());
+        self.log_notices();
+    }
+
+    /// Has the engine keep notices of what the log shows, which may change at any time.
+    fn set_verbosity(&mut self) {
+        let verbosity = engine_log::verbosity();
+        if verbosity != self.verbosity {
+            self.verbosity = verbosity;
+            self.engine.set_verbosity(verbosity);
+        }
+    }
+
+    fn log_notices(&mut self) {
+        if self.verbosity > 0 {
+            for notice in self.engine.drain_notices() {
+                engine_log::notice(&notice, self.n_attempts);
+            }
+        }
     }
 
     fn take_notice(&mut self, notice: Notice, mode: &mut Mode) {
@@ -170,7 +202,7 @@ impl Driver {
                     }
                     _ => {}
                 }
-                self.engine.handle(input, self.clock.now());
+                self.handle(input);
             }
             Notice::Stop => {
                 if *mode == Mode::Running {
@@ -185,10 +217,10 @@ impl Driver {
     fn take_observation(&mut self, observation: Observation) -> usize {
         match observation {
             Observation::Changes(inputs, _permit) => {
-                let (n, now) = (inputs.len(), self.clock.now());
+                let n = inputs.len();
                 for input in inputs {
                     self.heartbeat.beat();
-                    self.engine.handle(input, now);
+                    self.handle(input);
                 }
                 return n;
             }
@@ -233,6 +265,8 @@ impl Driver {
             let now = || clock.now();
             let mut log = CycleLog::new(&mut lines, &now);
             let turn = self.engine.schedule_next_observed(&mut log, clock.now());
+            self.n_attempts += u64::from(turn.is_some());
+            self.log_notices();
             let Some(turn) = turn else { return n_turns };
             let turn_end = Instant::now();
             let length = turn_end - turn_start;
@@ -251,17 +285,7 @@ impl Driver {
 
     fn record(&self, turn: &Turn, length: Duration) {
         let failed = match &turn.result {
-            AttemptResult::Assumed(node) => {
-                tracing::debug!(
-                    target: "V3",
-                    pod = %turn.pod,
-                    node = %node,
-                    evaluatedNodes = turn.n_evaluated,
-                    feasibleNodes = turn.n_feasible,
-                    "Attempting to bind pod to node"
-                );
-                None
-            }
+            AttemptResult::Assumed(_) => None,
             AttemptResult::Unschedulable(message) => {
                 tracing::debug!(pod = %turn.pod, err = message, "Unable to schedule pod; no fit; waiting");
                 Some((&*turn.profile, "unschedulable"))
@@ -270,7 +294,13 @@ impl Driver {
                 tracing::error!(pod = %turn.pod, err = message, "Error scheduling pod; retrying");
                 Some((&*turn.profile, "error"))
             }
-            AttemptResult::Skipped => return,
+            AttemptResult::Skipped => {
+                let pod = self.engine.known_pod(&turn.pod.namespace, &turn.pod.name);
+                if pod.is_some_and(|pod| pod.deletion_requested.is_some()) {
+                    tracing::debug!(target: "V3", pod = %turn.pod, "Skip schedule deleting pod");
+                }
+                return;
+            }
         };
         self.metrics.observe_cycle(length, failed);
         self.progress.send_if_modified(|progress| {
@@ -285,6 +315,9 @@ impl Driver {
         for effect in self.engine.drain_effects() {
             if let Some(spans) = &mut self.spans {
                 spans.effect(&effect, now);
+            }
+            if self.verbosity >= engine_log::CHANGES_FROM {
+                engine_log::effect(&effect);
             }
             match &effect {
                 Effect::WriteBinding { .. } => self.outstanding.writes += 1,

@@ -30,8 +30,11 @@ mod cycle_log;
 mod daemon;
 mod debugger;
 mod driver;
+mod engine_log;
 mod extender;
 mod fence;
+#[doc(hidden)]
+pub mod fuzzing;
 mod inbox;
 mod kinds;
 mod leader;

@@ -12,6 +12,7 @@ mod authorization;
 mod connection;
 mod debugging;
 mod error;
+pub(crate) mod fuzz;
 mod health;
 mod identity;
 mod listener;

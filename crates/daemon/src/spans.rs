@@ -203,6 +203,7 @@ mod tests {
             n_feasible: 2,
             n_evaluated: 3,
             chosen: None,
+            work: 0,
         }
     }
 
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_at_once_or_when_the_binding_fails() {
+    fn a_failure_is_reported_at_once_or_when_the_binding_fails() {
         let (mut spans, mut out) = spans(1_000_000);
         spans.turn(&turn("1", AttemptResult::Unschedulable("0/1".to_owned())), at(1), at(2));
         let failed = drain(&mut out);

@@ -10,8 +10,10 @@ mod call;
 mod connection;
 pub(crate) mod envelope;
 mod error;
+mod log;
 mod opening;
 mod outage;
+mod times;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -24,6 +26,7 @@ use bytes::Bytes;
 use http::header::{HeaderValue, RETRY_AFTER, USER_AGENT};
 use http::{Method, Response};
 use http_body_util::BodyExt;
+use hyper_util::client::legacy::connect::capture_connection;
 // The client library leaves the choice of the API version to its user.
 use k8s_openapi as _;
 use kube::client::Body;
@@ -38,6 +41,7 @@ use connection::Traffic;
 pub(crate) use error::ApiError;
 use opening::Opening;
 use outage::Outage;
+use times::{ConnectionTimes, ResponseTimes};
 
 /// How often a request is sent again when the server asks for patience, as in the reference's client.
 pub(crate) const MAX_PATIENCE: u32 = 10;
@@ -144,14 +148,14 @@ impl Endpoint {
 
     /// A kube client over the kind of connection that the scheduler uses, for programs that measure or test it.
     pub fn kube_client(&self) -> Result<kube::Client, ConnectError> {
-        self.connect(self.config.clone(), Traffic::Requests)
+        Ok(self.connect(self.config.clone(), Traffic::Requests)?.0)
     }
 
     fn connect(
         &self,
         config: kube::Config,
         traffic: Traffic,
-    ) -> Result<kube::Client, ConnectError> {
+    ) -> Result<(kube::Client, Arc<ConnectionTimes>), ConnectError> {
         connection::client(config, traffic)
             .map_err(|error| ConnectError::Client { server: self.url(), source: error.into() })
     }
@@ -184,12 +188,15 @@ impl Endpoint {
         if let Ok(agent) = HeaderValue::try_from(agent) {
             config.headers.push((USER_AGENT, agent));
         }
-        let client = self.connect(config, traffic)?;
+        let (client, times) = self.connect(config, traffic)?;
         let opening = (traffic == Traffic::Requests).then(Arc::default);
         let host = self.config.cluster_url.authority().map_or("", |host| host.as_str()).into();
+        let base = self.url().trim_end_matches('/').into();
         Ok(Api {
             client,
             host,
+            base,
+            times,
             metrics: None,
             fence: None,
             is_json_only: Arc::default(),
@@ -239,6 +246,10 @@ fn parse_url(text: &str) -> Result<http::Uri, ConnectError> {
 pub(crate) struct Api {
     client: kube::Client,
     host: Arc<str>,
+    /// The server's URL.
+    base: Arc<str>,
+    /// How connections were set up, where the log shows it.
+    times: Arc<ConnectionTimes>,
     metrics: Option<Arc<Metrics>>,
     /// What requests that change something must pass.
     fence: Option<Fence>,
@@ -297,6 +308,7 @@ impl Api {
         let answer = async {
             let response = self.begin(call).await?;
             let body = collect(response).await?;
+            log::response_body(log::verbosity(), call.path(), &body);
             self.observe_answer(call, body.len());
             Ok(body)
         };
@@ -372,14 +384,28 @@ impl Api {
         Some(pause)
     }
 
+    /// Where a request goes, in full, for the log.
+    fn url_of(&self, call: &Call) -> String {
+        format!("{}{}", self.base.trim_end_matches('/'), call.path())
+    }
+
     async fn begin(&self, call: &Call) -> Result<Response<Body>, ApiError> {
-        let request = call.request()?;
+        let mut request = call.request()?;
+        let verbosity = log::verbosity();
+        let url = if verbosity > 0 { self.url_of(call) } else { String::new() };
+        if verbosity > 0 {
+            log::request(verbosity, &call.method, &url, request.headers(), &call.body);
+        }
         let turn = match &self.opening {
             Some(opening) => opening.turn().await,
             None => None,
         };
+        let captured = log::shows_times().then(|| capture_connection(&mut request));
         let start = Instant::now();
-        let answer = self.client.send(request).await;
+        let (answer, connection) = tokio::join!(self.client.send(request), async {
+            drop(captured.clone()?.wait_for_connection_metadata().await);
+            Some(start.elapsed())
+        });
         if let Some(opening) = &self.opening {
             opening.report(answer.is_ok());
         }
@@ -392,6 +418,14 @@ impl Api {
                 length: start.elapsed(),
                 request_bytes: call.body.len(),
             });
+        }
+        if verbosity > 0 {
+            let answer = answer.as_ref().ok().map(|answer| (answer.status(), answer.headers()));
+            let times = match (&captured, connection) {
+                (Some(captured), Some(connection)) => self.times.of(start, captured, connection),
+                _ => ResponseTimes { total: start.elapsed(), ..ResponseTimes::default() },
+            };
+            log::response(verbosity, (&call.method, &url), answer, times);
         }
         let response = match answer {
             Ok(response) => response,
@@ -414,6 +448,7 @@ impl Api {
         let retry_after =
             response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let body = collect(response).await?;
+        log::response_body(verbosity, &url, &body);
         Err(ApiError::status(code, retry_after.map(Duration::from_secs), &body))
     }
 }

@@ -6,6 +6,7 @@
 
 mod decode;
 mod frames;
+pub(crate) mod fuzz;
 mod interruption;
 mod items;
 mod position;
@@ -249,7 +250,7 @@ impl Reflector {
                 }
                 Err(error) => {
                     let wait = backoff.fail(Instant::now());
-                    error.tell(kind, wait);
+                    error.log(kind, wait);
                     wait
                 }
             };

@@ -283,9 +283,6 @@ fn log(EndedWrite { write, result }: &EndedWrite) {
                 }
             }
         }
-        (PodWrite::Bind { pod, node, .. }, Ok(_)) => {
-            tracing::debug!(%pod, %node, "Successfully bound pod to node");
-        }
         (PodWrite::Bind { pod, node, .. }, Err(error)) => {
             tracing::warn!(%pod, %node, err = %error, "Failed to bind pod");
         }

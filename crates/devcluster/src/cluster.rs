@@ -12,6 +12,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
@@ -25,6 +26,7 @@ use crate::faults::Faults;
 use crate::files;
 use crate::hollow::{self, NodeTemplate};
 use crate::kinds::KindId;
+use crate::listener;
 use crate::object::Object;
 use crate::persist::{self, PersistError};
 use crate::selectors::Selection;
@@ -83,6 +85,11 @@ impl DevCluster {
     /// Options for a new cluster.
     pub fn builder() -> DevClusterBuilder {
         DevClusterBuilder::default()
+    }
+
+    /// Answers the requests on `stream`, as if a client had connected without TLS, until the stream ends.
+    pub async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin) {
+        listener::exchange(self.server.clone(), stream, None).await;
     }
 
     /// Base address, such as `http://127.0.0.1:41234`; `https://` with TLS.

@@ -219,6 +219,14 @@ pub(crate) const DAEMON_SETS: KindId = KindId(16);
 pub(crate) const JOBS: KindId = KindId(17);
 /// ReplicationControllers.
 pub(crate) const REPLICATION_CONTROLLERS: KindId = KindId(18);
+/// Claims of devices.
+pub const RESOURCE_CLAIMS: KindId = KindId(19);
+/// Templates of claims of devices.
+pub(crate) const RESOURCE_CLAIM_TEMPLATES: KindId = KindId(20);
+/// Slices of devices.
+pub const RESOURCE_SLICES: KindId = KindId(21);
+/// Device classes.
+pub(crate) const DEVICE_CLASSES: KindId = KindId(22);
 
 const SCALED: &[&str] = &["status", "scale"];
 
@@ -327,6 +335,12 @@ pub static KINDS: &[Kind] = &[
         .generation()
         .subresources(SCALED)
         .fields(&[("status.replicas", &["status", "replicas"])]),
+    Kind::new("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", true).status(),
+    Kind::new("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", true),
+    Kind::new("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", false)
+        .generation()
+        .fields(&[("spec.nodeName", &["spec", "nodeName"]), ("spec.driver", &["spec", "driver"])]),
+    Kind::new("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", false).generation(),
     Kind::new("", "v1", "Service", "services", true).short(&["svc"]).in_all().status(),
     Kind::new("", "v1", "ConfigMap", "configmaps", true).short(&["cm"]),
     Kind::new("", "v1", "Secret", "secrets", true).fields(&[("type", &["type"])]),
@@ -344,13 +358,8 @@ pub static KINDS: &[Kind] = &[
     Kind::new("storage.k8s.io", "v1", "CSIDriver", "csidrivers", false),
     Kind::new("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", true),
     Kind::new("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", false).status(),
-    Kind::new("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", true).status(),
-    Kind::new("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", true),
-    Kind::new("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", false)
-        .generation()
-        .fields(&[("spec.nodeName", &["spec", "nodeName"]), ("spec.driver", &["spec", "driver"])]),
-    Kind::new("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", false).generation(),
-    Kind::new("resource.k8s.io", "v1alpha3", "DeviceTaintRule", "devicetaintrules", false)
+    Kind::new("resource.k8s.io", "v1beta2", "DeviceTaintRule", "devicetaintrules", false)
+        .status()
         .generation(),
     Kind::new("coordination.k8s.io", "v1beta1", "LeaseCandidate", "leasecandidates", true)
         .fields(&[("spec.leaseName", &["spec", "leaseName"])]),
@@ -438,6 +447,10 @@ mod tests {
             (DAEMON_SETS, "apps", "daemonsets"),
             (JOBS, "batch", "jobs"),
             (REPLICATION_CONTROLLERS, "", "replicationcontrollers"),
+            (RESOURCE_CLAIMS, "resource.k8s.io", "resourceclaims"),
+            (RESOURCE_CLAIM_TEMPLATES, "resource.k8s.io", "resourceclaimtemplates"),
+            (RESOURCE_SLICES, "resource.k8s.io", "resourceslices"),
+            (DEVICE_CLASSES, "resource.k8s.io", "deviceclasses"),
         ];
         for (id, group, plural) in expected {
             assert_eq!((id.get().group, id.get().plural), (group, plural));

@@ -54,8 +54,8 @@
 //! # Where to start reading
 //!
 //! [`kinds`](Kind) is the table that drives everything; `store`, `history` and `watch` contain the state; `api` has the
-//! verbs; `routes`, `server` and `listener` serve them over HTTP; `hollow`, `controller`, `volumes`, `workloads` and
-//! `garbage` act on the cluster as its other programs would.
+//! verbs; `routes`, `server` and `listener` serve them over HTTP; `hollow`, `controller`, `volumes`, `devices`, `workloads`
+//! and `garbage` act on the cluster as its other programs would.
 
 mod kinds;
 
@@ -85,6 +85,7 @@ mod server;
 mod table;
 
 mod controller;
+mod devices;
 mod files;
 mod garbage;
 mod hollow;
@@ -99,12 +100,13 @@ mod rng;
 pub use access::{Authority, CertificateError, Denial, Identity, User};
 pub use clock::{Clock, FixedClock};
 pub use cluster::{ClusterError, DevCluster, DevClusterBuilder};
+pub use devices::SampleDevices;
 pub use faults::{Effect, FaultError, FaultRule, Faults};
 pub use history::ChangeType;
 pub use hollow::{END_PHASE, HollowOptions, NodeTemplate, RUN_SECONDS};
 pub use kinds::{
     CSI_NODES, DISRUPTION_BUDGETS, EVENTS, KINDS, Kind, KindId, LEASES, NODES,
-    PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS,
+    PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES,
 };
 pub use object::Object;
 pub use persist::PersistError;

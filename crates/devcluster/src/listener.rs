@@ -97,7 +97,7 @@ async fn connection(
 }
 
 /// Answers the requests of one connection; `user` is the one of the client certificate.
-async fn exchange(
+pub(crate) async fn exchange(
     server: Arc<Server>,
     stream: impl AsyncRead + AsyncWrite + Unpin,
     user: Option<User>,

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_the_same_name_are_told_apart() {
+    fn kinds_of_the_same_name_are_distinguished() {
         let claim = field(2, &field(3, b"fast"));
         let error =
             object(&of(b"resource.k8s.io/v1", b"ResourceClaim", &claim)).expect_err("not v1");
@@ -121,11 +121,11 @@ mod tests {
             error.to_string(),
             "spec has the field number 3, which this server does not know"
         );
-        let core = object(&of(b"v1", b"Event", &field(4, b"told"))).expect("a core event");
-        assert_eq!(core["message"], "told");
+        let core = object(&of(b"v1", b"Event", &field(4, b"said"))).expect("a core event");
+        assert_eq!(core["message"], "said");
         let modern =
-            object(&of(b"events.k8s.io/v1", b"Event", &field(10, b"told"))).expect("an event");
-        assert_eq!(modern["note"], "told");
+            object(&of(b"events.k8s.io/v1", b"Event", &field(10, b"said"))).expect("an event");
+        assert_eq!(modern["note"], "said");
     }
 
     #[test]

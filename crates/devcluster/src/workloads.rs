@@ -9,7 +9,7 @@
 //!
 //! Differences from Kubernetes: a pod that is ready is available (`minReadySeconds` is ignored); there are no deadlines
 //! (`progressDeadlineSeconds`, `activeDeadlineSeconds`, `ttlSecondsAfterFinished`) and no back-off; Jobs count the finished
-//! pods that still exist, and pods that are not told otherwise by [`crate::RUN_SECONDS`] succeed after a second; there are no
+//! pods that still exist, and pods that have no other length by [`crate::RUN_SECONDS`] succeed after a second; there are no
 //! ControllerRevisions, so `kubectl rollout history` and `undo` work for Deployments alone; a controller has at most
 //! [`pods::MOST_PODS`] pods. CronJobs create no Jobs, HorizontalPodAutoscalers scale nothing.
 

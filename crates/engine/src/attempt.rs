@@ -19,6 +19,7 @@ use kube_scheduler_runtime::{
 };
 
 use self::extenders::{ExtenderStatuses, best_with};
+use crate::budget::OverBudget;
 use crate::class_cache::{ClassCache, ClassEvaluation};
 use crate::evaluation::{
     Evaluation, EvaluationFailure, Rejection, ScoreTable, best_node, verdicts_with_nominated_pods,
@@ -29,6 +30,10 @@ use crate::preference::TieBreak;
 
 /// The text of an attempt in a cluster without nodes.
 pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
+
+/// What is said of preemption where it would cost too much.
+const TOO_EXPENSIVE: &str =
+    "preemption: not attempted, because it may cost more work than the limit of an attempt.";
 
 /// A node was found.
 #[derive(Debug)]
@@ -49,6 +54,8 @@ pub(crate) enum NoChoice {
     Unfit(Box<Unfit>),
     /// Something broke.
     Broken(Status),
+    /// The search would cost too much.
+    OverBudget(OverBudget),
 }
 
 /// Why a pod fits nowhere, and what PostFilter can do about it.
@@ -92,6 +99,8 @@ pub(crate) struct Search<'a, 'w> {
     pub(crate) keeps_state: bool,
     pub(crate) random: u64,
     pub(crate) ties: TieBreak,
+    /// Whether to ask PostFilter plugins when no node fits.
+    pub(crate) may_preempt: bool,
     /// Where steps are reported.
     pub(crate) watched: &'a ObservedSearch<'w>,
 }
@@ -99,7 +108,7 @@ pub(crate) struct Search<'a, 'w> {
 impl Search<'_, '_> {
     /// Looks for a node.
     pub(crate) fn run(mut self) -> Result<Choice, NoChoice> {
-        self.watched.reached(SearchStep::Begun);
+        self.watched.reached(SearchStep::Started);
         let n_nodes = self.runner.cx.cluster.n_nodes();
         if n_nodes == 0 {
             return Err(NoChoice::NoNodes);
@@ -357,6 +366,8 @@ impl Search<'_, '_> {
         let mut outcome = PostFilterOutcome::without_nomination(Status::SUCCESS);
         if profile.post_filter().next().is_none() {
             outcome.nominating = Some(NominatingInfo::Override(None));
+        } else if !self.may_preempt {
+            diagnosis.post_filter_message = TOO_EXPENSIVE.to_owned();
         } else {
             let filters = HypotheticalRunner { profile, skip };
             let cluster = self.runner.cx.cluster;

@@ -34,10 +34,11 @@ use self::commands::Requests;
 use self::table::BindingTable;
 use self::tasks::Running;
 use crate::core::{Core, PodEvent};
-use crate::effect::Token;
+use crate::effect::{PodRef, Token};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::guard::guarded;
 use crate::measures::FailedBinding;
+use crate::notice::{Notice, Rejection};
 use crate::policy::Entry;
 use crate::profiles::ProfileIdx;
 use crate::turn::AttemptResult;
@@ -53,6 +54,9 @@ pub(crate) struct Placement {
     pub(crate) node: NodeIdx,
     /// What plugins left for the extension points to come.
     pub(crate) state: CycleState,
+    /// How many nodes were looked at, and how many of them fit.
+    pub(crate) n_evaluated: usize,
+    pub(crate) n_feasible: usize,
 }
 
 /// One pod on its way to its node.
@@ -73,6 +77,9 @@ struct Binding {
     /// The order in which pods set off.
     serial: Serial,
     stage: Stage,
+    /// How many nodes were looked at, and how many of them fit.
+    n_evaluated: usize,
+    n_feasible: usize,
     /// PreBind plugins without work, as they said when they looked ahead.
     idle_pre_bind: SmallVec<[PluginIdx; 4]>,
     parallel_pre_bind: SmallVec<[PluginIdx; 4]>,
@@ -127,7 +134,7 @@ impl Bindings {
 
     /// Assumes the pod on the chosen node, reserves, asks Permit, and sets off towards the binding.
     pub(crate) fn start(&mut self, core: &mut Core, placement: Placement) -> AttemptResult {
-        let Placement { queued, profile, node, state } = placement;
+        let Placement { queued, profile, node, state, n_evaluated, n_feasible } = placement;
         let fail = |core: &mut Core, queued, status: Status| {
             let failure = Failure::from(status);
             FailedAttempt { queued, profile, assumed: None, failure }.send_back(core)
@@ -140,7 +147,7 @@ impl Bindings {
             return fail(core, queued, Status::error(error.to_string()));
         }
         core.with_queue(|queue, _| queue.withdraw_nomination(&pod.uid));
-        let mut binding = Binding {
+        let mut binding = Box::new(Binding {
             queued,
             pod,
             node,
@@ -151,15 +158,18 @@ impl Bindings {
             plugin_start: None,
             serial: self.table.next_serial(),
             stage: Stage::before_pre_bind(),
+            n_evaluated,
+            n_feasible,
             idle_pre_bind: SmallVec::new(),
             parallel_pre_bind: SmallVec::new(),
-        };
+        });
         let mut commands = Commands::default();
         let waits = match binding.reserve_and_permit(core, &mut commands) {
             Ok(waits) => waits,
             Err(status) => {
+                binding.notice_rejection(core, Rejection::BeforeBinding, &status);
                 self.undo(core, &mut binding);
-                let Binding { queued, pod, .. } = binding;
+                let Binding { queued, pod, .. } = *binding;
                 let failure = Failure::on_chosen_node(status);
                 let failed = FailedAttempt { queued, profile, assumed: Some(pod), failure };
                 let result = failed.send_back(core);
@@ -175,6 +185,7 @@ impl Bindings {
             binding.announce(core);
         }
         if is_waiting {
+            core.notices.add(4, || Notice::WaitsOnPermit(PodRef::from(&*binding.pod)));
             binding.stage = Stage::Permit;
             core.permits.add(binding.serial, &binding.pod, waits, &mut core.deadlines);
         }
@@ -203,12 +214,18 @@ impl Bindings {
             reporting: plans.profiles[profile].scheduler_name.clone(),
         };
         core.record(&binding.pod, event);
+        core.notices.add(2, || Notice::Bound {
+            pod: PodRef::from(&*binding.pod),
+            node: binding.node.clone(),
+            n_evaluated: binding.n_evaluated,
+            n_feasible: binding.n_feasible,
+        });
         core.counts.bound(&binding.queued, profile, binding.started, core.now);
         let mut commands = Commands::default();
         let start =
             plans.point_ended(profile, MeteredPoint::Bind, Code::Success, binding.point_start);
         for (_, name, plugin) in plans.profiles[profile].post_bind() {
-            let Binding { state, pod, node, .. } = &mut binding;
+            let Binding { state, pod, node, .. } = &mut *binding;
             let cx = core.context();
             if let Err(status) = guarded(|| plugin.post_bind(&cx, state, pod, node, &mut commands))
             {
@@ -225,6 +242,12 @@ impl Bindings {
         let was_waiting = core.permits.remove(uid, &mut core.deadlines);
         let length = core.now.saturating_since(binding.started);
         if was_waiting {
+            if status.is_rejected() {
+                core.notices.add(4, || Notice::RejectedOnPermit {
+                    pod: PodRef::from(&*binding.pod),
+                    status: status.message(),
+                });
+            }
             core.measures.waited(status.code(), length);
         } else if matches!(binding.stage, Stage::Bind { .. }) {
             let start = binding.point_start.take();
@@ -245,7 +268,7 @@ impl Bindings {
         } else {
             Failure::from(status)
         };
-        let Binding { queued, pod, profile, .. } = binding;
+        let Binding { queued, pod, profile, .. } = *binding;
         let assumed = Some(pod.clone());
         FailedAttempt { queued, profile, assumed, failure }.send_back(core);
         if is_forgotten && is_rejected {
@@ -265,6 +288,21 @@ impl Bindings {
                 core.note(format!("ForgetPod failed: {error}"));
                 false
             }
+        }
+    }
+}
+
+impl Binding {
+    /// For the log, if the status is a rejection and not an error.
+    fn notice_rejection(&self, core: &mut Core, at: Rejection, status: &Status) {
+        if status.is_rejected() {
+            core.notices.add(4, || Notice::RejectedByPlugin {
+                pod: PodRef::from(&*self.pod),
+                node: self.node.clone(),
+                plugin: status.plugin().cloned().unwrap_or_default(),
+                at,
+                status: status.message(),
+            });
         }
     }
 }

@@ -17,6 +17,7 @@ use kube_scheduler_runtime::{
 };
 
 use crate::binding::Bindings;
+use crate::budget::WorkLimits;
 use crate::class_cache::SignPlan;
 use crate::core::Core;
 use crate::counts::{Counts, ProfileCounts};
@@ -51,6 +52,8 @@ pub struct EngineOptions {
     pub extenders: Extenders,
     /// Measures plugins, hints and events for [`Engine::drain_measurements`]; nothing is measured without.
     pub timer: Option<Arc<dyn Timer>>,
+    /// How much work attempts may cost.
+    pub work: WorkLimits,
 }
 
 impl Default for EngineOptions {
@@ -65,6 +68,7 @@ impl Default for EngineOptions {
             keeps_bound: false,
             extenders: Extenders::default(),
             timer: None,
+            work: WorkLimits::default(),
         }
     }
 }
@@ -192,6 +196,7 @@ impl Engine {
                 uses_class_cache: options.uses_class_cache,
                 percentage: config.percentage_of_nodes_to_score.filter(|share| *share > 0),
                 seed: options.seed,
+                work: options.work,
             }),
             bindings: Bindings::new(is_enabled(Gate::NominatedNodeNameForExpectation)),
             preemptions: Preemptions::new(is_enabled(Gate::SchedulerAsyncPreemption)),

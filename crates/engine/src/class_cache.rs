@@ -128,6 +128,8 @@ pub(crate) struct ClassEvaluation {
     ranking: Option<Ranking>,
     /// Plugins whose reads do not matter, because they are asked about groups of nodes instead.
     left_out: SkipSet,
+    /// What the answers about single nodes were read from, as far as they were given.
+    reads: PhaseReads,
     seen_to: u64,
     versions: Versions,
     last_used: u64,
@@ -158,13 +160,14 @@ impl ClassEvaluation {
                 }
                 class.ranking = Some(ranking?);
             }
-            return class.reads().can_be_cached().then_some(class);
+            return class.note_reads().then_some(class);
         }
     }
 
     fn of(runner: &Runner<'_>, evaluation: Evaluation, left_out: SkipSet) -> Self {
         let cluster = runner.cx.cluster;
         Self {
+            reads: evaluation.reads_without(&left_out),
             evaluation,
             ranking: None,
             left_out,
@@ -174,9 +177,10 @@ impl ClassEvaluation {
         }
     }
 
-    /// What the answers about single nodes were read from.
-    fn reads(&self) -> PhaseReads {
-        self.evaluation.reads_without(&self.left_out)
+    /// Notes what the answers about single nodes were read from. Returns whether they can be kept up to date.
+    fn note_reads(&mut self) -> bool {
+        self.reads = self.evaluation.reads_without(&self.left_out);
+        self.reads.can_be_cached()
     }
 
     /// Whether all plugins were asked about each node, so that the verdicts are all there is to know. Otherwise some were
@@ -215,7 +219,7 @@ impl ClassEvaluation {
         let cluster = runner.cx.cluster;
         let now = Versions::of(cluster);
         let follows_domains = !self.is_by_node();
-        let reads = self.reads();
+        let reads = self.reads;
         if !self.versions.agree(&now, reads.union()) {
             return None;
         }
@@ -240,7 +244,7 @@ impl ClassEvaluation {
             self.ranking = Some(Ranking::new(runner, pod, pool, &mut self.evaluation, domains)?);
         }
         // Plugins may have read more than the first time.
-        self.reads().can_be_cached().then_some(())
+        self.note_reads().then_some(())
     }
 }
 
@@ -352,9 +356,10 @@ impl ClassCache {
     /// Keeps what was found out about a pod that fits nowhere, if that can be kept up to date: there are no scores to make
     /// for its class, so it is worth keeping from the first time on.
     pub(crate) fn put_unfit(&mut self, class: u64, runner: &Runner<'_>, evaluation: &Evaluation) {
-        let left_out = SkipSet::default();
-        if evaluation.reads_without(&left_out).can_be_cached() {
-            let class_evaluation = ClassEvaluation::of(runner, evaluation.clone(), left_out);
+        let reads = evaluation.reads_without(&SkipSet::default());
+        if reads.can_be_cached() {
+            let class_evaluation =
+                ClassEvaluation::of(runner, evaluation.clone(), SkipSet::default());
             self.put(class, Box::new(class_evaluation));
         }
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Object, Pod, Timestamp};
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::{ClusterEvent, Context, EventKind, EventObject, Sources};
-use kube_scheduler_queue::QueuedPod;
+use kube_scheduler_queue::{Move, QueueReport, QueuedPod};
 
 use crate::binding::PermitWaits;
 use crate::class_cache::Signatures;
@@ -22,6 +22,7 @@ use crate::counts::Counts;
 use crate::deadlines::{Deadlines, WakeUp};
 use crate::effect::{Effect, PodRef};
 use crate::measures::Measures;
+use crate::notice::{Notice, Notices, QUEUE_REPORTS_FROM};
 use crate::pods::PodIndex;
 use crate::policy::{Entry, NominatingQueue, Plans, Policy, Queue};
 use crate::preemption::HeldPreemptors;
@@ -46,6 +47,8 @@ pub(crate) struct Core {
     pub(crate) confirmed: Vec<Arc<Object>>,
     pub(crate) counts: Counts,
     pub(crate) measures: Measures,
+    /// For a shell that writes a log.
+    pub(crate) notices: Notices,
     /// The time of the input or turn at hand. Set on entry into the engine and not read between calls.
     pub(crate) now: Timestamp,
     queue: NominatingQueue,
@@ -77,6 +80,7 @@ impl Core {
             confirmed: Vec::new(),
             counts,
             measures,
+            notices: Notices::default(),
             now: Timestamp::default(),
             queue: NominatingQueue(queue),
             signatures: Signatures::default(),
@@ -119,15 +123,51 @@ impl Core {
             preemptions: &self.held_back,
             signatures: &mut self.signatures,
             measures: &mut self.measures,
+            notices: &mut self.notices,
             gates_start: None,
             now: self.now,
         };
         let result = change(&mut self.queue.0, &mut policy);
+        if self.notices.wants_queue_reports() {
+            self.pass_on_queue_reports();
+        }
         match self.queue.next_deadline() {
             Some(at) => self.deadlines.set(WakeUp::QueueMoves, at),
             None => self.deadlines.clear(WakeUp::QueueMoves, self.now),
         }
         result
+    }
+
+    /// Which notices are kept, as the log's verbosity.
+    pub(crate) fn set_verbosity(&mut self, verbosity: u8) {
+        self.notices.set_verbosity(verbosity);
+        self.queue.0.keep_reports(self.notices.wants_queue_reports());
+    }
+
+    fn pass_on_queue_reports(&mut self) {
+        for report in self.queue.0.take_reports() {
+            let notice = match report {
+                QueueReport::Moved(moved) => {
+                    let Move { entry, event, queue, hint, is_gated, is_update, rejectors } = moved;
+                    let name = |id| self.queue.0.plugin_name(id).into();
+                    Notice::PodMoved {
+                        pod: PodRef::from(&*entry.0),
+                        event,
+                        queue,
+                        hint,
+                        is_gated,
+                        is_update,
+                        rejectors: rejectors.iter().map(name).collect(),
+                    }
+                }
+                QueueReport::NotHelped { entry, event } => {
+                    Notice::EventDoesNotHelp { pod: PodRef::from(&*entry.0), event }
+                }
+                QueueReport::SeenInFlight(event) => Notice::EventSeenInFlight(event),
+                _ => continue,
+            };
+            self.notices.add(QUEUE_REPORTS_FROM, || notice);
+        }
     }
 
     /// The queue's next pod. From here until [`done`](Self::done) or [`requeue`](Self::requeue) the queue remembers the

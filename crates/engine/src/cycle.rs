@@ -16,16 +16,20 @@ use kube_scheduler_runtime::{Profile, Runner};
 
 use crate::attempt::{Choice, NO_NODES, NoChoice, Search, Unfit};
 use crate::binding::{Bindings, Placement};
+use crate::budget::{Budgets, WorkLimits};
 use crate::class_cache::ClassCache;
 use crate::core::{Core, PodEvent};
+use crate::diagnosis::Diagnosis;
 use crate::effect::PodRef;
 use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::guard::guarded;
+use crate::notice::Notice;
 use crate::observer::{ObservedSearch, Observer, SearchStep};
 use crate::policy::Entry;
 use crate::pool::Pool;
 use crate::preemption::{HeldAttempt, Preemptions};
 use crate::preference::TieBreak;
+use crate::price::Price;
 use crate::profiles::ProfileIdx;
 use crate::turn::{AttemptResult, Turn};
 
@@ -37,6 +41,7 @@ pub(crate) struct CycleOptions {
     /// Score only this share of the nodes, where a profile does not say otherwise; `None` scores all.
     pub(crate) percentage: Option<i32>,
     pub(crate) seed: u64,
+    pub(crate) work: WorkLimits,
 }
 
 /// What is kept from attempt to attempt.
@@ -44,6 +49,7 @@ pub(crate) struct CycleOptions {
 pub(crate) struct SchedulingCycle {
     options: CycleOptions,
     classes: ClassCache,
+    budgets: Budgets,
     next_start: usize,
     /// The number of the latest attempt, from 1 on.
     number: u64,
@@ -57,14 +63,29 @@ pub(crate) struct Guidance<'a> {
     pub(crate) observer: &'a mut dyn Observer,
 }
 
+/// How one search is made.
+struct SearchGuide<'a> {
+    watched: &'a ObservedSearch<'a>,
+    /// Whether what is found out may be kept for other attempts.
+    is_kept: bool,
+    /// Whether looking for pods to evict is not too expensive.
+    may_preempt: bool,
+}
+
 impl SchedulingCycle {
     pub(crate) fn new(options: CycleOptions) -> Self {
-        Self { options, classes: ClassCache::default(), next_start: 0, number: 0 }
+        let budgets = Budgets::new(options.work);
+        Self { options, classes: ClassCache::default(), budgets, next_start: 0, number: 0 }
     }
 
     /// How often an evaluation was brought up to date, and how often one was made from scratch.
     pub(crate) const fn class_cache_counts(&self) -> ClassCacheCounts {
         ClassCacheCounts { hits: self.classes.hits, misses: self.classes.misses }
+    }
+
+    /// How many namespaces have used up some of their allowance of work.
+    pub(crate) fn n_allowances(&self) -> usize {
+        self.budgets.len()
     }
 
     /// How many evaluations are kept.
@@ -97,7 +118,8 @@ impl SchedulingCycle {
             return Some(turn);
         }
         let Guidance { recorded, observer } = guidance;
-        let found = self.find(core, &queued, profile, &turn.pod, observer);
+        let (found, work) = self.find(core, &queued, profile, &turn.pod, observer);
+        turn.work = work;
         let failure = match found {
             Ok(Choice { node, state, n_feasible, n_evaluated }) => {
                 turn.chosen = core.cluster.node_name(node).cloned();
@@ -107,23 +129,29 @@ impl SchedulingCycle {
                 let node = recorded.unwrap_or(node);
                 turn.n_feasible = n_feasible;
                 turn.n_evaluated = n_evaluated;
-                turn.result = bindings.start(core, Placement { queued, profile, node, state });
+                turn.result = bindings.start(
+                    core,
+                    Placement { queued, profile, node, state, n_evaluated, n_feasible },
+                );
                 return Some(turn);
             }
             Err(NoChoice::Unfit(unfit)) => {
                 turn.n_evaluated = unfit.error.n_nodes;
+                notice_verdicts(core, &turn.pod, profile, &unfit);
                 turn.result = unfit_pod(core, bindings, preemptions, queued, profile, *unfit);
                 return Some(turn);
             }
             Err(NoChoice::NoNodes) => Failure::Rejected(NO_NODES.to_owned()),
             Err(NoChoice::Broken(status)) => Failure::Error(status.message()),
+            Err(NoChoice::OverBudget(over)) => Failure::OverBudget(over),
         };
         let failed = FailedAttempt { queued, profile, assumed: None, failure };
         turn.result = failed.send_back(core);
         Some(turn)
     }
 
-    /// Looks for a node. A panic of a plugin is an error of the attempt.
+    /// Looks for a node if that does not cost too much; what it costs at most. A panic of a plugin is an error of the
+    /// attempt.
     fn find(
         &mut self,
         core: &mut Core,
@@ -131,22 +159,45 @@ impl SchedulingCycle {
         profile: ProfileIdx,
         pod: &PodRef,
         observer: &mut dyn Observer,
-    ) -> Result<Choice, NoChoice> {
+    ) -> (Result<Choice, NoChoice>, u64) {
         let watched = ObservedSearch::new(pod, observer);
         self.number += 1;
         if let Some(meter) = core.plans.profiles[profile].meter() {
             meter.begin_cycle();
         }
         core.cluster.refresh_order();
-        let found = guarded(|| self.search(core, queued, profile, &watched));
-        // Before the pod is placed: what was counted for it can be taken over as it is.
-        core.cluster.follow_requested();
+        let (pod, now) = (&queued.entry().0, core.now);
+        let limits = self.budgets.of(&pod.namespace, core.cluster.n_nodes(), now);
+        let price = Price::of(pod, &core.cluster);
+        if price.search > limits.hard {
+            // There is no search, so no step of one is reported.
+            let n_errors = queued.consecutive_errors();
+            let refusal = self.budgets.refusal(limits, &pod.namespace, &price, n_errors, now);
+            return (Err(NoChoice::OverBudget(refusal)), price.search);
+        }
+        let is_kept = price.search <= limits.soft;
+        let may_preempt = price.search.saturating_add(price.preemption) <= limits.hard;
+        let guide = SearchGuide { watched: &watched, is_kept, may_preempt };
+        let found = guarded(|| self.search(core, queued, profile, guide));
+        if is_kept {
+            // Before the pod is placed: what was counted for it can be taken over as it is.
+            core.cluster.follow_requested();
+        } else {
+            core.cluster.forget_requested();
+        }
         watched.reached(SearchStep::Ended);
-        found.unwrap_or_else(|panic| {
+        let found = found.unwrap_or_else(|panic| {
             // An evaluation may be half done. The cluster is as it was: searching does not change it.
             self.classes.clear();
             Err(NoChoice::Broken(panic))
-        })
+        });
+        let has_tried_to_preempt = may_preempt && matches!(found, Err(NoChoice::Unfit(_)));
+        let preemption = if has_tried_to_preempt { price.preemption } else { 0 };
+        let cost = price.search.saturating_add(preemption);
+        if cost > limits.soft {
+            self.budgets.spend(&pod.namespace, cost, now);
+        }
+        (found, cost)
     }
 
     fn search(
@@ -154,8 +205,9 @@ impl SchedulingCycle {
         core: &Core,
         queued: &QueuedPod<Entry>,
         profile: ProfileIdx,
-        watched: &ObservedSearch<'_>,
+        guide: SearchGuide<'_>,
     ) -> Result<Choice, NoChoice> {
+        let SearchGuide { watched, is_kept, may_preempt } = guide;
         let options = &self.options;
         let pod = &queued.entry().0;
         let profile = &core.plans.profiles[profile];
@@ -168,7 +220,8 @@ impl SchedulingCycle {
             pool: &options.pool,
             classes: &mut self.classes,
             pod,
-            class: queued.signature().filter(|_| options.uses_class_cache),
+            class: queued.signature().filter(|_| options.uses_class_cache && is_kept),
+            may_preempt,
             percentage,
             next_start: &mut self.next_start,
             keeps_state: reads_state_after_score(profile, pod),
@@ -187,6 +240,20 @@ pub struct ClassCacheCounts {
     pub hits: u64,
     /// The number of evaluations that were made from scratch.
     pub misses: u64,
+}
+
+/// For the log: what PreFilter and PostFilter said.
+fn notice_verdicts(core: &mut Core, pod: &PodRef, profile: ProfileIdx, unfit: &Unfit) {
+    let Diagnosis { pre_filter_message, post_filter_message, .. } = &unfit.error.diagnosis;
+    if !pre_filter_message.is_empty() {
+        let (pod, status) = (pod, pre_filter_message);
+        core.notices.add(5, || Notice::PreFilterEnded { pod: pod.clone(), status: status.clone() });
+    }
+    if core.plans.profiles[profile].post_filter().next().is_some() {
+        let (pod, status) = (pod, post_filter_message);
+        core.notices
+            .add(5, || Notice::PostFilterEnded { pod: pod.clone(), status: status.clone() });
+    }
 }
 
 /// The pod fits nowhere: it goes back to the queue, and its victims, if there are any, are evicted.

@@ -26,6 +26,7 @@ use crate::explain::{Explanation, explained};
 use crate::input::Input;
 use crate::intake::Intake;
 use crate::measures::Measurements;
+use crate::notice::Notice;
 use crate::observer::{NoObserver, Observer};
 use crate::policy::Queue;
 use crate::preemption::Preemptions;
@@ -159,6 +160,22 @@ impl Engine {
     /// Oddities worth a line in a log, oldest first.
     pub fn drain_notes(&mut self) -> impl Iterator<Item = String> + '_ {
         self.core.drain_notes()
+    }
+
+    /// Keeps for [`drain_notices`](Self::drain_notices) from now on what a log of this verbosity has lines for; nothing at
+    /// 0, as at the beginning.
+    pub fn set_verbosity(&mut self, verbosity: u8) {
+        self.core.set_verbosity(verbosity);
+    }
+
+    /// What is worth a line in the log, oldest first. Must be fetched after each call while the verbosity is not 0.
+    pub fn drain_notices(&mut self) -> Vec<Notice> {
+        self.core.notices.take()
+    }
+
+    /// A pod as last seen from the API server.
+    pub fn known_pod(&self, namespace: &str, name: &str) -> Option<&Arc<Pod>> {
+        self.core.pods.get(namespace, name)
     }
 
     /// The cluster as the engine knows it.

@@ -22,7 +22,7 @@ use kube_scheduler_runtime::{Meter, MeteredPoint, PreFilterRun, Runner, SkipSet}
 pub(crate) use self::best::best_node;
 pub(crate) use self::nominations::verdicts_with_nominated_pods;
 pub use self::scores::NodeScores;
-pub(crate) use self::scores::{ScoreTable, Scorer, scorers};
+pub(crate) use self::scores::{ScoreTable, Scorer, deciding_scorers};
 use crate::pool::Pool;
 
 /// How a pod fares on every node.

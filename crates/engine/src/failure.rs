@@ -9,6 +9,7 @@ use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::{EventKind, NominatingInfo, Status};
 use kube_scheduler_queue::{Nomination, QueuedPod};
 
+use crate::budget::OverBudget;
 use crate::condition::{Condition, changed_condition};
 use crate::core::{Core, PodEvent};
 use crate::effect::{Effect, PodRef, StatusPatch};
@@ -50,6 +51,8 @@ pub(crate) enum Failure {
     Rejected(String),
     /// Something broke; it comes back after its backoff.
     Error(String),
+    /// The attempt would cost too much; the pod comes back at the time given.
+    OverBudget(OverBudget),
 }
 
 impl Failure {
@@ -91,9 +94,14 @@ impl FailedAttempt {
         let (message, nominating, is_rejected) = match &failure {
             Failure::Unfit(error, nominating) => (error.to_string(), nominating.clone(), true),
             Failure::Rejected(message) => (message.clone(), NominationChange::Clear, true),
-            Failure::Error(message) => (message.clone(), NominationChange::Clear, false),
+            Failure::Error(message) | Failure::OverBudget(OverBudget { message, .. }) => {
+                (message.clone(), NominationChange::Clear, false)
+            }
         };
         queued.clear_rejectors();
+        if let Failure::OverBudget(OverBudget { not_before, .. }) = &failure {
+            queued.wait_until(*not_before);
+        }
         if let Failure::Unfit(error, _) = &failure {
             core.with_queue(|queue, _| {
                 for name in &error.diagnosis.unschedulable_plugins {

@@ -10,6 +10,7 @@
 
 mod attempt;
 mod binding;
+mod budget;
 mod build;
 mod changes;
 mod class_cache;
@@ -30,12 +31,14 @@ mod input;
 mod intake;
 mod known;
 mod measures;
+mod notice;
 mod observer;
 mod pods;
 mod policy;
 mod pool;
 mod preemption;
 mod preference;
+mod price;
 mod profiles;
 mod ranking;
 mod sharing;
@@ -43,6 +46,7 @@ mod sizes;
 mod turn;
 mod versions;
 
+pub use budget::WorkLimits;
 pub use build::{BuildError, EngineOptions};
 pub use counts::{BoundPod, EndedPreemption, PreemptionCounts, ProfileCounts};
 pub use cycle::ClassCacheCounts;
@@ -53,6 +57,7 @@ pub use explain::{Explanation, NodeExplanation};
 pub use input::{EvictionOutcome, Input};
 pub use known::{KnownObjects, WatchedKey, WatchedObject};
 pub use measures::{FailedBinding, MeasuredHint, Measurements};
+pub use notice::{Notice, Rejection, VictimEnd};
 pub use observer::{NoObserver, Observer, SearchStep};
 pub use policy::Entry;
 pub use pool::Pool;

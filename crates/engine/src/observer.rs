@@ -13,7 +13,7 @@ use crate::evaluation::NodeScores;
 #[non_exhaustive]
 pub enum SearchStep {
     /// The search begins.
-    Begun,
+    Started,
     /// It is known which nodes fit, if any.
     NodesFiltered,
     /// The nodes that fit are scored and one is chosen; not reported when there was no choice.

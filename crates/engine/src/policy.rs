@@ -19,8 +19,10 @@ use kube_scheduler_runtime::{Extenders, Meter, MeteredPoint, PluginIdx, cluster_
 use smallvec::SmallVec;
 
 use crate::class_cache::{SignPlan, Signatures};
+use crate::effect::PodRef;
 use crate::guard::guarded;
 use crate::measures::Measures;
+use crate::notice::{Notice, Notices};
 use crate::pods::PodIndex;
 use crate::profiles::{ProfileIdx, Profiles};
 
@@ -149,6 +151,7 @@ pub(crate) struct Policy<'a> {
     pub(crate) preemptions: &'a dyn RunningPreemptions,
     pub(crate) signatures: &'a mut Signatures,
     pub(crate) measures: &'a mut Measures,
+    pub(crate) notices: &'a mut Notices,
     /// The meter's reading when the gates of the current pod were first asked.
     pub(crate) gates_start: Option<u64>,
     pub(crate) now: Timestamp,
@@ -198,17 +201,26 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
         let gate = gates.and_then(|gates| gates.iter().find(|gate| gate.id == plugin));
         let found = gate.and_then(|gate| {
             let profile = self.plans.profiles.get(profile.into())?;
-            let plugin = profile.plugins().get(gate.plugin)?.plugin.as_pre_enqueue()?;
-            Some((gate.plugin, plugin, profile.meter()))
+            let enabled = profile.plugins().get(gate.plugin)?;
+            let plugin = enabled.plugin.as_pre_enqueue()?;
+            Some((gate.plugin, &enabled.name, plugin, profile.meter()))
         });
-        let Some((idx, gate, meter)) = found else { return PreEnqueueVerdict::Admit };
+        let Some((idx, name, gate, meter)) = found else { return PreEnqueueVerdict::Admit };
         let start = meter.and_then(Meter::plugin_start);
         let status =
             guarded(|| gate.pre_enqueue(&self.context(), &entry.0)).unwrap_or_else(|panic| panic);
         if let Some(meter) = meter {
             meter.plugin_ended(idx, MeteredPoint::PreEnqueue, status.code(), start);
         }
-        if status.is_success() { PreEnqueueVerdict::Admit } else { PreEnqueueVerdict::Gate }
+        if status.is_success() {
+            return PreEnqueueVerdict::Admit;
+        }
+        self.notices.add(4, || Notice::Gated {
+            pod: PodRef::from(&*entry.0),
+            plugin: name.clone(),
+            status: status.message(),
+        });
+        PreEnqueueVerdict::Gate
     }
 
     fn gates_begin(&mut self, profile: ProfileId) {

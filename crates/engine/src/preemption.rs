@@ -27,6 +27,7 @@ use crate::core::{Core, PodEvent};
 use crate::effect::{Effect, PodRef, StatusPatch, Token};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::input::EvictionOutcome;
+use crate::notice::{Notice, VictimEnd};
 use crate::policy::Entry;
 use crate::profiles::ProfileIdx;
 
@@ -40,8 +41,8 @@ pub(crate) struct Plan {
     node: Arc<str>,
     /// Most important first, without those that are going already.
     victims: Vec<Arc<Pod>>,
-    /// With those that are going already.
-    n_victims: usize,
+    /// Those that are going already.
+    terminating: Vec<Arc<Pod>>,
     plugin: PluginName,
 }
 
@@ -97,12 +98,12 @@ impl Preemptions {
     ) -> Option<Plan> {
         let NominationChange::To(node) = nominating else { return None };
         let n_victims = victims.len();
-        let victims: Vec<_> =
-            victims.into_iter().filter(|victim| victim.deletion_requested.is_none()).collect();
+        let (victims, terminating): (Vec<_>, Vec<_>) =
+            victims.into_iter().partition(|victim| victim.deletion_requested.is_none());
         let plugin = plugin.unwrap_or_default();
         // An attempt that is held goes on after its preemption, even if that has nothing to send.
         let n_to_do = if self.is_in_background { victims.len() } else { n_victims };
-        (n_to_do > 0).then(|| Plan { node: node.clone(), victims, n_victims, plugin })
+        (n_to_do > 0).then(|| Plan { node: node.clone(), victims, terminating, plugin })
     }
 
     /// Registers a preemption; [`advance`](Self::advance) sets it going. From here on the pod is held back, unless its
@@ -114,8 +115,25 @@ impl Preemptions {
         plan: Plan,
         held: Option<HeldAttempt>,
     ) -> TaskId {
-        let Plan { node, victims, n_victims, plugin } = plan;
+        let Plan { node, victims, terminating, plugin } = plan;
+        let n_victims = victims.len() + terminating.len();
         core.counts.preemption_started(n_victims);
+        for victim in &terminating {
+            core.notices.add(2, || Notice::VictimGone {
+                preemptor: PodRef::from(&*preemptor),
+                victim: PodRef::from(&**victim),
+                node: node.clone(),
+                end: VictimEnd::Terminating,
+            });
+        }
+        if held.is_none() {
+            core.notices.add(2, || Notice::PreemptionStarted {
+                preemptor: PodRef::from(&*preemptor),
+                node: node.clone(),
+                n_victims,
+                n_to_delete: victims.len(),
+            });
+        }
         let task = Task {
             preemptor,
             plugin,
@@ -172,8 +190,12 @@ impl Preemptions {
     ) {
         let Some((id, Errand::Evict(victim))) = self.tasks.redeem(token) else { return };
         match result {
-            Ok(EvictionOutcome::Deleted) => self.report_eviction(core, id, &victim, ""),
-            Ok(EvictionOutcome::AlreadyGone) => {}
+            Ok(EvictionOutcome::Deleted) => {
+                self.report_eviction(core, id, &victim, VictimEnd::Evicted);
+            }
+            Ok(EvictionOutcome::AlreadyGone) => {
+                self.notice_victim(core, id, &victim, VictimEnd::AlreadyGone);
+            }
             Err(error) => self.tasks.failed(id, error, true),
         }
         self.advance(core, bindings, id);
@@ -216,8 +238,8 @@ impl Preemptions {
     /// Evicts one victim: in memory if it is not bound yet, else through the API server.
     fn evict(&mut self, core: &mut Core, bindings: &mut Bindings, id: TaskId, victim: &Arc<Pod>) {
         let Some(task) = self.tasks.get(id) else { return };
-        if bindings.stop(core, &victim.uid, &task.plugin) {
-            return self.report_eviction(core, id, victim, " (in kube-scheduler memory).");
+        if let Some(end) = bindings.stop(core, &victim.uid, &task.plugin) {
+            return self.report_eviction(core, id, victim, end);
         }
         let scheduler = &task.preemptor.spec.scheduler_name;
         let message = format!("{scheduler}: preempting to accommodate a higher priority pod");
@@ -236,7 +258,25 @@ impl Preemptions {
         core.effects.push(Effect::EvictPod { token, pod: PodRef::from(&**victim), patch });
     }
 
-    fn report_eviction(&self, core: &mut Core, id: TaskId, victim: &Pod, how: &str) {
+    /// For the log: what became of a victim.
+    fn notice_victim(&self, core: &mut Core, id: TaskId, victim: &Pod, end: VictimEnd) {
+        let Some(task) = self.tasks.get(id) else { return };
+        core.notices.add(2, || Notice::VictimGone {
+            preemptor: PodRef::from(&*task.preemptor),
+            victim: PodRef::from(victim),
+            node: task.node.clone(),
+            end,
+        });
+    }
+
+    fn report_eviction(&self, core: &mut Core, id: TaskId, victim: &Pod, end: VictimEnd) {
+        self.notice_victim(core, id, victim, end);
+        let how = match end {
+            VictimEnd::RejectedOnPermit | VictimEnd::RejectedInPreBind => {
+                " (in kube-scheduler memory)."
+            }
+            _ => "",
+        };
         let Some(task) = self.tasks.get(id) else { return };
         let event = PodEvent {
             kind: EventKind::Normal,
@@ -256,6 +296,11 @@ impl Preemptions {
             let error = error.filter(|_| has_failed_to_evict);
             return end_held(core, bindings, held, node, error);
         }
+        core.notices.add(2, || Notice::PreemptionEnded {
+            preemptor: PodRef::from(&*preemptor),
+            node: node.clone(),
+            is_error: error.is_some(),
+        });
         core.counts.preemption_ended(error.is_some(), core.now.saturating_since(started));
         if let Some(error) = error {
             let key = preemptor.key();

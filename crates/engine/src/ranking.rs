@@ -1,8 +1,8 @@
 //! The nodes that pass in the order in which they are chosen, kept up to date for one class of pods.
 //!
 //! Plugins that look at a node alone are asked about changed nodes. Plugins that count pods elsewhere are asked once for each
-//! group of nodes that their counters show alike ([`DomainPlugins`]): a group that is rejected or gets a better score leaves the order of the nodes within it alone. So placing one more pod costs a few groups and one
-//! node. Where no plugin looks at domains, all standings are equal, and there is one group.
+//! group of nodes that their counters show alike ([`DomainPlugins`]): a group that is rejected or gets a better score leaves
+//! the order of the nodes within it alone. So placing one more pod costs a few groups and one node. Where no plugin looks at domains, all standings are equal, and there is one group.
 //!
 //! Invariants: the best node, and the number of nodes that pass, are those of a fresh [`Evaluation`]; whenever something
 //! cannot be followed there is no answer at all, and the caller starts over.
@@ -77,7 +77,7 @@ impl Ranking {
         domains.add_to(&mut left_out);
         let skip = runner.pre_score(&mut evaluation.state, pod, &passing, &left_out).ok()?;
         let started = runner.profile.meter().map(Meter::nanos);
-        let mut own_scores = OwnScores::new(runner, &skip)?;
+        let mut own_scores = OwnScores::new(runner, &skip, &evaluation.state, pod)?;
         own_scores.ask(runner, &evaluation.state, pod, &passing)?;
         let groups = Groups::new(own_scores.n_scaled());
         let mut ranking = Self {

@@ -48,6 +48,7 @@ pub(crate) fn table_sizes(
         ("label columns", cluster.n_label_columns()),
         ("signatures", core.n_signatures()),
         ("evaluations", cycle.n_evaluations()),
+        ("namespaces with costly pods", cycle.n_allowances()),
     ];
     let size = |is_bound_to_objects| {
         move |(table, n_entries)| TableSize { table, n_entries, is_bound_to_objects }

@@ -41,6 +41,9 @@ pub struct Turn {
     /// The node that was chosen, if one was; the pod went there unless a recorded decision was followed, or a plugin
     /// objected afterwards.
     pub chosen: Option<Arc<str>>,
+    /// What the attempt costs at most, in units of work: comparisons, table entries and slots of columns. An attempt that may
+    /// cost more than [`WorkLimits`](crate::WorkLimits) allow was not made.
+    pub work: u64,
 }
 
 impl Turn {
@@ -56,6 +59,7 @@ impl Turn {
             n_feasible: 0,
             n_evaluated: 0,
             chosen: None,
+            work: 0,
         }
     }
 }

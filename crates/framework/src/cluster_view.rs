@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use kube_scheduler_api_types::{Labels, NodeSelector, Pod, PodAffinityTerm, PreferredNodeTerm};
+use kube_scheduler_api_types::{
+    Labels, NodeSelector, Object, Pod, PodAffinityTerm, PreferredNodeTerm,
+};
 use kube_scheduler_cache::affinity::{TermId, TermKind};
 use kube_scheduler_cache::columns::{
     Column, CsiLimits, CsiLimitsId, Headroom, LabelColumn, NodeGroup, NodeSet, ResourceColumns,
@@ -264,7 +266,7 @@ impl<'a> ClusterView<'a> {
     /// for the cluster keeps the numbers up to date from then on; O(nodes + pods) otherwise. Read the counter by
     /// [`counts`](Self::counts).
     pub fn count_pods(self, spec: &CounterSpec) -> PodCounter {
-        self.kept(PodCounter::of_each(self.state, [spec])).remove(0)
+        self.count_pods_of_each([spec]).remove(0)
     }
 
     /// [`count_pods`](Self::count_pods) for several counters, in their order: what they have in common is worked out once.
@@ -272,12 +274,14 @@ impl<'a> ClusterView<'a> {
         self,
         specs: impl IntoIterator<Item = &'s CounterSpec>,
     ) -> Vec<PodCounter> {
-        self.kept(PodCounter::of_each(self.state, specs))
+        let counters = PodCounter::of_each(self.state, specs);
+        self.reads.note_counters(&counters);
+        counters
     }
 
     /// Tells the domains of nodes by a label key, without counting anything.
     pub fn domains(self, key: &Arc<str>) -> PodCounter {
-        self.kept(vec![PodCounter::of_label(key)]).remove(0)
+        self.noted(PodCounter::of_label(key))
     }
 
     /// Whether any node has a label.
@@ -286,9 +290,9 @@ impl<'a> ClusterView<'a> {
         self.all(Reads::COUNTER_HANDLES).is_on_nodes(key)
     }
 
-    fn kept(self, counters: Vec<PodCounter>) -> Vec<PodCounter> {
-        self.reads.note_counters(&counters);
-        counters
+    fn noted(self, counter: PodCounter) -> PodCounter {
+        self.reads.note_counters(std::slice::from_ref(&counter));
+        counter
     }
 
     /// What a counter shows; `None` when the cluster no longer follows it, which does not happen within an attempt. O(1).
@@ -319,7 +323,7 @@ impl<'a> ClusterView<'a> {
 
     /// Counts the pods that carry a term, by the term's topology key.
     pub fn carriers(self, id: TermId, term: &PodAffinityTerm) -> PodCounter {
-        self.kept(vec![PodCounter::of_carriers(id, &term.topology_key)]).remove(0)
+        self.noted(PodCounter::of_carriers(id, &term.topology_key))
     }
 }
 

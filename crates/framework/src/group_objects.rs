@@ -41,9 +41,4 @@ impl<'a> GroupObjects<'a> {
     pub fn n_objects(self, kind: &str) -> usize {
         self.objects.n_objects(self.group, kind)
     }
-
-    /// Grows with every change of a kind; 0 when there never was one.
-    pub fn sequence(self, kind: &str) -> u64 {
-        self.objects.kind_sequence(self.group, kind)
-    }
 }

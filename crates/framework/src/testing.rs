@@ -17,9 +17,11 @@
 //! Invariants: everything here is deterministic; a mistake in a fixture (an object that does not decode, a pod on a node that
 //! is not there) panics with a text that names it, as tests want it.
 
+mod changes;
 mod contract;
 mod fixture;
 pub mod grammar;
+mod json;
 mod objects;
 mod reading;
 

@@ -112,11 +112,17 @@ impl Verdicts {
         self.intern(status).unwrap_or(VerdictId(u16::MAX - 1))
     }
 
-    /// Lets `nodes` pass, as if [`put`](Self::put) said so for each.
+    /// Lets `nodes`, each of them once, pass, as if [`put`](Self::put) said so for each.
     pub fn let_pass(&mut self, nodes: &[NodeIdx]) {
+        if nodes.len() == self.ids.len() {
+            self.ids.fill(VerdictId::PASS);
+            self.counts.fill(0);
+            return;
+        }
         let mut n_absent = 0;
+        let ids = self.ids.as_mut_slice();
         for &idx in nodes {
-            let Some(slot) = self.ids.get_mut(idx.index()) else { continue };
+            let Some(slot) = ids.get_mut(idx.index()) else { continue };
             let old = std::mem::replace(slot, VerdictId::PASS);
             n_absent += u32::from(old == VerdictId::ABSENT);
             if old > VerdictId::ABSENT {
@@ -135,8 +141,9 @@ impl Verdicts {
         mut is_meant: impl FnMut(NodeIdx) -> bool,
     ) {
         let mut n_set = 0;
+        let ids = self.ids.as_mut_slice();
         for &idx in nodes {
-            let Some(slot) = self.ids.get_mut(idx.index()) else { continue };
+            let Some(slot) = ids.get_mut(idx.index()) else { continue };
             let is_set = (*slot == VerdictId::PASS) & is_meant(idx);
             *slot = if is_set { id } else { *slot };
             n_set += u32::from(is_set);
@@ -273,6 +280,9 @@ mod tests {
         let seen: Vec<_> = whole.rejections().map(|(s, n)| (s.message(), n)).collect();
         assert_eq!(seen, [("both".to_owned(), 2), ("x".to_owned(), 1), ("y".to_owned(), 1)]);
         let mut passing = vec![nodes[0]];
+        let mut all = whole.clone();
+        all.let_pass(&(0..7).map(NodeIdx::from_index).collect::<Vec<_>>());
+        assert_eq!((all.n_passing(), all.n_rejected()), (7, 0));
         whole.passing(&mut passing);
         assert_eq!(passing, [nodes[2], nodes[5]]);
         assert_eq!((whole.n_passing(), whole.n_rejected()), (2, 4));

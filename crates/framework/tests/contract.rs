@@ -16,6 +16,10 @@ use serde_json::json;
 struct Zone {
     /// Looks at the second node, whatever node it is asked about.
     peeks: bool,
+    /// Goes by the slot of a node alone, which is no property of it.
+    goes_by_slot: bool,
+    /// Says that it scores nothing, and does.
+    claims_indifference: bool,
     signs_zone: bool,
     batches_well: bool,
     calls: Option<AtomicI64>,
@@ -23,7 +27,14 @@ struct Zone {
 
 impl Zone {
     fn honest() -> Self {
-        Self { peeks: false, signs_zone: true, batches_well: true, calls: None }
+        Self {
+            peeks: false,
+            goes_by_slot: false,
+            claims_indifference: false,
+            signs_zone: true,
+            batches_well: true,
+            calls: None,
+        }
     }
 }
 
@@ -37,6 +48,10 @@ impl Plugin for Zone {
 
 impl Filter for Zone {
     fn filter(&self, cx: &Context<'_>, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
+        if self.goes_by_slot {
+            let is_even = node.idx().index().is_multiple_of(2);
+            return if is_even { Status::SUCCESS } else { Status::unschedulable("odd") };
+        }
         let is_closed =
             cx.cluster().objects().list("example.com", "Closed").any(|it| it.name == *node.name());
         let is_quiet = !self.peeks || cx.cluster().pod_count().get(NodeIdx::from_index(1)) < 1;
@@ -78,7 +93,11 @@ impl Score for Zone {
         node: &NodeView<'_>,
     ) -> Result<i64, Status> {
         let calls = self.calls.as_ref().map_or(0, |calls| calls.fetch_add(1, Ordering::Relaxed));
-        Ok(node.n_pods() + calls)
+        Ok(if self.goes_by_slot { 0 } else { node.n_pods() + calls })
+    }
+
+    fn is_indifferent(&self, _: &CycleState, _: &Pod) -> bool {
+        self.claims_indifference
     }
 }
 
@@ -130,6 +149,11 @@ fn what_is_read_of_other_nodes_one_by_one_is_not_cached() {
 fn every_kind_of_lie_is_found() {
     let cases = [
         (Zone { peeks: true, ..Zone::honest() }, "answers change only with what was read"),
+        (
+            Zone { goes_by_slot: true, ..Zone::honest() },
+            "nodes that counters show alike get equal answers",
+        ),
+        (Zone { claims_indifference: true, ..Zone::honest() }, "an indifferent plugin scores 0"),
         (
             Zone { signs_zone: false, ..Zone::honest() },
             "pods with equal signatures get equal answers",

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, Filter,
-    Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError, PostFilter,
+    Handle, NodeView, Normalization, Plugin, PluginArgs, PluginError, PostFilter,
     PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue, PreFilter,
     PreFilterOutcome, Reserve, Score, Sign, SignatureWriter, Status, extension_points,
 };
@@ -167,34 +167,18 @@ impl Score for DynamicResources {
         &self,
         _: &Context<'_>,
         state: &CycleState,
-        _: &Pod,
+        pod: &Pod,
         node: &NodeView<'_>,
     ) -> Result<i64, Status> {
         match state.get::<PodDevices>() {
-            Some(devices) if self.shared.settings.features.prioritized_list => {
-                devices.score(node.idx())
-            }
+            Some(devices) if !self.is_indifferent(state, pod) => devices.score(node.idx()),
             _ => Ok(0),
         }
     }
 
-    fn score_all(
-        &self,
-        _: &Context<'_>,
-        state: &CycleState,
-        _: &Pod,
-        nodes: &[NodeIdx],
-        scores: &mut [i64],
-    ) -> Result<(), Status> {
-        scores.fill(0);
-        let Some(devices) = state.get::<PodDevices>() else { return Ok(()) };
-        if devices.claims.is_empty() || !self.shared.settings.features.prioritized_list {
-            return Ok(());
-        }
-        for (&node, score) in nodes.iter().zip(scores) {
-            *score = devices.score(node)?;
-        }
-        Ok(())
+    fn is_indifferent(&self, state: &CycleState, _: &Pod) -> bool {
+        let has_claims = state.get::<PodDevices>().is_some_and(|it| !it.claims.is_empty());
+        !has_claims || !self.shared.settings.features.prioritized_list
     }
 
     fn normalization(&self) -> Normalization {

@@ -104,10 +104,7 @@ impl PreFilter for InterPodAffinity {
         let neighbours = Neighbours::of(cx.cluster(), pod, &self.spare);
         if self.scores(pod) {
             // Scoring begins afresh for each group of nodes that pass, so what it goes by is found once.
-            let attraction = self.attraction(cx.cluster(), pod);
-            if !attraction.is_none() {
-                state.insert(Preferences(attraction));
-            }
+            state.insert(Preferences(self.attraction(cx.cluster(), pod)));
         }
         if !neighbours.is_any() {
             return PreFilterOutcome::skip();

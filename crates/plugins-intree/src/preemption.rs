@@ -7,6 +7,7 @@
 //! Answers to `plugins/defaultpreemption/default_preemption.go` and `framework/preemption/preemption.go` of the
 //! reference; behaviour in `docs/spec/preemption.md` §2 to §6.
 
+mod candidate;
 mod candidates;
 mod choose;
 mod disruption;
@@ -23,7 +24,8 @@ use kube_scheduler_framework::{
     extension_points,
 };
 
-use self::candidates::{Candidate, Search};
+use self::candidate::Candidate;
+use self::candidates::Search;
 use crate::plugin_args::{self, WRONG_ARGS};
 
 pub(crate) const NAME: &str = "DefaultPreemption";
@@ -100,7 +102,11 @@ impl PostFilter for DefaultPreemption {
     ) -> PostFilterOutcome {
         cx.commands.count_preemption_attempt();
         let outcome = match self.group_limitation(cx, pod).or_else(|| ineligibility(cx, pod)) {
-            Some(reason) => PostFilterOutcome::without_nomination(Status::unschedulable(reason)),
+            Some(reason) => {
+                let text = "Pod is not eligible for preemption";
+                tracing::trace!(target: "V5", pod = pod.key(), reason, "{text}");
+                PostFilterOutcome::without_nomination(Status::unschedulable(reason))
+            }
             None => self.preempt(cx, state, pod),
         };
         let message = outcome.status.message();
@@ -145,6 +151,8 @@ impl DefaultPreemption {
         };
         let cluster = cx.cx.cluster();
         if found.candidates.is_empty() {
+            let text = "No preemption candidate is found; preemption is not helpful for scheduling";
+            tracing::debug!(target: "V2", pod = pod.key(), "{text}");
             let absent = candidates::not_helpful();
             let text = Status::fits_nowhere(cluster.n_nodes(), &found.rejections, &absent);
             return PostFilterOutcome {
@@ -166,6 +174,12 @@ impl DefaultPreemption {
         else {
             return PostFilterOutcome::without_nomination(Status::unschedulable(NO_CANDIDATE));
         };
+        tracing::debug!(
+            target: "V2",
+            node = &**node.name(),
+            pod = pod.key(),
+            "the target node for the preemption is determined"
+        );
         PostFilterOutcome {
             nominating: Some(NominatingInfo::Override(Some(node.name().clone()))),
             victims: chosen.victims.iter().copied().cloned().collect(),

@@ -12,6 +12,7 @@ pub(crate) mod fit;
 mod fit_args;
 mod fit_hints;
 mod fit_scan;
+mod listing;
 mod scored;
 mod scored_pair;
 pub(crate) mod shape;

@@ -12,6 +12,7 @@ mod check;
 mod claims;
 mod find;
 mod hints;
+mod log;
 mod matching;
 mod provisioning;
 mod reservation;
@@ -32,6 +33,7 @@ use self::args::BindingArgs;
 use self::bind::BindVolumes;
 use self::claims::{PodClaims, all_bound};
 use self::find::Obstacles;
+use self::log::SearchLog;
 use self::reservation::Reservation;
 use self::state::PodVolumes;
 use crate::volumes::{has_claims, write_volumes};
@@ -91,9 +93,16 @@ impl PreFilter for VolumeBinding {
 }
 
 impl Filter for VolumeBinding {
-    fn filter(&self, cx: &Context<'_>, state: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
         let Some(volumes) = state.get::<PodVolumes>() else { return no_state() };
-        match volumes.claims.find(cx.cluster(), node.name(), node.labels()) {
+        let log = SearchLog::start(pod, node.name());
+        match volumes.claims.find(cx.cluster(), node.name(), node.labels(), log) {
             Err(error) => Status::error(error),
             Ok(found) if found.obstacles.is_clear() => Status::SUCCESS,
             Ok(found) => rejection(found.obstacles),
@@ -136,7 +145,7 @@ impl Score for VolumeBinding {
     ) -> Result<i64, Status> {
         let Some(shape) = &self.args.shape else { return Ok(0) };
         let volumes = state.get::<PodVolumes>().ok_or_else(no_state)?;
-        let found = volumes.claims.find(cx.cluster(), node.name(), node.labels());
+        let found = volumes.claims.find(cx.cluster(), node.name(), node.labels(), None);
         // A node that Filter has not accepted has no volumes to score.
         let found = found.ok().filter(|found| found.obstacles.is_clear());
         Ok(found.map_or(0, |found| score::score(&found, shape)))
@@ -156,13 +165,15 @@ impl Reserve for VolumeBinding {
             return Status::SUCCESS;
         }
         let Some(volumes) = state.get_mut::<PodVolumes>() else { return no_state() };
+        log::assuming(pod, node);
         let claims = volumes.claims.clone();
         let labels = cx.cluster().node_idx(node).and_then(|idx| cx.cluster().node(idx));
-        let found =
-            labels.and_then(|node| claims.find(cx.cluster(), node.name(), node.labels()).ok());
+        let found = labels
+            .and_then(|node| claims.find(cx.cluster(), node.name(), node.labels(), None).ok());
         let found = found.filter(|found| found.obstacles.is_clear());
         // Where Filter has found nothing, there is nothing to bind.
         let Some(found) = found.filter(|_| !all_bound(cx.cluster(), pod)) else {
+            log::nothing_to_assume(pod, node);
             volumes.is_all_bound = true;
             return Status::SUCCESS;
         };
@@ -234,6 +245,7 @@ impl PreBind for VolumeBinding {
         match volumes.reserved_on(node) {
             None => Completion::Ready(not_reserved(node)),
             Some(reservation) => {
+                log::binding(pod, node);
                 Completion::Task(Box::new(BindVolumes::new(self.args.timeout, reservation)))
             }
         }

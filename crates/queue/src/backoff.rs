@@ -34,6 +34,15 @@ pub(crate) fn backoff_duration(count: u32, initial: Duration, max: Duration) -> 
 
 /// When the backoff of `pod` ends; `None` if it has none.
 pub(crate) fn backoff_end<E>(pod: &QueuedPod<E>, settings: &QueueSettings) -> Option<Timestamp> {
+    let counted = counted_end(pod, settings);
+    match pod.not_before {
+        None => counted,
+        Some(at) => counted.max(Some(align(at, settings))),
+    }
+}
+
+/// When the backoff ends that follows from how often the pod has failed.
+fn counted_end<E>(pod: &QueuedPod<E>, settings: &QueueSettings) -> Option<Timestamp> {
     let count =
         if pod.consecutive_errors > 0 { pod.consecutive_errors } else { pod.unschedulable_count };
     if count == 0 || settings.max_backoff.is_zero() {
@@ -255,6 +264,21 @@ mod tests {
         let off = QueueSettings { max_backoff: Duration::ZERO, ..settings };
         assert_eq!(backoff_end(&pod(4, 0, 0), &off), None);
         assert!(!is_backing_off(&pod(4, 0, 0), Timestamp::EPOCH, &off));
+    }
+
+    #[test]
+    fn a_pod_that_has_to_wait_longer_does() {
+        let settings = QueueSettings::default();
+        let mut pod = pod(0, 1, 0);
+        pod.wait_until(Timestamp::from_millis(500));
+        assert_eq!(backoff_end(&pod, &settings), Some(Timestamp::from_millis(1000)));
+        pod.wait_until(Timestamp::from_millis(60_000));
+        assert_eq!(backoff_end(&pod, &settings), Some(Timestamp::from_millis(60_000)));
+        assert!(is_backing_off(&pod, Timestamp::from_millis(59_000), &settings));
+        let off = QueueSettings { max_backoff: Duration::ZERO, ..settings };
+        assert_eq!(backoff_end(&pod, &off), Some(Timestamp::from_millis(60_000)));
+        pod.clear_rejectors();
+        assert_eq!(backoff_end(&pod, &settings), Some(Timestamp::from_millis(1000)));
     }
 
     #[test]

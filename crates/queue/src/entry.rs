@@ -63,6 +63,7 @@ pub struct QueuedPod<E> {
     pub(crate) attempts: u32,
     pub(crate) unschedulable_count: u32,
     pub(crate) consecutive_errors: u32,
+    pub(crate) not_before: Option<Timestamp>,
     pub(crate) was_flushed: bool,
     pub(crate) signature_is_stale: bool,
     pub(crate) signature: Option<u64>,
@@ -86,6 +87,7 @@ impl<E> QueuedPod<E> {
             attempts: 0,
             unschedulable_count: 0,
             consecutive_errors: 0,
+            not_before: None,
             was_flushed: false,
             signature_is_stale: false,
             signature,
@@ -191,12 +193,18 @@ impl<E> QueuedPod<E> {
         !self.unschedulable_plugins.is_empty() || !self.pending_plugins.is_empty()
     }
 
-    /// Forgets all rejectors and the gate. To be called at the start of failure handling, before the rejectors of the failed
-    /// attempt are added.
+    /// Makes the backoff after the attempt that has failed last at least until `at`.
+    pub const fn wait_until(&mut self, at: Timestamp) {
+        self.not_before = Some(at);
+    }
+
+    /// Forgets all rejectors, the gate, and until when to [wait](Self::wait_until). To be called at the start of failure
+    /// handling, before the rejectors of the failed attempt are added.
     pub fn clear_rejectors(&mut self) {
         self.unschedulable_plugins.clear();
         self.pending_plugins.clear();
         self.gated_by = None;
+        self.not_before = None;
     }
 
     /// Records that `plugin` rejected the pod: its events may make the pod schedulable, after backoff.

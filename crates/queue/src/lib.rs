@@ -126,6 +126,7 @@ mod gates;
 mod hints;
 mod in_flight;
 mod nominator;
+mod report;
 
 mod counters;
 
@@ -140,4 +141,5 @@ pub use self::policy::{Nomination, PreEnqueueVerdict, QueuePolicy, QueueingHint}
 pub use self::profile::{EXTENDER_PLUGIN, HintId, ProfileId, ProfileSpec, QueueSettings};
 pub use self::queue::{AlreadyQueued, NominatedPod, SchedulingQueue};
 pub use self::records::{Place, Queue};
+pub use self::report::{Move, QueueReport};
 pub use kube_scheduler_api_types::Timestamp;

@@ -31,6 +31,7 @@ use crate::plugins::PluginId;
 use crate::policy::{Nomination, QueuePolicy, Requeue};
 use crate::profile::{ProfileSpec, Profiles, QueueSettings};
 use crate::records::{Place, Queue, Records};
+use crate::report::{Move, QueueReport, Reports};
 use crate::unschedulable::Unschedulable;
 
 /// The pods waiting to be scheduled. See the [crate's documentation](crate).
@@ -51,6 +52,7 @@ pub struct SchedulingQueue<E, O> {
     /// The pods that one operation looks at. Empty in between; kept so that its memory is used again.
     candidates: Vec<(u64, Slot)>,
     next_seq: u64,
+    reports: Reports<E>,
 }
 
 impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
@@ -68,6 +70,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             counters: Counters::default(),
             candidates: Vec::new(),
             next_seq: 0,
+            reports: Reports::default(),
         }
     }
 
@@ -244,9 +247,30 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
 
     fn entered(&mut self, slot: Slot, place: Place, label: &EventLabel) {
         self.counters.incoming(place.queue(), label);
-        if let Some(record) = self.records.get_mut(slot) {
-            record.place = Some(place);
-        }
+        let Some(record) = self.records.get_mut(slot) else { return };
+        record.place = Some(place);
+        let pod = &record.pod;
+        self.reports.add(|| {
+            QueueReport::Moved(Move {
+                entry: pod.entry.clone(),
+                event: label.clone(),
+                queue: place.queue(),
+                hint: None,
+                is_gated: place == Place::Unschedulable && pod.is_gated(),
+                is_update: false,
+                rejectors: pod.rejectors(),
+            })
+        });
+    }
+
+    /// Keeps reports from now on until they are [fetched](Self::take_reports); or none any more, as at the beginning.
+    pub fn keep_reports(&mut self, keeps: bool) {
+        self.reports.keep(keeps);
+    }
+
+    /// The reports since the last call, oldest first.
+    pub fn take_reports(&mut self) -> Vec<QueueReport<E>> {
+        self.reports.take()
     }
 
     /// A number larger than any before: the rank of a pod among equals.

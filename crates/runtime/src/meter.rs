@@ -305,11 +305,11 @@ impl Meter {
         run: impl FnOnce() -> T,
         code: impl FnOnce(&T) -> Code,
     ) -> T {
-        let begun = self.plugin_start();
+        let start = self.plugin_start();
         let answer = run();
         let code = code(&answer);
-        if begun.is_some() || code == Code::Error {
-            self.plugin_ended(plugin, point, code, begun);
+        if start.is_some() || code == Code::Error {
+            self.plugin_ended(plugin, point, code, start);
         }
         answer
     }

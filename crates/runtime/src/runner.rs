@@ -65,10 +65,10 @@ fn go_list(names: &BTreeSet<PluginName>) -> String {
 impl<'a> Runner<'a> {
     /// PreFilter, plugin by plugin (`docs/spec/core.md` §10.4). Begins a new record of what plugins read.
     pub fn pre_filter(&self, state: &mut CycleState, pod: &Pod) -> PreFilterRun {
-        let begun = self.profile.meter().map(Meter::nanos);
+        let start = self.profile.meter().map(Meter::nanos);
         let reads = EvaluationReads::new(self.profile.plugins().len());
         let run = self.recording(&reads).run_pre_filter(state, pod);
-        self.point_ended(MeteredPoint::PreFilter, run.status.code(), begun);
+        self.point_ended(MeteredPoint::PreFilter, run.status.code(), start);
         PreFilterRun { reads, ..run }
     }
 
@@ -291,7 +291,7 @@ impl<'a> Runner<'a> {
         skip: &SkipSet,
     ) -> Status {
         let point = MeteredPoint::PreFilterExtensionAddPod;
-        self.tell_extensions("AddPod", point, overlay, skip, |extensions, cx, view| {
+        self.notify_extensions("AddPod", point, overlay, skip, |extensions, cx, view| {
             extensions.add_pod(cx, state, pod, added, view)
         })
     }
@@ -306,20 +306,20 @@ impl<'a> Runner<'a> {
         skip: &SkipSet,
     ) -> Status {
         let point = MeteredPoint::PreFilterExtensionRemovePod;
-        self.tell_extensions("RemovePod", point, overlay, skip, |extensions, cx, view| {
+        self.notify_extensions("RemovePod", point, overlay, skip, |extensions, cx, view| {
             extensions.remove_pod(cx, state, pod, removed, view)
         })
     }
 
     /// Calls `tell` for every plugin with pod extensions, in order; the first that does not accept decides
     /// (`docs/spec/core.md` §10.5).
-    fn tell_extensions(
+    fn notify_extensions(
         &self,
         what: &str,
         point: MeteredPoint,
         overlay: &NodeOverlay,
         skip: &SkipSet,
-        mut tell: impl FnMut(&dyn PreFilterExtensions, &Context<'_>, &NodeView<'_>) -> Status,
+        mut notify: impl FnMut(&dyn PreFilterExtensions, &Context<'_>, &NodeView<'_>) -> Status,
     ) -> Status {
         let Some(view) = NodeView::hypothetical(self.cx.cluster, overlay) else {
             return Status::SUCCESS;
@@ -330,8 +330,8 @@ impl<'a> Runner<'a> {
             };
             let reads = self.per_node(idx);
             let cx = self.cx.recorded_by(reads);
-            let tell = || tell(extensions, &cx, &view.with_reads(reads));
-            let status = self.measured(idx, point, tell, Status::code);
+            let notify = || notify(extensions, &cx, &view.with_reads(reads));
+            let status = self.measured(idx, point, notify, Status::code);
             if !status.is_success() {
                 let context = format!("running {what} on PreFilter plugin \"{name}\"");
                 return status.wrapped(context).from_plugin(name);
@@ -347,9 +347,9 @@ impl<'a> Runner<'a> {
         state: &CycleState,
         pod: &Arc<Pod>,
     ) -> PostFilterOutcome {
-        let begun = self.profile.meter().map(Meter::nanos);
+        let start = self.profile.meter().map(Meter::nanos);
         let outcome = self.run_post_filter(cx, state, pod);
-        self.point_ended(MeteredPoint::PostFilter, outcome.status.code(), begun);
+        self.point_ended(MeteredPoint::PostFilter, outcome.status.code(), start);
         outcome
     }
 
@@ -363,12 +363,12 @@ impl<'a> Runner<'a> {
         let mut kept: Option<PostFilterOutcome> = None;
         let mut first: Option<PluginName> = None;
         for (idx, name, plugin) in self.profile.post_filter() {
-            let begun = self.profile.meter().and_then(Meter::plugin_start);
+            let start = self.profile.meter().and_then(Meter::plugin_start);
             // Dry runs ask plugins by the thousand; measuring each would be most of the work.
             self.profile.meter().inspect(|meter| meter.end_sample());
             let outcome = plugin.post_filter(cx, state, pod);
             if let Some(meter) = self.profile.meter() {
-                meter.plugin_ended(idx, MeteredPoint::PostFilter, outcome.status.code(), begun);
+                meter.plugin_ended(idx, MeteredPoint::PostFilter, outcome.status.code(), start);
             }
             match outcome.status.code() {
                 Code::Success => {
@@ -418,9 +418,9 @@ impl<'a> Runner<'a> {
         nodes: &[NodeIdx],
         left_out: &SkipSet,
     ) -> Result<SkipSet, Status> {
-        let begun = self.profile.meter().map(Meter::nanos);
+        let start = self.profile.meter().map(Meter::nanos);
         let result = self.run_pre_score(state, pod, nodes, left_out);
-        self.point_ended(MeteredPoint::PreScore, code_of(&result), begun);
+        self.point_ended(MeteredPoint::PreScore, code_of(&result), start);
         result
     }
 

@@ -20,6 +20,7 @@ use kube_scheduler_engine::{
 };
 use kube_scheduler_framework::{ApiError, Pending, Status};
 
+use crate::devices;
 use crate::import::ClusterObjects;
 use crate::ledger::{Fate, LastFailure, Ledger};
 use crate::pod_name::PodName;
@@ -370,7 +371,14 @@ impl<'a> Driver<'a> {
         self.ledger.preempted.push(at);
         self.record_progress();
         let PodRef { namespace, name, .. } = pod.clone();
+        let released = devices::release(self.engine.cluster().objects(), &namespace, &pod.uid);
         self.engine.handle(Input::PodDeleted { namespace, name }, self.now);
+        for claim in released.changed {
+            self.engine.handle(Input::ObjectApplied(claim), self.now);
+        }
+        for claim in released.removed {
+            self.engine.handle(Input::ObjectDeleted(claim), self.now);
+        }
         true
     }
 

@@ -4,9 +4,11 @@
 //! [`ClusterInput::finish`] returns objects, and only if all of them can be parsed.
 //!
 //! Pods and nodes get the defaults that an API server would set on creation: namespace, name from `generateName`, UID,
-//! requests from limits, host ports of the host network, priority from the priority class, allocatable from capacity.
+//! requests from limits, host ports of the host network, priority from the priority class, allocatable from capacity. Pods
+//! also get claims of devices from the templates of the input.
 //! Fields that are set are never changed.
 
+mod claims;
 mod controllers;
 mod csv;
 mod defaults;
@@ -22,6 +24,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{DecodeError, Node, Object, Pod};
 
+use claims::ClaimTemplates;
 pub use error::{ImportError, SourceLocation};
 use manifest::Document;
 use priority::{PriorityClassError, PriorityClasses, UnknownClass};
@@ -102,12 +105,14 @@ impl ClusterInput {
             let PriorityClassError { document, reason } = error;
             ImportError::NotAnObject { place: self.place(document, &["value"]), reason }
         })?;
+        let templates = ClaimTemplates::collect(&self.documents);
         let mut found = ClusterObjects::default();
         let mut uids: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         for at in 0..self.documents.len() {
             let (group, kind) = self.documents[at].group_and_kind();
             match (group.as_str(), kind.as_str()) {
                 ("", "Pod") => {
+                    let claims = templates.complete(&mut self.documents[at].value);
                     let pod = self.pod(at, &classes)?;
                     if matches!(&*pod.status.phase, "Succeeded" | "Failed") {
                         found.n_finished += 1;
@@ -120,6 +125,11 @@ impl ClusterInput {
                             uid: pod.uid.to_string(),
                             first: Box::new(self.place(first, &[])),
                         });
+                    }
+                    for claim in claims {
+                        let claim = Object::from_value(claim);
+                        let claim = claim.map_err(|error| self.decode_error(at, error))?;
+                        found.objects.push(Arc::new(claim));
                     }
                     found.pods.push(Arc::new(pod));
                 }

@@ -35,6 +35,7 @@
 //! options gives an equal report; every pod of the input is counted exactly once; a mistake in a text gives an error with
 //! its location, and no objects at all.
 
+mod devices;
 mod driver;
 mod explanation;
 mod import;
@@ -47,7 +48,8 @@ mod volumes;
 pub use import::{ClusterInput, ClusterObjects, ImportError, SourceLocation};
 pub use pod_name::{PodName, PodNameError};
 pub use report::{
-    Format, FormatError, NodeCounts, NodeUsage, NodeVerdict, PendingPod, PendingReason, Placement,
-    PodCounts, PodExplanation, PreemptedPod, RenderError, RenderOptions, Report, render,
+    ClaimAllocation, ClassUse, DeviceCounts, DeviceReport, DriverUse, Format, FormatError,
+    NodeCounts, NodeUsage, NodeVerdict, PendingPod, PendingReason, Placement, PodCounts,
+    PodExplanation, PoolUse, PreemptedPod, RenderError, RenderOptions, Report, render,
 };
 pub use simulation::{Simulation, SimulationError, SimulationOptions, SimulationProgress};

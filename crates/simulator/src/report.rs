@@ -1,6 +1,7 @@
 //! The result of a simulation: the data, and its printed forms.
 
 mod data;
+mod devices;
 mod render;
 mod summary;
 mod table;
@@ -9,5 +10,6 @@ pub use data::{
     NodeCounts, NodeUsage, NodeVerdict, PendingPod, PendingReason, Placement, PodCounts,
     PodExplanation, PreemptedPod, Report,
 };
+pub use devices::{ClaimAllocation, ClassUse, DeviceCounts, DeviceReport, DriverUse, PoolUse};
 pub use render::{Format, FormatError, RenderError, RenderOptions, render};
 pub(crate) use summary::compose;

@@ -149,7 +149,7 @@ fn replaced(known: Option<&Arc<Object>>, object: &Object) -> Result<Object, ApiE
 }
 
 /// The next revision of an object, with new values in some fields.
-fn revised<const N: usize>(object: &Object, fields: [(&[&str], Value); N]) -> Object {
+pub(crate) fn revised<const N: usize>(object: &Object, fields: [(&[&str], Value); N]) -> Object {
     let number: u64 = object.resource_version.parse().unwrap_or_default();
     let resource_version = number.saturating_add(1).to_string();
     let mut revised = object.clone();

@@ -53,7 +53,7 @@ fn node_of(cluster: &DevCluster, namespace: &str, name: &str) -> Option<String> 
 }
 
 /// Whether an event about a pod says this.
-fn is_told(cluster: &DevCluster, name: &str, reason: &str, part: &str) -> bool {
+fn is_reported(cluster: &DevCluster, name: &str, reason: &str, part: &str) -> bool {
     cluster.list(EVENTS, &Selection::all()).items.iter().any(|event| {
         let event = event.value();
         let about = [&event["regarding"]["name"], &event["involvedObject"]["name"]];
@@ -92,7 +92,8 @@ async fn reserved_pools_take_only_their_namespaces() {
         create(&cluster, &pod("other").namespace("web").request("cpu", "1"));
         until("ours is bound", || node_of(&cluster, "training", "ours").is_some()).await;
         let text = "1 node(s) were reserved for other namespaces";
-        until("other is told", || is_told(&cluster, "other", "FailedScheduling", text)).await;
+        until("other is reported", || is_reported(&cluster, "other", "FailedScheduling", text))
+            .await;
         // The event of the new node must bring the pod back.
         nodes(&cluster, "plain", 1, "example.com/pool", "plain");
         until("other is bound", || node_of(&cluster, "web", "other").is_some()).await;
@@ -139,13 +140,15 @@ async fn a_gang_starts_together_or_not_at_all() {
     with(start(builder, &cluster, &config).await, async |scheduler| {
         create(&cluster, &member("a"));
         create(&cluster, &member("b"));
-        let few = |name| is_told(&cluster, name, "FailedScheduling", "gang crew has");
-        until("too few are told so", || few("a") || few("b")).await;
+        let few = |name| is_reported(&cluster, name, "FailedScheduling", "gang crew has");
+        until("too few are reported so", || few("a") || few("b")).await;
         // With the third there are enough members, and too little room: two wait, and give up together.
         create(&cluster, &member("c"));
         let names = ["a", "b", "c"];
         until("one gives up, and with it the others", || {
-            names.iter().any(|name| is_told(&cluster, name, "GangIncomplete", "gang crew gives up"))
+            names
+                .iter()
+                .any(|name| is_reported(&cluster, name, "GangIncomplete", "gang crew gives up"))
         })
         .await;
         assert!(names.iter().all(|name| node_of(&cluster, "default", name).is_none()));

@@ -64,12 +64,12 @@ fn all_give_up_together_and_leave_room_for_others() {
     scheduler.advance(Duration::from_secs(30));
     assert_eq!(n_placed(&scheduler, 2), 0);
     assert_eq!(scheduler.node_of("default/single").as_deref(), Some("small"));
-    let told = |name: &str, part: &str| {
+    let reported = |name: &str, part: &str| {
         scheduler.events(&format!("default/{name}")).iter().any(|event| event.contains(part))
     };
     let timeout = "rejected due to timeout after waiting 5m0s at plugin Gang";
-    assert!(["m0", "m1"].iter().any(|name| told(name, timeout)));
-    assert!(["m0", "m1"].iter().any(|name| told(name, "gang crew is incomplete")));
+    assert!(["m0", "m1"].iter().any(|name| reported(name, timeout)));
+    assert!(["m0", "m1"].iter().any(|name| reported(name, "gang crew is incomplete")));
 }
 
 #[test]

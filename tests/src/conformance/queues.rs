@@ -213,20 +213,7 @@ impl Replay {
                     return Ok(Some(format!("popped {is}, recorded is {}", op["popped"])));
                 }
             }
-            "fail" => {
-                let mut pod =
-                    self.popped.remove(name).with_context(|| format!("{name} was not popped"))?;
-                pod.clear_rejectors();
-                for plugin in
-                    plugins(&op["unschedulablePlugins"]).union(&plugins(&op["pendingPlugins"]))
-                {
-                    pod.add_unschedulable_plugin(self.queue.intern_plugin(plugin));
-                }
-                for plugin in plugins(&op["pendingPlugins"]) {
-                    pod.add_pending_plugin(self.queue.intern_plugin(plugin));
-                }
-                self.queue.add_unschedulable_if_not_present(pod, now, &mut self.policy)?;
-            }
+            "fail" => self.fail(name, op)?,
             "bound" => {
                 self.popped.remove(name);
                 self.queue.done(&format!("{name}-uid"));
@@ -274,6 +261,21 @@ impl Replay {
             other => bail!("unknown operation {other:?}"),
         }
         Ok(None)
+    }
+
+    /// A popped pod comes back with the plugins that rejected it.
+    fn fail(&mut self, name: &str, op: &Value) -> Result<()> {
+        let mut pod = self.popped.remove(name).with_context(|| format!("{name} was not popped"))?;
+        let pending = plugins(&op["pendingPlugins"]);
+        pod.clear_rejectors();
+        for plugin in plugins(&op["unschedulablePlugins"]).union(&pending) {
+            pod.add_unschedulable_plugin(self.queue.intern_plugin(plugin));
+        }
+        for plugin in &pending {
+            pod.add_pending_plugin(self.queue.intern_plugin(plugin));
+        }
+        self.queue.add_unschedulable_if_not_present(pod, self.now, &mut self.policy)?;
+        Ok(())
     }
 
     fn known(&self, name: &str) -> Result<RecordedPod> {

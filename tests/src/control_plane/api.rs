@@ -16,7 +16,7 @@ use tokio::time::Instant;
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What the scenarios use: kind, prefix of the path, plural, whether it lives in a namespace.
-const KINDS: [(&str, &str, &str, bool); 14] = [
+const KINDS: [(&str, &str, &str, bool); 17] = [
     ("Pod", "/api/v1", "pods", true),
     ("Node", "/api/v1", "nodes", false),
     ("Namespace", "/api/v1", "namespaces", false),
@@ -31,6 +31,9 @@ const KINDS: [(&str, &str, &str, bool); 14] = [
     ("ClusterRoleBinding", "/apis/rbac.authorization.k8s.io/v1", "clusterrolebindings", false),
     ("RoleBinding", "/apis/rbac.authorization.k8s.io/v1", "rolebindings", true),
     ("ResourceClaim", "/apis/resource.k8s.io/v1", "resourceclaims", true),
+    ("ResourceClaimTemplate", "/apis/resource.k8s.io/v1", "resourceclaimtemplates", true),
+    ("ResourceSlice", "/apis/resource.k8s.io/v1", "resourceslices", false),
+    ("DeviceClass", "/apis/resource.k8s.io/v1", "deviceclasses", false),
 ];
 
 /// The API of one server, as one user.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail, ensure};
 use kube_scheduler_api_types::{Pod, Resources, Timestamp};
-use kube_scheduler_engine::{AttemptResult, Effect, Engine, Input, PodRef, Turn};
+use kube_scheduler_engine::{AttemptResult, Effect, Engine, Input, PodRef, Token, Turn};
 
+use super::chaos::Sleepers;
 use super::instance::Shown;
 
 /// Attempts at one pod at one instant beyond which a scheduler is said to spin.
@@ -41,6 +42,14 @@ pub(super) struct Audit {
     attempts: BTreeMap<Arc<str>, u32>,
     /// Effects of the turn under way.
     failed_in_turn: Vec<(PodRef, String)>,
+    /// Whether victims are evicted after the attempt has ended.
+    pub(super) preempts_in_background: bool,
+    /// Evictions and withdrawals of nominations that were not answered yet.
+    preempting: BTreeSet<Token>,
+    /// Whether the input at hand says that an eviction failed.
+    has_just_failed: bool,
+    /// Whether an eviction failed, and no preemption has ended with an error since.
+    owes_error: bool,
     pub(super) has_caught_up: bool,
     pub(super) n_decisions: u64,
     pub(super) n_assumed: u64,
@@ -48,6 +57,16 @@ pub(super) struct Audit {
 
 impl Audit {
     pub(super) fn before(&mut self, input: &Input) {
+        self.has_just_failed = false;
+        match input {
+            Input::PodEvicted { token, result } => {
+                self.preempting.remove(token);
+                self.has_just_failed = result.is_err();
+                self.owes_error |= self.has_just_failed && self.preempts_in_background;
+            }
+            Input::NominationCleared { token, .. } => drop(self.preempting.remove(token)),
+            _ => {}
+        }
         if let Input::PodApplied(_) | Input::TimePassed = input {
             return;
         }
@@ -56,6 +75,7 @@ impl Audit {
     }
 
     pub(super) fn begin_turn(&mut self) {
+        self.has_just_failed = false;
         self.failed_in_turn.clear();
     }
 
@@ -89,7 +109,7 @@ impl Audit {
                     self.failed_in_turn.push((pod.clone(), note.clone()));
                     self.said.insert(pod.uid.clone(), note.clone());
                     ensure!(
-                        tells_condition(pod, note, &effects[at..], shown),
+                        condition_says(pod, note, &effects[at..], shown),
                         "pod {pod} fails with {note:?} and its condition does not say so"
                     );
                 }
@@ -99,6 +119,26 @@ impl Audit {
         if matches!(cause, Cause::Bound { is_done: true, .. }) {
             ensure!(n_scheduled == 1, "{n_scheduled} events for one binding: {cause:?}");
         }
+        Ok(())
+    }
+
+    /// A failed eviction ends its preemption: nobody else is evicted for it, and it says that it failed.
+    pub(super) fn evictions(&mut self, effects: &[Effect], notes: &[String]) -> Result<()> {
+        for effect in effects {
+            if let Effect::EvictPod { token, pod, .. } = effect {
+                ensure!(!self.has_just_failed, "pod {pod} is evicted after an eviction failed");
+                self.preempting.insert(*token);
+            } else if let Effect::ClearNomination { token, .. } = effect {
+                self.preempting.insert(*token);
+            }
+        }
+        if notes.iter().any(|note| note.starts_with("error occurred during async preemption")) {
+            self.owes_error = false;
+        }
+        ensure!(
+            !self.owes_error || !self.preempting.is_empty(),
+            "an eviction failed, and its preemption ended as if it had not"
+        );
         Ok(())
     }
 
@@ -151,13 +191,16 @@ impl Audit {
                 // Without a pod of this UID nothing is reported; with a preemption to wait for, not yet.
                 if pod.is_some() && !engine_holds_an_attempt(engine) {
                     let note = truncated(message);
-                    let is_told =
-                        |(told, text): &(PodRef, String)| told.uid == turn.pod.uid && *text == note;
-                    let is_prefix = |(told, text): &(PodRef, String)| {
-                        told.uid == turn.pod.uid && text.starts_with(&*note)
+                    let is_reported = |(reported, text): &(PodRef, String)| {
+                        reported.uid == turn.pod.uid && *text == note
+                    };
+                    let is_prefix = |(reported, text): &(PodRef, String)| {
+                        reported.uid == turn.pod.uid && text.starts_with(&*note)
                     };
                     ensure!(
-                        self.failed_in_turn.iter().any(|told| is_told(told) || is_prefix(told)),
+                        self.failed_in_turn
+                            .iter()
+                            .any(|reported| is_reported(reported) || is_prefix(reported)),
                         "pod {} fails with {note:?}, and the event says {:?}",
                         turn.pod,
                         self.failed_in_turn
@@ -179,7 +222,7 @@ fn engine_holds_an_attempt(engine: &Engine) -> bool {
 }
 
 /// Whether a failure shows in the pod's condition, or is about to.
-fn tells_condition(pod: &PodRef, note: &str, effects: &[Effect], shown: &Shown) -> bool {
+fn condition_says(pod: &PodRef, note: &str, effects: &[Effect], shown: &Shown) -> bool {
     let says_it = |message: &str| truncated(message) == note;
     let is_written = effects.iter().any(|effect| match effect {
         Effect::PatchStatus { pod: other, patch } => {
@@ -369,6 +412,15 @@ fn queued_pods(engine: &Engine, shown: &Shown) -> Result<()> {
                 nominee.name
             );
         }
+    }
+    Ok(())
+}
+
+/// Nothing waits any more on behalf of a pod that is gone.
+pub(super) fn sleepers(sleepers: &Sleepers, shown: &Shown) -> Result<()> {
+    for uid in sleepers.uids() {
+        let is_known = shown.pods.values().any(|pod| pod.uid == uid);
+        ensure!(is_known, "pod uid={uid} is gone, and its binding still waits");
     }
     Ok(())
 }

@@ -29,6 +29,26 @@ pub(super) const LATE_CHAOS: &str = "LateChaos";
 /// How a panic of the plugin begins.
 pub(super) const PANIC: &str = "chaos";
 
+/// Pods of one scheduler whose work before the binding waits for an object, and for no time.
+#[derive(Debug, Default)]
+pub(super) struct Sleepers(Mutex<BTreeSet<Arc<str>>>);
+
+impl Sleepers {
+    fn set(&self, uid: &Arc<str>, is_asleep: bool) {
+        let mut sleepers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_asleep {
+            sleepers.insert(uid.clone());
+        } else {
+            sleepers.remove(uid);
+        }
+    }
+
+    /// The UIDs of the pods.
+    pub(super) fn uids(&self) -> BTreeSet<Arc<str>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// What an awaited work of the plugin is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Intent {
@@ -46,6 +66,8 @@ pub(super) struct Dial {
     /// Once in how many calls something goes wrong; 0 for never.
     once_in: AtomicU64,
     intents: Mutex<VecDeque<Intent>>,
+    /// Of the scheduler that was built last.
+    sleepers: Mutex<Arc<Sleepers>>,
 }
 
 impl Dial {
@@ -55,6 +77,7 @@ impl Dial {
             step: AtomicU64::new(0),
             once_in: AtomicU64::new(0),
             intents: Mutex::default(),
+            sleepers: Mutex::default(),
         })
     }
 
@@ -66,23 +89,34 @@ impl Dial {
         self.once_in.store(n, Ordering::Relaxed);
     }
 
+    fn is_calm(&self) -> bool {
+        self.once_in.load(Ordering::Relaxed) == 0
+    }
+
+    /// The sleepers of a scheduler that is about to be built.
+    pub(super) fn new_sleepers(&self) -> Arc<Sleepers> {
+        let sleepers = Arc::<Sleepers>::default();
+        *self.sleepers.lock().unwrap_or_else(PoisonError::into_inner) = sleepers.clone();
+        sleepers
+    }
+
     /// What the work that was handed over next is about, oldest first.
     pub(super) fn next_intent(&self) -> Option<Intent> {
         self.intents.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
-    fn intend(&self, intent: Intent) {
+    pub(super) fn intend(&self, intent: Intent) {
         self.intents.lock().unwrap_or_else(PoisonError::into_inner).push_back(intent);
     }
 
-    fn number(&self, point: &str, pod: &str, node: &str) -> u64 {
+    pub(super) fn number(&self, point: &str, pod: &str, node: &str) -> u64 {
         let mut digest = Digest::default();
         (self.seed, self.step.load(Ordering::Relaxed), point, pod, node).hash(&mut digest);
         digest.finish()
     }
 
     /// What goes wrong here, as a number below `n`; `None` for nothing.
-    fn mishap(&self, point: &str, pod: &str, node: &str, n: u64) -> Option<u64> {
+    pub(super) fn mishap(&self, point: &str, pod: &str, node: &str, n: u64) -> Option<u64> {
         let once_in = self.once_in.load(Ordering::Relaxed);
         let number = self.number(point, pod, node);
         (once_in > 0 && number.is_multiple_of(once_in)).then(|| (number / once_in) % n)
@@ -112,7 +146,8 @@ pub(super) fn register(registry: &mut Registry, dial: &Arc<Dial>) -> Result<(), 
     for (name, is_late) in [(CHAOS, false), (LATE_CHAOS, true)] {
         let dial = dial.clone();
         registry.register(name, move |_, _| {
-            Ok(Arc::new(Chaos { name: name.into(), is_late, dial: dial.clone() }))
+            let sleepers = dial.sleepers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            Ok(Arc::new(Chaos { name: name.into(), is_late, dial: dial.clone(), sleepers }))
         })?;
     }
     Ok(())
@@ -122,6 +157,7 @@ struct Chaos {
     name: PluginName,
     is_late: bool,
     dial: Arc<Dial>,
+    sleepers: Arc<Sleepers>,
 }
 
 impl Chaos {
@@ -324,10 +360,13 @@ impl PreBind for Chaos {
                 self.dial.intend(Intent::Work);
                 Completion::Pending(Box::pin(std::future::pending()))
             }
-            Some(_) => {
-                let task = Task { dial: self.dial.clone(), n_steps: 0, written: None };
-                Completion::Task(Box::new(task))
-            }
+            Some(_) => Completion::Task(Box::new(Task {
+                dial: self.dial.clone(),
+                sleepers: self.sleepers.clone(),
+                uid: pod.uid.clone(),
+                n_steps: 0,
+                written: None,
+            })),
             None => Completion::Ready(self.dial.status("PreBind", &pod.uid, node, Status::SUCCESS)),
         }
     }
@@ -360,23 +399,39 @@ impl PostBind for Chaos {
 /// Work before the binding that writes objects, waits for them, and fails.
 struct Task {
     dial: Arc<Dial>,
+    sleepers: Arc<Sleepers>,
+    uid: Arc<str>,
     n_steps: u64,
     written: Option<Arc<Object>>,
 }
 
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.sleepers.set(&self.uid, false);
+    }
+}
+
 impl PreBindTask for Task {
     fn step(&mut self, cx: &mut TaskContext<'_>, event: TaskEvent) -> TaskStep {
+        let step = self.next(cx, event);
+        self.sleepers.set(&self.uid, matches!(step, TaskStep::Wait { until: None, .. }));
+        step
+    }
+}
+
+impl Task {
+    fn next(&mut self, cx: &TaskContext<'_>, event: TaskEvent) -> TaskStep {
         self.n_steps += 1;
         if let TaskEvent::Written(Ok(object)) = event {
             self.written = Some(object);
         }
         let point = format!("Task{}", self.n_steps);
-        if !cx.pod_exists || self.n_steps > 4 {
+        if !cx.pod_exists || self.n_steps > 4 || self.dial.is_calm() {
             return TaskStep::Done(self.dial.status(&point, &cx.pod.uid, cx.node, Status::SUCCESS));
         }
         let objects = cx.cx.cluster().objects();
         let service = objects.list("", "Service").next();
-        match self.dial.number(&point, &cx.pod.uid, cx.node) % 4 {
+        match self.dial.number(&point, &cx.pod.uid, cx.node) % 6 {
             0 => {
                 let status = self.dial.status(&point, &cx.pod.uid, cx.node, Status::SUCCESS);
                 TaskStep::Done(status)
@@ -390,7 +445,9 @@ impl PreBindTask for Task {
             number => {
                 let until = cx.cx.now() + Duration::from_secs(number);
                 let objects = service.map(|service| ObjectKey::from(&**service));
-                TaskStep::Wait { until: Some(until), objects: objects.into_iter().collect() }
+                // Without an object nothing but time could end the wait.
+                let until = Some(until).filter(|_| number < 4 || objects.is_none());
+                TaskStep::Wait { until, objects: objects.into_iter().collect() }
             }
         }
     }

@@ -1,5 +1,7 @@
 //! What others do to the cluster: users, controllers, kubelets, other schedulers.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use serde_json::{Value, json};
 
@@ -129,7 +131,7 @@ impl Simulation {
             let node = format!("node-{}", self.numbers.below(MAX_NODES));
             spec["nodeName"] = node.into();
         }
-        let pod = json!({
+        let mut pod = json!({
             "metadata": {
                 "name": key.1, "namespace": key.0, "uid": format!("uid-{}", self.n_created),
                 "labels": labels, "creationTimestamp": self.now.floor_to_second().to_string(),
@@ -137,6 +139,11 @@ impl Simulation {
             "spec": spec,
             "status": {"phase": "Pending"},
         });
+        if self.numbers.one_in(4) && self.suffers(Fault::Foreign) {
+            // Somebody else, such as an autoscaler, knows a place for it.
+            let node = format!("node-{}", self.numbers.below(MAX_NODES));
+            pod["status"]["nominatedNodeName"] = node.into();
+        }
         self.server.put("Pod", pod).map(drop)
     }
 
@@ -157,8 +164,14 @@ impl Simulation {
     }
 
     fn delete_any_pod(&mut self) -> Result<()> {
-        let Some(key) = self.any("Pod") else { return Ok(()) };
-        let is_forced = self.numbers.one_in(4);
+        // Pods whose bindings wait are few, and what becomes of those matters most.
+        let asleep: BTreeSet<_> = self.instances().flat_map(|it| it.sleepers.uids()).collect();
+        let is_asleep =
+            |pod: &Value| pod["metadata"]["uid"].as_str().is_some_and(|uid| asleep.contains(uid));
+        let asleep = self.pods_where(is_asleep);
+        let key = self.choose(&asleep).or_else(|| self.any("Pod"));
+        let Some(key) = key else { return Ok(()) };
+        let is_forced = !asleep.is_empty() || self.numbers.one_in(4);
         let now = self.now;
         // What lingers lingers.
         let _ = self.server.delete_pod(&key, None, is_forced, now)?;

@@ -14,7 +14,7 @@ use kube_scheduler_framework::ObjectKey;
 use kube_scheduler_writes::Outbox;
 
 use super::audit::{Audit, Cause};
-use super::chaos::{Dial, Intent};
+use super::chaos::{Dial, Intent, Sleepers};
 use super::follower::Follower;
 use super::server::{KINDS, Server};
 use super::trace::Trace;
@@ -100,6 +100,7 @@ pub(super) struct Instance {
     /// Whether an object re-created under its name is passed on as a change.
     merges_recreations: bool,
     pub(super) audit: Audit,
+    pub(super) sleepers: Arc<Sleepers>,
     dial: Arc<Dial>,
 }
 
@@ -126,6 +127,7 @@ impl Instance {
             frozen_until: None,
             merges_recreations,
             audit: Audit::default(),
+            sleepers: Arc::default(),
             dial,
         }
     }
@@ -161,13 +163,13 @@ impl Instance {
             merge_recreations(&mut inputs);
         }
         for input in inputs {
-            self.tell(input, Cause::News, trace)?;
+            self.feed(input, Cause::News, trace)?;
         }
         Ok(true)
     }
 
     /// Passes an input to the engine.
-    pub(super) fn tell(&mut self, input: Input, cause: Cause, trace: &mut Trace) -> Result<()> {
+    pub(super) fn feed(&mut self, input: Input, cause: Cause, trace: &mut Trace) -> Result<()> {
         trace.add(format!("    {} {}", self.name, brief(&input)));
         self.note_shared_ports(&input);
         self.shown.take(&input);
@@ -224,7 +226,8 @@ impl Instance {
     /// Takes what the engine asks for.
     fn collect(&mut self, cause: Cause, trace: &mut Trace) -> Result<()> {
         let effects: Vec<Effect> = self.engine.drain_effects().collect();
-        for note in self.engine.drain_notes() {
+        let notes: Vec<_> = self.engine.drain_notes().collect();
+        for note in &notes {
             trace.add(format!("      {} notes: {note}", self.name));
         }
         self.engine.drain_bound().for_each(drop);
@@ -238,6 +241,7 @@ impl Instance {
             effects.first()
         );
         self.audit.effects(&effects, &cause, &self.shown)?;
+        self.audit.evictions(&effects, &notes)?;
         for effect in effects {
             self.take(effect);
         }
@@ -305,6 +309,6 @@ fn brief(input: &Input) -> String {
             Ok(object) => format!("wrote #{} revision={}", token.0, object.resource_version),
             Err(error) => format!("did not write #{}: {error}", token.0),
         },
-        other => format!("is told {other:?}"),
+        other => format!("gets {other:?}"),
     }
 }

@@ -274,7 +274,7 @@ impl Simulation {
                 (input, cause)
             }
         };
-        self.tell(seat, input, cause)
+        self.feed(seat, input, cause)
     }
 
     /// A scheduler sends its next request. False when none may go out.
@@ -367,7 +367,7 @@ impl Simulation {
             1 if !is_healing => Status::unschedulable("the work found no way"),
             _ => Status::SUCCESS,
         };
-        self.tell(seat, Input::WorkFinished { token: work.token, status }, Cause::News)?;
+        self.feed(seat, Input::WorkFinished { token: work.token, status }, Cause::News)?;
         Ok(true)
     }
 }

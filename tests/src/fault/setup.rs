@@ -6,11 +6,12 @@ use anyhow::Result;
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_config::{Configuration, FeatureGates, Gate, load};
 use kube_scheduler_engine::{Engine, EngineOptions, Pool};
-use kube_scheduler_runtime::Registry;
+use kube_scheduler_runtime::{Extender, Registry};
 use kube_scheduler_writes::{EventApi, Outbox, OutboxOptions, RateLimit};
 use serde_json::{Value, json};
 
-use super::chaos::{self, CHAOS, Dial, LATE_CHAOS};
+use super::chaos::{self, CHAOS, Dial, LATE_CHAOS, Sleepers};
+use super::extender::ChaosExtender;
 use crate::history::Numbers;
 
 /// The profile with nothing but the default plugins.
@@ -36,6 +37,9 @@ pub(super) struct Setup {
     pool: Pool,
     rate: Option<RateLimit>,
     event_api: EventApi,
+    dial: Arc<Dial>,
+    /// Whether an extender takes part, and if so, whether attempts go on without its answers.
+    extender: Option<bool>,
 }
 
 impl Setup {
@@ -53,6 +57,7 @@ impl Setup {
         let percentage = if numbers.one_in(2) { 40 } else { 0 };
         let rate = numbers.one_in(4).then_some(RateLimit { qps: 20.0, burst: 10 });
         let event_api = if numbers.one_in(4) { EventApi::Core } else { EventApi::Modern };
+        let extender = numbers.one_in(4).then(|| numbers.one_in(2));
         let mut registry = kube_scheduler_plugins_intree::registry();
         chaos::register(&mut registry, dial)?;
         Ok(Self {
@@ -66,20 +71,33 @@ impl Setup {
             pool,
             rate,
             event_api,
+            dial: dial.clone(),
+            extender,
         })
     }
 
-    /// A scheduler that has seen nothing yet.
-    pub(super) fn engine(&self) -> Result<Engine> {
+    /// Whether victims are evicted after the attempt has ended.
+    pub(super) fn preempts_in_background(&self) -> bool {
+        self.gates.is_enabled(Gate::SchedulerAsyncPreemption)
+    }
+
+    /// A scheduler that has seen nothing yet, and who sleeps in it.
+    pub(super) fn engine(&self) -> Result<(Engine, Arc<Sleepers>)> {
+        let sleepers = self.dial.new_sleepers();
+        let extenders = self.extender.map(|is_ignorable| {
+            let dial = self.dial.clone();
+            Arc::new(ChaosExtender { dial, is_ignorable }) as Arc<dyn Extender>
+        });
         let options = EngineOptions {
             seed: self.seed,
             gates: self.gates.clone(),
             uses_class_cache: self.shares_evaluations,
             pool: self.pool.clone(),
             keeps_bound: true,
+            extenders: extenders.into_iter().collect(),
             ..EngineOptions::default()
         };
-        Ok(Engine::new(&self.config, &self.registry, options)?)
+        Ok((Engine::new(&self.config, &self.registry, options)?, sleepers))
     }
 
     /// The writes of a scheduler in its life of this number.

@@ -185,6 +185,7 @@ impl Simulation {
         for instance in self.instances() {
             let named = || format!("{} after step {}", instance.name, self.step);
             audit::tables(&instance.engine, &instance.shown).with_context(named)?;
+            audit::sleepers(&instance.sleepers, &instance.shown).with_context(named)?;
             if self.step.is_multiple_of(RECOMPUTE_EVERY) {
                 audit::recomputed(&instance.engine).with_context(named)?;
             }
@@ -260,7 +261,7 @@ impl Simulation {
         instance.audit.has_caught_up = true;
         // What time alone undoes is undone before the decision.
         if instance.engine.next_deadline().is_some_and(|deadline| deadline <= instance.now) {
-            instance.tell(Input::TimePassed, Cause::News, &mut self.trace)?;
+            instance.feed(Input::TimePassed, Cause::News, &mut self.trace)?;
         }
         let n = instance.audit.n_decisions;
         let is_judged = n.is_multiple_of(JUDGE_EVERY) && instance.engine.has_ready();
@@ -274,12 +275,12 @@ impl Simulation {
         Ok(true)
     }
 
-    pub(super) fn tell(&mut self, seat: usize, input: Input, cause: Cause) -> Result<()> {
+    pub(super) fn feed(&mut self, seat: usize, input: Input, cause: Cause) -> Result<()> {
         let Some(instance) = self.seats.get_mut(seat).and_then(|seat| seat.instance.as_mut())
         else {
             return Ok(());
         };
-        instance.tell(input, cause, &mut self.trace)
+        instance.feed(input, cause, &mut self.trace)
     }
 
     /// Clocks, timers, the lease, and schedulers that come back.
@@ -300,20 +301,23 @@ impl Simulation {
             if instance.engine.next_deadline().is_some_and(|deadline| deadline <= now)
                 && instance.role != Role::Standby
             {
-                self.tell(seat, Input::TimePassed, Cause::News)?;
+                self.feed(seat, Input::TimePassed, Cause::News)?;
             }
         }
         Ok(())
     }
 
     fn begin(&mut self, seat: usize) -> Result<()> {
-        let engine = self.setup.engine()?;
+        let (engine, sleepers) = self.setup.engine()?;
         self.seats[seat].life += 1;
         let name = format!("s{seat}.{}", self.seats[seat].life);
         self.trace.add(format!("  {name} starts"));
         let outbox = self.setup.outbox(self.seats[seat].life, self.now);
         let dial = self.dial.clone();
-        let instance = Instance::new(name, engine, outbox, dial, self.merges_recreations, self.now);
+        let mut instance =
+            Instance::new(name, engine, outbox, dial, self.merges_recreations, self.now);
+        instance.sleepers = sleepers;
+        instance.audit.preempts_in_background = self.setup.preempts_in_background();
         self.seats[seat].instance = Some(instance);
         Ok(())
     }
@@ -414,7 +418,7 @@ impl Simulation {
                     follower.repeat(&mut inputs);
                 }
                 for input in inputs {
-                    self.tell(seat, input, Cause::News)?;
+                    self.feed(seat, input, Cause::News)?;
                 }
             }
             5 if self.suffers(Fault::Crashes) && self.numbers.one_in(3) => {
@@ -476,6 +480,13 @@ impl Simulation {
         for node in nodes {
             self.server.change("Node", &node, |node| {
                 node["metadata"]["labels"]["example.com/faults"] = "ended".into();
+            })?;
+        }
+        // Work that waits for an object and for no time goes on.
+        let services: Vec<_> = self.server.all("Service").map(|(key, _)| key.clone()).collect();
+        for service in services {
+            self.server.change("Service", &service, |service| {
+                service["metadata"]["labels"]["example.com/faults"] = "ended".into();
             })?;
         }
         for seat in &mut self.seats {

@@ -59,6 +59,7 @@ impl Cluster {
             Backend::Embedded => {
                 let builder = DevCluster::builder().tls(true).rbac(true);
                 let builder = builder.hollow(None).volumes(None).disruption_controller(false);
+                let builder = builder.claim_controller(false);
                 let cluster = builder.start().await?;
                 let scheduler = cluster.kubeconfig_for(&User::kube_scheduler())?;
                 let administrator = cluster.kubeconfig_for(&User::administrator())?;
@@ -182,23 +183,26 @@ impl Cluster {
     }
 
     /// Waits for an event about a pod.
-    pub(crate) async fn until_told(&self, pod: &str, reason: &str) -> Value {
-        let mut told = None;
+    pub(crate) async fn until_event(&self, pod: &str, reason: &str) -> Value {
+        let mut reported = None;
         until(&format!("event {reason} about {pod}"), async || {
             let events = self.api.list("Event").await.expect("events can be listed");
-            told = events
+            reported = events
                 .into_iter()
                 .find(|event| event["reason"] == reason && event["regarding"]["name"] == pod);
-            told.is_some()
+            reported.is_some()
         })
         .await;
-        told.unwrap_or_default()
+        reported.unwrap_or_default()
     }
 
     /// Takes away everything that scenarios make.
     pub(crate) async fn clear(&self) -> Result<()> {
         for kind in [
             "Pod",
+            "ResourceClaimTemplate",
+            "ResourceSlice",
+            "DeviceClass",
             "PersistentVolumeClaim",
             "PersistentVolume",
             "StorageClass",
@@ -214,10 +218,13 @@ impl Cluster {
                 self.api.delete("PriorityClass", name, None).await?;
             }
         }
-        until("no pods left", async || {
-            self.api.list("Pod").await.is_ok_and(|pods| pods.is_empty())
-        })
-        .await;
+        // The controller of claims deletes those of pods that are gone.
+        for kind in ["Pod", "ResourceClaim"] {
+            until(&format!("no {kind} left"), async || {
+                self.api.list(kind).await.is_ok_and(|objects| objects.is_empty())
+            })
+            .await;
+        }
         Ok(())
     }
 }

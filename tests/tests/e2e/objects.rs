@@ -1,4 +1,4 @@
-//! Pods, nodes and volumes as the scenarios need them.
+//! Pods, nodes, volumes and devices as the scenarios need them.
 
 use serde_json::{Value, json};
 
@@ -97,4 +97,35 @@ pub(crate) fn only_on(node: &str) -> Value {
 pub(crate) fn pod_with(name: &str, claim: &str) -> Value {
     let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]);
     with(pod(name), json!({"spec": {"volumes": volumes}}))
+}
+
+/// The class of all devices here, and a template of claims for one of them.
+pub(crate) fn gpu_class_and_template() -> [Value; 2] {
+    [
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
+            "spec": {"selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}]}}),
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+            "metadata": {"name": "one-gpu"}, "spec": {"spec": one_gpu()}}),
+    ]
+}
+
+/// The spec of a claim for one device.
+pub(crate) fn one_gpu() -> Value {
+    let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1});
+    json!({"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}})
+}
+
+/// So many devices on a node.
+pub(crate) fn gpus(node: &str, n: usize) -> Value {
+    let devices: Vec<Value> = (0..n).map(|i| json!({"name": format!("gpu-{i}")})).collect();
+    json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
+        "metadata": {"name": format!("{node}-gpus")},
+        "spec": {"driver": "gpu.example.com", "nodeName": node, "devices": devices,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1}}})
+}
+
+/// A pod with a claim that is generated for it.
+pub(crate) fn pod_with_gpu(name: &str) -> Value {
+    let claims = json!([{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]);
+    with(pod(name), json!({"spec": {"resourceClaims": claims}}))
 }

@@ -37,11 +37,11 @@ async fn none_is_lost_at_scale_while_the_api_server_is_killed_twice() {
     let cluster = Cluster::start_bare(&backend, Path::new(PROGRAM), options).await.unwrap();
 
     let begin = Instant::now();
-    let told = |what: String| eprintln!("{:7.1} s  {what}", begin.elapsed().as_secs_f64());
+    let report = |what: String| eprintln!("{:7.1} s  {what}", begin.elapsed().as_secs_f64());
     let zones = ["a", "b", "c"];
     let nodes = (0..n_nodes).map(|i| node_in(&format!("node-{i}"), zones[i % 3]));
     create_all(&cluster, nodes).await;
-    told(format!("{n_nodes} nodes created"));
+    report(format!("{n_nodes} nodes created"));
 
     let log_args = ["--secure-port=0", "--leader-elect=false", "-v=1"];
     let scheduler = Program::start(&cluster, "scheduler", &log_args).unwrap();
@@ -55,16 +55,16 @@ async fn none_is_lost_at_scale_while_the_api_server_is_killed_twice() {
             note(&mut seen, &cluster).await;
             if kills.last().is_some_and(|at| seen.len() >= *at) {
                 kills.pop();
-                told(format!("{} bound; the API server is killed", seen.len()));
+                report(format!("{} bound; the API server is killed", seen.len()));
                 cluster.restart_api_server(Duration::from_secs(3)).await.unwrap();
-                told("the API server is ready again".to_owned());
+                report("the API server is ready again".to_owned());
             }
         }
         assert!(kills.is_empty(), "all was done before the second kill");
         seen
     };
     let ((), seen) = tokio::join!(created, followed);
-    told(format!("{n_pods} pods created and bound"));
+    report(format!("{n_pods} pods created and bound"));
 
     // Nothing more happens: all are there, each where it was first seen, and no node holds more than it can.
     let mut last = BTreeMap::new();
@@ -77,7 +77,7 @@ async fn none_is_lost_at_scale_while_the_api_server_is_killed_twice() {
     let fullest = per_node.values().copied().max().unwrap_or(0);
     assert!(fullest <= 40, "a node of 4 CPUs holds {fullest} pods of 100m");
     assert!(scheduler.terminate().await.unwrap().is_some());
-    told(format!("{} nodes used, at most {fullest} pods on one", per_node.len()));
+    report(format!("{} nodes used, at most {fullest} pods on one", per_node.len()));
 }
 
 async fn create_all(cluster: &Cluster, objects: impl Iterator<Item = Value>) {

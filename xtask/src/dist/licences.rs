@@ -90,7 +90,7 @@ mod tests {
     use crate::metadata::fixture;
 
     #[test]
-    fn a_shared_text_stands_once_and_a_missing_one_is_told() {
+    fn a_shared_text_stands_once_and_a_missing_one_is_reported() {
         let metadata = fixture::graph(
             "kube-scheduler-a -> serde\nkube-scheduler-a -> tokio\nserde -> itoa\nitoa -> x dev",
         );

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn own_tests_are_told_apart() {
+    fn own_tests_are_distinguished() {
         let mut package = with_files("queue", &[("lib", "use kube_scheduler_queue::Spare;\n")]);
         package.files[0].place = "crates/queue/tests/it/main.rs".into();
         let found = Users::new(&[package], []).unused(&[queue()]);

@@ -107,7 +107,7 @@ ours = { path = "crates/ours", version = "0.1.0" }
     }
 
     #[test]
-    fn inheritance_is_told_from_its_look_alikes() {
+    fn inheritance_is_reported_from_its_look_alikes() {
         let of = |name: &str| entries().into_iter().find(|entry| entry.name == name).unwrap();
         assert!(of("anyhow").is_inherited() && of("serde").is_inherited());
         assert!(!of("http").is_inherited() && !of("ours").is_inherited());

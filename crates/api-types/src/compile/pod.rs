@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::affinity::{NodeAffinity, PodAffinity};
 use crate::features::{RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK};
 use crate::images::normalized_image_name;
-use crate::names::{DEVICE_CLASS_PREFIX, is_native_resource};
+use crate::names::may_be_dra_extended_resource;
 use crate::options::CompileOptions;
 use crate::pod::{
     ConditionText, ContainerResources, ControllerRef, ExtendedResourceClaim, HostPort, Pod,
@@ -133,12 +133,10 @@ fn device_users(spec: &wire::PodSpec) -> Arc<[ContainerResources]> {
             spec.init_containers.iter().map(|container| (container, !container.is_restartable()));
         init.chain(spec.containers.iter().map(|container| (container, false)))
     };
-    let may_be_served =
-        |name: &str| name.starts_with(DEVICE_CLASS_PREFIX) || !is_native_resource(name);
     let uses_devices = |container: &wire::Container| {
         let resources = &container.resources;
         !resources.claims.is_empty()
-            || resources.requests.iter().any(|(name, _)| may_be_served(name))
+            || resources.requests.iter().any(|(name, _)| may_be_dra_extended_resource(name))
     };
     if !containers().any(|(container, _)| uses_devices(container)) {
         return Arc::default();

@@ -66,6 +66,12 @@ impl ClusterState {
         }
     }
 
+    /// Forgets what was read since the last call of [`follow_requested`](Self::follow_requested): a reader that needs it
+    /// again has it computed again.
+    pub fn forget_requested(&mut self) {
+        self.requests.take();
+    }
+
     /// The states of everything that counters are counted from.
     fn counted_at(&self) -> [u64; 3] {
         [self.sequence(), self.objects.sequence(), self.labels.n_dropped()]

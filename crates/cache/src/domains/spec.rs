@@ -85,7 +85,7 @@ impl CountedPods {
     }
 
     /// Whether the change of a namespace's labels (`None`: no object) from `old` to `new` matters to any term.
-    pub(crate) fn tells_apart(&self, old: Option<&Labels>, new: Option<&Labels>) -> bool {
+    pub(crate) fn distinguishes(&self, old: Option<&Labels>, new: Option<&Labels>) -> bool {
         let mut selectors = self.terms.iter().filter_map(|term| term.namespace_selector.as_ref());
         selectors.any(|selector| selects(selector, old) != selects(selector, new))
     }

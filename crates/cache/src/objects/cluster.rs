@@ -61,7 +61,7 @@ impl ClusterState {
             .counters
             .all()
             .map(|counts| counts.spec())
-            .filter(|spec| spec.pods.tells_apart(old, new))
+            .filter(|spec| spec.pods.distinguishes(old, new))
             .cloned()
             .collect();
         for spec in specs {

@@ -57,7 +57,7 @@ fn op() -> impl Strategy<Value = Op> {
 /// What was reported and what was ever assumed, as plain lists. Visibility is worked out on reading.
 #[derive(Clone, Default)]
 struct Model {
-    told: Vec<(Arc<Object>, usize)>,
+    reported: Vec<(Arc<Object>, usize)>,
     assumed: Vec<Arc<Object>>,
 }
 
@@ -66,21 +66,23 @@ fn is(object: &Object, kind: usize, which: u8) -> bool {
 }
 
 impl Model {
-    fn told(&self, kind: usize, which: u8) -> Option<&Arc<Object>> {
-        self.told.iter().map(|(object, _)| object).find(|object| is(object, kind, which))
+    fn reported(&self, kind: usize, which: u8) -> Option<&Arc<Object>> {
+        self.reported.iter().map(|(object, _)| object).find(|object| is(object, kind, which))
     }
 
     fn latest(&self, kind: usize, which: u8) -> Option<&Arc<Object>> {
-        let told = self.told(kind, which)?;
+        let reported = self.reported(kind, which)?;
         let assumed = self.assumed.iter().find(|object| is(object, kind, which));
-        Some(assumed.filter(|a| a.resource_version == told.resource_version).unwrap_or(told))
+        Some(
+            assumed.filter(|a| a.resource_version == reported.resource_version).unwrap_or(reported),
+        )
     }
 
     /// As a collector of garbage: whatever does not show is of no use any more.
     fn collect(&mut self) {
-        let told = self.told.clone();
+        let reported = self.reported.clone();
         self.assumed.retain(|copy| {
-            told.iter().any(|(object, _)| {
+            reported.iter().any(|(object, _)| {
                 object.kind == copy.kind
                     && object.name == copy.name
                     && object.resource_version == copy.resource_version
@@ -97,29 +99,29 @@ fn apply(cluster: &mut ClusterState, model: &mut Model, op: &Op) {
         Op::Apply { kind, which, revision, class, note } => {
             let object = object(kind, which, revision, class, note);
             objects.upsert(object.clone());
-            model.told.retain(|(told, _)| !is(told, kind, which));
-            model.told.push((object, class));
+            model.reported.retain(|(reported, _)| !is(reported, kind, which));
+            model.reported.push((object, class));
         }
         Op::Remove { kind, which } => {
             let namespace = ["", "ns"][kind];
             is_change = objects.remove("", KINDS[kind], namespace, &format!("o{which}")).is_some();
-            model.told.retain(|(told, _)| !is(told, kind, which));
+            model.reported.retain(|(reported, _)| !is(reported, kind, which));
         }
         Op::Assume { kind, which, revision, note } => {
             let class = model
-                .told
+                .reported
                 .iter()
-                .find(|(told, _)| is(told, kind, which))
+                .find(|(reported, _)| is(reported, kind, which))
                 .map_or(0, |(_, class)| *class);
             let copy = object(kind, which, revision, class, note);
-            let expected = match model.told(kind, which) {
+            let expected = match model.reported(kind, which) {
                 None => {
                     Err(AssumeObjectError::NotFound { kind: KINDS[kind].into(), key: copy.key() })
                 }
-                Some(told) if told.resource_version != copy.resource_version => {
+                Some(reported) if reported.resource_version != copy.resource_version => {
                     Err(AssumeObjectError::OutOfSync {
                         key: copy.key(),
-                        stored: told.resource_version.clone(),
+                        stored: reported.resource_version.clone(),
                         assumed: copy.resource_version.clone(),
                     })
                 }
@@ -156,7 +158,7 @@ fn assert_same(cluster: &ClusterState, model: &Model) {
         for which in 0..4 {
             let (namespace, name) = (["", "ns"][kind], format!("o{which}"));
             let found = objects.get("", KINDS[kind], namespace, &name);
-            assert_eq!(found, model.told(kind, which));
+            assert_eq!(found, model.reported(kind, which));
             assert_eq!(
                 objects.latest("", KINDS[kind], namespace, &name),
                 model.latest(kind, which)
@@ -166,7 +168,10 @@ fn assert_same(cluster: &ClusterState, model: &Model) {
     for (at, class) in CLASSES.iter().enumerate() {
         let expected: Vec<&Arc<Object>> = (0..4)
             .filter(|which| {
-                model.told.iter().any(|(told, class)| is(told, 0, *which) && *class == at)
+                model
+                    .reported
+                    .iter()
+                    .any(|(reported, class)| is(reported, 0, *which) && *class == at)
             })
             .filter_map(|which| model.latest(0, which))
             .collect();
@@ -216,7 +221,7 @@ fn an_assumption_lives_as_long_as_the_revision_it_was_made_from() {
         objects.assume(volume("5", "mine")).map_err(text),
         Err("PersistentVolume \"pv\" not found".to_owned())
     );
-    objects.upsert(volume("5", "told"));
+    objects.upsert(volume("5", "reported"));
     for other in ["4", "6", "x", ""] {
         assert_eq!(
             objects.assume(volume(other, "mine")).map_err(text),
@@ -226,7 +231,7 @@ fn an_assumption_lives_as_long_as_the_revision_it_was_made_from() {
     assert!(!objects.restore(&volume("5", "")), "nothing to restore");
     assert_eq!(objects.assume(volume("5", "mine")), Ok(()));
     assert_eq!(shown(objects).as_deref(), Some("mine"));
-    objects.upsert(volume("5", "told again"));
+    objects.upsert(volume("5", "reported again"));
     assert_eq!(shown(objects).as_deref(), Some("mine"), "the same revision tells nothing new");
     assert!(!objects.restore(&volume("4", "")), "somebody else's");
     assert_eq!(shown(objects).as_deref(), Some("mine"));

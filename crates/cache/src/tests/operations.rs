@@ -1,5 +1,6 @@
 //! Random histories: the state against its recomputation, against the model, and against a follower of its log.
 
+use kube_scheduler_api_types::Labels;
 use proptest::prelude::*;
 
 use super::counters::{N_SPECS, assert_counts, spec};
@@ -8,7 +9,6 @@ use super::fixtures::{
 };
 use super::follower::Follower;
 use super::model::Model;
-use crate::affinity::AffinityTerms;
 use crate::{ClusterState, check};
 
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ impl World {
         let text = |error: crate::CacheError| error.to_string();
         let before = cluster.sequence();
         let (terms_before, version_before) =
-            (cluster.affinity_terms().clone(), cluster.affinity_terms_version());
+            (shown_terms(cluster), cluster.affinity_terms_version());
         let (found, expected) = match *op {
             Op::Node { which, shape } => {
                 let node = node(which, shape);
@@ -219,7 +219,7 @@ impl World {
         }
         let has_version = cluster.affinity_terms_version() == version_before;
         assert!(
-            !has_version || shown_terms(cluster.affinity_terms()) == shown_terms(&terms_before),
+            !has_version || shown_terms(cluster) == terms_before,
             "{op:?} changes terms and keeps their version"
         );
         assert!(has_version || found.is_ok(), "a refused operation keeps the version");
@@ -235,12 +235,27 @@ impl World {
     }
 }
 
-/// The terms, and whether they have domains.
-fn shown_terms(terms: &AffinityTerms) -> Vec<String> {
-    let shown = terms.iter().map(|carried| {
+/// What the version of the terms stands for: the terms, whether they have domains, and which of them, by number, mean pods
+/// of every namespace and label that there are.
+fn shown_terms(cluster: &ClusterState) -> Vec<String> {
+    /// Pods of these shapes differ by namespace and label.
+    const SHAPES: [u32; 4] = [0, 1 << 10, 2 << 10, 3 << 10];
+
+    let terms = cluster.affinity_terms();
+    let all = terms.iter().map(|carried| {
         format!("{:?} {:?} {}", carried.kind(), carried.term(), carried.domains().is_empty())
     });
-    shown.collect()
+    let about = SHAPES.iter().map(|shape| {
+        let (pod, nothing) = (pod(0, 0, *shape, 0), Labels::default());
+        let labels = cluster.objects().namespace_labels(&pod.namespace).unwrap_or(&nothing);
+        let mut found: Vec<String> = terms
+            .about(&pod, labels, |_| true)
+            .map(|(id, carried)| format!("{id:?} {:?} {:?}", carried.kind(), carried.term()))
+            .collect();
+        found.sort_unstable();
+        format!("{} {:?}: {found:?}", pod.namespace, pod.labels)
+    });
+    all.chain(about).collect()
 }
 
 proptest! {

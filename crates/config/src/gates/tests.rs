@@ -183,7 +183,7 @@ fn dependencies_are_checked_over_the_whole_set() {
 }
 
 #[test]
-fn all_values_that_cannot_be_set_are_told_at_once() {
+fn all_values_that_cannot_be_set_are_reported_at_once() {
     let mut gates = FeatureGates::emulating("1.35").unwrap();
     let wanted = map(&[
         ("DynamicResourceAllocation", false),

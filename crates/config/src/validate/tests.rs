@@ -44,7 +44,7 @@ fn leader_election_rules_hold_only_when_electing() {
 }
 
 #[test]
-fn an_undefaulted_configuration_is_told_what_it_lacks() {
+fn an_undefaulted_configuration_is_reported_what_it_lacks() {
     let mut config = Configuration::default();
     config.leader_election.leader_elect = Some(true);
     let found = aggregate(validate(&config, &FeatureGates::default()));

@@ -148,7 +148,7 @@ fn texts_that_are_no_document_say_where() {
 }
 
 #[test]
-fn documents_of_other_kinds_are_told_apart() {
+fn documents_of_other_kinds_are_distinguished() {
     let cases = [
         ("", "Object 'Kind' is missing in ''"),
         ("# nothing\n", "Object 'Kind' is missing in '# nothing\n'"),

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_in_their_own_words() {
+    fn errors_are_reported_in_their_own_words() {
         assert_eq!(filtered(r#"{"Error": "no licence"}"#, true), Err("no licence".into()));
         assert_eq!(binding_result(br#"{"error": "taken"}"#), Err("taken".into()));
         assert_eq!(binding_result(b"{}"), Ok(()));

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_in_the_words_of_the_reference() {
+    fn mistakes_are_reported_in_the_words_of_the_reference() {
         assert_eq!(
             error(|_, tls| {
                 tls.insecure = true;

@@ -72,7 +72,7 @@ impl Elector {
                 if self.election.is_leading() {
                     break self.lose("the scheduling core hangs");
                 }
-                // Whoever can decide had better lead.
+                // Anyone who can decide had better lead.
                 tokio::select! {
                     biased;
                     _ = stop.wait_for(|stop| *stop) => break,

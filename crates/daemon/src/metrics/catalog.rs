@@ -272,6 +272,18 @@ catalog! {
         "apiserver_delegated_authz_request_duration_seconds", Alpha, &["code"], DELEGATED_SECONDS,
         "Request latency in seconds. Broken down by status code.",
     );
+    TOKEN_CACHE_REQUESTS = Desc::counter(
+        "authentication_token_cache_request_total", Alpha, &["status"], "",
+    );
+    TOKEN_CACHE_DURATION = Desc::histogram(
+        "authentication_token_cache_request_duration_seconds", Alpha, &["status"], USUAL_SECONDS, "",
+    );
+    TOKEN_CACHE_FETCHES = Desc::counter(
+        "authentication_token_cache_fetch_total", Alpha, &["status"], "",
+    );
+    TOKEN_CACHE_ACTIVE = Desc::gauge(
+        "authentication_token_cache_active_fetch_count", Alpha, &["status"], "",
+    );
     NETWORK_OUT = Desc::counter(
         "process_network_transmit_bytes_total", Unmarked, &[],
         "Number of bytes sent by the process over the network.",
@@ -279,6 +291,9 @@ catalog! {
 }
 
 const DELEGATED_SECONDS: Buckets = Buckets::Fixed(&[0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0]);
+/// Those of the Prometheus libraries, for what names none.
+const USUAL_SECONDS: Buckets =
+    Buckets::Fixed(&[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]);
 /// From nothing over hours, days and months to a year.
 const LIFETIMES: Buckets = Buckets::Fixed(&[
     0.0,

@@ -28,6 +28,10 @@ pub(crate) struct ServingMetrics {
     authentication_request_duration: Arc<Family>,
     authorization_requests: Arc<Family>,
     authorization_request_duration: Arc<Family>,
+    token_cache_requests: Arc<Family>,
+    token_cache_duration: Arc<Family>,
+    token_cache_fetches: Arc<Family>,
+    token_cache_active: Arc<Family>,
 }
 
 impl ServingMetrics {
@@ -43,6 +47,10 @@ impl ServingMetrics {
             authentication_request_duration: registry.register(desc::DELEGATED_AUTHN_DURATION),
             authorization_requests: registry.register(desc::DELEGATED_AUTHZ),
             authorization_request_duration: registry.register(desc::DELEGATED_AUTHZ_DURATION),
+            token_cache_requests: registry.register(desc::TOKEN_CACHE_REQUESTS),
+            token_cache_duration: registry.register(desc::TOKEN_CACHE_DURATION),
+            token_cache_fetches: registry.register(desc::TOKEN_CACHE_FETCHES),
+            token_cache_active: registry.register(desc::TOKEN_CACHE_ACTIVE),
         }
     }
 
@@ -60,6 +68,28 @@ impl ServingMetrics {
     pub(crate) fn authorized(&self, result: &'static str, length: Duration) {
         self.authorizations.inc(&[result]);
         self.authorization_duration.observe(&[result], length.as_secs_f64());
+    }
+
+    /// A token was looked for in the cache of verdicts, and after so long there was one: from the cache, or from a review.
+    pub(crate) fn token_looked_up(&self, is_hit: bool, length: Duration) {
+        let status = if is_hit { "hit" } else { "miss" };
+        self.token_cache_requests.inc(&[status]);
+        self.token_cache_duration.observe(&[status], length.as_secs_f64());
+    }
+
+    /// A caller waits for the review of its token until what is returned is dropped.
+    pub(crate) fn token_blocked(&self) -> impl Drop + use<> {
+        ActiveFetch::start(&self.token_cache_active, "blocked")
+    }
+
+    /// A token is under review until what is returned is dropped.
+    pub(crate) fn token_in_review(&self) -> impl Drop + use<> {
+        ActiveFetch::start(&self.token_cache_active, "in_flight")
+    }
+
+    /// The review of a token has ended, with a verdict or without.
+    pub(crate) fn token_reviewed(&self, is_ok: bool) {
+        self.token_cache_fetches.inc(&[if is_ok { "ok" } else { "error" }]);
     }
 
     /// A caller's certificate is valid for so many seconds more; fewer than 0 when it has run out.
@@ -80,6 +110,25 @@ impl ServingMetrics {
         let code = code.map_or_else(|| "<error>".to_owned(), |code| code.to_string());
         requests.inc(&[&code]);
         duration.observe(&[&code], length.as_secs_f64());
+    }
+}
+
+/// Counts in a gauge as long as it lives.
+struct ActiveFetch {
+    gauge: Arc<Family>,
+    status: &'static str,
+}
+
+impl ActiveFetch {
+    fn start(gauge: &Arc<Family>, status: &'static str) -> Self {
+        gauge.add(&[status], 1.0);
+        Self { gauge: gauge.clone(), status }
+    }
+}
+
+impl Drop for ActiveFetch {
+    fn drop(&mut self) {
+        self.gauge.add(&[self.status], -1.0);
     }
 }
 

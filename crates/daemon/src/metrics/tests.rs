@@ -137,7 +137,7 @@ fn what_was_measured_is_printed() {
 }
 
 #[test]
-fn asynchronous_calls_are_told_when_the_feature_is_on() {
+fn asynchronous_calls_are_reported_when_the_feature_is_on() {
     let gates = FeatureGates::default().with(Gate::SchedulerAsyncAPICalls, true);
     let metrics = metrics(&gates);
     metrics.observe_async_call("pod_binding", true, Duration::from_millis(3));
@@ -153,7 +153,7 @@ fn asynchronous_calls_are_told_when_the_feature_is_on() {
 }
 
 #[test]
-fn requests_are_told_by_host_and_method() {
+fn requests_are_reported_by_host_and_method() {
     let metrics = metrics(&FeatureGates::default());
     let call = RestCall {
         method: "POST",

@@ -2,7 +2,7 @@
 //!
 //! A connection begins as a stranger's, and is a known caller's from the first request on that was authenticated. Each kind
 //! has room of its own, and within it the newest connection always finds a place: the oldest one goes of the address that
-//! has the most. So whoever holds many connections displaces himself, and a probe, which takes milliseconds, gets
+//! has the most. So anyone who holds many connections displaces himself, and a probe, which takes milliseconds, gets
 //! through.
 //!
 //! Invariants: the limits hold at any time; nothing waits here; addresses of one IPv6 network of 64 bits count as one, as a

@@ -84,7 +84,7 @@ impl Authenticator {
         };
         let tokens = api.map(|api| {
             let reviewer = Reviewer::new(api, Delegated::Authentication, metrics.clone());
-            Tokens::new(reviewer, options.token_cache_ttl)
+            Tokens::new(reviewer, options.token_cache_ttl, metrics.clone())
         });
         let authenticator = Self { trust: trust.subscribe(), tokens };
         Ok((authenticator, TrustKeeper { trust, anchors, lookup }))

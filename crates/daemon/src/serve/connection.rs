@@ -199,7 +199,7 @@ where
 }
 
 /// Answers requests until the connection ends. `is_known` is called with every request of a caller who has authenticated.
-async fn requests<S, H, F>(
+pub(super) async fn requests<S, H, F>(
     stream: S,
     is_http2: bool,
     peer: Arc<Peer>,

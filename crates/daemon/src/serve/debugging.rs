@@ -246,7 +246,7 @@ async fn profile(seconds: u64) -> Reply {
 fn encode(
     before: &BTreeMap<u64, Thread>,
     after: &BTreeMap<u64, Thread>,
-    begun_nanos: i128,
+    start_nanos: i128,
     length: Duration,
 ) -> Vec<u8> {
     let mut strings = Strings::default();
@@ -293,9 +293,9 @@ fn encode(
     for text in &strings.0 {
         put_bytes(&mut out, 6, text.as_bytes());
     }
-    let begun = u64::try_from(begun_nanos).unwrap_or(0);
+    let start = u64::try_from(start_nanos).unwrap_or(0);
     let nanos = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
-    put_number(&mut out, 9, begun);
+    put_number(&mut out, 9, start);
     put_number(&mut out, 10, nanos);
     put_bytes(&mut out, 11, &value_type);
     put_number(&mut out, 12, NANOS_PER_TICK);
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_tell_what_each_thread_took() {
+    fn profiles_show_what_each_thread_took() {
         let thread = |name: &str, user, system| Thread {
             name: name.to_owned(),
             state: 'S',

@@ -34,16 +34,16 @@ fn metric(
     pods: &[Arc<Pod>],
     amounts: impl Fn(&Pod) -> &Amounts,
 ) {
-    let mut has_begun = false;
+    let mut has_started = false;
     for pod in pods {
         let priority = pod.spec.priority.map(|priority| priority.to_string()).unwrap_or_default();
         for (resource, amount) in amounts(pod) {
             if amount.is_zero() {
                 continue;
             }
-            if !has_begun {
+            if !has_started {
                 page.metric(name, "gauge", &format!("[STABLE] {help} {REST_OF_HELP}"));
-                has_begun = true;
+                has_started = true;
             }
             let labels = [
                 ("namespace", &*pod.namespace),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_tell_what_they_take() {
+    fn pods_show_what_they_take() {
         let full = json!({
             "nodeName": "n1", "schedulerName": "s", "priority": 0,
             "containers": container(json!({
@@ -139,7 +139,7 @@ kube_pod_resource_request{namespace=\"ns\",node=\"n1\",pod=\"full\",priority=\"0
     }
 
     #[test]
-    fn nothing_to_tell_is_nothing() {
+    fn nothing_to_report_is_nothing() {
         assert_eq!(text(Vec::new()), "");
     }
 }

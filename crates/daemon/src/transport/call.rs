@@ -88,6 +88,11 @@ impl Call {
         Self { body: body.into(), content_type, ..Self::new(Method::PATCH, path) }
     }
 
+    /// The path and the query.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
     /// What the body is.
     pub(crate) const fn content_type(mut self, content_type: &'static str) -> Self {
         self.content_type = content_type;

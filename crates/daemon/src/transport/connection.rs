@@ -5,6 +5,7 @@
 //! pings, as in the reference's client: one after 30 quiet seconds, to be answered within 15. Credentials, certificates and
 //! names are kube's business.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
@@ -16,6 +17,8 @@ use kube::client::{Body, ConfigExt};
 use rustls::pki_types::ServerName;
 use tower::util::option_layer;
 use tower::{BoxError, Layer, ServiceExt};
+
+use super::times::{ConnectionTimes, Step, Timed, TimedResolver};
 
 const PING_AFTER: Duration = Duration::from_secs(30);
 const PING_PATIENCE: Duration = Duration::from_secs(15);
@@ -32,16 +35,21 @@ pub(super) enum Traffic {
     LongAnswers,
 }
 
-/// A client for the API server that `config` means. Nothing is sent yet.
-pub(super) fn client(config: kube::Config, traffic: Traffic) -> Result<kube::Client, kube::Error> {
+/// A client for the API server that `config` means, and what it will know of its connections. Nothing is sent yet.
+pub(super) fn client(
+    config: kube::Config,
+    traffic: Traffic,
+) -> Result<(kube::Client, Arc<ConnectionTimes>), kube::Error> {
+    let times = Arc::default();
     let name = config.tls_server_name.clone().map(ServerName::try_from).transpose();
     let (None, Ok(name)) = (&config.proxy_url, name) else {
         // Proxies, and names that are none, are what kube has messages for.
-        return kube::Client::try_from(config);
+        return Ok((kube::Client::try_from(config)?, times));
     };
-    let mut http = HttpConnector::new();
+    let mut http = HttpConnector::new_with_resolver(TimedResolver::new(times.clone()));
     http.enforce_http(false);
     http.set_nodelay(true);
+    let http = Timed::new(http, Step::Dial, &times);
     let mut https = HttpsConnectorBuilder::new()
         .with_tls_config(config.rustls_client_config()?)
         .https_or_http();
@@ -52,7 +60,7 @@ pub(super) fn client(config: kube::Config, traffic: Traffic) -> Result<kube::Cli
         Traffic::Requests => https.enable_http1().enable_http2().wrap_connector(http),
         Traffic::LongAnswers => https.enable_http1().wrap_connector(http),
     };
-    let mut connector = TimeoutConnector::new(https);
+    let mut connector = TimeoutConnector::new(Timed::new(https, Step::Tls, &times));
     connector.set_connect_timeout(config.connect_timeout);
     let mut builder = Client::builder(TokioExecutor::new());
     builder
@@ -67,13 +75,13 @@ pub(super) fn client(config: kube::Config, traffic: Traffic) -> Result<kube::Cli
     let service = config.extra_headers_layer()?.layer(client.map_err(BoxError::from));
     let service = option_layer(config.auth_layer()?).layer(service);
     let service = config.base_uri_layer().layer(service);
-    Ok(kube::Client::new(service, config.default_namespace))
+    Ok((kube::Client::new(service, config.default_namespace), times))
 }
 
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use bytes::Bytes;
     use futures::future::join_all;

@@ -1,4 +1,4 @@
-//! Whether the API server is away, told once for all that talk to it.
+//! Whether the API server is away, logged once for all that talk to it.
 //!
 //! Invariant: between two answers of the server there is one line at most, and none before its first answer: until then
 //! somebody waits for it who says so.
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The server answered last time. At the beginning, 0, nothing is known.
 const THERE: u8 = 1;
-/// It did not, and that was told.
+/// It did not, and that was logged.
 const AWAY: u8 = 2;
 
 /// Shared by all clients of one server.
@@ -15,12 +15,12 @@ const AWAY: u8 = 2;
 pub(super) struct Outage(AtomicU8);
 
 impl Outage {
-    /// An answer has come, whatever it says. Whether that is news worth telling.
+    /// An answer has come, whatever it says. Whether that is news worth a line.
     pub(super) fn ends(&self) -> bool {
         self.0.load(Ordering::Relaxed) != THERE && self.0.swap(THERE, Ordering::Relaxed) == AWAY
     }
 
-    /// A request got no answer. Whether that is to be told.
+    /// A request got no answer. Whether that is to be logged.
     pub(super) fn begins(&self) -> bool {
         self.0.compare_exchange(THERE, AWAY, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outage_is_told_once_and_so_is_its_end() {
+    fn an_outage_is_reported_once_and_so_is_its_end() {
         let outage = Outage::default();
         assert!(!outage.begins(), "before the first answer somebody else waits");
         assert!(!outage.ends(), "the first answer is no news");

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_told_apart() {
+    fn frames_are_distinguished() {
         let kind = WatchedKind::nodes();
         let read = |text: &str| frame(Encoding::Json, &kind, text.as_bytes());
         let node = r#"{"type":"ADDED","object":{"metadata":{"name":"n","uid":"1","resourceVersion":"5"}}}"#;
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_in_protobuf_are_told_apart() {
+    fn frames_in_protobuf_are_distinguished() {
         let kind = WatchedKind::nodes();
         let read = |bytes: &[u8]| frame(Encoding::Protobuf, &kind, bytes);
         let node = |name: &str| {

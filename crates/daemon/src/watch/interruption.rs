@@ -12,7 +12,7 @@ pub(super) enum Interruption {
     Gone,
     #[error("{0}")]
     Failed(String),
-    /// The server went away, which is told once for all kinds.
+    /// The server went away, which is logged once for all kinds.
     #[error("{0}")]
     Away(String),
     #[error("{0}")]
@@ -31,7 +31,7 @@ pub(super) enum Interruption {
 
 impl Interruption {
     /// Logs that following a kind goes on after `wait`. That the server is away has been said once for all kinds.
-    pub(super) fn tell(&self, kind: &str, wait: Duration) {
+    pub(super) fn log(&self, kind: &str, wait: Duration) {
         const TEXT: &str = "Following a kind was interrupted";
         match self {
             Self::Away(_) => tracing::debug!(target: "V2", kind, error = %self, ?wait, "{TEXT}"),

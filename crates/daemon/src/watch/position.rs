@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_reached_when_it_was_told_or_passed() {
+    fn a_version_is_reached_when_it_was_reported_or_passed() {
         let place = Place::new(&WatchedKind::pods());
         let mut position = place.position();
         assert_eq!(position.reached("5").now_or_never(), None);

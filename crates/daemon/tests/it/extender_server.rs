@@ -106,7 +106,7 @@ impl ExtenderServer {
                 tokio::spawn(async move {
                     match tls {
                         None => serve(stream, log, answers).await,
-                        // Whoever does not trust the certificate hangs up.
+                        // Anyone who does not trust the certificate hangs up.
                         Some(tls) => {
                             if let Ok(stream) = tls.accept(stream).await {
                                 serve(stream, log, answers).await;

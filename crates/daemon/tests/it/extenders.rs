@@ -40,8 +40,8 @@ fn condition(cluster: &DevCluster, name: &str) -> Value {
     conditions.into_iter().find(|condition| condition["type"] == "PodScheduled").unwrap_or_default()
 }
 
-async fn told(cluster: &DevCluster, name: &str) -> (String, String) {
-    until(&format!("{name} told"), || condition(cluster, name)["status"] == "False").await;
+async fn reported(cluster: &DevCluster, name: &str) -> (String, String) {
+    until(&format!("{name} reported"), || condition(cluster, name)["status"] == "False").await;
     let condition = condition(cluster, name);
     let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
     (text("reason"), text("message"))
@@ -106,7 +106,7 @@ async fn extenders_filter_and_score_by_name() {
     let scored = &extender.asked("prioritize")[0]["NodeNames"];
     assert_eq!(scored.as_array().unwrap().len(), 3, "{scored}");
 
-    // Nothing left: the reason is told, and the pod comes back with the next event.
+    // Nothing left: the reason is reported, and the pod comes back with the next event.
     let all_refused = ExtenderServer::start(|_, question| {
         let names = question["NodeNames"].as_array().unwrap().iter().filter_map(Value::as_str);
         let reasons: serde_json::Map<_, _> =
@@ -118,7 +118,7 @@ async fn extenders_filter_and_score_by_name() {
     let config = at(&all_refused.url, json!({"filterVerb": "filter", "nodeCacheCapable": true}));
     let scheduler = Running::start(self::scheduler(&cluster, &[config])).await;
     cluster.create(pod("q")).unwrap();
-    let (reason, message) = told(&cluster, "q").await;
+    let (reason, message) = reported(&cluster, "q").await;
     assert_eq!(reason, "Unschedulable");
     assert!(message.starts_with("0/4 nodes are available: 4 closed."), "{message}");
     let metric = "plugin=\"Extender\"";
@@ -184,11 +184,11 @@ async fn every_kind_of_nonsense_is_an_error_of_one_attempt() {
     })
     .await;
     let url = &extender.url;
-    // Long enough for whoever answers, on any machine.
+    // Long enough for anyone who answers, on any machine.
     let config =
         at(url, json!({"filterVerb": "filter", "nodeCacheCapable": true, "httpTimeout": "3s"}));
     let scheduler = Running::start(scheduler(&cluster, &[config])).await;
-    let begun = Instant::now();
+    let start = Instant::now();
     let expected = [
         ("status", format!("failed filter with extender at URL {url}/sub/filter, code 500")),
         ("redirect", format!("failed filter with extender at URL {url}/sub/filter, code 307")),
@@ -216,14 +216,14 @@ async fn every_kind_of_nonsense_is_an_error_of_one_attempt() {
     ];
     for (name, text) in &expected {
         cluster.create(pod(name)).unwrap();
-        let (reason, message) = told(&cluster, name).await;
+        let (reason, message) = reported(&cluster, name).await;
         assert_eq!(reason, "SchedulerError", "{name}: {message}");
         assert!(message.starts_with(text), "{name}: {message}");
     }
     cluster.create(pod("fine")).unwrap();
     until("fine is bound", || node_of(&cluster, "fine").is_some()).await;
     // Pods that failed back off for a second at least.
-    let most = begun.elapsed().as_secs() as usize + 2;
+    let most = start.elapsed().as_secs() as usize + 2;
     for (name, _) in &expected {
         let n_asked =
             extender.asked("filter").iter().filter(|question| pod_name(question) == *name).count();
@@ -255,13 +255,13 @@ async fn extenders_that_may_be_ignored_fail_without_harm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_listening_is_told_with_the_address() {
+async fn nobody_listening_is_reported_with_the_address() {
     let cluster = cluster(1).await;
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let config = [at(&format!("http://{free}"), json!({"filterVerb": "filter"}))];
     let scheduler = Running::start(scheduler(&cluster, &config)).await;
     cluster.create(pod("p")).unwrap();
-    let (_, message) = told(&cluster, "p").await;
+    let (_, message) = reported(&cluster, "p").await;
     let expected =
         format!("Post \"http://{free}/sub/filter\": dial tcp {free}: connect: connection refused");
     assert_eq!(message, expected);
@@ -321,7 +321,7 @@ async fn extenders_bind_while_others_go_on() {
     until("the stuck one is asked for", || !extender.asked("bind").is_empty()).await;
     cluster.bulk_create([wanting("outside"), wanting("refused"), pod("inside")]).unwrap();
     until_bound(&cluster, 2).await;
-    let (reason, message) = told(&cluster, "refused").await;
+    let (reason, message) = reported(&cluster, "refused").await;
     assert_eq!((&*reason, &*message), ("SchedulerError", "no bindings today"));
     let asked = extender.asked("bind");
     assert!(asked.iter().all(|question| question["PodName"] != "inside"), "{asked:?}");
@@ -406,7 +406,7 @@ async fn certificates_are_checked_against_the_ca() {
     ] {
         let scheduler = Running::start(scheduler(&cluster, &[config])).await;
         cluster.create(pod(name)).unwrap();
-        let (reason, message) = told(&cluster, name).await;
+        let (reason, message) = reported(&cluster, name).await;
         assert_eq!(reason, "SchedulerError");
         assert!(
             message.starts_with(&format!("Post \"{}/sub/filter\": ", extender.url)),

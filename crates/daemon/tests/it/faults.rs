@@ -131,13 +131,13 @@ async fn status_patches_are_tried_again() {
     large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("64");
     cluster.create(large).unwrap();
     let scheduler = Running::start(daemon(&cluster)).await;
-    let is_told = || {
+    let is_reported = || {
         let Some(pod) = cluster.get(PODS, "default", "large") else { return false };
         pod.value()["status"]["conditions"]
             .as_array()
             .is_some_and(|all| all.iter().any(|condition| condition["reason"] == "Unschedulable"))
     };
-    until("condition", is_told).await;
+    until("condition", is_reported).await;
     assert_eq!(cluster.faults().injected(), 3);
     scheduler.stop().await;
 }

@@ -22,11 +22,16 @@ fn events(cluster: &DevCluster, reason: &str) -> Vec<Value> {
 }
 
 fn n_told(cluster: &DevCluster) -> usize {
-    let is_told = |pod: &Value| {
+    let is_reported = |pod: &Value| {
         let conditions = pod["status"]["conditions"].as_array();
         conditions.is_some_and(|all| all.iter().any(|one| one["reason"] == "Unschedulable"))
     };
-    cluster.list(PODS, &Selection::all()).items.iter().filter(|pod| is_told(&pod.value())).count()
+    cluster
+        .list(PODS, &Selection::all())
+        .items
+        .iter()
+        .filter(|pod| is_reported(&pod.value()))
+        .count()
 }
 
 /// The value of a series in a page of metrics.
@@ -56,11 +61,11 @@ async fn a_storm_of_refusals_is_met_with_ever_fewer_requests() {
     cluster.bulk_create(pods("p", 200)).unwrap();
     let scheduler = Running::start(daemon(&cluster).concurrent_writes(32)).await;
     until("the storm", || cluster.faults().injected() > 0).await;
-    let begun = Instant::now();
+    let start = Instant::now();
     // Wave after wave of half the size: 32, 16, 8, and from then on 4 a second.
     until("the fifth wave", || cluster.faults().injected() >= 32 + 16 + 8 + 4 + 4).await;
-    assert!(begun.elapsed() > 3 * SECOND, "each wave waits for its second");
-    let most = 64 + 4 * (1 + begun.elapsed().as_secs());
+    assert!(start.elapsed() > 3 * SECOND, "each wave waits for its second");
+    let most = 64 + 4 * (1 + start.elapsed().as_secs());
     assert!(cluster.faults().injected() <= most, "{} > {most}", cluster.faults().injected());
     assert_eq!(n_bound(&cluster), 0);
     cluster.faults().clear();
@@ -94,8 +99,8 @@ async fn bindings_go_before_conditions_and_events_and_none_is_lost() {
     assert!(n_told < N, "{n_told} conditions");
     assert!(n_failed + n_assigned < N, "{n_failed} and {n_assigned} events");
     until("all conditions", || self::n_told(&cluster) == N).await;
-    until("all failures told", || events(&cluster, "FailedScheduling").len() >= N).await;
-    until("all assignments told", || events(&cluster, "Scheduled").len() == N).await;
+    until("all failures reported", || events(&cluster, "FailedScheduling").len() >= N).await;
+    until("all assignments reported", || events(&cluster, "Scheduled").len() == N).await;
     scheduler.stop().await;
 }
 
@@ -120,7 +125,7 @@ async fn events_that_the_server_wants_later_come_later() {
     cluster.faults().add(busy("create", "events.events.k8s.io").count(30)).unwrap();
     cluster.bulk_create(pods("p", 20)).unwrap();
     let scheduler = Running::start(daemon(&cluster)).await;
-    until("all assignments told", || events(&cluster, "Scheduled").len() == 20).await;
+    until("all assignments reported", || events(&cluster, "Scheduled").len() == 20).await;
     assert_eq!(cluster.faults().injected(), 30);
     scheduler.stop().await;
 }
@@ -129,13 +134,13 @@ async fn events_that_the_server_wants_later_come_later() {
 async fn a_fixed_rate_is_kept() {
     let cluster = cluster(5).await;
     cluster.bulk_create(pods("p", 40)).unwrap();
-    let begun = Instant::now();
+    let start = Instant::now();
     let builder = daemon(&cluster).rate_limit(Some(RateLimit { qps: 40.0, burst: 10 }));
     let scheduler = Running::start(builder).await;
     until_bound(&cluster, 40).await;
     // Ten at once, then one every 25 ms; events have a rate of their own.
-    assert!(begun.elapsed() >= Duration::from_millis(740), "{:?}", begun.elapsed());
-    until("all assignments told", || events(&cluster, "Scheduled").len() == 40).await;
+    assert!(start.elapsed() >= Duration::from_millis(740), "{:?}", start.elapsed());
+    until("all assignments reported", || events(&cluster, "Scheduled").len() == 40).await;
     let page = scheduler.handle.metrics();
     let host = cluster.url().trim_start_matches("http://").trim_end_matches('/').to_owned();
     let limited =
@@ -168,7 +173,7 @@ async fn bindings_are_not_lost_whatever_the_server_does_to_them() {
     let scheduler = Running::start(daemon(&cluster).concurrent_writes(16)).await;
     until_bound(&cluster, 100).await;
     until("all counted", || scheduler.handle.progress().n_bound == 100).await;
-    until("all assignments told", || events(&cluster, "Scheduled").len() == 100).await;
+    until("all assignments reported", || events(&cluster, "Scheduled").len() == 100).await;
     scheduler.stop().await;
 }
 

@@ -138,7 +138,7 @@ pub(crate) struct HttpReply {
 }
 
 impl Client {
-    /// Believes whoever answers.
+    /// Believes anyone who answers.
     pub(crate) fn new(address: SocketAddr) -> Self {
         let provider = Arc::new(ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
@@ -165,7 +165,7 @@ impl Client {
         Self { config, ..Self::new(address) }
     }
 
-    /// Shows a certificate, and believes whoever answers.
+    /// Shows a certificate, and believes anyone who answers.
     pub(crate) fn with_certificate(mut self, issued: &IssuedCertificate) -> Self {
         let chain = vec![CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap()];
         let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
@@ -221,7 +221,7 @@ impl Client {
         let _ = stream.write_all(request.as_bytes()).await;
         let _ = stream.flush().await;
         let mut answer = Vec::new();
-        // Whoever closes without taking leave has still said what there was to say.
+        // Anyone who closes without taking leave has still said what there was to say.
         let _ = stream.read_to_end(&mut answer).await;
         let answer = String::from_utf8_lossy(&answer).into_owned();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
@@ -355,7 +355,7 @@ impl ReviewServer {
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let body = request.into_body().collect().await.unwrap().to_bytes();
         if let Some(code) = self.state.lock().unwrap().broken {
-            return told(
+            return reply_with(
                 code,
                 &json!({"kind": "Status", "code": code, "reason": "InternalError", "message": "out of order"}),
             );
@@ -363,22 +363,22 @@ impl ReviewServer {
         let review = || serde_json::from_slice::<Value>(&body).unwrap();
         match (method, path.as_str()) {
             (Method::POST, "/apis/authentication.k8s.io/v1/tokenreviews") => {
-                told(201, &self.review_token(review()))
+                reply_with(201, &self.review_token(review()))
             }
             (Method::POST, "/apis/authorization.k8s.io/v1/subjectaccessreviews") => {
-                told(201, &self.review_access(review()))
+                reply_with(201, &self.review_access(review()))
             }
             (
                 Method::GET,
                 "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication",
             ) => {
                 let map = config_map(&self.published.borrow());
-                told(200, &map)
+                reply_with(200, &map)
             }
             (Method::GET, "/api/v1/namespaces/kube-system/configmaps") if is_watch => {
                 self.watch_published()
             }
-            _ => told(404, &json!({"kind": "Status", "code": 404, "message": "not here"})),
+            _ => reply_with(404, &json!({"kind": "Status", "code": 404, "message": "not here"})),
         }
     }
 
@@ -427,7 +427,7 @@ fn config_map(data: &BTreeMap<String, String>) -> Value {
     json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "data": data})
 }
 
-fn told(code: u16, value: &Value) -> Response<Body> {
+fn reply_with(code: u16, value: &Value) -> Response<Body> {
     let body = Full::new(Bytes::from(value.to_string())).boxed_unsync();
     Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
 }

@@ -108,7 +108,7 @@ async fn servers_that_stream_no_lists_are_listed_in_pages() {
     let mut broken = FaultRule::new(Effect::Truncate { after_bytes: 5_000 });
     broken = broken.verb("list").resource("pods").count(1);
     broken.skip = 2;
-    // The first watch of each kind is the one that would have begun with a list.
+    // The first watch of each kind is the one that would have started with a list.
     let no_streams = error(422).verb("watch").resource("pods").count(1);
     for rule in [no_streams, first, forgotten, broken] {
         cluster.faults().add(rule).unwrap();
@@ -133,16 +133,16 @@ async fn servers_without_protobuf_are_spoken_to_in_json() {
         until_bound(&cluster, 20).await;
         cluster.bulk_create(pods("late", 20)).unwrap();
         until_bound(&cluster, 40).await;
-        let told = |reason: &str| {
+        let reported = |reason: &str| {
             let events = cluster.list(EVENTS, &Selection::all()).items;
             events.iter().filter(|event| event.value()["reason"] == reason).count()
         };
-        until("events are written", || told("Scheduled") == 40).await;
-        // What does not fit is told, too.
+        until("events are written", || reported("Scheduled") == 40).await;
+        // What does not fit is reported, too.
         let mut large = pod("large");
         large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("100");
         cluster.create(large).unwrap();
-        until("it is told", || told("FailedScheduling") == 1).await;
+        until("it is reported", || reported("FailedScheduling") == 1).await;
         let refused = scheduler.handle.metrics().lines().any(|line| {
             line.starts_with("rest_client_requests_total{code=\"415\"")
                 && line.contains("method=\"POST\"")
@@ -173,8 +173,9 @@ async fn objects_that_make_no_sense_spoil_nothing() {
     let malformed = |at_least: u64| {
         let metrics = scheduler.handle.metrics();
         let name = "kube_scheduler_rs_malformed_objects_total{kind=\"nodes\"} ";
-        let told = metrics.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok());
-        told.is_some_and(|n| n >= at_least)
+        let reported =
+            metrics.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok());
+        reported.is_some_and(|n| n >= at_least)
     };
     assert!(malformed(1));
     spoil(&names[1], json!({"not": "a list"}));

@@ -106,7 +106,7 @@ async fn one_leads_and_the_other_waits_with_warm_caches_until_the_lease_is_given
     until("the standby has seen them", || second.handle.progress().pending == [0; 4]).await;
     let status = |contender: &Contender, value: u8| {
         let line = format!("leader_election_master_status{{name=\"kube-scheduler\"}} {value}");
-        contender.handle.metrics().lines().any(|told| told == line)
+        contender.handle.metrics().lines().any(|reported| reported == line)
     };
     assert!(status(&first, 1) && status(&second, 0));
 
@@ -127,14 +127,14 @@ async fn one_leads_and_the_other_waits_with_warm_caches_until_the_lease_is_given
         ("", &json!(1))
     );
 
-    let told = || -> Vec<String> {
+    let reported = || -> Vec<String> {
         let events = cluster.list(EVENTS, &Selection::all()).items;
         let about_leases =
             events.iter().filter(|event| event.value()["reason"] == "LeaderElection");
         about_leases.map(|event| event.value()["message"].as_str().unwrap().to_owned()).collect()
     };
     for message in ["first became leader", "first stopped leading", "second became leader"] {
-        until(message, || told().iter().any(|told| told == message)).await;
+        until(message, || reported().iter().any(|reported| reported == message)).await;
     }
     let events = cluster.list(EVENTS, &Selection::all()).items;
     let event = events.iter().find(|event| event.value()["reason"] == "LeaderElection").unwrap();

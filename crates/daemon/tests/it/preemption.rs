@@ -1,4 +1,4 @@
-//! Pods that make room for more important ones: marked, told, deleted, waited for.
+//! Pods that make room for more important ones: marked, reported, deleted, waited for.
 
 use std::time::Duration;
 
@@ -69,9 +69,9 @@ fn is_going(cluster: &DevCluster, name: &str) -> bool {
 }
 
 /// Notes of all `Preempted` events by pod.
-fn told(cluster: &DevCluster) -> Vec<(String, Value)> {
+fn reported(cluster: &DevCluster) -> Vec<(String, Value)> {
     let events = cluster.list(EVENTS, &Selection::all()).items;
-    let mut told: Vec<_> = events
+    let mut reported: Vec<_> = events
         .iter()
         .filter(|event| event.value()["reason"] == "Preempted")
         .map(|event| {
@@ -80,8 +80,8 @@ fn told(cluster: &DevCluster) -> Vec<(String, Value)> {
             (name, event)
         })
         .collect();
-    told.sort_by(|(a, _), (b, _)| a.cmp(b));
-    told
+    reported.sort_by(|(a, _), (b, _)| a.cmp(b));
+    reported
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,8 +109,8 @@ async fn victims_are_marked_told_and_waited_for() {
     assert_eq!(node_of(&cluster, "big"), None, "its victims still hold the room");
     until("bound", || node_of(&cluster, "big").as_ref() == Some(&node)).await;
     assert!(is_gone(&cluster, "v1") && is_gone(&cluster, "v2"));
-    until("both are told", || told(&cluster).len() == 2).await;
-    for (name, event) in told(&cluster) {
+    until("both are reported", || reported(&cluster).len() == 2).await;
+    for (name, event) in reported(&cluster) {
         assert!(name == "v1" || name == "v2");
         assert_eq!(event["type"], "Normal");
         assert_eq!(event["action"], "Preempting");
@@ -158,7 +158,7 @@ async fn preemptors_do_not_count_on_the_same_room() {
     until("both bound", || node_of(&cluster, "x").is_some() && node_of(&cluster, "y").is_some())
         .await;
     assert_ne!(node_of(&cluster, "x"), node_of(&cluster, "y"));
-    until("two are told", || told(&cluster).len() == 2).await;
+    until("two are reported", || reported(&cluster).len() == 2).await;
     assert_eq!(n_bound(&cluster), 3, "one stays");
     scheduler.stop().await;
 }
@@ -177,7 +177,7 @@ async fn an_eviction_that_fails_is_tried_again() {
     cluster.create(sized("big", "4", 100)).unwrap();
     until("bound", || node_of(&cluster, "big").is_some()).await;
     assert_eq!(cluster.faults().injected(), 2);
-    until("the victim is told once", || told(&cluster).len() == 1).await;
+    until("the victim is reported once", || reported(&cluster).len() == 1).await;
     scheduler.stop().await;
 }
 

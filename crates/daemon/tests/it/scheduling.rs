@@ -30,7 +30,7 @@ async fn pods_that_are_there_and_pods_that_come_are_bound() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_that_fits_nowhere_is_told_and_bound_once_it_fits() {
+async fn a_pod_that_fits_nowhere_is_reported_and_bound_once_it_fits() {
     let cluster = cluster(2).await;
     let mut large = pod("large");
     large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("64");
@@ -42,7 +42,7 @@ async fn a_pod_that_fits_nowhere_is_told_and_bound_once_it_fits() {
     assert_eq!(condition["status"], "False");
     let message = condition["message"].as_str().unwrap();
     assert!(message.starts_with("0/2 nodes are available: 2 Insufficient cpu."), "{message}");
-    let told = || {
+    let reported = || {
         let events = cluster.list(EVENTS, &Selection::all()).items;
         events.iter().any(|event| {
             let event = event.value();
@@ -51,7 +51,7 @@ async fn a_pod_that_fits_nowhere_is_told_and_bound_once_it_fits() {
                 && event["type"] == "Warning"
         })
     };
-    until("an event", told).await;
+    until("an event", reported).await;
 
     cluster.add_hollow_nodes(1, &NodeTemplate::default().capacity("cpu", "128")).unwrap();
     until_bound(&cluster, 1).await;

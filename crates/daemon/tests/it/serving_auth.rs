@@ -47,10 +47,10 @@ async fn strangers_see_health_only() {
     }
     for closed in ["/metrics", "/healthz/ping", "/configz", "/nothing", "/", "/healthz/../metrics"]
     {
-        let told = client.get(closed).await;
-        assert_eq!(told.code, 403, "{closed}");
-        assert!(told.head.contains("cache-control: no-cache, private"), "{told:?}");
-        assert!(told.head.contains("x-content-type-options: nosniff"), "{told:?}");
+        let reply = client.get(closed).await;
+        assert_eq!(reply.code, 403, "{closed}");
+        assert!(reply.head.contains("cache-control: no-cache, private"), "{reply:?}");
+        assert!(reply.head.contains("x-content-type-options: nosniff"), "{reply:?}");
     }
     assert_eq!(
         client.get("/metrics").await.body,
@@ -59,8 +59,8 @@ async fn strangers_see_health_only() {
          \"code\":403}\n"
     );
     // Without anybody to ask, tokens and certificates mean nothing.
-    let told = client.clone().with_header("Authorization", "Bearer x").get("/healthz").await;
-    assert_eq!(told.code, 200);
+    let reply = client.clone().with_header("Authorization", "Bearer x").get("/healthz").await;
+    assert_eq!(reply.code, 200);
     let stranger = Authority::new("ca").client("jane", &["system:masters"]);
     assert_eq!(client.with_certificate(&stranger).get("/metrics").await.code, 403);
     running.stop().await;
@@ -80,12 +80,14 @@ async fn tokens_are_reviewed_once_and_decide_who_asks() {
     for _ in 0..3 {
         assert_eq!(client.get("/metrics").await.code, 200);
     }
-    let told = client.get("/configz").await;
-    assert_eq!(told.code, 403);
+    let reply = client.get("/configz").await;
+    assert_eq!(reply.code, 403);
     assert!(
-        told.body.contains("User \\\"prometheus\\\" cannot get path \\\"/configz\\\": not for you"),
+        reply
+            .body
+            .contains("User \\\"prometheus\\\" cannot get path \\\"/configz\\\": not for you"),
         "{}",
-        told.body
+        reply.body
     );
     assert_eq!(client.ask("DELETE", "/configz", "").await.code, 403);
     {
@@ -106,8 +108,8 @@ async fn tokens_are_reviewed_once_and_decide_who_asks() {
     // A bad token is not nobody, even where nobody may look.
     let bad = world.client().with_header("Authorization", "Bearer bad");
     for _ in 0..2 {
-        let told = bad.get("/healthz").await;
-        assert_eq!((told.code, told.body.contains("\"Unauthorized\"")), (401, true), "{told:?}");
+        let reply = bad.get("/healthz").await;
+        assert_eq!((reply.code, reply.body.contains("\"Unauthorized\"")), (401, true), "{reply:?}");
     }
     assert_eq!(world.reviews.state.lock().unwrap().token_reviews.len(), 2, "refusals are kept too");
     world.running.stop().await;
@@ -258,11 +260,11 @@ async fn proxies_speak_for_others() {
     assert_eq!(proxy.get("/healthz").await.code, 401);
     let impostor = world.client().with_certificate(&proxies.client("other", &[]));
     assert_eq!(speaking(impostor).get("/healthz").await.code, 401);
-    // Whoever is no proxy may say what they like.
+    // Anyone who is no proxy may say what they like.
     assert_eq!(speaking(world.client()).get("/metrics").await.code, 403);
     let joe = world.client().with_certificate(&clients.client("joe", &[]));
-    let told = speaking(joe).get("/metrics").await;
-    assert!(told.code == 403 && told.body.contains("User \\\"joe\\\""), "{told:?}");
+    let reply = speaking(joe).get("/metrics").await;
+    assert!(reply.code == 403 && reply.body.contains("User \\\"joe\\\""), "{reply:?}");
     world.running.stop().await;
 }
 
@@ -379,13 +381,22 @@ async fn callers_and_reviews_are_counted() {
     assert_eq!(jane.get("/healthz").await.code, 200);
     let stranger = world.client();
     assert_eq!(stranger.get("/metrics").await.code, 403);
-    assert_eq!(stranger.with_header("Authorization", "Bearer bad").get("/metrics").await.code, 401);
+    let bad = stranger.with_header("Authorization", "Bearer bad");
+    for _ in 0..2 {
+        assert_eq!(bad.get("/metrics").await.code, 401);
+    }
     let text = world.running.handle.metrics();
     for line in [
         "authenticated_user_requests{username=\"email_id\"} 1",
         "authenticated_user_requests{username=\"other\"} 1",
         "authentication_attempts{result=\"success\"} 2",
-        "authentication_attempts{result=\"error\"} 1",
+        "authentication_attempts{result=\"error\"} 2",
+        "authentication_token_cache_request_total{status=\"miss\"} 1",
+        "authentication_token_cache_request_total{status=\"hit\"} 1",
+        "authentication_token_cache_request_duration_seconds_count{status=\"miss\"} 1",
+        "authentication_token_cache_fetch_total{status=\"ok\"} 1",
+        "authentication_token_cache_active_fetch_count{status=\"blocked\"} 0",
+        "authentication_token_cache_active_fetch_count{status=\"in_flight\"} 0",
         "authentication_duration_seconds_count{result=\"success\"} 2",
         "authorization_attempts_total{result=\"allowed\"} 1",
         "authorization_attempts_total{result=\"no-opinion\"} 1",

@@ -19,14 +19,14 @@ fn open() -> ServingOptions {
 }
 
 async fn get(client: &Client, path: &str) -> (u16, String) {
-    let told = client.get(path).await;
-    (told.code, told.body)
+    let reply = client.get(path).await;
+    (reply.code, reply.body)
 }
 
-fn is_plain(told: &HttpReply) -> bool {
-    told.head.contains("content-type: text/plain; charset=utf-8")
-        && told.head.contains("x-content-type-options: nosniff")
-        && told.head.contains("cache-control: no-cache, private")
+fn is_plain(reply: &HttpReply) -> bool {
+    reply.head.contains("content-type: text/plain; charset=utf-8")
+        && reply.head.contains("x-content-type-options: nosniff")
+        && reply.head.contains("cache-control: no-cache, private")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -40,10 +40,10 @@ async fn health_metrics_and_configuration_are_served() {
     let scheduler = Running::start(daemon(&cluster).serving(Some(open()))).await;
     let client = Client::new(scheduler.handle.address().unwrap());
     assert_eq!(get(&client, "/healthz").await, (200, "ok".to_owned()));
-    let told = client.get("/readyz").await;
-    assert!(is_plain(&told), "{told:?}");
+    let reply = client.get("/readyz").await;
+    assert!(is_plain(&reply), "{reply:?}");
     assert_eq!(
-        (told.code, told.body.as_str()),
+        (reply.code, reply.body.as_str()),
         (
             500,
             "[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\nreadyz check failed\n"
@@ -67,9 +67,9 @@ async fn health_metrics_and_configuration_are_served() {
         "/readyz/shutdown",
         "/readyz/sched-handler-sync",
     ] {
-        let told = client.get(path).await;
-        assert_eq!((told.code, told.body.as_str()), (200, "ok"), "{path}");
-        assert!(is_plain(&told), "{told:?}");
+        let reply = client.get(path).await;
+        assert_eq!((reply.code, reply.body.as_str()), (200, "ok"), "{path}");
+        assert!(is_plain(&reply), "{reply:?}");
     }
     assert_eq!(
         get(&client, "/readyz?verbose&exclude=nonsense").await.1,
@@ -85,11 +85,11 @@ async fn health_metrics_and_configuration_are_served() {
         "scheduler_pod_scheduling_attempts_count 3",
         "scheduler_cache_size{type=\"nodes\"} 2",
     ] {
-        assert!(metrics.lines().any(|told| told == line), "{line} is missing in\n{metrics}");
+        assert!(metrics.lines().any(|reply| reply == line), "{line} is missing in\n{metrics}");
     }
-    let told = client.get("/configz").await;
-    assert!(told.head.contains("content-type: application/json"), "{told:?}");
-    let config: Value = serde_json::from_str(&told.body).unwrap();
+    let reply = client.get("/configz").await;
+    assert!(reply.head.contains("content-type: application/json"), "{reply:?}");
+    let config: Value = serde_json::from_str(&reply.body).unwrap();
     let config = &config["componentconfig"];
     assert_eq!(config["apiVersion"], "kubescheduler.config.k8s.io/v1");
     assert_eq!(config["kind"], "KubeSchedulerConfiguration");
@@ -107,18 +107,18 @@ async fn metrics_are_packed_on_request_and_set_back() {
         scheduler.handle.metrics().contains("scheduler_pod_scheduling_attempts_count 2")
     })
     .await;
-    let told =
+    let reply =
         client.clone().with_header("Accept-Encoding", "br, gzip;q=0.5").get("/metrics").await;
-    assert!(told.head.contains("content-encoding: gzip"), "{}", told.head);
-    let told = client.clone().with_header("Accept-Encoding", "gzip;q=0").get("/metrics").await;
-    assert!(!told.head.contains("content-encoding"), "{}", told.head);
+    assert!(reply.head.contains("content-encoding: gzip"), "{}", reply.head);
+    let reply = client.clone().with_header("Accept-Encoding", "gzip;q=0").get("/metrics").await;
+    assert!(!reply.head.contains("content-encoding"), "{}", reply.head);
     assert!(
-        told.head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"),
+        reply.head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"),
         "{}",
-        told.head
+        reply.head
     );
-    let told = client.ask("DELETE", "/metrics", "").await;
-    assert_eq!((told.code, told.body.as_str()), (200, "metrics reset\n"));
+    let reply = client.ask("DELETE", "/metrics", "").await;
+    assert_eq!((reply.code, reply.body.as_str()), (200, "metrics reset\n"));
     let (_, metrics) = get(&client, "/metrics").await;
     assert!(metrics.contains("scheduler_pod_scheduling_attempts_count 0\n"), "{metrics}");
 
@@ -130,7 +130,7 @@ async fn metrics_are_packed_on_request_and_set_back() {
         "kubernetes_healthcheck{name=\"ping\",type=\"livez\"} 1",
         "kubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"livez\"} 3",
     ] {
-        assert!(slis.lines().any(|told| told == line), "{line} is missing in\n{slis}");
+        assert!(slis.lines().any(|reply| reply == line), "{line} is missing in\n{slis}");
     }
     assert!(slis.contains("process_start_time_seconds "), "{slis}");
     assert_eq!(client.ask("DELETE", "/metrics/slis", "").await.body, "metrics reset\n");
@@ -152,11 +152,11 @@ async fn resources_of_pods_are_metrics() {
     let client = Client::new(scheduler.handle.address().unwrap());
     until_bound(&cluster, 1).await;
     until("both decided", || scheduler.handle.progress().n_decisions >= 2).await;
-    let told = client.get("/metrics/resources").await;
-    assert!(told.head.contains("content-type: text/plain; version=0.0.4"), "{told:?}");
+    let reply = client.get("/metrics/resources").await;
+    assert!(reply.head.contains("content-type: text/plain; version=0.0.4"), "{reply:?}");
     let has = |parts: &[&str]| {
-        let line = told.body.lines().find(|line| parts.iter().all(|part| line.contains(part)));
-        assert!(line.is_some(), "{parts:?} is missing in\n{}", told.body);
+        let line = reply.body.lines().find(|line| parts.iter().all(|part| line.contains(part)));
+        assert!(line.is_some(), "{parts:?} is missing in\n{}", reply.body);
     };
     has(&[
         "kube_pod_resource_request{",
@@ -176,8 +176,8 @@ async fn resources_of_pods_are_metrics() {
         "scheduler=\"default-scheduler\"",
         "} 0.01",
     ]);
-    let told = client.ask("DELETE", "/metrics/resources", "").await;
-    assert_eq!(told.body, "metrics reset\n");
+    let reply = client.ask("DELETE", "/metrics/resources", "").await;
+    assert_eq!(reply.body, "metrics reset\n");
     scheduler.stop().await;
 }
 
@@ -198,46 +198,46 @@ async fn z_pages_are_negotiated() {
     let client = Client::new(scheduler.handle.address().unwrap());
     let asking = |accept: &str| client.clone().with_header("Accept", accept);
 
-    let told = client.get("/flagz").await;
-    assert!(is_plain(&told), "{told:?}");
+    let reply = client.get("/flagz").await;
+    assert!(is_plain(&reply), "{reply:?}");
     let notice = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
                   guarantees and is for debugging purposes only.";
-    let body = &told.body;
+    let body = &reply.body;
     assert!(body.starts_with(&format!("\nkube-scheduler flagz\n{notice}\nbind-address")), "{body}");
     assert_eq!(asking("*/*").get("/flagz").await.body, *body, "the same text each time");
 
     let beta = "application/json;v=v1beta1;g=config.k8s.io;as=Flagz";
-    let told = asking(beta).get("/flagz").await;
+    let reply = asking(beta).get("/flagz").await;
     assert_eq!(
-        told.body,
+        reply.body,
         "{\"kind\":\"Flagz\",\"apiVersion\":\"config.k8s.io/v1beta1\",\"metadata\":{\"name\":\"kube-scheduler\"},\
          \"flags\":{\"bind-address\":\"0.0.0.0\",\"v\":\"2\"}}\n"
     );
     let expected = "content-type: application/json;g=config.k8s.io;v=v1beta1;as=flagz";
-    assert!(told.head.contains(expected) && !told.head.contains("warning:"), "{}", told.head);
-    let told = asking(&beta.replace("beta", "alpha")).get("/flagz").await;
-    assert!(told.body.contains("config.k8s.io/v1alpha1"), "{}", told.body);
+    assert!(reply.head.contains(expected) && !reply.head.contains("warning:"), "{}", reply.head);
+    let reply = asking(&beta.replace("beta", "alpha")).get("/flagz").await;
+    assert!(reply.body.contains("config.k8s.io/v1alpha1"), "{}", reply.body);
     let expected = "warning: 299 - \"this version of the flagz endpoint is deprecated. please use a newer version.\"";
-    assert!(told.head.contains(expected), "{}", told.head);
-    let told = asking(&beta.replace("json", "yaml")).get("/flagz").await;
-    assert!(told.body.contains("\nkind: Flagz\n"), "{}", told.body);
-    let told = asking("application/json").get("/flagz").await;
-    let refusal: Value = serde_json::from_str(&told.body).unwrap();
-    assert_eq!(told.code, 406);
+    assert!(reply.head.contains(expected), "{}", reply.head);
+    let reply = asking(&beta.replace("json", "yaml")).get("/flagz").await;
+    assert!(reply.body.contains("\nkind: Flagz\n"), "{}", reply.body);
+    let reply = asking("application/json").get("/flagz").await;
+    let refusal: Value = serde_json::from_str(&reply.body).unwrap();
+    assert_eq!(reply.code, 406);
     assert_eq!(refusal["reason"], "NotAcceptable");
     assert_eq!(
         refusal["message"],
         "only the following media types are accepted: application/json, application/yaml, text/plain"
     );
 
-    let told = client.get("/statusz").await;
+    let reply = client.get("/statusz").await;
     assert!(
-        told.body.starts_with(&format!("\nkube-scheduler statusz\n{notice}\n\nStarted")),
-        "{told:?}"
+        reply.body.starts_with(&format!("\nkube-scheduler statusz\n{notice}\n\nStarted")),
+        "{reply:?}"
     );
     let beta = "application/json;v=v1beta1;g=config.k8s.io;as=Statusz";
-    let told = asking(beta).get("/statusz").await;
-    let statusz: Value = serde_json::from_str(&told.body).unwrap();
+    let reply = asking(beta).get("/statusz").await;
+    let statusz: Value = serde_json::from_str(&reply.body).unwrap();
     assert_eq!(statusz["goVersion"], "rustc 9.9");
     assert_eq!(
         statusz["paths"],
@@ -268,9 +268,9 @@ async fn debugging_pages_are_served_unless_turned_off() {
     let scheduler = Running::start(daemon(&cluster).serving(Some(options.clone()))).await;
     let client = Client::new(scheduler.handle.address().unwrap());
 
-    let told = client.ask("PUT", "/debug/flags/v", "5").await;
+    let reply = client.ask("PUT", "/debug/flags/v", "5").await;
     assert_eq!(
-        (told.code, told.body.as_str()),
+        (reply.code, reply.body.as_str()),
         (200, "successfully set klog.logging.verbosity to 5\n")
     );
     assert_eq!(*levels.lock().unwrap(), [5]);
@@ -285,24 +285,24 @@ async fn debugging_pages_are_served_unless_turned_off() {
         ),
         ("PUT", "101", 400, "failed set klog.logging.verbosity 101: too much\n"),
     ] {
-        let told = client.ask(method, "/debug/flags/v", body).await;
-        assert_eq!((told.code, told.body.as_str()), (code, text), "{method} {body}");
+        let reply = client.ask(method, "/debug/flags/v", body).await;
+        assert_eq!((reply.code, reply.body.as_str()), (code, text), "{method} {body}");
     }
-    let told = client.ask("PUT", "/debug/flags/v", &"5".repeat(8_000)).await;
-    assert_eq!(told.code, 400, "{told:?}");
+    let reply = client.ask("PUT", "/debug/flags/v", &"5".repeat(8_000)).await;
+    assert_eq!(reply.code, 400, "{reply:?}");
     assert_eq!(client.get("/debug/flags").await.code, 200);
 
-    let told = client.get("/debug/pprof").await;
-    assert!(told.code == 302 && told.head.contains("location: /debug/pprof/"), "{told:?}");
+    let reply = client.get("/debug/pprof").await;
+    assert!(reply.code == 302 && reply.head.contains("location: /debug/pprof/"), "{reply:?}");
     assert!(client.get("/debug/pprof/").await.body.contains("profile?seconds="));
     assert!(client.get("/debug/pprof/threads").await.body.contains("\"scheduling-core\""));
     assert!(client.get("/debug/pprof/memory").await.body.contains("VmRSS"));
     assert!(!client.get("/debug/pprof/cmdline").await.body.is_empty());
-    let told = client.get("/debug/pprof/profile?seconds=1").await;
-    assert_eq!(told.code, 200);
-    assert!(told.head.contains("content-type: application/octet-stream"), "{}", told.head);
-    let told = client.get("/debug/pprof/goroutine").await;
-    assert!(told.code == 501 && told.body.contains("/debug/pprof/threads"), "{told:?}");
+    let reply = client.get("/debug/pprof/profile?seconds=1").await;
+    assert_eq!(reply.code, 200);
+    assert!(reply.head.contains("content-type: application/octet-stream"), "{}", reply.head);
+    let reply = client.get("/debug/pprof/goroutine").await;
+    assert!(reply.code == 501 && reply.body.contains("/debug/pprof/threads"), "{reply:?}");
     assert_eq!(client.get("/debug/pprof/nonsense").await.code, 404);
     scheduler.stop().await;
 

@@ -124,7 +124,7 @@ async fn a_changed_certificate_is_shown_and_a_broken_one_is_not() {
     third.write(directory.path(), "serving");
     until_asked("the third certificate", || async { client.shown().await == third.der() }).await;
 
-    // Whoever was connected all the while is served all the same.
+    // Anyone who was connected all the while is served all the same.
     old_connection
         .write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         .await
@@ -344,10 +344,10 @@ async fn http2_is_spoken_and_anonymous_callers_do_not_keep_it() {
 
 /// Reads until the server ends the connection; how it does so does not matter.
 async fn until_closed(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
-    let mut told = Vec::new();
-    let reading = async { while stream.read_buf(&mut told).await.is_ok_and(|n| n > 0) {} };
+    let mut reply = Vec::new();
+    let reading = async { while stream.read_buf(&mut reply).await.is_ok_and(|n| n > 0) {} };
     tokio::time::timeout(Duration::from_secs(60), reading).await.unwrap();
-    String::from_utf8_lossy(&told).into_owned()
+    String::from_utf8_lossy(&reply).into_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -361,9 +361,9 @@ async fn slow_and_silent_peers_are_given_up() {
     };
     let running = serving(&cluster, ServingOptions { patience, ..options() }).await;
     let address = running.handle.address().unwrap();
-    let half_a_handshake = |begun: &'static [u8]| async move {
+    let half_a_handshake = |start: &'static [u8]| async move {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(begun).await.unwrap();
+        stream.write_all(start).await.unwrap();
         assert_eq!(until_closed(&mut stream).await, "");
     };
     let endless_head = async {
@@ -384,10 +384,10 @@ async fn slow_and_silent_peers_are_given_up() {
     let done_and_staying = async {
         let mut stream = client(&running).connect().await.unwrap();
         stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-        let begun = tokio::time::Instant::now();
-        let told = until_closed(&mut stream).await;
-        assert!(told.ends_with("\r\n\r\nok"), "{told}");
-        assert!(begun.elapsed() >= Duration::from_millis(2500), "it may stay a while");
+        let start = tokio::time::Instant::now();
+        let reply = until_closed(&mut stream).await;
+        assert!(reply.ends_with("\r\n\r\nok"), "{reply}");
+        assert!(start.elapsed() >= Duration::from_millis(2500), "it may stay a while");
     };
     tokio::join!(
         half_a_handshake(b""),
@@ -402,17 +402,17 @@ async fn slow_and_silent_peers_are_given_up() {
 async fn heads_that_are_too_long_are_refused() {
     let cluster = cluster(1).await;
     let running = serving(&cluster, options()).await;
-    let told = client(&running).with_header("x", &"y".repeat(60 << 10)).get("/healthz").await;
-    assert_eq!(told.code, 200, "sixty kilobytes are fine");
+    let reply = client(&running).with_header("x", &"y".repeat(60 << 10)).get("/healthz").await;
+    assert_eq!(reply.code, 200, "sixty kilobytes are fine");
     let mut stream = client(&running).connect().await.unwrap();
     let head = format!("GET /healthz HTTP/1.1\r\nHost: x\r\nx: {}\r\n\r\n", "y".repeat(80 << 10));
     // The server may hang up before it has read all that.
     let _ = stream.write_all(head.as_bytes()).await;
     let _ = stream.flush().await;
-    let told = until_closed(&mut stream).await;
-    assert!(told.is_empty() || told.starts_with("HTTP/1.1 431"), "{told}");
-    let told = client(&running).get(&format!("/{}", "z".repeat(70_000))).await;
-    assert!([0, 414, 431].contains(&told.code), "{told:?}");
+    let reply = until_closed(&mut stream).await;
+    assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 431"), "{reply}");
+    let reply = client(&running).get(&format!("/{}", "z".repeat(70_000))).await;
+    assert!([0, 414, 431].contains(&reply.code), "{reply:?}");
     assert_eq!(client(&running).get("/healthz").await.code, 200);
     running.stop().await;
 }
@@ -469,10 +469,10 @@ async fn a_known_caller_is_not_displaced_by_strangers() {
 
 /// Reads up to the end of an answer that is well.
 async fn until_ok(stream: &mut (impl AsyncReadExt + Unpin)) {
-    let mut told = Vec::new();
+    let mut reply = Vec::new();
     let reading = async {
-        while !told.ends_with(b"\r\n\r\nok") {
-            assert!(stream.read_buf(&mut told).await.unwrap() > 0, "it was closed");
+        while !reply.ends_with(b"\r\n\r\nok") {
+            assert!(stream.read_buf(&mut reply).await.unwrap() > 0, "it was closed");
         }
     };
     tokio::time::timeout(Duration::from_secs(60), reading).await.unwrap();
@@ -499,8 +499,8 @@ async fn plain_http_is_not_served() {
     let running = serving(&cluster, options()).await;
     let mut stream = TcpStream::connect(running.handle.address().unwrap()).await.unwrap();
     stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-    let told = until_closed(&mut stream).await;
-    assert!(!told.contains("200"), "{told}");
+    let reply = until_closed(&mut stream).await;
+    assert!(!reply.contains("200"), "{reply}");
     running.stop().await;
 }
 

@@ -69,7 +69,7 @@ async fn until_running(cluster: &DevCluster, name: &str) {
         .await;
 }
 
-fn was_told(cluster: &DevCluster, pod: &str, part: &str) -> bool {
+fn was_reported(cluster: &DevCluster, pod: &str, part: &str) -> bool {
     let events = cluster.list(EVENTS, &Selection::all()).items;
     events.iter().map(|event| event.value()).any(|event| {
         event["reason"] == "FailedScheduling"
@@ -200,8 +200,10 @@ async fn a_pod_whose_volume_does_not_come_gives_everything_back() {
     .await;
     // The node is taken until the binding times out; then it is free at once.
     cluster.create(large(pod("other"))).unwrap();
-    until("told", || was_told(&cluster, "waits", "binding volumes: context deadline exceeded"))
-        .await;
+    until("reported", || {
+        was_reported(&cluster, "waits", "binding volumes: context deadline exceeded")
+    })
+    .await;
     until_running(&cluster, "other").await;
     assert_eq!(placements(&cluster)["waits"], None);
     assert_eq!(value(&cluster, PERSISTENT_VOLUME_CLAIMS, "data")["status"]["phase"], "Pending");
@@ -226,7 +228,10 @@ async fn a_volume_that_nobody_binds_is_not_lost_to_its_pod() {
         ])
         .unwrap();
     let scheduler = Running::start(daemon(&cluster).config(with_bind_timeout(2))).await;
-    until("told", || was_told(&cluster, "web", "binding volumes: context deadline exceeded")).await;
+    until("reported", || {
+        was_reported(&cluster, "web", "binding volumes: context deadline exceeded")
+    })
+    .await;
     assert_eq!(n_bound(&cluster), 0);
     // Only the written reference is left, and the next attempt takes the same volume again.
     let volume = value(&cluster, PERSISTENT_VOLUMES, "only");
@@ -289,7 +294,7 @@ async fn a_failed_provisioning_is_tried_again() {
     let scheduler = Running::start(daemon(&cluster)).await;
     until_running(&cluster, "web").await;
     assert_eq!(cluster.volumes().unwrap().fault(), ProvisionFault::None);
-    assert!(was_told(&cluster, "web", "binding volumes: "));
+    assert!(was_reported(&cluster, "web", "binding volumes: "));
     scheduler.stop().await;
 }
 

@@ -46,6 +46,7 @@ const KUBE_SCHEDULER: &[Rule] = &[
     (RESOURCE, &["resourceclaims/status"], &["get", "list", "patch", "update", "watch"]),
     (CORE, &["pods/finalizers"], &["update"]),
     (RESOURCE, &["resourceslices"], READ),
+    (RESOURCE, &["devicetaintrules"], READ),
     (RESOURCE, &["resourceclaims"], &["create", "delete"]),
     (RESOURCE, &["resourceclaims/binding"], &["patch", "update"]),
 ];

@@ -13,6 +13,7 @@ use tracing::{error, info};
 use super::{ADMINISTRATORS_TOKEN, ClusterError, DevCluster, standing};
 use crate::access::{Access, User};
 use crate::clock::{Clock, SystemClock};
+use crate::devices::{self, SampleDevices};
 use crate::faults::Faults;
 use crate::hollow::{self, HollowOptions};
 use crate::server::{Server, ServerOptions};
@@ -35,6 +36,8 @@ pub struct DevClusterBuilder {
     hollow: Option<HollowOptions>,
     disruption_controller: bool,
     volumes: Option<VolumeOptions>,
+    claims: bool,
+    devices: Option<SampleDevices>,
     workloads: bool,
     state_file: Option<StateFile>,
     tls: bool,
@@ -64,6 +67,8 @@ impl Default for DevClusterBuilder {
             hollow: Some(HollowOptions::default()),
             disruption_controller: true,
             volumes: Some(VolumeOptions::default()),
+            claims: true,
+            devices: None,
             workloads: false,
             state_file: None,
             tls: false,
@@ -140,6 +145,18 @@ impl DevClusterBuilder {
     /// How volumes are bound and provisioned, or `None` to leave claims and volumes alone.
     pub fn volumes(mut self, options: Option<VolumeOptions>) -> Self {
         self.volumes = options;
+        self
+    }
+
+    /// Whether pods get resource claims from templates, and claims are released when their pods have ended; true by default.
+    pub fn claim_controller(mut self, on: bool) -> Self {
+        self.claims = on;
+        self
+    }
+
+    /// Which sample devices nodes and zones have, with device classes for them; `None`, the default, for none.
+    pub fn devices(mut self, devices: Option<SampleDevices>) -> Self {
+        self.devices = devices;
         self
     }
 
@@ -230,6 +247,12 @@ impl DevClusterBuilder {
             tasks.push(tokio::spawn(task));
             volumes
         });
+        if self.claims {
+            tasks.push(tokio::spawn(devices::run_claims(store.clone(), shutdown.clone())));
+        }
+        if let Some(devices) = self.devices {
+            tasks.push(tokio::spawn(devices::run_driver(store.clone(), devices, shutdown.clone())));
+        }
         if self.workloads {
             tasks.push(tokio::spawn(garbage::run(store.clone(), shutdown.clone())));
             tasks.push(tokio::spawn(workloads::run(store.clone(), shutdown.clone())));

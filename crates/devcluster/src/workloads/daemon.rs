@@ -160,7 +160,7 @@ fn put_status(
     let placed: Vec<&Value> = owned.iter().filter(|pod| !is_terminating(pod)).collect();
     let of_nodes: Vec<&Value> = placed.iter().copied().filter(is_wanted).collect();
     let ready = of_nodes.iter().filter(|pod| is_ready(pod)).count();
-    let mut status = json!({
+    let status = json!({
         "currentNumberScheduled": of_nodes.len(), "numberMisscheduled": placed.len() - of_nodes.len(),
         "desiredNumberScheduled": nodes.len(), "numberReady": ready,
     });
@@ -170,13 +170,5 @@ fn put_status(
         ("numberAvailable", ready),
         ("numberUnavailable", nodes.len().saturating_sub(ready)),
     ];
-    for (field, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-        status[field] = count.into();
-    }
-    let (now, mut conditions) = (crate::clock::to_rfc3339(state.now), set.conditions());
-    pods::set_failure(&mut conditions, error, &now);
-    if !conditions.is_empty() {
-        status["conditions"] = conditions.into();
-    }
-    set.put_status(state, status);
+    set.put_counts(state, status, &counts, error);
 }

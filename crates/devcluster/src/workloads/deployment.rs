@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::owned::{Controller, change, hash_of, remove, scale};
-use super::pods::{self, annotations_mut, labels_mut, update_condition};
+use super::owned::{Controller, change, hash_of, remove, scale, update_condition};
+use super::pods::{self, annotations_mut, labels_mut};
 use super::rollout::limits;
 use crate::api::WriteOptions;
 use crate::api::create::create_in;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::owned::{Controller, remove};
+use super::owned::{Controller, remove, set_failure};
 use super::pods::{
     self, BURST, MOST_PODS, PodName, annotations_mut, is_active, is_ready, labels_mut,
 };
@@ -131,7 +131,7 @@ fn step(state: &mut State, job: &Controller<'_>, progress: &Progress) -> Result<
 fn pod_of(job: &Controller<'_>, index: Option<i64>) -> Value {
     let mut pod = pods::from_template(job, &PodName::Generated);
     let annotations = annotations_mut(&mut pod);
-    // A hollow node runs pods forever unless it is told when they end.
+    // A hollow node runs pods forever unless they say when they end.
     annotations.entry(RUN_SECONDS).or_insert("1".into());
     let Some(index) = index else { return pod };
     annotations.insert(INDEX.into(), index.to_string().into());
@@ -208,7 +208,7 @@ fn put_status(
     for condition in ended {
         crate::object::set_condition(&mut conditions, condition, &now);
     }
-    pods::set_failure(&mut conditions, error, &now);
+    set_failure(&mut conditions, error, &now);
     if !conditions.is_empty() {
         status["conditions"] = conditions.into();
     }

@@ -6,9 +6,11 @@ use serde_json::{Value, json};
 use crate::api::WriteOptions;
 use crate::api::delete::{DeleteOptions, delete_in};
 use crate::api::update::{Part, Target, modify_in};
+use crate::clock::to_rfc3339;
 use crate::kinds::{KindId, REPLICATION_CONTROLLERS};
 use crate::object::{at, child_mut, int_at, labels_of, list_at, list_mut, meta_mut, text_at};
 use crate::selectors::label_selector_in;
+use crate::status::ApiError;
 use crate::store::State;
 
 /// An object with a controller, as it was read.
@@ -105,6 +107,25 @@ impl<'v> Controller<'v> {
         }
     }
 
+    /// Writes a status with these counts, those of zero left out as in Kubernetes, and with what went wrong.
+    pub(super) fn put_counts(
+        &self,
+        state: &mut State,
+        mut status: Value,
+        counts: &[(&str, usize)],
+        error: Option<&ApiError>,
+    ) {
+        for (field, count) in counts.iter().filter(|(_, count)| *count > 0) {
+            status[*field] = (*count).into();
+        }
+        let (now, mut conditions) = (to_rfc3339(state.now), self.conditions());
+        set_failure(&mut conditions, error, &now);
+        if !conditions.is_empty() {
+            status["conditions"] = conditions.into();
+        }
+        self.put_status(state, status);
+    }
+
     /// Writes the status if it is another one than before; always with the generation that it is about.
     pub(super) fn put_status(&self, state: &mut State, mut status: Value) {
         let generation = int_at(self.value, &["metadata", "generation"]).unwrap_or(1);
@@ -178,4 +199,32 @@ pub(super) fn hash_of(template: &Value) -> String {
         char::from(letter)
     });
     letters.collect()
+}
+
+/// Sets or removes the condition of a controller whose pods cannot be created. One that is set stays as it is, since its
+/// message names the pod, and that is another one with every attempt.
+pub(super) fn set_failure(conditions: &mut Vec<Value>, error: Option<&ApiError>, now: &str) {
+    const FAILURE: &str = "ReplicaFailure";
+    let is_set = conditions.iter().any(|other| text_at(other, &["type"]) == FAILURE);
+    if let Some(error) = error.filter(|_| !is_set) {
+        let condition = json!({
+            "type": FAILURE, "status": "True", "reason": "FailedCreate", "message": error.to_string(),
+        });
+        update_condition(conditions, FAILURE, Some(condition), now);
+    } else if error.is_none() {
+        update_condition(conditions, FAILURE, None, now);
+    }
+}
+
+/// Sets or removes a condition.
+pub(super) fn update_condition(
+    conditions: &mut Vec<Value>,
+    condition_type: &str,
+    condition: Option<Value>,
+    now: &str,
+) {
+    match condition {
+        Some(condition) => crate::object::set_condition(conditions, condition, now),
+        None => conditions.retain(|other| text_at(other, &["type"]) != condition_type),
+    }
 }

@@ -84,34 +84,6 @@ pub(super) fn is_ready(pod: &Value) -> bool {
     })
 }
 
-/// Sets or removes the condition of a controller whose pods cannot be created. One that is set stays as it is, since its
-/// message names the pod, and that is another one with every attempt.
-pub(super) fn set_failure(conditions: &mut Vec<Value>, error: Option<&ApiError>, now: &str) {
-    const FAILURE: &str = "ReplicaFailure";
-    let is_set = conditions.iter().any(|other| text_at(other, &["type"]) == FAILURE);
-    if let Some(error) = error.filter(|_| !is_set) {
-        let condition = json!({
-            "type": FAILURE, "status": "True", "reason": "FailedCreate", "message": error.to_string(),
-        });
-        update_condition(conditions, FAILURE, Some(condition), now);
-    } else if error.is_none() {
-        update_condition(conditions, FAILURE, None, now);
-    }
-}
-
-/// Sets or removes a condition.
-pub(super) fn update_condition(
-    conditions: &mut Vec<Value>,
-    condition_type: &str,
-    condition: Option<Value>,
-    now: &str,
-) {
-    match condition {
-        Some(condition) => crate::object::set_condition(conditions, condition, now),
-        None => conditions.retain(|other| text_at(other, &["type"]) != condition_type),
-    }
-}
-
 /// The value of a label.
 pub(super) fn label<'v>(object: &'v Value, key: &str) -> &'v str {
     text_at(object, &["metadata", "labels", key])

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::owned::{Controller, remove};
 use super::pods::{self, BURST, MOST_PODS, PodName, is_active, is_ready};
-use crate::clock::to_rfc3339;
 use crate::kinds::PODS;
 use crate::object::{labels_of, text_at};
 use crate::status::ApiError;
@@ -80,20 +79,11 @@ fn put_status(
         let own = labels_of(pod);
         labels.iter().all(|(key, value)| own.get(key) == Some(value))
     };
-    let mut status = json!({"replicas": active.len()});
+    let status = json!({"replicas": active.len()});
     let counts = [
         ("fullyLabeledReplicas", active.iter().filter(is_labeled).count()),
         ("readyReplicas", ready),
         ("availableReplicas", ready),
     ];
-    // Counts of zero are left out, as in Kubernetes.
-    for (field, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-        status[field] = count.into();
-    }
-    let (now, mut conditions) = (to_rfc3339(state.now), controller.conditions());
-    pods::set_failure(&mut conditions, error, &now);
-    if !conditions.is_empty() {
-        status["conditions"] = conditions.into();
-    }
-    controller.put_status(state, status);
+    controller.put_counts(state, status, &counts, error);
 }

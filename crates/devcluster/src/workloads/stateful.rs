@@ -180,7 +180,7 @@ fn put_status(
     let n_wanted = usize::try_from(set.count("replicas", 1)).unwrap_or(usize::MAX);
     let is_done = updated == n_wanted && present.len() == n_wanted && ready == n_wanted;
     let current = if before.is_empty() || is_done { update.clone() } else { before.to_owned() };
-    let mut status = json!({
+    let status = json!({
         "replicas": present.len(), "availableReplicas": ready, "currentRevision": current,
         "updateRevision": update,
     });
@@ -189,13 +189,5 @@ fn put_status(
         ("currentReplicas", count(&|pod| revision(pod) == current && !is_terminating(pod))),
         ("updatedReplicas", updated),
     ];
-    for (field, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-        status[field] = count.into();
-    }
-    let (now, mut conditions) = (crate::clock::to_rfc3339(state.now), set.conditions());
-    pods::set_failure(&mut conditions, error, &now);
-    if !conditions.is_empty() {
-        status["conditions"] = conditions.into();
-    }
-    set.put_status(state, status);
+    set.put_counts(state, status, &counts, error);
 }

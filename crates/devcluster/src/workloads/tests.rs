@@ -206,7 +206,7 @@ fn a_selector_that_does_not_fit_makes_no_pods() {
 }
 
 #[test]
-fn pods_that_cannot_be_made_are_told() {
+fn pods_that_cannot_be_made_are_reported() {
     let world = World::new();
     let mut spec = spec(3);
     spec["template"]["spec"]["priorityClassName"] = "unheard-of".into();

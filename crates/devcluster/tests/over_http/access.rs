@@ -43,7 +43,7 @@ async fn who_am_i(client: &Client) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn users_are_told_by_certificates_and_tokens() {
+async fn users_are_reported_by_certificates_and_tokens() {
     for builder in [still().tls(true), still().rbac(true), still().tls(true).rbac(true)] {
         let cluster = builder.start().await.expect("starts");
         let admin = client_of(&cluster.kubeconfig()).await;

@@ -1,6 +1,7 @@
 //! The server seen through a real client over loopback.
 
 mod access;
+mod devices;
 mod errors;
 mod faults;
 mod forms;

@@ -294,12 +294,12 @@ async fn provisioning_takes_its_time() {
     let mut options = VolumeOptions::default();
     options.provision_latency = latency;
     let cluster = DevCluster::builder().volumes(Some(options)).start().await.expect("starts");
-    let begun = Instant::now();
+    let start = Instant::now();
     cluster
         .bulk_create([class("fast", "csi.example.com", "Immediate"), claim("data", "1Gi", "fast")])
         .expect("created");
     bound_claim(&cluster, "data").await;
-    assert!(begun.elapsed() >= latency);
+    assert!(start.elapsed() >= latency);
 }
 
 #[tokio::test]
@@ -323,7 +323,7 @@ async fn volumes_go_or_stay_when_their_claim_goes() {
     }
     until(&cluster, PERSISTENT_VOLUMES, &dropped, Value::is_null).await;
     volume_in(&cluster, &kept, "Released").await;
-    // Whoever comes under the same name gets another volume.
+    // Anyone who comes under the same name gets another volume.
     cluster.create(claim("kept", "1Gi", "keep")).expect("created");
     assert_ne!(name(&bound_claim(&cluster, "kept").await), kept);
     volume_in(&cluster, &kept, "Released").await;

@@ -1,4 +1,4 @@
-//! Which devices cannot be told apart by a search, and what can be ruled out without one.
+//! Which devices cannot be distinguished by a search, and what can be ruled out without one.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;

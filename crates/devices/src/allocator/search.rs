@@ -363,7 +363,7 @@ impl<'a> Search<'a> {
         self.n_chosen[place] == 0 && !self.amounts.contains_key(&place)
     }
 
-    /// Whether there are enough devices for the rest of a request, as far as can be told without trying.
+    /// Whether there are enough devices for the rest of a request, as far as can be said without trying.
     fn has_enough(&self, at: Position, request: &RequestPlan<'_>, n_missing: usize) -> bool {
         let mut n_found = 0;
         for place in at.start..self.pools.devices.len() {

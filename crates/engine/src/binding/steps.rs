@@ -14,6 +14,7 @@ use super::{Binding, Bindings, Stage};
 use crate::core::Core;
 use crate::effect::{Effect, PodRef, StatusPatch, Token};
 use crate::guard::guarded;
+use crate::notice::Rejection;
 
 /// How PreBind goes on.
 enum Next {
@@ -101,14 +102,21 @@ impl Bindings {
         if let Some(mut binding) = self.table.take(uid, &mut core.deadlines) {
             binding.stage = Stage::before_pre_bind();
             binding.point_start = core.plans.profiles[binding.profile].meter().map(Meter::nanos);
-            self.table.put(binding, &mut core.deadlines);
+            self.pre_bind(core, uid, binding);
         }
-        self.run_pre_bind(core, uid);
     }
 
-    /// Starts PreBind plugins until one has to be awaited, or all are through.
+    /// Goes on with PreBind.
     pub(super) fn run_pre_bind(&mut self, core: &mut Core, uid: &Arc<str>) {
-        while let Some(mut binding) = self.table.take(uid, &mut core.deadlines) {
+        if let Some(binding) = self.table.take(uid, &mut core.deadlines) {
+            self.pre_bind(core, uid, binding);
+        }
+    }
+
+    /// Starts PreBind plugins until one has to be awaited, or all are through. `binding` is not in the table.
+    fn pre_bind(&mut self, core: &mut Core, uid: &Arc<str>, binding: Box<Binding>) {
+        let mut taken = Some(binding);
+        while let Some(mut binding) = taken {
             let mut later = Commands::default();
             let next = self.pre_bind_step(core, &mut binding, &mut later);
             let code = match &next {
@@ -125,10 +133,10 @@ impl Bindings {
             self.table.put(binding, &mut core.deadlines);
             self.carry_out(core, later);
             match next {
-                Next::Plugin => {}
+                Next::Plugin => taken = self.table.take(uid, &mut core.deadlines),
                 Next::Wait => return,
                 Next::Bind => return self.bind_outside(core, uid, 0),
-                Next::Fail(status) => return self.fail(core, uid, status),
+                Next::Fail(status) => return self.fail_at(core, uid, Rejection::PreBind, status),
             }
         }
     }
@@ -149,21 +157,24 @@ impl Bindings {
         }
         let plans = core.plans.clone();
         let profile = &plans.profiles[binding.profile];
-        let step = profile.pre_bind().nth(*next);
-        let is_parallel =
-            step.as_ref().is_some_and(|(idx, ..)| binding.parallel_pre_bind.contains(idx));
-        // A plugin on its own waits for those before it, and a failure stops everything that has not started.
-        if !running.is_empty() && (!is_parallel || failure.is_some()) {
-            return Next::Wait;
-        }
-        if let Some(status) = failure.take() {
-            return Next::Fail(status);
-        }
-        let Some((idx, name, plugin)) = step else { return Next::Bind };
-        *next += 1;
-        if binding.idle_pre_bind.contains(&idx) {
-            return Next::Plugin;
-        }
+        let mut steps = profile.pre_bind().skip(*next);
+        let (name, plugin, is_parallel) = loop {
+            let step = steps.next();
+            let is_parallel =
+                step.as_ref().is_some_and(|(idx, ..)| binding.parallel_pre_bind.contains(idx));
+            // A plugin on its own waits for those before it, and a failure stops everything that has not started.
+            if !running.is_empty() && (!is_parallel || failure.is_some()) {
+                return Next::Wait;
+            }
+            if let Some(status) = failure.take() {
+                return Next::Fail(status);
+            }
+            let Some((idx, name, plugin)) = step else { return Next::Bind };
+            *next += 1;
+            if !binding.idle_pre_bind.contains(&idx) {
+                break (name, plugin, is_parallel);
+            }
+        };
         let start = profile.meter().and_then(Meter::plugin_start);
         let cx = core.context();
         let completion =
@@ -191,9 +202,17 @@ impl Bindings {
         self.table.put(binding, &mut core.deadlines);
         match result {
             Some(Ok(())) => self.bound(core, uid),
-            Some(Err(status)) => self.fail(core, uid, status),
+            Some(Err(status)) => self.fail_at(core, uid, Rejection::Bind, status),
             None => {}
         }
+    }
+
+    /// Fails a binding because of what a plugin said.
+    fn fail_at(&mut self, core: &mut Core, uid: &str, at: Rejection, status: Status) {
+        if let Some(binding) = self.table.get(uid) {
+            binding.notice_rejection(core, at, &status);
+        }
+        self.fail(core, uid, status);
     }
 
     /// What the first plugin answers that takes the pod; `None` when it has to be awaited.
@@ -264,7 +283,7 @@ impl Bindings {
                 }
                 match bind_result(status, &plugin) {
                     Ok(()) => self.bound(core, &uid),
-                    Err(status) => self.fail(core, &uid, status),
+                    Err(status) => self.fail_at(core, &uid, Rejection::Bind, status),
                 }
             }
             Stage::Permit | Stage::BindOutside { .. } | Stage::Bind { .. } => {}

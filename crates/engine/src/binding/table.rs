@@ -21,7 +21,8 @@ pub(crate) type Serial = u64;
 /// All pods on their way, by UID.
 #[derive(Debug, Default)]
 pub(super) struct BindingTable {
-    by_uid: KeyedMap<Arc<str>, Binding>,
+    /// In boxes, since a binding goes in and out with each of its steps.
+    by_uid: KeyedMap<Arc<str>, Box<Binding>>,
     by_token: FxHashMap<Token, Arc<str>>,
     sleeping: BTreeMap<Serial, Arc<str>>,
     watchers: BTreeMap<ObjectKey, BTreeSet<Serial>>,
@@ -66,11 +67,11 @@ impl BindingTable {
 
     /// A binding, to look at.
     pub(super) fn get(&self, uid: &str) -> Option<&Binding> {
-        self.by_uid.get(uid)
+        self.by_uid.get(uid).map(|binding| &**binding)
     }
 
     /// Puts a binding into the table.
-    pub(super) fn put(&mut self, binding: Binding, deadlines: &mut Deadlines) {
+    pub(super) fn put(&mut self, binding: Box<Binding>, deadlines: &mut Deadlines) {
         let uid = binding.pod.uid.clone();
         for (until, objects) in binding.sleepers() {
             self.sleeping.insert(binding.serial, uid.clone());
@@ -85,7 +86,7 @@ impl BindingTable {
     }
 
     /// Takes a binding out of the table, to change or end it.
-    pub(super) fn take(&mut self, uid: &str, deadlines: &mut Deadlines) -> Option<Binding> {
+    pub(super) fn take(&mut self, uid: &str, deadlines: &mut Deadlines) -> Option<Box<Binding>> {
         let binding = self.by_uid.remove(uid)?;
         for (until, objects) in binding.sleepers() {
             self.sleeping.remove(&binding.serial);

@@ -19,6 +19,7 @@ use super::{Binding, Bindings, Serial, Stage};
 use crate::core::Core;
 use crate::effect::{Effect, PodRef, Token};
 use crate::guard::guarded;
+use crate::notice::VictimEnd;
 
 /// Work of one PreBind plugin that is under way.
 #[derive(Debug)]
@@ -146,11 +147,19 @@ impl Bindings {
             .is_some_and(|binding| matches!(binding.stage, Stage::Permit | Stage::PreBind { .. }))
     }
 
-    /// Stops a pod whose place a more important pod needs, on behalf of plugin `by`. False if it cannot be stopped without
-    /// the API server any more.
-    pub(crate) fn stop(&mut self, core: &mut Core, uid: &str, by: &PluginName) -> bool {
+    /// Stops a pod whose place a more important pod needs, on behalf of plugin `by`, and says at which stage. `None` if it
+    /// cannot be stopped without the API server any more.
+    pub(crate) fn stop(
+        &mut self,
+        core: &mut Core,
+        uid: &str,
+        by: &PluginName,
+    ) -> Option<VictimEnd> {
         let status = Status::error("waiting on permit for pod: preempted");
-        self.fail_waiting(core, uid, status) || self.cancel_pre_bind(core, uid, by)
+        if self.fail_waiting(core, uid, status) {
+            return Some(VictimEnd::RejectedOnPermit);
+        }
+        self.cancel_pre_bind(core, uid, by).then_some(VictimEnd::RejectedInPreBind)
     }
 
     /// [`stop`](Self::stop) for a pod in PreBind (`docs/spec/core.md` §11). The binding fails as soon as no request is out for

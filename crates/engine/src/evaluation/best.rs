@@ -15,7 +15,7 @@ use kube_scheduler_runtime::{
 };
 use smallvec::SmallVec;
 
-use super::{Evaluation, ScoreTable, Scorer, scorers};
+use super::{Evaluation, ScoreTable, Scorer, deciding_scorers};
 use crate::pool::Pool;
 use crate::preference::{TieBreak, first_best};
 
@@ -70,7 +70,8 @@ impl<'a> Search<'a> {
     /// The best node; `None` when there is an error somewhere.
     fn best(&self, skip: &SkipSet) -> Option<Option<NodeIdx>> {
         let (bounded, scorers): (Scorers<'_>, Scorers<'_>) =
-            scorers(self.runner, skip).partition(|scorer| scorer.is_bounded);
+            deciding_scorers(self.runner, skip, self.state, self.pod)
+                .partition(|scorer| scorer.is_bounded);
         let runs = self.pool.map_runs(self.feasible, |nodes| self.run(&scorers, nodes));
         let mut runs = runs.into_iter().collect::<Option<Vec<_>>>()?;
         for (at, scorer) in scorers.iter().enumerate() {

@@ -1,7 +1,9 @@
 //! What Score plugins give: which of them take part, and their answers about a list of nodes.
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::{Code, CycleState, NodeIdx, Normalization, PluginName, Status};
+use kube_scheduler_framework::{
+    Code, CycleState, NodeIdx, Normalization, PluginName, Score, Status,
+};
 use kube_scheduler_runtime::{Meter, MeteredPoint, PluginIdx, Runner, SkipSet};
 
 /// One feasible node's scores.
@@ -14,14 +16,27 @@ pub struct NodeScores {
 }
 
 /// A Score plugin that takes part in the choice of a node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Scorer<'a> {
     pub(crate) idx: PluginIdx,
     pub(crate) name: &'a PluginName,
+    plugin: &'a dyn Score,
     pub(crate) weight: i64,
     pub(crate) normalization: Normalization,
     /// Whether every raw score is final and within bounds, and asking never fails.
     pub(crate) is_bounded: bool,
+}
+
+/// The [`scorers`] whose scores may tell nodes apart.
+pub(crate) fn deciding_scorers<'a>(
+    runner: &Runner<'a>,
+    skip: &SkipSet,
+    state: &CycleState,
+    pod: &Pod,
+) -> impl Iterator<Item = Scorer<'a>> {
+    scorers(runner, skip).filter(|scorer| {
+        scorer.normalization == Normalization::Custom || !scorer.plugin.is_indifferent(state, pod)
+    })
 }
 
 /// The Score plugins that are not to be skipped, in order.
@@ -30,7 +45,7 @@ pub(crate) fn scorers<'a>(runner: &Runner<'a>, skip: &SkipSet) -> impl Iterator<
     profile.score().filter(|(idx, ..)| !skip.contains(*idx)).map(|(idx, name, plugin)| {
         let normalization = plugin.normalization();
         let is_bounded = normalization == Normalization::None && plugin.promises_bounds();
-        Scorer { idx, name, weight: profile.weight(idx), normalization, is_bounded }
+        Scorer { idx, name, plugin, weight: profile.weight(idx), normalization, is_bounded }
     })
 }
 

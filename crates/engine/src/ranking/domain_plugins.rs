@@ -213,13 +213,6 @@ impl DomainPlugin {
         }
         Some(())
     }
-
-    /// Whether it read nothing of nodes but what its counters show.
-    fn can_be_grouped(&self) -> bool {
-        let per_node = self.reads.per_node.get();
-        self.reads.get().union().can_be_grouped()
-            && !per_node.intersects(Reads::COUNTER_HANDLES.union(Reads::FEASIBLE_NODES))
-    }
 }
 
 /// The plugins that are asked about groups of nodes instead of nodes.
@@ -333,7 +326,7 @@ impl DomainPlugins {
 
     /// Whether all that they read of nodes is what counters show.
     pub(super) fn can_be_grouped(&self) -> bool {
-        self.plugins.iter().all(DomainPlugin::can_be_grouped)
+        self.plugins.iter().all(|plugin| plugin.reads.get().can_be_grouped())
     }
 
     /// Lets nodes stand by all that was looked at. Returns whether that is not what they stood by before.

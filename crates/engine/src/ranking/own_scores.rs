@@ -7,7 +7,7 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{CycleState, NodeIdx, Normalization};
 use kube_scheduler_runtime::{PluginIdx, Runner, Scale, SkipSet};
 
-use crate::evaluation::scorers;
+use crate::evaluation::deciding_scorers;
 
 /// A sum of scores one of which is out of bounds.
 const BAD: i32 = i32::MIN;
@@ -47,15 +47,21 @@ impl Scaled {
 }
 
 impl OwnScores {
-    /// For the Score plugins that are not to be skipped; `None` when one of them normalises by itself.
-    pub(super) fn new(runner: &Runner<'_>, skip: &SkipSet) -> Option<Self> {
+    /// For the Score plugins that are not to be skipped; `None` when one of them normalises by itself. `state` is what PreScore
+    /// left.
+    pub(super) fn new(
+        runner: &Runner<'_>,
+        skip: &SkipSet,
+        state: &CycleState,
+        pod: &Pod,
+    ) -> Option<Self> {
         let mut scores = Self {
             unscaled_plugins: Vec::new(),
             unscaled: vec![0; runner.cx.cluster.capacity()],
             scaled: Vec::new(),
             column: Vec::new(),
         };
-        for scorer in scorers(runner, skip) {
+        for scorer in deciding_scorers(runner, skip, state, pod) {
             let (idx, weight, normalization) = (scorer.idx, scorer.weight, scorer.normalization);
             match normalization {
                 Normalization::Custom => return None,

@@ -94,7 +94,7 @@ fn reserve_and_permit_may_reject_or_fail() {
         assert_eq!(
             world.calls_at("Unreserve"),
             ["C.Unreserve(p)", "B.Unreserve(p)", "A.Unreserve(p)"],
-            "everybody, in reverse, whoever failed"
+            "everybody, in reverse, no matter who failed"
         );
         assert_eq!(world.place("p"), Some(place), "{outcome}");
         assert!(world.is_clean());

@@ -259,7 +259,7 @@ fn nobody_is_asked_about_no_nodes() {
 }
 
 #[test]
-fn reasons_of_extenders_are_told_and_any_event_brings_the_pod_back() {
+fn reasons_of_extenders_are_reported_and_any_event_brings_the_pod_back() {
     let toys = || {
         vec![Toy::new("F").filter(|_, node| match node {
             "n0" => Status::unschedulable("full"),

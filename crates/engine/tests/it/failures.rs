@@ -28,8 +28,8 @@ fn nominating(nominating: Option<NominatingInfo>) -> Toy {
     })
 }
 
-/// A pod that has been told `message` an hour ago, and may be nominated.
-fn told(message: &str, node: Option<&str>) -> Arc<Pod> {
+/// A pod that failed with `message` an hour ago, and may be nominated.
+fn failed_with(message: &str, node: Option<&str>) -> Arc<Pod> {
     let condition = json!({
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
         "message": message, "lastTransitionTime": "1970-01-01T00:00:07Z",
@@ -57,7 +57,7 @@ fn a_new_condition_is_complete() {
 #[test]
 fn nothing_new_is_not_written() {
     let mut world = World::new(vec![rejecting("full")]);
-    world.try_pod(&told(FULL, None));
+    world.try_pod(&failed_with(FULL, None));
     let effects = world.effects();
     assert_eq!(effects.len(), 1, "only the event: {effects:?}");
 }
@@ -65,7 +65,7 @@ fn nothing_new_is_not_written() {
 #[test]
 fn a_new_message_keeps_the_time_of_transition() {
     let mut world = World::new(vec![rejecting("full")]);
-    world.try_pod(&told("something else", None));
+    world.try_pod(&failed_with("something else", None));
     let patches = world.patches();
     let condition = patches[0].condition.clone().unwrap();
     assert_eq!(&*condition.message, FULL);
@@ -77,7 +77,7 @@ fn a_new_message_keeps_the_time_of_transition() {
 fn a_new_nomination_alone_is_written_alone() {
     let to_n1 = nominating(Some(NominatingInfo::Override(Some("n1".into()))));
     let mut world = World::new(vec![rejecting("full"), to_n1]);
-    world.try_pod(&told(&format!("{FULL} tried."), None));
+    world.try_pod(&failed_with(&format!("{FULL} tried."), None));
     let patches = world.patches();
     assert_eq!(patches.len(), 1);
     assert_eq!(patches[0].condition, None);
@@ -170,9 +170,9 @@ fn without_nodes_the_pod_backs_off_longer_and_longer() {
     for wait in [1, 2, 4, 8, 10, 10] {
         assert_eq!(world.attempt(), "unschedulable no nodes available to schedule pods");
         assert_eq!(world.place("p"), Some(Place::ErrorBackoff));
-        let begun = world.now;
+        let start = world.now;
         let deadline = world.engine.next_deadline().unwrap();
-        let waited = deadline.saturating_since(begun);
+        let waited = deadline.saturating_since(start);
         assert!(waited >= seconds(wait) && waited <= seconds(wait + 1), "{waited:?}");
         assert_eq!(world.attempt(), "nobody");
         world.advance(waited);
@@ -182,7 +182,7 @@ fn without_nodes_the_pod_backs_off_longer_and_longer() {
 }
 
 #[test]
-fn a_pod_being_deleted_is_skipped_and_that_is_told() {
+fn a_pod_being_deleted_is_skipped_and_that_is_reported() {
     let mut world = World::new(vec![rejecting("never asked")]);
     assert_eq!(world.try_pod(&leaving("p")), "skipped");
     assert_eq!(

@@ -6,6 +6,7 @@ mod asking;
 mod binding;
 mod extenders;
 mod failures;
+mod notices;
 mod observing;
 mod panics;
 mod permit;

@@ -1,4 +1,4 @@
-//! What an observer is told, and that it changes nothing.
+//! What an observer is reported, and that it changes nothing.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::world::{World, pod};
 #[derive(Default)]
 struct Notes {
     wants_scores: bool,
-    told: Vec<String>,
+    reported: Vec<String>,
 }
 
 impl Observer for Notes {
     fn reached(&mut self, pod: &PodRef, step: SearchStep) {
-        self.told.push(format!("{} {step:?}", pod.name));
+        self.reported.push(format!("{} {step:?}", pod.name));
     }
 
     fn wants_scores(&self) -> bool {
@@ -27,16 +27,16 @@ impl Observer for Notes {
         for (node, NodeScores { total, by_plugin }) in nodes {
             let parts: Vec<String> =
                 by_plugin.iter().map(|(plugin, score)| format!("{plugin}:{score}")).collect();
-            self.told.push(format!("{} {node} {} ={total}", pod.name, parts.join(" ")));
+            self.reported.push(format!("{} {node} {} ={total}", pod.name, parts.join(" ")));
         }
     }
 }
 
-fn told(world: &mut World, wants_scores: bool) -> Vec<String> {
+fn reported(world: &mut World, wants_scores: bool) -> Vec<String> {
     let mut notes = Notes { wants_scores, ..Notes::default() };
     let turn = world.engine.schedule_next_observed(&mut notes, world.now);
     assert!(turn.is_some());
-    notes.told
+    notes.reported
 }
 
 /// Nodes n0, n1 and n2 get 0, 10 and 20 from A and 50 each from B.
@@ -52,28 +52,31 @@ fn a_search_with_a_choice_has_four_steps() {
     let mut world = World::without_nodes(scorers());
     world.nodes(3);
     world.apply(&pod("p"));
-    assert_eq!(told(&mut world, false), ["p Begun", "p NodesFiltered", "p NodesScored", "p Ended"]);
+    assert_eq!(
+        reported(&mut world, false),
+        ["p Started", "p NodesFiltered", "p NodesScored", "p Ended"]
+    );
 }
 
 #[test]
 fn a_single_node_is_not_scored() {
     let mut world = World::new(scorers());
     world.apply(&pod("p"));
-    assert_eq!(told(&mut world, true), ["p Begun", "p NodesFiltered", "p Ended"]);
+    assert_eq!(reported(&mut world, true), ["p Started", "p NodesFiltered", "p Ended"]);
 }
 
 #[test]
 fn a_search_in_vain_ends_before_anything_is_done_about_it() {
     let mut world = World::new(vec![Toy::new("F").filter(|_, _| Status::unschedulable("no"))]);
     world.apply(&pod("p"));
-    assert_eq!(told(&mut world, true), ["p Begun", "p NodesFiltered", "p Ended"]);
+    assert_eq!(reported(&mut world, true), ["p Started", "p NodesFiltered", "p Ended"]);
     let mut world = World::new(vec![Toy::new("F").filter(|_, _| Status::error("boom"))]);
     world.apply(&pod("p"));
-    assert_eq!(told(&mut world, true), ["p Begun", "p Ended"]);
+    assert_eq!(reported(&mut world, true), ["p Started", "p Ended"]);
 }
 
 #[test]
-fn scores_are_told_node_by_node_fresh_or_kept_sampled_or_not() {
+fn scores_are_reported_node_by_node_fresh_or_kept_sampled_or_not() {
     let table = ["p n0 A:0 B:50 =50", "p n1 A:10 B:50 =60", "p n2 A:20 B:50 =70"];
     for percentage in [None, Some(100)] {
         let mut world = World::configured(scorers(), |config, _| {
@@ -82,17 +85,20 @@ fn scores_are_told_node_by_node_fresh_or_kept_sampled_or_not() {
         world.nodes(3);
         for _ in 0..2 {
             world.apply(&pod("p"));
-            let told = told(&mut world, true);
-            assert_eq!(told[2..5], table, "{percentage:?}");
+            let reported = reported(&mut world, true);
+            assert_eq!(reported[2..5], table, "{percentage:?}");
             world.delete(&pod("p"));
         }
     }
 }
 
 #[test]
-fn without_score_plugins_nothing_is_told() {
+fn without_score_plugins_nothing_is_reported() {
     let mut world = World::without_nodes(vec![]);
     world.nodes(2);
     world.apply(&pod("p"));
-    assert_eq!(told(&mut world, true), ["p Begun", "p NodesFiltered", "p NodesScored", "p Ended"]);
+    assert_eq!(
+        reported(&mut world, true),
+        ["p Started", "p NodesFiltered", "p NodesScored", "p Ended"]
+    );
 }

@@ -84,7 +84,7 @@ fn evict(token: u64, name: &str) -> String {
     )
 }
 
-fn told(name: &str) -> String {
+fn reported(name: &str) -> String {
     format!("event ns/{name} Normal Preempted Preempting \"Preempted by pod big-uid on node n1\"")
 }
 
@@ -93,7 +93,7 @@ fn dying(name: &str, node: &str) -> Arc<Pod> {
 }
 
 #[test]
-fn all_victims_but_the_last_go_first_and_each_is_told_when_it_has_gone() {
+fn all_victims_but_the_last_go_first_and_each_is_reported_when_it_has_gone() {
     let victims = ["v1", "v2", "v3"].map(|name| running(name, "n1"));
     let (mut world, _) = preempting(&victims);
     try_big(&mut world);
@@ -103,12 +103,12 @@ fn all_victims_but_the_last_go_first_and_each_is_told_when_it_has_gone() {
     );
     assert_eq!(world.engine.queue().nomination("big-uid"), Some("n1"));
     world.evicted(2, Ok(EvictionOutcome::Deleted));
-    assert_eq!(world.effects(), [told("v2")]);
+    assert_eq!(world.effects(), [reported("v2")]);
     world.evicted(1, Ok(EvictionOutcome::Deleted));
-    assert_eq!(world.effects(), [told("v1"), evict(3, "v3")]);
+    assert_eq!(world.effects(), [reported("v1"), evict(3, "v3")]);
     assert_eq!(world.engine.n_preempting(), 1);
     world.evicted(3, Ok(EvictionOutcome::Deleted));
-    assert_eq!(world.effects(), [told("v3")]);
+    assert_eq!(world.effects(), [reported("v3")]);
     assert_eq!(world.engine.n_preempting(), 0);
     // An answer is good for once.
     world.evicted(3, Ok(EvictionOutcome::Deleted));
@@ -202,7 +202,7 @@ fn a_failed_eviction_spares_the_last_victim_and_lets_the_preemptor_try_again() {
     world.effects();
     world.evicted(1, Err("boom"));
     world.evicted(2, Ok(EvictionOutcome::Deleted));
-    assert_eq!(world.effects(), [told("v2")], "and v3 stays");
+    assert_eq!(world.effects(), [reported("v2")], "and v3 stays");
     assert_eq!(world.place("big"), Some(Place::Active), "without backoff");
     assert!(world.engine.drain_preemption_counts().ended[0].is_error);
     // It tries again, and again.
@@ -352,7 +352,7 @@ fn in_the_foreground_the_attempt_waits_for_its_victims_and_so_does_everybody() {
     world.evicted(1, Ok(EvictionOutcome::Deleted));
     world.evicted(2, Ok(EvictionOutcome::Deleted));
     let clear = "clear-nomination #3 ns/low uid=low-uid".to_owned();
-    assert_eq!(world.effects(), [told("v1"), told("v2"), clear]);
+    assert_eq!(world.effects(), [reported("v1"), reported("v2"), clear]);
     assert_eq!(world.engine.queue().nomination("big-uid"), None);
     world.cleared(3, Err("which is not that bad"));
     assert_eq!(world.effects(), [FAILED, NOMINATED]);
@@ -374,7 +374,7 @@ fn in_the_foreground_a_failed_eviction_fails_the_preemption() {
     assert_eq!(
         world.effects(),
         [
-            told("v1"),
+            reported("v1"),
             format!("event ns/big Warning FailedScheduling Scheduling \"{message}\""),
             format!(
                 "patch ns/big uid=big-uid PodScheduled=False reason=Unschedulable message=\"{message}\""
@@ -408,7 +408,7 @@ fn a_pod_that_comes_with_a_nomination_keeps_it() {
         }
     })]);
     world.node("n2");
-    // As after a restart: what was nominated is told by the pods themselves.
+    // As after a restart: what was nominated is reported by the pods themselves.
     world.apply(&nominated("mid", "n2", 5));
     assert_eq!(world.engine.queue().nomination("mid-uid"), Some("n2"));
     assert_eq!(world.attempt(), "assumed n2");

@@ -76,7 +76,7 @@ fn nodes_that_pre_filter_names_need_not_exist() {
 }
 
 #[test]
-fn a_rejection_by_pre_filter_is_told_once() {
+fn a_rejection_by_pre_filter_is_reported_once() {
     let never = Toy::new("N").pre_filter(|_, _| Status::unresolvable("never").into());
     let mut world = with_nodes(vec![never], 3);
     assert_eq!(world.try_pod(&pod("p")), "unschedulable 0/3 nodes are available: never.");

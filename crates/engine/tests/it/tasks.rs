@@ -229,8 +229,8 @@ fn a_panic_ends_a_task_and_what_it_asked_for_in_that_step_is_not_done() {
         ]
     });
     let mut world = started(vec![toy]);
-    world.applied(volume("a", "1", "told"));
-    assert_eq!(world.latest("a").as_deref(), Some("told"));
+    world.applied(volume("a", "1", "reported"));
+    assert_eq!(world.latest("a").as_deref(), Some("reported"));
     assert!(world.is_clean());
     assert!(world.effects().iter().any(|effect| effect.contains("plugin panicked: no")));
 }
@@ -251,10 +251,10 @@ fn what_a_step_asks_for_is_done_at_once() {
         ]
     });
     let mut world = started(vec![toy]);
-    world.applied(volume("a", "1", "told"));
+    world.applied(volume("a", "1", "reported"));
     assert_eq!(world.latest("a").as_deref(), Some("mine"));
     world.answered(1, Ok(volume("a", "2", "")));
-    assert_eq!(world.latest("a").as_deref(), Some("told"));
+    assert_eq!(world.latest("a").as_deref(), Some("reported"));
 }
 
 /// A fails while B sleeps, or while B writes.
@@ -321,19 +321,19 @@ fn what_reserve_expects_is_seen_by_the_next_plugin_and_undone_with_it() {
         )
         .reserve(|_, _| Status::unschedulable("no"));
     let mut world = World::new(vec![expecting(), looking]);
-    world.applied(volume("a", "1", "told"));
+    world.applied(volume("a", "1", "reported"));
     assert_eq!(world.try_pod(&pod("p")), "unschedulable 0/1 nodes are available: 1 no.");
     assert_eq!(taken(&seen), ["mine"]);
-    assert_eq!(world.latest("a").as_deref(), Some("told"));
+    assert_eq!(world.latest("a").as_deref(), Some("reported"));
     assert_eq!(world.engine.cluster().objects().n_assumed(), 0);
 }
 
 #[test]
 fn a_refused_expectation_is_noted_and_changes_nothing() {
     let mut world = World::new(vec![expecting()]);
-    world.applied(volume("a", "2", "told"));
+    world.applied(volume("a", "2", "reported"));
     assert_eq!(world.try_pod(&pod("p")), "assumed n1");
-    assert_eq!(world.latest("a").as_deref(), Some("told"));
+    assert_eq!(world.latest("a").as_deref(), Some("reported"));
     assert_eq!(
         world.engine.drain_notes().collect::<Vec<_>>(),
         ["assume: \"a\" is out of sync (stored: 2, assume: 1)"]

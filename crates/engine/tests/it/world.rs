@@ -1,4 +1,4 @@
-//! An engine with toy plugins, a clock that stands still unless told otherwise, and one-line inputs.
+//! An engine with toy plugins, a clock that stands still unless a test moves it, and one-line inputs.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -106,6 +106,13 @@ pub trait Score: Send + Sync {
         Normalization::None
     }
 
+    /// Whether every node gets the raw score 0 for this pod and scoring never fails, going by what PreFilter and PreScore
+    /// stored. With `true`, nodes are chosen without asking. Has no effect for [`Normalization::Custom`].
+    fn is_indifferent(&self, state: &CycleState, pod: &Pod) -> bool {
+        let _ = (state, pod);
+        false
+    }
+
     /// Whether every raw score is between 0 and 100 and scoring never fails. With `true`, the engine skips nodes that are
     /// too far behind to be chosen whatever this plugin's score is. Has no effect for plugins whose scores are normalised.
     fn promises_bounds(&self) -> bool {

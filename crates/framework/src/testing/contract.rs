@@ -5,17 +5,16 @@
 //! cluster is changed in every way the fixture suggests, and after each change the answers that would still be cached are
 //! compared with fresh ones.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Node, Object, Pod};
-use kube_scheduler_cache::reads::{ObjectVersions, PluginReads, Reads};
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_cache::reads::{ObjectVersions, PluginReads, ReadSet, Reads};
 use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState, NodeIdx};
-use serde_json::json;
 
+use super::changes::changed_fixtures;
 use super::fixture::Fixture;
-use super::objects::{node, pod};
 use crate::cycle_state::CycleState;
 use crate::normalization::MAX_NODE_SCORE;
 use crate::plugin::Plugin;
@@ -41,7 +40,9 @@ impl fmt::Display for Violation {
 /// Tries whether a plugin keeps what it promises about these pods in this cluster and in what it may become:
 ///
 /// - the whole-cluster forms answer as the per-node forms do, whatever nodes they are asked about at once;
+/// - a plugin that is [indifferent](crate::Score::is_indifferent) scores 0;
 /// - asked twice, it answers the same;
+/// - nodes about which counters have shown it nothing different get equal answers, if it has read nothing else about them;
 /// - pods with equal signatures get equal answers;
 /// - answers change only when something changes that it has read through the views.
 ///
@@ -52,6 +53,7 @@ pub fn check_contract(plugin: &dyn Plugin, fixture: &Fixture, pods: &[Arc<Pod>])
     for pod in pods {
         check.forms_agree(fixture, pod);
         check.answers_repeat(fixture, pod);
+        check.groups_agree(fixture, pod);
         for (what, changed) in changed_fixtures(fixture) {
             check.answers_last(fixture, &changed, &what, pod);
         }
@@ -205,7 +207,8 @@ impl Check<'_> {
             filter: filter.map_or(Status::SUCCESS, |point| point.filter(&cx, state, pod, &view)),
             score: score.map_or(Ok(0), |point| point.score(&cx, state, pod, &view)),
         };
-        Some((view.name().clone(), answer))
+        // Not by the view, which would note that the plugin has read the name.
+        Some((fixture.cluster().node_name(idx)?.clone(), answer))
     }
 
     fn answers(&self, fixture: &Fixture, pod: &Pod) -> Answers {
@@ -222,6 +225,39 @@ impl Check<'_> {
         if first != second {
             let what = format!("pod {}: {}", pod.key(), difference(&first, &second, "then"));
             self.complain("asked twice, it answers the same", what);
+        }
+    }
+
+    /// Compares the answers of nodes of which the engine would ask one for all, raw scores included.
+    fn groups_agree(&mut self, fixture: &Fixture, pod: &Pod) {
+        let mut reads = PluginReads {
+            pre_filter: ReadSet::with_counters(),
+            pre_score: ReadSet::with_counters(),
+            per_node: ReadSet::new(),
+        };
+        let (once, state) = self.before_nodes(fixture, pod, &reads);
+        let cluster = fixture.cluster();
+        let nodes = cluster.order().iter();
+        let about =
+            |idx: &NodeIdx| Some((*idx, self.about(fixture, &once, &state, pod, *idx, &reads)?));
+        let answers: Vec<_> = nodes.filter_map(about).collect();
+        if !reads.get().can_be_grouped() {
+            return;
+        }
+        let mut counters = reads.pre_filter.take_counters();
+        counters.extend(reads.pre_score.take_counters());
+        let mut groups: BTreeMap<Vec<u32>, (Arc<str>, NodeAnswer)> = BTreeMap::new();
+        for (idx, (node, answer)) in answers {
+            let mut standing = Vec::new();
+            for counter in &counters {
+                counter.stand(cluster, counter.looks(), idx, &mut standing);
+            }
+            let (first, known) = groups.entry(standing).or_insert((node.clone(), answer.clone()));
+            if *known != answer {
+                let what =
+                    format!("pod {}, nodes {first} and {node}: {known} and {answer}", pod.key());
+                self.complain("nodes that counters show alike get equal answers", what);
+            }
         }
     }
 
@@ -282,6 +318,11 @@ impl Check<'_> {
                             score_text(&one.score)
                         );
                         self.complain(PROMISE, what);
+                    }
+                    if point.is_indifferent(&state, pod) && one.score != Ok(0) {
+                        let score = score_text(&one.score);
+                        let what = format!("Score, pod {}, node {node}: {score}", pod.key());
+                        self.complain("an indifferent plugin scores 0", what);
                     }
                     let is_within = (0..=MAX_NODE_SCORE).contains(whole);
                     if point.promises_bounds() && !(result.is_ok() && is_within) {
@@ -452,110 +493,4 @@ fn changed_nodes(
             .collect(),
         Changes::Lost => after.order().iter().copied().collect(),
     }
-}
-
-/// The fixture after each single change that it suggests, with the change in words.
-fn changed_fixtures(fixture: &Fixture) -> Vec<(String, Fixture)> {
-    let mut changed: Vec<(String, Fixture)> = Vec::new();
-    let mut add = |what: String, change: &dyn Fn(&mut ClusterState)| {
-        let mut fixture = fixture.clone();
-        change(fixture.cluster_mut());
-        fixture.cluster_mut().refresh_order();
-        changed.push((what, fixture));
-    };
-    let cluster = fixture.cluster();
-    let nodes: Vec<Arc<Node>> =
-        cluster.order().iter().filter_map(|idx| cluster.node(*idx).cloned()).collect();
-    let labels: BTreeSet<(String, String)> = nodes
-        .iter()
-        .flat_map(|node| node.labels.iter())
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect();
-    let running: Vec<(Arc<Pod>, NodeIdx)> =
-        cluster.all_pods().map(|(pod, idx)| (pod.clone(), idx)).collect();
-    for one in &nodes {
-        let name = &one.name;
-        let update = |node: Node| {
-            move |cluster: &mut ClusterState| {
-                let _ = cluster.update_node(Arc::new(node.clone()));
-            }
-        };
-        for (key, value) in &labels {
-            let others = one.labels.iter().filter(|(other, _)| other != key);
-            let without: Vec<(&str, &str)> = others.collect();
-            let gone = Node { labels: without.iter().copied().collect(), ..(**one).clone() };
-            add(format!("node {name} loses label {key}"), &update(gone));
-            for value in [value.as_str(), "changed"] {
-                let pairs = without.iter().copied().chain([(key.as_str(), value)]);
-                let relabelled = Node { labels: pairs.collect(), ..(**one).clone() };
-                add(format!("node {name} gets label {key}={value}"), &update(relabelled));
-            }
-        }
-        let cordoned = Node { unschedulable: !one.unschedulable, ..(**one).clone() };
-        add(format!("node {name} is cordoned or not"), &update(cordoned));
-        let template =
-            node(name).taint("changed", "", "NoSchedule").allocatable("cpu", "1").build();
-        let tainted = Node { taints: template.taints.clone(), ..(**one).clone() };
-        add(format!("node {name} gets other taints"), &update(tainted));
-        let smaller = Node { allocatable: template.allocatable.clone(), ..(**one).clone() };
-        add(format!("node {name} gets smaller"), &update(smaller));
-        let note = node(name).annotation("changed", "yes").build();
-        let annotated = Node { annotations: note.annotations.clone(), ..(**one).clone() };
-        add(format!("node {name} gets other annotations"), &update(annotated));
-        let gone = name.clone();
-        add(format!("node {name} is gone"), &move |cluster| {
-            // What cannot be done is no change.
-            let _ = cluster.remove_node(&gone);
-        });
-        let mut come = vec![pod("changed").request("cpu", "100m").on(name).build()];
-        come.extend(running.iter().map(|(pod, _)| {
-            let uid = format!("{}-copy", pod.uid);
-            Arc::new(Pod { uid: uid.into(), ..pod.with_node_name(name) })
-        }));
-        for pod in come {
-            let what = format!("a pod like {} comes to node {name}", pod.key());
-            add(what, &move |cluster| {
-                // What cannot be done is no change.
-                let _ = cluster.add_pod(pod.clone());
-            });
-        }
-    }
-    for (pod, _) in &running {
-        let uid = pod.uid.clone();
-        add(format!("pod {} is gone", pod.key()), &move |cluster| {
-            // What cannot be done is no change.
-            let _ = cluster.remove_pod(&uid);
-        });
-    }
-    for template in nodes.iter().take(2) {
-        let new = Node { name: "changed".into(), uid: "changed".into(), ..(**template).clone() };
-        let what = format!("a node like {} comes", template.name);
-        add(what, &move |cluster| {
-            // What cannot be done is no change.
-            let _ = cluster.add_node(Arc::new(new.clone()));
-        });
-    }
-    for object in all_objects(cluster) {
-        let mut relabelled = (*object).clone();
-        relabelled.set_field(&["changed"], json!("yes"));
-        relabelled.labels = [("changed", "yes")].into_iter().collect();
-        let relabelled = Arc::new(relabelled);
-        let what = format!("{} {} changes", object.kind, object.key());
-        add(what, &move |cluster| {
-            // What cannot be done is no change.
-            let _ = cluster.upsert_object(relabelled.clone());
-        });
-        let what = format!("{} {} is gone", object.kind, object.key());
-        add(what, &move |cluster| {
-            let Object { group, kind, namespace, name, .. } = &*object;
-            let _ = cluster.remove_object(group, kind, namespace, name);
-        });
-    }
-    changed
-}
-
-fn all_objects(cluster: &ClusterState) -> Vec<Arc<Object>> {
-    let objects = cluster.objects();
-    let kinds: Vec<(Arc<str>, Arc<str>)> = objects.kinds().collect();
-    kinds.iter().flat_map(|(group, kind)| objects.list(group, kind).cloned()).collect()
 }

@@ -5,9 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Object, Pod};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::grammar;
+use super::json::{merge, push};
 
 /// A node with 4 CPUs, 8 GiB and room for 110 pods, unless the words behind its name say otherwise: `node("n1 cpu=2 zone=a")`.
 ///
@@ -52,47 +53,6 @@ pub struct PodBuilder(pub(super) Value);
 /// An object of any kind under construction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectBuilder(pub(super) Value);
-
-/// What is at the path. Maps on the way are made where there are none; a step `0` goes to the first item of a list.
-pub(super) fn place<'v>(root: &'v mut Value, path: &[&str]) -> &'v mut Value {
-    path.iter().fold(root, |at, step| {
-        if *step == "0" && at.is_array() {
-            return first(at);
-        }
-        if !at.is_object() {
-            *at = Value::Object(Map::new());
-        }
-        &mut at[*step]
-    })
-}
-
-/// The first item of a list, made if there is none.
-fn first(list: &mut Value) -> &mut Value {
-    if list.get(0).is_none() {
-        *list = json!([null]);
-    }
-    &mut list[0]
-}
-
-/// Adds to the list at `place`, made if there is none.
-pub(super) fn push(place: &mut Value, item: Value) {
-    match place {
-        Value::Array(items) => items.push(item),
-        other => *other = Value::Array(vec![item]),
-    }
-}
-
-/// Adds `extra` to `base`, map by map.
-pub(super) fn merge(base: &mut Value, extra: Value) {
-    match (base, extra) {
-        (Value::Object(base), Value::Object(extra)) => {
-            for (key, value) in extra {
-                merge(base.entry(key).or_insert_with(|| Value::Object(Map::new())), value);
-            }
-        }
-        (base, extra) => *base = extra,
-    }
-}
 
 impl NodeBuilder {
     /// With a label.

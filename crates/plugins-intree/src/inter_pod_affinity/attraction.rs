@@ -41,11 +41,6 @@ impl Attraction {
         Self(Arc::new(sums))
     }
 
-    /// Whether there are no preferences, whatever they say at the moment.
-    pub(super) fn is_none(&self) -> bool {
-        self.sums().next().is_none()
-    }
-
     /// Whether any preference says anything, as opposed to all cancelling out.
     pub(super) fn is_any(&self, cluster: ClusterView<'_>) -> bool {
         self.0.is_any(cluster)

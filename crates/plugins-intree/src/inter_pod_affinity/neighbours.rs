@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::affinity::TermKind;
 use kube_scheduler_framework::api::{Labels, Pod};
-use kube_scheduler_framework::columns::{NodeGroup, ValueId as LabelValueId, VecPool};
+use kube_scheduler_framework::columns::{NodeGroup, VecPool};
 use kube_scheduler_framework::counters::CounterSpec;
 use kube_scheduler_framework::{ClusterView, FilterSink, NodeIdx, NodeView, Status};
 use smallvec::SmallVec;
 
 use super::own_terms::{required, required_counters};
-use super::sums::{Amount, DomainSum, DomainSums, Numbers};
+use super::sums::{Amount, DomainSum, DomainSums, Judged};
 
 /// What a node may be rejected by; each goes by a number of pods in the node's domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,6 +212,10 @@ impl Neighbours {
         spare: &Arc<VecPool<i64>>,
         rejection: impl Fn(Rule) -> &'a Status,
     ) -> Option<()> {
+        /// With less than one node in so many rejected, it takes less time to go by domain than to look at all nodes
+        /// (`bench core --workload EveryPodDifferent`).
+        const FEW: usize = 4;
+
         if !self.differences.is_empty() {
             return None;
         }
@@ -222,7 +226,7 @@ impl Neighbours {
                 continue;
             }
             let id = sink.code_for(rejection(rule).clone());
-            let rejects_domain = |domain: &NodeGroup| {
+            let mut rejects_domain = |domain: &NodeGroup| {
                 // Only nodes that are asked about are open.
                 for idx in domain.iter().filter(|idx| live.contains(*idx)) {
                     if sink.is_open(idx) {
@@ -230,21 +234,21 @@ impl Neighbours {
                     }
                 }
             };
-            if spares_empty && sum.visit_few_of_many(cluster, rejects_domain) {
+            if spares_empty && sum.visit_few_of_many(cluster, &mut rejects_domain) {
                 continue;
             }
             let Some(numbers) = sum.numbers(cluster, nodes.len(), spare) else { continue };
             let rejects = |number| rule.rejects(number, || may_be_first);
-            match &numbers {
-                // By far the most frequent kind; the others find out which they are for every node.
-                Numbers::Counter(column, counts, _) => sink.reject_where(nodes, id, |idx| {
-                    let value = column.id(idx);
-                    let number = counts.n_pods_in(value);
-                    let number = (value != LabelValueId::ABSENT).then_some(number);
-                    live.contains(idx) & rejects(number)
+            match numbers.judged(rejects) {
+                None => sink.reject_where(nodes, id, |idx| {
+                    live.contains(idx) & rejects(sum.number_at(cluster, idx))
                 }),
-                _ => sink
-                    .reject_where(nodes, id, |idx| live.contains(idx) & rejects(numbers.at(idx))),
+                Some(judged) if judged.n_nodes() < nodes.len() / FEW => {
+                    judged.nodes().for_each(rejects_domain);
+                }
+                Some(Judged { column, is_rejected }) => sink.reject_where(nodes, id, |idx| {
+                    live.contains(idx) & is_rejected[column.id(idx).index()]
+                }),
             }
             if rule == Rule::Affinity && numbers.is_nowhere() {
                 // No node is left to be rejected.

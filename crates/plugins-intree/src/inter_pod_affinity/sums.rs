@@ -305,7 +305,54 @@ pub(super) enum Numbers<'a> {
     Single(ClusterView<'a>, &'a DomainSum),
 }
 
-impl Numbers<'_> {
+/// Which domains of a topology key are rejected, by id of the value; without the label, there is a domain as well.
+pub(super) struct Judged<'a> {
+    pub(super) column: &'a LabelColumn,
+    pub(super) is_rejected: Vec<bool>,
+}
+
+impl<'a> Judged<'a> {
+    fn values(&self) -> impl Iterator<Item = LabelValueId> {
+        let judged = self.is_rejected.iter().enumerate().filter(|(_, is_rejected)| **is_rejected);
+        judged.map(|(at, _)| LabelValueId::from_index(at))
+    }
+
+    /// How many nodes are in rejected domains; as many as can be if nodes without the label are among them.
+    pub(super) fn n_nodes(&self) -> usize {
+        if self.is_rejected.first() == Some(&true) {
+            return usize::MAX;
+        }
+        self.values().map(|value| self.column.n_nodes(value)).sum()
+    }
+
+    /// The nodes of rejected domains, but for those without the label.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &'a NodeGroup> {
+        self.values().filter_map(|value| self.column.nodes(value))
+    }
+}
+
+impl<'a> Numbers<'a> {
+    /// What `rejects` says of the number of each domain, and of nodes without the label. `None` when there are more values than
+    /// nodes.
+    pub(super) fn judged(&self, rejects: impl Fn(Option<i64>) -> bool) -> Option<Judged<'a>> {
+        let rejects_number = |number: i64| rejects(Some(number));
+        let (column, mut is_rejected): (_, Vec<bool>) = match self {
+            Self::Table(column, sums) => {
+                (*column, sums.iter().copied().map(rejects_number).collect())
+            }
+            Self::Counter(column, counts, factor) => {
+                let values = (0..column.n_ids()).map(LabelValueId::from_index);
+                let numbers = values.map(|value| factor * counts.n_pods_in(value));
+                (*column, numbers.map(rejects_number).collect())
+            }
+            Self::Single(..) => return None,
+        };
+        if let Some(unlabelled) = is_rejected.first_mut() {
+            *unlabelled = rejects(None);
+        }
+        Some(Judged { column, is_rejected })
+    }
+
     /// Whether no node has the label.
     pub(super) fn is_nowhere(&self) -> bool {
         match self {
@@ -326,22 +373,9 @@ impl Numbers<'_> {
             Self::Counter(column, counts, factor) => {
                 both.for_each(|(idx, score)| *score += factor * counts.n_pods_in(column.id(*idx)));
             }
-            Self::Single(..) => {
-                both.for_each(|(idx, score)| *score += self.at(*idx).unwrap_or(0));
-            }
+            Self::Single(cluster, sum) => both.for_each(|(idx, score)| {
+                *score += sum.number_at(*cluster, *idx).unwrap_or(0);
+            }),
         }
-    }
-
-    /// The number in the domain of a node; `None` when the node lacks the label.
-    #[inline]
-    pub(super) fn at(&self, node: NodeIdx) -> Option<i64> {
-        let (column, number) = match self {
-            Self::Table(column, sums) => (column, sums[column.id(node).index()]),
-            Self::Counter(column, counts, factor) => {
-                (column, factor * counts.n_pods_in(column.id(node)))
-            }
-            Self::Single(cluster, sum) => return sum.number_at(*cluster, node),
-        };
-        (column.id(node) != LabelValueId::ABSENT).then_some(number)
     }
 }

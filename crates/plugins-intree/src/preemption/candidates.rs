@@ -4,7 +4,7 @@
 //! candidates, at least one of them without a violated disruption budget. Nodes are tried one after the other, which is
 //! one of the executions the reference allows.
 //!
-//! Invariants: a candidate has at least one victim; candidates without violations come first.
+//! Invariant: candidates without violations come first.
 //!
 //! Behaviour in `docs/spec/preemption.md` §4.
 
@@ -12,27 +12,16 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::api::validation::aggregate;
-use kube_scheduler_framework::{
-    Code, CycleState, NodeIdx, PostFilterContext, PreemptionCandidate, Status,
-};
+use kube_scheduler_framework::{Code, CycleState, PostFilterContext, Status};
 
-use super::victims::{DryRun, SomePods};
+use super::candidate::Candidate;
+use super::victims::DryRun;
 
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
 /// The status of nodes that were not tried.
 pub(super) fn not_helpful() -> Status {
     Status::unresolvable(NOT_HELPFUL)
-}
-
-/// A node that fits the pod once its victims are gone.
-#[derive(Clone, Debug)]
-pub(super) struct Candidate<'a> {
-    pub(super) node: NodeIdx,
-    /// Most important first, never empty.
-    pub(super) victims: SomePods<'a>,
-    /// How many victims a disruption budget protects. An extender may say any number.
-    pub(super) n_violations: i64,
 }
 
 /// What the scan found.
@@ -50,23 +39,6 @@ impl Found<'_> {
             Some((_, n)) => *n += 1,
             None => self.rejections.push((status, 1)),
         }
-    }
-}
-
-impl From<&Candidate<'_>> for PreemptionCandidate {
-    fn from(candidate: &Candidate<'_>) -> Self {
-        Self {
-            node: candidate.node,
-            victims: candidate.victims.iter().copied().cloned().collect(),
-            n_pdb_violations: candidate.n_violations,
-        }
-    }
-}
-
-impl<'a> From<&'a PreemptionCandidate> for Candidate<'a> {
-    fn from(left: &'a PreemptionCandidate) -> Self {
-        let victims = left.victims.iter().collect();
-        Self { node: left.node, victims, n_violations: left.n_pdb_violations }
     }
 }
 
@@ -105,6 +77,8 @@ impl Search {
         let mut found = Found::default();
         let potential = cx.nodes_with_code(cluster.order(), Code::Unschedulable);
         if potential.is_empty() {
+            let text = "Preemption will not help schedule pod on any node";
+            tracing::debug!(target: "V3", pod = pod.key(), "{text}");
             return Ok(found);
         }
         let enough = self.n_candidates(potential.len());
@@ -113,6 +87,14 @@ impl Search {
         let mut dry_run = DryRun::new(cx, state, pod);
         let mut violating: Vec<Candidate<'b>> = Vec::new();
         let mut errors: Vec<String> = Vec::new();
+        tracing::trace!(
+            target: "V5",
+            potentialNodesNumber = potential.len(),
+            pdbsNumber = dry_run.n_budgets(),
+            offset,
+            candidatesNumber = enough,
+            "Dry run the preemption"
+        );
         for &node in second.iter().chain(first) {
             match dry_run.on(node) {
                 Ok(candidate) if candidate.victims.is_empty() => {

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 
 use kube_scheduler_framework::api::{Pod, Timestamp};
 
-use super::candidates::Candidate;
+use super::candidate::Candidate;
 
 /// Makes every priority non-negative, so that more victims never look cheaper.
 const PRIORITY_OFFSET: i64 = 1 << 31;

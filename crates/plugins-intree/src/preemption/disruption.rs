@@ -12,7 +12,7 @@ use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::{LabelSelector, Object, Pod, wire};
 use serde::Deserialize;
 
-use super::victims::SomePods;
+use super::candidate::SomePods;
 
 /// One budget.
 #[derive(Debug)]
@@ -63,6 +63,10 @@ impl Budgets {
     pub(super) fn of(cluster: ClusterView<'_>) -> Self {
         let objects = cluster.objects().list("policy", "PodDisruptionBudget");
         Self(objects.filter_map(|object| Budget::of(object)).collect())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Splits pods, most important first, into those whose eviction would violate a budget and the others. Both keep

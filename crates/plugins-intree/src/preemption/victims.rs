@@ -12,16 +12,12 @@ use kube_scheduler_framework::api::{Pod, Timestamp};
 use kube_scheduler_framework::{
     CycleState, NodeIdx, NodeOverlay, PostFilterContext, Status, SumsTrial,
 };
-use smallvec::SmallVec;
 
-use super::candidates::Candidate;
+use super::candidate::{Candidate, SomePods};
 use super::choose::started;
 use super::disruption::Budgets;
 
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
-
-/// Pods of one node. Few nodes have more that could go.
-pub(super) type SomePods<'a> = SmallVec<[&'a Arc<Pod>; 8]>;
 
 /// Finds victims for one pod, node by node.
 pub(super) struct DryRun<'a, 'b> {
@@ -42,6 +38,11 @@ impl<'a, 'b: 'a> DryRun<'a, 'b> {
         let budgets = Budgets::of(cx.cx.cluster());
         let sums = cx.filters.by_sums(&cx.cx, state, pod);
         Self { cx, state, pod, budgets, sums }
+    }
+
+    /// How many disruption budgets there are.
+    pub(super) fn n_budgets(&self) -> usize {
+        self.budgets.len()
     }
 
     /// The victims on `node`, possibly none, or why preemption does not help there.

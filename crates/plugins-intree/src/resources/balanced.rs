@@ -12,6 +12,7 @@ use kube_scheduler_framework::{
 };
 use smallvec::SmallVec;
 
+use super::listing::Listing;
 use super::scored::{Amounts, Kind, Plan, Scored, UsedBasis};
 use crate::dynamic_resources::totals::ScoredDevices;
 use crate::plugin_args::{self, WRONG_ARGS};
@@ -108,24 +109,28 @@ impl Score for BalancedAllocation {
             return Ok(());
         }
         let plan = self.plan(pod);
-        if let Some(totals) = plan.totals(self.devices.as_ref(), cx.cluster()) {
-            for (&idx, score) in nodes.iter().zip(scores) {
-                let node = cx.cluster().node(idx);
-                *score = node.map_or(0, |node| gain(plan.on_view(&node, Some(&totals))));
-            }
-            return Ok(());
-        }
+        let totals = plan.totals(self.devices.as_ref(), cx.cluster());
         let scan = plan.over(cx.cluster());
-        if let Some(pair) = scan.pair() {
+        if totals.is_some() {
+            for (&idx, score) in nodes.iter().zip(scores.iter_mut()) {
+                let node = cx.cluster().node(idx);
+                *score = node.map_or(0, |node| gain(plan.on_view(&node, totals.as_ref())));
+            }
+        } else if let Some(pair) = scan.pair() {
             pair.score(nodes, scores, |amounts| match amounts {
                 [Some(a), Some(b)] => gain_of_two(&a, &b),
                 amounts => gain(amounts.into_iter().flatten()),
             });
-            return Ok(());
+        } else {
+            for (&idx, score) in nodes.iter().zip(scores.iter_mut()) {
+                *score = gain(scan.at(idx));
+            }
         }
-        for (&idx, score) in nodes.iter().zip(scores) {
-            *score = gain(scan.at(idx));
-        }
+        let request = &pod.requests.accounted;
+        let resources = &self.resources;
+        let (basis, totals) = (UsedBasis::Plain, totals.as_ref());
+        let listing = Listing { scorer: NAME, resources, request, basis, totals };
+        listing.log(cx.cluster(), pod, nodes, scores);
         Ok(())
     }
 

@@ -9,7 +9,7 @@
 
 use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::{
-    DEVICE_CLASS_PREFIX, Object, Pod, is_dra_extended_resource, is_native_resource,
+    DEVICE_CLASS_PREFIX, Object, Pod, is_dra_extended_resource, may_be_dra_extended_resource,
 };
 
 /// API group of device classes.
@@ -39,6 +39,6 @@ pub(crate) fn serves(cluster: ClusterView<'_>, resource: &str) -> bool {
 /// Whether the pod asks for some of a resource that device classes might serve. Errs on the side of yes: this is asked
 /// for every pod, and validating names costs more than it saves.
 pub(crate) fn may_serve(pod: &Pod) -> bool {
-    let might = |name: &str| name.starts_with(DEVICE_CLASS_PREFIX) || !is_native_resource(name);
-    pod.requests.fit.scalars.iter().any(|(name, amount)| *amount != 0 && might(name))
+    let scalars = &pod.requests.fit.scalars;
+    scalars.iter().any(|(name, amount)| *amount != 0 && may_be_dra_extended_resource(name))
 }

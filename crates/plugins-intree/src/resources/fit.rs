@@ -18,6 +18,7 @@ use super::device_classes;
 use super::fit_args::FitArgs;
 use super::fit_hints;
 use super::fit_scan::Scan;
+use super::listing::Listing;
 use super::scored::{Plan, UsedBasis};
 use super::strategy::Strategy;
 use crate::dynamic_resources::totals::ScoredDevices;
@@ -178,22 +179,26 @@ impl Score for Fit {
         scores: &mut [i64],
     ) -> Result<(), Status> {
         let plan = self.plan(pod);
-        if let Some(totals) = plan.totals(self.devices.as_ref(), cx.cluster()) {
-            let strategy = &self.args.strategy;
-            for (&idx, score) in nodes.iter().zip(scores) {
-                let node = cx.cluster().node(idx);
-                *score = node.map_or(0, |node| strategy.score(plan.on_view(&node, Some(&totals))));
-            }
-            return Ok(());
-        }
+        let strategy = &self.args.strategy;
+        let totals = plan.totals(self.devices.as_ref(), cx.cluster());
         let scan = plan.over(cx.cluster());
-        if let (Strategy::LeastAllocated, Some(pair)) = (&self.args.strategy, scan.pair()) {
+        if totals.is_some() {
+            for (&idx, score) in nodes.iter().zip(scores.iter_mut()) {
+                let node = cx.cluster().node(idx);
+                *score =
+                    node.map_or(0, |node| strategy.score(plan.on_view(&node, totals.as_ref())));
+            }
+        } else if let (Strategy::LeastAllocated, Some(pair)) = (strategy, scan.pair()) {
             pair.score_least_allocated(nodes, scores);
-            return Ok(());
+        } else {
+            for (&idx, score) in nodes.iter().zip(scores.iter_mut()) {
+                *score = strategy.score(scan.at(idx));
+            }
         }
-        for (&idx, score) in nodes.iter().zip(scores) {
-            *score = self.args.strategy.score(scan.at(idx));
-        }
+        let (resources, request) = (&self.args.resources, &pod.requests.fit_score);
+        let (scorer, basis) = (strategy.name(), UsedBasis::NonZero);
+        let listing = Listing { scorer, resources, request, basis, totals: totals.as_ref() };
+        listing.log(cx.cluster(), pod, nodes, scores);
         Ok(())
     }
 

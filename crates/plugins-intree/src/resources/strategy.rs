@@ -20,6 +20,15 @@ pub(crate) enum Strategy {
 }
 
 impl Strategy {
+    /// As the configuration names it.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::LeastAllocated => "LeastAllocated",
+            Self::MostAllocated => "MostAllocated",
+            Self::RequestedToCapacityRatio(_) => "RequestedToCapacityRatio",
+        }
+    }
+
     /// The score of a node from the amounts of the resources that count, each with an allocatable other than zero.
     #[inline]
     pub(crate) fn score(&self, amounts: impl Iterator<Item = Amounts>) -> i64 {

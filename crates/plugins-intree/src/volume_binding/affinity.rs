@@ -3,6 +3,8 @@
 //! Quirk: terms on fields match every node, as the reference checks a node without a name. Pinned by
 //! `terms_on_fields_match_every_node`.
 
+use std::sync::Arc;
+
 use kube_scheduler_framework::api::wire;
 use kube_scheduler_framework::api::{Labels, NodeSelector, Operator, Requirement};
 use serde::Deserialize;
@@ -55,6 +57,8 @@ impl VolumeAffinity {
 /// The node affinity of a bound volume, which depends on whether the node has its plugin migrated to CSI.
 #[derive(Clone, Debug)]
 pub(super) struct BoundAffinity {
+    /// The volume's name.
+    pub(super) volume: Arc<str>,
     plain: VolumeAffinity,
     migrated: Option<(InTreePlugin, Result<VolumeAffinity, String>)>,
 }
@@ -69,7 +73,8 @@ impl BoundAffinity {
             });
             (plugin, translated)
         });
-        Self { plain: VolumeAffinity::new(volume), migrated }
+        let plain = VolumeAffinity::new(volume);
+        Self { volume: volume.0.name.clone(), plain, migrated }
     }
 
     /// Whether there is none, on whatever node.

@@ -13,6 +13,7 @@ use kube_scheduler_framework::{
 };
 
 use super::check::{Progress, WatchedVolumes};
+use super::log;
 use super::reservation::Reservation;
 use super::state::PodVolumes;
 
@@ -44,11 +45,17 @@ impl BindVolumes {
 
     /// Goes on with the object after the ones that are written.
     fn write(&mut self, cx: &mut TaskContext<'_>, at: usize) -> TaskStep {
+        let pod = cx.pod;
         let Some(reservation) = reservation(cx) else { return failed(NO_BINDINGS) };
         let n_bound = reservation.bindings.len();
         let next = match reservation.bindings.get(at) {
-            Some(binding) => Some(&binding.volume),
-            None => reservation.provisions.get(at - n_bound),
+            Some(binding) => {
+                log::writing_volume(pod, binding);
+                Some(&binding.volume)
+            }
+            None => reservation.provisions.get(at - n_bound).inspect(|claim| {
+                log::writing_claim(pod, claim);
+            }),
         };
         if let Some(object) = next {
             let object = object.clone();
@@ -63,20 +70,28 @@ impl BindVolumes {
 
     /// Remembers what the API server has stored.
     fn written(&mut self, cx: &mut TaskContext<'_>, at: usize, object: Arc<Object>) {
+        let pod = cx.pod;
         let Some(reservation) = reservation(cx) else { return };
         let n_bound = reservation.bindings.len();
         if let Some(binding) = reservation.bindings.get_mut(at) {
             binding.volume = object;
+            log::volume_written(pod, binding);
         } else if let Some(claim) = self.claims.get_mut(at - n_bound) {
             *claim = object;
         }
     }
 
     /// What is not written will not be.
-    fn give_up(cx: &mut TaskContext<'_>, at: usize) {
+    fn give_up(cx: &mut TaskContext<'_>, at: usize, error: &str) {
         let mut commands = Commands::default();
+        let pod = cx.pod;
         if let Some(reservation) = reservation(cx) {
             let n_bound = reservation.bindings.len();
+            let (binding, claim) = (
+                reservation.bindings.get(at),
+                reservation.provisions.get(at.wrapping_sub(n_bound)),
+            );
+            log::write_failed(pod, binding, claim.map(|claim| &**claim), error);
             reservation.give_back_from(at, at.saturating_sub(n_bound), &mut commands);
         }
         commands.into_vec().into_iter().for_each(|command| cx.commands.push(command));
@@ -110,14 +125,14 @@ impl BindVolumes {
 
 impl PreBindTask for BindVolumes {
     fn step(&mut self, cx: &mut TaskContext<'_>, event: TaskEvent) -> TaskStep {
-        match (&self.stage, event) {
+        let step = match (&self.stage, event) {
             (Stage::Write { at }, TaskEvent::Written(Ok(object))) => {
                 let at = *at;
                 self.written(cx, at, object);
                 self.write(cx, at + 1)
             }
             (Stage::Write { at }, TaskEvent::Written(Err(error))) => {
-                Self::give_up(cx, *at);
+                Self::give_up(cx, *at, &error.message);
                 failed(&error.message)
             }
             (Stage::Write { at }, _) => {
@@ -125,7 +140,11 @@ impl PreBindTask for BindVolumes {
                 self.write(cx, at)
             }
             (Stage::Wait { deadline }, _) => self.check(cx, *deadline),
+        };
+        if let TaskStep::Done(status) = &step {
+            log::ended(cx.pod, status);
         }
+        step
     }
 }
 

@@ -8,7 +8,7 @@ use kube_scheduler_framework::api::{Labels, Object};
 use kube_scheduler_framework::{ClusterView, ObjectKey};
 
 use super::affinity::BoundAffinity;
-use super::claims::{told_claim, told_volume};
+use super::claims::{reported_claim, reported_volume};
 use super::find::StaticBinding;
 use crate::volumes::{PersistentVolume, VolumeClaim, csi_node};
 
@@ -39,9 +39,9 @@ impl WatchedVolumes<'_> {
         };
         for binding in self.bindings {
             let failed = |error: String| format!("failed to check binding: {error}");
-            let volume = told_volume(self.cluster, &binding.volume.name).map_err(failed)?;
+            let volume = reported_volume(self.cluster, &binding.volume.name).map_err(failed)?;
             let (namespace, name) = (&binding.claim.namespace, &binding.claim.name);
-            let claim = told_claim(self.cluster, namespace, name).map_err(failed)?;
+            let claim = reported_claim(self.cluster, namespace, name).map_err(failed)?;
             // The watch may lag behind the write: an older revision does not show its outcome yet.
             if is_newer(&binding.volume, volume)? {
                 return Ok(Progress::NotYet);
@@ -59,7 +59,7 @@ impl WatchedVolumes<'_> {
         }
         for written in self.claims {
             let (namespace, name) = (&written.namespace, &written.name);
-            let claim = told_claim(self.cluster, namespace, name)
+            let claim = reported_claim(self.cluster, namespace, name)
                 .map_err(|error| format!("failed to check provisioning pvc: {error}"))?;
             if is_newer(written, claim)? {
                 return Ok(Progress::NotYet);
@@ -74,7 +74,7 @@ impl WatchedVolumes<'_> {
             let volume_name = VolumeClaim(claim).volume_name();
             if !volume_name.is_empty() {
                 // The claim may be reported before the volume that was made for it.
-                let Ok(volume) = told_volume(self.cluster, volume_name) else {
+                let Ok(volume) = reported_volume(self.cluster, volume_name) else {
                     return Ok(Progress::NotYet);
                 };
                 self.check_affinity(volume, node.labels())??;
@@ -112,7 +112,7 @@ impl WatchedVolumes<'_> {
         }
         for written in self.claims {
             let key = ObjectKey::from(&**written);
-            if let Ok(claim) = told_claim(self.cluster, &written.namespace, &written.name) {
+            if let Ok(claim) = reported_claim(self.cluster, &written.namespace, &written.name) {
                 let name = VolumeClaim(claim).volume_name();
                 if !name.is_empty() {
                     let (kind, namespace) = ("PersistentVolume".into(), "".into());
@@ -126,8 +126,8 @@ impl WatchedVolumes<'_> {
 }
 
 /// Whether the API server has not reported back yet what was written.
-fn is_newer(written: &Object, told: &Object) -> Result<bool, String> {
-    Ok(revision(written)? > revision(told)?)
+fn is_newer(written: &Object, reported: &Object) -> Result<bool, String> {
+    Ok(revision(written)? > revision(reported)?)
 }
 
 fn revision(object: &Object) -> Result<u64, String> {

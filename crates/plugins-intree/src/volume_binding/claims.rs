@@ -27,22 +27,22 @@ pub(super) fn latest_claim<'a>(
 }
 
 /// A claim as the API server last reported it. The error for a missing one is worded as in the reference's cache.
-pub(super) fn told_claim<'a>(
+pub(super) fn reported_claim<'a>(
     cluster: ClusterView<'a>,
     namespace: &str,
     name: &str,
 ) -> Result<&'a Arc<Object>, String> {
-    let told = cluster.objects_of("").get(CLAIM, namespace, name);
-    told.ok_or_else(|| format!("persistentvolumeclaims \"{namespace}/{name}\" not found"))
+    let reported = cluster.objects_of("").get(CLAIM, namespace, name);
+    reported.ok_or_else(|| format!("persistentvolumeclaims \"{namespace}/{name}\" not found"))
 }
 
 /// A volume as the API server last reported it. The error for a missing one is worded as in the reference's cache.
-pub(super) fn told_volume<'a>(
+pub(super) fn reported_volume<'a>(
     cluster: ClusterView<'a>,
     name: &str,
 ) -> Result<&'a Arc<Object>, String> {
-    let told = cluster.objects_of("").get(VOLUME, "", name);
-    told.ok_or_else(|| format!("persistentvolumes \"{name}\" not found"))
+    let reported = cluster.objects_of("").get(VOLUME, "", name);
+    reported.ok_or_else(|| format!("persistentvolumes \"{name}\" not found"))
 }
 
 /// A claim whose volume is chosen together with the node.
@@ -73,8 +73,8 @@ impl PodClaims {
             let Some(claim) = claim_of(pod, volume) else { continue };
             let unusable = |text: String| Status::unresolvable(text);
             let name = &*claim.name;
-            let told = match volumes::claim(cluster, &pod.namespace, name) {
-                Ok(told) => told,
+            let reported = match volumes::claim(cluster, &pod.namespace, name) {
+                Ok(reported) => reported,
                 Err(_) if claim.is_ephemeral => {
                     return Err(unusable(format!(
                         "waiting for ephemeral volume controller to create the persistentvolumeclaim \"{name}\""
@@ -82,17 +82,17 @@ impl PodClaims {
                 }
                 Err(not_found) => return Err(unusable(not_found.to_string())),
             };
-            if told.phase() == "Lost" {
+            if reported.phase() == "Lost" {
                 return Err(unusable(format!(
                     "persistentvolumeclaim \"{name}\" bound to non-existent persistentvolume \"{}\"",
-                    told.volume_name()
+                    reported.volume_name()
                 )));
             }
-            if told.is_being_deleted() {
+            if reported.is_being_deleted() {
                 return Err(unusable(format!("persistentvolumeclaim \"{name}\" is being deleted")));
             }
             if claim.is_ephemeral {
-                check_ownership(pod, told).map_err(unusable)?;
+                check_ownership(pod, reported).map_err(unusable)?;
             }
             claims.push(claim);
         }

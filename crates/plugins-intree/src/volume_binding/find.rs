@@ -7,6 +7,7 @@ use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::{Labels, Object};
 
 use super::claims::{DelayedClaim, PodClaims};
+use super::log::SearchLog;
 use super::provisioning::{Capacity, Place};
 use crate::volumes::{VolumeClaim, csi_node};
 
@@ -78,11 +79,14 @@ impl PodClaims {
         cluster: ClusterView<'_>,
         node: &str,
         labels: &Labels,
+        log: Option<SearchLog<'_>>,
     ) -> Result<Found<'_>, String> {
         let mut found = Found::default();
-        self.check_bound(cluster, node, labels, &mut found.obstacles)?;
+        if !self.bound.is_empty() {
+            found.obstacles = self.check_bound(cluster, node, labels, log)?;
+        }
         if !self.delayed.is_empty() {
-            self.serve_delayed(node, labels, &mut found)?;
+            self.serve_delayed(node, labels, &mut found, log)?;
         }
         Ok(found)
     }
@@ -92,19 +96,22 @@ impl PodClaims {
         cluster: ClusterView<'_>,
         node: &str,
         labels: &Labels,
-        obstacles: &mut Obstacles,
-    ) -> Result<(), String> {
+        log: Option<SearchLog<'_>>,
+    ) -> Result<Obstacles, String> {
         for volume in &self.bound {
-            let Some(volume) = volume else {
-                obstacles.add(Obstacles::VOLUME_MISSING);
-                break;
-            };
-            if !volume.on(|| csi_node(cluster, node))?.matches(labels) {
-                obstacles.add(Obstacles::NODE_CONFLICT);
-                break;
+            let Some(volume) = volume else { return Ok(Obstacles::VOLUME_MISSING) };
+            let affinity = volume.on(|| csi_node(cluster, node))?;
+            if let Some(log) = log {
+                log.bound_volume(&volume.volume, affinity.check(labels));
+            }
+            if !affinity.matches(labels) {
+                return Ok(Obstacles::NODE_CONFLICT);
             }
         }
-        Ok(())
+        if let Some(log) = log {
+            log.all_bound_match();
+        }
+        Ok(Obstacles::default())
     }
 
     fn serve_delayed<'a>(
@@ -112,6 +119,7 @@ impl PodClaims {
         node: &str,
         labels: &Labels,
         found: &mut Found<'a>,
+        log: Option<SearchLog<'_>>,
     ) -> Result<(), String> {
         let mut to_match: Vec<&DelayedClaim> = Vec::new();
         let mut to_provision: Vec<&DelayedClaim> = Vec::new();
@@ -133,9 +141,14 @@ impl PodClaims {
         };
         to_match.sort_by_cached_key(size);
         let mut taken = Vec::new();
+        let n_to_match = to_match.len();
         for claim in to_match {
             let candidates = claim.candidates.as_ref().map_err(Clone::clone)?;
-            match candidates.choose(labels, &taken) {
+            let volume = candidates.choose(labels, &taken);
+            if let Some(log) = log {
+                log.matching(&claim.object, volume.map(|volume| &**volume));
+            }
+            match volume {
                 Some(volume) => {
                     taken.push(volume.clone());
                     let (claim, volume) = (claim.object.clone(), volume.clone());
@@ -144,21 +157,43 @@ impl PodClaims {
                 None => to_provision.push(claim),
             }
         }
-        for claim in to_provision {
-            match claim.provisioning.on(labels)? {
-                Place::Fits(capacity) => {
-                    found.provisions.push(Provision { claim: &claim.object, capacity });
+        if let Some(log) = log.filter(|_| n_to_match > 0 && taken.len() == n_to_match) {
+            log.all_matching();
+        }
+        provide(&to_provision, labels, found, log)
+    }
+}
+
+/// Looks for places for the volumes that are to be made, until one claim has none.
+fn provide<'a>(
+    claims: &[&'a DelayedClaim],
+    labels: &Labels,
+    found: &mut Found<'a>,
+    log: Option<SearchLog<'_>>,
+) -> Result<(), String> {
+    for claim in claims {
+        match claim.provisioning.on(labels)? {
+            Place::Fits(capacity) => {
+                found.provisions.push(Provision { claim: &claim.object, capacity });
+            }
+            Place::Unavailable => {
+                found.obstacles.add(Obstacles::BIND_CONFLICT);
+                if let Some(log) = log {
+                    log.unavailable(claim);
                 }
-                Place::Unavailable => {
-                    found.obstacles.add(Obstacles::BIND_CONFLICT);
-                    break;
+                return Ok(());
+            }
+            Place::Full => {
+                found.obstacles.add(Obstacles::NOT_ENOUGH_SPACE);
+                if let Some(log) = log {
+                    log.no_room(&claim.object);
                 }
-                Place::Full => {
-                    found.obstacles.add(Obstacles::NOT_ENOUGH_SPACE);
-                    break;
-                }
+                return Ok(());
             }
         }
-        Ok(())
     }
+    if let Some(log) = log.filter(|_| !claims.is_empty()) {
+        log.provisioned(claims.len());
+    }
+    Ok(())
 }

@@ -372,7 +372,7 @@ proptest! {
         let plugin = plugin_with("InterPodAffinity", Value::Null);
         let pod = pending(parts);
         let before = Model { cluster: world.cluster(), pod: &pod }.filter();
-        // After a skip nobody is told of hypothetical pods.
+        // After a skip nobody is notified of hypothetical pods.
         prop_assume!(before.is_some());
         let mut state = CycleState::new();
         plugin.as_pre_filter().unwrap().pre_filter(&world.cx(), &mut state, &pod);
@@ -413,22 +413,56 @@ proptest! {
         }
     }
 
-    /// What a pod without terms is told holds as long as the terms and the nodes' labels do, and the numbers of the counters
-    /// that it got.
+    /// What a pod without terms sees holds as long as the terms and the nodes' labels do, and the numbers of the counters
+    /// that it got: while the version of the terms is the same, what PreFilter stored answers as if it were stored afresh.
     #[test]
     fn plain_pods_depend_on_terms_and_counters_alone(
         world in world(),
+        on in select(&NODES[..]),
+        extra in pod_parts(),
+        removes in any::<bool>(),
         labels in select(vec![json!({"app": "a"}), json!({"app": "b", "tier": "1"})]),
     ) {
         let plugin = plugin_with("InterPodAffinity", Value::Null);
         let plain = pending(json!({"metadata": {"labels": labels}}));
-        let reads = reads_of(&*plugin, world.sources(), &plain).phases().union();
-        prop_assert!(reads.can_be_grouped(), "{reads:?}");
+        let phases = reads_of(&*plugin, world.sources(), &plain).phases();
+        prop_assert!(phases.can_be_grouped(), "{phases:?}");
+        let reads = phases.union();
         let expected = Reads::AFFINITY_TERMS.union(Reads::COUNTER_HANDLES).union(Reads::COUNTERS);
         prop_assert_eq!(reads.union(expected), expected);
         let is_any = world.cluster().affinity_terms().iter().next().is_some();
         prop_assert!(is_any || reads == Reads::AFFINITY_TERMS);
+        let mut after = world.clone();
+        if removes {
+            after.cluster_mut().remove_pod("e0").ok();
+        } else {
+            after.cluster_mut().add_pod(running("new", on, extra)).unwrap();
+        }
+        let is_same_version =
+            world.cluster().affinity_terms_version() == after.cluster().affinity_terms_version();
+        if is_same_version {
+            let cached = answers_after(&world, &after, &*plugin, &plain);
+            prop_assert_eq!(cached, answers_after(&after, &after, &*plugin, &plain));
+        }
     }
+}
+
+/// What Filter and Score say in `after` with what PreFilter stored `before`; PreScore runs in `after`.
+fn answers_after(
+    before: &Fixture,
+    after: &Fixture,
+    plugin: &dyn Plugin,
+    pod: &Pod,
+) -> (Option<Vec<String>>, Option<Vec<i64>>) {
+    let (cx, mut state) = (after.cx(), CycleState::new());
+    let nodes = views(after.cluster());
+    let outcome = plugin.as_pre_filter().unwrap().pre_filter(&before.cx(), &mut state, pod);
+    let filter = |view| text(&plugin.as_filter().unwrap().filter(&cx, &state, pod, view));
+    let filtered = outcome.status.is_success().then(|| nodes.iter().map(filter).collect());
+    let feasible = FeasibleNodes::unrecorded(after.cluster().order());
+    let status = plugin.as_pre_score().unwrap().pre_score(&cx, &mut state, pod, &feasible);
+    let score = |view| plugin.as_score().unwrap().score(&cx, &state, pod, view).unwrap();
+    (filtered, status.is_success().then(|| nodes.iter().map(score).collect()))
 }
 
 fn tell(

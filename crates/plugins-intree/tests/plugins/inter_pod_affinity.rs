@@ -124,8 +124,8 @@ fn without_state_filter_and_score_say_what_is_missing() {
     let filter = plugin.as_filter().unwrap();
     assert_eq!(text(&filter.filter(&world.cx(), &state, &plain, &view)), no_filter_state);
     let extensions = plugin.as_pre_filter().unwrap().extensions().unwrap();
-    let told = extensions.add_pod(&world.cx(), &mut state, &plain, &plain, &view);
-    assert_eq!(text(&told), no_filter_state);
+    let status = extensions.add_pod(&world.cx(), &mut state, &plain, &plain, &view);
+    assert_eq!(text(&status), no_filter_state);
     let score = plugin.as_score().unwrap().score(&world.cx(), &state, &plain, &view);
     assert_eq!(
         text(&score.unwrap_err()),

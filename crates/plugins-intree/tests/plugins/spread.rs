@@ -692,6 +692,6 @@ fn a_pod_without_constraints_reads_no_counter() {
         let pod = pod(&format!("p {spread}"));
         let reads = reads_of(&*plugin, world.sources(), &pod).phases();
         assert_eq!(reads.can_be_cached(), is_plain, "{reads:?}");
-        assert!(reads.union().can_be_grouped(), "{reads:?}");
+        assert!(reads.can_be_grouped(), "{reads:?}");
     }
 }

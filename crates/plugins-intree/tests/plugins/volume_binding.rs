@@ -116,7 +116,7 @@ fn terms_on_fields_match_every_node() {
 }
 
 #[test]
-fn all_reasons_are_told_in_their_order() {
+fn all_reasons_are_reported_in_their_order() {
     let objects = "pvc bound bound=pv; pv pv class=wffc claim=bound node-affinity=zone=za
                    pvc free class=wffc";
     check_filter(

@@ -127,10 +127,10 @@ impl Way {
         }
     }
 
-    /// The API server takes what is being written; the watch tells so if `is_told`.
-    fn taken(&mut self, is_told: bool) -> String {
+    /// The API server takes what is being written; the watch tells so if `is_reported`.
+    fn taken(&mut self, is_reported: bool) -> String {
         let object = revised(&self.writing.take().unwrap());
-        if is_told {
+        if is_reported {
             self.world.cluster_mut().upsert_object(object.clone());
         }
         self.step(TaskEvent::Written(Ok(object)))
@@ -144,7 +144,7 @@ impl Way {
         })))
     }
 
-    fn told(&mut self, text: &str) {
+    fn reported(&mut self, text: &str) {
         self.world.cluster_mut().upsert_object(object(text).build());
     }
 
@@ -302,14 +302,14 @@ fn volumes_are_written_before_claims_and_waited_for() {
     assert_eq!(way.taken(true), "write c2");
     assert_eq!(way.taken(true), "write c3");
     assert_eq!(way.taken(true), "wait 1s for pv c1 c2 c3");
-    assert_eq!(way.assumed(), Vec::<String>::new(), "what is told need not be expected");
+    assert_eq!(way.assumed(), Vec::<String>::new(), "what is reported need not be expected");
     way.changed("PersistentVolumeClaim", "c1", bound_to("pv"));
     assert_eq!(way.woken(), "wait 1s for pv c1 c2 c3");
     way.changed("PersistentVolumeClaim", "c2", bound_to("new-2"));
-    assert_eq!(way.woken(), "wait 1s for pv c1 new-2 c2 c3", "its volume is not told yet");
-    way.told("pv new-2 storage=2Gi class=wffc node-affinity=zone=za");
+    assert_eq!(way.woken(), "wait 1s for pv c1 new-2 c2 c3", "its volume is not reported yet");
+    way.reported("pv new-2 storage=2Gi class=wffc node-affinity=zone=za");
     assert_eq!(way.after(5), "wait 1s for pv c1 new-2 c2 c3");
-    way.told("pv new-3 storage=3Gi class=wffc");
+    way.reported("pv new-3 storage=3Gi class=wffc");
     way.changed("PersistentVolumeClaim", "c3", bound_to("new-3"));
     assert_eq!(way.woken(), "done ok");
 }
@@ -333,7 +333,7 @@ fn a_conflict_gives_back_what_is_not_written() {
     assert_eq!(way.assumed(), ["big", "small"]);
     assert_eq!(way.taken(false), "write big");
     assert_eq!(way.refused(), "done Error: the object has been modified");
-    assert_eq!(way.assumed(), ["small"], "written, and to be told soon");
+    assert_eq!(way.assumed(), ["small"], "written, and to be reported soon");
     way.unreserve();
     assert_eq!(way.assumed(), ["small"]);
     way.changed("PersistentVolume", "small", json!({}));
@@ -367,7 +367,7 @@ fn waiting_has_its_limit() {
     assert_eq!(way.taken(true), late);
 }
 
-/// What the wait ends with once `change` is told, written as an error below the common words.
+/// What the wait ends with once `change` is reported, written as an error below the common words.
 #[track_caller]
 fn check_wait(mut way: Way, change: impl FnOnce(&mut Way), expected: &str) {
     let mut step = way.pre_bind();
@@ -448,7 +448,7 @@ fn what_can_go_wrong_while_volumes_are_made() {
     check_wait(
         dynamic_way(Value::Null),
         |way| {
-            way.told("pv new class=wffc node-affinity=zone=zb");
+            way.reported("pv new class=wffc node-affinity=zone=zb");
             way.changed(claim, "c", json!({"spec": {"volumeName": "new"}}));
         },
         "pv \"new\" node affinity doesn't match node \"a\": no matching NodeSelectorTerms",
@@ -457,8 +457,8 @@ fn what_can_go_wrong_while_volumes_are_made() {
         dynamic_way(Value::Null),
         |way| {
             let source = json!({"awsElasticBlockStore": {"volumeID": "aws:///x"}});
-            way.told(&format!("pv new class=wffc {}", json!({"spec": source})));
-            way.told("csinode a annotation:storage.alpha.kubernetes.io/migrated-plugins=kubernetes.io/aws-ebs");
+            way.reported(&format!("pv new class=wffc {}", json!({"spec": source})));
+            way.reported("csinode a annotation:storage.alpha.kubernetes.io/migrated-plugins=kubernetes.io/aws-ebs");
             way.changed(claim, "c", json!({"spec": {"volumeName": "new"}}));
         },
         "could not translate pv: failed to translate Kubernetes ID to EBS Volume ID \

@@ -70,6 +70,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             // Parity: without early pops the reference looks at the remaining events even after the pod went to backoff, and
             // may then have it in two queues. Here the first move ends it.
             if self.requeue(slot, requeue, &event.label(), now, policy) != Queue::Unschedulable {
+                self.reports.amend_last(|last| last.is_update = true);
                 return;
             }
         }
@@ -120,10 +121,15 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         self.send_to_active(slot, &label, from_backoff, now, policy) == Queue::Active
     }
 
-    /// Records an event for the pods in flight.
-    pub(super) fn log_event(&mut self, event: &ClusterEvent, old: Option<&O>, new: Option<&O>) {
+    /// Records an event for the pods in flight. False if there are none.
+    pub(super) fn log_event(
+        &mut self,
+        event: &ClusterEvent,
+        old: Option<&O>,
+        new: Option<&O>,
+    ) -> bool {
         if self.in_flight.is_empty() {
-            return;
+            return false;
         }
         let resolved = self.profiles.resolve(event);
         self.in_flight.note(LoggedEvent {
@@ -132,6 +138,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             old: old.cloned(),
             new: new.cloned(),
         });
+        true
     }
 
     /// Lets a new record in. It takes the place of a record of the same name, unless it is gated and the other is not.

@@ -11,6 +11,7 @@ use crate::hints;
 use crate::policy::{QueuePolicy, Requeue};
 use crate::profile::ResolvedId;
 use crate::records::{Place, Queue};
+use crate::report::QueueReport;
 
 /// A pod came back from an attempt while another of its name is queued. The texts are the reference's.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -77,6 +78,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         let entry = pod.entry.clone();
         let slot = self.insert(pod);
         let queue = self.requeue(slot, requeue, &EventLabel::SCHEDULE_ATTEMPT_FAILURE, now, policy);
+        self.reports.amend_last(|last| last.hint = Some(requeue.as_str()));
         self.in_flight.done(entry.uid());
         Ok(queue)
     }
@@ -132,7 +134,9 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         candidates
             .retain(|&(_, slot)| self.records.pod(slot).is_some_and(|pod| pre_check(&pod.entry)));
         self.move_candidates(candidates, id, event, old, new, now, policy);
-        self.log_event(event, old, new);
+        if self.log_event(event, old, new) && self.settings.uses_hints {
+            self.reports.add(|| QueueReport::SeenInFlight(event.label()));
+        }
     }
 
     /// Tries the candidates in order, and keeps their vector for the next time.
@@ -161,6 +165,12 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             }
             let requeue = self.worth_resolved(slot, id, old, new, policy);
             if requeue == Requeue::Skip {
+                if let Some(pod) = self.records.pod(slot) {
+                    self.reports.add(|| QueueReport::NotHelped {
+                        entry: pod.entry.clone(),
+                        event: label.clone(),
+                    });
+                }
                 continue;
             }
             self.detach(slot, policy);

@@ -139,8 +139,8 @@ impl Extenders {
         }
         let positions: KeyedMap<&str, usize> =
             asked.iter().enumerate().map(|(at, node)| (&*node.name, at)).collect();
-        for (extender, begun) in pending {
-            let answer = begun.and_then(caught);
+        for (extender, started) in pending {
+            let answer = started.and_then(caught);
             let answer = answer.unwrap_or_else(|error| {
                 extender.report(ExtenderReport::NotScored { pod, error: &error });
                 Vec::new()

@@ -7,10 +7,10 @@ use crate::meter::MeteredPoint;
 use crate::profile::PluginIdx;
 
 impl Runner<'_> {
-    /// A run of a whole extension point has ended; `begun` is empty when nothing is measured.
-    pub fn point_ended(&self, point: MeteredPoint, code: Code, begun: Option<u64>) {
-        if let (Some(meter), Some(begun)) = (self.profile.meter(), begun) {
-            meter.point_ended(point, code, begun);
+    /// A run of a whole extension point has ended; `start` is empty when nothing is measured.
+    pub fn point_ended(&self, point: MeteredPoint, code: Code, start: Option<u64>) {
+        if let (Some(meter), Some(start)) = (self.profile.meter(), start) {
+            meter.point_ended(point, code, start);
         }
     }
 

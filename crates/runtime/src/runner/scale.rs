@@ -69,9 +69,15 @@ impl Scale {
 
         let weighted = |raw: i64| self.score(raw).wrapping_mul(weight);
         let both = totals.iter_mut().zip(raw);
-        if matches!(self.normalization, Normalization::None | Normalization::Custom) {
-            both.for_each(|(total, raw)| *total = total.wrapping_add(raw.wrapping_mul(weight)));
-            return;
+        let is_final = matches!(self.normalization, Normalization::None | Normalization::Custom);
+        // Most weights are 1, and there is no fast multiplication of several 64-bit numbers at once.
+        if is_final && weight == 1 {
+            return both.for_each(|(total, raw)| *total = total.wrapping_add(*raw));
+        }
+        if is_final {
+            return both.for_each(|(total, raw)| {
+                *total = total.wrapping_add(raw.wrapping_mul(weight));
+            });
         }
         let span =
             self.highest.checked_sub(self.lowest).and_then(|span| usize::try_from(span).ok());

@@ -79,7 +79,7 @@ fn many_nodes_at_once_end_with_the_first_error() {
 }
 
 #[test]
-fn pod_extensions_are_told_unless_skipped_and_wrap_what_fails() {
+fn pod_extensions_are_reported_unless_skipped_and_wrap_what_fails() {
     let log = Log::default();
     let with = |name, outcome: PreFilterOutcome, added: Status, removed: Status| {
         Toy::new(name, &log).pre_filter(outcome).extensions(added, removed)

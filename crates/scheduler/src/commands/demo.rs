@@ -2,6 +2,7 @@
 //!
 //! The scheduler is the real one in its usual role: an HTTP client of an API server that it knows nothing about.
 
+mod devices;
 mod report;
 mod screen;
 mod watcher;
@@ -43,7 +44,10 @@ enum Output {
 /// labels and zones, tolerate taints, use host ports, have priorities, wait behind gates, and need large images or GPUs.
 /// Nothing outside of this process is changed.
 ///
-/// Exit code: 0 when all pods were bound, 1 when not or on an error, 2 on wrong usage.
+/// With --devices, pods have claims instead (Dynamic Resource Allocation): for one GPU, two at the same NUMA node, a large
+/// one, half of one, or a device in the network. Some ask for more GPUs than any node has; the report says why they wait.
+///
+/// Exit code: 0 when all pods that fit were bound, 1 when not or on an error, 2 on wrong usage.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Number of nodes
@@ -53,6 +57,10 @@ pub(crate) struct Args {
     /// Number of pods to schedule
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pods: u32,
+
+    /// Nodes with sample devices, and pods with claims from templates
+    #[arg(long)]
+    devices: bool,
 
     /// Seed of the workload and of all random choices in scheduling it
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -111,8 +119,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
             eprintln!("\nThe cluster keeps running until Ctrl-C. Try:\n\n  kubectl --kubeconfig {shown} get nodes,pods\n");
             interrupted.await;
         }
+        let n_fitting = demo.n_fitting;
         demo.end().await?;
-        Ok(if report.pods.bound == n_pods { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if report.pods.bound == n_fitting { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }
 
@@ -135,15 +144,19 @@ struct Demo {
     stopped: tokio::task::JoinHandle<Result<()>>,
     screen: Screen,
     n_pods: usize,
+    /// The pods that find a node.
+    n_fitting: usize,
 }
 
 impl Demo {
     async fn start(args: &Args, n_nodes: usize, n_pods: usize) -> Result<Self> {
-        let screen = Screen::new(n_pods);
+        let workload = Workload::new(n_nodes, n_pods, args.seed, args.devices);
+        let n_fitting = n_pods - workload.n_too_large();
+        let screen = Screen::new(n_fitting);
         // Each pod changes a few times; the history has to be long enough for the slowest watch.
         let history = (n_pods * 8).max(65_536);
-        let cluster = DevCluster::builder().seed(args.seed).history(history).start().await?;
-        let workload = Workload::new(n_nodes, n_pods, args.seed);
+        let builder = DevCluster::builder().seed(args.seed).history(history);
+        let cluster = builder.devices(workload.devices()).start().await?;
         workload.build_cluster(&cluster).map_err(rejected).context("cluster")?;
         screen.step(&format!("API server at {}, {n_nodes} hollow nodes", cluster.url()));
 
@@ -159,7 +172,7 @@ impl Demo {
             bail!("the scheduler ended before its caches were synced");
         }
         let watcher = PodWatcher::start(&cluster).map_err(rejected)?;
-        Ok(Self { cluster, watcher, workload, scheduler, stop, stopped, screen, n_pods })
+        Ok(Self { cluster, watcher, workload, scheduler, stop, stopped, screen, n_pods, n_fitting })
     }
 
     /// Creates the workload and waits for it to be bound.
@@ -182,7 +195,8 @@ impl Demo {
         let mut n_bound = self.watcher.n_bound.clone();
         let mut is_released = false;
         let mut redraw = tokio::time::interval(Duration::from_millis(100));
-        while *n_bound.borrow_and_update() < self.n_pods && tokio::time::Instant::now() < give_up {
+        while *n_bound.borrow_and_update() < self.n_fitting && tokio::time::Instant::now() < give_up
+        {
             if !is_released && *n_bound.borrow() * 2 >= self.n_pods {
                 is_released = true;
                 self.release_gated().map_err(rejected).context("gated pods")?;
@@ -196,8 +210,18 @@ impl Demo {
             }
         }
         self.screen.show(*n_bound.borrow());
+        // What is left fits nowhere; the report says why.
+        while self.n_told() < self.n_pods && tokio::time::Instant::now() < give_up {
+            redraw.tick().await;
+        }
         self.screen.clear();
         Ok(self.report(args.seed, start))
+    }
+
+    /// How many pods are bound, or know why not.
+    fn n_told(&self) -> usize {
+        let pods = self.watcher.pods.lock();
+        pods.values().filter(|pod| pod.node.is_some() || !pod.message.is_empty()).count()
     }
 
     /// Removes the gate of all gated pods.
@@ -231,6 +255,7 @@ impl Demo {
             n_decisions: progress.n_decisions,
             deciding: progress.deciding,
             memory_bytes: resident_memory_bytes(),
+            devices: devices::count(&self.cluster),
         };
         Report::new(&run, &pods)
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use kube_scheduler_devcluster::{DevCluster, NODES, NodeTemplate, Selection, User};
+use kube_scheduler_devcluster::{DevCluster, NODES, NodeTemplate, SampleDevices, Selection, User};
 use tempfile::TempPath;
 
 use super::{print, runtime};
@@ -22,8 +22,8 @@ const MISSING: &str = "Not here: a scheduler (start the one above), containers (
 /// Serve a Kubernetes API from memory, with simulated nodes.
 ///
 /// kubectl and client libraries work with it; pods that are bound to its nodes are reported as running. Deployments,
-/// ReplicaSets, StatefulSets, DaemonSets and Jobs get their pods, and objects are deleted with their owners. It has no
-/// scheduler: run kube-scheduler-rs with the kubeconfig whose path it prints. It listens on loopback only. Without --tls
+/// ReplicaSets, StatefulSets, DaemonSets and Jobs get their pods, pods get resource claims from templates, and objects are
+/// deleted with their owners. It has no scheduler: run kube-scheduler-rs with the kubeconfig whose path it prints. It listens on loopback only. Without --tls
 /// it serves plain HTTP, and without --tls and --rbac every client is the administrator. It runs until Ctrl-C or SIGTERM.
 ///
 /// What it does not have: containers (so no kubectl logs, exec, attach, cp, port-forward and top), custom resources and
@@ -50,6 +50,11 @@ pub(crate) struct Args {
     /// Number of zones that the nodes are spread over
     #[arg(long, value_name = "N", default_value_t = 3)]
     zones: usize,
+
+    /// Give every node this number of sample GPUs and one that can be divided, and every zone a pool of devices in the network,
+    /// with device classes gpu.example.com, partition.example.com and fabric.example.com
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=32))]
+    gpus: Option<u8>,
 
     /// Save the cluster in this file: read at the start if it exists, written after changes and at the end. Only its
     /// owner can read it
@@ -85,7 +90,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     runtime()?.block_on(async {
         let signals = Signals::listen().context("cannot listen for signals")?;
         let builder = DevCluster::builder().port(args.port).tls(args.tls).rbac(args.rbac);
-        let mut builder = builder.workloads(true);
+        let devices = args.gpus.map(|gpus| SampleDevices::default().gpus_per_node(gpus.into()));
+        let mut builder = builder.workloads(true).devices(devices);
         if let Some(path) = &args.persist {
             builder = builder.persist(path, SAVE_INTERVAL);
         }

@@ -113,6 +113,7 @@ fn builder(endpoint: Endpoint, registry: Registry, settings: &Settings) -> Resul
         .rate_limit(settings.rate)
         .max_in_unschedulable(settings.max_in_unschedulable)
         .seed(flags.ours.seed)
+        .work_limits(flags.ours.work_limits())
         // A negative duration counts as none.
         .hang_timeout(flags.ours.core_hang_timeout.to_std().unwrap_or_default())
         .metrics(metrics)

@@ -2,6 +2,7 @@
 
 use kube_scheduler_config::Duration;
 use kube_scheduler_daemon::TracingOptions;
+use kube_scheduler_engine::WorkLimits;
 
 use super::section::section;
 use super::value::VersionRequest;
@@ -24,6 +25,18 @@ section! {
 section! {
     /// Flags that kube-scheduler does not have.
     Ours {
+        /// What an attempt may cost.
+        attempt_work_limit: u64 = WorkLimits::default().base, "attempt-work-limit",
+            "How many units of work (comparisons, table entries, column slots) one attempt may cost; a pod that may cost more \
+             is not tried. Nothing is cached for pods that cost more than a tenth. Zero means that there is no limit.";
+        /// What each node adds to that.
+        attempt_work_limit_per_node: u64 = WorkLimits::default().per_node, "attempt-work-limit-per-node",
+            "How many units each node adds to --attempt-work-limit.";
+        /// How fast namespaces regain what costly attempts used up.
+        namespace_work_per_second: u64 = WorkLimits::default().refill_per_second, "namespace-work-per-second",
+            "How many units of work a namespace regains in a second of what its attempts beyond a tenth of \
+             --attempt-work-limit have used up. While they have used up ten times the limit, that tenth is the limit of the \
+             namespace.";
         /// How long the core may work on one thing.
         core_hang_timeout: Duration = Duration::from_secs(30), "core-hang-timeout",
             "How long the scheduling core may work on one thing, such as one attempt, before it counts as hanging: /livez \
@@ -42,6 +55,15 @@ section! {
 }
 
 impl Ours {
+    /// How much work attempts may cost.
+    pub(crate) const fn work_limits(&self) -> WorkLimits {
+        WorkLimits {
+            base: self.attempt_work_limit,
+            per_node: self.attempt_work_limit_per_node,
+            refill_per_second: self.namespace_work_per_second,
+        }
+    }
+
     /// The options of tracing; `None` if nothing is traced.
     pub(crate) fn tracing(&self) -> Option<TracingOptions> {
         // Rates above a million trace everything.

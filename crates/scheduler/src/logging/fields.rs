@@ -11,6 +11,9 @@ use tracing::field::{Field, Visit};
 /// How many bytes of a text are printed. A whole configuration has less; an object that is made to fill logs has more.
 const LONGEST: usize = 256 * 1024;
 
+/// Keys whose values are lists. Rust prints lists of numbers and of plain texts as JSON does.
+const LISTS: [&str; 3] = ["unschedulable plugins", "allocatableResource", "requestedResource"];
+
 /// The message and the fields of an event.
 #[derive(Default)]
 pub(super) struct Fields {
@@ -36,6 +39,9 @@ impl Fields {
         };
         if field.name() == "message" {
             self.message = text;
+        } else if LISTS.contains(&field.name()) {
+            let list = serde_json::from_str(&text).unwrap_or(Value::String(text));
+            self.add(field, list);
         } else {
             self.add(field, text.into());
         }

@@ -15,8 +15,18 @@ use super::fields::Fields;
 use super::{caller, now, verbosity};
 
 /// Keys whose values are names of namespaced objects, written `namespace/name` in the text form.
-const REFERENCES: [&str; 7] =
-    ["pod", "preemptor", "victim", "podGroup", "lock", "resourceclaim", "persistentVolumeClaim"];
+const REFERENCES: [&str; 10] = [
+    "pod",
+    "preemptor",
+    "victim",
+    "waitingPod",
+    "podInPreBind",
+    "podGroup",
+    "lock",
+    "resourceclaim",
+    "persistentVolumeClaim",
+    "PVC",
+];
 
 /// The format.
 pub(super) struct JsonLines;

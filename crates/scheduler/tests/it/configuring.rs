@@ -71,8 +71,9 @@ fn what_the_scheduler_would_refuse_is_an_error() {
     ] {
         let (code, findings) = check(body, &[]);
         assert_eq!(code, Some(1), "{body}: {findings:?}");
-        let is_told = |finding: &String| finding.starts_with("error ") && finding.contains(needed);
-        assert!(findings.iter().any(is_told), "{needed:?} is not in {findings:?}");
+        let is_reported =
+            |finding: &String| finding.starts_with("error ") && finding.contains(needed);
+        assert!(findings.iter().any(is_reported), "{needed:?} is not in {findings:?}");
     }
     let output = run(&["config", "check", "/no/such/file"]);
     assert_eq!(output.status.code(), Some(2));
@@ -158,19 +159,20 @@ fn what_has_no_effect_is_a_warning() {
     ] {
         let (code, findings) = check(&body, &[]);
         let start = format!("warning {place}: ");
-        let is_told = |finding: &String| finding.starts_with(&start) && finding.contains(needed);
-        assert!(findings.iter().any(is_told), "{needed:?} is not in {findings:?}");
+        let is_reported =
+            |finding: &String| finding.starts_with(&start) && finding.contains(needed);
+        assert!(findings.iter().any(is_reported), "{needed:?} is not in {findings:?}");
         assert_eq!(code, Some(0), "{body}");
         assert_eq!(check(&body, &["--strict"]).0, Some(1), "{body}");
     }
     let (code, findings) = check("profiles:\n- schedulerName: mine\n", &["--strict"]);
     assert_eq!(code, Some(0), "notes are no reason: {findings:?}");
-    let told = "note profiles: no profile is called default-scheduler";
-    assert!(findings.iter().any(|finding| finding.starts_with(told)), "{findings:?}");
+    let reported = "note profiles: no profile is called default-scheduler";
+    assert!(findings.iter().any(|finding| finding.starts_with(reported)), "{findings:?}");
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
+fn everything_that_is_wrong_is_reported_at_once() {
     let (code, findings) = check(
         "parallelism: -1\nnonsense: 1\nnonsense: 2\nplugins: {}\nprofiles:\n- schedulerName: a\n- schedulerName: a\n  plugins:\n    filter:\n      \
          enabled: [{name: NodeNam}]\n  pluginConfig:\n  - name: NodeAffinity\n    args: {kind: Other}\n",
@@ -186,8 +188,9 @@ fn everything_that_is_wrong_is_told_at_once() {
         "no plugin is called \"NodeNam\"; do you mean NodeName?",
         "decoding .profiles[1].pluginConfig[0]: decoding args for plugin NodeAffinity: no kind \"Other\"",
     ] {
-        let is_told = |finding: &String| finding.starts_with("error ") && finding.contains(needed);
-        assert!(findings.iter().any(is_told), "{needed:?} is not in {findings:#?}");
+        let is_reported =
+            |finding: &String| finding.starts_with("error ") && finding.contains(needed);
+        assert!(findings.iter().any(is_reported), "{needed:?} is not in {findings:#?}");
     }
 }
 
@@ -209,7 +212,7 @@ fn what_is_there_twice_is_named() {
 }
 
 #[test]
-fn names_of_older_versions_are_told_with_what_replaces_them() {
+fn names_of_older_versions_are_reported_with_what_replaces_them() {
     let files = Files::new();
     for (text, needed) in [
         (
@@ -238,8 +241,8 @@ fn names_of_older_versions_are_told_with_what_replaces_them() {
         let (code, findings) = check(&plugin(name), &[]);
         assert_eq!(code, Some(1), "{name}");
         let start = "error profiles[0].plugins.multiPoint.enabled[0]: no plugin is called";
-        let is_told = |finding: &String| finding.starts_with(start) && finding.contains(needed);
-        assert!(findings.iter().any(is_told), "{needed:?} is not in {findings:?}");
+        let is_reported = |finding: &String| finding.starts_with(start) && finding.contains(needed);
+        assert!(findings.iter().any(is_reported), "{needed:?} is not in {findings:?}");
     }
 }
 
@@ -249,8 +252,9 @@ fn what_is_scored_and_what_runs_beside_a_list_is_a_note() {
         let (code, findings) = check(body, &["--strict"]);
         assert_eq!(code, Some(0), "{findings:?}");
         let start = format!("note {place}: ");
-        let is_told = |finding: &String| finding.starts_with(&start) && finding.contains(needed);
-        assert!(findings.iter().any(is_told), "{needed:?} is not in {findings:?}");
+        let is_reported =
+            |finding: &String| finding.starts_with(&start) && finding.contains(needed);
+        assert!(findings.iter().any(is_reported), "{needed:?} is not in {findings:?}");
     };
     noted("", "percentageOfNodesToScore", "all nodes are scored");
     noted("percentageOfNodesToScore: 0\n", "percentageOfNodesToScore", "all nodes are scored");
@@ -292,8 +296,9 @@ fn old_files_are_migrated() {
     );
     let output = run(&["config", "migrate", &old]);
     assert_eq!(output.status.code(), Some(1), "not all of it can be said");
-    let told = "not carried over: profiles[0].plugins.score.enabled: SelectorSpread, gone since";
-    assert!(stderr(&output).contains(told), "{}", stderr(&output));
+    let reported =
+        "not carried over: profiles[0].plugins.score.enabled: SelectorSpread, gone since";
+    assert!(stderr(&output).contains(reported), "{}", stderr(&output));
     let new = files.write("new.yaml", &stdout(&output));
     assert_eq!(run(&["config", "check", &new]).status.code(), Some(0), "{}", stdout(&output));
     let again = run(&["config", "migrate", &new]);
@@ -341,7 +346,7 @@ fn files_are_compared_by_meaning() {
 }
 
 #[test]
-fn an_order_that_changed_is_told() {
+fn an_order_that_changed_is_reported() {
     let files = Files::new();
     let a = files.write("a.yaml", HEAD);
     let plugins = "  plugins:\n    filter:\n      disabled: [{name: '*'}]\n      enabled: [{name: NodeName}, {name: NodeUnschedulable}]\n";

@@ -29,6 +29,30 @@ fn every_pod_is_bound_and_reported() {
 }
 
 #[test]
+fn devices_are_allocated_and_what_does_not_fit_is_told() {
+    let files = Files::new();
+    let report = files.write("report.json", "");
+    let args =
+        ["demo", "--devices", "--nodes", "10", "--pods", "200", "-o", "json", "--report", &report];
+    let output = run(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let printed: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(printed["pods"]["bound"], 196);
+    let allocated = |driver: &str| printed["devices"][driver]["allocated"].as_u64().unwrap();
+    // 50 pods with one GPU, 10 with two, 10 with a large one; 16 with half of one; 10 in the network.
+    assert_eq!(
+        ["gpu", "partition", "fabric"].map(|name| allocated(&format!("{name}.example.com"))),
+        [80, 16, 10]
+    );
+    let pending = printed["pending"].as_array().unwrap();
+    assert_eq!(pending.len(), 4);
+    for pod in pending {
+        let message = pod["message"].as_str().unwrap();
+        assert!(message.contains("10 cannot allocate all claims"), "{message}");
+    }
+}
+
+#[test]
 fn not_binding_everything_in_time_is_a_failure() {
     let files = Files::new();
     let report = files.write("report.json", "");

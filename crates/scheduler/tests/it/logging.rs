@@ -15,7 +15,7 @@ fn failed(more: &[&str]) -> (String, String) {
 }
 
 #[test]
-fn flags_are_told_from_verbosity_1_on() {
+fn flags_are_reported_from_verbosity_1_on() {
     assert!(!failed(&[]).1.contains("FLAG:"));
     let (out, err) = failed(&["-v=1", "--authorization-always-allow-paths=/a,/b"]);
     assert!(out.is_empty(), "{out}");

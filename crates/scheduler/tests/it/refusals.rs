@@ -138,7 +138,7 @@ fn what_the_secure_port_cannot_use_is_named() {
     let files = Files::new();
     let kubeconfig = files.write("kubeconfig", KUBECONFIG);
     let rubbish = files.write("rubbish.pem", "rubbish");
-    for (flags, told) in [
+    for (flags, reported) in [
         (
             ["--tls-cert-file", &rubbish],
             "missing filename for serving cert: --tls-private-key-file",
@@ -158,7 +158,7 @@ fn what_the_secure_port_cannot_use_is_named() {
         let mut args = vec!["--kubeconfig", &kubeconfig, "--bind-address", "127.0.0.1"];
         args.extend(["--secure-port", &port]);
         args.extend(flags);
-        failed(&args, &[told]);
+        failed(&args, &[reported]);
     }
 }
 
@@ -171,7 +171,7 @@ fn kubeconfigs_that_lead_nowhere_are_named() {
 }
 
 #[test]
-fn all_that_is_wrong_with_flags_is_told_at_once() {
+fn all_that_is_wrong_with_flags_is_reported_at_once() {
     failed(
         &["--secure-port=70000", "--disabled-metrics=1x", "--emulated-version=1.28"],
         &[

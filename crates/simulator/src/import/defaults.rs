@@ -35,7 +35,10 @@ const NAMESPACED: [&str; 24] = [
 ];
 
 /// The value under `key` if it is a map, created if it is absent or null.
-fn map_at<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Map<String, Value>> {
+pub(super) fn map_at<'a>(
+    map: &'a mut Map<String, Value>,
+    key: &str,
+) -> Option<&'a mut Map<String, Value>> {
     let place = map.entry(key).or_insert(Value::Null);
     if place.is_null() {
         *place = json!({});

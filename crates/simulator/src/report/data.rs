@@ -9,6 +9,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::devices::DeviceReport;
+
 /// The result of a simulation: where every pod went, and why the others have no node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -33,6 +35,9 @@ pub struct Report {
     pub preempted: Vec<PreemptedPod>,
     /// Usage of each node, in the order of the input.
     pub node_usage: Vec<NodeUsage>,
+    /// Devices and who has them, if the input has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub devices: Option<DeviceReport>,
     /// The decisions that the options asked to explain.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub explanations: Vec<PodExplanation>,

@@ -12,6 +12,7 @@ use kube_scheduler_runtime::cluster_alone;
 use super::data::{
     NodeCounts, NodeUsage, PendingPod, PendingReason, Placement, PodCounts, PreemptedPod, Report,
 };
+use crate::devices;
 use crate::ledger::{Account, Fate, Ledger};
 
 /// The report without warnings, explanations and speed.
@@ -54,6 +55,7 @@ pub(crate) fn compose(engine: &Engine, ledger: &Ledger, n_decisions: u64) -> Rep
                 utilisation: utilisation(cluster, &[(name.clone(), *idx)]),
             })
             .collect(),
+        devices: devices::report(cluster.objects()),
         explanations: Vec::new(),
         warnings: Vec::new(),
     }

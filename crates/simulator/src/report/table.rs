@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::data::{NodeVerdict, PendingReason, PodExplanation, Report};
+use super::devices::{DeviceCounts, DeviceReport};
 
 /// Blanks between columns.
 const GAP: usize = 3;
@@ -62,6 +63,9 @@ pub(super) fn render(report: &Report, shows_pending: bool, shows_nodes: bool) ->
     }
     if shows_nodes {
         nodes(report, &mut out);
+    }
+    if let Some(found) = &report.devices {
+        devices(found, shows_nodes, &mut out);
     }
     for explanation in &report.explanations {
         explain(explanation, &mut out);
@@ -134,6 +138,37 @@ fn nodes(report: &Report, out: &mut String) {
                 .get(*name)
                 .map_or_else(|| "-".to_owned(), |fraction| percent(*fraction))
         }));
+        columns.push(row);
+    }
+    columns.print(out);
+}
+
+fn devices(report: &DeviceReport, shows_nodes: bool, out: &mut String) {
+    let cells = |counts: &DeviceCounts| {
+        [counts.devices, counts.used, counts.blocked, counts.free].map(|n| n.to_string())
+    };
+    if shows_nodes {
+        let head = ["NODE", "POOL", "DRIVER", "DEVICES", "USED", "BLOCKED", "FREE"];
+        let mut columns = Columns::new(&head);
+        for pool in &report.pools {
+            let node = pool.node.clone().unwrap_or_else(|| "-".to_owned());
+            let mut row = vec![node, pool.pool.clone(), pool.driver.clone()];
+            row.extend(cells(&pool.counts));
+            columns.push(row);
+        }
+        columns.print(out);
+    }
+    let mut columns = Columns::new(&["CLASS", "ALLOCATED"]);
+    for class in &report.classes {
+        columns.push(vec![class.class.clone(), class.allocated.to_string()]);
+    }
+    columns.print(out);
+    let head = ["DRIVER", "DEVICES", "USED", "BLOCKED", "FREE", "FRAGMENTATION"];
+    let mut columns = Columns::new(&head);
+    for driver in &report.drivers {
+        let mut row = vec![driver.driver.clone()];
+        row.extend(cells(&driver.counts));
+        row.push(percent(driver.fragmentation));
         columns.push(row);
     }
     columns.print(out);

@@ -3,4 +3,5 @@
 #![expect(clippy::unwrap_used, reason = "tests panic on surprises")]
 
 mod accounting;
+mod devices;
 mod scenarios;

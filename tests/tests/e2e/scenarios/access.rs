@@ -16,7 +16,7 @@ pub(crate) async fn the_roles_of_the_scheduler_are_enough(cluster: &Cluster) {
     api.create_all(pods("p", 20)).await.unwrap();
     let scheduler = Running::start(cluster).await;
     cluster.until_bound(20).await;
-    cluster.until_told("p-19", "Scheduled").await;
+    cluster.until_event("p-19", "Scheduled").await;
     scheduler.stop().await;
     assert!(!cluster.placements().await.is_empty());
 

@@ -4,7 +4,10 @@
 //! list.
 
 mod access;
+mod devices;
+mod extenders;
 mod leader;
+mod logs;
 mod manifest;
 mod placement;
 mod preemption;
@@ -29,9 +32,9 @@ impl Scenario {
     /// # Panics
     /// If the scheduler does not do as it should.
     pub(crate) async fn play(&self, cluster: &Cluster) {
-        let before = cluster.denied().await.expect("refused requests can be told").len();
+        let before = cluster.denied().await.expect("refused requests can be listed").len();
         (self.run)(cluster).await;
-        let denied = cluster.denied().await.expect("refused requests can be told");
+        let denied = cluster.denied().await.expect("refused requests can be listed");
         assert!(denied.len() == before, "refused to the scheduler: {:#?}", &denied[before..]);
     }
 }
@@ -40,7 +43,7 @@ impl Scenario {
 macro_rules! each_scenario {
     ($callback:ident) => {
         $callback! {
-            placement::what_fits_is_bound_and_what_does_not_is_told,
+            placement::what_fits_is_bound_and_what_does_not_is_reported,
             placement::taints_and_node_affinity_decide,
             placement::pods_spread_over_zones,
             placement::pods_avoid_and_follow_each_other,
@@ -50,10 +53,15 @@ macro_rules! each_scenario {
             volumes::a_pod_goes_where_its_volume_is,
             volumes::a_pod_follows_a_bound_claim,
             volumes::a_volume_is_made_where_the_pod_goes,
+            devices::a_claim_comes_and_goes_with_its_pod,
+            devices::a_half_written_decision_is_taken_up,
+            devices::killed_schedulers_leave_no_device_behind,
             profiles::each_pod_is_scheduled_by_its_profile,
             access::the_roles_of_the_scheduler_are_enough,
+            extenders::an_extender_has_its_say,
             leader::a_dead_leader_is_replaced,
             leader::a_leader_that_is_asked_to_end_hands_over,
+            logs::lines_are_of_the_recorded_kinds,
             manifest::the_static_pod_of_a_control_plane_works,
             restarts::a_killed_scheduler_is_taken_over_from,
             restarts::a_killed_process_is_taken_over_from,

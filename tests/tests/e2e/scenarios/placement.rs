@@ -9,7 +9,7 @@ use crate::objects::{asking, node, node_in, nodes, pod, with};
 use crate::scheduler::Running;
 use crate::wait::until;
 
-pub(crate) async fn what_fits_is_bound_and_what_does_not_is_told(cluster: &Cluster) {
+pub(crate) async fn what_fits_is_bound_and_what_does_not_is_reported(cluster: &Cluster) {
     let api = cluster.api();
     api.create_all(nodes(3)).await.unwrap();
     api.create_all((0..7).map(|i| asking(&format!("p-{i}"), "2"))).await.unwrap();
@@ -27,13 +27,13 @@ pub(crate) async fn what_fits_is_bound_and_what_does_not_is_told(cluster: &Clust
     let waiting = waiting.unwrap();
     let message = cluster.until_unschedulable(&waiting).await;
     assert!(message.starts_with("0/3 nodes are available: 3 Insufficient cpu."), "{message}");
-    let event = cluster.until_told(&waiting, "FailedScheduling").await;
+    let event = cluster.until_event(&waiting, "FailedScheduling").await;
     assert_eq!((&event["type"], &event["note"]), (&json!("Warning"), &json!(message)));
     assert_eq!(event["reportingController"], "default-scheduler");
 
     api.create(&node("node-3")).await.unwrap();
     assert_eq!(cluster.node_of(&waiting).await, "node-3");
-    let event = cluster.until_told(&waiting, "Scheduled").await;
+    let event = cluster.until_event(&waiting, "Scheduled").await;
     let note = format!("Successfully assigned default/{waiting} to node-3");
     assert_eq!(event["note"], json!(note));
     until("condition", async || cluster.condition(&waiting).await["status"] == "True").await;

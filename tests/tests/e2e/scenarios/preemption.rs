@@ -30,7 +30,7 @@ pub(crate) async fn more_important_pods_take_the_place_of_others(cluster: &Clust
     };
     assert_eq!(victims.len(), 2);
     for victim in &victims {
-        let event = cluster.until_told(victim, "Preempted").await;
+        let event = cluster.until_event(victim, "Preempted").await;
         assert_eq!(event["action"], "Preempting");
         assert!(event["note"].as_str().unwrap().ends_with(&format!("on node {node}")), "{event}");
     }

@@ -44,7 +44,7 @@ pub(crate) async fn each_pod_is_scheduled_by_its_profile(cluster: &Cluster) {
     }
     assert_eq!(spread.len(), 3, "{spread:?}");
     assert_eq!(cluster.placements().await["foreign"], None);
-    let event = cluster.until_told("packed-0", "Scheduled").await;
+    let event = cluster.until_event("packed-0", "Scheduled").await;
     assert_eq!(event["reportingController"], "packer");
     scheduler.stop().await;
 }

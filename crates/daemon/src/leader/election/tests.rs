@@ -122,7 +122,7 @@ fn expiry_counts_from_when_a_renewal_was_seen_whatever_its_time_says() {
 }
 
 #[test]
-fn renewals_within_one_second_are_told_apart() {
+fn renewals_within_one_second_are_distinguished() {
     let mut election = candidate("b");
     election.next(at(0));
     assert!(election.take(Answer::Found(held_by("a", 100, 0)), at(0), 0.0).is_ok());

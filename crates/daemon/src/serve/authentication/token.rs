@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -14,6 +14,7 @@ use ring::rand::SystemRandom;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::metrics::Metrics;
 use crate::serve::identity::User;
 use crate::serve::review::{Reviewer, TtlCache};
 
@@ -28,6 +29,7 @@ type Digest = Vec<u8>;
 /// Asks who tokens belong to.
 pub(crate) struct Tokens {
     reviewer: Reviewer,
+    metrics: Arc<Metrics>,
     /// `None` when the system gives no random numbers; then nothing is remembered.
     key: Option<hmac::Key>,
     ttl: Duration,
@@ -36,24 +38,41 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    pub(crate) fn new(reviewer: Reviewer, ttl: Duration) -> Self {
+    pub(crate) fn new(reviewer: Reviewer, ttl: Duration, metrics: Arc<Metrics>) -> Self {
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
-        Self { reviewer, key, ttl, known: TtlCache::new(CAPACITY), under_review: Mutex::default() }
+        let known = TtlCache::new(CAPACITY);
+        Self { reviewer, metrics, key, ttl, known, under_review: Mutex::default() }
     }
 
     /// Whose token it is; `None` if it is invalid.
     pub(crate) async fn user(&self, token: &str) -> Result<Option<User>, String> {
         let Some(key) = &self.key else { return self.ask_in_time(token).await };
+        let (start, metrics) = (Instant::now(), self.metrics.serving());
         let digest = hmac::sign(key, token.as_bytes()).as_ref().to_vec();
         if let Some(known) = self.known.get(&digest) {
+            metrics.token_looked_up(true, start.elapsed());
             return Ok(known);
         }
+        let blocked = metrics.token_blocked();
+        let verdict = self.reviewed(token, digest).await;
+        drop(blocked);
+        metrics.token_looked_up(false, start.elapsed());
+        verdict
+    }
+
+    /// The verdict of a review, this caller's or another's that was under way.
+    async fn reviewed(&self, token: &str, digest: Digest) -> Result<Option<User>, String> {
         let turn = self.turn(&digest);
         let _mine = turn.lock().await;
         if let Some(known) = self.known.get(&digest) {
             return Ok(known);
         }
-        let user = self.ask_in_time(token).await?;
+        let metrics = self.metrics.serving();
+        let under_way = metrics.token_in_review();
+        let answer = self.ask_in_time(token).await;
+        drop(under_way);
+        metrics.token_reviewed(answer.is_ok());
+        let user = answer?;
         self.known.put(digest, user.clone(), self.ttl);
         Ok(user)
     }

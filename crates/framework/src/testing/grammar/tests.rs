@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::kinds::{COMMON, all};
 use super::words::Word;
 use super::{Statement, statements};
-use crate::testing::objects::{merge, node, object, pod};
+use crate::testing::json::merge;
+use crate::testing::objects::{node, object, pod};
 
 /// What the words of a statement add to `KIND n` without words.
 #[track_caller]

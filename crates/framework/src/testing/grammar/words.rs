@@ -7,7 +7,7 @@ use kube_scheduler_api_types::{
 use serde_json::{Map, Value, json};
 
 use super::kinds::{COMMON, Kind};
-use crate::testing::objects::{merge, place, push};
+use crate::testing::json::{merge, place, push};
 
 type Path = &'static [&'static str];
 type Problem = String;

@@ -1,6 +1,6 @@
 //! `config migrate`: the v1 form of a file for an older version, as far as it can be said.
 //!
-//! Invariants: what is printed can be decoded; whatever is left out or means something else now is told, with its path.
+//! Invariants: what is printed can be decoded; whatever is left out or means something else now is reported, with its path.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ const KIND: &str = "KubeSchedulerConfiguration";
 
 /// Write the v1 form of a configuration file or policy of an older version.
 ///
-/// The file goes to standard output; what could not be carried over, or means something else now, is told on standard error.
+/// The file goes to standard output; what could not be carried over, or means something else now, is reported on standard error.
 /// Ends with 0 when everything was carried over, with 1 when something was not, with 2 when the file cannot be read.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -72,7 +72,7 @@ fn migrate(text: &str) -> Result<Migrated> {
     let Decoded { configuration, errors } = decode_as_far_as_possible(&new.to_string());
     for error in errors {
         match error {
-            // Fields that are gone are told with what replaces them, and are left out by writing what was read.
+            // Fields that are gone are reported with what replaces them, and are left out by writing what was read.
             DecodeError::Strict(complaints) => remarks.extend(
                 complaints
                     .into_iter()
@@ -342,8 +342,11 @@ mod tests {
         assert_eq!(args("NodeResourcesFit")["scoringStrategy"]["resources"][0]["weight"], 2);
         assert_eq!(args("InterPodAffinity")["hardPodAffinityWeight"], 5);
         assert_eq!(args("VolumeBinding")["bindTimeoutSeconds"], 60);
-        for told in ["healthzBindAddress", "NodeLabel", "EBSLimits", "default weights"] {
-            assert!(remarks.iter().any(|remark| remark.contains(told)), "{told}: {remarks:?}");
+        for reported in ["healthzBindAddress", "NodeLabel", "EBSLimits", "default weights"] {
+            assert!(
+                remarks.iter().any(|remark| remark.contains(reported)),
+                "{reported}: {remarks:?}"
+            );
         }
     }
 
@@ -375,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_and_no_reason_to_break_down() {
+    fn nonsense_is_reported_and_no_reason_to_break_down() {
         for fields in [
             "plugins: 3\ndisablePreemption: true",
             "plugins: {postFilter: 3}\ndisablePreemption: true",

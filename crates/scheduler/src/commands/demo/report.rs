@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::devices::DeviceCounts;
 use super::watcher::PodRecord;
 
 /// Numbers of one run.
@@ -17,6 +18,9 @@ pub(super) struct Report {
     pub(super) nodes: usize,
     pub(super) pods: PodCounts,
     pub(super) shapes: BTreeMap<String, ShapeCounts>,
+    /// Devices by driver, if there are any.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) devices: BTreeMap<String, DeviceCounts>,
     /// Pods per node.
     pub(super) pods_per_node: Spread,
     pub(super) elapsed_seconds: f64,
@@ -76,6 +80,7 @@ pub(super) struct Run {
     pub(super) n_decisions: u64,
     pub(super) deciding: Duration,
     pub(super) memory_bytes: Option<u64>,
+    pub(super) devices: BTreeMap<String, DeviceCounts>,
 }
 
 impl Report {
@@ -107,6 +112,7 @@ impl Report {
             nodes: run.nodes.len(),
             pods,
             shapes,
+            devices: run.devices.clone(),
             pods_per_node: Spread {
                 min: per_node.iter().copied().min().unwrap_or(0),
                 mean: per_node.iter().sum::<usize>() as f64 / per_node.len().max(1) as f64,
@@ -139,6 +145,13 @@ impl Report {
         row("PODS BY SHAPE", "bound / total".to_owned());
         for (shape, counts) in &self.shapes {
             row(&format!("  {shape}"), format!("{} / {}", counts.bound, counts.total));
+        }
+        if !self.devices.is_empty() {
+            row("DEVICES BY DRIVER", "allocated / total".to_owned());
+        }
+        for (driver, counts) in &self.devices {
+            let value = format!("{} / {}", counts.allocated, counts.devices);
+            row(&format!("  {driver}"), format!("  {value}"));
         }
         let spread = &self.pods_per_node;
         row(
@@ -215,6 +228,7 @@ mod tests {
             n_decisions: 0,
             deciding: Duration::ZERO,
             memory_bytes: Some(1024 * 1024),
+            devices: BTreeMap::new(),
         };
         let report = Report::new(&run, &BTreeMap::new());
         assert_eq!((report.nodes, report.pods_per_node.max), (2, 0));

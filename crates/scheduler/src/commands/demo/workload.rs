@@ -1,11 +1,13 @@
 //! The nodes and pods of the demo.
 //!
 //! Invariants: the same numbers of nodes and pods and the same seed give the same objects; all pods fit, because the size of
-//! the nodes follows from the number of pods.
+//! the nodes follows from the number of pods, but those that ask for more devices than a node has.
 
 use kube_scheduler_api_types::numbers::Numbers;
-use kube_scheduler_devcluster::{ApiError, DevCluster, NODES, NodeTemplate};
+use kube_scheduler_devcluster::{ApiError, DevCluster, NODES, NodeTemplate, SampleDevices};
 use serde_json::{Value, json};
+
+use super::devices::{self, DeviceRoom};
 
 /// The scheduling gate that is removed when half of the pods are bound.
 pub(super) const GATE: &str = "demo.example.com/not-yet";
@@ -30,10 +32,16 @@ pub(super) enum Shape {
     LargeImage,
     Gpu,
     Gated,
+    OneGpu,
+    GpuPair,
+    LargeGpu,
+    HalfGpu,
+    Fabric,
+    TooManyGpus,
 }
 
 impl Shape {
-    /// All shapes, with their number among a hundred pods.
+    /// The shapes without devices, with their number among a hundred pods.
     const SHARES: [(Self, usize); 9] = [
         (Self::Plain, 40),
         (Self::Important, 10),
@@ -57,6 +65,12 @@ impl Shape {
             Self::LargeImage => "large-image",
             Self::Gpu => "gpu",
             Self::Gated => "gated",
+            Self::OneGpu => "one-gpu",
+            Self::GpuPair => "gpu-pair",
+            Self::LargeGpu => "large-gpu",
+            Self::HalfGpu => "half-gpu",
+            Self::Fabric => "fabric",
+            Self::TooManyGpus => "too-many-gpus",
         }
     }
 }
@@ -67,6 +81,8 @@ pub(super) struct Workload {
     n_nodes: usize,
     /// In the order of creation.
     shapes: Vec<Shape>,
+    /// Sample devices, if pods have claims of them.
+    devices: Option<DeviceRoom>,
     random: Random,
 }
 
@@ -79,15 +95,23 @@ struct NodeCounts {
 }
 
 impl Workload {
-    pub(super) fn new(n_nodes: usize, n_pods: usize, seed: u64) -> Self {
+    pub(super) fn new(n_nodes: usize, n_pods: usize, seed: u64, has_devices: bool) -> Self {
         let mut random = Random(Numbers::new(seed));
         let mut shapes: Vec<Shape> = Vec::with_capacity(n_pods);
-        for (shape, share) in Shape::SHARES {
-            shapes.extend(std::iter::repeat_n(shape, n_pods * share / 100));
+        let shares: &[(Shape, usize)] = if has_devices { &devices::SHARES } else { &Shape::SHARES };
+        for (shape, share) in shares {
+            shapes.extend(std::iter::repeat_n(*shape, n_pods * share / 100));
         }
         // For the rest that rounding leaves.
         shapes.resize(n_pods, Shape::Plain);
-        let mut workload = Self { n_nodes, shapes, random: Random(Numbers::new(0)) };
+        let mut room = has_devices.then(|| DeviceRoom::new(n_nodes, n_pods));
+        for shape in &mut shapes {
+            if room.as_mut().is_some_and(|room| !room.take(*shape)) {
+                *shape = Shape::Plain;
+            }
+        }
+        let random_later = Random(Numbers::new(0));
+        let mut workload = Self { n_nodes, shapes, devices: room, random: random_later };
         // Each node has a host port once: with few nodes and many pods, some pods get none.
         let mut n_ports_left = workload.counts().plain * PORTS.len() / 2;
         for shape in &mut workload.shapes {
@@ -112,6 +136,16 @@ impl Workload {
         NodeCounts { plain, ssd, dedicated, gpu }
     }
 
+    /// How many pods find no node, because they ask for more devices than any node has.
+    pub(super) fn n_too_large(&self) -> usize {
+        self.n_of(Shape::TooManyGpus)
+    }
+
+    /// The sample devices that the cluster needs.
+    pub(super) fn devices(&self) -> Option<SampleDevices> {
+        self.devices.as_ref().map(DeviceRoom::sample)
+    }
+
     fn n_of(&self, shape: Shape) -> usize {
         self.shapes.iter().filter(|other| **other == shape).count()
     }
@@ -130,6 +164,13 @@ impl Workload {
                 .capacity("pods", &(pods * 2).max(110).to_string())
         };
         let n_pods = self.shapes.len();
+        if let Some(room) = &self.devices {
+            let template = NodeTemplate::default().name_prefix("node-");
+            let template = sized(template, roomy(n_pods, self.n_nodes));
+            cluster.add_hollow_nodes(self.n_nodes, &template)?;
+            cluster.bulk_create(room.templates())?;
+            return Ok(());
+        }
         let plain =
             sized(NodeTemplate::default().name_prefix("plain-"), roomy(n_pods, counts.plain));
         cluster.add_hollow_nodes(counts.plain, &plain)?;
@@ -234,6 +275,12 @@ fn pod(number: usize, shape: Shape, random: &mut Random, n_ports: &mut usize) ->
             spec["tolerations"] =
                 json!([{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]);
         }
+        Shape::OneGpu
+        | Shape::GpuPair
+        | Shape::LargeGpu
+        | Shape::HalfGpu
+        | Shape::Fabric
+        | Shape::TooManyGpus => spec["resourceClaims"] = devices::claims(shape),
         Shape::Gated => spec["schedulingGates"] = json!([{"name": GATE}]),
     }
     pod
@@ -257,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_seed_decides_everything() {
-        let pods = |seed| Workload::new(10, 200, seed).pods().collect::<Vec<_>>();
+        let pods = |seed| Workload::new(10, 200, seed, false).pods().collect::<Vec<_>>();
         assert_eq!(pods(1), pods(1));
         assert_ne!(pods(1), pods(2));
         assert_eq!(pods(1).len(), 200);
@@ -265,11 +312,11 @@ mod tests {
 
     #[test]
     fn every_shape_is_there() {
-        let workload = Workload::new(100, 1000, 0);
+        let workload = Workload::new(100, 1000, 0, false);
         for (shape, share) in Shape::SHARES {
             assert_eq!(workload.n_of(shape), share * 10, "{shape:?}");
         }
-        let few_nodes = Workload::new(1, 1000, 0);
+        let few_nodes = Workload::new(1, 1000, 0, false);
         assert_eq!(few_nodes.n_of(Shape::HostPort), 2);
     }
 }

@@ -1,0 +1,239 @@
+//! How much work an attempt may cost, and what becomes of pods that cost more.
+//!
+//! Up to the soft limit nothing happens. An attempt beyond it is made, but nothing that is found out for it is kept: pods
+//! like that may be many, and each would need something else. Beyond the hard limit the attempt fails before it begins,
+//! and the pod comes back later each time. What attempts beyond the soft limit cost is taken from an allowance of their
+//! namespace, which fills up again with time; as long as it is used up, the soft limit is where attempts of that namespace
+//! fail.
+//!
+//! Invariant: the price of a pod and the time are inputs, so the same history has the same attempts over their limits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_scheduler_api_types::Timestamp;
+
+use crate::price::Price;
+
+/// How many times the soft limit the hard limit is.
+const SOFT_PART: u64 = 10;
+/// The allowance of a namespace, as a number of attempts that cost the hard limit.
+const FULL: u64 = 10;
+/// How long a pod waits after the first attempt over its limit; twice as long after each further one in a row.
+const FIRST_WAIT: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// How much work attempts may cost, in units: one for a comparison, a table entry, or a slot of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkLimits {
+    /// What an attempt may cost, beside what `per_node` adds. Nothing is kept of one that costs more than a tenth of it.
+    /// Zero means that there is no limit.
+    pub base: u64,
+    /// What each node adds.
+    pub per_node: u64,
+    /// How much of the allowance of a namespace for attempts beyond that tenth comes back in a second.
+    pub refill_per_second: u64,
+}
+
+impl WorkLimits {
+    /// No attempt costs too much.
+    pub const NONE: Self = Self { base: 0, per_node: 0, refill_per_second: 0 };
+
+    fn hard(&self, n_nodes: usize) -> u64 {
+        if self.base == 0 {
+            return u64::MAX;
+        }
+        self.base.saturating_add(self.per_node.saturating_mul(n_nodes as u64))
+    }
+}
+
+impl Default for WorkLimits {
+    fn default() -> Self {
+        Self { base: 5_000_000, per_node: 4_000, refill_per_second: 10_000_000 }
+    }
+}
+
+/// The limits of one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AttemptLimits {
+    /// Beyond this nothing is kept.
+    pub(crate) soft: u64,
+    /// Beyond this the attempt fails.
+    pub(crate) hard: u64,
+    /// What `hard` is for namespaces that have not used up their allowance.
+    usual: u64,
+}
+
+/// Why an attempt failed, and for how long to leave the pod alone.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct OverBudget {
+    pub(crate) message: String,
+    pub(crate) not_before: Timestamp,
+}
+
+/// What a namespace has used up of its allowance.
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    units: u64,
+    at: Timestamp,
+}
+
+/// The limits, and what namespaces have used up of their allowances; those that have used nothing are not listed.
+#[derive(Debug)]
+pub(crate) struct Budgets {
+    limits: WorkLimits,
+    used: BTreeMap<Arc<str>, Used>,
+}
+
+impl Budgets {
+    pub(crate) const fn new(limits: WorkLimits) -> Self {
+        Self { limits, used: BTreeMap::new() }
+    }
+
+    /// The limits of an attempt for a pod of this namespace.
+    pub(crate) fn of(&self, namespace: &str, n_nodes: usize, now: Timestamp) -> AttemptLimits {
+        let hard = self.limits.hard(n_nodes);
+        let soft = if hard == u64::MAX { hard } else { hard / SOFT_PART };
+        let is_used_up = self.used_by(namespace, now) >= allowance(hard);
+        AttemptLimits { soft, hard: if is_used_up { soft } else { hard }, usual: hard }
+    }
+
+    /// Takes what an attempt beyond its soft limit costs from its namespace's allowance.
+    pub(crate) fn spend(&mut self, namespace: &Arc<str>, units: u64, now: Timestamp) {
+        let limits = self.limits;
+        self.used.retain(|_, used| used_at(limits, *used, now) > 0);
+        let units = self.used_by(namespace, now).saturating_add(units);
+        self.used.insert(namespace.clone(), Used { units, at: now });
+    }
+
+    /// What to say about a pod whose attempt fails after `n_errors` earlier ones in a row, and when to try it again.
+    pub(crate) fn refusal(
+        &self,
+        limits: AttemptLimits,
+        namespace: &str,
+        price: &Price,
+        n_errors: u32,
+        now: Timestamp,
+    ) -> OverBudget {
+        let AttemptLimits { hard, usual, .. } = limits;
+        let Price { search, greatest, .. } = price;
+        let mut message = format!(
+            "the pod is too expensive to schedule: it may cost up to {} units of work, more than the limit of {hard}, most \
+             of them for its {greatest}",
+            rounded_up(*search)
+        );
+        let wait = FIRST_WAIT.saturating_mul(1 << n_errors.min(16)).min(LONGEST_WAIT);
+        let mut not_before = now + wait;
+        if hard < usual {
+            let text = format!(
+                "; the limit is {usual} again when expensive pods of this namespace have not been tried for a while"
+            );
+            message.push_str(&text);
+            not_before = not_before.max(self.refilled(namespace, usual, now));
+        }
+        OverBudget { message, not_before }
+    }
+
+    /// When a namespace may have attempts up to the hard limit again; an hour from now at the latest.
+    fn refilled(&self, namespace: &str, hard: u64, now: Timestamp) -> Timestamp {
+        let excess = self.used_by(namespace, now).saturating_sub(allowance(hard)).saturating_add(1);
+        let seconds = excess.checked_div(self.limits.refill_per_second).unwrap_or(u64::MAX);
+        now + Duration::from_secs(seconds.saturating_add(1)).min(LONGEST_WAIT)
+    }
+
+    fn used_by(&self, namespace: &str, now: Timestamp) -> u64 {
+        self.used.get(namespace).map_or(0, |used| used_at(self.limits, *used, now))
+    }
+
+    /// How many namespaces have used something up.
+    pub(crate) fn len(&self) -> usize {
+        self.used.len()
+    }
+}
+
+/// One digit and zeros, so that the text of a condition does not change with every pod that comes and goes.
+fn rounded_up(n: u64) -> u64 {
+    let unit = 10_u64.pow(n.checked_ilog10().unwrap_or(0));
+    n.div_ceil(unit).saturating_mul(unit)
+}
+
+fn allowance(hard: u64) -> u64 {
+    hard.saturating_mul(FULL)
+}
+
+fn used_at(limits: WorkLimits, used: Used, now: Timestamp) -> u64 {
+    let nanos = now.saturating_since(used.at).as_nanos();
+    let refilled = nanos.saturating_mul(u128::from(limits.refill_per_second)) / 1_000_000_000;
+    used.units.saturating_sub(u64::try_from(refilled).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: WorkLimits = WorkLimits { base: 10_000, per_node: 100, refill_per_second: 500 };
+
+    fn price(search: u64) -> Price {
+        Price { search, preemption: 0, greatest: "tolerations" }
+    }
+
+    #[test]
+    fn limits_grow_with_the_cluster_and_can_be_switched_off() {
+        let budgets = Budgets::new(LIMITS);
+        let limits = budgets.of("a", 50, Timestamp::EPOCH);
+        assert_eq!(limits, AttemptLimits { soft: 1500, hard: 15_000, usual: 15_000 });
+        let mut off = Budgets::new(WorkLimits::NONE);
+        off.spend(&"a".into(), u64::MAX - 1, Timestamp::EPOCH);
+        let none = AttemptLimits { soft: u64::MAX, hard: u64::MAX, usual: u64::MAX };
+        assert_eq!(off.of("a", 50, Timestamp::EPOCH), none);
+    }
+
+    #[test]
+    fn a_namespace_that_has_used_up_its_allowance_fails_earlier_until_it_has_some_again() {
+        let mut budgets = Budgets::new(LIMITS);
+        let (namespace, start) = (Arc::from("a"), Timestamp::EPOCH);
+        let hard = |budgets: &Budgets, namespace: &str, now| budgets.of(namespace, 0, now).hard;
+        budgets.spend(&namespace, 99_999, start);
+        assert_eq!(hard(&budgets, "a", start), 10_000);
+        budgets.spend(&namespace, 1001, start);
+        assert_eq!(hard(&budgets, "a", start), 1000);
+        assert_eq!(hard(&budgets, "b", start), 10_000);
+        let limits = budgets.of("a", 0, start);
+        let refusal = budgets.refusal(limits, "a", &price(1001), 0, start);
+        assert_eq!(refusal.not_before, start + FIRST_WAIT);
+        for text in ["up to 2000 units", "limit of 1000", "its tolerations", "is 10000 again"] {
+            assert!(refusal.message.contains(text), "{text}: {}", refusal.message);
+        }
+        // 1,000 units too many come back in two seconds.
+        assert_eq!(hard(&budgets, "a", start + Duration::from_millis(1900)), 1000);
+        assert_eq!(hard(&budgets, "a", start + Duration::from_millis(2100)), 10_000);
+    }
+
+    #[test]
+    fn pods_come_back_later_each_time_up_to_an_hour() {
+        let budgets = Budgets::new(LIMITS);
+        let limits = budgets.of("a", 0, Timestamp::EPOCH);
+        let wait = |n_errors| {
+            let refusal = budgets.refusal(limits, "a", &price(20_000), n_errors, Timestamp::EPOCH);
+            refusal.not_before.saturating_since(Timestamp::EPOCH).as_secs()
+        };
+        assert_eq!([0, 1, 2, 8, 9, u32::MAX].map(wait), [10, 20, 40, 2560, 3600, 3600]);
+    }
+
+    #[test]
+    fn prices_are_said_with_one_digit() {
+        let rounded = [0, 1, 9, 10, 11, 1999, 2000, u64::MAX].map(rounded_up);
+        assert_eq!(rounded, [0, 1, 9, 10, 20, 2000, 2000, u64::MAX]);
+    }
+
+    #[test]
+    fn namespaces_that_have_used_nothing_are_not_kept() {
+        let mut budgets = Budgets::new(LIMITS);
+        for at in 0..100 {
+            let now = Timestamp::EPOCH + Duration::from_secs(10 * at);
+            budgets.spend(&format!("n{at}").into(), 1500, now);
+            assert_eq!(budgets.len(), 1);
+        }
+    }
+}

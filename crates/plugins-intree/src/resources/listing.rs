@@ -1,0 +1,58 @@
+//! What the log says of resource scores at its highest verbosity (`docs/spec/observability.md` §5.2).
+
+use kube_scheduler_framework::api::{Pod, Resources};
+use kube_scheduler_framework::{ClusterView, NodeIdx};
+use tracing::{Level, enabled, trace};
+
+use super::scored::{Plan, Scored, UsedBasis};
+use crate::dynamic_resources::totals::DeviceTotals;
+
+/// What a plugin's scores of one pod are computed from.
+pub(super) struct Listing<'a> {
+    /// The reference's name of what computes the scores.
+    pub(super) scorer: &'static str,
+    pub(super) resources: &'a [Scored],
+    pub(super) request: &'a Resources,
+    pub(super) basis: UsedBasis,
+    /// The devices behind the resources that device classes serve.
+    pub(super) totals: Option<&'a DeviceTotals<'a>>,
+}
+
+impl Listing<'_> {
+    /// One line for each node, if the log shows such lines; otherwise this costs one atomic load.
+    pub(super) fn log(
+        &self,
+        cluster: ClusterView<'_>,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        scores: &[i64],
+    ) {
+        if !enabled!(target: "V10", Level::TRACE) {
+            return;
+        }
+        let pod = pod.key();
+        for (idx, score) in nodes.iter().zip(scores) {
+            let Some(node) = cluster.node(*idx) else { continue };
+            // In the order of the configuration; what does not count for the pod, or is not there, has zeroes.
+            let (allocatable, requested): (Vec<i64>, Vec<i64>) = self
+                .resources
+                .iter()
+                .map(|one| {
+                    let plan = Plan::new(std::slice::from_ref(one), self.request, self.basis);
+                    let amounts = plan.on_view(&node, self.totals).next();
+                    amounts.map_or((0, 0), |amounts| (amounts.allocatable, amounts.after))
+                })
+                .unzip();
+            trace!(
+                target: "V10",
+                pod,
+                node = &**node.name(),
+                resourceAllocationScorer = self.scorer,
+                allocatableResource = ?allocatable,
+                requestedResource = ?requested,
+                resourceScore = score,
+                "Listed internal info for allocatable resources, requested resources and score"
+            );
+        }
+    }
+}

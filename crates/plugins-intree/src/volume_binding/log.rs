@@ -1,0 +1,202 @@
+//! What the log says of volumes (`docs/spec/observability.md` §5.4).
+//!
+//! Invariant: a line that is off costs one atomic load; no text is made for it.
+
+use kube_scheduler_framework::Status;
+use kube_scheduler_framework::api::{Object, Pod};
+use tracing::{Level, debug, enabled, trace};
+
+use super::claims::DelayedClaim;
+use super::find::StaticBinding;
+use super::provisioning::Provisioning;
+use crate::volumes::VolumeClaim;
+
+/// The search for volumes on one node, for a log that shows it.
+#[derive(Clone, Copy)]
+pub(super) struct SearchLog<'a> {
+    pod: &'a Pod,
+    node: &'a str,
+}
+
+impl<'a> SearchLog<'a> {
+    /// `None` when such lines are off.
+    pub(super) fn start(pod: &'a Pod, node: &'a str) -> Option<Self> {
+        if !enabled!(target: "V5", Level::TRACE) {
+            return None;
+        }
+        trace!(target: "V5", pod = pod.key(), node, "FindPodVolumes");
+        Some(Self { pod, node })
+    }
+
+    /// Whether the node reaches a bound volume, and if not, why.
+    pub(super) fn bound_volume(self, name: &str, answer: Result<(), String>) {
+        let Self { pod, node } = self;
+        match answer {
+            Ok(()) => {
+                let text = "PersistentVolume and node matches for pod";
+                trace!(target: "V5", PV = name, node, pod = pod.key(), "{text}");
+            }
+            Err(err) => {
+                let text = "PersistentVolume and node mismatch for pod";
+                trace!(target: "V5", PV = name, node, pod = pod.key(), err, "{text}");
+            }
+        }
+    }
+
+    /// The node reaches all volumes of bound claims.
+    pub(super) fn all_bound_match(self) {
+        let Self { pod, node } = self;
+        trace!(target: "V5", pod = pod.key(), node, "All bound volumes for pod match with node");
+    }
+
+    /// The volume that an unbound claim gets, if there is one.
+    pub(super) fn matching(self, claim: &Object, volume: Option<&Object>) {
+        let (Self { pod, node }, claim) = (self, claim.key());
+        match volume {
+            Some(volume) => trace!(
+                target: "V5",
+                PV = &*volume.name,
+                PVC = claim,
+                node,
+                pod = pod.key(),
+                "Found matching PV for PVC for pod"
+            ),
+            None => {
+                trace!(target: "V5", pod = pod.key(), PVC = claim, node, "No matching volumes for pod");
+            }
+        }
+    }
+
+    /// Every unbound claim that could have an existing volume gets one.
+    pub(super) fn all_matching(self) {
+        let Self { pod, node } = self;
+        trace!(target: "V5", pod = pod.key(), node, "Found matching volumes for pod");
+    }
+
+    /// The class of a claim makes no volume on the node.
+    pub(super) fn unavailable(self, claim: &DelayedClaim) {
+        let (class, key) = (VolumeClaim(&claim.object).class(), claim.object.key());
+        if matches!(claim.provisioning, Provisioning::Never) {
+            trace!(
+                target: "V5",
+                storageClassName = class,
+                PVC = key,
+                "Storage class of claim does not support dynamic provisioning"
+            );
+        } else {
+            trace!(
+                target: "V5",
+                node = self.node,
+                PVC = key,
+                "Node cannot satisfy provisioning topology requirements of claim"
+            );
+        }
+    }
+
+    /// There is no room for a claim's volume.
+    pub(super) fn no_room(self, claim: &Object) {
+        let claimed = VolumeClaim(claim);
+        trace!(
+            target: "V5",
+            node = self.node,
+            PVC = claim.key(),
+            size = claimed.requested_storage().unwrap_or_default().value(),
+            storageClass = claimed.class(),
+            "Node has no accessible CSIStorageCapacity with enough capacity for PVC"
+        );
+    }
+
+    /// Volumes can be made for so many claims.
+    pub(super) fn provisioned(self, n_claims: usize) {
+        let Self { pod, node } = self;
+        trace!(
+            target: "V5",
+            claimCount = n_claims,
+            pod = pod.key(),
+            node,
+            "Provisioning for claims of pod that has no matching volumes..."
+        );
+    }
+}
+
+/// Reserve assumes what was found.
+pub(super) fn assuming(pod: &Pod, node: &str) {
+    debug!(target: "V4", pod = pod.key(), node, "AssumePodVolumes");
+}
+
+/// Reserve has nothing to assume.
+pub(super) fn nothing_to_assume(pod: &Pod, node: &str) {
+    let text = "AssumePodVolumes: all PVCs bound and nothing to do";
+    debug!(target: "V4", pod = pod.key(), node, "{text}");
+}
+
+/// PreBind starts.
+pub(super) fn binding(pod: &Pod, node: &str) {
+    trace!(target: "V5", pod = pod.key(), "Trying to bind volumes for pod");
+    debug!(target: "V4", pod = pod.key(), node, "BindPodVolumes");
+}
+
+/// A volume is about to be written.
+pub(super) fn writing_volume(pod: &Pod, StaticBinding { claim, volume }: &StaticBinding) {
+    trace!(
+        target: "V5",
+        pod = pod.key(),
+        PV = &*volume.name,
+        PVC = claim.key(),
+        "Updating PersistentVolume: binding to claim"
+    );
+}
+
+/// A claim is about to be written.
+pub(super) fn writing_claim(pod: &Pod, claim: &Object) {
+    trace!(
+        target: "V5",
+        pod = pod.key(),
+        PVC = claim.key(),
+        "Updating claims objects to trigger volume provisioning"
+    );
+}
+
+/// A volume is written.
+pub(super) fn volume_written(pod: &Pod, StaticBinding { claim, volume }: &StaticBinding) {
+    debug!(
+        target: "V2",
+        pod = pod.key(),
+        PV = &*volume.name,
+        PVC = claim.key(),
+        "Updated PersistentVolume with claim. Waiting for binding to complete"
+    );
+}
+
+/// A write failed.
+pub(super) fn write_failed(
+    pod: &Pod,
+    binding: Option<&StaticBinding>,
+    claim: Option<&Object>,
+    err: &str,
+) {
+    if let Some(StaticBinding { claim, volume }) = binding {
+        debug!(
+            target: "V4",
+            pod = pod.key(),
+            PV = &*volume.name,
+            PVC = claim.key(),
+            err,
+            "Updating PersistentVolume: binding to claim failed"
+        );
+    } else if let Some(claim) = claim {
+        let text = "Updating PersistentVolumeClaim: binding to volume failed";
+        debug!(target: "V4", PVC = claim.key(), err, "{text}");
+    }
+}
+
+/// PreBind is over: everything is bound, or the status says what is not.
+pub(super) fn ended(pod: &Pod, status: &Status) {
+    if status.is_success() {
+        debug!(target: "V2", pod = pod.key(), "All PVCs for pod are bound");
+        trace!(target: "V5", pod = pod.key(), "Success binding volumes for pod");
+    } else {
+        let text = "Failed to bind volumes for pod";
+        trace!(target: "V5", pod = pod.key(), err = status.message(), "{text}");
+    }
+}
