@@ -29,11 +29,12 @@ impl TrackedDevices {
     /// Follows the claims to what they are now. O(changes since the last call), or O(claims) if there were very many.
     pub(super) fn follow(&mut self, objects: &ObjectStore, decoded: &Decoded<ResourceClaim>) {
         let latest = objects.latest_change(kinds::GROUP, kinds::CLAIM);
-        let last = self.last.as_ref();
-        if last.map(Arc::as_ptr) == latest.map(Arc::as_ptr) {
+        if self.last.as_ref().map(Arc::as_ptr) == latest.map(Arc::as_ptr) {
             return;
         }
-        let changes = last.and_then(|last| objects.changes_after(kinds::GROUP, kinds::CLAIM, last));
+        let last = std::mem::replace(&mut self.last, latest.cloned());
+        let changes =
+            last.as_ref().and_then(|last| objects.changes_after(kinds::GROUP, kinds::CLAIM, last));
         match changes {
             Some(changes) => {
                 // There is no copy to be made unless somebody still looks at the former state.
@@ -42,7 +43,6 @@ impl TrackedDevices {
             }
             None => self.state = Arc::new(self.count(objects, decoded)),
         }
-        self.last = latest.cloned();
     }
 
     /// The state with the devices that `table` is about.
