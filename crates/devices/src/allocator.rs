@@ -84,6 +84,11 @@ impl Allocator {
         self.state.inventory()
     }
 
+    /// The devices, and who holds them.
+    pub fn state(&self) -> &DeviceState {
+        &self.state
+    }
+
     /// The allocation of `claims`, which are not allocated yet, on `node`: one per claim, in their order, or none if they
     /// cannot all be had there. At most `max_steps` devices are tried. `new_share_id` gives every share of a device that
     /// several requests may have an id; it is called only for an allocation that was found.

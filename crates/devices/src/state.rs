@@ -29,6 +29,19 @@ pub struct DeviceState {
     in_flight: Usage,
     occupancy: Occupancy,
     counters: CommittedCounters,
+    changes: Changes,
+}
+
+/// When devices changed hands. Numbers grow along the history of a state and never come again, whatever it is told.
+#[derive(Clone, Debug, Default)]
+struct Changes {
+    latest: u64,
+    /// When all devices were looked at anew.
+    all: u64,
+    /// Of pools that any node may see.
+    anywhere: u64,
+    /// Of every pool.
+    pools: Vec<u64>,
 }
 
 impl DeviceState {
@@ -40,9 +53,25 @@ impl DeviceState {
             in_flight: Usage::default(),
             occupancy: Occupancy::default(),
             counters: CommittedCounters::default(),
+            changes: Changes::default(),
         };
         state.derive();
         state
+    }
+
+    /// Takes another count of all that is held, by claims as they are stored and by those in flight.
+    pub fn recount(&mut self, claims: Usage, in_flight: Usage) {
+        self.claims = claims;
+        self.in_flight = in_flight;
+        self.derive();
+    }
+
+    /// A number for the devices that a node may see and for who holds them: as long as it is the same, allocations on the
+    /// node are the same, given equal labels. O(slices of the node).
+    pub fn stamp(&self, node: &str) -> u64 {
+        let Changes { all, anywhere, pools, .. } = &self.changes;
+        let own = self.inventory().pools_of(node).map(|pool| pools[pool as usize]);
+        own.fold((*all).max(*anywhere), u64::max)
     }
 
     /// The devices and what selectors say about them.
@@ -106,9 +135,19 @@ impl DeviceState {
     fn refresh_device(&mut self, key: DeviceKey) {
         let inventory = self.selectors.inventory();
         let was_held = self.occupancy.is_held(key);
-        self.occupancy.refresh(key, inventory, [&self.claims, &self.in_flight]);
+        if !self.occupancy.refresh(key, inventory, [&self.claims, &self.in_flight]) {
+            return;
+        }
         if self.occupancy.is_held(key) != was_held {
             self.counters.refresh(key, &self.occupancy, inventory);
+        }
+        let changes = &mut self.changes;
+        changes.latest += 1;
+        for pool in inventory.pools_of_key(key) {
+            changes.pools[pool as usize] = changes.latest;
+            if inventory.is_anywhere(pool) {
+                changes.anywhere = changes.latest;
+            }
         }
     }
 
@@ -122,11 +161,16 @@ impl DeviceState {
             }
         }
         self.counters = CommittedCounters::new(&self.occupancy, inventory);
+        let latest = self.changes.latest + 1;
+        let pools = vec![latest; inventory.n_pools() as usize];
+        self.changes = Changes { latest, all: latest, anywhere: latest, pools };
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -205,6 +249,7 @@ mod tests {
                 (0..N_DEVICES, prop::option::of(0..3_usize), any::<bool>(), 0..5_u8), 0..40),
         ) {
             let mut version = 0;
+            let mut seen_at = BTreeMap::new();
             let mut state = DeviceState::new(table(0), Usage::default());
             for (device, share, is_in_flight, turn) in turns {
                 let holder = if is_in_flight { Holder::InFlight } else { Holder::Claims };
@@ -220,6 +265,8 @@ mod tests {
                 anew.in_flight = state.in_flight.clone();
                 anew.derive();
                 prop_assert_eq!(seen(&state), seen(&anew));
+                let seen_before = seen_at.entry(state.stamp("n")).or_insert_with(|| seen(&state));
+                prop_assert_eq!(&*seen_before, &seen(&state));
             }
         }
     }

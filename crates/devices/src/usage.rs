@@ -68,7 +68,7 @@ impl Usage {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Occupancy(FxHashMap<DeviceKey, Occupied>);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Occupied {
     is_dedicated: bool,
     /// Sums of what shares consume, if a share says so.
@@ -76,13 +76,17 @@ struct Occupied {
 }
 
 impl Occupancy {
-    /// Looks again at who holds a device.
-    pub(crate) fn refresh(&mut self, key: DeviceKey, inventory: &Inventory, usages: [&Usage; 2]) {
-        let Some(&device) = inventory.devices_of_key(key).first() else { return };
+    /// Looks again at who holds a device, and says whether anything is different.
+    pub(crate) fn refresh(
+        &mut self,
+        key: DeviceKey,
+        inventory: &Inventory,
+        usages: [&Usage; 2],
+    ) -> bool {
+        let Some(&device) = inventory.devices_of_key(key).first() else { return false };
         let name = inventory.device(device).name();
         if !usages.iter().any(|usage| usage.holds(&name)) {
-            self.0.remove(&key);
-            return;
+            return self.0.remove(&key).is_some();
         }
         // A share that is on its way and written already is one share.
         let mut shares: BTreeMap<&Arc<str>, &Option<Map<Quantity>>> = BTreeMap::new();
@@ -95,7 +99,9 @@ impl Occupancy {
             }
         }
         let is_dedicated = usages.iter().any(|usage| usage.dedicated.contains(&name));
-        self.0.insert(key, Occupied { is_dedicated, consumed });
+        let occupied = Occupied { is_dedicated, consumed };
+        let before = self.0.insert(key, occupied.clone());
+        before != Some(occupied)
     }
 
     pub(crate) fn is_dedicated(&self, device: DeviceKey) -> bool {

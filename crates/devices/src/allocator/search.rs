@@ -260,6 +260,9 @@ impl<'a> Search<'a> {
                     return Ok(Next::Return(outcome));
                 }
                 self.note_failure(frame.next - 1, &mut frame.failed)?;
+                if self.likeness.as_ref().is_some_and(Likeness::is_hopeless) {
+                    return Ok(Next::Return(Outcome::No));
+                }
                 self.next_candidate(frame, frames)
             }
         }
@@ -324,7 +327,8 @@ impl<'a> Search<'a> {
         while frame.next < self.pools.devices.len() {
             let place = frame.next;
             frame.next += 1;
-            if !self.is_candidate(at.claim, request, place)? || self.is_like(place, &frame.failed) {
+            // Of what is like a device that failed it is known that no selector fails on it.
+            if self.is_like(place, &frame.failed) || !self.is_candidate(at.claim, request, place)? {
                 continue;
             }
             let Some(undo) = self.take(at.claim, frame.index, place, false)? else { continue };

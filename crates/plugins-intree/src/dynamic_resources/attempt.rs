@@ -32,6 +32,7 @@ impl Preparation<'_> {
     pub(super) fn prepare(&self) -> Result<PodDevices, Status> {
         let cluster = self.cx.cluster();
         let objects = cluster.objects();
+        self.devices.follow(objects);
         let resolved = resolve::claims_of(objects, &self.devices.claims, self.pod)
             .map_err(Status::unresolvable)?;
         let mut state = PodDevices::default();
@@ -45,7 +46,6 @@ impl Preparation<'_> {
         if state.claims.is_empty() {
             return Ok(state);
         }
-        self.devices.follow(objects);
         let mut classes = Classes::default();
         let mut is_any_to_allocate = false;
         for claim in state.claims.iter().filter(|claim| !claim.is_allocated()) {
@@ -65,6 +65,8 @@ impl Preparation<'_> {
             classes.extend(demanded.map(|class| (class.name.clone(), class.clone())));
             let (devices, selectors) =
                 (self.devices.state(objects), self.devices.selectors.clone());
+            state.make_room(cluster.n_nodes());
+            state.classes = classes.clone();
             state.allocator = Some(Arc::new(Allocator::with_state(devices, classes, selectors)));
         }
         Ok(state)
@@ -77,7 +79,9 @@ impl Preparation<'_> {
         }
         let resources = self.devices.resources(objects);
         let Some(demand) = Demand::new(self.pod, resources) else { return Ok(None) };
-        let object = extended::find_claim(objects, self.pod)
+        let object = self
+            .devices
+            .special_claim(objects, self.pod)
             .or_else(|| extended::new_claim(self.pod, self.cx.now()));
         let Some(object) = object else { return Ok(None) };
         let claim = self.decoded(&object)?;

@@ -6,8 +6,10 @@ use kube_scheduler_devices::api::{DeviceClass, DeviceTaintRule, ResourceClaim, R
 use kube_scheduler_devices::{
     CelSelectors, DeviceState, ExtendedResources, Features, Inventory, SelectorTable,
 };
+use kube_scheduler_framework::api::{Object, Pod};
 use kube_scheduler_framework::{ObjectChange, ObjectStore};
 
+use super::answers::Answers;
 use super::decoded::Decoded;
 use super::settings::InventorySettings;
 use super::usage::TrackedDevices;
@@ -25,6 +27,7 @@ pub(super) struct Devices {
     table: Kept<SelectorTable>,
     resources: Kept<ExtendedResources>,
     tracked: Mutex<TrackedDevices>,
+    pub(super) answers: Answers,
 }
 
 /// What is made of all objects of some kinds, kept until one of them changes.
@@ -68,6 +71,7 @@ impl Devices {
             table: Kept::new(),
             resources: Kept::new(),
             tracked: Mutex::new(TrackedDevices::new(settings.features)),
+            answers: Answers::default(),
         }
     }
 
@@ -84,6 +88,14 @@ impl Devices {
     pub(super) fn follow(&self, objects: &ObjectStore) {
         let mut tracked = self.tracked.lock().unwrap_or_else(PoisonError::into_inner);
         tracked.follow(objects, &self.claims);
+    }
+
+    /// The claim for extended resources that an earlier attempt made for a pod.
+    pub(super) fn special_claim(&self, objects: &ObjectStore, pod: &Pod) -> Option<Arc<Object>> {
+        let mut tracked = self.tracked.lock().unwrap_or_else(PoisonError::into_inner);
+        tracked.follow(objects, &self.claims);
+        let found = tracked.special.of(pod)?;
+        kinds::claim(objects, &found.namespace, &found.name).cloned()
     }
 
     /// Which class serves which extended resource.

@@ -11,6 +11,7 @@ use kube_scheduler_framework::api::Object;
 use kube_scheduler_framework::{ObjectChange, ObjectStore};
 
 use super::decoded::Decoded;
+use super::extended::SpecialClaims;
 use super::{in_flight, kinds};
 
 /// The devices that the claims held after the change that was followed last.
@@ -18,12 +19,15 @@ pub(super) struct TrackedDevices {
     last: Option<Arc<ObjectChange>>,
     state: Arc<DeviceState>,
     features: Features,
+    /// The claims for extended resources.
+    pub(super) special: SpecialClaims,
 }
 
 impl TrackedDevices {
     pub(super) fn new(features: Features) -> Self {
         let table = SelectorTable::new(Arc::new(Inventory::new([], features)));
-        Self { last: None, state: Arc::new(DeviceState::new(table, Usage::default())), features }
+        let state = Arc::new(DeviceState::new(table, Usage::default()));
+        Self { last: None, state, features, special: SpecialClaims::default() }
     }
 
     /// Follows the claims to what they are now. O(changes since the last call), or O(claims) if there were very many.
@@ -39,9 +43,21 @@ impl TrackedDevices {
             Some(changes) => {
                 // There is no copy to be made unless somebody still looks at the former state.
                 let state = Arc::make_mut(&mut self.state);
-                changes.for_each(|change| apply(state, change, decoded));
+                for change in changes {
+                    apply(state, change, decoded);
+                    if !change.is_pending {
+                        change.old.iter().for_each(|old| self.special.remove(old));
+                        change.new.iter().for_each(|new| self.special.add(new));
+                    }
+                }
             }
-            None => self.state = Arc::new(self.count(objects, decoded)),
+            None => {
+                let (claims, in_flight) = self.count(objects, decoded);
+                Arc::make_mut(&mut self.state).recount(claims, in_flight);
+                self.special = SpecialClaims::default();
+                let all = objects.list(kinds::GROUP, kinds::CLAIM);
+                all.for_each(|claim| self.special.add(claim));
+            }
         }
     }
 
@@ -53,17 +69,14 @@ impl TrackedDevices {
         self.state.clone()
     }
 
-    /// Counts all claims.
-    fn count(&self, objects: &ObjectStore, decoded: &Decoded<ResourceClaim>) -> DeviceState {
-        let mut usage = Usage::default();
-        for claim in objects.list(kinds::GROUP, kinds::CLAIM) {
+    /// Counts all claims, and those in flight.
+    fn count(&self, objects: &ObjectStore, decoded: &Decoded<ResourceClaim>) -> (Usage, Usage) {
+        let add = |mut usage: Usage, claim: &Arc<Object>| {
             with_allocation(claim, decoded, |allocation| usage.add(allocation, self.features));
-        }
-        let mut state = DeviceState::new(self.state.selectors().clone(), usage);
-        for claim in in_flight::all(objects) {
-            with_allocation(claim, decoded, |allocation| state.add(Holder::InFlight, allocation));
-        }
-        state
+            usage
+        };
+        let claims = objects.list(kinds::GROUP, kinds::CLAIM).fold(Usage::default(), add);
+        (claims, in_flight::all(objects).fold(Usage::default(), add))
     }
 }
 
