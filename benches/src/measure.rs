@@ -147,11 +147,11 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
     for node in workload.nodes(conditions.n_nodes) {
         let (mut node, objects) = node?;
         world.sharing.share_node(&mut node);
-        world.tell(Input::NodeApplied(node));
-        objects.into_iter().for_each(|object| world.tell(Input::ObjectApplied(object)));
+        world.handle(Input::NodeApplied(node));
+        objects.into_iter().for_each(|object| world.handle(Input::ObjectApplied(object)));
     }
     for namespace in workload.namespaces()? {
-        world.tell(Input::ObjectApplied(namespace));
+        world.handle(Input::ObjectApplied(namespace));
     }
     let mut n_init = 0;
     for pod in workload.init_pods(conditions.n_nodes).take(conditions.max_init) {
@@ -178,7 +178,7 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
         if let Some(churn) = &mut churn {
             let inputs = churn.inputs(n_measured);
             let start = Instant::now();
-            inputs.into_iter().for_each(|input| world.tell(input));
+            inputs.into_iter().for_each(|input| world.handle(input));
             total += start.elapsed();
         }
         let Some(attempt) = world.attempt() else { break };
@@ -231,18 +231,18 @@ struct Attempt {
 }
 
 impl World {
-    fn tell(&mut self, input: Input) {
+    fn handle(&mut self, input: Input) {
         self.engine.handle(input, self.now);
     }
 
     fn add(&mut self, new: NewPod) -> Result<()> {
         let mut pod = new.pod()?;
         self.sharing.share_pod(&mut pod);
-        new.objects.into_iter().for_each(|object| self.tell(Input::ObjectApplied(object)));
+        new.objects.into_iter().for_each(|object| self.handle(Input::ObjectApplied(object)));
         if let Some(running) = &mut self.running {
             running.push_back(pod.clone());
         }
-        self.tell(Input::PodApplied(pod));
+        self.handle(Input::PodApplied(pod));
         Ok(())
     }
 
@@ -277,28 +277,28 @@ impl World {
                 self.digest.add(&effect);
                 match effect {
                     Effect::WriteBinding { token, pod, node } => {
-                        self.tell(Input::BindingWritten { token, result: Ok(()) });
+                        self.handle(Input::BindingWritten { token, result: Ok(()) });
                         self.watched(&pod, &node);
                     }
                     Effect::EvictPod { token, pod, .. } => {
-                        self.tell(Input::PodEvicted {
+                        self.handle(Input::PodEvicted {
                             token,
                             result: Ok(EvictionOutcome::Deleted),
                         });
                         let PodRef { namespace, name, .. } = pod;
-                        self.tell(Input::PodDeleted { namespace, name });
+                        self.handle(Input::PodDeleted { namespace, name });
                     }
                     Effect::ClearNomination { token, .. } => {
-                        self.tell(Input::NominationCleared { token, result: Ok(()) });
+                        self.handle(Input::NominationCleared { token, result: Ok(()) });
                     }
                     Effect::WriteObject { write, awaited_by, .. } => {
                         let Some(stored) = stored(&write) else { continue };
                         let answer = Ok(stored.clone());
                         if let Some((token, _)) = awaited_by {
-                            self.tell(Input::ObjectWritten { token, result: answer });
+                            self.handle(Input::ObjectWritten { token, result: answer });
                         }
                         if &*stored.kind != "Pod" {
-                            self.tell(Input::ObjectApplied(stored));
+                            self.handle(Input::ObjectApplied(stored));
                         }
                     }
                     _ => {}
@@ -312,7 +312,7 @@ impl World {
         let Some(running) = &mut self.running else { return };
         let Some(at) = running.iter().position(|known| known.uid == pod.uid) else { return };
         if let Some(pod) = running.remove(at) {
-            self.tell(Input::PodApplied(Arc::new(pod.with_node_name(node))));
+            self.handle(Input::PodApplied(Arc::new(pod.with_node_name(node))));
         }
     }
 }

@@ -55,12 +55,12 @@ impl World {
                 }},
                 "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "200"}},
             });
-            world.tell(Input::NodeApplied(Arc::new(Node::from_value(&json).unwrap())));
+            world.handle(Input::NodeApplied(Arc::new(Node::from_value(&json).unwrap())));
         }
         world
     }
 
-    fn tell(&mut self, input: Input) {
+    fn handle(&mut self, input: Input) {
         self.engine.handle(input, self.now);
     }
 
@@ -70,14 +70,14 @@ impl World {
         for (key, value) in [("namespace", "tenant"), ("name", &name), ("uid", &name)] {
             json["metadata"][key] = value.into();
         }
-        self.tell(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+        self.handle(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
     }
 
     /// Adds a plain pod of another tenant, makes all attempts that are due, and says what its own one cost.
     fn place_plain(&mut self, name: &str) -> u64 {
         let json = json!({"metadata": {"namespace": "other", "name": name, "uid": name,
             "labels": {"app": name}}, "spec": {}});
-        self.tell(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+        self.handle(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
         let costs = costs(self);
         for (pod, units, result) in &costs {
             let is_refused =
@@ -91,7 +91,7 @@ impl World {
 
     fn remove(&mut self, at: usize) {
         let name = format!("evil{at}").into();
-        self.tell(Input::PodDeleted { namespace: "tenant".into(), name });
+        self.handle(Input::PodDeleted { namespace: "tenant".into(), name });
     }
 
     /// Whatever is due; all bindings succeed.
@@ -100,7 +100,7 @@ impl World {
             let turn = self.engine.schedule_next(self.now);
             for effect in self.engine.drain_effects().collect::<Vec<_>>() {
                 if let Effect::WriteBinding { token, .. } = effect {
-                    self.tell(Input::BindingWritten { token, result: Ok(()) });
+                    self.handle(Input::BindingWritten { token, result: Ok(()) });
                 }
             }
             if turn.is_none() {
@@ -149,7 +149,7 @@ fn costs(world: &mut World) -> Vec<(String, u64, AttemptResult)> {
         costs.push((turn.pod.name.to_string(), turn.work, turn.result));
         for effect in world.engine.drain_effects().collect::<Vec<_>>() {
             if let Effect::WriteBinding { token, .. } = effect {
-                world.tell(Input::BindingWritten { token, result: Ok(()) });
+                world.handle(Input::BindingWritten { token, result: Ok(()) });
             }
         }
     }
@@ -186,7 +186,7 @@ fn a_pod_that_is_too_expensive_is_never_tried_and_says_so_and_comes_back_later_e
         .collect();
     let json = json!({"metadata": {"namespace": "tenant", "name": "evil", "uid": "evil"},
         "spec": {"topologySpreadConstraints": constraints}});
-    world.tell(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+    world.handle(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
     let start = world.now;
     let mut failed_at = Vec::new();
     while failed_at.len() < 4 {
@@ -228,7 +228,7 @@ fn a_namespace_that_has_used_up_its_allowance_waits_and_others_do_not() {
         let json = json!({"metadata": {"namespace": namespace, "name": format!("{namespace}{at}"),
             "uid": format!("{namespace}{at}")}, "spec": {"affinity": {"nodeAffinity":
             {"requiredDuringSchedulingIgnoredDuringExecution": required}}}});
-        world.tell(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+        world.handle(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
     };
     for at in 0..50 {
         add(&mut world, "tenant", at);

@@ -5,6 +5,7 @@
 //! Versions come from the workspace's `Cargo.lock` and profiles from its manifest, and everything is built in its target
 //! directory: what the tests have built of other people's crates is used again where the features are the same.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -21,6 +22,8 @@ struct Program {
     example: &'static str,
     /// The crates of ours that it needs.
     needs: &'static [&'static str],
+    /// Crates that must not come with those.
+    without: &'static [&'static str],
     /// Whether it is linked and run. What needs the whole of the shell is only checked: to optimise and link that once more
     /// would take longer than it could find out.
     runs: bool,
@@ -31,18 +34,21 @@ const PROGRAMS: [Program; 3] = [
         name: "outside-quantities",
         example: "crates/api-types/src/lib.rs",
         needs: &["kube-scheduler-api-types"],
+        without: &[],
         runs: true,
     },
     Program {
         name: "outside-queue",
         example: "crates/queue/src/lib.rs",
-        needs: &["kube-scheduler-api-types", "kube-scheduler-queue"],
+        needs: &["kube-scheduler-queue"],
+        without: &["serde", "serde_json", "jiff"],
         runs: true,
     },
     Program {
         name: "outside-plugin",
         example: "docs/plugins.md",
         needs: &["kube-scheduler-framework", "kube-scheduler-rs"],
+        without: &[],
         runs: false,
     },
 ];
@@ -77,6 +83,11 @@ pub(crate) fn run() -> Result<Ended> {
     }
     write_workspace(&root, &outside, published.values().copied())?;
     for program in &PROGRAMS {
+        let reached = dependencies(program, &outside)?;
+        if let Some(name) = program.without.iter().find(|name| reached.contains(**name)) {
+            println!("package: {} needs {name}, of which it must be free", program.name);
+            return Ok(Ended::Badly(1));
+        }
         let mut command = process::cargo(if program.runs { "run" } else { "check" });
         command.args(["--quiet", "--package", program.name]);
         command.current_dir(&outside).env("CARGO_TARGET_DIR", target);
@@ -88,6 +99,19 @@ pub(crate) fn run() -> Result<Ended> {
     }
     println!("package: ok ({} packages, {} programs)", published.len(), PROGRAMS.len());
     Ok(Ended::Well)
+}
+
+/// The crates that a program is built of.
+fn dependencies(program: &Program, outside: &Path) -> Result<BTreeSet<String>> {
+    let mut command = process::cargo("tree");
+    command.args(["--package", program.name, "--edges", "normal", "--prefix", "none"]);
+    command.args(["--format", "{lib}"]).current_dir(outside);
+    let listed = String::from_utf8(process::output(&mut command)?)?;
+    Ok(listed
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect())
 }
 
 /// What a package lacks to be found and understood in a registry.

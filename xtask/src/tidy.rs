@@ -50,13 +50,17 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Looks where documents and comments point.
+/// Looks where documents and comments point, and for documents without a word.
 fn signposts(root: &Path, packages: &[Package]) -> Result<Vec<Finding>> {
     let files = all_files(root)?;
     let mut places = signposts::Places::new(files.iter().map(String::as_str));
     let mut documents = Vec::new();
+    let mut empty = Vec::new();
     for place in files.iter().filter(|place| place.ends_with(".md")) {
         let text = tree::read(&root.join(place))?;
+        if text.trim().is_empty() {
+            empty.push(Finding::new(place, "is empty; write it or delete it"));
+        }
         if let Some(page) = place.strip_prefix(signposts::SPECIFICATION) {
             places.add_sections(page, &text);
         }
@@ -68,6 +72,7 @@ fn signposts(root: &Path, packages: &[Package]) -> Result<Vec<Finding>> {
     Ok(documents
         .chain(comments)
         .flat_map(|(place, text)| signposts::check(place, text, &places))
+        .chain(empty)
         .collect())
 }
 

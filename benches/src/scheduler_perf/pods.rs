@@ -325,7 +325,7 @@ mod tests {
 
     use super::*;
 
-    fn tell(
+    fn apply(
         pods: &Pods,
         change: fn(Object) -> Change<Object>,
         name: &str,
@@ -346,9 +346,9 @@ mod tests {
     #[test]
     fn pods_are_counted_by_how_far_they_are() {
         let pods = Pods::new();
-        tell(&pods, Change::Applied, "x", "1", "", false);
-        tell(&pods, Change::Applied, "y", "2", "", true);
-        tell(&pods, Change::Applied, "z", "3", "n", false);
+        apply(&pods, Change::Applied, "x", "1", "", false);
+        apply(&pods, Change::Applied, "y", "2", "", true);
+        apply(&pods, Change::Applied, "z", "3", "n", false);
         let counts = pods.count(&PodFilter::namespace("a"));
         assert_eq!((counts.scheduled, counts.attempted, counts.unattempted), (1, 1, 1));
         assert_eq!(counts.pending.unwrap(), "a/y: no room");
@@ -356,21 +356,21 @@ mod tests {
         assert_eq!(pods.count(&x).pending.unwrap(), "a/x: not tried yet");
         assert_eq!(pods.count(&PodFilter::namespace("b")), Counts::default());
         assert_eq!(pods.names("a", &BTreeMap::new()), ["x", "y", "z"]);
-        tell(&pods, Change::Deleted, "z", "3", "n", false);
+        apply(&pods, Change::Deleted, "z", "3", "n", false);
         assert_eq!(pods.count(&PodFilter::default()).scheduled, 0);
     }
 
     #[test]
     fn a_pod_counts_once_for_each_time_it_gets_a_node() {
         let pods = Pods::new();
-        tell(&pods, Change::Applied, "x", "1", "n", false);
+        apply(&pods, Change::Applied, "x", "1", "n", false);
         let counter = pods.count_scheduled(PodFilter::namespace("a"));
         assert_eq!(counter.n_scheduled(), 1);
-        tell(&pods, Change::Applied, "x", "1", "n", false);
+        apply(&pods, Change::Applied, "x", "1", "n", false);
         assert_eq!(counter.n_scheduled(), 1);
-        tell(&pods, Change::Deleted, "x", "1", "n", false);
-        tell(&pods, Change::Applied, "x", "2", "", false);
-        tell(&pods, Change::Applied, "x", "2", "n", false);
+        apply(&pods, Change::Deleted, "x", "1", "n", false);
+        apply(&pods, Change::Applied, "x", "2", "", false);
+        apply(&pods, Change::Applied, "x", "2", "n", false);
         assert_eq!(counter.n_scheduled(), 2);
         drop(counter);
         assert!(pods.lock().counters.is_empty());
@@ -379,8 +379,8 @@ mod tests {
     #[test]
     fn a_list_replaces_what_was_known() {
         let pods = Pods::new();
-        tell(&pods, Change::Applied, "gone", "1", "n", false);
-        tell(&pods, Change::Applied, "bound", "2", "", false);
+        apply(&pods, Change::Applied, "gone", "1", "n", false);
+        apply(&pods, Change::Applied, "bound", "2", "", false);
         let counter = pods.count_scheduled(PodFilter::namespace("a"));
         let listed = json!([{"metadata": {"namespace": "a", "name": "bound", "uid": "2"},
             "spec": {"nodeName": "n"}}]);

@@ -44,10 +44,10 @@ pub mod validation;
 pub mod wire;
 
 mod affinity;
+mod claim_defaults;
 mod compile;
 mod features;
 mod images;
-mod keyed;
 mod labels;
 mod names;
 mod node;
@@ -59,15 +59,16 @@ mod resources;
 mod source;
 mod storage;
 mod taint;
-mod time;
 mod topology;
 
 pub use affinity::{
     NodeAffinity, PodAffinity, PodAffinityTerm, PreferredNodeTerms, WeightedPodAffinityTerm,
     node_satisfies_required_affinity, required_node_affinity_matches,
 };
+pub use kube_scheduler_primitives::{KeyedMap, KeyedSet, KeyedState, Timestamp};
+
+pub use claim_defaults::default_device_requests;
 pub use compile::DecodeError;
-pub use keyed::{KeyedMap, KeyedSet, KeyedState};
 pub use labels::Labels;
 pub use names::{
     CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY, PODS, is_dra_extended_resource,
@@ -90,5 +91,4 @@ pub use selector::{
 pub use source::{Source, SourceError};
 pub use storage::{Volume, VolumeSource};
 pub use taint::{Taint, TaintEffect, Toleration, TolerationOperator, untolerated_taint};
-pub use time::Timestamp;
 pub use topology::{NodeInclusionPolicy, TopologySpreadConstraint, WhenUnsatisfiable};

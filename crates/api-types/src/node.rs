@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::Timestamp;
 use crate::labels::Labels;
 use crate::quantity::Quantity;
 use crate::resources::{ResourceName, Resources};
 use crate::source::Source;
 use crate::taint::Taint;
-use crate::time::Timestamp;
 
 /// One node. Cloning copies a few pointers.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::Timestamp;
 use crate::compile::{DecodeError, decode_value};
 use crate::labels::Labels;
-use crate::time::Timestamp;
 use crate::wire::{ObjectMeta, Text};
 
 /// One object of the API. Cloning copies a few pointers.

@@ -7,6 +7,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::Timestamp;
 use crate::affinity::{NodeAffinity, PodAffinity};
 use crate::labels::Labels;
 use crate::quantity::Quantity;
@@ -15,7 +16,6 @@ use crate::resources::ResourceName;
 use crate::source::Source;
 use crate::storage::Volume;
 use crate::taint::Toleration;
-use crate::time::Timestamp;
 use crate::topology::TopologySpreadConstraint;
 
 /// One pod. Cloning copies a few pointers.

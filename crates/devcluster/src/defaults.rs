@@ -3,6 +3,7 @@
 //! Covered: of pods everything that a scheduler, a kubelet or kubectl reads, and of other kinds the few defaults without
 //! which clients fail.
 
+use kube_scheduler_api_types::default_device_requests;
 use serde_json::{Map, Value, json};
 
 use crate::clock::to_rfc3339;
@@ -17,28 +18,6 @@ use crate::validation::{has_pod_template, parse_amount};
 
 const SYSTEM_CLASSES: [(&str, i64); 2] =
     [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
-
-/// Of a claim's requests and their alternatives: one device each, unless they say something else.
-fn default_device_requests(spec: Option<&mut Value>) {
-    let Some(requests) = spec.and_then(|spec| spec.pointer_mut("/devices/requests")) else {
-        return;
-    };
-    for request in requests.as_array_mut().into_iter().flatten() {
-        if let Some(exactly) = request.get_mut("exactly") {
-            default_device_count(exactly);
-        }
-        let alternatives = request.get_mut("firstAvailable").and_then(Value::as_array_mut);
-        alternatives.into_iter().flatten().for_each(default_device_count);
-    }
-}
-
-fn default_device_count(request: &mut Value) {
-    let Some(request) = request.as_object_mut() else { return };
-    let is_exact = *request.entry("allocationMode").or_insert(json!("ExactCount")) == "ExactCount";
-    if is_exact {
-        request.entry("count").or_insert(json!(1));
-    }
-}
 
 /// Fills in the defaults of an object, on creation and on every change.
 pub(crate) fn apply(kind: KindId, value: &mut Value) {
@@ -74,8 +53,12 @@ pub(crate) fn apply(kind: KindId, value: &mut Value) {
         "PersistentVolumeClaim" => {
             child_mut(value, "spec").entry("volumeMode").or_insert(json!("Filesystem"));
         }
-        "ResourceClaim" => default_device_requests(value.pointer_mut("/spec")),
-        "ResourceClaimTemplate" => default_device_requests(value.pointer_mut("/spec/spec")),
+        "ResourceClaim" => {
+            value.pointer_mut("/spec").map(default_device_requests);
+        }
+        "ResourceClaimTemplate" => {
+            value.pointer_mut("/spec/spec").map(default_device_requests);
+        }
         "Secret" => {
             map_mut(value).entry("type").or_insert(json!("Opaque"));
         }

@@ -96,6 +96,8 @@ mod workloads;
 mod clock;
 mod cluster;
 mod rng;
+#[cfg(test)]
+mod testing;
 
 pub use access::{Authority, CertificateError, Denial, Identity, User};
 pub use clock::{Clock, FixedClock};

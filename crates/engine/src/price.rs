@@ -4,7 +4,7 @@
 //! off: the price is a limit from above, and the same whatever was done before, with any number of threads.
 //!
 //! Only what the pod itself asks for has a price. What others wrote, such as the anti-affinity of running pods, is theirs:
-//! nobody can make another tenant's pods too expensive.
+//! no tenant can make another tenant's pods too expensive.
 
 use kube_scheduler_api_types::{
     LabelSelector, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm, Requirement,

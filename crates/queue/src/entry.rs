@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_primitives::Timestamp;
 
 use crate::plugins::{PluginId, PluginSet};
 use crate::profile::ProfileId;

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
-use kube_scheduler_api_types::KeyedState;
+use kube_scheduler_primitives::KeyedState;
 use rustc_hash::FxHashMap;
 
 use crate::entry::QueueEntry;

@@ -142,4 +142,4 @@ pub use self::profile::{EXTENDER_PLUGIN, HintId, ProfileId, ProfileSpec, QueueSe
 pub use self::queue::{AlreadyQueued, NominatedPod, SchedulingQueue};
 pub use self::records::{Place, Queue};
 pub use self::report::{Move, QueueReport};
-pub use kube_scheduler_api_types::Timestamp;
+pub use kube_scheduler_primitives::Timestamp;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::KeyedMap;
+use kube_scheduler_primitives::KeyedMap;
 
 use crate::entry::QueueEntry;
 use crate::policy::Nomination;

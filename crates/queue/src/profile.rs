@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::KeyedMap;
+use kube_scheduler_primitives::KeyedMap;
 use rustc_hash::FxHashMap;
 
 use crate::action::ActionType;

@@ -14,7 +14,7 @@ mod pop;
 mod requeue;
 mod timers;
 
-use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_primitives::Timestamp;
 
 pub use self::inspect::NominatedPod;
 pub use self::requeue::AlreadyQueued;

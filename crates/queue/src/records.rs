@@ -7,7 +7,7 @@ use std::fmt;
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
-use kube_scheduler_api_types::KeyedState;
+use kube_scheduler_primitives::KeyedState;
 
 use crate::entry::{QueueEntry, QueuedPod};
 use crate::heap::Slot;

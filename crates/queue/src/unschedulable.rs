@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_primitives::Timestamp;
 
 use crate::entry::QueuedPod;
 use crate::heap::Slot;

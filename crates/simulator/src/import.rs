@@ -105,6 +105,9 @@ impl ClusterInput {
             let PriorityClassError { document, reason } = error;
             ImportError::NotAnObject { place: self.place(document, &["value"]), reason }
         })?;
+        for document in &mut self.documents {
+            defaults::complete_claim(&mut document.value);
+        }
         let templates = ClaimTemplates::collect(&self.documents);
         let mut found = ClusterObjects::default();
         let mut uids: BTreeMap<Arc<str>, usize> = BTreeMap::new();

@@ -122,7 +122,7 @@ impl Audit {
         Ok(())
     }
 
-    /// A failed eviction ends its preemption: nobody else is evicted for it, and it says that it failed.
+    /// A failed eviction ends its preemption: no further pod is evicted for it, and it says that it failed.
     pub(super) fn evictions(&mut self, effects: &[Effect], notes: &[String]) -> Result<()> {
         for effect in effects {
             if let Effect::EvictPod { token, pod, .. } = effect {

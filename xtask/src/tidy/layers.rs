@@ -20,11 +20,12 @@ struct Layer {
 const PREFIX: &str = "kube-scheduler-";
 
 const LAYERS: &[Layer] = &[
-    Layer { name: "api-types", may_use: &[], tests_may_use: &[], is_pure: true },
+    Layer { name: "primitives", may_use: &[], tests_may_use: &[], is_pure: true },
+    Layer { name: "api-types", may_use: &["primitives"], tests_may_use: &[], is_pure: true },
     Layer { name: "cel", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
     Layer { name: "config", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
     Layer { name: "cache", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
-    Layer { name: "queue", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
+    Layer { name: "queue", may_use: &["primitives"], tests_may_use: &[], is_pure: true },
     // Claims and devices, apart from everything that schedules.
     Layer { name: "devices", may_use: &["api-types", "cel"], tests_may_use: &[], is_pure: true },
     Layer {
@@ -95,6 +96,7 @@ const LAYERS: &[Layer] = &[
 ];
 
 const LIBRARIES: &[&str] = &[
+    "primitives",
     "api-types",
     "config",
     "cache",
@@ -112,6 +114,7 @@ const LIBRARIES: &[&str] = &[
 
 const EVERYTHING: &[&str] = &[
     "examples",
+    "primitives",
     "api-types",
     "cel",
     "config",
@@ -130,6 +133,7 @@ const EVERYTHING: &[&str] = &[
 ];
 
 const BENCHES: &[&str] = &[
+    "primitives",
     "api-types",
     "config",
     "cache",

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::fault::{At, Fault};
 use super::{Reader, Value};
+use crate::Timestamp;
 use crate::labels::Labels;
 use crate::quantity::Quantity;
 use crate::resources::ResourceName;
-use crate::time::Timestamp;
 use crate::wire::{Date, List, ResourceList, Text};
 
 pub(super) type Read<T = ()> = Result<T, Fault>;

@@ -8,10 +8,10 @@ use std::sync::{Arc, LazyLock};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
+use crate::Timestamp;
 use crate::labels::Labels;
 use crate::quantity::Quantity;
 use crate::resources::ResourceName;
-use crate::time::Timestamp;
 
 /// A shared string; absent and `null` are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -31,7 +31,7 @@ pub(super) struct Setup {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ResponseTimes {
     pub(super) total: Duration,
-    /// Until there was a connection; `None` if there never was, or if nobody wants to know.
+    /// Until there was a connection; `None` if there never was, or if times are not logged.
     pub(super) connection: Option<Duration>,
     /// How the connection was set up, if it was for this request.
     pub(super) setup: Option<Setup>,

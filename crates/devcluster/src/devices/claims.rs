@@ -1,5 +1,5 @@
 //! The controller of resource claims: it generates claims for pods from their templates, takes back the reservations of pods that
-//! have ended, and releases and deletes what nobody needs any more.
+//! have ended, and releases and deletes the claims that no pod needs any more.
 //!
 //! Invariants: a pod has at most one claim per entry of its `spec.resourceClaims`; only reservations of pods that are gone or
 //! have ended are taken back; the allocation goes with the last reservation, and the finalizer that protects it goes after it.

@@ -1,44 +1,33 @@
 //! The controller and the driver step by step: a store, and a scheduler and kubelets that do what the test says.
 
-use jiff::Timestamp;
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::claims::{settle_claim, settle_pod};
 use super::driver::{publish_classes, settle_node, settle_zone};
 use super::*;
-use crate::api::WriteOptions;
-use crate::api::create::create;
 use crate::api::delete::{DeleteOptions, delete};
-use crate::api::update::{Part, Target, modify};
-use crate::clock::FixedClock;
+use crate::api::update::Part;
 use crate::kinds::{
-    DEVICE_CLASSES, KindId, NAMESPACES, NODES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
+    DEVICE_CLASSES, KindId, NODES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES,
 };
 use crate::object::at;
 use crate::selectors::Selection;
-use crate::store::{Store, StoreOptions};
+use crate::store::Store;
+use crate::testing;
 
 struct World {
-    store: Store,
+    store: Arc<Store>,
 }
 
 impl World {
     fn new() -> Self {
-        let store = Store::new(StoreOptions {
-            clock: std::sync::Arc::new(FixedClock::new(Timestamp::UNIX_EPOCH)),
-            seed: 1,
-            history: 100_000,
-            events_kept: 10,
-            events_ttl_seconds: 3600,
-        });
-        let world = Self { store };
-        world.create(NAMESPACES, "", json!({"metadata": {"name": "default"}}));
-        world
+        Self { store: testing::store() }
     }
 
     fn create(&self, kind: KindId, namespace: &str, value: Value) {
-        create(&self.store, kind, namespace, value, &WriteOptions::default()).expect("created");
+        testing::add(&self.store, kind, namespace, value);
     }
 
     fn template(&self, name: &str) {
@@ -84,13 +73,7 @@ impl World {
     }
 
     fn edit(&self, kind: KindId, name: &str, part: Part, change: impl FnOnce(&mut Value)) {
-        let target = Target { kind, namespace: "default", name, part };
-        modify(&self.store, target, &WriteOptions::default(), |old| {
-            let mut new = old.clone();
-            change(&mut new);
-            Ok(new)
-        })
-        .expect("changed");
+        testing::edit(&self.store, kind, name, part, change);
     }
 
     /// What the scheduler writes before it binds the pods.
@@ -145,7 +128,7 @@ impl World {
 }
 
 #[test]
-fn a_pod_gets_one_claim_per_template_and_is_told_its_name() {
+fn a_pod_gets_one_claim_per_template_and_its_name_in_the_status() {
     let world = World::new();
     world.pod("train", json!({}));
     world.rest();
@@ -163,7 +146,7 @@ fn a_pod_gets_one_claim_per_template_and_is_told_its_name() {
     assert_eq!(claim["metadata"]["labels"]["team"], "ml");
     assert_eq!(claim["spec"]["devices"]["requests"][0]["name"], "gpu");
 
-    // Whoever was interrupted between the two writes finds the claim again.
+    // Interrupted between the two writes, the controller finds the claim again.
     world.edit(PODS, "train", Part::Status, |pod| {
         pod["status"]["resourceClaimStatuses"] = Value::Null;
     });
@@ -247,7 +230,7 @@ fn a_pod_of_the_same_name_keeps_no_reservation_of_another() {
 fn what_a_scheduler_left_half_done_does_not_hold_a_claim_that_is_deleted() {
     let world = World::new();
     world.create(RESOURCE_CLAIMS, "default", json!({"metadata": {"name": "own"}, "spec": {}}));
-    // The finalizer was written, the allocation was not; or nobody reserved it.
+    // The finalizer was written, but the allocation was not, or no pod is in `reservedFor`.
     for has_allocation in [false, true] {
         world.allocate("own", &[]);
         if !has_allocation {

@@ -3,11 +3,9 @@
 use serde_json::json;
 
 use super::*;
-use crate::api::create::create;
 use crate::api::delete::delete;
 use crate::history::ChangeType;
-use crate::kinds::NAMESPACES;
-use crate::store::StoreOptions;
+use crate::testing;
 use crate::watch::Watcher;
 
 fn config_maps() -> KindId {
@@ -15,17 +13,9 @@ fn config_maps() -> KindId {
 }
 
 fn store() -> Arc<Store> {
-    let store = Store::new(StoreOptions {
-        clock: Arc::new(crate::clock::FixedClock::new(jiff::Timestamp::UNIX_EPOCH)),
-        seed: 1,
-        history: 1000,
-        events_kept: 10,
-        events_ttl_seconds: 3600,
-    });
-    let namespace = json!({"metadata": {"name": "default"}});
-    create(&store, NAMESPACES, "", namespace, &WriteOptions::default()).expect("created");
+    let store = testing::store();
     start(&store);
-    Arc::new(store)
+    store
 }
 
 /// A config map owned by others, all of which block the deletion of their owners.
@@ -42,7 +32,7 @@ fn add(store: &Store, name: &str, owners: &[&str]) {
         })
         .collect();
     let map = json!({"metadata": {"name": name, "ownerReferences": references}});
-    create(store, config_maps(), "default", map, &WriteOptions::default()).expect("created");
+    testing::add(store, config_maps(), "default", map);
 }
 
 fn remove(store: &Store, name: &str, propagation: Propagation) {

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::clock::FixedClock;
 use crate::kinds::PODS;
+use crate::testing::empty_store as store;
 use crate::watch::Watcher;
 
 #[derive(Debug, Clone)]
@@ -22,16 +22,6 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0u8..8, 0u8..3).prop_map(|(name, app)| Step::Put { name, app }),
         1 => (0u8..8).prop_map(|name| Step::Remove { name }),
     ]
-}
-
-fn store(history: usize) -> Arc<Store> {
-    Arc::new(Store::new(StoreOptions {
-        clock: Arc::new(FixedClock::new(Timestamp::UNIX_EPOCH)),
-        seed: 1,
-        history,
-        events_kept: 10,
-        events_ttl_seconds: 60,
-    }))
 }
 
 /// Names 0 to 3 live in one namespace, the others in another one that sorts close to it.

@@ -1,40 +1,27 @@
 //! The controllers step by step: a store, a clock that stands still, and a kubelet that does what the test says.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::WriteOptions;
-use crate::api::create::create;
 use crate::api::delete::{DeleteOptions, delete};
-use crate::api::update::{Part, Target, modify};
-use crate::clock::FixedClock;
+use crate::api::update::Part;
 use crate::garbage;
-use crate::kinds::NAMESPACES;
 use crate::object::{at, int_at, text_at};
-use crate::store::StoreOptions;
+use crate::testing;
 
 struct World {
-    store: Store,
+    store: Arc<Store>,
 }
 
 impl World {
     fn new() -> Self {
-        let store = Store::new(StoreOptions {
-            clock: Arc::new(FixedClock::new(Timestamp::UNIX_EPOCH)),
-            seed: 1,
-            history: 100_000,
-            events_kept: 10,
-            events_ttl_seconds: 3600,
-        });
-        let world = Self { store };
-        world.create(NAMESPACES, "", json!({"metadata": {"name": "default"}}));
-        garbage::start(&world.store);
-        world
+        let store = testing::store();
+        garbage::start(&store);
+        Self { store }
     }
 
     fn create(&self, kind: KindId, namespace: &str, value: Value) {
-        create(&self.store, kind, namespace, value, &WriteOptions::default()).expect("created");
+        testing::add(&self.store, kind, namespace, value);
     }
 
     fn add(&self, kind: KindId, spec: Value) {
@@ -78,13 +65,7 @@ impl World {
     }
 
     fn edit(&self, kind: KindId, name: &str, part: Part, change: impl FnOnce(&mut Value)) {
-        let target = Target { kind, namespace: "default", name, part };
-        modify(&self.store, target, &WriteOptions::default(), |old| {
-            let mut new = old.clone();
-            change(&mut new);
-            Ok(new)
-        })
-        .expect("changed");
+        testing::edit(&self.store, kind, name, part, change);
     }
 
     /// Lets pods that do not run yet do so.

@@ -372,7 +372,7 @@ proptest! {
         let plugin = plugin_with("InterPodAffinity", Value::Null);
         let pod = pending(parts);
         let before = Model { cluster: world.cluster(), pod: &pod }.filter();
-        // After a skip nobody is notified of hypothetical pods.
+        // A plugin that skipped is not notified of hypothetical pods.
         prop_assume!(before.is_some());
         let mut state = CycleState::new();
         plugin.as_pre_filter().unwrap().pre_filter(&world.cx(), &mut state, &pod);

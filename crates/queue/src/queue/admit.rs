@@ -1,6 +1,6 @@
 //! Adding, updating and deleting pods, and activating them at the request of a plugin.
 
-use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_primitives::Timestamp;
 
 use super::SchedulingQueue;
 use crate::action::ActionType;

@@ -1,6 +1,6 @@
 //! Taking the next pod for an attempt, and ending the attempt.
 
-use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_primitives::Timestamp;
 
 use super::SchedulingQueue;
 use crate::entry::{EventObject, QueueEntry, QueuedPod};

@@ -1,6 +1,6 @@
 //! Failed attempts, and events that give unschedulable pods another chance.
 
-use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_primitives::Timestamp;
 use thiserror::Error;
 
 use super::SchedulingQueue;

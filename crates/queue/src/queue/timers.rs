@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_primitives::Timestamp;
 
 use super::SchedulingQueue;
 use crate::entry::{EventObject, QueueEntry};

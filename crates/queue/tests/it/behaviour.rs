@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_primitives::Timestamp;
 use kube_scheduler_queue::{
     ActionType, ClusterEvent, EventResource, HintId, Place, ProfileSpec, Queue, QueueSettings,
     QueueingHint,

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_primitives::Timestamp;
 use kube_scheduler_queue::{
     ClusterEvent, EventObject, HintId, Nomination, Place, ProfileSpec, Queue, QueueSettings,
     QueueingHint,

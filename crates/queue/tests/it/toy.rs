@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_primitives::Timestamp;
 use kube_scheduler_queue::{
     ClusterEvent, EventLabel, EventObject, HintId, Place, PluginId, PreEnqueueVerdict, ProfileId,
     ProfileSpec, Queue, QueueEntry, QueuePolicy, QueueSettings, QueuedPod, QueueingHint,

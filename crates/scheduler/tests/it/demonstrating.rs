@@ -29,7 +29,7 @@ fn every_pod_is_bound_and_reported() {
 }
 
 #[test]
-fn devices_are_allocated_and_what_does_not_fit_is_told() {
+fn devices_are_allocated_and_what_does_not_fit_is_reported() {
     let files = Files::new();
     let report = files.write("report.json", "");
     let args =

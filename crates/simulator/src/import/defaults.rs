@@ -3,7 +3,7 @@
 //!
 //! Invariants: fields that are set are not changed; a field of the wrong type is left for the decoder to reject.
 
-use kube_scheduler_api_types::{DecodeError, Quantity};
+use kube_scheduler_api_types::{DecodeError, Quantity, default_device_requests};
 use serde_json::{Map, Value, json};
 
 /// The namespaced kinds among those that scheduling deals with. Objects of other kinds get no namespace.
@@ -123,6 +123,18 @@ fn host_ports(container: &mut Map<String, Value>) {
         if let Some(number) = port.get("containerPort").filter(|_| is_unset).cloned() {
             port.insert("hostPort".to_owned(), number);
         }
+    }
+}
+
+/// Sets how many devices the requests of a claim, or of a template of claims, are for.
+pub(super) fn complete_claim(value: &mut Value) {
+    let spec = match value.get("kind").and_then(Value::as_str) {
+        Some("ResourceClaim") => "/spec",
+        Some("ResourceClaimTemplate") => "/spec/spec",
+        _ => return,
+    };
+    if let Some(spec) = value.pointer_mut(spec) {
+        default_device_requests(spec);
     }
 }
 

@@ -27,63 +27,61 @@ metadata: {name: part}
 spec: {selectors: [{cel: {expression: device.driver == 'part.example.com'}}]}
 ---
 apiVersion: resource.k8s.io/v1
-kind: ResourceSlice
-metadata: {name: n1-gpu}
-spec:
-  driver: gpu.example.com
-  nodeName: n1
-  pool: {name: n1, generation: 2, resourceSliceCount: 1}
-  devices: [{name: a}, {name: b}, {name: c}]
----
-apiVersion: resource.k8s.io/v1
-kind: ResourceSlice
-metadata: {name: n1-old}
-spec:
-  driver: gpu.example.com
-  nodeName: n1
-  pool: {name: n1, generation: 1, resourceSliceCount: 1}
-  devices: [{name: a}, {name: gone}]
----
-apiVersion: resource.k8s.io/v1
-kind: ResourceSlice
-metadata: {name: n2-gpu}
-spec:
-  driver: gpu.example.com
-  nodeName: n2
-  pool: {name: n2, generation: 1, resourceSliceCount: 1}
-  devices: [{name: a}, {name: b}, {name: c}]
----
-apiVersion: resource.k8s.io/v1
-kind: ResourceSlice
-metadata: {name: n1-counters}
-spec:
-  driver: part.example.com
-  nodeName: n1
-  pool: {name: n1, generation: 1, resourceSliceCount: 2}
-  sharedCounters: [{name: card, counters: {memory: {value: 80Gi}}}]
----
-apiVersion: resource.k8s.io/v1
-kind: ResourceSlice
-metadata: {name: n1-parts}
-spec:
-  driver: part.example.com
-  nodeName: n1
-  pool: {name: n1, generation: 1, resourceSliceCount: 2}
-  devices:
-  - {name: half-0, consumesCounters: [{counterSet: card, counters: {memory: {value: 40Gi}}}]}
-  - {name: half-1, consumesCounters: [{counterSet: card, counters: {memory: {value: 40Gi}}}]}
-  - {name: whole, consumesCounters: [{counterSet: card, counters: {memory: {value: 80Gi}}}]}
----
-apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
 metadata: {name: two-gpus}
-spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu, allocationMode: ExactCount, count: 2}}]}}}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu, count: 2}}]}}}
 ---
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
 metadata: {name: part}
-spec: {spec: {devices: {requests: [{name: part, exactly: {deviceClassName: part, allocationMode: ExactCount, count: 1}}]}}}
+spec: {spec: {devices: {requests: [{name: part, exactly: {deviceClassName: part}}]}}}
 ";
+
+/// A slice of the pool of a driver's devices on a node.
+fn slice(name: &str, driver: &str, node: &str, pool: &str, content: &str) -> String {
+    format!(
+        "---\napiVersion: resource.k8s.io/v1\nkind: ResourceSlice\nmetadata: {{name: {name}}}\n\
+         spec: {{driver: {driver}.example.com, nodeName: {node}, pool: {{name: {node}, {pool}}}, {content}}}\n"
+    )
+}
+
+fn slices() -> String {
+    let part = |name: &str, memory: &str| {
+        format!(
+            "{{name: {name}, consumesCounters: [{{counterSet: card, counters: {{memory: {{value: {memory}}}}}}}]}}"
+        )
+    };
+    let parts = [part("half-0", "40Gi"), part("half-1", "40Gi"), part("whole", "80Gi")].join(", ");
+    let gpus = "devices: [{name: a}, {name: b}, {name: c}]";
+    let counters = "sharedCounters: [{name: card, counters: {memory: {value: 80Gi}}}]";
+    [
+        slice("n1-gpu", "gpu", "n1", "generation: 2, resourceSliceCount: 1", gpus),
+        slice(
+            "n1-old",
+            "gpu",
+            "n1",
+            "generation: 1, resourceSliceCount: 1",
+            "devices: [{name: a}, {name: gone}]",
+        ),
+        slice("n2-gpu", "gpu", "n2", "generation: 1, resourceSliceCount: 1", gpus),
+        slice("n1-counters", "part", "n1", "generation: 1, resourceSliceCount: 2", counters),
+        slice(
+            "n1-parts",
+            "part",
+            "n1",
+            "generation: 1, resourceSliceCount: 2",
+            &format!("devices: [{parts}]"),
+        ),
+    ]
+    .concat()
+}
+
+fn cluster() -> ClusterInput {
+    let mut input = ClusterInput::default();
+    input.add_manifests("cluster", CLUSTER).unwrap();
+    input.add_manifests("slices", &slices()).unwrap();
+    input
+}
 
 fn pod(name: &str, template: &str, more: &str) -> String {
     format!(
@@ -94,8 +92,7 @@ fn pod(name: &str, template: &str, more: &str) -> String {
 }
 
 fn simulate(pods: &[String]) -> Report {
-    let mut input = ClusterInput::default();
-    input.add_manifests("cluster", CLUSTER).unwrap();
+    let mut input = cluster();
     for pod in pods {
         input.add_manifests("pod", pod).unwrap();
     }
@@ -169,8 +166,7 @@ fn a_cluster_without_devices_says_nothing_of_them() {
 
 #[test]
 fn a_status_of_the_wrong_type_is_an_error() {
-    let mut input = ClusterInput::default();
-    input.add_manifests("cluster", CLUSTER).unwrap();
+    let mut input = cluster();
     let pod = pod("a", "two-gpus", "") + "status: nonsense\n";
     input.add_manifests("pod", &pod).unwrap();
     assert!(input.finish().unwrap_err().to_string().contains("status"));
@@ -182,7 +178,7 @@ fn the_devices_of_an_evicted_pod_are_free_again() {
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaim
 metadata: {name: shared, finalizers: [resource.kubernetes.io/delete-protection]}
-spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu, allocationMode: ExactCount, count: 1}}]}}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
 status:
   allocation:
     devices: {results: [{request: gpu, driver: gpu.example.com, pool: n1, device: a}]}

@@ -19,7 +19,7 @@ pub type KeyedMap<K, V> = hashbrown::HashMap<K, V, KeyedState>;
 /// A hash set for values that come from objects.
 pub type KeyedSet<T> = hashbrown::HashSet<T, KeyedState>;
 
-/// Makes hashers that nobody outside of the process can predict. All of one process agree, so that a hash may be kept and
+/// Makes hashers whose results cannot be predicted outside of the process. All of one process agree, so that a hash may be kept and
 /// compared within it, but not written down.
 #[derive(Clone)]
 pub struct KeyedState(SeedableRandomState);

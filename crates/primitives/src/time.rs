@@ -2,7 +2,6 @@
 //!
 //! Time is always an argument here; nothing in this crate reads a clock.
 
-use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
@@ -42,14 +41,16 @@ impl Timestamp {
         if nanos <= 0 { Duration::ZERO } else { Duration::from_nanos(nanos.unsigned_abs()) }
     }
 
-    /// Reads an RFC 3339 timestamp, as Kubernetes writes them. `None` when `text` is not one.
+    /// Reads an RFC 3339 timestamp, as Kubernetes writes them (feature `rfc3339`). `None` when `text` is not one.
+    #[cfg(feature = "rfc3339")]
     pub fn parse(text: &str) -> Option<Self> {
         let at: jiff::Timestamp = text.parse().ok()?;
         i64::try_from(at.as_nanosecond()).ok().map(Self)
     }
 
     /// Like [`Timestamp::parse`], but times outside the range become its nearer end.
-    pub(crate) fn parse_clamped(text: &str) -> Option<Self> {
+    #[cfg(feature = "rfc3339")]
+    pub fn parse_clamped(text: &str) -> Option<Self> {
         let nanos = text.parse::<jiff::Timestamp>().ok()?.as_nanosecond();
         Some(Self(i64::try_from(nanos).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX })))
     }
@@ -75,11 +76,12 @@ impl Sub<Duration> for Timestamp {
     }
 }
 
-/// RFC 3339 in UTC with as many fractional digits as the value has.
-impl fmt::Display for Timestamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// RFC 3339 in UTC with as many fractional digits as the value has (feature `rfc3339`).
+#[cfg(feature = "rfc3339")]
+impl std::fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match jiff::Timestamp::from_nanosecond(i128::from(self.0)) {
-            Ok(at) => at.fmt(f),
+            Ok(at) => std::fmt::Display::fmt(&at, f),
             Err(_) => write!(f, "{}ns", self.0),
         }
     }
@@ -89,6 +91,7 @@ impl fmt::Display for Timestamp {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "rfc3339")]
     #[test]
     fn reads_and_prints_what_kubernetes_writes() {
         let at = Timestamp::parse("2026-01-02T03:04:06Z").unwrap();

@@ -1,0 +1,20 @@
+//! What every part of a scheduler needs and no Kubernetes object defines: points in time, and hash tables for keys that
+//! other people choose.
+//!
+//! The crate has no I/O, no clock and no threads; the only randomness is the key of [`KeyedState`].
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use kube_scheduler_primitives::{KeyedMap, Timestamp};
+//!
+//! let mut deadlines: KeyedMap<&str, Timestamp> = KeyedMap::default();
+//! deadlines.insert("default/web-0", Timestamp::from_millis(500) + Duration::from_secs(10));
+//! assert_eq!(deadlines["default/web-0"].as_nanos(), 10_500_000_000);
+//! ```
+
+mod keyed;
+mod time;
+
+pub use keyed::{KeyedMap, KeyedSet, KeyedState};
+pub use time::Timestamp;
