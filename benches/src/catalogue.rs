@@ -1,5 +1,6 @@
 //! The workloads: those of the reference's figures, more of its benchmark definitions, and our own.
 
+use crate::devices::{Devices, Wish};
 use crate::template::{Scope, Template, Term};
 use crate::workload::{Gangs, Group, Namespaces, NodeShape, Outcome, Workload};
 
@@ -68,8 +69,38 @@ const BASIC: Workload = Workload {
 /// What workloads about affinity have in common that the reference's list of figures does not have.
 const UNLISTED: Workload = Workload { goal: Some(20_000.0), reference: None, ..BASIC };
 
+/// What workloads about devices have in common: with 5,000 nodes, 20,000 claims in the end.
+const CLAIMS: Workload = Workload {
+    name: "DeviceClaims",
+    question: "what does a device cost a pod, by a claim of its own?",
+    nodes: NodeShape::WithDevices(Devices::Cards(8)),
+    init: &[default(Template::Claiming(Wish::One), 10_000)],
+    measured: default(Template::Claiming(Wish::One), 10_000),
+    goal: Some(5_000.0),
+    ..UNLISTED
+};
+
+/// The same for wishes that all are alike.
+const fn claims(
+    name: &'static str,
+    question: &'static str,
+    devices: Devices,
+    wish: Wish,
+    groups: &'static [Group],
+) -> Workload {
+    Workload {
+        name,
+        question,
+        nodes: NodeShape::WithDevices(devices),
+        init: groups,
+        measured: default(Template::Claiming(wish), 10_000),
+        goal: None,
+        ..CLAIMS
+    }
+}
+
 /// All workloads.
-pub const WORKLOADS: [Workload; 22] = [
+pub const WORKLOADS: [Workload; 30] = [
     BASIC,
     Workload {
         name: "SchedulingNodeAffinity",
@@ -256,5 +287,69 @@ pub const WORKLOADS: [Workload; 22] = [
         outcome: Outcome::Most,
         goal: Some(5_000.0),
         ..UNLISTED
+    },
+    CLAIMS,
+    Workload {
+        goal: Some(2_500.0),
+        ..claims(
+            "DevicesMatchAttribute",
+            "and two devices that must be on the same socket?",
+            Devices::Cards(8),
+            Wish::TwoAlike,
+            &[default(Template::Claiming(Wish::TwoAlike), 10_000)],
+        )
+    },
+    Workload {
+        goal: Some(5_000.0),
+        ..claims(
+            "DevicesExtendedResource",
+            "and one that is requested as an extended resource?",
+            Devices::Cards(8),
+            Wish::Extended,
+            &[default(Template::Claiming(Wish::Extended), 10_000)],
+        )
+    },
+    claims(
+        "DevicesPrioritizedList",
+        "and if there is a second choice?",
+        Devices::Cards(8),
+        Wish::EitherOf,
+        &[default(Template::Claiming(Wish::EitherOf), 10_000)],
+    ),
+    claims(
+        "DevicesPartitionable",
+        "and a part of a card, by counters that parts share?",
+        Devices::Partitions,
+        Wish::Partition,
+        &[default(Template::Claiming(Wish::Partition), 10_000)],
+    ),
+    claims(
+        "DevicesConsumable",
+        "and a share of a card's memory?",
+        Devices::Shared,
+        Wish::Share,
+        &[default(Template::Claiming(Wish::Share), 10_000)],
+    ),
+    Workload {
+        measured: default(Template::Claiming(Wish::Many(32)), 100),
+        outcome: Outcome::None,
+        ..claims(
+            "DevicesOneOf32Short",
+            "how long does it take to see that 31 devices are not enough for 32?",
+            Devices::Cards(31),
+            Wish::Many(32),
+            &[],
+        )
+    },
+    Workload {
+        measured: default(Template::Claiming(Wish::Many(128)), 100),
+        outcome: Outcome::None,
+        ..claims(
+            "DevicesOneOf128Short",
+            "and 127 for 128, in four claims?",
+            Devices::Cards(127),
+            Wish::Many(128),
+            &[],
+        )
     },
 ];

@@ -6,6 +6,7 @@ pub mod campaign;
 pub mod catalogue;
 pub mod chart;
 mod churn;
+pub mod devices;
 mod different;
 mod digest;
 mod exit;

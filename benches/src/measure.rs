@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
-use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_api_types::{Object, Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, Gate, load};
 use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef, Pool, Sharing,
 };
+use kube_scheduler_framework::ObjectWrite;
 use kube_scheduler_runtime::Timer;
+use serde_json::json;
 
 use crate::churn::Churn;
 use crate::digest::Digest;
@@ -153,10 +155,10 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
         running: conditions.is_watched.then(VecDeque::new),
     };
     for node in workload.nodes(conditions.n_nodes) {
-        let (mut node, csi_node) = node?;
+        let (mut node, objects) = node?;
         world.sharing.share_node(&mut node);
         world.handle(Input::NodeApplied(node));
-        csi_node.into_iter().for_each(|object| world.handle(Input::ObjectApplied(object)));
+        objects.into_iter().for_each(|object| world.handle(Input::ObjectApplied(object)));
     }
     for namespace in workload.namespaces()? {
         world.handle(Input::ObjectApplied(namespace));
@@ -302,6 +304,16 @@ impl World {
                     Effect::ClearNomination { token, .. } => {
                         self.handle(Input::NominationCleared { token, result: Ok(()) });
                     }
+                    Effect::WriteObject { write, awaited_by, .. } => {
+                        let Some(stored) = stored(&write) else { continue };
+                        let answer = Ok(stored.clone());
+                        if let Some((token, _)) = awaited_by {
+                            self.handle(Input::ObjectWritten { token, result: answer });
+                        }
+                        if &*stored.kind != "Pod" {
+                            self.handle(Input::ObjectApplied(stored));
+                        }
+                    }
                     _ => {}
                 }
             }
@@ -316,6 +328,33 @@ impl World {
             self.handle(Input::PodApplied(Arc::new(pod.with_node_name(node))));
         }
     }
+}
+
+/// What an API server that nobody else writes to stores for a write; `None` for writes that no workload leads to.
+fn stored(write: &ObjectWrite) -> Option<Arc<Object>> {
+    let mut object = match write {
+        ObjectWrite::Replace(object) | ObjectWrite::ReplaceStatus(object) => (**object).clone(),
+        ObjectWrite::Create(object) => {
+            let mut created = (**object).clone();
+            // Each pod has one such claim.
+            let prefix = object.json["metadata"]["generateName"].as_str()?;
+            let (name, uid) = (format!("{prefix}x"), format!("uid-{prefix}x"));
+            created.set_field(&["metadata", "name"], name.as_str().into());
+            created.set_field(&["metadata", "uid"], uid.as_str().into());
+            Object { name: name.into(), uid: uid.into(), ..created }
+        }
+        ObjectWrite::PatchStatus { object, .. } => {
+            let metadata = json!({"namespace": *object.namespace, "name": *object.name});
+            let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata});
+            return Object::from_value(pod).ok().map(Arc::new);
+        }
+        _ => return None,
+    };
+    let revision: u64 = object.resource_version.parse().unwrap_or_default();
+    let revision = (revision + 1).to_string();
+    object.set_field(&["metadata", "resourceVersion"], revision.as_str().into());
+    object.resource_version = revision.into();
+    Some(Arc::new(object))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::devices::Wish;
 use crate::different;
 
 /// The label of namespaces that namespace selectors of the templates select.
@@ -30,6 +31,8 @@ pub enum Template {
     FiftyGroups,
     /// Unlike every other pod, made from a seed and its number.
     Different,
+    /// Wants devices.
+    Claiming(Wish),
 }
 
 /// One affinity term, and the colour of those that it is about.
@@ -111,7 +114,7 @@ impl Template {
                     "topologyKey": "kubernetes.io/hostname",
                 }]}});
             }
-            Self::Plain | Self::Low | Self::Different => {}
+            Self::Plain | Self::Low | Self::Different | Self::Claiming(_) => {}
         }
         let metadata = &mut pod["metadata"];
         metadata["name"] = name.into();

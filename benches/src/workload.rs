@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use kube_scheduler_api_types::{Node, Object, Pod};
 use serde_json::{Value, json};
 
+use crate::devices::{self, Devices};
 use crate::different;
 use crate::template::{TEAM, Template, uid};
 
@@ -51,6 +52,8 @@ pub enum NodeShape {
     Different,
     /// In racks of a hundred.
     Racks,
+    /// With these devices.
+    WithDevices(Devices),
 }
 
 /// Pods of one template.
@@ -115,7 +118,7 @@ impl Outcome {
 /// A pod and what must exist for its sake.
 #[derive(Debug)]
 pub struct NewPod {
-    /// Its volume and claim.
+    /// Its volume and claims.
     pub objects: Vec<Arc<Object>>,
     /// The pod as JSON.
     pub json: Value,
@@ -135,18 +138,15 @@ impl Workload {
     }
 
     /// The nodes, and the objects that belong to them.
-    pub fn nodes(
-        &self,
-        n: usize,
-    ) -> impl Iterator<Item = Result<(Arc<Node>, Option<Arc<Object>>)>> {
+    pub fn nodes(&self, n: usize) -> impl Iterator<Item = Result<(Arc<Node>, Vec<Arc<Object>>)>> {
         let shape = self.nodes;
         (0..n).map(move |at| {
             let node = Node::from_value(&shape.node(at)).map(Arc::new).context("node")?;
-            Ok((node, shape.csi_node(at)?))
+            Ok((node, shape.objects(at)?))
         })
     }
 
-    /// The namespaces of all pods.
+    /// The namespaces of all pods, and what else belongs to no node and no pod.
     pub fn namespaces(&self) -> Result<Vec<Arc<Object>>> {
         let mut all = Vec::new();
         for group in self.init.iter().chain([&self.measured]) {
@@ -162,6 +162,9 @@ impl Workload {
                     "metadata": {"name": name, "uid": uid(&name), "resourceVersion": "1", "labels": labels},
                 }))?);
             }
+        }
+        if matches!(self.nodes, NodeShape::WithDevices(_)) {
+            all.push(devices::class()?);
         }
         Ok(all)
     }
@@ -202,7 +205,10 @@ impl Workload {
             // Of the pods that run, four fill a node; those that are measured evict some of them.
             [(n_nodes * 4, total(&mut self.init.iter())), (1, 1)]
         } else {
-            [(n_nodes, exclusive), (n_nodes * 20, total(&mut all()))]
+            // There are devices for four pods on each node.
+            let is_claiming = matches!(self.nodes, NodeShape::WithDevices(_));
+            let n_per_node = if is_claiming { 4 } else { 20 };
+            [(n_nodes, exclusive), (n_nodes * n_per_node, total(&mut all()))]
         };
         let (room, wanted) = rooms
             .into_iter()
@@ -249,6 +255,9 @@ impl Group {
             if at % gangs.size == 0 {
                 objects.push(gangs.group(&namespace, &group, gangs.size.min(n - at))?);
             }
+        }
+        if let Template::Claiming(wish) = self.template {
+            objects.extend(wish.add_to(&mut json)?);
         }
         Ok(NewPod { objects, json })
     }
@@ -341,17 +350,18 @@ impl NodeShape {
         node
     }
 
-    fn csi_node(self, at: usize) -> Result<Option<Arc<Object>>> {
-        if self != Self::WithVolumes {
-            return Ok(None);
-        }
+    /// What belongs to node number `at`.
+    fn objects(self, at: usize) -> Result<Vec<Arc<Object>>> {
         let name = node_name(at);
-        object(json!({
-            "apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
-            "metadata": {"name": name, "uid": uid(&name), "resourceVersion": "1"},
-            "spec": {"drivers": [{"name": EBS, "nodeID": name, "allocatable": {"count": 39}}]},
-        }))
-        .map(Some)
+        match self {
+            Self::WithDevices(devices) => devices.slices(at),
+            Self::WithVolumes => Ok(vec![object(json!({
+                "apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
+                "metadata": {"name": name, "uid": uid(&name), "resourceVersion": "1"},
+                "spec": {"drivers": [{"name": EBS, "nodeID": name, "allocatable": {"count": 39}}]},
+            }))?]),
+            _ => Ok(Vec::new()),
+        }
     }
 }
 

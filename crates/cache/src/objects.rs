@@ -7,6 +7,7 @@
 mod assumed;
 mod cluster;
 mod confirmed;
+mod history;
 mod pending;
 mod volume_classes;
 
@@ -17,10 +18,12 @@ use kube_scheduler_api_types::{Labels, Object};
 
 use self::assumed::Assumed;
 use self::confirmed::Confirmed;
+use self::history::History;
 use self::pending::PendingObjects;
 use self::volume_classes::{VOLUMES, VolumeClasses};
 
 pub use self::assumed::{AssumeObjectError, ObjectKey};
+pub use self::history::ObjectChange;
 pub use self::volume_classes::storage_class_of;
 
 type ByName = BTreeMap<Arc<str>, Arc<Object>>;
@@ -48,6 +51,7 @@ struct KindStore {
     assumed: Assumed,
     pending: PendingObjects,
     confirmed: Confirmed,
+    history: History,
 }
 
 impl ObjectStore {
@@ -66,6 +70,9 @@ impl ObjectStore {
             self.volume_classes.applied(previous.as_deref(), &object);
         }
         self.sequence += 1;
+        let change =
+            ObjectChange { old: previous.clone(), new: Some(object.clone()), is_pending: false };
+        self.note_change(&object.group, &object.kind, change);
         previous
     }
 
@@ -91,6 +98,8 @@ impl ObjectStore {
         if let Some(previous) = &previous {
             store.assumed.removed(previous);
             store.confirmed.forget(previous);
+            let change = ObjectChange { old: Some(previous.clone()), new: None, is_pending: false };
+            self.note_change(group, kind, change);
             if (group, kind) == VOLUMES {
                 self.volume_classes.removed(previous);
             }
@@ -185,6 +194,7 @@ impl ObjectStore {
                 assumed: Assumed::default(),
                 pending: PendingObjects::default(),
                 confirmed: Confirmed::default(),
+                history: History::default(),
             };
             self.kinds.insert(at, store);
             at

@@ -17,8 +17,9 @@ use rustc_hash::FxHashMap;
 use crate::api::{Allocation, DeviceClass, ResourceClaim};
 use crate::inventory::{Inventory, NodeRef};
 use crate::selectors::{SelectorCompiler, SelectorTable};
-use crate::usage::{Occupancy, Usage};
-use counters::CommittedCounters;
+use crate::state::DeviceState;
+use crate::usage::Usage;
+pub(crate) use counters::CommittedCounters;
 use plan::Plan;
 use search::{Found, Search};
 
@@ -42,11 +43,9 @@ pub enum AllocationError {
 
 /// Allocates devices from a fixed state of the cluster. One allocator serves all nodes, from any thread.
 pub struct Allocator {
-    selectors: Arc<SelectorTable>,
+    state: Arc<DeviceState>,
     compiler: Arc<dyn SelectorCompiler>,
     classes: Classes,
-    occupancy: Occupancy,
-    counters: CommittedCounters,
 }
 
 /// How a search goes about it. Both ways find the same.
@@ -67,14 +66,27 @@ impl Allocator {
         classes: Classes,
         compiler: Arc<dyn SelectorCompiler>,
     ) -> Self {
-        let occupancy = Occupancy::new(usage, selectors.inventory());
-        let counters = CommittedCounters::new(&occupancy, selectors.inventory());
-        Self { selectors, compiler, classes, occupancy, counters }
+        let state = DeviceState::new(selectors, usage.clone());
+        Self::with_state(Arc::new(state), classes, compiler)
+    }
+
+    /// An allocator for the devices that are free in `state`.
+    pub fn with_state(
+        state: Arc<DeviceState>,
+        classes: Classes,
+        compiler: Arc<dyn SelectorCompiler>,
+    ) -> Self {
+        Self { state, compiler, classes }
     }
 
     /// The devices there are.
     pub fn inventory(&self) -> &Inventory {
-        self.selectors.inventory()
+        self.state.inventory()
+    }
+
+    /// The devices, and who holds them.
+    pub fn state(&self) -> &DeviceState {
+        &self.state
     }
 
     /// The allocation of `claims`, which are not allocated yet, on `node`: one per claim, in their order, or none if they
@@ -101,7 +113,7 @@ impl Allocator {
         new_share_id: &mut dyn FnMut() -> Arc<str>,
         thoroughness: Thoroughness,
     ) -> Result<Option<Vec<Allocation>>, AllocationError> {
-        let inventory = self.selectors.inventory();
+        let inventory = self.inventory();
         let pools = inventory.pools_on(node).map_err(AllocationError::Failed)?;
         let plan = Plan::new(self, node, &pools, claims)?;
         let mut search = Search::new(self, node, &pools, &plan, max_steps, thoroughness);

@@ -80,7 +80,7 @@ pub struct RequestMapping {
 }
 
 /// The requests of a claim for extended resources, and which container uses which.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExtendedClaim {
     /// The requests, by name.
     pub requests: Vec<DeviceRequest>,

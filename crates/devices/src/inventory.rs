@@ -45,7 +45,7 @@ pub struct Inventory {
     pools: Vec<Pool>,
     /// The slices of single nodes.
     by_node: FxHashMap<Arc<str>, Vec<u32>>,
-    /// The slices to look at for every node, ascending.
+    /// The slices to look at for every node.
     anywhere: Vec<u32>,
     devices: Vec<InventoryDevice>,
     keys: FxHashMap<DeviceName, DeviceKey>,
@@ -77,6 +77,8 @@ struct Pool {
     driver: Arc<str>,
     name: Arc<str>,
     generations: SmallVec<[Generation; 1]>,
+    /// Whether it has a slice that has to be looked at for every node.
+    is_anywhere: bool,
 }
 
 /// What is the same for all slices of a pool's generation.
@@ -160,6 +162,7 @@ impl Inventory {
                 generations.push(Generation::new(objects, object.generation));
             }
         }
+        let first_slice = self.slices.len();
         for object in objects {
             let generation = generations
                 .iter()
@@ -171,7 +174,43 @@ impl Inventory {
             driver: first.driver.clone(),
             name: first.pool.clone(),
             generations,
+            is_anywhere: false,
         });
+        self.place_slices(first_slice);
+    }
+
+    /// Notes for which nodes the slices from `first` on, which are those of the last pool, have to be looked at.
+    fn place_slices(&mut self, first: usize) {
+        let mut nodes: Vec<Arc<str>> = Vec::new();
+        let (mut with_counters, mut elsewhere) = (Vec::new(), Vec::new());
+        for (at, slice) in self.slices.iter().enumerate().skip(first) {
+            let at = at as u32;
+            let of_node = slice.object.reach.node_name.as_ref().filter(|name| !name.is_empty());
+            match of_node {
+                _ if !slice.object.shared_counters.is_empty() => with_counters.push(at),
+                Some(node) => {
+                    self.by_node.entry(node.clone()).or_default().push(at);
+                    nodes.push(node.clone());
+                }
+                None => elsewhere.push(at),
+            }
+        }
+        nodes.sort_unstable();
+        nodes.dedup();
+        // Nodes without devices of the pool see its counters alone, which makes no difference to them unless the pool
+        // looks wrong from there.
+        let is_local = elsewhere.is_empty() && self.is_harmless(&with_counters);
+        if is_local {
+            for node in nodes {
+                self.by_node.entry(node).or_default().extend(&with_counters);
+            }
+        } else {
+            elsewhere.extend(with_counters);
+        }
+        if let Some(pool) = self.pools.last_mut() {
+            pool.is_anywhere = !elsewhere.is_empty();
+        }
+        self.anywhere.extend(elsewhere);
     }
 
     fn add_slice(
@@ -203,11 +242,6 @@ impl Inventory {
                     .unwrap_or_default(),
                 reach: object.is_per_device().then(|| Box::new(Reach::new(&device.reach()))),
             });
-        }
-        let of_node = object.reach.node_name.as_ref().filter(|name| !name.is_empty());
-        match of_node.filter(|_| object.shared_counters.is_empty()) {
-            Some(node) => self.by_node.entry(node.clone()).or_default().push(at),
-            None => self.anywhere.push(at),
         }
         self.slices.push(Slice {
             object: object.clone(),
@@ -268,6 +302,53 @@ impl Inventory {
         slice.first_device..slice.first_device + slice.object.devices.len() as DeviceIdx
     }
 
+    /// The pools with slices of this node alone.
+    pub(crate) fn pools_of(&self, node: &str) -> impl Iterator<Item = u32> {
+        let own = self.by_node.get(node).map_or(&[][..], Vec::as_slice);
+        own.iter().map(|slice| self.slices[*slice as usize].pool)
+    }
+
+    /// The pool of the devices with a name.
+    pub(crate) fn pools_of_key(&self, key: DeviceKey) -> impl Iterator<Item = u32> {
+        let first = self.devices_of_key(key).first();
+        first.map(|device| self.device(*device).pool().pool).into_iter()
+    }
+
+    /// Whether any node may see a pool.
+    pub(crate) fn is_anywhere(&self, pool: u32) -> bool {
+        self.pools[pool as usize].is_anywhere
+    }
+
+    pub(crate) fn n_pools(&self) -> u32 {
+        self.pools.len() as u32
+    }
+
+    pub(crate) fn generations(&self, pool: u32) -> impl Iterator<Item = PoolGeneration> {
+        let n = self.pools[pool as usize].generations.len() as u32;
+        (0..n).map(move |generation| PoolGeneration { pool, generation })
+    }
+
+    /// Whether any generation of a pool has counters.
+    pub(crate) fn has_counters(&self, pool: u32) -> bool {
+        let mut generations = self.pools[pool as usize].generations.iter();
+        generations.any(|generation| !generation.counters.totals().is_empty())
+    }
+
+    /// The devices of all generations of a pool.
+    pub(crate) fn devices_of_pool(&self, pool: u32) -> Range<DeviceIdx> {
+        let start = |pool: u32| {
+            let slice = self.slices.partition_point(|slice| slice.pool < pool);
+            let first = self.slices.get(slice).map(|slice| slice.first_device);
+            first.unwrap_or(self.devices.len() as DeviceIdx)
+        };
+        start(pool)..start(pool + 1)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn n_keys(&self) -> DeviceKey {
+        self.by_key.len() as DeviceKey
+    }
+
     /// How much there is of every counter of the device's pool.
     pub(crate) fn counter_totals(
         &self,
@@ -281,7 +362,7 @@ impl Inventory {
 /// One generation of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PoolGeneration {
-    pool: u32,
+    pub(crate) pool: u32,
     generation: u32,
 }
 

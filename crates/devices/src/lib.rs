@@ -66,6 +66,7 @@ mod node_resources;
 mod priority;
 mod readiness;
 mod selectors;
+mod state;
 mod totals;
 mod usage;
 
@@ -78,5 +79,6 @@ pub use name::DeviceName;
 pub use node_resources::{NodeResourceClaim, NodeResourceError};
 pub use readiness::Readiness;
 pub use selectors::{DeviceFacts, Selector, SelectorCompiler, SelectorTable};
+pub use state::{DeviceState, Holder};
 pub use totals::ClassTotals;
 pub use usage::Usage;

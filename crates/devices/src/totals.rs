@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::api::DeviceClass;
 use crate::inventory::{Inventory, NodeRef};
-use crate::selectors::{Column, DeviceFacts, SelectorCompiler, SelectorTable};
-use crate::usage::Usage;
+use crate::selectors::{Column, DeviceFacts, SelectorCompiler};
+use crate::state::DeviceState;
 
 /// Devices of one class that can be used on one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct ClassTotals {
     pub n_held: i64,
 }
 
-impl SelectorTable {
+impl DeviceState {
     /// The devices of `class` on `node`; `None` if that cannot be said because a selector of a node or of the class
     /// fails. Takes time proportional to the devices of the node.
     ///
@@ -27,12 +27,11 @@ impl SelectorTable {
         &self,
         node: NodeRef<'_>,
         class: &DeviceClass,
-        usage: &Usage,
         compiler: &dyn SelectorCompiler,
     ) -> Option<ClassTotals> {
         let expressions = class.selectors.iter().filter_map(|s| s.expression.as_ref());
         let columns: Vec<Arc<Column>> =
-            expressions.map(|expression| self.column(expression, compiler)).collect();
+            expressions.map(|expression| self.selectors().column(expression, compiler)).collect();
         let inventory = self.inventory();
         let mut totals = ClassTotals::default();
         let mut failed = false;
@@ -60,7 +59,7 @@ impl SelectorTable {
                 }
             }
             totals.n_devices += 1;
-            totals.n_held += i64::from(usage.holds(&device.name()));
+            totals.n_held += i64::from(self.occupancy().is_held(device.key()));
         });
         (!failed).then_some(totals)
     }

@@ -53,60 +53,68 @@ impl Usage {
         }
     }
 
+    /// All devices that are held in some way, some of them twice, in no particular order.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = &DeviceName> {
+        self.dedicated.iter().chain(self.shares.keys())
+    }
+
     /// Whether any claim holds the device or a share of it.
     pub fn holds(&self, device: &DeviceName) -> bool {
         self.dedicated.contains(device) || self.shares.contains_key(device)
     }
 }
 
-/// A usage with the devices of one inventory looked up.
-#[derive(Debug, Default)]
-pub(crate) struct Occupancy {
-    dedicated: FxHashSet<DeviceKey>,
-    /// Sums of what shares consume, for devices of which a share says so.
-    consumed: FxHashMap<DeviceKey, BTreeMap<Arc<str>, Quantity>>,
-    /// All devices that are held in some way, ascending.
-    held: Vec<DeviceKey>,
+/// What is taken of one inventory, by device.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Occupancy(FxHashMap<DeviceKey, Occupied>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Occupied {
+    is_dedicated: bool,
+    /// Sums of what shares consume, if a share says so.
+    consumed: Option<BTreeMap<Arc<str>, Quantity>>,
 }
 
 impl Occupancy {
-    #[expect(
-        clippy::iter_over_hash_type,
-        reason = "the results are sets, sums per device and a sorted list"
-    )]
-    pub(crate) fn new(usage: &Usage, inventory: &Inventory) -> Self {
-        let mut occupancy = Self::default();
-        for name in &usage.dedicated {
-            if let Some(key) = inventory.key(name) {
-                occupancy.dedicated.insert(key);
-                occupancy.held.push(key);
+    /// Looks again at who holds a device, and says whether anything is different.
+    pub(crate) fn refresh(
+        &mut self,
+        key: DeviceKey,
+        inventory: &Inventory,
+        usages: [&Usage; 2],
+    ) -> bool {
+        let Some(&device) = inventory.devices_of_key(key).first() else { return false };
+        let name = inventory.device(device).name();
+        if !usages.iter().any(|usage| usage.holds(&name)) {
+            return self.0.remove(&key).is_some();
+        }
+        // A share that is on its way and written already is one share.
+        let mut shares: BTreeMap<&Arc<str>, &Option<Map<Quantity>>> = BTreeMap::new();
+        shares.extend(usages.iter().filter_map(|usage| usage.shares.get(&name)).flatten());
+        let mut consumed: Option<BTreeMap<Arc<str>, Quantity>> = None;
+        for amounts in shares.into_values().flatten() {
+            let sums = consumed.get_or_insert_default();
+            for (capacity, amount) in amounts.iter() {
+                sums.entry(capacity.clone()).or_default().add(amount);
             }
         }
-        for (name, shares) in &usage.shares {
-            let Some(key) = inventory.key(name) else { continue };
-            occupancy.held.push(key);
-            for consumed in shares.values().flatten() {
-                let sums = occupancy.consumed.entry(key).or_default();
-                for (capacity, amount) in consumed.iter() {
-                    sums.entry(capacity.clone()).or_default().add(amount);
-                }
-            }
-        }
-        occupancy.held.sort_unstable();
-        occupancy.held.dedup();
-        occupancy
+        let is_dedicated = usages.iter().any(|usage| usage.dedicated.contains(&name));
+        let occupied = Occupied { is_dedicated, consumed };
+        let before = self.0.insert(key, occupied.clone());
+        before != Some(occupied)
     }
 
     pub(crate) fn is_dedicated(&self, device: DeviceKey) -> bool {
-        self.dedicated.contains(&device)
+        self.0.get(&device).is_some_and(|occupied| occupied.is_dedicated)
+    }
+
+    /// Whether it is dedicated or any share of it is taken.
+    pub(crate) fn is_held(&self, device: DeviceKey) -> bool {
+        self.0.contains_key(&device)
     }
 
     /// What the shares of a device consume together; absent if none says so.
     pub(crate) fn consumed(&self, device: DeviceKey) -> Option<&BTreeMap<Arc<str>, Quantity>> {
-        self.consumed.get(&device)
-    }
-
-    pub(crate) fn held(&self) -> &[DeviceKey] {
-        &self.held
+        self.0.get(&device)?.consumed.as_ref()
     }
 }

@@ -351,6 +351,8 @@ hashed_as_a_whole!(
 impl Content for PodStatus {
     fn hash_content(&self, hasher: &mut ContentHasher) {
         (&self.phase, &self.nominated_node_name, &self.conditions).hash(hasher);
+        // The claim that was made for the pod: no two pods have the same.
+        self.resource_claim_statuses.hash(hasher);
     }
 }
 

@@ -62,7 +62,7 @@ pub use view::NodeView;
 // The vocabulary plugins share with the lower layers, so that one dependency is enough to write one.
 pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
-    MemberPlace, NodeIdx, NodeOverlay, ObjectKey, ObjectStore, PodGroupState, affinity, columns,
-    counters,
+    MemberPlace, NodeIdx, NodeOverlay, ObjectChange, ObjectKey, ObjectStore, PodGroupState, affinity,
+    columns, counters,
 };
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};

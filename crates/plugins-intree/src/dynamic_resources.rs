@@ -4,6 +4,7 @@
 //! gets on a node is found by `kube-scheduler-devices`; here is what goes before and after it: which claims a pod has,
 //! what other pods hold, and the writes.
 
+mod answers;
 mod attempt;
 mod bind;
 mod decoded;
@@ -98,6 +99,7 @@ impl PreEnqueue for DynamicResources {
         if pod.spec.resource_claims.is_empty() {
             return Status::SUCCESS;
         }
+        self.shared.devices.follow(cx.cluster().objects());
         match resolve::claims_of(cx.cluster().objects(), &self.shared.devices.claims, pod) {
             Ok(_) => Status::SUCCESS,
             Err(why) => Status::unresolvable(why),
@@ -128,18 +130,13 @@ impl PreFilter for DynamicResources {
 }
 
 impl Filter for DynamicResources {
-    fn filter(
-        &self,
-        cx: &Context<'_>,
-        state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-    ) -> Status {
+    fn filter(&self, cx: &Context<'_>, state: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
         let Some(devices) = state.get::<PodDevices>() else { return no_state() };
         if devices.claims.is_empty() {
             return Status::SUCCESS;
         }
-        Trial { settings: &self.shared.settings, cx, devices, pod, node }.run()
+        let answers = &self.shared.devices.answers;
+        Trial { settings: &self.shared.settings, answers, cx, devices, node }.run()
     }
 }
 
@@ -170,14 +167,14 @@ impl Score for DynamicResources {
         node: &NodeView<'_>,
     ) -> Result<i64, Status> {
         match state.get::<PodDevices>() {
-            Some(devices) if !self.is_indifferent(state, pod) => devices.score(node.idx()),
+            Some(devices) if !self.is_indifferent(state, pod) => Ok(devices.score(node.idx())),
             _ => Ok(0),
         }
     }
 
     fn is_indifferent(&self, state: &CycleState, _: &Pod) -> bool {
-        let has_claims = state.get::<PodDevices>().is_some_and(|it| !it.claims.is_empty());
-        !has_claims || !self.shared.settings.features.prioritized_list
+        let has_choice = state.get::<PodDevices>().is_some_and(PodDevices::has_alternatives);
+        !has_choice || !self.shared.settings.features.prioritized_list
     }
 
     fn normalization(&self) -> Normalization {
@@ -198,7 +195,10 @@ impl Reserve for DynamicResources {
             return Status::SUCCESS;
         }
         let Some(devices) = state.get_mut::<PodDevices>() else { return no_state() };
-        match reserve::reserve(devices, cx.cluster().node_idx(node), commands) {
+        let cluster = cx.cluster();
+        let node = cluster.node_idx(node).and_then(|idx| cluster.node(idx));
+        let max_steps = self.shared.settings.max_steps;
+        match reserve::reserve(devices, cx, max_steps, pod, node.as_ref(), commands) {
             Ok(()) => Status::SUCCESS,
             Err(error) => Status::error(error),
         }

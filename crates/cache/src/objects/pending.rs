@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Object;
 
-use super::ObjectStore;
+use super::{ObjectChange, ObjectStore};
 
 #[derive(Clone, Debug)]
 struct PendingObject {
@@ -47,13 +47,16 @@ impl ObjectStore {
     /// kind.
     pub fn add_pending(&mut self, object: Arc<Object>) {
         let store = self.kind_or_new(&object.group, &object.kind);
+        store.sequence += 1;
         match store.pending.0.entry(object.uid.clone()) {
             Entry::Occupied(mut known) => known.get_mut().n_sharers += 1,
             Entry::Vacant(free) => {
-                free.insert(PendingObject { object, n_sharers: 1 });
+                free.insert(PendingObject { object: object.clone(), n_sharers: 1 });
+                let change =
+                    ObjectChange { old: None, new: Some(object.clone()), is_pending: true };
+                self.note_change(&object.group, &object.kind, change);
             }
         }
-        store.sequence += 1;
         self.sequence += 1;
     }
 
@@ -63,11 +66,13 @@ impl ObjectStore {
         let Some(pending) = store.pending.0.get_mut(uid) else { return false };
         pending.n_sharers -= 1;
         let is_over = for_all || pending.n_sharers == 0;
-        if is_over {
-            store.pending.0.remove(uid);
-        }
         store.sequence += 1;
+        let removed = if is_over { store.pending.0.remove(uid) } else { None };
         self.sequence += 1;
+        if let Some(PendingObject { object, .. }) = removed {
+            let change = ObjectChange { old: Some(object), new: None, is_pending: true };
+            self.note_change(group, kind, change);
+        }
         is_over
     }
 

@@ -7,13 +7,14 @@ use kube_scheduler_api_types::Quantity;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::inventory::{Consumption, Inventory, PoolGeneration};
+use crate::inventory::{Consumption, DeviceKey, Inventory, PoolGeneration};
 use crate::usage::Occupancy;
 
 /// What devices that claims hold take, by pool.
-#[derive(Default)]
-pub(super) struct CommittedCounters(FxHashMap<PoolGeneration, PoolCounters>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CommittedCounters(FxHashMap<PoolGeneration, PoolCounters>);
 
+#[derive(Clone, Debug)]
 struct PoolCounters {
     taken: Vec<Quantity>,
     /// Whether more is taken than there is. Then nothing that needs any counter of the pool can be had.
@@ -21,26 +22,52 @@ struct PoolCounters {
 }
 
 impl CommittedCounters {
-    pub(super) fn new(occupancy: &Occupancy, inventory: &Inventory) -> Self {
-        let mut pools: FxHashMap<PoolGeneration, PoolCounters> = FxHashMap::default();
-        for key in occupancy.held() {
-            for &device in inventory.devices_of_key(*key) {
-                let device = inventory.device(device);
-                if device.consumption().is_empty() {
-                    continue;
-                }
-                let totals = inventory.counter_totals(device.pool());
-                let pool = pools.entry(device.pool()).or_insert_with(|| PoolCounters {
-                    taken: vec![Quantity::ZERO; totals.len()],
-                    is_overdrawn: false,
-                });
-                for (place, amount) in device.consumption() {
-                    pool.taken[*place as usize].add(amount);
-                    pool.is_overdrawn |= pool.taken[*place as usize] > totals[*place as usize];
-                }
+    pub(crate) fn new(occupancy: &Occupancy, inventory: &Inventory) -> Self {
+        let mut counters = Self::default();
+        for pool in 0..inventory.n_pools() {
+            counters.count_pool(pool, occupancy, inventory);
+        }
+        counters
+    }
+
+    /// Counts the pools of a device again, of which more or less is held now.
+    pub(crate) fn refresh(&mut self, key: DeviceKey, occupancy: &Occupancy, inventory: &Inventory) {
+        for &device in inventory.devices_of_key(key) {
+            if !inventory.device(device).consumption().is_empty() {
+                self.count_pool(inventory.device(device).pool().pool, occupancy, inventory);
             }
         }
-        Self(pools)
+    }
+
+    fn count_pool(&mut self, pool: u32, occupancy: &Occupancy, inventory: &Inventory) {
+        if !inventory.has_counters(pool) {
+            return;
+        }
+        for generation in inventory.generations(pool) {
+            self.0.remove(&generation);
+        }
+        for device in inventory.devices_of_pool(pool) {
+            let device = inventory.device(device);
+            if device.consumption().is_empty() || !occupancy.is_held(device.key()) {
+                continue;
+            }
+            let totals = inventory.counter_totals(device.pool());
+            let pool = self.0.entry(device.pool()).or_insert_with(|| PoolCounters {
+                taken: vec![Quantity::ZERO; totals.len()],
+                is_overdrawn: false,
+            });
+            for (place, amount) in device.consumption() {
+                pool.taken[*place as usize].add(amount);
+                pool.is_overdrawn |= pool.taken[*place as usize] > totals[*place as usize];
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shown(&self) -> Vec<String> {
+        let mut shown: Vec<_> = self.0.iter().map(|counted| format!("{counted:?}")).collect();
+        shown.sort();
+        shown
     }
 }
 

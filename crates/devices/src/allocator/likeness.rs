@@ -119,14 +119,14 @@ fn key<'a>(search: &Search<'a>, place: usize, context: &Context<'_>) -> Key<'a> 
         || is_shareable
         || capacities.iter().any(|(_, capacity)| capacity.request_policy.is_some());
     let is_singular = context.are_all_singular
-        || search.allocator.occupancy.consumed(device.key()).is_some()
+        || search.allocator.state.occupancy().consumed(device.key()).is_some()
         || values.iter().flatten().any(|value: &&Attribute| !is_comparable(value));
     Key {
         sights: sights.collect(),
         values,
         counters: (!device.device.consumes_counters.is_empty())
             .then(|| (device.pool(), amounts(device.consumption()))),
-        is_dedicated: search.allocator.occupancy.is_dedicated(device.key()),
+        is_dedicated: search.allocator.state.occupancy().is_dedicated(device.key()),
         is_shareable,
         capacity: capacity_matters.then(|| format!("{capacities:?}")),
         singular: is_singular.then_some(place),
@@ -151,15 +151,26 @@ fn sight(search: &Search<'_>, request: &RequestPlan<'_>, place: usize) -> Sight 
 /// How many devices every request can have at best.
 struct Prospects {
     n_available: Vec<usize>,
+    /// How many devices any request can have.
+    n_total: usize,
+    /// Whether a device may serve more than one request.
+    may_share: bool,
     has_errors: bool,
 }
 
 impl Prospects {
     fn new(requests: &[RequestPlan<'_>]) -> Self {
-        Self { n_available: vec![0; requests.len()], has_errors: false }
+        Self {
+            n_available: vec![0; requests.len()],
+            n_total: 0,
+            may_share: requests.iter().any(|request| request.has_admin_access),
+            has_errors: false,
+        }
     }
 
     fn note(&mut self, requests: &[RequestPlan<'_>], key: &Key<'_>) {
+        self.may_share |= key.is_shareable;
+        self.n_total += usize::from(!key.is_dedicated && key.sights.contains(&Sight::Selected));
         let counts = self.n_available.iter_mut();
         for ((count, request), sight) in counts.zip(requests).zip(&key.sights) {
             self.has_errors |= *sight == Sight::Error;
@@ -178,6 +189,13 @@ impl Prospects {
                 || self.n_available[at] < request.n_needed
         };
         let mut requests = claims.iter().flat_map(|claim| &claim.requests);
-        !may_fail && requests.any(|alternatives| alternatives.range.clone().all(is_short))
+        let n_least = requests.clone().map(|alternatives| {
+            let needed = search.plan.requests[alternatives.range.clone()].iter();
+            needed.map(|request| request.n_needed).min().unwrap_or(0)
+        });
+        let are_too_few = !self.may_share && n_least.fold(0, usize::saturating_add) > self.n_total;
+        !may_fail
+            && (are_too_few
+                || requests.any(|alternatives| alternatives.range.clone().all(is_short)))
     }
 }

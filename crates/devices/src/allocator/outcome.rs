@@ -23,7 +23,7 @@ pub(super) fn assemble(
 ) -> Result<Vec<Allocation>, AllocationError> {
     let mut allocations = Vec::with_capacity(plan.claims.len());
     for ((claim, chosen), alternatives) in plan.claims.iter().zip(results).zip(alternatives) {
-        let inventory = allocator.selectors.inventory();
+        let inventory = allocator.inventory();
         let device = |chosen: &Chosen| inventory.device(pools.devices[chosen.place]);
         let devices: Vec<DeviceRef<'_>> = chosen.iter().map(device).collect();
         let node_selector = node_selector(node, &devices).map_err(|n_terms| {

@@ -91,7 +91,7 @@ impl RequestPlan<'_> {
         claim: &ResourceClaim,
         device: DeviceIdx,
     ) -> Result<bool, AllocationError> {
-        let inventory = allocator.selectors.inventory();
+        let inventory = allocator.inventory();
         let device = inventory.device(device);
         let conditions = device.device.binding_conditions.as_ref();
         if !inventory.features().binding_conditions && conditions.is_some_and(|all| !all.is_empty())
@@ -196,7 +196,7 @@ impl<'a> RequestMaker<'a, '_> {
         match &request.request {
             Request::Exactly(exact) => made.push(self.make(&request.name, None, exact)?),
             Request::FirstAvailable(_)
-                if !self.allocator.selectors.inventory().features().prioritized_list =>
+                if !self.allocator.inventory().features().prioritized_list =>
             {
                 return Err(self.error(format_args!(
                     ", request {}: has subrequests, but the DRAPrioritizedList feature is disabled",
@@ -224,7 +224,7 @@ impl<'a> RequestMaker<'a, '_> {
         alternative: Option<&'a Arc<str>>,
         exact: &'a ExactRequest,
     ) -> Result<RequestPlan<'a>, AllocationError> {
-        let features = self.allocator.selectors.inventory().features();
+        let features = self.allocator.inventory().features();
         let name = alternative.unwrap_or(base_name);
         if exact.capacity.is_some() && !features.consumable_capacity {
             let noun = if alternative.is_some() { "subrequest" } else { "request" };
@@ -291,7 +291,7 @@ impl<'a> RequestMaker<'a, '_> {
         let all = of_class.chain(of_claim).map(|(is_of_class, index, selector)| {
             let expression = selector.expression.as_ref().unwrap_or(&empty);
             let compiler = &*self.allocator.compiler;
-            let column = self.allocator.selectors.column(expression, compiler);
+            let column = self.allocator.state.selectors().column(expression, compiler);
             PlannedSelector { column, is_of_class, index }
         });
         all.collect()
@@ -299,7 +299,7 @@ impl<'a> RequestMaker<'a, '_> {
 
     /// The devices that a request for all means.
     fn all_devices(&self, request: &RequestPlan<'_>) -> Result<Vec<usize>, AllocationError> {
-        let inventory = self.allocator.selectors.inventory();
+        let inventory = self.allocator.inventory();
         let mut all = Vec::new();
         for pool in &self.pools.pools {
             let problem = match pool.state {
@@ -324,7 +324,7 @@ impl<'a> RequestMaker<'a, '_> {
                     || capacity::fits(
                         device.device,
                         request.exact.capacity.as_ref(),
-                        self.allocator.occupancy.consumed(device.key()),
+                        self.allocator.state.occupancy().consumed(device.key()),
                         None,
                     );
                 if fits {

@@ -177,7 +177,7 @@ impl<'a> Search<'a> {
     }
 
     pub(super) fn device(&self, place: usize) -> DeviceRef<'a> {
-        self.allocator.selectors.inventory().device(self.pools.devices[place])
+        self.allocator.inventory().device(self.pools.devices[place])
     }
 
     fn visit(&mut self, at: Position, frames: &mut Vec<Frame>) -> Result<Next, AllocationError> {
@@ -260,6 +260,9 @@ impl<'a> Search<'a> {
                     return Ok(Next::Return(outcome));
                 }
                 self.note_failure(frame.next - 1, &mut frame.failed)?;
+                if self.likeness.as_ref().is_some_and(Likeness::is_hopeless) {
+                    return Ok(Next::Return(Outcome::No));
+                }
                 self.next_candidate(frame, frames)
             }
         }
@@ -324,7 +327,8 @@ impl<'a> Search<'a> {
         while frame.next < self.pools.devices.len() {
             let place = frame.next;
             frame.next += 1;
-            if !self.is_candidate(at.claim, request, place)? || self.is_like(place, &frame.failed) {
+            // Of what is like a device that failed it is known that no selector fails on it.
+            if self.is_like(place, &frame.failed) || !self.is_candidate(at.claim, request, place)? {
                 continue;
             }
             let Some(undo) = self.take(at.claim, frame.index, place, false)? else { continue };
@@ -409,16 +413,17 @@ impl<'a> Search<'a> {
             let is_this = |chosen: &Chosen| chosen.place == place && chosen.share.is_none();
             return self.n_chosen[place] > 0 && self.results[claim].iter().any(is_this);
         }
-        self.n_chosen[place] > 0 || self.allocator.occupancy.is_dedicated(self.device(place).key())
+        self.n_chosen[place] > 0
+            || self.allocator.state.occupancy().is_dedicated(self.device(place).key())
     }
 
     fn has_capacity(&self, request: &RequestPlan<'_>, place: usize) -> bool {
         let device = self.device(place);
-        !self.allocator.selectors.inventory().features().consumable_capacity
+        !self.allocator.inventory().features().consumable_capacity
             || capacity::fits(
                 device.device,
                 request.exact.capacity.as_ref(),
-                self.allocator.occupancy.consumed(device.key()),
+                self.allocator.state.occupancy().consumed(device.key()),
                 self.amounts.get(&place),
             )
     }
@@ -434,7 +439,7 @@ impl<'a> Search<'a> {
         self.step(1)?;
         let (allocator, plan) = (self.allocator, self.plan);
         let request = &plan.requests[index];
-        let inventory = allocator.selectors.inventory();
+        let inventory = allocator.inventory();
         let features = inventory.features();
         let device = self.device(place);
         let is_shared = features.consumable_capacity && device.device.is_shareable();
@@ -447,12 +452,12 @@ impl<'a> Search<'a> {
         }
         let mut undo = Undo { counters: None, amounts: None };
         let is_charged = is_shared
-            && (allocator.occupancy.consumed(device.key()).is_some()
+            && (allocator.state.occupancy().consumed(device.key()).is_some()
                 || self.amounts.contains_key(&place));
         if has_consumption && !is_charged {
             let (pool, totals) = (device.pool(), inventory.counter_totals(device.pool()));
             let consumption = device.consumption();
-            match self.counters.take(pool, consumption, &allocator.counters, totals) {
+            match self.counters.take(pool, consumption, allocator.state.counters(), totals) {
                 Some(before) => undo.counters = Some((pool, before)),
                 None => return Ok(None),
             }
@@ -545,7 +550,7 @@ pub(super) fn is_tainted(
     request: &RequestPlan<'_>,
     device: DeviceRef<'_>,
 ) -> bool {
-    allocator.selectors.inventory().features().device_taints
+    allocator.inventory().features().device_taints
         && device.device.taints.iter().any(|taint| {
             taint.is_hard()
                 && !request.exact.tolerations.iter().any(|toleration| toleration.tolerates(taint))

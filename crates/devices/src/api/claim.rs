@@ -34,7 +34,7 @@ pub struct ResourceClaim {
 }
 
 /// One request of a claim.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceRequest {
     /// Name within the claim.
     pub name: Arc<str>,
@@ -43,7 +43,7 @@ pub struct DeviceRequest {
 }
 
 /// What is requested.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Request {
     /// Exactly this.
     Exactly(ExactRequest),
@@ -55,7 +55,7 @@ pub enum Request {
 }
 
 /// Devices of one class.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExactRequest {
     /// Name among the alternatives; empty if there are none.
@@ -122,7 +122,7 @@ impl AllocationMode {
 }
 
 /// A selector of devices.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceSelector {
     /// A CEL expression; absent if the selector is of a kind that this version does not know.
     pub expression: Option<Arc<str>>,

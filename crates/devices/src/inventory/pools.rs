@@ -81,6 +81,13 @@ impl Inventory {
         Ok(found)
     }
 
+    /// Whether a node that sees these slices of a pool and no others would be as well off without.
+    pub(super) fn is_harmless(&self, slices: &[u32]) -> bool {
+        let all = || slices.iter().map(|&at| &self.slices[at as usize]);
+        all().all(|slice| slice.object.devices.is_empty())
+            && self.draft(slices).is_none_or(|pool| pool.state == PoolState::Usable)
+    }
+
     fn is_relevant(&self, slice: &Slice, node: NodeRef<'_>) -> Result<bool, String> {
         let object = &slice.object;
         let has_counters = !object.shared_counters.is_empty();

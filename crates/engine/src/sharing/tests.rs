@@ -190,3 +190,15 @@ fn nothing_stays_of_objects_that_are_gone() {
     let again = shared(&mut table, pod("kept", |_| ()));
     assert!(Arc::ptr_eq(&kept.spec, &again.spec));
 }
+
+#[test]
+fn pods_with_claims_of_their_own_do_not_collide() {
+    let hash = |claim: &str| {
+        let status = json!({"resourceClaimStatuses": [{"name": "c", "resourceClaimName": claim}]});
+        let pod =
+            json!({"metadata": {"namespace": "a", "name": "p"}, "spec": {}, "status": status});
+        hash_of(&Pod::from_value(&pod).unwrap().status)
+    };
+    assert_ne!(hash("one"), hash("two"));
+    assert_eq!(hash("one"), hash("one"));
+}

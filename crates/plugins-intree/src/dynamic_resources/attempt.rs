@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_devices::Classes;
 use kube_scheduler_devices::api::{Request, ResourceClaim};
+use kube_scheduler_devices::{Allocator, Classes};
 use kube_scheduler_framework::api::selector::SelectorError;
 use kube_scheduler_framework::api::validation::FieldPath;
 use kube_scheduler_framework::api::{NodeSelector, Object, Pod};
@@ -32,6 +32,7 @@ impl Preparation<'_> {
     pub(super) fn prepare(&self) -> Result<PodDevices, Status> {
         let cluster = self.cx.cluster();
         let objects = cluster.objects();
+        self.devices.follow(objects);
         let resolved = resolve::claims_of(objects, &self.devices.claims, self.pod)
             .map_err(Status::unresolvable)?;
         let mut state = PodDevices::default();
@@ -45,7 +46,6 @@ impl Preparation<'_> {
         if state.claims.is_empty() {
             return Ok(state);
         }
-        drop(self.devices.follow(objects));
         let mut classes = Classes::default();
         let mut is_any_to_allocate = false;
         for claim in state.claims.iter().filter(|claim| !claim.is_allocated()) {
@@ -63,7 +63,11 @@ impl Preparation<'_> {
         if is_any_to_allocate {
             let demanded = state.demand.iter().flat_map(|demand| demand.classes());
             classes.extend(demanded.map(|class| (class.name.clone(), class.clone())));
-            state.allocator = Some(Arc::new(self.devices.allocator(objects, classes)));
+            let (devices, selectors) =
+                (self.devices.state(objects), self.devices.selectors.clone());
+            state.make_room(cluster.n_nodes());
+            state.classes = classes.clone();
+            state.allocator = Some(Arc::new(Allocator::with_state(devices, classes, selectors)));
         }
         Ok(state)
     }
@@ -73,9 +77,11 @@ impl Preparation<'_> {
         if !self.settings.serves_extended || !extended::may_need_claim(self.pod) {
             return Ok(None);
         }
-        let resources = Arc::new(extended::resources(objects, &self.devices.classes));
+        let resources = self.devices.resources(objects);
         let Some(demand) = Demand::new(self.pod, resources) else { return Ok(None) };
-        let object = extended::find_claim(objects, self.pod)
+        let object = self
+            .devices
+            .special_claim(objects, self.pod)
             .or_else(|| extended::new_claim(self.pod, self.cx.now()));
         let Some(object) = object else { return Ok(None) };
         let claim = self.decoded(&object)?;

@@ -1,7 +1,8 @@
 //! Extended resources that device classes serve: the special claim that stands for them (`docs/spec/plugins-dra.md` §11).
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kube_scheduler_devices::api::{DeviceClass, DeviceRequest, Request, ResourceClaim};
 use kube_scheduler_devices::{ContainerDemand, ExtendedClaim, ExtendedResources};
@@ -9,7 +10,9 @@ use kube_scheduler_framework::api::{
     Object, Pod, ResourceName, Resources, Timestamp, is_dra_extended_resource,
 };
 use kube_scheduler_framework::{ObjectStore, Status};
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
+use smallvec::SmallVec;
 
 use super::decoded::Decoded;
 use super::kinds;
@@ -24,7 +27,14 @@ pub(super) struct Demand {
     resources: Vec<(ResourceName, i64)>,
     containers: Vec<ContainerDemand>,
     classes: Arc<ExtendedResources>,
+    /// The claims that were asked for, by the places of the resources that classes serve.
+    claims: Mutex<Vec<(Served, Arc<ExtendedClaim>)>>,
 }
+
+type Served = SmallVec<[usize; 4]>;
+
+/// So many claims of a pod are remembered: nodes have few different sets of device plugins.
+const MAX_CLAIMS: usize = 8;
 
 impl Demand {
     /// `None` if no class serves anything that the pod requests.
@@ -42,6 +52,7 @@ impl Demand {
             resources,
             containers: containers(pod),
             classes,
+            claims: Mutex::default(),
         })
     }
 
@@ -55,18 +66,35 @@ impl Demand {
     ///
     /// # Errors
     /// The rejection of a node that lacks a resource.
-    pub(super) fn on(&self, allocatable: &Resources) -> Result<Option<ExtendedClaim>, Status> {
-        let mut served = Vec::new();
-        for (name, _) in &self.resources {
+    pub(super) fn on(&self, allocatable: &Resources) -> Result<Option<Arc<ExtendedClaim>>, Status> {
+        let mut served = Served::new();
+        for (at, (name, _)) in self.resources.iter().enumerate() {
             let there = allocatable.scalar(name);
             match self.classes.class(name) {
-                Some(class) if there.unwrap_or(0) == 0 => served.push((name, &**class)),
+                Some(_) if there.unwrap_or(0) == 0 => served.push(at),
                 _ if there.is_none() => return Err(Status::unresolvable(NOT_THERE)),
                 _ => {}
             }
         }
         let is_needed = !served.is_empty();
-        Ok(is_needed.then(|| ExtendedClaim::new(&self.containers, served)))
+        Ok(is_needed.then(|| self.claim(served)))
+    }
+
+    fn claim(&self, served: Served) -> Arc<ExtendedClaim> {
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, claim)) = claims.iter().find(|(known, _)| *known == served) {
+            return claim.clone();
+        }
+        let resources = served.iter().filter_map(|at| {
+            let name = &self.resources[*at].0;
+            Some((name, &**self.classes.class(name)?))
+        });
+        let claim = Arc::new(ExtendedClaim::new(&self.containers, resources));
+        if claims.len() == MAX_CLAIMS {
+            claims.clear();
+        }
+        claims.push((served, claim.clone()));
+        claim
     }
 }
 
@@ -95,22 +123,52 @@ fn containers(pod: &Pod) -> Vec<ContainerDemand> {
     demands.collect()
 }
 
-/// The special claim of a pod, if an earlier attempt made one.
-pub(super) fn find_claim(objects: &ObjectStore, pod: &Pod) -> Option<Arc<Object>> {
-    let claims = objects.list_in(kinds::GROUP, kinds::CLAIM, &pod.namespace);
-    let is_special = |object: &Object| {
-        let metadata = &object.json["metadata"];
-        metadata["annotations"][kinds::SPECIAL_ANNOTATION] == "true"
-            && metadata["ownerReferences"].as_array().is_some_and(|owners| {
-                owners.iter().any(|owner| {
-                    owner["name"] == *pod.name
-                        && owner["uid"] == *pod.uid
-                        && owner["controller"] == true
-                })
-            })
-    };
-    let found = claims.into_iter().find(|object| is_special(object))?;
-    kinds::claim(objects, &found.namespace, &found.name).cloned()
+/// The claims that were made for extended resources, by the UID of the pod that owns them.
+#[derive(Default)]
+pub(super) struct SpecialClaims(FxHashMap<Arc<str>, BTreeMap<ClaimName, Arc<Object>>>);
+
+/// Namespace and name.
+type ClaimName = (Arc<str>, Arc<str>);
+
+impl SpecialClaims {
+    pub(super) fn add(&mut self, claim: &Arc<Object>) {
+        for owner in pods_of_special(claim) {
+            let name = (claim.namespace.clone(), claim.name.clone());
+            self.0.entry(owner.into()).or_default().insert(name, claim.clone());
+        }
+    }
+
+    pub(super) fn remove(&mut self, claim: &Object) {
+        for owner in pods_of_special(claim) {
+            let Some(claims) = self.0.get_mut(owner) else { continue };
+            claims.remove(&(claim.namespace.clone(), claim.name.clone()));
+            if claims.is_empty() {
+                self.0.remove(owner);
+            }
+        }
+    }
+
+    /// The special claim of a pod, if an earlier attempt made one: the first by name.
+    pub(super) fn of(&self, pod: &Pod) -> Option<&Arc<Object>> {
+        let is_owned = |claim: &Object| {
+            *claim.namespace == *pod.namespace
+                && owners(claim).any(|owner| owner["name"] == *pod.name && owner["uid"] == *pod.uid)
+        };
+        self.0.get(&*pod.uid)?.values().find(|claim| is_owned(claim))
+    }
+}
+
+/// The UIDs of the controllers of a claim that was made for extended resources.
+fn pods_of_special(claim: &Object) -> impl Iterator<Item = &str> {
+    let annotations = &claim.json["metadata"]["annotations"];
+    let is_special = annotations[kinds::SPECIAL_ANNOTATION] == "true";
+    owners(claim).filter(move |_| is_special).filter_map(|owner| owner["uid"].as_str())
+}
+
+/// The owner references that are about controllers.
+fn owners(claim: &Object) -> impl Iterator<Item = &Value> {
+    let owners = claim.json["metadata"]["ownerReferences"].as_array();
+    owners.into_iter().flatten().filter(|owner| owner["controller"] == true)
 }
 
 /// A special claim that exists in memory only, without requests. Its identity is a temporary one.

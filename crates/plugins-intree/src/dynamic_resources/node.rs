@@ -1,14 +1,13 @@
 //! Filter: whether the pod's claims can be had on a node (`docs/spec/plugins-dra.md` §7.3).
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use kube_scheduler_devices::api::{Allocation, ResourceClaim};
 use kube_scheduler_devices::{AllocationError, Allocator, ExtendedClaim, NodeRef, Readiness};
-use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{Context, NodeView, Status};
 
-use super::extended::{self, derived_uuid};
+use super::answers::{Answer, Answers};
+use super::extended;
 use super::settings::Settings;
 use super::state::{OnNode, PodClaim, PodDevices};
 
@@ -18,9 +17,9 @@ const CANNOT_ALLOCATE: &str = "cannot allocate all claims";
 /// One node that is looked at for a pod.
 pub(super) struct Trial<'a> {
     pub(super) settings: &'a Settings,
+    pub(super) answers: &'a Answers,
     pub(super) cx: &'a Context<'a>,
     pub(super) devices: &'a PodDevices,
-    pub(super) pod: &'a Pod,
     pub(super) node: &'a NodeView<'a>,
 }
 
@@ -39,20 +38,20 @@ impl Trial<'_> {
             return Ok(());
         }
         let unavailable = self.unavailable();
-        let mut found = OnNode { special: special.map(Arc::new), ..OnNode::default() };
+        let mut found = OnNode { score: 0, special };
         if let Some(allocator) = &self.devices.allocator {
-            found.allocations = self.allocate(allocator, found.special.as_deref())?;
+            found.score = self.ask(allocator, found.special.as_ref())?;
         }
         if !unavailable.is_empty() {
             self.devices.found().unavailable.extend(unavailable);
             return Err(Status::unresolvable(NOT_AVAILABLE));
         }
-        self.devices.found().nodes.insert(self.node.idx(), Arc::new(found));
+        self.devices.note(self.node.idx(), found);
         Ok(())
     }
 
     /// What the special claim asks for on the node; `None` if there is none, or it needs nothing.
-    fn special(&self) -> Result<Option<ExtendedClaim>, Status> {
+    fn special(&self) -> Result<Option<Arc<ExtendedClaim>>, Status> {
         let Some(demand) = &self.devices.demand else { return Ok(None) };
         let Some(claim) = self.devices.claims.iter().find(|claim| claim.is_special) else {
             return Ok(None);
@@ -90,41 +89,75 @@ impl Trial<'_> {
         }
     }
 
-    fn allocate(
+    /// Whether the devices can be had: how well alternatives are served, or why they cannot.
+    fn ask(
         &self,
         allocator: &Allocator,
-        special: Option<&ExtendedClaim>,
-    ) -> Result<Vec<Arc<Allocation>>, Status> {
-        let unallocated = || self.devices.claims.iter().filter(|claim| !claim.is_allocated());
-        let variant = unallocated()
-            .find(|claim| claim.is_special)
-            .zip(special)
-            .map(|(claim, special)| extended::variant(&claim.claim, special));
-        let claims: Vec<&ResourceClaim> = unallocated()
-            .map(|claim| match &variant {
-                Some(variant) if claim.is_special => variant,
-                _ => &*claim.claim,
-            })
-            .collect();
-        let n_shares = Cell::new(0_u32);
-        let mut new_share_id = || {
-            n_shares.set(n_shares.get() + 1);
-            let now = self.cx.now();
-            derived_uuid(&(&*self.pod.uid, now, &**self.node.name(), n_shares.get()))
+        special: Option<&Arc<ExtendedClaim>>,
+    ) -> Result<i64, Status> {
+        let column = self.devices.column(self.answers, special);
+        let stamp = allocator.state().stamp(self.node.name());
+        let answer = match column.get(self.node, stamp) {
+            Some(answer) => answer,
+            None => {
+                let answer = self.search(allocator, special)?;
+                column.set(self.node, stamp, answer);
+                answer
+            }
         };
-        let node = NodeRef { name: self.node.name(), labels: self.node.labels() };
+        match answer {
+            Answer::Yes { score } => Ok(score),
+            Answer::No => Err(Status::unresolvable(CANNOT_ALLOCATE)),
+            Answer::InvalidPools => {
+                Err(Status::unresolvable(AllocationError::InvalidPools.to_string()))
+            }
+        }
+    }
+
+    fn search(
+        &self,
+        allocator: &Allocator,
+        special: Option<&Arc<ExtendedClaim>>,
+    ) -> Result<Answer, Status> {
         let limit = self.settings.max_steps;
-        match allocator.allocate(node, &claims, limit, &mut new_share_id) {
-            Ok(Some(allocations)) => Ok(allocations.into_iter().map(Arc::new).collect()),
-            Ok(None) => Err(Status::unresolvable(CANNOT_ALLOCATE)),
+        match allocate(self.devices, allocator, special, self.node, limit, &mut Arc::default) {
+            Ok(Some(allocations)) => {
+                let claims = self.devices.to_allocate().zip(&allocations);
+                let scores = claims.map(|(claim, found)| claim.claim.priority_score(found));
+                Ok(Answer::Yes { score: scores.fold(0, i64::saturating_add) })
+            }
+            Ok(None) => Ok(Answer::No),
+            Err(AllocationError::InvalidPools) => Ok(Answer::InvalidPools),
             Err(AllocationError::TooManySteps) => Err(Status::error(format!(
                 "node {}: timed out trying to allocate devices",
                 self.node.name()
             ))),
-            Err(error @ AllocationError::InvalidPools) => {
-                Err(Status::unresolvable(error.to_string()))
-            }
             Err(error) => Err(Status::error(error.to_string())),
         }
     }
+}
+
+/// What the claims to allocate get on a node, in order.
+pub(super) fn allocate(
+    devices: &PodDevices,
+    allocator: &Allocator,
+    special: Option<&Arc<ExtendedClaim>>,
+    node: &NodeView<'_>,
+    max_steps: u64,
+    new_share_id: &mut dyn FnMut() -> Arc<str>,
+) -> Result<Option<Vec<Allocation>>, AllocationError> {
+    let variant = devices
+        .to_allocate()
+        .find(|claim| claim.is_special)
+        .zip(special)
+        .map(|(claim, special)| extended::variant(&claim.claim, special));
+    let claims: Vec<&ResourceClaim> = devices
+        .to_allocate()
+        .map(|claim| match &variant {
+            Some(variant) if claim.is_special => variant,
+            _ => &*claim.claim,
+        })
+        .collect();
+    let node = NodeRef { name: node.name(), labels: node.labels() };
+    allocator.allocate(node, &claims, max_steps, new_share_id)
 }

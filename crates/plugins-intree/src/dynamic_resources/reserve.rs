@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::{Commands, NodeIdx};
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::{Commands, Context, NodeView};
 
+use super::extended::{self, derived_uuid};
+use super::node::allocate;
 use super::state::PodDevices;
-use super::{extended, in_flight, writes};
+use super::{in_flight, writes};
 
 /// Remembers what the claims to allocate get, and reports it to other pods.
 ///
@@ -13,15 +16,19 @@ use super::{extended, in_flight, writes};
 /// If Filter found something else than what the claims need.
 pub(super) fn reserve(
     devices: &mut PodDevices,
-    node: Option<NodeIdx>,
+    cx: &Context<'_>,
+    max_steps: u64,
+    pod: &Pod,
+    node: Option<&NodeView<'_>>,
     commands: &mut Commands,
 ) -> Result<(), String> {
-    let n_wanted = devices.claims.iter().filter(|claim| !claim.is_allocated()).count();
-    if n_wanted == 0 {
-        return Ok(());
-    }
-    let Some(found) = node.and_then(|node| devices.on_node(node)) else {
-        let needs_nothing = !devices.claims.iter().any(|c| !c.is_special && !c.is_allocated());
+    // No further node is tried: the state of the devices can change without a copy of it.
+    let allocator = devices.allocator.take();
+    let n_wanted = devices.to_allocate().count();
+    let Some(allocator) = allocator.filter(|_| n_wanted > 0) else { return Ok(()) };
+    let found = node.and_then(|node| Some((node, devices.on_node(node.idx())?)));
+    let Some((node, found)) = found else {
+        let needs_nothing = devices.to_allocate().all(|claim| claim.is_special);
         // Device plugins serve the extended resources there.
         return if needs_nothing {
             Ok(())
@@ -29,24 +36,33 @@ pub(super) fn reserve(
             Err("claim allocation not found for node".to_owned())
         };
     };
-    if found.allocations.len() != n_wanted {
+    let mut n_shares = 0_u32;
+    let mut new_share_id = || {
+        n_shares += 1;
+        derived_uuid(&(&*pod.uid, cx.now(), &**node.name(), n_shares))
+    };
+    let special = found.special.as_ref();
+    let allocations = allocate(devices, &allocator, special, node, max_steps, &mut new_share_id);
+    // Nothing has changed since Filter.
+    let allocations = allocations.map_err(|error| error.to_string())?.unwrap_or_default();
+    if allocations.len() != n_wanted {
         return Err(format!(
             "internal error, have {} allocations, {n_wanted} claims to allocate, want {} claims",
-            found.allocations.len(),
+            allocations.len(),
             devices.claims.len()
         ));
     }
-    devices.special = found.special.clone();
     let unallocated = devices.claims.iter_mut().filter(|claim| !claim.is_allocated());
-    for (claim, allocation) in unallocated.zip(&found.allocations) {
-        claim.reserved = Some(allocation.clone());
+    for (claim, allocation) in unallocated.zip(allocations) {
         let mut object = match &found.special {
             Some(special) if claim.is_special => extended::variant_object(&claim.object, special),
             _ => (*claim.object).clone(),
         };
         writes::add_finalizer(&mut object);
-        writes::set_allocation(&mut object, allocation);
+        writes::set_allocation(&mut object, &allocation);
+        claim.reserved = Some(Arc::new(allocation));
         in_flight::add(Arc::new(object), commands);
     }
+    devices.special = found.special;
     Ok(())
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kube_scheduler_devices::api::{Allocation, ResourceClaim};
-use kube_scheduler_devices::{Allocator, ExtendedClaim};
+use kube_scheduler_devices::api::{Allocation, Request, ResourceClaim};
+use kube_scheduler_devices::{Allocator, Classes, ExtendedClaim};
+use kube_scheduler_framework::NodeIdx;
 use kube_scheduler_framework::api::{NodeSelector, Object};
-use kube_scheduler_framework::{NodeIdx, Status};
-use rustc_hash::FxHashMap;
 
+use super::answers::{Answers, Column, Question};
 use super::extended::Demand;
 use super::kinds;
 
@@ -19,6 +19,8 @@ pub(super) struct PodDevices {
     pub(super) claims: Vec<PodClaim>,
     /// Absent if there is nothing to allocate.
     pub(super) allocator: Option<Arc<Allocator>>,
+    /// The classes that the claims to allocate name.
+    pub(super) classes: Classes,
     /// What device classes may have to serve; absent without a special claim.
     pub(super) demand: Option<Arc<Demand>>,
     /// What Filter found. Shared by all copies: preemption tries nodes on copies, and finds the same there.
@@ -64,16 +66,18 @@ impl PodClaim {
 #[derive(Default)]
 pub(super) struct Found {
     /// By node.
-    pub(super) nodes: FxHashMap<NodeIdx, Arc<OnNode>>,
+    nodes: Vec<Option<OnNode>>,
+    /// The answers to what the pod asks for, which differs with what its special claim asks for on a node.
+    columns: Vec<(Option<Arc<ExtendedClaim>>, Arc<Column>)>,
     /// Claims whose allocation some node cannot use, by place.
     pub(super) unavailable: BTreeSet<usize>,
 }
 
 /// What the pod would get on a node.
-#[derive(Default)]
+#[derive(Clone)]
 pub(super) struct OnNode {
-    /// Of the claims to allocate, in order.
-    pub(super) allocations: Vec<Arc<Allocation>>,
+    /// How well alternatives among the requests are served.
+    pub(super) score: i64,
     /// What the special claim asks for there.
     pub(super) special: Option<Arc<ExtendedClaim>>,
 }
@@ -85,8 +89,50 @@ impl PodDevices {
     }
 
     /// What Filter found for a node.
-    pub(super) fn on_node(&self, node: NodeIdx) -> Option<Arc<OnNode>> {
-        self.found().nodes.get(&node).cloned()
+    pub(super) fn on_node(&self, node: NodeIdx) -> Option<OnNode> {
+        self.found().nodes.get(node.index())?.clone()
+    }
+
+    /// Makes room for what Filter will find on so many nodes.
+    pub(super) fn make_room(&self, n_nodes: usize) {
+        self.found().nodes.resize(n_nodes, None);
+    }
+
+    /// Notes what Filter found for a node.
+    pub(super) fn note(&self, node: NodeIdx, on_node: OnNode) {
+        let nodes = &mut self.found().nodes;
+        let at = node.index();
+        if nodes.len() <= at {
+            nodes.resize(at + 1, None);
+        }
+        nodes[at] = Some(on_node);
+    }
+
+    /// The claims to allocate.
+    pub(super) fn to_allocate(&self) -> impl Iterator<Item = &PodClaim> {
+        self.claims.iter().filter(|claim| !claim.is_allocated())
+    }
+
+    /// What is known about nodes where the special claim asks for this.
+    pub(super) fn column(
+        &self,
+        answers: &Answers,
+        special: Option<&Arc<ExtendedClaim>>,
+    ) -> Arc<Column> {
+        let columns = &mut self.found().columns;
+        let known = columns
+            .iter()
+            .find(|(known, _)| known.as_ref().map(Arc::as_ptr) == special.map(Arc::as_ptr));
+        if let Some((_, column)) = known {
+            return column.clone();
+        }
+        let column = answers.to(Question {
+            claims: self.to_allocate().map(|claim| claim.object.clone()).collect(),
+            special: special.cloned(),
+            classes: self.classes.clone(),
+        });
+        columns.push((special.cloned(), column.clone()));
+        column
     }
 
     /// The claims without those for extended resources.
@@ -97,31 +143,20 @@ impl PodDevices {
 
 /// # Scores
 impl PodDevices {
+    /// Whether any claim leaves a choice between alternatives.
+    pub(super) fn has_alternatives(&self) -> bool {
+        let mut requests = self.claims.iter().flat_map(|claim| &claim.claim.requests);
+        requests.any(|request| matches!(request.request, Request::FirstAvailable(_)))
+    }
+
     /// How well the pod's alternatives are served on a node (`docs/spec/plugins-dra.md` §7.5).
-    ///
-    /// # Errors
-    /// If Filter found less than there are claims.
-    pub(super) fn score(&self, node: NodeIdx) -> Result<i64, Status> {
-        if self.claims.is_empty() {
-            return Ok(0);
-        }
-        let Some(found) = self.on_node(node).filter(|found| !found.allocations.is_empty()) else {
-            return Ok(0);
-        };
-        let mut next = found.allocations.iter();
-        let mut score = 0_i64;
-        for claim in &self.claims {
-            let allocation = match &claim.claim.status.allocation {
-                Some(allocation) => allocation,
-                None => next.next().ok_or_else(|| {
-                    Status::error(format!(
-                        "number of allocations {} is smaller than number of claims needing allocation",
-                        found.allocations.len()
-                    ))
-                })?,
-            };
-            score = score.saturating_add(claim.claim.priority_score(allocation));
-        }
-        Ok(score)
+    pub(super) fn score(&self, node: NodeIdx) -> i64 {
+        let found = self.on_node(node).filter(|_| self.allocator.is_some());
+        let Some(found) = found else { return 0 };
+        let allocated = self.claims.iter().filter_map(|claim| {
+            let allocation = claim.claim.status.allocation.as_ref()?;
+            Some(claim.claim.priority_score(allocation))
+        });
+        allocated.fold(found.score, i64::saturating_add)
     }
 }

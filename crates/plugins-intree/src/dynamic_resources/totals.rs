@@ -4,11 +4,10 @@
 use std::sync::Arc;
 
 use kube_scheduler_devices::api::DeviceClass;
-use kube_scheduler_devices::{NodeRef, SelectorTable, Usage};
+use kube_scheduler_devices::{DeviceState, NodeRef};
 use kube_scheduler_framework::api::is_dra_extended_resource;
 use kube_scheduler_framework::{ClusterView, Handle, NodeView};
 
-use super::extended;
 use super::inventory::Devices;
 use super::settings::InventorySettings;
 
@@ -34,7 +33,7 @@ impl ScoredDevices {
             return None;
         }
         let objects = cluster.objects();
-        let classes = extended::resources(objects, &self.0.classes);
+        let classes = self.0.resources(objects);
         let served: Vec<_> = resources
             .into_iter()
             .filter_map(|name| Some((&**name, classes.class(name)?.clone())))
@@ -42,20 +41,14 @@ impl ScoredDevices {
         if served.is_empty() {
             return None;
         }
-        Some(DeviceTotals {
-            devices: &self.0,
-            table: self.0.table(objects),
-            usage: self.0.usage(objects),
-            served,
-        })
+        Some(DeviceTotals { devices: &self.0, state: self.0.state(objects), served })
     }
 }
 
 /// The devices behind the extended resources that a pod asks for.
 pub(crate) struct DeviceTotals<'a> {
     devices: &'a Devices,
-    table: Arc<SelectorTable>,
-    usage: Usage,
+    state: Arc<DeviceState>,
     served: Vec<(&'a str, Arc<DeviceClass>)>,
 }
 
@@ -66,7 +59,7 @@ impl DeviceTotals<'_> {
         let (_, class) = self.served.iter().find(|(name, _)| *name == resource)?;
         let node = NodeRef { name: node.name(), labels: node.labels() };
         let selectors = &*self.devices.selectors;
-        let totals = self.table.class_totals(node, class, &self.usage, selectors)?;
+        let totals = self.state.class_totals(node, class, selectors)?;
         (totals.n_devices > 0).then_some((totals.n_devices, totals.n_held))
     }
 }

@@ -3,75 +3,111 @@
 //! Quirk: a device that two claims hold, which no API server should ever show, is free once one of them gives it back, as
 //! in the reference. A claim that keeps being allocated counts with the devices that it had first.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use kube_scheduler_devices::api::{Allocation, ResourceClaim};
-use kube_scheduler_devices::{Features, Usage};
+use kube_scheduler_devices::{DeviceState, Features, Holder, Inventory, SelectorTable, Usage};
 use kube_scheduler_framework::api::Object;
+use kube_scheduler_framework::{ObjectChange, ObjectStore};
 
 use super::decoded::Decoded;
+use super::extended::SpecialClaims;
+use super::{in_flight, kinds};
 
-/// The usage of the claims that there were last, by namespace and name.
-#[derive(Default)]
-pub(super) struct TrackedUsage {
-    claims: Vec<Arc<Object>>,
-    usage: Usage,
+/// The devices that the claims held after the change that was followed last.
+pub(super) struct TrackedDevices {
+    last: Option<Arc<ObjectChange>>,
+    state: Arc<DeviceState>,
+    features: Features,
+    /// The claims for extended resources.
+    pub(super) special: SpecialClaims,
 }
 
-impl TrackedUsage {
-    /// Follows the claims to what they are now. `claims` come in the order of namespace and name.
-    pub(super) fn follow<'a>(
-        &mut self,
-        claims: impl Iterator<Item = &'a Arc<Object>>,
-        decoded: &Decoded<ResourceClaim>,
-        features: Features,
-    ) {
-        let mut known = std::mem::take(&mut self.claims).into_iter().peekable();
-        let mut added: Vec<Arc<Object>> = Vec::new();
-        let mut removed: Vec<Arc<Object>> = Vec::new();
-        for claim in claims {
-            while let Some(gone) = known.next_if(|old| order(old, claim) == Ordering::Less) {
-                removed.push(gone);
-            }
-            match known.next_if(|old| order(old, claim) == Ordering::Equal) {
-                Some(old) if Arc::ptr_eq(&old, claim) => {}
-                Some(old) => {
-                    let is_kept = old.uid == claim.uid && is_allocated(&old) && is_allocated(claim);
-                    if !is_kept {
-                        removed.push(old);
-                        added.push(claim.clone());
+impl TrackedDevices {
+    pub(super) fn new(features: Features) -> Self {
+        let table = SelectorTable::new(Arc::new(Inventory::new([], features)));
+        let state = Arc::new(DeviceState::new(table, Usage::default()));
+        Self { last: None, state, features, special: SpecialClaims::default() }
+    }
+
+    /// Follows the claims to what they are now. O(changes since the last call), or O(claims) if there were very many.
+    pub(super) fn follow(&mut self, objects: &ObjectStore, decoded: &Decoded<ResourceClaim>) {
+        let latest = objects.latest_change(kinds::GROUP, kinds::CLAIM);
+        if self.last.as_ref().map(Arc::as_ptr) == latest.map(Arc::as_ptr) {
+            return;
+        }
+        let last = std::mem::replace(&mut self.last, latest.cloned());
+        let changes =
+            last.as_ref().and_then(|last| objects.changes_after(kinds::GROUP, kinds::CLAIM, last));
+        match changes {
+            Some(changes) => {
+                // There is no copy to be made unless somebody still looks at the former state.
+                let state = Arc::make_mut(&mut self.state);
+                for change in changes {
+                    apply(state, change, decoded);
+                    if !change.is_pending {
+                        change.old.iter().for_each(|old| self.special.remove(old));
+                        change.new.iter().for_each(|new| self.special.add(new));
                     }
                 }
-                None => added.push(claim.clone()),
             }
-            self.claims.push(claim.clone());
-        }
-        removed.extend(known);
-        let allocated = |object: &Arc<Object>, change: &mut dyn FnMut(&Allocation)| {
-            if let Ok(claim) = decoded.get(object)
-                && let Some(allocation) = &claim.status.allocation
-            {
-                change(allocation);
+            None => {
+                let (claims, in_flight) = self.count(objects, decoded);
+                Arc::make_mut(&mut self.state).recount(claims, in_flight);
+                self.special = SpecialClaims::default();
+                let all = objects.list(kinds::GROUP, kinds::CLAIM);
+                all.for_each(|claim| self.special.add(claim));
             }
-        };
-        // What one claim has given back, another one may have got since.
-        for object in &removed {
-            allocated(object, &mut |allocation| self.usage.remove(allocation, features));
-        }
-        for object in &added {
-            allocated(object, &mut |allocation| self.usage.add(allocation, features));
         }
     }
 
-    /// What the claims hold.
-    pub(super) fn usage(&self) -> &Usage {
-        &self.usage
+    /// The state with the devices that `table` is about.
+    pub(super) fn with_selectors(&mut self, table: Arc<SelectorTable>) -> Arc<DeviceState> {
+        if !Arc::ptr_eq(self.state.selectors(), &table) {
+            Arc::make_mut(&mut self.state).set_selectors(table);
+        }
+        self.state.clone()
+    }
+
+    /// Counts all claims, and those in flight.
+    fn count(&self, objects: &ObjectStore, decoded: &Decoded<ResourceClaim>) -> (Usage, Usage) {
+        let add = |mut usage: Usage, claim: &Arc<Object>| {
+            with_allocation(claim, decoded, |allocation| usage.add(allocation, self.features));
+            usage
+        };
+        let claims = objects.list(kinds::GROUP, kinds::CLAIM).fold(Usage::default(), add);
+        (claims, in_flight::all(objects).fold(Usage::default(), add))
     }
 }
 
-fn order(a: &Object, b: &Object) -> Ordering {
-    (&*a.namespace, &*a.name).cmp(&(&*b.namespace, &*b.name))
+fn apply(state: &mut DeviceState, change: &ObjectChange, decoded: &Decoded<ResourceClaim>) {
+    let holder = if change.is_pending { Holder::InFlight } else { Holder::Claims };
+    if let (Some(old), Some(new)) = (&change.old, &change.new)
+        && old.uid == new.uid
+        && is_allocated(old)
+        && is_allocated(new)
+    {
+        return;
+    }
+    if let Some(old) = &change.old {
+        with_allocation(old, decoded, |allocation| state.remove(holder, allocation));
+    }
+    if let Some(new) = &change.new {
+        with_allocation(new, decoded, |allocation| state.add(holder, allocation));
+    }
+}
+
+fn with_allocation(
+    claim: &Arc<Object>,
+    decoded: &Decoded<ResourceClaim>,
+    visit: impl FnOnce(&Allocation),
+) {
+    if is_allocated(claim)
+        && let Ok(claim) = decoded.get(claim)
+        && let Some(allocation) = &claim.status.allocation
+    {
+        visit(allocation);
+    }
 }
 
 fn is_allocated(claim: &Object) -> bool {
@@ -82,6 +118,7 @@ fn is_allocated(claim: &Object) -> bool {
 mod tests {
     use std::collections::BTreeMap;
 
+    use kube_scheduler_cache::ClusterState;
     use kube_scheduler_devices::DeviceName;
     use proptest::prelude::*;
     use serde_json::{Value, json};
@@ -101,54 +138,112 @@ mod tests {
         };
         let json = json!({
             "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
+            "kind": kinds::CLAIM,
             "metadata": {"namespace": "n", "name": name.to_string(), "uid": uid.to_string()},
             "status": status,
         });
         Arc::new(Object::from_value(json).unwrap())
     }
 
-    fn held(usage: &Usage) -> Vec<bool> {
+    fn held(state: &DeviceState) -> Vec<bool> {
         let name = |device: usize| {
             DeviceName::new(&"d".into(), &"p".into(), &Arc::from(device.to_string()))
         };
-        (0..N_DEVICES).map(|device| usage.holds(&name(device))).collect()
+        (0..N_DEVICES).map(|device| state.holds(&name(device))).collect()
     }
 
-    /// Turns of: a claim by name takes the device if it is free, or gives back what it has, or is deleted.
-    fn turns() -> impl Strategy<Value = Vec<(usize, usize, u8)>> {
-        prop::collection::vec((0..5_usize, 0..N_DEVICES, 0..4_u8), 0..40)
+    /// A cluster with what its claims hold: by name, and in flight by UID.
+    #[derive(Clone, Default)]
+    struct World {
+        cluster: ClusterState,
+        claims: BTreeMap<usize, Option<usize>>,
+        in_flight: BTreeMap<usize, usize>,
+    }
+
+    impl World {
+        fn held(&self) -> Vec<bool> {
+            let mut held = vec![false; N_DEVICES];
+            let all = self.claims.values().flatten().chain(self.in_flight.values());
+            all.for_each(|device| held[*device] = true);
+            held
+        }
+
+        /// A claim is made anew, deleted, takes a device if that is free, is about to take it, or no longer is.
+        fn turn(&mut self, at: usize, name: usize, device: usize, turn: u8) {
+            let is_free = !self.held()[device];
+            match turn {
+                0 => {
+                    self.claims.remove(&name);
+                    let name = name.to_string();
+                    self.cluster.remove_object(kinds::GROUP, kinds::CLAIM, "n", &name);
+                }
+                1 => {
+                    self.claims.insert(name, None);
+                    self.cluster.upsert_object(claim(name, at, &[]));
+                }
+                2 if is_free && !self.in_flight.contains_key(&name) => {
+                    self.in_flight.insert(name, device);
+                    self.cluster.objects_mut().add_pending(claim(name, name, &[device]));
+                }
+                3 => {
+                    self.in_flight.remove(&name);
+                    let (objects, uid) = (self.cluster.objects_mut(), name.to_string());
+                    objects.remove_pending(kinds::GROUP, kinds::CLAIM, &uid, true);
+                }
+                4 => {
+                    // What is in flight is written.
+                    if let Some(device) = self.in_flight.get(&name).copied()
+                        && self.claims.get(&name).is_none_or(Option::is_none)
+                    {
+                        self.claims.insert(name, Some(device));
+                        self.cluster.upsert_object(claim(name, name, &[device]));
+                    }
+                }
+                _ if is_free && self.claims.get(&name).is_none_or(Option::is_none) => {
+                    self.claims.insert(name, Some(device));
+                    self.cluster.upsert_object(claim(name, at, &[device]));
+                }
+                _ => {}
+            }
+        }
     }
 
     proptest! {
         #[test]
-        fn following_changes_is_counting_all_claims(turns in turns()) {
+        fn following_changes_is_counting_all_claims(
+            turns in prop::collection::vec((0..5_usize, 0..N_DEVICES, 0..9_u8), 0..60),
+        ) {
             let decoded = Decoded::new(ResourceClaim::from_json);
-            let features = Features::default();
-            let mut tracked = TrackedUsage::default();
-            let mut claims: BTreeMap<String, (Option<usize>, Arc<Object>)> = BTreeMap::new();
+            let mut tracked = TrackedDevices::new(Features::default());
+            let (mut world, mut copy) = (World::default(), World::default());
             for (at, (name, device, turn)) in turns.into_iter().enumerate() {
-                let is_free = claims.values().all(|(held, _)| *held != Some(device));
                 match turn {
-                    0 => drop(claims.remove(&name.to_string())),
-                    1 => drop(claims.insert(name.to_string(), (None, claim(name, at, &[])))),
-                    _ if is_free && claims.get(&name.to_string()).is_none_or(|c| c.0.is_none()) => {
-                        let object = claim(name, at, &[device]);
-                        claims.insert(name.to_string(), (Some(device), object));
-                    }
-                    _ => {}
+                    // Copies of the cluster go different ways.
+                    7 => copy = world.clone(),
+                    8 => std::mem::swap(&mut world, &mut copy),
+                    _ => world.turn(at, name, device, turn),
                 }
                 // Not every change is seen on its own.
                 if at % 3 == 0 {
                     continue;
                 }
-                let objects = claims.values().map(|(_, object)| object);
-                tracked.follow(objects, &decoded, features);
-                let followed = held(tracked.usage());
-                let mut counted = vec![false; N_DEVICES];
-                claims.values().filter_map(|(held, _)| *held).for_each(|d| counted[d] = true);
-                prop_assert_eq!(followed, counted);
+                tracked.follow(world.cluster.objects(), &decoded);
+                prop_assert_eq!(held(&tracked.state), world.held());
             }
         }
+    }
+
+    #[test]
+    fn a_follower_that_fell_behind_starts_anew() {
+        let decoded = Decoded::new(ResourceClaim::from_json);
+        let mut tracked = TrackedDevices::new(Features::default());
+        let mut world = World::default();
+        world.turn(0, 0, 0, 6);
+        tracked.follow(world.cluster.objects(), &decoded);
+        world.turn(1, 0, 0, 0);
+        (0..5_000).for_each(|at| world.turn(at, 1, 1, 1));
+        world.turn(5_000, 2, 2, 6);
+        tracked.follow(world.cluster.objects(), &decoded);
+        assert_eq!(held(&tracked.state), world.held());
     }
 }

@@ -4,6 +4,7 @@
 
 mod affinity_model;
 mod agreement;
+mod device_answers;
 mod device_claims;
 mod filters;
 mod hints;

@@ -1,0 +1,182 @@
+//! What DynamicResources remembers from attempt to attempt is what a plugin without memories finds out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{Object, Pod};
+use kube_scheduler_framework::testing::{Fixture, fixture};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::support::{node, plugin, pod, verdict};
+
+const API_VERSION: &str = "resource.k8s.io/v1";
+const NODES: [&str; 3] = ["a", "b", "c"];
+const POOLS: [&str; 4] = ["a", "b", "parts", "net"];
+
+fn put(world: &mut Fixture, kind: &str, name: &str, rest: Value) {
+    let mut json = json!({
+        "apiVersion": API_VERSION, "kind": kind,
+        "metadata": {"namespace": "default", "name": name, "uid": name},
+    });
+    json.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+    world.cluster_mut().upsert_object(Arc::new(Object::from_value(json).unwrap()));
+}
+
+/// The slices of a pool in one of three versions: of node `a`, of `b`, of `b` with counters that parts share, and of
+/// whatever has the label `net`.
+fn put_pool(world: &mut Fixture, pool: usize, version: usize) {
+    let n_devices = 1 + version % 3;
+    let device = |at: usize| {
+        let mut device = json!({"name": at.to_string()});
+        if POOLS[pool] == "parts" {
+            let counters = json!({"memory": {"value": "1"}});
+            device["consumesCounters"] = json!([{"counterSet": "card", "counters": counters}]);
+        }
+        device
+    };
+    let devices: Vec<Value> = (0..n_devices).map(device).collect();
+    let has_counters = POOLS[pool] == "parts";
+    let slice = |content: Value| {
+        let n_slices = 1 + usize::from(has_counters);
+        let mut spec = json!({
+            "driver": "d", "pool": {"name": POOLS[pool], "generation": 1, "resourceSliceCount": n_slices},
+        });
+        match POOLS[pool] {
+            "net" => {
+                let terms = json!([{"matchExpressions": [{"key": "net", "operator": "Exists"}]}]);
+                spec["nodeSelector"] = json!({"nodeSelectorTerms": terms});
+            }
+            "parts" => spec["nodeName"] = "b".into(),
+            node => spec["nodeName"] = node.into(),
+        }
+        spec.as_object_mut().unwrap().extend(content.as_object().unwrap().clone());
+        json!({"spec": spec})
+    };
+    put(world, "ResourceSlice", POOLS[pool], slice(json!({"devices": devices})));
+    if has_counters {
+        // Sometimes the counters do not cover what devices take, so that the pool is invalid from everywhere.
+        let counter = if version == 3 { "other" } else { "memory" };
+        let sets = json!([{"name": "card", "counters": {counter: {"value": "2"}}}]);
+        put(world, "ResourceSlice", "counters", slice(json!({"sharedCounters": sets})));
+    }
+}
+
+fn world() -> Fixture {
+    let mut world = fixture("node a; node b; node c label:net=x");
+    put(
+        &mut world,
+        "DeviceClass",
+        "gpu",
+        json!({"spec": {"extendedResourceName": "example.com/gpu"}}),
+    );
+    (0..POOLS.len()).for_each(|pool| put_pool(&mut world, pool, 1));
+    for count in 1..4 {
+        put(&mut world, "ResourceClaim", &format!("wants-{count}"), wants(count));
+        put(&mut world, "ResourceClaim", &format!("wants-{count}-too"), wants(count));
+    }
+    world
+}
+
+fn wants(count: usize) -> Value {
+    let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count});
+    json!({"spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}})
+}
+
+fn askers() -> Vec<Arc<Pod>> {
+    let user = |claims: &[&str]| {
+        let entry = |claim: &&str| json!({"name": claim, "resourceClaimName": claim});
+        let claims: Vec<Value> = claims.iter().map(entry).collect();
+        pod(&format!("p {}", json!({"spec": {"resourceClaims": claims}})))
+    };
+    vec![
+        user(&["wants-1"]),
+        user(&["wants-2-too"]),
+        user(&["wants-3"]),
+        user(&["wants-1", "wants-1-too"]),
+        user(&["wants-2", "wants-1"]),
+        pod("p example.com/gpu=1"),
+        pod("p example.com/gpu=2"),
+    ]
+}
+
+/// A claim takes the device of a pool, for good or in flight, or gives it back.
+fn claim_turn(
+    world: &mut Fixture,
+    held: &mut BTreeMap<usize, (usize, usize)>,
+    turn: (u8, usize, usize, usize),
+) {
+    let (what, name, pool, device) = turn;
+    let uid = format!("holder-{name}");
+    let allocated = |(pool, device): (usize, usize)| {
+        let result = json!({"request": "r", "driver": "d", "pool": POOLS[pool], "device": device.to_string()});
+        json!({"spec": {}, "status": {"allocation": {"devices": {"results": [result]}}}})
+    };
+    match (what, held.contains_key(&name)) {
+        (_, true) => {
+            held.remove(&name);
+            let objects = world.cluster_mut().objects_mut();
+            objects.remove_pending("resource.k8s.io", "ResourceClaim", &uid, true);
+            world.cluster_mut().remove_object("resource.k8s.io", "ResourceClaim", "default", &uid);
+        }
+        (_, false) if held.values().any(|taken| *taken == (pool, device)) => {}
+        (0, false) => {
+            held.insert(name, (pool, device));
+            put(world, "ResourceClaim", &uid, allocated((pool, device)));
+        }
+        (_, false) => {
+            held.insert(name, (pool, device));
+            let mut json = allocated((pool, device));
+            json["metadata"] = json!({"namespace": "default", "name": uid, "uid": uid});
+            json["kind"] = "ResourceClaim".into();
+            json["apiVersion"] = API_VERSION.into();
+            let object = Arc::new(Object::from_value(json).unwrap());
+            world.cluster_mut().objects_mut().add_pending(object);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn memories_are_what_is_found_out_anew(
+        turns in prop::collection::vec((0..6_u8, 0..4_usize, 0..POOLS.len(), 0..4_usize), 1..16),
+    ) {
+        let mut world = world();
+        let remembering = plugin("DynamicResources");
+        let askers = askers();
+        let mut held = BTreeMap::new();
+        for (at, turn) in turns.into_iter().enumerate() {
+            let (what, name, pool, number) = turn;
+            match what {
+                0..3 => claim_turn(&mut world, &mut held, turn),
+                3 => put_pool(&mut world, pool, number),
+                4 => {
+                    let label = if number % 2 == 0 { "label:net=x" } else { "" };
+                    let node = node(&format!("{} {label}", NODES[name % 3]));
+                    world.cluster_mut().update_node(node);
+                }
+                _ => {
+                    let expression = format!("device.driver == '{}'", ["d", "e"][number % 2]);
+                    let spec = json!({
+                        "extendedResourceName": "example.com/gpu",
+                        "selectors": [{"cel": {"expression": expression}}],
+                    });
+                    put(&mut world, "DeviceClass", "gpu", json!({"spec": spec}));
+                }
+            }
+            if at % 3 == 2 {
+                continue;
+            }
+            let forgetful = plugin("DynamicResources");
+            for asker in &askers {
+                for node in NODES {
+                    prop_assert_eq!(
+                        verdict(&world, &*remembering, asker, node),
+                        verdict(&world, &*forgetful, asker, node)
+                    );
+                }
+            }
+        }
+    }
+}
