@@ -100,14 +100,8 @@ impl PodGroupState {
 }
 
 /// All groups by namespace and name.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct PodGroups(CowMap<Arc<str>, Arc<PodGroupState>>);
-
-impl Default for PodGroups {
-    fn default() -> Self {
-        Self(CowMap::new())
-    }
-}
 
 impl PodGroups {
     fn change(&mut self, pod: &Pod, change: impl FnOnce(&mut PodGroupState)) {

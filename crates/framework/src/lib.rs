@@ -48,10 +48,11 @@ pub use pod_counts::PodCounts;
 pub use points::{
     Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
     FilterScan, FilterSink, GroupTrial, HypotheticalFilter, NominatingInfo, ObjectWrite, Permit,
-    PermitDecision, PlacedGroup, Placement, PlacementGenerate, PlacementScore, ProposedPlacement, PodGroupPostFilter, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
-    PreBindFlight, PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome,
-    PreScore, PreemptionCandidate, PreparedFilter, QueueSort, QueuedPodView, Reserve, Score, Sign,
-    SignatureWriter, SumsTrial, TaskContext, TaskEvent, TaskStep,
+    PermitDecision, PlacedGroup, Placement, PlacementGenerate, PlacementScore, PodGroupPostFilter,
+    PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight,
+    PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore,
+    PreemptionCandidate, PreparedFilter, ProposedPlacement, QueueSort, QueuedPodView, Reserve,
+    Score, Sign, SignatureWriter, SumsTrial, TaskContext, TaskEvent, TaskStep,
 };
 pub use services::{ApiError, ApiRequest, ApiVerb, Pending, Services};
 pub use status::{Code, PluginName, Reason, Status};
@@ -62,7 +63,7 @@ pub use view::NodeView;
 // The vocabulary plugins share with the lower layers, so that one dependency is enough to write one.
 pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
-    MemberPlace, NodeIdx, NodeOverlay, ObjectChange, ObjectKey, ObjectStore, PodGroupState, affinity,
-    columns, counters,
+    MemberPlace, NodeIdx, NodeOverlay, ObjectChange, ObjectKey, ObjectStore, PodGroupState,
+    affinity, columns, counters,
 };
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};
