@@ -23,6 +23,7 @@ use self::pending::PendingObjects;
 use self::volume_classes::{VOLUMES, VolumeClasses};
 
 pub use self::assumed::{AssumeObjectError, ObjectKey};
+pub(crate) use self::history::DEVICE_GROUP;
 pub use self::history::ObjectChange;
 pub use self::volume_classes::storage_class_of;
 

@@ -9,14 +9,11 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::change_log::ChangeKinds;
 use crate::domains::PodCounter;
-use crate::objects::ObjectStore;
+use crate::objects::{DEVICE_GROUP, ObjectStore};
 
 /// A set of aspects of the cluster that an answer depends on, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads(u32);
-
-/// The API group of claims, slices and classes of devices.
-const DEVICE_GROUP: &str = "resource.k8s.io";
 
 /// Where the objects of a cluster stand, by the bits that stand for reading them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use kube_scheduler_api_types::Object;
 
 use super::ObjectStore;
-use crate::reads::Reads;
+
+/// The API group of claims, slices and classes of devices.
+pub(crate) const DEVICE_GROUP: &str = "resource.k8s.io";
 
 /// So many changes of a kind are kept. Followers that fall further behind start anew.
 const MAX_CHANGES: usize = 1024;
@@ -61,7 +63,7 @@ impl ObjectStore {
 
     /// Keeps a change of an object of `group` and `kind`, if changes of that kind are kept.
     pub(super) fn note_change(&mut self, group: &str, kind: &str, change: ObjectChange) {
-        if Reads::of_group(group) != Reads::DEVICE_OBJECTS {
+        if group != DEVICE_GROUP {
             return;
         }
         if let Some(store) = self.kind_mut(group, kind) {
