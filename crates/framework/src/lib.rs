@@ -48,10 +48,11 @@ pub use pod_counts::PodCounts;
 pub use points::{
     Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
     FilterScan, FilterSink, GroupTrial, HypotheticalFilter, NominatingInfo, ObjectWrite, Permit,
-    PermitDecision, PlacedGroup, Placement, PlacementGenerate, PlacementScore, ProposedPlacement, PodGroupPostFilter, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
-    PreBindFlight, PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome,
-    PreScore, PreemptionCandidate, PreparedFilter, QueueSort, QueuedPodView, Reserve, Score, Sign,
-    SignatureWriter, SumsTrial, TaskContext, TaskEvent, TaskStep,
+    PermitDecision, PlacedGroup, Placement, PlacementGenerate, PlacementScore, PodGroupPostFilter,
+    PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight,
+    PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore,
+    PreemptionCandidate, PreparedFilter, ProposedPlacement, QueueSort, QueuedPodView, Reserve,
+    Score, Sign, SignatureWriter, SumsTrial, TaskContext, TaskEvent, TaskStep,
 };
 pub use services::{ApiError, ApiRequest, ApiVerb, Pending, Services};
 pub use status::{Code, PluginName, Reason, Status};

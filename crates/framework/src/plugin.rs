@@ -6,7 +6,8 @@ use kube_scheduler_queue::EventResource;
 
 use crate::points::{
     Bind, EnqueueExtensions, Filter, Permit, PlacementGenerate, PlacementScore, PodGroupPostFilter,
-    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score, Sign,
+    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
+    Sign,
 };
 
 /// A scheduler plugin.

@@ -21,9 +21,8 @@ use kube_scheduler_framework::api::{Pod, PodGroup};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Code, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Handle, NominatingInfo, Plugin, PluginArgs, PluginError, PodGroupPostFilter,
-    PostFilter,
-    PostFilterContext, PostFilterOutcome, PreEnqueue, PreemptionCandidate, QueueingHint, Status,
-    extension_points,
+    PostFilter, PostFilterContext, PostFilterOutcome, PreEnqueue, PreemptionCandidate,
+    QueueingHint, Status, extension_points,
 };
 
 use self::candidate::Candidate;
@@ -35,8 +34,7 @@ pub(crate) const NAME: &str = "DefaultPreemption";
 const NEVER: &str = "not eligible due to preemptionPolicy=Never.";
 const TERMINATING: &str = "not eligible due to a terminating pod on the nominated node.";
 const STILL_PREEMPTING: &str = "waiting for the preemption for this pod to be finished";
-const GROUP_STILL_PREEMPTING: &str =
-    "waiting for the preemption for this pod group to be finished";
+const GROUP_STILL_PREEMPTING: &str = "waiting for the preemption for this pod group to be finished";
 const NO_GROUP: &str = "pod group for pod not found";
 const PLACED_GROUP: &str = "not eligible due to placement-based pod group scheduling limitation";
 const NO_CANDIDATE: &str = "no candidate node for preemption";

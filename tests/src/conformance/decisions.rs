@@ -241,7 +241,9 @@ pub(super) fn engine_of(case: &Value, gates: FeatureGates, options: Options<'_>)
     let engine_options = EngineOptions {
         uses_class_cache: options.uses_class_cache,
         // Histories of groups draw no lots, so that they can be followed.
-        breaks_ties_by_name: case["family"].as_str().is_some_and(|family| family.starts_with("podgroup-")),
+        breaks_ties_by_name: case["family"]
+            .as_str()
+            .is_some_and(|family| family.starts_with("podgroup-")),
         gates,
         ..EngineOptions::default()
     };

@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{DisruptionMode, Pod, PodGroup, Timestamp};
-use kube_scheduler_framework::{
-    ClusterView, GroupTrial, PlacedGroup, PodGroupPostFilter, Status,
-};
+use kube_scheduler_framework::{ClusterView, GroupTrial, PlacedGroup, PodGroupPostFilter, Status};
 
 use super::disruption::Budgets;
 use super::{DefaultPreemption, NEVER};
@@ -121,7 +119,5 @@ fn units(cluster: ClusterView<'_>, now: Timestamp) -> Vec<Unit> {
 /// Splits units into those whose eviction would violate a budget and the others; both keep the order.
 fn split(budgets: &Budgets, units: Vec<Unit>) -> (Vec<Unit>, Vec<Unit>) {
     let mut left = budgets.allowed();
-    units.into_iter().partition(|unit| {
-        unit.pods.iter().any(|pod| !budgets.let_go(pod, &mut left))
-    })
+    units.into_iter().partition(|unit| unit.pods.iter().any(|pod| !budgets.let_go(pod, &mut left)))
 }
