@@ -150,7 +150,7 @@ impl SchedulingCycle {
                 members: group.pods.iter().map(|pod| PodRef::from(&**pod)).collect(),
                 ..GroupReport::default()
             };
-            let mut tried = self.decide(&mut cx, &group, &mut report);
+            let mut tried = self.decide(&mut cx, &group, true, &mut report);
             if cx.core.plans.groups.preempts_for_groups
                 && tried.status.code() == Code::Unschedulable
             {

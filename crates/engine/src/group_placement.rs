@@ -20,15 +20,17 @@ use crate::guard::guarded;
 const NO_PLACEMENTS: &str = "no feasible placements found";
 
 impl SchedulingCycle {
-    /// Decides where the members go.
+    /// Decides where the members go. Whether PostFilter is asked about those that fit nowhere is up to `may_preempt`.
     pub(crate) fn decide(
         &mut self,
         cx: &mut GroupWork<'_>,
         group: &Group,
+        may_preempt: bool,
         report: &mut GroupReport,
     ) -> Tried {
+        let everywhere = Scope { nodes: None, may_preempt };
         if !cx.core.plans.groups.places_groups {
-            let tried = self.try_members(cx, group, Scope::ALL);
+            let tried = self.try_members(cx, group, everywhere);
             let nodes = names_of(cx.core, cx.core.cluster.order());
             report.attempts.push(PlacementAttempt { nodes, ..tried.report(group) });
             return tried;
@@ -46,7 +48,7 @@ impl SchedulingCycle {
             let names: BTreeSet<Arc<str>> =
                 names_of(cx.core, &placement.nodes).into_iter().collect();
             let is_part = names.len() != cx.core.cluster.n_nodes();
-            let scope = Scope { nodes: is_part.then_some(&names), ..Scope::ALL };
+            let scope = Scope { nodes: is_part.then_some(&names), may_preempt };
             let tried = self.try_members(cx, group, scope);
             report.attempts.push(PlacementAttempt {
                 placement: Some(placement.name.clone()),

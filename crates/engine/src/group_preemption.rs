@@ -10,7 +10,7 @@ use kube_scheduler_api_types::{Pod, PodGroup};
 use kube_scheduler_framework::{Context, GroupTrial, PluginName, Status};
 
 use crate::core::Core;
-use crate::cycle::{SchedulingCycle, Scope};
+use crate::cycle::SchedulingCycle;
 use crate::effect::PodRef;
 use crate::group_cycle::{Group, GroupWork, Tried};
 use crate::group_placement::placed;
@@ -61,8 +61,7 @@ impl GroupTrial for Rehearsal<'_, '_> {
             started: Vec::new(),
             work: *work,
         };
-        let scope = Scope { may_preempt: false, ..Scope::ALL };
-        let tried = self.cycle.try_members(&mut cx, self.group, scope);
+        let tried = self.cycle.decide(&mut cx, self.group, false, &mut GroupReport::default());
         let GroupWork { later: asked, work: spent, .. } = cx;
         (self.cx.later, self.cx.work) = (asked, spent);
         tried.status
@@ -113,6 +112,10 @@ impl SchedulingCycle {
         let mut trial = Rehearsal { cycle: self, cx: &mut *cx, group };
         let found = guarded(|| plugin.pod_group_post_filter(placed(group), &mut trial));
         cx.core.cluster = before;
+        if found.is_err() {
+            // After a panic, what was found out in the changed cluster may be here.
+            self.classes.clear();
+        }
         Ok((name.clone(), found.and_then(|found| found)?))
     }
 }

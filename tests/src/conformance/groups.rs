@@ -9,6 +9,7 @@ mod cycle;
 mod record;
 mod state;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -74,6 +75,9 @@ struct History {
     hanging: Vec<Effect>,
     /// What the recording wrote since the last `deliver`, in its order.
     written: Vec<Key>,
+    /// When pods start to run once they are bound. The recording says it, as it depends on the order of bindings, which is
+    /// free.
+    starts: BTreeMap<String, String>,
 }
 
 impl History {
@@ -83,12 +87,13 @@ impl History {
         let start = Timestamp::parse(START).context("start time")?;
         let mut history = Self {
             engine: engine_of(case, gates, options)?,
-            api: Api::new(start),
+            api: Api::new(),
             now: start,
             start,
             is_async,
             hanging: Vec::new(),
             written: Vec::new(),
+            starts: BTreeMap::new(),
         };
         history.load(&case["cluster"])?;
         Ok(history)

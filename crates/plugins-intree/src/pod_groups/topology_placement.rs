@@ -81,10 +81,10 @@ fn required_domain(
         let node = on.or_else(|| pod.node_name.clone()).unwrap_or_default();
         let idx = cluster.node_idx(&node).ok_or_else(|| {
             let why = format!("nodeinfo not found for node name \"{node}\"");
-            format!("getting node for pod {}: {why}", pod.name)
+            format!("getting node for pod {}: {why}", pod.key())
         })?;
         let domain = domain_of(cluster, idx, key)
-            .ok_or_else(|| format!("no topology domain found for pod {}", pod.name))?;
+            .ok_or_else(|| format!("no topology domain found for pod {}", pod.key()))?;
         if let Some(earlier) = required.filter(|earlier| !earlier.is_empty() && *earlier != domain)
         {
             return Err(format!("more than 1 domain found for pod group: {earlier}, {domain}"));

@@ -67,7 +67,6 @@ const MISSING: &[Gate] = &[
     Gate::DRANodeAllocatableResources,
     Gate::DRAWorkloadResourceClaims,
     Gate::NativeHistograms,
-    Gate::WorkloadAwarePreemption,
 ];
 
 impl FeatureGateFlags {

@@ -236,7 +236,6 @@ fn names_of_older_versions_are_reported_with_what_replaces_them() {
         ("SelectorSpread", "PodTopologySpread spreads by default"),
         ("EBSLimits", "gone since v1.32: NodeVolumeLimits counts these volumes"),
         ("ServiceAffinity", "use inter-pod affinity"),
-        ("GangScheduling", "behind an alpha gate"),
     ] {
         let (code, findings) = check(&plugin(name), &[]);
         assert_eq!(code, Some(1), "{name}");

@@ -187,8 +187,7 @@ fn all_that_is_wrong_with_flags_is_reported_at_once() {
     let said = stderr(&run(&nowhere));
     assert!(
         said.contains(
-            "these feature gates stay off, because their features do not exist here: CoordinatedLeaderElection, \
-             GangScheduling, GenericWorkload, TopologyAwareWorkloadScheduling"
+            "these feature gates stay off, because their features do not exist here: CoordinatedLeaderElection"
         ) && said.contains("missing filename for serving cert"),
         "{said}"
     );

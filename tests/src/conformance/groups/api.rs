@@ -25,17 +25,14 @@ struct Unseen {
 #[derive(Debug)]
 pub(super) struct Api {
     revision: u64,
-    n_bound: i64,
-    start: Timestamp,
     objects: BTreeMap<Key, Value>,
     unseen: Vec<Unseen>,
 }
 
 impl Api {
-    /// An empty cluster of a history that starts at `start`.
-    pub(super) fn new(start: Timestamp) -> Self {
-        let (objects, unseen) = (BTreeMap::new(), Vec::new());
-        Self { revision: 100_000, n_bound: 0, start, objects, unseen }
+    /// An empty cluster.
+    pub(super) fn new() -> Self {
+        Self { revision: 100_000, objects: BTreeMap::new(), unseen: Vec::new() }
     }
 
     /// Stores an object; its watch event is to be handled at once.
@@ -84,21 +81,21 @@ impl Api {
         })
     }
 
-    /// Binds a pod and gives the time at which it starts to run.
-    pub(super) fn bind(&mut self, name: &str, node: &str, now: Timestamp) -> Result<String> {
-        self.n_bound += 1;
-        let start = Timestamp::from_millis(
-            i64::try_from(self.start.as_nanos() / 1_000_000)? + 1000 * self.n_bound,
-        );
-        let start = start.to_string();
+    /// Binds a pod, which starts to run at `start`.
+    pub(super) fn bind(
+        &mut self,
+        name: &str,
+        node: &str,
+        start: &str,
+        now: Timestamp,
+    ) -> Result<()> {
         self.change("Pod", name, |pod| {
             pod["spec"]["nodeName"] = node.into();
             set_condition(pod, &json!({"type": "PodScheduled", "status": "True"}), now);
             pod["status"].as_object_mut().map(|status| status.remove("nominatedNodeName"));
             pod["status"]["phase"] = "Running".into();
-            pod["status"]["startTime"] = start.clone().into();
-        })?;
-        Ok(start)
+            pod["status"]["startTime"] = start.into();
+        })
     }
 
     /// Deletes a pod as a client would. True when it is gone at once.

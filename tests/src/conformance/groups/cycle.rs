@@ -23,10 +23,28 @@ pub(super) struct Carried {
 impl Carried {
     /// What differs from the recording; the order counts for each object alone.
     pub(super) fn difference(&self, expect: &Value) -> Option<String> {
-        difference_by_object("writes", "name", &self.writes, &expect["writes"]).or_else(|| {
-            difference_by_object("events", "regarding", &self.events, &expect["events"])
-        })
+        // Which binding comes first is free, and with it which of the pods starts first.
+        let free = ["startTime", "related"];
+        difference_by_object("writes", "name", &self.writes, &without(&free, &expect["writes"]))
+            .or_else(|| {
+                difference_by_object(
+                    "events",
+                    "regarding",
+                    &self.events,
+                    &without(&free, &expect["events"]),
+                )
+            })
     }
+}
+
+/// Recorded entries without what is not compared: `related` is no part of the engine's events
+/// (`docs/spec/observability.md` §3.2).
+fn without(fields: &[&str], entries: &Value) -> Value {
+    let mut entries = entries.clone();
+    for entry in entries.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        fields.iter().for_each(|field| drop(entry.remove(*field)));
+    }
+    entries
 }
 
 /// The objects of recorded writes, in order.
@@ -40,6 +58,11 @@ pub(super) fn keys(writes: &Value) -> impl Iterator<Item = Key> + '_ {
 impl History {
     /// Runs one cycle and the bindings that it started.
     pub(super) fn cycle(&mut self, expect: &Value) -> Result<Option<String>> {
+        for write in expect["writes"].as_array().into_iter().flatten() {
+            if let Some(start) = write["startTime"].as_str() {
+                self.starts.insert(text(&write["name"]).to_owned(), start.to_owned());
+            }
+        }
         let mut seen = Seen::default();
         let turn = self.engine.schedule_next_observed(&mut seen, self.now);
         let mut carried = Carried::default();
@@ -79,9 +102,10 @@ impl History {
             Effect::WriteBinding { token, pod, node } => {
                 let result = if self.has(&pod) {
                     let name = pod.to_string();
-                    let start = self.api.bind(&name, &node, self.now)?;
-                    let write =
-                        json!({"op": "bind", "name": name, "node": *node, "startTime": start});
+                    let start = self.starts.remove(&name);
+                    let start = start.unwrap_or_else(|| self.now.to_string());
+                    self.api.bind(&name, &node, &start, self.now)?;
+                    let write = json!({"op": "bind", "name": name, "node": *node});
                     carried.writes.push(write);
                     Ok(())
                 } else {

@@ -146,7 +146,9 @@ impl Seen {
             value["placement"] = json!(**placement);
             // The one of all nodes is recorded without them.
             if !placement.is_empty() {
-                value["nodes"] = attempt.nodes.iter().map(|node| json!(**node)).collect();
+                let mut nodes: Vec<&str> = attempt.nodes.iter().map(|node| &**node).collect();
+                nodes.sort_unstable();
+                value["nodes"] = json!(nodes);
             }
         }
         if attempt.waits_for_preemption {
@@ -180,7 +182,9 @@ impl Seen {
         let feasible: Vec<Value> = match scored {
             Some(at) => {
                 let (_, scores) = self.scores.remove(at);
-                let nodes = scores.keys().map(|node| json!(node)).collect();
+                let mut nodes: Vec<&String> = scores.keys().collect();
+                nodes.sort_unstable();
+                let nodes = nodes.into_iter().map(|node| json!(node)).collect();
                 value["scores"] = Value::Object(scores);
                 nodes
             }
@@ -236,6 +240,11 @@ fn comparable(expect: &Value) -> Value {
     if let Some(expect) = expect.as_object_mut() {
         expect.remove("writes");
         expect.remove("events");
+    }
+    for attempt in expect["group"]["attempts"].as_array_mut().into_iter().flatten() {
+        if let Some(nodes) = attempt["nodes"].as_array_mut() {
+            nodes.sort_by(|a, b| text(a).cmp(text(b)));
+        }
     }
     without_plugins(&mut expect);
     expect

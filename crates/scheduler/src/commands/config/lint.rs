@@ -15,9 +15,6 @@ use serde::Serialize;
 
 use crate::similar::most_like;
 
-/// Plugins of the reference that are on with alpha gates only, and that do not exist here.
-const MISSING: &[&str] = &["GangScheduling", "PodGroupPodsCount", "TopologyPlacementGenerator"];
-
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -116,10 +113,6 @@ pub(super) fn repeated(read: &Configuration) -> Vec<Finding> {
 fn instead_of(name: &str, registry: &Registry) -> String {
     if let Some(gone) = retired(RetiredKind::Plugin, name) {
         return format!("; it is {gone}");
-    }
-    if MISSING.contains(&name) {
-        return "; the reference has it behind an alpha gate, and it does not exist here"
-            .to_owned();
     }
     most_like(name, registry.names().map(|name| &**name))
         .map_or_else(String::new, |name| format!("; do you mean {name}?"))

@@ -1,0 +1,292 @@
+//! Random pod groups: no gang is bound by halves, the same history gives the same decisions, and what was only tried leaves
+//! nothing behind.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_scheduler_api_types::{Node, Object, Pod, PodGroup, Timestamp};
+use kube_scheduler_cache::check;
+use kube_scheduler_config::{FeatureGates, decode, default};
+use kube_scheduler_engine::{AttemptResult, Effect, Engine, EngineOptions, Input, PodRef, Turn};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use serde_json::json;
+
+/// A step of a history; numbers name one of a few pods, nodes or groups.
+#[derive(Clone, Debug)]
+enum Step {
+    Group(u8, u8),
+    GroupGone(u8),
+    Pod(u8),
+    PodGone(u8),
+    Node(u8),
+    NodeGone(u8),
+    Turn,
+    Wait(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0_u8..3, 0_u8..5).prop_map(|(group, size)| Step::Group(group, size)),
+        1 => (0_u8..3).prop_map(Step::GroupGone),
+        8 => (0_u8..15).prop_map(Step::Pod),
+        1 => (0_u8..15).prop_map(Step::PodGone),
+        4 => (0_u8..6).prop_map(Step::Node),
+        1 => (0_u8..6).prop_map(Step::NodeGone),
+        8 => Just(Step::Turn),
+        2 => (0_u8..20).prop_map(Step::Wait),
+    ]
+}
+
+/// An engine and the API server's side of it.
+struct History {
+    engine: Engine,
+    now: Timestamp,
+    pods: BTreeMap<String, Arc<Pod>>,
+    log: Vec<String>,
+    has_gangs: bool,
+}
+
+fn name(pod: &PodRef) -> String {
+    pod.name.to_string()
+}
+
+impl History {
+    fn new(gates: &[&str], uses_class_cache: bool) -> Self {
+        let mut feature_gates = FeatureGates::default();
+        let on: BTreeMap<String, bool> =
+            gates.iter().map(|gate| ((*gate).to_owned(), true)).collect();
+        feature_gates.set(&on).unwrap();
+        let text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
+        let mut config = decode(&text.to_string()).unwrap();
+        default(&mut config, &feature_gates);
+        let options =
+            EngineOptions { gates: feature_gates, uses_class_cache, ..EngineOptions::default() };
+        let registry = kube_scheduler_plugins_intree::registry();
+        let engine = Engine::new(&config, &registry, options).unwrap();
+        let now = Timestamp::from_millis(1_000_000);
+        let has_gangs = gates.contains(&"GangScheduling");
+        Self { engine, now, pods: BTreeMap::new(), log: Vec::new(), has_gangs }
+    }
+
+    fn group(n: u8, size: u8) -> Object {
+        let policy =
+            if size == 0 { json!({"basic": {}}) } else { json!({"gang": {"minCount": size}}) };
+        let constraints = if n == 1 { json!({"topology": [{"key": "zone"}]}) } else { json!(null) };
+        let object = json!({
+            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+            "metadata": {"namespace": "x", "name": format!("g{n}"), "uid": format!("g{n}")},
+            "spec": {"schedulingPolicy": policy, "schedulingConstraints": constraints, "priority": 10 * i32::from(n)},
+        });
+        Object::from_value(object).unwrap()
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.engine.handle(input, self.now);
+        self.carry_out();
+    }
+
+    /// Everything succeeds at once, and the watch tells of it.
+    fn carry_out(&mut self) {
+        loop {
+            let effects: Vec<Effect> = self.engine.drain_effects().collect();
+            if effects.is_empty() {
+                return;
+            }
+            for effect in effects {
+                self.log.push(effect.to_string());
+                match effect {
+                    Effect::WriteBinding { token, pod, node } => {
+                        if self.has_gangs {
+                            self.expect_quorum(&pod);
+                        }
+                        let answer = Input::BindingWritten { token, result: Ok(()) };
+                        self.engine.handle(answer, self.now);
+                        if let Some(known) = self.pods.get_mut(&name(&pod)) {
+                            *known = Arc::new(known.with_node_name(&node));
+                            self.engine.handle(Input::PodApplied(known.clone()), self.now);
+                        }
+                    }
+                    Effect::EvictPod { token, pod, .. } => {
+                        let result = Ok(kube_scheduler_engine::EvictionOutcome::Deleted);
+                        self.engine.handle(Input::PodEvicted { token, result }, self.now);
+                        self.pods.remove(&name(&pod));
+                        let (namespace, name) = (pod.namespace, pod.name);
+                        self.engine.handle(Input::PodDeleted { namespace, name }, self.now);
+                    }
+                    Effect::ClearNomination { token, .. } => {
+                        let answer = Input::NominationCleared { token, result: Ok(()) };
+                        self.engine.handle(answer, self.now);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// A member of a gang is only bound when enough of the gang have a node.
+    fn expect_quorum(&self, pod: &PodRef) {
+        let cluster = self.engine.cluster();
+        let known = self.engine.known_pod(&pod.namespace, &pod.name);
+        let Some(group) = known.and_then(|pod| pod.spec.pod_group.clone()) else { return };
+        let object = cluster.objects().get(PodGroup::GROUP, PodGroup::KIND, &pod.namespace, &group);
+        let Some(object) = object else { return };
+        let Some(min_count) = PodGroup::from_object(object).unwrap().min_count() else { return };
+        let state = cluster.pod_group(&pod.namespace, &group).unwrap();
+        assert!(
+            state.n_scheduled() >= usize::try_from(min_count).unwrap(),
+            "{pod} is bound, {} of {min_count} have a node",
+            state.n_scheduled()
+        );
+    }
+
+    fn turn(&mut self) {
+        let turn: Option<Turn> = self.engine.schedule_next(self.now);
+        let differences = check(self.engine.cluster());
+        assert!(differences.is_empty(), "{differences:?}");
+        if let Some(turn) = &turn {
+            self.log.push(format!("{:?} {:?} {:?}", turn.pod, turn.result, turn.group));
+            let members = turn.group.iter().flat_map(|group| &group.members);
+            for (pod, result) in members {
+                let is_assumed = self.engine.cluster().is_assumed(&pod.uid);
+                let is_placed = matches!(result, AttemptResult::Assumed(_));
+                assert_eq!(is_assumed, is_placed, "{pod}: {result:?}");
+            }
+        }
+        self.carry_out();
+    }
+
+    fn take(&mut self, step: &Step) {
+        match *step {
+            Step::Group(n, size) => {
+                self.handle(Input::ObjectApplied(Arc::new(Self::group(n, size))));
+            }
+            Step::GroupGone(n) => {
+                self.handle(Input::ObjectDeleted(Arc::new(Self::group(n, 0))));
+            }
+            Step::Pod(n) => {
+                let name = format!("p{n:02}");
+                if !self.pods.contains_key(&name) {
+                    // The fourth group is none.
+                    let group = (n % 4 < 3).then(|| json!({"podGroupName": format!("g{}", n % 4)}));
+                    let pod =
+                        Arc::new(Pod::from_value(&pod_json(&name, n, group.as_ref())).unwrap());
+                    self.pods.insert(name, pod.clone());
+                    self.handle(Input::PodApplied(pod));
+                }
+            }
+            Step::PodGone(n) => {
+                let name = format!("p{n:02}");
+                if self.pods.remove(&name).is_some() {
+                    let namespace = "x".into();
+                    self.handle(Input::PodDeleted { namespace, name: name.into() });
+                }
+            }
+            Step::Node(n) => {
+                let node = json!({
+                    "metadata": {"name": format!("n{n}"), "labels": {"zone": format!("z{}", n % 2)}},
+                    "status": {"allocatable": {"cpu": (1 + n % 3).to_string(), "memory": "8Gi", "pods": "10"}},
+                });
+                self.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())));
+            }
+            Step::NodeGone(n) => self.handle(Input::NodeDeleted { name: format!("n{n}").into() }),
+            Step::Turn => self.turn(),
+            Step::Wait(seconds) => {
+                self.now = self.now + Duration::from_secs(u64::from(seconds) * 20);
+                self.handle(Input::TimePassed);
+            }
+        }
+    }
+}
+
+fn pod_json(name: &str, n: u8, group: Option<&serde_json::Value>) -> serde_json::Value {
+    json!({
+        "metadata": {"namespace": "x", "name": name, "uid": name, "labels": {"app": "a"}},
+        "spec": {
+            "schedulerName": "default-scheduler", "schedulingGroup": group, "priority": i32::from(n % 5),
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "600m"}}}],
+        },
+    })
+}
+
+const GATES: [&[&str]; 4] = [
+    &["GenericWorkload"],
+    &["GenericWorkload", "GangScheduling"],
+    &["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"],
+    &["GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"],
+];
+
+fn run(gates: &[&str], steps: &[Step], uses_class_cache: bool) -> Vec<String> {
+    let mut history = History::new(gates, uses_class_cache);
+    for step in steps {
+        history.take(step);
+    }
+    // Deleted members leave no group behind.
+    for n in 0..15 {
+        history.take(&Step::PodGone(n));
+    }
+    assert_eq!(history.engine.cluster().n_pod_groups(), 0);
+    history.log
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, rng_seed: RngSeed::Fixed(36), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn gangs_are_bound_whole_and_decisions_follow_from_the_history(
+        gates in prop::sample::select(GATES.to_vec()),
+        steps in prop::collection::vec(step(), 1..120),
+    ) {
+        let first = run(gates, &steps, true);
+        prop_assert_eq!(&first, &run(gates, &steps, true), "the same history");
+        prop_assert_eq!(&first, &run(gates, &steps, false), "without the class cache");
+    }
+}
+
+/// The histories above would prove nothing if no gang were ever bound.
+#[test]
+fn a_gang_is_bound_when_it_is_complete_and_fits() {
+    let mut history = History::new(GATES[1], true);
+    for step in [Step::Group(0, 2), Step::Node(1), Step::Pod(0), Step::Turn] {
+        history.take(&step);
+    }
+    assert_eq!(history.log, Vec::<String>::new(), "one of two has arrived");
+    history.take(&Step::Pod(4));
+    history.take(&Step::Turn);
+    let bound = |log: &[String]| log.iter().filter(|line| line.starts_with("bind ")).count();
+    assert_eq!(bound(&history.log), 2, "{:#?}", history.log);
+    let written = history.log.iter().any(|line| line.contains("PodGroupScheduled"));
+    assert!(written, "{:#?}", history.log);
+}
+
+#[test]
+fn a_gang_that_does_not_fit_leaves_nothing_behind() {
+    let mut history = History::new(GATES[1], true);
+    // One node for three pods of two CPUs in all.
+    for step in
+        [Step::Group(0, 4), Step::Node(1), Step::Pod(0), Step::Pod(4), Step::Pod(8), Step::Pod(12)]
+    {
+        history.take(&step);
+    }
+    history.take(&Step::Turn);
+    assert_eq!(history.engine.cluster().n_assumed(), 0);
+    assert!(!history.log.iter().any(|line| line.starts_with("bind ")), "{:#?}", history.log);
+    assert!(
+        history.log.iter().any(|line| line.contains("pod group is unschedulable")),
+        "{:#?}",
+        history.log
+    );
+}
+
+#[test]
+fn groups_mean_nothing_without_the_gate() {
+    let mut history = History::new(&[], true);
+    for step in [Step::Group(0, 4), Step::Node(1), Step::Pod(0), Step::Turn] {
+        history.take(&step);
+    }
+    assert!(history.log.iter().any(|line| line.starts_with("bind ")), "{:#?}", history.log);
+    assert_eq!(history.engine.cluster().n_pod_groups(), 0);
+}
