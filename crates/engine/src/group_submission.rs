@@ -33,7 +33,7 @@ impl GroupWork<'_> {
         for queued in members {
             let pod = PodRef::from(&*queued.entry().0);
             let result = match what_next(outcomes.next(), &status, waits) {
-                Next::Bind(fit) => self.bind(queued, profile, fit),
+                Next::Bind(fit) => self.bind(queued, profile, *fit),
                 Next::Fail(failure) => {
                     let failed = FailedAttempt { queued, profile, assumed: None, failure };
                     failed.send_back(self.core)
@@ -64,7 +64,7 @@ impl GroupWork<'_> {
 
 /// What is done with a member.
 enum Next {
-    Bind(Fit),
+    Bind(Box<Fit>),
     Fail(Failure),
 }
 
@@ -79,7 +79,7 @@ fn what_next(outcome: Option<Outcome>, status: &Status, waits: bool) -> Next {
     Next::Fail(match outcome {
         Some(Outcome::Failed(failure)) if is_error && !failure.is_rejection() => failure,
         _ if is_error => group_failure(),
-        Some(Outcome::Fits(fit)) if status.is_success() => return Next::Bind(fit),
+        Some(Outcome::Fits(fit)) if status.is_success() => return Next::Bind(Box::new(fit)),
         Some(Outcome::Fits(fit)) if waits => {
             Failure::Rejected(status.message(), NominationChange::To(fit.node_name))
         }

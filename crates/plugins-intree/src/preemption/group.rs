@@ -87,8 +87,9 @@ impl PodGroupPostFilter for DefaultPreemption {
 
 /// Every pod on a node, in the units in which they would be evicted.
 fn units(cluster: ClusterView<'_>, now: Timestamp) -> Vec<Unit> {
-    let mut groups: BTreeMap<(Arc<str>, Arc<str>), Option<(PodGroup, Option<usize>)>> =
-        BTreeMap::new();
+    // By namespace and name: groups that go as a whole, and the place of their unit once there is one.
+    type Known = Option<(PodGroup, Option<usize>)>;
+    let mut groups: BTreeMap<(Arc<str>, Arc<str>), Known> = BTreeMap::new();
     let mut units: Vec<Unit> = Vec::new();
     for pod in cluster.order().iter().flat_map(|node| cluster.pods_on(*node)) {
         let started = pod.status.started.unwrap_or(now);
