@@ -252,7 +252,7 @@ impl Group {
         if let Some(gangs) = self.gangs {
             let group = format!("{prefix}-gang-{}", at / gangs.size);
             json["spec"]["schedulingGroup"] = json!({"podGroupName": group});
-            if at % gangs.size == 0 {
+            if at.is_multiple_of(gangs.size) {
                 objects.push(gangs.group(&namespace, &group, gangs.size.min(n - at))?);
             }
         }

@@ -169,14 +169,14 @@ impl History {
             }
             Step::Pod(n) => {
                 let name = format!("p{n:02}");
-                if !self.pods.contains_key(&name) {
-                    // The fourth group is none.
-                    let group = (n % 4 < 3).then(|| json!({"podGroupName": format!("g{}", n % 4)}));
-                    let pod =
-                        Arc::new(Pod::from_value(&pod_json(&name, n, group.as_ref())).unwrap());
-                    self.pods.insert(name, pod.clone());
-                    self.handle(Input::PodApplied(pod));
+                if self.pods.contains_key(&name) {
+                    return;
                 }
+                // The fourth group is none.
+                let group = (n % 4 < 3).then(|| json!({"podGroupName": format!("g{}", n % 4)}));
+                let pod = Arc::new(Pod::from_value(&pod_json(&name, n, group.as_ref())).unwrap());
+                self.pods.insert(name, pod.clone());
+                self.handle(Input::PodApplied(pod));
             }
             Step::PodGone(n) => {
                 let name = format!("p{n:02}");

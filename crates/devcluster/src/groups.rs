@@ -1,10 +1,9 @@
-//! Pod groups and workloads: what admission fills in, what is refused, and the controller that keeps a group while pods
+//! Pod groups and workloads: what admission fills in, and what is refused. `group_protection.rs` keeps a group while pods
 //! belong to it.
 //!
 //! Behaviour: `docs/spec/podgroups.md` §1. Everything about them is served and admitted, whatever a scheduler makes of it.
 
 mod checks;
-mod protection;
 
 use serde_json::{Value, json};
 
@@ -15,10 +14,9 @@ use crate::status::ApiError;
 use crate::store::State;
 
 pub(crate) use checks::{check_group, check_group_update, check_membership, check_workload};
-pub(crate) use protection::run as run_protection;
 
 /// The finalizer of every pod group.
-const FINALIZER: &str = "scheduling.k8s.io/podgroup-protection";
+pub(crate) const FINALIZER: &str = "scheduling.k8s.io/podgroup-protection";
 
 /// Fills in the defaults of a group's spec, or of a workload's templates of groups.
 pub(crate) fn apply_defaults(kind: &str, value: &mut Value) {
@@ -84,7 +82,7 @@ fn check_template_exists(state: &State, group: &Value) -> Result<(), ApiError> {
 }
 
 /// The name of the group that a pod belongs to, if it belongs to one.
-fn group_of(pod: &Value) -> Option<&str> {
+pub(crate) fn group_of(pod: &Value) -> Option<&str> {
     at(pod, &["spec", "schedulingGroup", "podGroupName"])?.as_str()
 }
 

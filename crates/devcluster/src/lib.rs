@@ -88,6 +88,7 @@ mod controller;
 mod devices;
 mod files;
 mod garbage;
+mod group_protection;
 mod groups;
 mod hollow;
 mod persist;

@@ -186,12 +186,7 @@ impl Engine {
             sign: profiles.iter().map(SignPlan::new).collect(),
             gates,
             hints: Hints(hints),
-            groups: GroupGates {
-                has_groups: options.gates.is_enabled(Gate::GenericWorkload),
-                has_gangs: options.gates.is_enabled(Gate::GangScheduling),
-                places_groups: options.gates.is_enabled(Gate::TopologyAwareWorkloadScheduling),
-                preempts_for_groups: options.gates.is_enabled(Gate::WorkloadAwarePreemption),
-            },
+            groups: GroupGates::new(&options.gates),
             is_by_priority_then_age,
             extenders: options.extenders,
             profiles: Profiles::new(profiles),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, PodRequests, PodSpec, PodStatus, Timestamp};
 use kube_scheduler_cache::ClusterState;
+use kube_scheduler_config::{FeatureGates, Gate as Feature};
 use kube_scheduler_framework::{
     Code, Context, EventObject, EventRegistration, NominatedPods, PluginName, QueuedPodView,
     QueueingHint, RunningPreemptions, Sources, WaitingPods,
@@ -85,6 +86,17 @@ pub(crate) struct GroupGates {
     pub(crate) places_groups: bool,
     /// Groups preempt as a whole (`WorkloadAwarePreemption`).
     pub(crate) preempts_for_groups: bool,
+}
+
+impl GroupGates {
+    pub(crate) fn new(gates: &FeatureGates) -> Self {
+        Self {
+            has_groups: gates.is_enabled(Feature::GenericWorkload),
+            has_gangs: gates.is_enabled(Feature::GangScheduling),
+            places_groups: gates.is_enabled(Feature::TopologyAwareWorkloadScheduling),
+            preempts_for_groups: gates.is_enabled(Feature::WorkloadAwarePreemption),
+        }
+    }
 }
 
 /// What stays the same for the life of an engine.

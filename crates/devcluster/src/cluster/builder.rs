@@ -19,7 +19,7 @@ use crate::hollow::{self, HollowOptions};
 use crate::server::{Server, ServerOptions};
 use crate::store::{Store, StoreOptions};
 use crate::volumes::{self, VolumeOptions};
-use crate::{controller, garbage, groups, listener, persist, workloads};
+use crate::{controller, garbage, group_protection, listener, persist, workloads};
 
 /// Options of a cluster; made by [`DevCluster::builder`].
 #[derive(Clone)]
@@ -250,7 +250,7 @@ impl DevClusterBuilder {
         if self.claims {
             tasks.push(tokio::spawn(devices::run_claims(store.clone(), shutdown.clone())));
         }
-        tasks.push(tokio::spawn(groups::run_protection(store.clone(), shutdown.clone())));
+        tasks.push(tokio::spawn(group_protection::run(store.clone(), shutdown.clone())));
         if let Some(devices) = self.devices {
             tasks.push(tokio::spawn(devices::run_driver(store.clone(), devices, shutdown.clone())));
         }

@@ -1,36 +1,28 @@
 //! Groups, workloads and pods that name them, as a client sends them.
 
-use jiff::Timestamp;
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
-use super::protection::Protection;
 use super::*;
 use crate::api::WriteOptions;
 use crate::api::create::create;
 use crate::api::delete::{DeleteOptions, delete};
 use crate::api::update::{Part, Target, modify};
-use crate::clock::FixedClock;
+use crate::group_protection::Protection;
 use crate::history::ChangeType;
-use crate::kinds::{KindId, NAMESPACES, PODS, PRIORITY_CLASSES};
+use crate::kinds::{KindId, PODS, PRIORITY_CLASSES};
 use crate::selectors::Selection;
-use crate::store::{Store, StoreOptions};
+use crate::store::Store;
+use crate::testing;
 
 struct World {
-    store: Store,
+    store: Arc<Store>,
 }
 
 impl World {
     fn new() -> Self {
-        let store = Store::new(StoreOptions {
-            clock: std::sync::Arc::new(FixedClock::new(Timestamp::UNIX_EPOCH)),
-            seed: 1,
-            history: 100_000,
-            events_kept: 10,
-            events_ttl_seconds: 3600,
-        });
-        let world = Self { store };
-        world.create(NAMESPACES, json!({"metadata": {"name": "default"}})).unwrap();
-        world
+        Self { store: testing::store() }
     }
 
     fn create(&self, kind: KindId, value: Value) -> Result<Value, String> {

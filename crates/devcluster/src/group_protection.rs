@@ -8,9 +8,9 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::{FINALIZER, group_of};
 use crate::api::WriteOptions;
 use crate::api::update::{Part, Target, modify_in};
+use crate::groups::{FINALIZER, group_of};
 use crate::history::ChangeType;
 use crate::kinds::{POD_GROUPS, PODS};
 use crate::object::{Object, key_of, list_mut, meta_mut, text_at};
@@ -32,7 +32,7 @@ pub(crate) async fn run(store: Arc<Store>, shutdown: CancellationToken) {
 
 /// Which groups have pods, and which are to go.
 #[derive(Debug, Default)]
-pub(super) struct Protection {
+pub(crate) struct Protection {
     /// The pods of a group that have not ended, by the group's key.
     members: BTreeMap<String, BTreeSet<String>>,
     /// The group of a pod, by the pod's key.
@@ -71,7 +71,7 @@ impl Protection {
         }
     }
 
-    pub(super) fn see_pod(&mut self, pod: &Object, change: ChangeType) {
+    pub(crate) fn see_pod(&mut self, pod: &Object, change: ChangeType) {
         let key = key_of(pod.namespace(), pod.name());
         let group = if change == ChangeType::Deleted || !may_have_group(pod) {
             None
@@ -95,7 +95,7 @@ impl Protection {
         }
     }
 
-    pub(super) fn see_group(&mut self, group: &Object, change: ChangeType) {
+    pub(crate) fn see_group(&mut self, group: &Object, change: ChangeType) {
         let key = key_of(group.namespace(), group.name());
         if change != ChangeType::Deleted && group.is_terminating() {
             self.terminating.insert(key);
@@ -105,7 +105,7 @@ impl Protection {
     }
 
     /// Takes the finalizer away from groups that nothing holds any more.
-    pub(super) fn release_empty(&mut self, store: &Store) {
+    pub(crate) fn release_empty(&mut self, store: &Store) {
         let empty: Vec<String> = self
             .terminating
             .iter()
