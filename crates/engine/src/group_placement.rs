@@ -6,9 +6,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::numbers::Numbers;
-use kube_scheduler_framework::{
-    NodeIdx, PlacedGroup, Placement, PluginName, ProposedPlacement, Status,
-};
+use kube_scheduler_framework::groups::{PlacedGroup, Placement, ProposedPlacement};
+use kube_scheduler_framework::{NodeIdx, PluginName, Status};
 use kube_scheduler_runtime::{Profile, is_within_bounds};
 
 use crate::core::Core;

@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, PodGroup};
-use kube_scheduler_framework::{Context, GroupTrial, PluginName, Status};
+use kube_scheduler_framework::groups::GroupTrial;
+use kube_scheduler_framework::{Context, PluginName, Status};
 
 use crate::core::Core;
 use crate::cycle::SchedulingCycle;

@@ -13,6 +13,7 @@ mod cluster_view;
 mod context;
 mod cycle_state;
 mod group_objects;
+pub mod groups;
 mod handle;
 mod known_pods;
 mod normalization;
@@ -47,12 +48,11 @@ pub use plugin_metrics::{Metric, MetricFamily, MetricKind, PluginMetrics};
 pub use pod_counts::PodCounts;
 pub use points::{
     Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
-    FilterScan, FilterSink, GroupTrial, HypotheticalFilter, NominatingInfo, ObjectWrite, Permit,
-    PermitDecision, PlacedGroup, Placement, PlacementGenerate, PlacementScore, PodGroupPostFilter,
-    PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight,
-    PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore,
-    PreemptionCandidate, PreparedFilter, ProposedPlacement, QueueSort, QueuedPodView, Reserve,
-    Score, Sign, SignatureWriter, SumsTrial, TaskContext, TaskEvent, TaskStep,
+    FilterScan, FilterSink, HypotheticalFilter, NominatingInfo, ObjectWrite, Permit,
+    PermitDecision, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
+    PreBindFlight, PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome,
+    PreScore, PreemptionCandidate, PreparedFilter, QueueSort, QueuedPodView, Reserve, Score, Sign,
+    SignatureWriter, SumsTrial, TaskContext, TaskEvent, TaskStep,
 };
 pub use services::{ApiError, ApiRequest, ApiVerb, Pending, Services};
 pub use status::{Code, PluginName, Reason, Status};
@@ -63,7 +63,6 @@ pub use view::NodeView;
 // The vocabulary plugins share with the lower layers, so that one dependency is enough to write one.
 pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
-    MemberPlace, NodeIdx, NodeOverlay, ObjectChange, ObjectKey, ObjectStore, PodGroupState,
-    affinity, columns, counters,
+    NodeIdx, NodeOverlay, ObjectChange, ObjectKey, ObjectStore, affinity, columns, counters,
 };
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};

@@ -137,12 +137,12 @@ macro_rules! extension_points {
     (@accessor PreBind) => { $crate::extension_points!(@method as_pre_bind, PreBind); };
     (@accessor Bind) => { $crate::extension_points!(@method as_bind, Bind); };
     (@accessor PostBind) => { $crate::extension_points!(@method as_post_bind, PostBind); };
-    (@accessor PlacementGenerate) => { $crate::extension_points!(@method as_placement_generate, PlacementGenerate); };
-    (@accessor PlacementScore) => { $crate::extension_points!(@method as_placement_score, PlacementScore); };
+    (@accessor PlacementGenerate) => { $crate::extension_points!(@method as_placement_generate, groups::PlacementGenerate); };
+    (@accessor PlacementScore) => { $crate::extension_points!(@method as_placement_score, groups::PlacementScore); };
     (@accessor EnqueueExtensions) => { $crate::extension_points!(@method as_enqueue_extensions, EnqueueExtensions); };
     (@accessor Sign) => { $crate::extension_points!(@method as_sign, Sign); };
-    (@method $accessor:ident, $point:ident) => {
-        fn $accessor(&self) -> ::core::option::Option<&dyn $crate::$point> {
+    (@method $accessor:ident, $($point:ident)::+) => {
+        fn $accessor(&self) -> ::core::option::Option<&dyn $crate::$($point)::+> {
             ::core::option::Option::Some(self)
         }
     };

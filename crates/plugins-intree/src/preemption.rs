@@ -18,11 +18,12 @@ use std::sync::Arc;
 
 use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::api::{Pod, PodGroup};
+use kube_scheduler_framework::groups::PodGroupPostFilter;
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Code, Context, CycleState, EnqueueExtensions, EventRegistration,
-    EventResource, Handle, NominatingInfo, Plugin, PluginArgs, PluginError, PodGroupPostFilter,
-    PostFilter, PostFilterContext, PostFilterOutcome, PreEnqueue, PreemptionCandidate,
-    QueueingHint, Status, extension_points,
+    EventResource, Handle, NominatingInfo, Plugin, PluginArgs, PluginError, PostFilter,
+    PostFilterContext, PostFilterOutcome, PreEnqueue, PreemptionCandidate, QueueingHint, Status,
+    extension_points,
 };
 
 use self::candidate::Candidate;

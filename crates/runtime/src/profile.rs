@@ -6,9 +6,10 @@ mod build;
 
 use std::sync::Arc;
 
+use kube_scheduler_framework::groups::{PlacementGenerate, PlacementScore};
 use kube_scheduler_framework::{
-    Bind, Filter, Permit, PlacementGenerate, PlacementScore, Plugin, PluginArgs, PluginName,
-    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
+    Bind, Filter, Permit, Plugin, PluginArgs, PluginName, PostBind, PostFilter, PreBind,
+    PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
 };
 
 use crate::meter::{Meter, Timer};

@@ -52,6 +52,6 @@ pub use report::{
     ClaimAllocation, ClassUse, DeviceCounts, DeviceReport, DriverUse, Format, FormatError,
     NodeCounts, NodeUsage, NodeVerdict, PendingPod, PendingReason, Placement, PodCounts,
     PodExplanation, PoolUse, PreemptedPod, RenderError, RenderOptions, Report, ResourceUse,
-    TimelineReport, WaitTimes, render,
+    TimelineReport, render,
 };
 pub use simulation::{Simulation, SimulationError, SimulationOptions, SimulationProgress};

@@ -14,4 +14,5 @@ pub use data::{
 pub use devices::{ClaimAllocation, ClassUse, DeviceCounts, DeviceReport, DriverUse, PoolUse};
 pub use render::{Format, FormatError, RenderError, RenderOptions, render};
 pub(crate) use summary::compose;
-pub use timeline::{ResourceUse, TimelineReport, WaitTimes};
+pub(crate) use timeline::WaitTimes;
+pub use timeline::{ResourceUse, TimelineReport};

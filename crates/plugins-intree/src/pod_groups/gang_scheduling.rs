@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_framework::api::{Pod, PodGroup};
+use kube_scheduler_framework::groups::{MemberPlace, PodGroupState};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, ClusterView, Code, Commands, Context, CycleState, EnqueueExtensions,
-    EventObject, EventRegistration, EventResource, Handle, MemberPlace, Permit, PermitDecision,
-    Plugin, PluginArgs, PluginError, PluginName, PodGroupState, PreEnqueue, QueueingHint, Status,
-    extension_points,
+    EventObject, EventRegistration, EventResource, Handle, Permit, PermitDecision, Plugin,
+    PluginArgs, PluginError, PluginName, PreEnqueue, QueueingHint, Status, extension_points,
 };
 
 use super::{NoGroup, find};

@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_framework::groups::{
+    PlacedGroup, PlacementScore, PodGroupState, ProposedPlacement,
+};
 use kube_scheduler_framework::{
-    Context, Handle, MAX_NODE_SCORE, PlacedGroup, PlacementScore, Plugin, PluginArgs, PluginError,
-    PodGroupState, ProposedPlacement, Status, extension_points,
+    Context, Handle, MAX_NODE_SCORE, Plugin, PluginArgs, PluginError, Status, extension_points,
 };
 
 pub(crate) const NAME: &str = "PodGroupPodsCount";

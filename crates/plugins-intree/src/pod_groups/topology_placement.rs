@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::groups::{MemberPlace, PlacedGroup, Placement, PlacementGenerate};
 use kube_scheduler_framework::{
-    ClusterView, Context, EventResource, Handle, MemberPlace, NodeIdx, PlacedGroup, Placement,
-    PlacementGenerate, Plugin, PluginArgs, PluginError, Status, extension_points,
+    ClusterView, Context, EventResource, Handle, NodeIdx, Plugin, PluginArgs, PluginError, Status,
+    extension_points,
 };
 
 use super::find;

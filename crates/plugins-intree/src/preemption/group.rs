@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{DisruptionMode, Pod, PodGroup, Timestamp};
-use kube_scheduler_framework::{ClusterView, GroupTrial, PlacedGroup, PodGroupPostFilter, Status};
+use kube_scheduler_framework::groups::{GroupTrial, PlacedGroup, PodGroupPostFilter};
+use kube_scheduler_framework::{ClusterView, Status};
 
 use super::disruption::Budgets;
 use super::{DefaultPreemption, NEVER};

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::groups::{PlacedGroup, PlacementScore, ProposedPlacement};
 use kube_scheduler_framework::{
     ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
-    FilterSink, Handle, NodeIdx, NodeView, PlacedGroup, PlacementScore, Plugin, PluginArgs,
-    PluginError, PreFilter, PreFilterOutcome, PreScore, ProposedPlacement, Score, Sign,
-    SignatureWriter, Status, VerdictId, extension_points,
+    FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
+    PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, VerdictId, extension_points,
 };
 use smallvec::SmallVec;
 

@@ -12,7 +12,7 @@ pub struct TimelineReport {
     /// From the creation of the first pod to the end of the run, in seconds of virtual time.
     pub seconds: f64,
     /// From the creation of a pod to its placement, over all that got a node.
-    pub wait_seconds: WaitTimes,
+    pub(crate) wait_seconds: WaitTimes,
     /// Requests of running pods divided by what is allocatable, by resource.
     pub resources: BTreeMap<String, ResourceUse>,
 }
@@ -20,16 +20,15 @@ pub struct TimelineReport {
 /// Times of waiting, in seconds; percentiles by the nearest rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct WaitTimes {
+pub(crate) struct WaitTimes {
     /// The mean.
-    pub mean: f64,
+    pub(crate) mean: f64,
     /// Half of the pods waited no longer.
-    pub p50: f64,
+    pub(crate) p50: f64,
     /// 99 of 100 pods waited no longer.
-    pub p99: f64,
+    pub(crate) p99: f64,
     /// The longest.
-    pub max: f64,
+    pub(crate) max: f64,
 }
 
 /// Use of a resource over time: 0 to 1.
@@ -40,5 +39,5 @@ pub struct ResourceUse {
     /// Averaged over the time.
     pub mean: f64,
     /// The most at any time.
-    pub peak: f64,
+    pub(crate) peak: f64,
 }
