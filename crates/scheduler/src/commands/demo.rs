@@ -226,7 +226,7 @@ impl Demo {
         }
         self.screen.show(*n_bound.borrow());
         // What is left fits nowhere; the report says why.
-        while self.n_told() < self.n_pods && tokio::time::Instant::now() < give_up {
+        while self.n_decided() < self.n_pods && tokio::time::Instant::now() < give_up {
             redraw.tick().await;
         }
         self.screen.clear();
@@ -234,7 +234,7 @@ impl Demo {
     }
 
     /// How many pods are bound, or know why not.
-    fn n_told(&self) -> usize {
+    fn n_decided(&self) -> usize {
         let pods = self.watcher.pods.lock();
         pods.values().filter(|pod| pod.node.is_some() || !pod.message.is_empty()).count()
     }
@@ -245,6 +245,9 @@ impl Demo {
             let pods = self.watcher.pods.lock();
             pods.iter().filter(|(_, pod)| pod.is_gated()).map(|(name, _)| name.clone()).collect()
         };
+        if gated.is_empty() {
+            return Ok(());
+        }
         self.screen.step(&format!("releasing {} gated pods", gated.len()));
         for name in gated {
             self.cluster.edit(PODS, "default", &name, |pod| {
