@@ -56,6 +56,9 @@ pub struct EngineOptions {
     pub work: WorkLimits,
     /// Whether the first by name of several equally good nodes is chosen, whatever the seed, as in recorded decisions.
     pub breaks_ties_by_name: bool,
+    /// Whether pod groups that do not fit are tried again at once when nothing else is to be done, as in the reference,
+    /// instead of after their backoff.
+    pub hurries_groups: bool,
 }
 
 impl Default for EngineOptions {
@@ -72,6 +75,7 @@ impl Default for EngineOptions {
             timer: None,
             work: WorkLimits::default(),
             breaks_ties_by_name: false,
+            hurries_groups: false,
         }
     }
 }
@@ -157,6 +161,7 @@ impl Engine {
             max_backoff: seconds(config.pod_max_backoff_seconds()),
             max_in_unschedulable: options.max_in_unschedulable,
             uses_hints: options.gates.is_enabled(Gate::SchedulerQueueingHints),
+            hurries_groups: options.hurries_groups,
             pop_from_backoff: options.gates.is_enabled(Gate::SchedulerPopFromBackoffQ),
         };
         let mut queue = SchedulingQueue::new(settings, specs);

@@ -80,6 +80,7 @@ type BackoffKey = (Option<Timestamp>, SortKey);
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     rejected: Heap<BackoffKey>,
+    /// Pods that are never tried early.
     failed: Heap<Option<Timestamp>>,
 }
 
@@ -98,7 +99,8 @@ impl Backoff {
         self.rejected.slots().chain(self.failed.slots())
     }
 
-    /// Adds the record of `slot`; true if it went to the error heap.
+    /// Adds the record of `slot`; true if it went to the heap of pods that always wait: errors and, by
+    /// default, members of groups.
     pub(crate) fn push<E: QueueEntry, O, P>(
         &mut self,
         slot: Slot,
@@ -112,7 +114,8 @@ impl Backoff {
     {
         let Some(pod) = records.pod(slot) else { return false };
         let end = backoff_end(pod, settings);
-        if pod.has_rejectors() {
+        let may_be_hurried = settings.hurries_groups || !pod.entry.is_group_member();
+        if pod.has_rejectors() && may_be_hurried {
             let key = (end, sort_key(pod, settings, policy));
             self.rejected.push(slot, key, seq, |key, a, b| {
                 rejected_order(settings, records, policy, key, a, b)

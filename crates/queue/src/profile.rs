@@ -30,6 +30,9 @@ pub struct QueueSettings {
     pub max_in_unschedulable: Duration,
     /// Whether pods in backoff are tried early when nothing else is ready. Default true. Feature `SchedulerPopFromBackoffQ`.
     pub pop_from_backoff: bool,
+    /// Whether that goes for members of groups, too. Default false: they return to backoff without waiting for any event, so
+    /// a group that does not fit would be tried again and again without a pause (`docs/spec/podgroups.md` §3).
+    pub hurries_groups: bool,
     /// Whether it matters which event happens to a pod. Default true. Without, any event during a failed attempt is worth
     /// another one, and so is any scheduling-relevant update of an unschedulable pod itself; registrations should have no
     /// hints then. Feature `SchedulerQueueingHints`.
@@ -43,6 +46,7 @@ impl Default for QueueSettings {
             max_backoff: Duration::from_secs(10),
             max_in_unschedulable: Duration::from_secs(300),
             pop_from_backoff: true,
+            hurries_groups: false,
             uses_hints: true,
         }
     }

@@ -86,8 +86,6 @@ pub(crate) struct Driver<'a> {
     n_progress: u64,
     last_progress: Timestamp,
     turn_of_last_progress: u64,
-    /// Whether all pods of the last attempt had been tried since the last progress.
-    is_repetition: bool,
     revision: u64,
     timeline: Option<Timeline>,
     /// The pod of the last attempt.
@@ -112,7 +110,6 @@ impl<'a> Driver<'a> {
             n_progress: 0,
             last_progress: start,
             turn_of_last_progress: 0,
-            is_repetition: false,
             revision: 0,
             timeline: None,
             current: None,
@@ -156,10 +153,6 @@ impl<'a> Driver<'a> {
         loop {
             while self.take_turn() {
                 observe(self.progress(n_pending));
-                // A group that does not fit is ready again at once, and would be for ever.
-                if self.is_repetition && self.is_over() {
-                    break;
-                }
                 if self.n_turns - self.turn_of_last_progress > limit {
                     self.warnings.push(format!(
                         "stopped after {limit} attempts in a row that placed no pod"
@@ -210,10 +203,8 @@ impl<'a> Driver<'a> {
             Some(group) => group.members,
             None => vec![(turn.pod, turn.result)],
         };
-        self.is_repetition = !tried.is_empty();
         for (pod, result) in tried {
             let Some(at) = self.ledger.position(&pod.uid) else { continue };
-            self.is_repetition &= self.ledger.account(at).tried_at == Some(self.n_progress);
             self.ledger.record_attempt(at, number, self.n_progress);
             self.ledger.account_mut(at).last_failure = match result {
                 AttemptResult::Unschedulable(message) => {

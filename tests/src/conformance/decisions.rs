@@ -238,12 +238,13 @@ pub(super) fn engine_of(case: &Value, gates: FeatureGates, options: Options<'_>)
     let mut config = decode(&source).context("decode the configuration")?;
     default(&mut config, &gates);
     let registry = kube_scheduler_plugins_intree::registry();
+    let is_about_groups =
+        case["family"].as_str().is_some_and(|family| family.starts_with("podgroup-"));
     let engine_options = EngineOptions {
         uses_class_cache: options.uses_class_cache,
         // Histories of groups draw no lots, so that they can be followed.
-        breaks_ties_by_name: case["family"]
-            .as_str()
-            .is_some_and(|family| family.starts_with("podgroup-")),
+        breaks_ties_by_name: is_about_groups,
+        hurries_groups: is_about_groups,
         gates,
         ..EngineOptions::default()
     };

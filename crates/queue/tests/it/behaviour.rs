@@ -300,6 +300,16 @@ fn members_of_groups_wait_for_their_backoff_whatever_happened() {
 }
 
 #[test]
+fn members_of_groups_are_tried_early_only_if_asked_for() {
+    for hurries_groups in [false, true] {
+        let settings = QueueSettings { hurries_groups, ..QueueSettings::default() };
+        let mut world = World::new(settings, vec![profile("s")], &HINTS);
+        world.park(&Pod::new("a").with(|pod| pod.is_group_member = true), &["None"]);
+        assert_eq!(world.pop().is_some(), hurries_groups);
+    }
+}
+
+#[test]
 fn a_duplicate_of_a_pod_in_flight_is_thrown_away() {
     let mut world = world();
     let [a, b] = pods(["a", "b"]);

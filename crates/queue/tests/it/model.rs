@@ -255,7 +255,9 @@ impl Model {
                 let record = if ask { self.ask_gates(record, policy) } else { record };
                 let place = if ask && record.gated_by.is_some() {
                     Place::Unschedulable
-                } else if record.rejectors().is_empty() {
+                } else if record.rejectors().is_empty()
+                    || record.pod.0.is_group_member && !self.settings.hurries_groups
+                {
                     Place::ErrorBackoff
                 } else {
                     Place::Backoff

@@ -495,11 +495,12 @@ proptest! {
     #[test]
     fn the_queue_equals_the_naive_model(
         pop_from_backoff in prop::bool::weighted(0.7),
+        hurries_groups: bool,
         has_sort_keys: bool,
         has_backoff in prop::bool::weighted(0.9),
         ops in prop::collection::vec(op(), 0..120),
     ) {
-        let mut settings = QueueSettings { pop_from_backoff, ..QueueSettings::default() };
+        let mut settings = QueueSettings { pop_from_backoff, hurries_groups, ..QueueSettings::default() };
         if !has_backoff {
             settings.max_backoff = std::time::Duration::ZERO;
         }
