@@ -19,7 +19,9 @@ use std::sync::Arc;
 use std::hash::{Hash, Hasher};
 
 use hashbrown::Equivalent;
-use kube_scheduler_api_types::{Labels, Pod, PodAffinity, PodAffinityTerm};
+use kube_scheduler_api_types::{
+    Labels, Pod, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm,
+};
 use smallvec::SmallVec;
 
 pub use self::carried_counts::{TermCount, TermCounts};
@@ -68,6 +70,11 @@ impl CarriedTerm {
         self.key.kind
     }
 
+    /// Whether nodes that were [listed](AffinityTerms::freeze_lists) carry it, as nodes are unless the lists are frozen.
+    pub fn is_listed(&self) -> bool {
+        self.key.is_listed
+    }
+
     /// Which pods it means, and by which node label.
     pub fn term(&self) -> &PodAffinityTerm {
         &self.key.term
@@ -90,6 +97,7 @@ pub struct AffinityTermsVersion {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct TermKey {
     kind: TermKind,
+    is_listed: bool,
     term: PodAffinityTerm,
 }
 
@@ -97,6 +105,7 @@ struct TermKey {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TermOfPod<'a> {
     kind: TermKind,
+    is_listed: bool,
     weight: i32,
     pub(crate) term: &'a PodAffinityTerm,
 }
@@ -104,13 +113,14 @@ pub(crate) struct TermOfPod<'a> {
 impl Hash for TermOfPod<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.kind.hash(state);
+        self.is_listed.hash(state);
         self.term.hash(state);
     }
 }
 
 impl Equivalent<TermKey> for TermOfPod<'_> {
     fn equivalent(&self, key: &TermKey) -> bool {
-        self.kind == key.kind && *self.term == key.term
+        self.kind == key.kind && self.is_listed == key.is_listed && *self.term == key.term
     }
 }
 
@@ -126,7 +136,7 @@ pub(crate) fn terms_of(pod: &Pod) -> impl Iterator<Item = TermOfPod<'_>> {
 
 fn required(affinity: Option<&PodAffinity>, kind: TermKind) -> impl Iterator<Item = TermOfPod<'_>> {
     let terms = affinity.into_iter().flat_map(|affinity| affinity.required.iter());
-    terms.map(move |term| TermOfPod { kind, weight: 0, term })
+    terms.map(move |term| TermOfPod { kind, is_listed: true, weight: 0, term })
 }
 
 fn preferred(
@@ -134,7 +144,10 @@ fn preferred(
     kind: TermKind,
 ) -> impl Iterator<Item = TermOfPod<'_>> {
     let terms = affinity.into_iter().flat_map(|affinity| affinity.preferred.iter());
-    terms.map(move |weighted| TermOfPod { kind, weight: weighted.weight, term: &weighted.term })
+    terms.map(move |weighted| {
+        let WeightedPodAffinityTerm { weight, term } = weighted;
+        TermOfPod { kind, is_listed: true, weight: *weight, term }
+    })
 }
 
 /// Whether two versions of a pod carry the same terms in the same order.
@@ -164,9 +177,32 @@ pub struct AffinityTerms {
     /// How often a term came or went.
     n_turnovers: u64,
     index: Arc<LabelledTerms>,
+    /// As it was when the lists of nodes were frozen.
+    frozen: Option<Arc<Self>>,
 }
 
 impl AffinityTerms {
+    /// From now on, terms that come to a node which carries none now, or required anti-affinity to one which carries none of
+    /// that, are not [listed](CarriedTerm::is_listed). Frozen lists stay as they are. O(size / 64).
+    pub(crate) fn freeze_lists(&mut self) {
+        if self.frozen.is_none() {
+            self.frozen = Some(Arc::new(self.clone()));
+        }
+    }
+
+    /// Whether a term of this kind is listed when it comes to `node`.
+    fn lists(&self, kind: TermKind, node: NodeIdx) -> bool {
+        self.frozen.as_ref().is_none_or(|frozen| {
+            let mut carried = frozen.on_node(node);
+            match kind {
+                TermKind::RequiredAntiAffinity => {
+                    carried.any(|(carried, _)| carried.kind() == kind)
+                }
+                _ => carried.next().is_some(),
+            }
+        })
+    }
+
     /// How many distinct terms of all kinds there are. O(1).
     pub fn n_terms_of_all_kinds(&self) -> usize {
         self.n_terms.iter().sum()
@@ -177,8 +213,8 @@ impl AffinityTerms {
         self.terms.iter().flatten().map(|term| &**term)
     }
 
-    /// The distinct terms of `wanted` kinds that mean `pod`, whose namespace has these labels, and that have a domain: found
-    /// by one label that they ask for or else by the namespace, few among many. O(labels + terms found). A term is named
+    /// The distinct terms of `wanted` kinds that mean `pod`, whose namespace has these labels, and that have a domain, be they
+    /// [listed](CarriedTerm::is_listed) or not: found by one label that they ask for or else by the namespace, few among many. O(labels + terms found). A term is named
     /// once; the order depends on the history of the state alone.
     pub fn about<'a>(
         &'a self,
@@ -243,7 +279,8 @@ impl AffinityTerms {
     /// terms on the node).
     pub(crate) fn add(&mut self, pod: &Pod, node: NodeIdx, labels: &LabelIndex) {
         let mut come = NodeTerms::new();
-        for term in terms_of(pod) {
+        for mut term in terms_of(pod) {
+            term.is_listed = self.lists(term.kind, node);
             let id = self.by_term.get(&term).copied().unwrap_or_else(|| self.intern(term));
             let (domain, once) = (domain_of(term.term, node, labels), TermCount::once(term.weight));
             self.change(id, |carried| {
@@ -273,7 +310,8 @@ impl AffinityTerms {
     /// A pod has left `node`. As [`add`](Self::add).
     pub(crate) fn remove(&mut self, pod: &Pod, node: NodeIdx, labels: &LabelIndex) {
         let mut gone = NodeTerms::new();
-        for term in terms_of(pod) {
+        for mut term in terms_of(pod) {
+            term.is_listed = self.lists(term.kind, node);
             let Some(id) = self.by_term.get(&term).copied() else { continue };
             let once = TermCount::once(term.weight);
             gone.push((id, once));
@@ -357,8 +395,8 @@ impl AffinityTerms {
     }
 
     fn intern(&mut self, term: TermOfPod<'_>) -> TermId {
-        let TermOfPod { kind, term, .. } = term;
-        let key = TermKey { kind, term: term.clone() };
+        let TermOfPod { kind, is_listed, term, .. } = term;
+        let key = TermKey { kind, is_listed, term: term.clone() };
         let id = self.free.pop().unwrap_or_else(|| {
             self.terms.push(None);
             TermId((self.terms.len() - 1) as u32)

@@ -290,6 +290,12 @@ impl ClusterState {
         &self.affinity_terms
     }
 
+    /// Terms of pods that come from now on count as [not listed](crate::affinity::CarriedTerm::is_listed) unless their node
+    /// carries such terms already. There is no way back but to the fork that was made before (`docs/spec/podgroups.md` §7.5).
+    pub fn freeze_affinity_lists(&mut self) {
+        self.affinity_terms.freeze_lists();
+    }
+
     /// A version that changes whenever the answer to "which terms of pods on nodes match this pod" may change, for any pod:
     /// with the terms, and with namespaces as long as a term selects some by their labels.
     pub fn affinity_terms_version(&self) -> AffinityTermsVersion {

@@ -176,6 +176,7 @@ impl SchedulingCycle {
         scope: Scope<'_>,
     ) -> Tried {
         let before = cx.core.cluster.clone();
+        cx.core.cluster.freeze_affinity_lists();
         let kept = std::mem::take(&mut self.classes);
         let mut trials: Vec<(usize, Trial)> = Vec::new();
         let mut tried = Tried::failed(Status::unschedulable(UNSCHEDULABLE));

@@ -110,6 +110,7 @@ impl SchedulingCycle {
             return Err(Status::unschedulable(NO_PLUGIN));
         };
         let before = cx.core.cluster.clone();
+        cx.core.cluster.freeze_affinity_lists();
         let mut trial = Rehearsal { cycle: self, cx: &mut *cx, group };
         let found = guarded(|| plugin.pod_group_post_filter(placed(group), &mut trial));
         cx.core.cluster = before;

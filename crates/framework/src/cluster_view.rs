@@ -310,11 +310,13 @@ impl<'a> ClusterView<'a> {
         PodCounts::new(self, counter)
     }
 
-    /// The distinct terms of `wanted` kinds on nodes that select `pod`. O(labels + terms found). The order depends on the
+    /// The distinct terms of `wanted` kinds on nodes that select `pod`; those that are not
+    /// [listed](crate::affinity::CarriedTerm::is_listed) only if `with_unlisted`. O(labels + terms found). The order depends on the
     /// history of the state alone. [`carriers`](Self::carriers) says where they are.
     pub fn affinity_terms_about(
         self,
         pod: &'a Pod,
+        with_unlisted: bool,
         wanted: impl Fn(TermKind) -> bool + 'a,
     ) -> impl Iterator<Item = (TermId, TermKind, &'a PodAffinityTerm)> {
         let state = self.all(Reads::AFFINITY_TERMS);
@@ -324,7 +326,9 @@ impl<'a> ClusterView<'a> {
         let terms = state.affinity_terms();
         let is_any = TermKind::ALL.into_iter().any(|kind| terms.n_terms(kind) > 0 && wanted(kind));
         let found = is_any.then(|| terms.about(pod, labels, wanted));
-        found.into_iter().flatten().map(|(id, carried)| (id, carried.kind(), carried.term()))
+        let found = found.into_iter().flatten();
+        let found = found.filter(move |(_, carried)| with_unlisted || carried.is_listed());
+        found.map(|(id, carried)| (id, carried.kind(), carried.term()))
     }
 
     /// Counts the pods that carry a term, by the term's topology key.

@@ -10,7 +10,7 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::columns::VecPool;
 use kube_scheduler_framework::{ClusterView, NodeIdx};
 
-use super::own_terms::preferred_counters;
+use super::own_terms::{has_preferred, preferred_counters};
 use super::sums::{Amount, DomainSum, DomainSums};
 
 /// Where the sums by domain come from.
@@ -32,7 +32,8 @@ impl Attraction {
             sums.add_counter(spec, counter, *weight);
         }
         let draws = move |kind| pull_of(kind, hard_pod_affinity_weight).is_some();
-        for (id, kind, term) in cluster.affinity_terms_about(pod, draws) {
+        // Quirk: only a pod with preferences of its own notices all terms of others (`docs/spec/podgroups.md` §7.5).
+        for (id, kind, term) in cluster.affinity_terms_about(pod, has_preferred(pod), draws) {
             if let Some(pull) = pull_of(kind, hard_pod_affinity_weight) {
                 sums.add_term(&term.topology_key, cluster.carriers(id, term), pull);
             }

@@ -94,7 +94,7 @@ impl Neighbours {
         }
         let minding = &mut sums[Rule::ExistingAntiAffinity as usize];
         let minds = |kind| kind == TermKind::RequiredAntiAffinity;
-        for (id, _, term) in cluster.affinity_terms_about(pod, minds) {
+        for (id, _, term) in cluster.affinity_terms_about(pod, false, minds) {
             let once = Amount { per_pod: 1, per_weight: 0 };
             minding.add_term(&term.topology_key, cluster.carriers(id, term), once);
         }

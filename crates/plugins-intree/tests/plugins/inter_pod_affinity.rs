@@ -199,6 +199,36 @@ fn pods_are_signed_by_namespace_labels_and_everything_in_their_terms() {
     assert_ne!(of("p label:app=a"), of("n/p label:app=a"));
 }
 
+/// `docs/spec/podgroups.md` §7.5.
+#[test]
+fn once_lists_of_nodes_are_frozen_terms_that_come_elsewhere_go_unnoticed() {
+    let mut world = world(
+        "pod minds node=n1 anti-affinity=host:app=none
+         pod likes node=n3 prefer-affinity=1:host:app=none",
+    );
+    world.cluster_mut().freeze_affinity_lists();
+    let mut world = world.with(
+        "pod late1 node=n1 anti-affinity=host:app=z prefer-affinity=7:host:app=z
+         pod late2 node=n2 anti-affinity=host:app=z prefer-affinity=5:host:app=z
+         pod late3 node=n3 anti-affinity=host:app=z prefer-affinity=3:host:app=z",
+    );
+    let plugin = plugin(NAME);
+    let plain = pod("p label:app=z");
+    let verdicts = ["n1", "n2", "n3"].map(|node| verdict(&world, &*plugin, &plain, node));
+    assert_eq!(verdicts, [EXISTING, "ok", "ok"]);
+    let raw = |pod: &Pod| raw_scores(&world, &*plugin, pod).map(Result::unwrap);
+    assert_eq!(raw(&plain), Some(vec![7, 0, 3]));
+    // A pod with preferences looks at all pods instead of the list.
+    let choosy = pod("p label:app=z prefer-affinity=1:host:app=none");
+    assert_eq!(raw(&choosy), Some(vec![7, 5, 3]));
+
+    for uid in ["late1-uid", "late2-uid", "late3-uid"] {
+        world.cluster_mut().remove_pod(uid).unwrap();
+    }
+    assert_eq!(world.cluster().affinity_terms().n_terms_of_all_kinds(), 2);
+    assert_eq!(raw_scores(&world, &*plugin, &plain), None);
+}
+
 fn on_pod(waiting: &str, old: Option<&str>, new: Option<&str>) -> String {
     let action = match (&old, &new) {
         (None, _) => ActionType::ADD,

@@ -60,9 +60,14 @@ impl Api {
         self.objects.contains_key(&("PodGroup".to_owned(), name.to_owned()))
     }
 
-    /// Sets a condition or the nomination of a pod. Both are given as in the recording's `podStatus`.
-    pub(super) fn write_pod_status(&mut self, write: &Value, now: Timestamp) -> Result<()> {
-        self.change("Pod", text(&write["name"]), |pod| {
+    /// Sets a condition or the nomination of a pod. Both are given as in the recording's `podStatus`; returned is what of it
+    /// was news.
+    pub(super) fn write_pod_status(&mut self, mut write: Value, now: Timestamp) -> Result<Value> {
+        let name = text(&write["name"]).to_owned();
+        self.change("Pod", &name, |pod| {
+            if has_condition(pod, &write["condition"]) {
+                write.as_object_mut().map(|write| write.remove("condition"));
+            }
             set_condition(pod, &write["condition"], now);
             match write["nominatedNodeName"].as_str() {
                 Some("") => {
@@ -71,7 +76,8 @@ impl Api {
                 Some(node) => pod["status"]["nominatedNodeName"] = node.into(),
                 None => {}
             }
-        })
+        })?;
+        Ok(write)
     }
 
     /// Sets a condition of a pod group, as in the recording's `podGroupStatus`.
@@ -182,6 +188,16 @@ fn typed(kind: &str, object: &Value) -> Result<Object> {
         other => anyhow::bail!("unknown kind {other:?}"),
     };
     Ok(Object::from_value(with_type(list, object)?)?)
+}
+
+/// Whether an object has this very condition, whenever it came.
+fn has_condition(object: &Value, condition: &Value) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|known| {
+        let mut known = known.clone();
+        known.as_object_mut().map(|known| known.remove("lastTransitionTime"));
+        known == *condition
+    })
 }
 
 /// Sets a condition by its type; its time changes with its status only.

@@ -192,7 +192,8 @@ impl History {
         if let Some(node) = &patch.nominated_node_name {
             write["nominatedNodeName"] = json!(node.as_deref().unwrap_or_default());
         }
-        self.api.write_pod_status(&write, self.now)?;
+        // The recording names what a write changed, so nothing of one that repeats another which is not delivered yet.
+        let write = self.api.write_pod_status(write, self.now)?;
         carried.writes.push(write);
         Ok(())
     }
