@@ -14,7 +14,7 @@ const PACKAGE: &str = "kube-scheduler-tests";
 const BINARY: &str = "conformance";
 
 /// The families that must conform with every case: what `ci` asks for. It only ever grows.
-const REQUIRED: [&str; 32] = [
+const REQUIRED: [&str; 37] = [
     "quantities",
     "cel",
     "queue",
@@ -37,6 +37,7 @@ const REQUIRED: [&str; 32] = [
     "dra-admin",
     "dra-binding",
     "dra-cel",
+    "dra-claims",
     "dra-constraints",
     "dra-consumable",
     "dra-extended",
@@ -47,6 +48,10 @@ const REQUIRED: [&str; 32] = [
     "dra-preemption",
     "dra-scoring",
     "dra-taints",
+    "podgroup-basic",
+    "podgroup-gang",
+    "podgroup-preemption",
+    "podgroup-topology",
 ];
 
 /// What to compare.
