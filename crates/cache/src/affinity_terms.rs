@@ -70,7 +70,7 @@ impl CarriedTerm {
         self.key.kind
     }
 
-    /// Whether nodes that were [listed](AffinityTerms::freeze_lists) carry it, as nodes are unless the lists are frozen.
+    /// Whether nodes that were [listed](crate::ClusterState::freeze_affinity_lists) carry it, as nodes are unless the lists are frozen.
     pub fn is_listed(&self) -> bool {
         self.key.is_listed
     }
