@@ -89,7 +89,7 @@ impl History {
         self.carry_out();
     }
 
-    /// Everything succeeds at once, and the watch tells of it.
+    /// Everything succeeds at once, and the watch reports it.
     fn carry_out(&mut self) {
         loop {
             let effects: Vec<Effect> = self.engine.drain_effects().collect();

@@ -32,7 +32,7 @@ pub struct DeviceState {
     changes: Changes,
 }
 
-/// When devices changed hands. Numbers grow along the history of a state and never come again, whatever it is told.
+/// When devices changed hands. Numbers only grow along the history of a state; none is used twice.
 #[derive(Clone, Debug, Default)]
 struct Changes {
     latest: u64,

@@ -76,7 +76,13 @@ impl PodGroupPostFilter for DefaultPreemption {
         let (violating, others) = split(&budgets, candidates);
         for unit in violating.into_iter().chain(others) {
             trial.put_back(&unit.pods);
-            if !trial.try_group().is_success() {
+            let status = trial.try_group();
+            if !status.is_success() {
+                // An error, such as a limit of work that is reached, says nothing of this unit: taken for a rejection, it
+                // would make victims of all units that are left.
+                if !status.is_rejected() {
+                    return Err(status);
+                }
                 trial.take_off(&unit.pods);
                 victims.push(unit);
             }
