@@ -5,11 +5,14 @@
 //! and watches serialise nothing, and that a pod takes about a fifth of the memory.
 
 use std::fmt;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use kube_scheduler_api_types::Labels;
-use serde_json::{Map, Value, json};
+pub(crate) use kube_scheduler_workloads::json::{
+    annotations_mut, at, child_mut, int_at, labels_mut, labels_of, list_at, list_mut, map_mut,
+    meta_mut, text_at,
+};
+use serde_json::{Value, json};
 
 use crate::kinds::KindId;
 
@@ -114,59 +117,6 @@ pub(crate) fn key_of(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
-/// The string at `path`, empty when there is none.
-pub(crate) fn text_at<'v>(value: &'v Value, path: &[&str]) -> &'v str {
-    at(value, path).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The integer at `path`.
-pub(crate) fn int_at(value: &Value, path: &[&str]) -> Option<i64> {
-    at(value, path).and_then(Value::as_i64)
-}
-
-/// The list at `path`, empty when there is none.
-pub(crate) fn list_at<'v>(value: &'v Value, path: &[&str]) -> &'v [Value] {
-    at(value, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-/// The value at `path`.
-pub(crate) fn at<'v>(value: &'v Value, path: &[&str]) -> Option<&'v Value> {
-    path.iter().try_fold(value, |value, step| value.get(*step))
-}
-
-/// `value` as a map, replaced by an empty one when it is anything else.
-pub(crate) fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
-    if !value.is_object() {
-        *value = Value::Object(Map::new());
-    }
-    match value {
-        Value::Object(map) => map,
-        _ => unreachable!("made an object above"),
-    }
-}
-
-/// The map under `key`, created when it is missing.
-pub(crate) fn child_mut<'v>(value: &'v mut Value, key: &str) -> &'v mut Map<String, Value> {
-    map_mut(map_mut(value).entry(key).or_insert(Value::Null))
-}
-
-/// The list under `key`, created when it is missing.
-pub(crate) fn list_mut<'v>(map: &'v mut Map<String, Value>, key: &str) -> &'v mut Vec<Value> {
-    let slot = map.entry(key).or_insert(Value::Null);
-    if !slot.is_array() {
-        *slot = Value::Array(Vec::new());
-    }
-    match slot {
-        Value::Array(list) => list,
-        _ => unreachable!("made a list above"),
-    }
-}
-
-/// `metadata` as a map.
-pub(crate) fn meta_mut(value: &mut Value) -> &mut Map<String, Value> {
-    child_mut(value, "metadata")
-}
-
 /// Removes every null member: in Kubernetes an explicit null is an absent field.
 pub(crate) fn strip_nulls(value: &mut Value) {
     match value {
@@ -202,15 +152,6 @@ pub(crate) fn metadata_only(value: &Value) -> Value {
         "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
         "metadata": value.get("metadata").cloned().unwrap_or_default(),
     })
-}
-
-/// The labels of an object.
-pub(crate) fn labels_of(value: &Value) -> Labels {
-    let pairs = value.pointer("/metadata/labels").and_then(Value::as_object);
-    let text = |(key, value): (&String, &Value)| {
-        (Arc::<str>::from(key.as_str()), Arc::<str>::from(value.as_str().unwrap_or_default()))
-    };
-    pairs.into_iter().flatten().map(text).collect()
 }
 
 fn scalar_text(value: &Value, path: &[&str]) -> String {

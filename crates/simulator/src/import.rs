@@ -3,16 +3,18 @@
 //! Texts are added one by one and form one input: a priority class in one file applies to a pod in another. Only
 //! [`ClusterInput::finish`] returns objects, and only if all of them can be parsed.
 //!
+//! Controllers of which the input has no pods get those that they would create.
+//!
 //! Pods and nodes get the defaults that an API server would set on creation: namespace, name from `generateName`, UID,
 //! requests from limits, host ports of the host network, priority from the priority class, allocatable from capacity. Pods
 //! also get claims of devices from the templates of the input.
 //! Fields that are set are never changed.
 
 mod claims;
-mod controllers;
 mod csv;
 mod defaults;
 mod error;
+mod expansion;
 mod groups;
 mod locate;
 mod manifest;
@@ -103,8 +105,10 @@ impl ClusterInput {
     /// If an object is invalid, is given twice, or refers to a priority class that is not in the input.
     pub fn finish(mut self) -> Result<ClusterObjects, ImportError> {
         // Names first, since repeats are found by name; classes before pods, wherever they are in the input.
-        self.complete_names()?;
+        let mut n_generated = 0;
+        self.complete_names(&mut n_generated)?;
         self.reject_repeats()?;
+        self.documents = expansion::expand(self.documents, &mut n_generated)?;
         let classes = PriorityClasses::collect(&self.documents).map_err(|error| {
             let PriorityClassError { document, reason } = error;
             ImportError::NotAnObject { place: self.place(document, &["value"]), reason }
@@ -166,7 +170,6 @@ impl ClusterInput {
                 }
             }
         }
-        found.warnings.extend(controllers::not_expanded(&found));
         found.warnings.extend(groups::missing(&found));
         Ok(found)
     }
@@ -210,10 +213,9 @@ impl ClusterInput {
         Node::from_value(&document.value).map_err(|error| self.decode_error(at, error))
     }
 
-    fn complete_names(&mut self) -> Result<(), ImportError> {
-        let mut n_generated = 0;
+    fn complete_names(&mut self, n_generated: &mut usize) -> Result<(), ImportError> {
         for at in 0..self.documents.len() {
-            if !defaults::complete_name(&mut self.documents[at].value, &mut n_generated) {
+            if !defaults::complete_name(&mut self.documents[at].value, n_generated) {
                 let kind = self.documents[at].group_and_kind().1;
                 return Err(ImportError::NoName { place: self.place(at, &["metadata"]), kind });
             }
@@ -247,7 +249,11 @@ impl ClusterInput {
     fn place(&self, at: usize, steps: &[&str]) -> SourceLocation {
         let document = &self.documents[at];
         match document.text.and_then(|text| self.texts.get(text)) {
-            Some(text) => located(document.place.clone(), text, steps),
+            Some(text) => {
+                let path = document.path.iter().map(String::as_str);
+                let path: Vec<&str> = path.chain(steps.iter().copied()).collect();
+                located(document.place.clone(), text, &path)
+            }
             None => document.place.clone(),
         }
     }

@@ -22,6 +22,8 @@ const PREFIX: &str = "kube-scheduler-";
 const LAYERS: &[Layer] = &[
     Layer { name: "primitives", may_use: &[], tests_may_use: &[], is_pure: true },
     Layer { name: "api-types", may_use: &["primitives"], tests_may_use: &[], is_pure: true },
+    // What controllers create, for the API server in memory and for simulations.
+    Layer { name: "workloads", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
     Layer { name: "cel", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
     Layer { name: "config", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
     Layer { name: "cache", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
@@ -64,6 +66,7 @@ const LAYERS: &[Layer] = &[
         name: "simulator",
         may_use: &[
             "api-types",
+            "workloads",
             "config",
             "cache",
             "framework",
@@ -80,7 +83,12 @@ const LAYERS: &[Layer] = &[
         tests_may_use: &["plugins-intree", "devcluster"],
         is_pure: false,
     },
-    Layer { name: "devcluster", may_use: &["api-types"], tests_may_use: &[], is_pure: false },
+    Layer {
+        name: "devcluster",
+        may_use: &["api-types", "workloads"],
+        tests_may_use: &[],
+        is_pure: false,
+    },
     Layer { name: "rs", may_use: LIBRARIES, tests_may_use: &[], is_pure: false },
     // Examples use what users have: the public API, and in tests an API server.
     Layer {
@@ -98,6 +106,7 @@ const LAYERS: &[Layer] = &[
 const LIBRARIES: &[&str] = &[
     "primitives",
     "api-types",
+    "workloads",
     "config",
     "cache",
     "queue",
@@ -116,6 +125,7 @@ const EVERYTHING: &[&str] = &[
     "examples",
     "primitives",
     "api-types",
+    "workloads",
     "cel",
     "config",
     "cache",
@@ -135,6 +145,7 @@ const EVERYTHING: &[&str] = &[
 const BENCHES: &[&str] = &[
     "primitives",
     "api-types",
+    "workloads",
     "config",
     "cache",
     "queue",

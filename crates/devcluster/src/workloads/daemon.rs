@@ -2,28 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_scheduler_api_types::{Node, Pod, required_node_affinity_matches, untolerated_taint};
+use kube_scheduler_api_types::Node;
+use kube_scheduler_workloads::daemon_set::{self, Eligibility};
+use kube_scheduler_workloads::stateful_set::REVISION;
+use kube_scheduler_workloads::template_hash;
 use serde_json::{Value, json};
 
-use super::owned::{Controller, hash_of, remove};
-use super::pods::{self, BURST, PodName, has_ended, is_ready, is_terminating, label, labels_mut};
+use super::owned::{Controller, remove};
+use super::pods::{self, BURST, has_ended, is_ready, is_terminating, label};
 use super::rollout::{Rounding, portion};
 use crate::kinds::{NODES, PODS};
-use crate::object::{at, child_mut, list_mut, map_mut, text_at};
+use crate::object::{at, text_at};
 use crate::status::ApiError;
 use crate::store::State;
-
-const REVISION: &str = "controller-revision-hash";
-
-/// Taints that pods of DaemonSets tolerate, and their effects.
-const TOLERATED: [(&str, &str); 6] = [
-    ("node.kubernetes.io/not-ready", "NoExecute"),
-    ("node.kubernetes.io/unreachable", "NoExecute"),
-    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
-    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
-];
 
 /// Creates and deletes pods, and writes the status.
 pub(super) fn settle(state: &mut State, set: &Controller<'_>) -> bool {
@@ -51,18 +42,14 @@ pub(super) fn node_of(pod: &Value) -> &str {
     }
 }
 
-/// The names of the nodes whose labels the template asks for, and whose taints it tolerates.
+/// The names of the nodes that get a pod.
 fn eligible_nodes(state: &State, set: &Controller<'_>) -> BTreeSet<String> {
-    let mut pod = pods::from_template(set, &PodName::Exactly(set.name));
-    tolerate(&mut pod);
-    let Ok(pod) = Pod::from_json(pod.to_string()) else { return BTreeSet::new() };
-    let is_eligible = |node: &Node| {
-        required_node_affinity_matches(&pod, node).unwrap_or(false)
-            && untolerated_taint(&node.taints, &pod.spec.tolerations, false).is_none()
-    };
+    let eligibility = Eligibility::new(set);
     let nodes = state.objects(NODES).filter(|node| !node.is_terminating());
     nodes
-        .filter(|node| Node::from_json(node.json().clone()).is_ok_and(|node| is_eligible(&node)))
+        .filter(|node| {
+            Node::from_json(node.json().clone()).is_ok_and(|node| eligibility.includes(&node))
+        })
         .map(|node| node.name().to_owned())
         .collect()
 }
@@ -90,7 +77,7 @@ fn step(
         if n_created == BURST {
             return Ok(true);
         }
-        add_pod(state, set, node)?;
+        pods::create(state, set, daemon_set::pod(set, node))?;
         n_created += 1;
     }
     if n_created == 0 {
@@ -109,7 +96,7 @@ fn update(state: &mut State, set: &Controller<'_>, nodes: &BTreeSet<String>, own
     let most = most.map_or(1, |most| portion(most, wanted, Rounding::Up)).max(1);
     let available = owned.iter().filter(|pod| is_ready(pod) && !is_terminating(pod)).count();
     let mut room = most - (wanted - i64::try_from(available).unwrap_or(0));
-    let revision = hash_of(set.template());
+    let revision = template_hash(set.template());
     let is_old = |pod: &&Value| label(pod, REVISION) != revision && !is_terminating(pod);
     // Old pods that are not available cost nothing.
     let (healthy, broken): (Vec<&Value>, Vec<&Value>) =
@@ -124,30 +111,6 @@ fn update(state: &mut State, set: &Controller<'_>, nodes: &BTreeSet<String>, own
     }
 }
 
-fn add_pod(state: &mut State, set: &Controller<'_>, node: &str) -> Result<(), ApiError> {
-    let mut pod = pods::from_template(set, &PodName::Generated);
-    labels_mut(&mut pod).insert(REVISION.into(), hash_of(set.template()).into());
-    tolerate(&mut pod);
-    let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
-    let affinity = map_mut(child_mut(&mut pod, "spec").entry("affinity").or_insert(Value::Null));
-    let required = map_mut(affinity.entry("nodeAffinity").or_insert(Value::Null))
-        .entry("requiredDuringSchedulingIgnoredDuringExecution")
-        .or_insert(Value::Null);
-    // The node has been checked against the template's own terms, so it replaces them.
-    *required = json!({"nodeSelectorTerms": [{"matchFields": [field]}]});
-    pods::create(state, set, pod)
-}
-
-fn tolerate(pod: &mut Value) {
-    let tolerations = list_mut(child_mut(pod, "spec"), "tolerations");
-    for (key, effect) in TOLERATED {
-        let toleration = json!({"key": key, "operator": "Exists", "effect": effect});
-        if !tolerations.contains(&toleration) {
-            tolerations.push(toleration);
-        }
-    }
-}
-
 fn put_status(
     state: &mut State,
     set: &Controller<'_>,
@@ -155,7 +118,7 @@ fn put_status(
     owned: &[Value],
     error: Option<&ApiError>,
 ) {
-    let revision = hash_of(set.template());
+    let revision = template_hash(set.template());
     let is_wanted = |pod: &&Value| nodes.contains(node_of(pod));
     let placed: Vec<&Value> = owned.iter().filter(|pod| !is_terminating(pod)).collect();
     let of_nodes: Vec<&Value> = placed.iter().copied().filter(is_wanted).collect();

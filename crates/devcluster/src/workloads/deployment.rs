@@ -1,19 +1,19 @@
 //! Deployments: a ReplicaSet for each template, and the way from one to the next.
 
+use kube_scheduler_workloads::deployment::{HASH, replica_set};
 use serde_json::{Value, json};
 
-use super::owned::{Controller, change, hash_of, remove, scale, update_condition};
-use super::pods::{self, annotations_mut, labels_mut};
+use super::owned::{Controller, change, remove, scale, update_condition};
+use super::pods;
 use super::rollout::limits;
 use crate::api::WriteOptions;
 use crate::api::create::create_in;
 use crate::clock::to_rfc3339;
 use crate::kinds::{PODS, REPLICA_SETS};
-use crate::object::{at, child_mut, int_at, list_at, meta_mut, text_at};
+use crate::object::{annotations_mut, at, int_at, labels_mut, list_at, text_at};
 use crate::status::ApiError;
 use crate::store::State;
 
-const HASH: &str = "pod-template-hash";
 const REVISION: &str = "deployment.kubernetes.io/revision";
 /// How many old ReplicaSets are kept by default.
 const HISTORY: i64 = 10;
@@ -120,18 +120,7 @@ fn forget(state: &mut State, deployment: &Controller<'_>, old: &[Value]) {
 
 /// Creates the set of the current template, without pods.
 fn add_set(state: &mut State, deployment: &Controller<'_>, old: &[Value]) -> Result<(), ApiError> {
-    let mut template = deployment.template().clone();
-    let hash = hash_of(&json!([template, collisions(deployment)]));
-    labels_mut(&mut template).insert(HASH.into(), hash.as_str().into());
-    let mut selector = at(deployment.value, &["spec", "selector"]).cloned().unwrap_or_default();
-    child_mut(&mut selector, "matchLabels").insert(HASH.into(), hash.as_str().into());
-    let name = format!("{}-{hash}", deployment.name);
-    let mut set = json!({
-        "metadata": {"name": name, "ownerReferences": [deployment.reference()]},
-        "spec": {"replicas": 0, "selector": selector, "template": template},
-    });
-    let labels = at(&template, &["metadata", "labels"]).cloned().unwrap_or_default();
-    meta_mut(&mut set).insert("labels".into(), labels);
+    let mut set = replica_set(deployment, collisions(deployment), 0);
     let newest = old.iter().map(revision_of).max().unwrap_or(0);
     annotate(deployment, &mut set, newest + 1);
     create_in(state, REPLICA_SETS, deployment.namespace, set, &WriteOptions::default())?;

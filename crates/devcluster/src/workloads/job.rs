@@ -2,31 +2,21 @@
 
 use std::collections::BTreeSet;
 
+use kube_scheduler_workloads::job::{self, INDEX, UID, has_ended, is_indexed, is_suspended};
 use serde_json::{Value, json};
 
 use super::owned::{Controller, remove, set_failure};
-use super::pods::{
-    self, BURST, MOST_PODS, PodName, annotations_mut, is_active, is_ready, labels_mut,
-};
+use super::pods::{self, BURST, MOST_PODS, is_active, is_ready};
 use crate::clock::to_rfc3339;
 use crate::hollow::RUN_SECONDS;
 use crate::kinds::{JOBS, PODS};
-use crate::object::{at, child_mut, int_at, list_at, text_at};
+use crate::object::{annotations_mut, at, child_mut, int_at, text_at};
 use crate::status::ApiError;
 use crate::store::State;
 
-const INDEX: &str = "batch.kubernetes.io/job-completion-index";
-const UID: &str = "batch.kubernetes.io/controller-uid";
-const NAME: &str = "batch.kubernetes.io/job-name";
-
 /// Creates and deletes pods, and writes the status.
 pub(super) fn settle(state: &mut State, job: &Controller<'_>) -> bool {
-    let has_condition = |name: &str| {
-        list_at(job.value, &["status", "conditions"])
-            .iter()
-            .any(|one| text_at(one, &["type"]) == name && text_at(one, &["status"]) == "True")
-    };
-    if has_condition("Complete") || has_condition("Failed") {
+    if has_ended(job) {
         return false;
     }
     let is_own_selector = at(job.value, &["spec", "manualSelector"]) != Some(&true.into());
@@ -94,23 +84,13 @@ impl Progress {
     }
 }
 
-fn is_indexed(job: &Controller<'_>) -> bool {
-    text_at(job.value, &["spec", "completionMode"]) == "Indexed"
-}
-
-fn is_suspended(job: &Controller<'_>) -> bool {
-    at(job.value, &["spec", "suspend"]) == Some(&true.into())
-}
-
 fn step(state: &mut State, job: &Controller<'_>, progress: &Progress) -> Result<bool, ApiError> {
     let completions = int_at(job.value, &["spec", "completions"]);
-    let left = match completions {
-        _ if progress.end.is_some() || is_suspended(job) => 0,
-        Some(completions) => (completions - progress.succeeded).max(0),
-        None if progress.succeeded > 0 => i64::try_from(progress.active.len()).unwrap_or(0),
-        None => i64::MAX,
+    let active = i64::try_from(progress.active.len()).unwrap_or(i64::MAX);
+    let wanted = match progress.end {
+        Some(_) => 0,
+        None => job::parallelism(job, progress.succeeded, active).min(MOST_PODS),
     };
-    let wanted = job.count("parallelism", 1).min(left).min(MOST_PODS);
     let wanted = usize::try_from(wanted).unwrap_or(0);
     let surplus = progress.active.len().saturating_sub(wanted);
     for pod in progress.active.iter().take(surplus.min(BURST)) {
@@ -129,16 +109,9 @@ fn step(state: &mut State, job: &Controller<'_>, progress: &Progress) -> Result<
 }
 
 fn pod_of(job: &Controller<'_>, index: Option<i64>) -> Value {
-    let mut pod = pods::from_template(job, &PodName::Generated);
-    let annotations = annotations_mut(&mut pod);
+    let mut pod = job::pod(job, index);
     // A hollow node runs pods forever unless they say when they end.
-    annotations.entry(RUN_SECONDS).or_insert("1".into());
-    let Some(index) = index else { return pod };
-    annotations.insert(INDEX.into(), index.to_string().into());
-    labels_mut(&mut pod).insert(INDEX.into(), index.to_string().into());
-    let meta = crate::object::meta_mut(&mut pod);
-    meta.insert("generateName".into(), format!("{}-{index}-", job.name).into());
-    pods::set_spec(&mut pod, "hostname", format!("{}-{index}", job.name).into());
+    annotations_mut(&mut pod).entry(RUN_SECONDS).or_insert("1".into());
     pod
 }
 
@@ -147,13 +120,7 @@ fn add_selector(state: &mut State, job: &Controller<'_>) {
     let mut value = job.value.clone();
     let spec = child_mut(&mut value, "spec");
     spec.insert("selector".into(), json!({"matchLabels": {UID: job.uid}}));
-    let template = spec.entry("template").or_insert(Value::Null);
-    let labels = labels_mut(template);
-    for (key, label) in
-        [(UID, job.uid), (NAME, job.name), ("controller-uid", job.uid), ("job-name", job.name)]
-    {
-        labels.insert(key.into(), label.into());
-    }
+    job::label(job, spec.entry("template").or_insert(Value::Null));
     // As part of its creation, so it does not count as a change.
     state.put(JOBS, value);
 }

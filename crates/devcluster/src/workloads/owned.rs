@@ -1,5 +1,7 @@
 //! A controller's object, and the objects that it owns.
 
+use std::ops::Deref;
+
 use kube_scheduler_api_types::LabelSelector;
 use serde_json::{Value, json};
 
@@ -16,30 +18,24 @@ use crate::store::State;
 /// An object with a controller, as it was read.
 pub(super) struct Controller<'v> {
     pub(super) kind: KindId,
-    pub(super) value: &'v Value,
-    pub(super) namespace: &'v str,
-    pub(super) name: &'v str,
-    pub(super) uid: &'v str,
+    object: kube_scheduler_workloads::Controller<'v>,
+}
+
+impl<'v> Deref for Controller<'v> {
+    type Target = kube_scheduler_workloads::Controller<'v>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.object
+    }
 }
 
 impl<'v> Controller<'v> {
     pub(super) fn new(kind: KindId, value: &'v Value) -> Self {
-        let meta = |field| text_at(value, &["metadata", field]);
-        let (namespace, name, uid) = (meta("namespace"), meta("name"), meta("uid"));
-        Self { kind, value, namespace, name, uid }
+        Self { kind, object: kube_scheduler_workloads::Controller::new(value) }
     }
 
     pub(super) fn is_terminating(&self) -> bool {
         at(self.value, &["metadata", "deletionTimestamp"]).is_some()
-    }
-
-    /// `spec.replicas`, or another count of the spec.
-    pub(super) fn count(&self, field: &str, default: i64) -> i64 {
-        int_at(self.value, &["spec", field]).unwrap_or(default).max(0)
-    }
-
-    pub(super) fn template(&self) -> &'v Value {
-        at(self.value, &["spec", "template"]).unwrap_or(&Value::Null)
     }
 
     /// The selector; `None` if it is missing, malformed or selects other pods than the template makes, with which pods
@@ -53,15 +49,6 @@ impl<'v> Controller<'v> {
         };
         let labels = labels_of(self.template());
         (selector.matches(&labels) && !selector.is_empty()).then_some(selector)
-    }
-
-    /// The owner reference that this controller puts on its objects.
-    pub(super) fn reference(&self) -> Value {
-        let kind = self.kind.get();
-        json!({
-            "apiVersion": kind.api_version(), "kind": kind.kind, "name": self.name, "uid": self.uid,
-            "controller": true, "blockOwnerDeletion": true,
-        })
     }
 
     /// The objects of a kind that this controller owns, by name; those that match `selector` and have no controller are
@@ -186,19 +173,6 @@ pub(super) fn scale(
     change(state, kind, object, |object| {
         child_mut(object, "spec").insert("replicas".into(), replicas.into());
     })
-}
-
-/// A short text for a template, in letters that names may have: the same for the same template.
-pub(super) fn hash_of(template: &Value) -> String {
-    const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-    let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let mut hash = template.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
-    let letters = (0..10).map(|_| {
-        let letter = LETTERS[(hash % 27) as usize];
-        hash /= 27;
-        char::from(letter)
-    });
-    letters.collect()
 }
 
 /// Sets or removes the condition of a controller whose pods cannot be created. One that is set stays as it is, since its

@@ -1,9 +1,10 @@
 //! ReplicaSets and ReplicationControllers: as many pods as are asked for.
 
+use kube_scheduler_workloads::PodName;
 use serde_json::{Value, json};
 
 use super::owned::{Controller, remove};
-use super::pods::{self, BURST, MOST_PODS, PodName, is_active, is_ready};
+use super::pods::{self, BURST, MOST_PODS, is_active, is_ready};
 use crate::kinds::PODS;
 use crate::object::{labels_of, text_at};
 use crate::status::ApiError;
@@ -37,7 +38,7 @@ fn approach(
     if present < wanted {
         let missing = usize::try_from(wanted.min(MOST_PODS) - present).unwrap_or(0);
         for _ in 0..missing.min(BURST) {
-            let pod = pods::from_template(controller, &PodName::Generated);
+            let pod = controller.pod(PodName::Generated);
             if let Err(error) = pods::create(state, controller, pod) {
                 return (Some(error), false);
             }

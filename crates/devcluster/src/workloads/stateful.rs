@@ -2,20 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use kube_scheduler_workloads::stateful_set::{self, REVISION};
+use kube_scheduler_workloads::template_hash;
 use serde_json::{Value, json};
 
-use super::owned::{Controller, hash_of, remove};
-use super::pods::{
-    self, BURST, MOST_PODS, PodName, has_ended, is_ready, is_terminating, label, labels_mut,
-};
+use super::owned::{Controller, remove};
+use super::pods::{self, BURST, MOST_PODS, has_ended, is_ready, is_terminating, label};
 use crate::api::WriteOptions;
 use crate::api::create::create_in;
 use crate::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS};
-use crate::object::{at, child_mut, int_at, list_at, list_mut, map_mut, meta_mut, text_at};
+use crate::object::{int_at, text_at};
 use crate::status::ApiError;
 use crate::store::State;
-
-const REVISION: &str = "controller-revision-hash";
 
 /// Creates, replaces or deletes pods, and writes the status.
 pub(super) fn settle(state: &mut State, set: &Controller<'_>) -> bool {
@@ -39,10 +37,10 @@ fn by_number(set: &Controller<'_>, pods: Vec<Value>) -> BTreeMap<i64, Value> {
     pods.into_iter().filter_map(|pod| Some((number(&pod)?, pod))).collect()
 }
 
-/// The numbers that there should be.
+/// The numbers that there should be, no more than a controller has here.
 fn wanted(set: &Controller<'_>) -> std::ops::Range<i64> {
-    let start = int_at(set.value, &["spec", "ordinals", "start"]).unwrap_or(0).max(0);
-    start..start.saturating_add(set.count("replicas", 1).min(MOST_PODS))
+    let all = stateful_set::ordinals(set);
+    all.start..all.end.min(all.start.saturating_add(MOST_PODS))
 }
 
 fn is_ordered(set: &Controller<'_>) -> bool {
@@ -101,7 +99,7 @@ fn update(
     }
     let path = ["spec", "updateStrategy", "rollingUpdate", "partition"];
     let first = int_at(set.value, &path).unwrap_or(0).max(wanted.start);
-    let revision = hash_of(set.template());
+    let revision = template_hash(set.template());
     for (_, pod) in present.range(first.min(wanted.end)..wanted.end).rev() {
         if is_terminating(pod) {
             return Ok(());
@@ -118,51 +116,15 @@ fn update(
 }
 
 fn add_pod(state: &mut State, set: &Controller<'_>, number: i64) -> Result<(), ApiError> {
-    let name = format!("{}-{number}", set.name);
-    let mut pod = pods::from_template(set, &PodName::Exactly(&name));
-    let labels = labels_mut(&mut pod);
-    labels.insert("statefulset.kubernetes.io/pod-name".into(), name.as_str().into());
-    labels.insert("apps.kubernetes.io/pod-index".into(), number.to_string().into());
-    labels.insert(REVISION.into(), hash_of(set.template()).into());
-    pods::set_spec(&mut pod, "hostname", name.as_str().into());
-    let service = text_at(set.value, &["spec", "serviceName"]);
-    if !service.is_empty() {
-        pods::set_spec(&mut pod, "subdomain", service.into());
+    for claim in stateful_set::claims(set, number) {
+        let name = text_at(&claim, &["metadata", "name"]);
+        // A claim that exists is used as it is.
+        if state.get(PERSISTENT_VOLUME_CLAIMS, set.namespace, name).is_none() {
+            let options = WriteOptions::default();
+            create_in(state, PERSISTENT_VOLUME_CLAIMS, set.namespace, claim, &options)?;
+        }
     }
-    for claim in list_at(set.value, &["spec", "volumeClaimTemplates"]) {
-        let volume = text_at(claim, &["metadata", "name"]);
-        let claim_name = format!("{volume}-{name}");
-        add_claim(state, set, claim, &claim_name)?;
-        let volumes = list_mut(child_mut(&mut pod, "spec"), "volumes");
-        volumes.retain(|other| text_at(other, &["name"]) != volume);
-        volumes.push(json!({"name": volume, "persistentVolumeClaim": {"claimName": claim_name}}));
-    }
-    pods::create(state, set, pod)
-}
-
-/// Creates the claim of a pod; one that exists is used as it is.
-fn add_claim(
-    state: &mut State,
-    set: &Controller<'_>,
-    template: &Value,
-    name: &str,
-) -> Result<(), ApiError> {
-    if state.get(PERSISTENT_VOLUME_CLAIMS, set.namespace, name).is_some() {
-        return Ok(());
-    }
-    let mut claim = template.clone();
-    map_mut(&mut claim).remove("status");
-    let meta = meta_mut(&mut claim);
-    meta.insert("name".into(), name.into());
-    meta.remove("namespace");
-    if let Some(labels) =
-        at(set.value, &["spec", "selector", "matchLabels"]).and_then(Value::as_object)
-    {
-        let own = map_mut(meta.entry("labels").or_insert(Value::Null));
-        own.extend(labels.iter().map(|(key, value)| (key.clone(), value.clone())));
-    }
-    let options = WriteOptions::default();
-    create_in(state, PERSISTENT_VOLUME_CLAIMS, set.namespace, claim, &options).map(|_| ())
+    pods::create(state, set, stateful_set::pod(set, number))
 }
 
 fn put_status(
@@ -171,7 +133,7 @@ fn put_status(
     present: &BTreeMap<i64, Value>,
     error: Option<&ApiError>,
 ) {
-    let update = format!("{}-{}", set.name, hash_of(set.template()));
+    let update = format!("{}-{}", set.name, template_hash(set.template()));
     let before = text_at(set.value, &["status", "currentRevision"]);
     let revision = |pod: &Value| format!("{}-{}", set.name, label(pod, REVISION));
     let count = |test: &dyn Fn(&Value) -> bool| present.values().filter(|pod| test(pod)).count();

@@ -28,8 +28,8 @@ const MANIFEST_EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 ///
 /// The pods go through the same engine as in a cluster. Pods without a node are pending and are scheduled in the order
 /// of their creation; those without a creation time come last, in the order of the input. Pods with a node are running
-/// there from the start. Pods are deleted only by preemption, or by --timeline at the end of their time, and none are created:
-/// controllers do not run.
+/// there from the start. Deployments, StatefulSets, DaemonSets, Jobs and their like of which the input has no pods get those
+/// that their controllers would create. Pods are deleted only by preemption, or by --timeline at the end of their time.
 ///
 /// Exit code: 0 when the simulation has ended, whether or not all pods found a node; 1 on an error; 2 on wrong usage.
 #[derive(Clone, Debug, clap::Args)]

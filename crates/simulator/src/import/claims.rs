@@ -16,10 +16,7 @@ pub(super) struct ClaimTemplates(BTreeMap<(String, String), Value>);
 impl ClaimTemplates {
     /// Collects the templates of all documents.
     pub(super) fn collect(documents: &[Document]) -> Self {
-        let is_template = |document: &&Document| {
-            let (group, kind) = document.group_and_kind();
-            (group.as_str(), kind.as_str()) == (GROUP, "ResourceClaimTemplate")
-        };
+        let is_template = |document: &&Document| document.is_of(GROUP, "ResourceClaimTemplate");
         let named =
             |document: &Document| (document.namespace_and_name(), document.value["spec"].clone());
         Self(documents.iter().filter(is_template).map(named).collect())

@@ -7,7 +7,7 @@ use kube_scheduler_api_types::{DecodeError, Quantity, default_device_requests};
 use serde_json::{Map, Value, json};
 
 /// The namespaced kinds among those that scheduling deals with. Objects of other kinds get no namespace.
-const NAMESPACED: [&str; 24] = [
+const NAMESPACED: [&str; 25] = [
     "Pod",
     "PersistentVolumeClaim",
     "CSIStorageCapacity",
@@ -32,6 +32,7 @@ const NAMESPACED: [&str; 24] = [
     "DaemonSet",
     "Job",
     "CronJob",
+    "JobSet",
 ];
 
 /// The value under `key` if it is a map, created if it is absent or null.

@@ -113,6 +113,18 @@ pub enum ImportError {
         /// The class.
         class: String,
     },
+    /// Controllers would create too many objects.
+    #[error(
+        "{place}: {object}: with what its controller would create there would be more than {limit} such objects"
+    )]
+    TooManyCreated {
+        /// The controller's object.
+        place: SourceLocation,
+        /// Its kind and name.
+        object: String,
+        /// How many objects are created for one input.
+        limit: usize,
+    },
     /// A field of a trace is invalid.
     #[error("{file}: {}{reason}", position(Some(*line), *column))]
     Csv {

@@ -18,6 +18,8 @@ pub(super) struct Document {
     pub(super) place: SourceLocation,
     /// The number of its text, if lines can be looked up in it.
     pub(super) text: Option<usize>,
+    /// Where in the object at `place` this one's template is, if a controller would create it; empty if it is there itself.
+    pub(super) path: Vec<String>,
     pub(super) value: Value,
     /// When a pod of a trace is deleted.
     pub(super) ends: Option<Timestamp>,
@@ -29,6 +31,11 @@ impl Document {
         let api_version = self.text_at("/apiVersion");
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         (group.to_owned(), self.text_at("/kind").to_owned())
+    }
+
+    /// Whether the object is of this API group and kind.
+    pub(super) fn is_of(&self, group: &str, kind: &str) -> bool {
+        self.group_and_kind() == (group.to_owned(), kind.to_owned())
     }
 
     /// The namespace, empty for cluster-wide kinds, and the name.
@@ -64,7 +71,10 @@ pub(super) fn documents(
     let mut found = Vec::new();
     for (idx, (line, value)) in roots.into_iter().enumerate() {
         let place = SourceLocation { file: file.into(), document: Some(idx + 1), item: None, line };
-        flatten(Document { place, text: Some(number), value, ends: None }, &mut found)?;
+        flatten(
+            Document { place, text: Some(number), path: Vec::new(), value, ends: None },
+            &mut found,
+        )?;
     }
     Ok(found)
 }
@@ -160,7 +170,7 @@ fn flatten(document: Document, found: &mut Vec<Document>) -> Result<(), ImportEr
         );
     }
     let Some(element_kind) = kind.strip_suffix("List").filter(|_| place.item.is_none()) else {
-        found.push(Document { place, text, value, ends: None });
+        found.push(Document { place, text, path: Vec::new(), value, ends: None });
         return Ok(());
     };
     let items = match object.remove("items") {
@@ -175,7 +185,7 @@ fn flatten(document: Document, found: &mut Vec<Document>) -> Result<(), ImportEr
             item.entry("apiVersion").or_insert_with(|| api_version.as_str().into());
         }
         let place = SourceLocation { item: Some(idx), line: None, ..place.clone() };
-        flatten(Document { place, text, value: item, ends: None }, found)?;
+        flatten(Document { place, text, path: Vec::new(), value: item, ends: None }, found)?;
     }
     Ok(())
 }

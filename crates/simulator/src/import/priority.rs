@@ -42,8 +42,7 @@ impl PriorityClasses {
         };
         let mut classes = Self { by_name: BUILT_IN.map(built_in).into(), default: None };
         for (at, document) in documents.iter().enumerate() {
-            let (group, kind) = document.group_and_kind();
-            if (group.as_str(), kind.as_str()) != ("scheduling.k8s.io", "PriorityClass") {
+            if !document.is_of("scheduling.k8s.io", "PriorityClass") {
                 continue;
             }
             let given = document.value.get("value").unwrap_or(&Value::Null);

@@ -162,41 +162,144 @@ globalDefault: true
     );
 }
 
+/// A controller's pods have this template.
+const TEMPLATE: &str = "template: {metadata: {labels: {app: a}}, spec: {containers: [{name: c}]}}";
+
+fn pod_names(text: &str) -> Vec<String> {
+    let objects = manifests(&[("f", text)]).unwrap();
+    assert_eq!(objects.warnings, Vec::<String>::new());
+    objects.pods.iter().map(|pod| pod.key()).collect()
+}
+
 #[test]
-fn controllers_without_pods_are_named() {
+fn controllers_without_pods_get_them() {
+    let text = format!(
+        "
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {{name: db}}
+spec: {{replicas: 2, {TEMPLATE}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: lone}}
+spec: {{containers: [{{name: c}}]}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web, namespace: ns}}
+spec: {{replicas: 1, {TEMPLATE}}}
+---
+apiVersion: v1
+kind: Node
+metadata: {{name: n1}}
+status: {{allocatable: {{pods: 10}}}}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {{name: agent}}
+spec: {{{TEMPLATE}}}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {{name: nightly}}
+spec: {{jobTemplate: {{spec: {{parallelism: 2, {TEMPLATE}}}}}}}
+"
+    );
+    let names = pod_names(&text);
+    assert_eq!(names[..3], ["default/db-0", "default/db-1", "default/lone"]);
+    let rest: Vec<(&str, &str)> =
+        names[3..].iter().map(|name| name.split_at(name.len() - 5)).collect();
+    let [(web, "00001"), ("default/agent-", "00002"), jobs @ ..] = &rest[..] else {
+        panic!("{rest:?}")
+    };
+    assert!(web.starts_with("ns/web-"), "{web}");
+    assert_eq!(*jobs, [("default/nightly-1-", "00003"), ("default/nightly-1-", "00004")]);
+    let objects = manifests(&[("f", &text)]).unwrap();
+    let kinds: Vec<&str> = objects.objects.iter().map(|object| &*object.kind).collect();
+    assert_eq!(kinds, ["StatefulSet", "Deployment", "ReplicaSet", "DaemonSet", "CronJob", "Job"]);
+}
+
+#[test]
+fn controllers_with_pods_stay_as_they_are() {
+    let owned = |kind: &str, name: &str, owner_kind: &str, owner: &str, spec: &str| {
+        format!(
+            "
+---
+apiVersion: apps/v1
+kind: {kind}
+metadata: {{name: {name}, ownerReferences: [{{kind: {owner_kind}, name: {owner}, controller: true}}]}}
+spec: {spec}"
+        )
+    };
+    let deployment = format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: api}}\nspec: {{replicas: 3, {TEMPLATE}}}"
+    );
+    let pod = owned("Pod", "api-5d4-x", "ReplicaSet", "api-5d4", "{containers: [{name: c}]}");
+    let pod = pod.replace("apps/v1", "v1");
+    // With what is between them, and without.
+    let set = owned("ReplicaSet", "api-5d4", "Deployment", "api", &format!("{{{TEMPLATE}}}"));
+    assert_eq!(pod_names(&format!("{deployment}{set}{pod}")), ["default/api-5d4-x"]);
+    assert_eq!(pod_names(&format!("{deployment}{pod}")), ["default/api-5d4-x"]);
+    // A set of its own stands for the Deployment.
+    assert_eq!(pod_names(&format!("{deployment}{set}")), ["default/api-5d4-00001"]);
+    // Another Deployment's.
+    let other = deployment.replace("name: api", "name: ap");
+    assert_eq!(pod_names(&format!("{other}{pod}")).len(), 4);
+    let done = "
+apiVersion: batch/v1
+kind: Job
+metadata: {name: done}
+status: {conditions: [{type: Complete, status: 'True'}]}";
+    assert_eq!(pod_names(done).len(), 0);
+}
+
+#[test]
+fn workloads_get_the_groups_that_are_missing() {
+    let text = "
+apiVersion: scheduling.k8s.io/v1alpha2
+kind: Workload
+metadata: {name: train}
+spec: {podGroupTemplates: [{name: workers, schedulingPolicy: {gang: {minCount: 2}}}]}
+";
+    let groups = |text: &str| -> Vec<String> {
+        let objects = manifests(&[("f", text)]).unwrap().objects;
+        let groups = objects.iter().filter(|object| &*object.kind == "PodGroup");
+        groups.map(|group| group.key()).collect()
+    };
+    assert_eq!(groups(text), ["default/train-workers"]);
+    let made = "---
+apiVersion: scheduling.k8s.io/v1alpha2
+kind: PodGroup
+metadata: {name: mine}
+spec:
+  podGroupTemplateRef: {workload: {workloadName: train, podGroupTemplateName: workers}}
+  schedulingPolicy: {gang: {minCount: 2}}
+";
+    assert_eq!(groups(&format!("{text}{made}")), ["default/mine"]);
+}
+
+#[test]
+fn a_mistake_in_a_template_is_found_there() {
     let text = "
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
-spec: {replicas: 3}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: api}
-spec: {replicas: 1}
----
-apiVersion: apps/v1
-kind: ReplicaSet
-metadata: {name: api-5d4, ownerReferences: [{kind: Deployment, name: api, controller: true}]}
-spec: {replicas: 1}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: api-5d4-x, ownerReferences: [{kind: ReplicaSet, name: api-5d4, controller: true}]}
-spec: {containers: [{name: c}]}
----
-apiVersion: batch/v1
-kind: Job
-metadata: {name: done}
-status: {completionTime: '2026-01-01T00:00:00Z'}
+spec:
+  template:
+    spec:
+      containers:
+      - name: c
+        resources: {requests: {cpu: -1}}
 ";
-    let objects = manifests(&[("f", text)]).unwrap();
-    assert_eq!(
-        objects.warnings,
-        [
-            "controllers are not expanded into pods: Deployment default/web (3 pods); add the pods themselves to have them \
-          scheduled"
-        ]
+    let error = manifests(&[("f", text)]).unwrap_err().to_string();
+    assert!(error.starts_with("f: document 1, line 10: pod default/web-"), "{error}");
+    let endless = text.replace("spec:\n  template", "spec:\n  replicas: 2000000000\n  template");
+    let error = manifests(&[("f", &endless)]).unwrap_err().to_string();
+    assert!(error.starts_with("f: document 1, line "), "{error}");
+    assert!(
+        error.ends_with("would create there would be more than 150000 such objects"),
+        "{error}"
     );
 }
 

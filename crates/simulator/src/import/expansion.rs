@@ -1,0 +1,131 @@
+//! The objects that controllers would create for the input: controllers do not run in a simulation.
+//!
+//! A controller of which the input has dependents, such as a ReplicaSet with a pod, stays as it is: a dump shows what its
+//! controller has made of it.
+
+use std::collections::BTreeSet;
+
+use kube_scheduler_api_types::Node;
+use kube_scheduler_workloads::json::{list_at, text_at};
+use kube_scheduler_workloads::{Controller, Dependent};
+
+use super::defaults;
+use super::error::ImportError;
+use super::manifest::Document;
+
+/// How many objects are created for one input: as many as the pods of the largest cluster that Kubernetes supports.
+const MAX_CREATED: usize = 150_000;
+
+/// Namespace, kind and name.
+type Key = (String, String, String);
+
+/// Adds the objects that controllers would create, each after its controller. All documents must have their names;
+/// `n_generated` counts those that were generated.
+///
+/// # Errors
+/// If there are too many.
+pub(super) fn expand(
+    documents: Vec<Document>,
+    n_generated: &mut usize,
+) -> Result<Vec<Document>, ImportError> {
+    let mut expansion = Expansion::new(&documents);
+    for document in documents {
+        expansion.add(document, n_generated)?;
+    }
+    Ok(expansion.documents)
+}
+
+struct Expansion {
+    nodes: Vec<Node>,
+    /// The objects that were given.
+    given: BTreeSet<Key>,
+    /// The controllers of the objects that were given.
+    owners: BTreeSet<Key>,
+    n_created: usize,
+    documents: Vec<Document>,
+}
+
+impl Expansion {
+    fn new(documents: &[Document]) -> Self {
+        let key = |document: &Document| {
+            let (namespace, name) = document.namespace_and_name();
+            (namespace, document.group_and_kind().1, name)
+        };
+        let nodes = documents.iter().filter(|document| document.is_of("", "Node"));
+        Self {
+            // One that cannot be decoded is reported with the other nodes.
+            nodes: nodes.filter_map(|node| Node::from_value(&node.value).ok()).collect(),
+            given: documents.iter().map(key).collect(),
+            owners: documents.iter().flat_map(owners).collect(),
+            n_created: 0,
+            documents: Vec::with_capacity(documents.len()),
+        }
+    }
+
+    fn add(&mut self, document: Document, n_generated: &mut usize) -> Result<(), ImportError> {
+        let room = MAX_CREATED - self.n_created;
+        let below: Vec<Dependent> = if self.has_dependents(&document) {
+            Vec::new()
+        } else {
+            Controller::new(&document.value).dependents(&self.nodes).take(room + 1).collect()
+        };
+        if below.len() > room {
+            let (place, object) = (document.place.clone(), document.title());
+            return Err(ImportError::TooManyCreated { place, object, limit: MAX_CREATED });
+        }
+        self.n_created += below.len();
+        let at = (document.place.clone(), document.text, document.path.clone());
+        self.documents.push(document);
+        for Dependent { mut value, path } in below {
+            // Dependents have their controller's name in theirs.
+            defaults::complete_name(&mut value, n_generated);
+            let (place, text, outer) = at.clone();
+            let path = outer.into_iter().chain(path).collect();
+            let dependent = Document { place, text, path, value, ends: None };
+            let (namespace, name) = dependent.namespace_and_name();
+            if !self.given.contains(&(namespace, dependent.group_and_kind().1, name)) {
+                self.add(dependent, n_generated)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_dependents(&self, document: &Document) -> bool {
+        let (namespace, name) = document.namespace_and_name();
+        let kind = document.group_and_kind().1;
+        // The pods may be there without what is between them and their controller, whose name begins with the controller's.
+        let between = match kind.as_str() {
+            "Deployment" => Some("ReplicaSet"),
+            "CronJob" | "JobSet" => Some("Job"),
+            _ => None,
+        };
+        let has_descendants = between.is_some_and(|between| {
+            let prefix = format!("{name}-");
+            let first = (namespace.clone(), between.to_owned(), prefix.clone());
+            let mut following = self
+                .owners
+                .range(first.clone()..)
+                .take_while(|(.., name)| name.starts_with(&prefix));
+            following.any(|owner| {
+                let end = &owner.2[prefix.len()..];
+                (&owner.0, &owner.1) == (&first.0, &first.1)
+                    && (kind == "JobSet" || !end.contains('-'))
+            })
+        });
+        has_descendants || self.owners.contains(&(namespace, kind, name))
+    }
+}
+
+/// The object's controller, and the workload that a pod group was made for.
+fn owners(document: &Document) -> impl Iterator<Item = Key> {
+    let value = &document.value;
+    let namespace = text_at(value, &["metadata", "namespace"]);
+    let owners = list_at(value, &["metadata", "ownerReferences"]).iter();
+    let controllers = owners.filter(|owner| owner.get("controller") == Some(&true.into()));
+    let named = controllers.map(|owner| (text_at(owner, &["kind"]), text_at(owner, &["name"])));
+    let workload = text_at(value, &["spec", "podGroupTemplateRef", "workload", "workloadName"]);
+    let workload = (!workload.is_empty()).then_some(("Workload", workload));
+    named
+        .chain(workload)
+        .map(|(kind, name)| (namespace.to_owned(), kind.to_owned(), name.to_owned()))
+}
