@@ -10,7 +10,7 @@ use kube_scheduler_api_types::{KeyedMap, Pod};
 use kube_scheduler_cache::reads::PhaseReads;
 use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState};
 use kube_scheduler_framework::{Code, CycleState, NodeIdx, SignatureWriter};
-use kube_scheduler_runtime::{Meter, MeteredPoint, Runner, SkipSet};
+use kube_scheduler_runtime::{Meter, MeteredPoint, PluginIdx, Runner, SkipSet};
 use rustc_hash::FxHashMap;
 
 use crate::evaluation::Evaluation;
@@ -103,13 +103,13 @@ impl SignPlan {
     /// A plan for `profile`; pods can be signed only if every plugin that judges nodes can sign.
     pub(crate) fn new(profile: &kube_scheduler_runtime::Profile) -> Self {
         use kube_scheduler_runtime::ExtensionPoint::{Filter, PreFilter, PreScore, Score};
-        let mut used: Vec<usize> = [PreFilter, Filter, PreScore, Score]
+        let mut used: Vec<PluginIdx> = [PreFilter, Filter, PreScore, Score]
             .iter()
             .flat_map(|point| profile.at(*point).to_vec())
             .collect();
         used.sort_unstable();
         used.dedup();
-        let plugins: Vec<_> = used.iter().filter_map(|idx| profile.plugins().get(*idx)).collect();
+        let plugins: Vec<_> = used.iter().filter_map(|idx| profile.plugin(*idx)).collect();
         let can_sign = plugins.iter().all(|entry| entry.plugin.as_sign().is_some());
         Self {
             plugins: can_sign
@@ -148,12 +148,11 @@ pub(crate) struct ClassEvaluation {
 impl ClassEvaluation {
     /// Looks at every node; `None` when the answers about such pods cannot be kept up to date, or there are none.
     fn new(runner: &Runner<'_>, pod: &Pod, pool: &Pool) -> Option<Self> {
-        let (cluster, n_plugins) = (runner.cx.cluster, runner.profile.plugins().len());
         let mut left_out = SkipSet::default();
         loop {
             let mut evaluation = Evaluation::before_filters(runner, pod, pool).ok()?;
             let reads = evaluation.pre_filter.reads.clone();
-            DomainPlugins::find(cluster, &reads, n_plugins, &mut left_out);
+            DomainPlugins::find(runner, &reads, &mut left_out);
             // What PreFilter read may be enough to see that nothing can be cached, before any node is looked at.
             if !evaluation.reads_without(&left_out).can_be_cached() {
                 return None;
@@ -164,7 +163,7 @@ impl ClassEvaluation {
             let mut class = Self::of(runner, evaluation, left_out.clone());
             if !domains.is_empty() || class.evaluation.verdicts.n_passing() > 1 {
                 let ranking = Ranking::new(runner, pod, pool, &mut class.evaluation, domains);
-                if DomainPlugins::find(cluster, &reads, n_plugins, &mut left_out) {
+                if DomainPlugins::find(runner, &reads, &mut left_out) {
                     // PreScore asked for counters. There are ever fewer plugins that have not.
                     continue;
                 }

@@ -105,7 +105,7 @@ impl SchedulingCycle {
         let plans = cx.core.plans.clone();
         let profile = &plans.profiles[group.profile];
         let Some((name, plugin)) = profile.post_filter().find_map(|(idx, name, _)| {
-            Some((name, profile.plugins().get(idx)?.plugin.as_pod_group_post_filter()?))
+            Some((name, profile.plugin(idx)?.plugin.as_pod_group_post_filter()?))
         }) else {
             return Err(Status::unschedulable(NO_PLUGIN));
         };

@@ -233,7 +233,7 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
         let gate = gates.and_then(|gates| gates.iter().find(|gate| gate.id == plugin));
         let found = gate.and_then(|gate| {
             let profile = self.plans.profiles.get(profile.into())?;
-            let enabled = profile.plugins().get(gate.plugin)?;
+            let enabled = profile.plugin(gate.plugin)?;
             let plugin = enabled.plugin.as_pre_enqueue()?;
             Some((gate.plugin, &enabled.name, plugin, profile.meter()))
         });

@@ -317,6 +317,7 @@ impl Meter {
     /// A plugin was asked `n` times.
     pub(crate) fn called(&self, plugin: PluginIdx, point: MeteredPoint, n: usize) {
         let Some(at) = COUNTED.iter().position(|counted| *counted == point) else { return };
+        let plugin = plugin.index();
         if plugin < self.n_plugins
             && let Some(count) = self.calls.get(at * self.n_plugins + plugin)
         {
@@ -346,7 +347,7 @@ impl Meter {
             for (plugin, count) in of_point.iter().enumerate() {
                 let n = count.swap(0, Relaxed);
                 if n > 0 {
-                    readings.calls.push((plugin, point, n));
+                    readings.calls.push((PluginIdx::from_index(plugin), point, n));
                 }
             }
         }
@@ -408,10 +409,11 @@ mod tests {
         let end = meter.point_ended(MeteredPoint::Filter, Code::Success, start);
         meter.point_ended(MeteredPoint::Filter, Code::Error, end);
         meter.point_took(MeteredPoint::Bind, Code::Success, 300_000_000);
-        meter.called(1, MeteredPoint::Score, 3);
-        meter.called(0, MeteredPoint::Permit, 3);
-        meter.called(7, MeteredPoint::Score, 3);
-        meter.plugin_ended(1, MeteredPoint::Reserve, Code::Error, None);
+        let [first, second, unknown] = [0, 1, 7].map(PluginIdx::from_index);
+        meter.called(second, MeteredPoint::Score, 3);
+        meter.called(first, MeteredPoint::Permit, 3);
+        meter.called(unknown, MeteredPoint::Score, 3);
+        meter.plugin_ended(second, MeteredPoint::Reserve, Code::Error, None);
         let readings = meter.take();
         let points: Vec<_> = readings
             .points
@@ -427,8 +429,8 @@ mod tests {
             ]
         );
         assert_eq!(readings.points[2].2.counts.last(), Some(&1), "beyond all bounds");
-        assert_eq!(readings.calls, [(1, MeteredPoint::Score, 3)]);
-        assert_eq!(readings.errors, [(1, MeteredPoint::Reserve, 1)]);
+        assert_eq!(readings.calls, [(second, MeteredPoint::Score, 3)]);
+        assert_eq!(readings.errors, [(second, MeteredPoint::Reserve, 1)]);
         assert_eq!(meter.take(), Readings::default());
     }
 
@@ -440,7 +442,12 @@ mod tests {
             meter.begin_cycle();
             let start = meter.plugin_start();
             n_sampled += u32::from(start.is_some());
-            meter.plugin_ended(0, MeteredPoint::Filter, Code::Success, start);
+            meter.plugin_ended(
+                PluginIdx::from_index(0),
+                MeteredPoint::Filter,
+                Code::Success,
+                start,
+            );
         }
         assert!((800..1_200).contains(&n_sampled), "{n_sampled}");
         let readings = meter.take();

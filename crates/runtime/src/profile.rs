@@ -133,8 +133,21 @@ pub struct ProfileConfig {
     pub plugin_config: Vec<(PluginName, PluginArgs)>,
 }
 
-/// The position of a plugin in its profile.
-pub type PluginIdx = usize;
+/// A plugin of a profile, by its place in [`Profile::plugins`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PluginIdx(usize);
+
+impl PluginIdx {
+    /// The plugin at this place.
+    pub const fn from_index(index: usize) -> Self {
+        Self(index)
+    }
+
+    /// Its place, for tables by plugin.
+    pub const fn index(self) -> usize {
+        self.0
+    }
+}
 
 /// One plugin of a profile.
 #[derive(Clone, Debug)]
@@ -165,7 +178,7 @@ macro_rules! point_accessors {
             #[doc = $doc]
             pub fn $method(&self) -> impl Iterator<Item = (PluginIdx, &PluginName, &dyn $trait)> {
                 self.at(ExtensionPoint::$point).iter().filter_map(|&idx| {
-                    let entry = self.plugins.get(idx)?;
+                    let entry = self.plugin(idx)?;
                     Some((idx, &entry.name, entry.plugin.$accessor()?))
                 })
             }
@@ -179,6 +192,16 @@ impl Profile {
         &self.plugins
     }
 
+    /// One of the [plugins](Self::plugins).
+    pub fn plugin(&self, idx: PluginIdx) -> Option<&PluginEntry> {
+        self.plugins.get(idx.0)
+    }
+
+    /// All [plugins](Self::plugins), by number.
+    pub fn indexes(&self) -> impl Iterator<Item = PluginIdx> + use<> {
+        (0..self.plugins.len()).map(PluginIdx)
+    }
+
     /// The plugins of a point, in order.
     pub fn at(&self, point: ExtensionPoint) -> &[PluginIdx] {
         self.points.get(point as usize).map_or(&[], Vec::as_slice)
@@ -186,12 +209,12 @@ impl Profile {
 
     /// The weight of a Score plugin; 1 for plugins without one.
     pub fn weight(&self, plugin: PluginIdx) -> i64 {
-        self.weights.get(plugin).copied().unwrap_or(1)
+        self.weights.get(plugin.0).copied().unwrap_or(1)
     }
 
     /// The weight of a PlacementScore plugin; 1 for plugins without one.
     pub fn placement_weight(&self, plugin: PluginIdx) -> i64 {
-        self.placement_weights.get(plugin).copied().unwrap_or(1)
+        self.placement_weights.get(plugin.0).copied().unwrap_or(1)
     }
 
     /// Measures the plugins from now on.
@@ -206,7 +229,7 @@ impl Profile {
 
     /// The position of a plugin by name.
     pub fn position(&self, name: &str) -> Option<PluginIdx> {
-        self.plugins.iter().position(|entry| &*entry.name == name)
+        self.plugins.iter().position(|entry| &*entry.name == name).map(PluginIdx)
     }
 
     point_accessors! {

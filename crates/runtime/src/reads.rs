@@ -25,12 +25,13 @@ impl EvaluationReads {
 
     /// What a plugin read.
     pub fn of_plugin(&self, plugin: PluginIdx) -> Option<&PluginReads> {
-        self.0.get(plugin)
+        self.0.get(plugin.index())
     }
 
     /// What all plugins read but `left_out`.
     pub fn without(&self, left_out: &SkipSet) -> PhaseReads {
-        let plugins = self.0.iter().enumerate().filter(|(idx, _)| !left_out.contains(*idx));
+        let plugins = self.0.iter().enumerate();
+        let plugins = plugins.filter(|(at, _)| !left_out.contains(PluginIdx::from_index(*at)));
         plugins.map(|(_, plugin)| plugin.get()).fold(PhaseReads::default(), |all, one| PhaseReads {
             once: all.once.union(one.once),
             per_node: all.per_node.union(one.per_node),

@@ -523,7 +523,7 @@ impl<'a> Runner<'a> {
     }
 
     fn score_plugin(&self, plugin: PluginIdx) -> Option<(&'a PluginName, &'a dyn Score)> {
-        let entry = self.profile.plugins().get(plugin)?;
+        let entry = self.profile.plugin(plugin)?;
         Some((&entry.name, entry.plugin.as_score()?))
     }
 }

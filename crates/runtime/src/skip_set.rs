@@ -9,14 +9,15 @@ pub struct SkipSet(Vec<bool>);
 impl SkipSet {
     /// Whether the plugin is left out.
     pub fn contains(&self, plugin: PluginIdx) -> bool {
-        self.0.get(plugin).copied().unwrap_or(false)
+        self.0.get(plugin.index()).copied().unwrap_or(false)
     }
 
     /// Leaves the plugin out.
     pub fn insert(&mut self, plugin: PluginIdx) {
-        if self.0.len() <= plugin {
-            self.0.resize(plugin + 1, false);
+        let at = plugin.index();
+        if self.0.len() <= at {
+            self.0.resize(at + 1, false);
         }
-        self.0[plugin] = true;
+        self.0[at] = true;
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kube_scheduler_config::{FeatureGates, Gate};
 use kube_scheduler_engine::{BoundPod, Measurements, PreemptionCounts, TableSize};
-use kube_scheduler_runtime::{ExtensionPoint, Lengths, MeteredPoint, Profile};
+use kube_scheduler_runtime::{ExtensionPoint, Lengths, MeteredPoint, PluginIdx, Profile};
 
 use super::registry::{Family, Registry};
 use super::{Metrics, RESULTS, catalog as desc};
@@ -46,7 +46,7 @@ pub(crate) struct CoreNumbers {
 pub(crate) struct PluginNames {
     pub(crate) profile: String,
     pub(crate) plugins: Vec<String>,
-    pub(crate) counted: Vec<(usize, MeteredPoint)>,
+    pub(crate) counted: Vec<(PluginIdx, MeteredPoint)>,
 }
 
 impl PluginNames {
@@ -138,7 +138,7 @@ impl CoreFamilies {
     pub(super) fn prepare(&self) {
         for names in self.names.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             for (plugin, point) in &names.counted {
-                if let Some(plugin) = names.plugins.get(*plugin) {
+                if let Some(plugin) = names.plugins.get(plugin.index()) {
                     self.calls.add(&[point.as_str(), plugin, &names.profile], 0.0);
                 }
             }
@@ -247,7 +247,8 @@ impl Metrics {
             self.core.permit_waits.observe(&[code.as_str()], length.as_secs_f64());
         }
         for (names, readings) in profiles.iter().zip(&measured.profiles) {
-            let name_of = |plugin: usize| names.plugins.get(plugin).map_or("", String::as_str);
+            let name_of =
+                |plugin: PluginIdx| names.plugins.get(plugin.index()).map_or("", String::as_str);
             for (point, code, lengths) in &readings.points {
                 let labels = [point.as_str(), &names.profile, code.as_str()];
                 absorb(&self.core.points, &labels, lengths);

@@ -4,7 +4,7 @@ use kube_scheduler_engine::{
     BoundPod, EndedPreemption, FailedBinding, Measurements, PreemptionCounts, ProfileIdx,
 };
 use kube_scheduler_framework::Code;
-use kube_scheduler_runtime::{Lengths, MeteredPoint, POINT_BOUNDS, Readings};
+use kube_scheduler_runtime::{Lengths, MeteredPoint, POINT_BOUNDS, PluginIdx, Readings};
 
 use super::*;
 
@@ -85,7 +85,10 @@ fn what_was_measured_is_printed() {
     let names = [PluginNames {
         profile: "p".to_owned(),
         plugins: vec!["NodeName".to_owned(), "VolumeBinding".to_owned()],
-        counted: vec![(0, MeteredPoint::Filter), (1, MeteredPoint::Filter)],
+        counted: vec![
+            (PluginIdx::from_index(0), MeteredPoint::Filter),
+            (PluginIdx::from_index(1), MeteredPoint::Filter),
+        ],
     }];
     metrics.prepare(names.to_vec());
     let mut lengths = Lengths::new(POINT_BOUNDS);
@@ -99,11 +102,11 @@ fn what_was_measured_is_printed() {
         }],
         profiles: vec![Readings {
             points: vec![(MeteredPoint::Filter, Code::Success, lengths)],
-            calls: vec![(0, MeteredPoint::Filter, 3)],
+            calls: vec![(PluginIdx::from_index(0), MeteredPoint::Filter, 3)],
             errors: vec![
-                (1, MeteredPoint::PreBind, 2),
-                (1, MeteredPoint::PreScore, 1),
-                (0, MeteredPoint::PreBind, 1),
+                (PluginIdx::from_index(1), MeteredPoint::PreBind, 2),
+                (PluginIdx::from_index(1), MeteredPoint::PreScore, 1),
+                (PluginIdx::from_index(0), MeteredPoint::PreBind, 1),
             ],
             ..Readings::default()
         }],

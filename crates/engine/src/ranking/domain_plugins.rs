@@ -64,7 +64,7 @@ fn are_same(counters: &[PodCounter], others: &[PodCounter], has_other_terms: boo
 impl DomainPlugin {
     fn new(runner: &Runner<'_>, idx: PluginIdx, pod: &Pod) -> Option<Self> {
         let profile = runner.profile;
-        let entry = profile.plugins().get(idx)?;
+        let entry = profile.plugin(idx)?;
         let mut plugin = Self {
             idx,
             name: entry.name.clone(),
@@ -226,26 +226,20 @@ pub(crate) struct DomainPlugins {
 impl DomainPlugins {
     /// Those of `idxs`, which have prepared for `pod`; `None` when one of them has more to say than which nodes pass.
     pub(crate) fn new(runner: &Runner<'_>, pod: &Pod, idxs: &SkipSet) -> Option<Self> {
-        let all = 0..runner.profile.plugins().len();
-        let wanted = all.filter(|idx| idxs.contains(*idx));
+        let wanted = runner.profile.indexes().filter(|idx| idxs.contains(*idx));
         let plugins = wanted.map(|idx| DomainPlugin::new(runner, idx, pod));
         Some(Self { plugins: plugins.collect::<Option<_>>()?, standing_by: Vec::new() })
     }
 
     /// Adds to `idxs` the plugins that have to be asked about groups, going by what they read in PreFilter and PreScore.
     /// Returns whether there are any that were not in it.
-    pub(crate) fn find(
-        cluster: &ClusterState,
-        reads: &EvaluationReads,
-        n_plugins: usize,
-        idxs: &mut SkipSet,
-    ) -> bool {
+    pub(crate) fn find(runner: &Runner<'_>, reads: &EvaluationReads, idxs: &mut SkipSet) -> bool {
+        let terms = runner.cx.cluster.affinity_terms();
         let mut is_any = false;
-        for idx in 0..n_plugins {
+        for idx in runner.profile.indexes() {
             let once = reads.of_plugin(idx).map(|reads| reads.get().once).unwrap_or_default();
             // Which terms there are changes with the pods of others, unless there are none.
-            let follows_terms =
-                once.intersects(Reads::AFFINITY_TERMS) && !cluster.affinity_terms().is_empty();
+            let follows_terms = once.intersects(Reads::AFFINITY_TERMS) && !terms.is_empty();
             if (once.needs_groups() || follows_terms) && !idxs.contains(idx) {
                 idxs.insert(idx);
                 is_any = true;

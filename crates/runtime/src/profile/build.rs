@@ -157,7 +157,8 @@ impl Profile {
         let named = set_of(config, point);
         for (name, weight) in named.enabled.iter().chain(&config.multi_point.enabled) {
             let Some(idx) = self.position(name) else { continue };
-            if !point.is_implemented_by(&*self.plugins[idx].plugin) || weights.contains_key(&idx) {
+            if !point.is_implemented_by(&*self.plugins[idx.0].plugin) || weights.contains_key(&idx)
+            {
                 continue;
             }
             let weight = if *weight == 0 { 1 } else { i64::from(*weight) };
@@ -171,9 +172,11 @@ impl Profile {
         }
         let unweighted = self.at(point).iter().find(|idx| !weights.contains_key(idx));
         if let Some(&idx) = unweighted {
-            return Err(Some(self.plugins[idx].name.clone()));
+            return Err(Some(self.plugins[idx.0].name.clone()));
         }
-        Ok((0..self.plugins.len()).map(|idx| weights.get(&idx).copied().unwrap_or(1)).collect())
+        Ok((0..self.plugins.len())
+            .map(|at| weights.get(&PluginIdx(at)).copied().unwrap_or(1))
+            .collect())
     }
 }
 
@@ -216,7 +219,7 @@ fn make_plugins(
 }
 
 fn find(name: &str, plugins: &[PluginEntry]) -> Option<PluginIdx> {
-    plugins.iter().position(|entry| *entry.name == *name)
+    plugins.iter().position(|entry| *entry.name == *name).map(PluginIdx)
 }
 
 /// The plugins that configuration names at one point.
@@ -229,7 +232,7 @@ fn explicitly_enabled(
     for (name, _) in &set_of(config, point).enabled {
         let idx = find(name, plugins)
             .ok_or_else(|| ProfileError::Unknown { point, plugin: name.clone() })?;
-        if !point.is_implemented_by(&*plugins[idx].plugin) {
+        if !point.is_implemented_by(&*plugins[idx.0].plugin) {
             return Err(ProfileError::DoesNotExtend { point, plugin: name.clone() });
         }
         if explicit.contains(&idx) {
@@ -257,7 +260,7 @@ fn expand(
     for (name, _) in &config.multi_point.enabled {
         let idx = find(name, plugins)
             .ok_or_else(|| ProfileError::Unknown { point, plugin: name.clone() })?;
-        if !point.is_implemented_by(&*plugins[idx].plugin) || set.disabled.contains(name) {
+        if !point.is_implemented_by(&*plugins[idx.0].plugin) || set.disabled.contains(name) {
             continue;
         }
         if explicit.contains(&idx) {

@@ -7,7 +7,7 @@ use kube_scheduler_framework::{
     Code, Commands, CycleState, NominatingInfo, Normalization, PostFilterContext,
     PostFilterOutcome, Status, Verdicts,
 };
-use kube_scheduler_runtime::{HypotheticalRunner, SkipSet};
+use kube_scheduler_runtime::{HypotheticalRunner, PluginIdx, SkipSet};
 
 use crate::toy::{Log, Toy, calls, pod, profile, runner, text};
 
@@ -124,7 +124,7 @@ fn pre_scored(answers: Vec<Status>) -> (Result<Vec<usize>, String>, String) {
         &SkipSet::default(),
     );
     let skipped = result
-        .map(|skip| (0..n).filter(|idx| skip.contains(*idx)).collect())
+        .map(|skip| (0..n).filter(|idx| skip.contains(PluginIdx::from_index(*idx))).collect())
         .map_err(|status| text(&status));
     (skipped, calls(&log).join(" ").replace(".PreScore", ""))
 }

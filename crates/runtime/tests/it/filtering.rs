@@ -4,7 +4,7 @@ use kube_scheduler_framework::testing::fixture;
 use kube_scheduler_framework::{
     ClusterView, Code, CycleState, NodeOverlay, PreFilterOutcome, Status, Verdicts,
 };
-use kube_scheduler_runtime::SkipSet;
+use kube_scheduler_runtime::{PluginIdx, SkipSet};
 use proptest::prelude::*;
 
 use crate::toy::{Log, Toy, calls, pod, profile, runner, text};
@@ -51,7 +51,7 @@ fn the_first_plugin_that_does_not_accept_decides() {
 #[test]
 fn a_plugin_whose_pre_filter_skipped_is_not_asked() {
     let mut skip = SkipSet::default();
-    skip.insert(1);
+    skip.insert(PluginIdx::from_index(1));
     let expected = ("Unschedulable C: c".to_owned(), "A C".to_owned());
     assert_eq!(filtered(Status::error("b"), &skip), expected);
 }
@@ -134,7 +134,7 @@ proptest! {
         });
         let profile = profile(toys.collect());
         let mut skip = SkipSet::default();
-        skipped.iter().enumerate().filter(|(_, is)| **is).for_each(|(idx, _)| skip.insert(idx));
+        skipped.iter().enumerate().filter(|(_, is)| **is).for_each(|(idx, _)| skip.insert(PluginIdx::from_index(idx)));
         let (runner, state, pod) = (runner(&world, &profile), CycleState::new(), pod("p"));
         let mut verdicts = Verdicts::absent(world.cluster().capacity());
         let order = world.cluster().order().to_vec();

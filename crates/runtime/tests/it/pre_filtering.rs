@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::testing::fixture;
 use kube_scheduler_framework::{Code, CycleState, PreFilterOutcome, Status};
-use kube_scheduler_runtime::{PreFilterRun, Runner};
+use kube_scheduler_runtime::{PluginIdx, PreFilterRun, Runner};
 
 use crate::toy::{Log, Toy, calls, pod, profile, runner, text};
 
@@ -130,7 +130,12 @@ fn the_plugins_to_leave_out_are_known_whatever_the_end() {
     ];
     for end in ends {
         let (run, _) = run(vec![PreFilterOutcome::skip(), end]);
-        assert!(run.skip.contains(0) && !run.skip.contains(1), "{:?}", run.status);
+        assert!(
+            run.skip.contains(PluginIdx::from_index(0))
+                && !run.skip.contains(PluginIdx::from_index(1)),
+            "{:?}",
+            run.status
+        );
     }
 }
 

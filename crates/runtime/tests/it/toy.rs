@@ -394,7 +394,7 @@ pub(crate) fn profile(toys: Vec<Toy>) -> Profile {
 }
 
 pub(crate) fn names(profile: &Profile, point: ExtensionPoint) -> Vec<&str> {
-    profile.at(point).iter().map(|idx| &*profile.plugins()[*idx].name).collect()
+    profile.at(point).iter().map(|idx| &*profile.plugin(*idx).unwrap().name).collect()
 }
 
 pub(crate) fn pod(text: &str) -> Arc<Pod> {

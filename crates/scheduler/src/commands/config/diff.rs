@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use kube_scheduler_config::{Configuration, FeatureGates, load, to_json_value};
-use kube_scheduler_runtime::{ExtensionPoint, Profile, Registry};
+use kube_scheduler_runtime::{ExtensionPoint, PluginIdx, Profile, Registry};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -147,9 +147,9 @@ impl ProfileMeaning {
         built: &Profile,
     ) -> Result<Self> {
         let plugins_at = |point: ExtensionPoint| {
-            let entry = |idx: &usize| {
+            let entry = |idx: &PluginIdx| {
                 let weight = (point == ExtensionPoint::Score).then(|| built.weight(*idx));
-                let name = built.plugins().get(*idx)?.name.to_string();
+                let name = built.plugin(*idx)?.name.to_string();
                 Some(EnabledPlugin { name, weight })
             };
             let plugins = built.at(point).iter().filter_map(entry).collect();

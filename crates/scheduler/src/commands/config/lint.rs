@@ -214,22 +214,16 @@ pub(super) fn without_effect(
 }
 
 fn runs(built: &Profile, name: &str) -> bool {
-    Point::ALL.iter().any(|&point| {
-        built
-            .at(point)
-            .iter()
-            .any(|&idx| built.plugins().get(idx).is_some_and(|entry| &*entry.name == name))
-    })
+    Point::ALL.iter().any(|point| runs_at(built, *point, name))
+}
+
+fn runs_at(built: &Profile, point: Point, name: &str) -> bool {
+    built.position(name).is_some_and(|idx| built.at(point).contains(&idx))
 }
 
 /// Weights that are not used.
 fn weights(path: &str, profile: &ProfileConfig, built: &Profile, findings: &mut Vec<Finding>) {
-    let scores = |name: &str| {
-        built
-            .at(Point::Score)
-            .iter()
-            .any(|&idx| built.plugins().get(idx).is_some_and(|entry| &*entry.name == name))
-    };
+    let scores = |name: &str| runs_at(built, Point::Score, name);
     for (point, set) in profile.plugins.iter().flat_map(|plugins| plugins.sets()) {
         let point_path = format!("{path}.plugins.{}", point.as_str());
         for (number, plugin) in
