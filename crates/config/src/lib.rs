@@ -59,7 +59,7 @@ pub use reader::TypeError;
 pub use retired::{Retired, RetiredKind, retired};
 pub use tree::Position;
 pub use v1::{
-    ClientConnection, Configuration, Extender, ExtenderTls, ExtensionPoint, LeaderElection,
-    ManagedResource, Plugin, PluginConfig, PluginSet, Plugins, Profile,
+    ClientConnection, Configuration, Extender, ExtenderTls, LeaderElection, ManagedResource,
+    Plugin, PluginConfig, PluginSet, Plugins, PluginsField, Profile,
 };
 pub use validate::{Invalid, validate, validate_args};

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use kube_scheduler_api_types::validation::FieldPath;
 
 use crate::gates::{FeatureGates, Gate};
-use crate::v1::{Configuration, ExtensionPoint, Plugin, PluginSet, Plugins};
+use crate::v1::{Configuration, Plugin, PluginSet, Plugins, PluginsField};
 
 /// In a `disabled` list: every default plugin.
 pub const ALL_PLUGINS: &str = "*";
@@ -66,7 +66,7 @@ pub fn default_plugins(gates: &FeatureGates) -> Plugins {
 /// The user's sets merged over the default sets, extension point by extension point.
 pub(crate) fn merge_plugins(defaults: &Plugins, user: &Plugins) -> Plugins {
     let mut merged = Plugins::default();
-    for point in ExtensionPoint::ALL {
+    for point in PluginsField::ALL {
         *merged.set_mut(point) = merge_set(defaults.set(point), user.set(point));
     }
     merged
@@ -109,7 +109,7 @@ fn merge_set(defaults: &PluginSet, user: &PluginSet) -> PluginSet {
 pub fn overridden_defaults<'a>(
     defaults: &Plugins,
     user: &'a Plugins,
-) -> Vec<(ExtensionPoint, &'a str)> {
+) -> Vec<(PluginsField, &'a str)> {
     let mut overridden = Vec::new();
     for (point, set) in user.sets() {
         let is_disabled = |name: &str| {

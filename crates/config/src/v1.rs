@@ -178,13 +178,13 @@ impl Plugin {
 
 macro_rules! extension_points {
     ($($(#[$doc:meta])* $variant:ident $field:ident $name:literal;)*) => {
-        /// The places where plugins run, and `multiPoint`, which stands for all of them.
+        /// A field of `plugins` in a profile: an extension point, or `multiPoint`, which stands for all of them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum ExtensionPoint {
+        pub enum PluginsField {
             $($(#[$doc])* $variant,)*
         }
 
-        impl ExtensionPoint {
+        impl PluginsField {
             /// All of them, in the order in which the file lists them.
             pub const ALL: [Self; 15] = [$(Self::$variant,)*];
 
@@ -203,15 +203,15 @@ macro_rules! extension_points {
         }
 
         impl Plugins {
-            /// The set of one extension point.
+            /// The set of one field.
             #[must_use]
-            pub fn set(&self, point: ExtensionPoint) -> &PluginSet {
-                match point { $(ExtensionPoint::$variant => &self.$field,)* }
+            pub fn set(&self, point: PluginsField) -> &PluginSet {
+                match point { $(PluginsField::$variant => &self.$field,)* }
             }
 
-            /// The set of one extension point, to change it.
-            pub(crate) fn set_mut(&mut self, point: ExtensionPoint) -> &mut PluginSet {
-                match point { $(ExtensionPoint::$variant => &mut self.$field,)* }
+            /// The set of one field, to change it.
+            pub(crate) fn set_mut(&mut self, point: PluginsField) -> &mut PluginSet {
+                match point { $(PluginsField::$variant => &mut self.$field,)* }
             }
         }
     };
@@ -251,9 +251,9 @@ extension_points! {
 }
 
 impl Plugins {
-    /// Every set with its extension point, in file order.
-    pub fn sets(&self) -> impl Iterator<Item = (ExtensionPoint, &PluginSet)> {
-        ExtensionPoint::ALL.into_iter().map(|point| (point, self.set(point)))
+    /// Every set with its field, in file order.
+    pub fn sets(&self) -> impl Iterator<Item = (PluginsField, &PluginSet)> {
+        PluginsField::ALL.into_iter().map(|point| (point, self.set(point)))
     }
 }
 

@@ -16,27 +16,27 @@ pub use self::args::validate_args;
 use crate::args::PluginArgs;
 use crate::gates::FeatureGates;
 use crate::v1::{
-    API_VERSION, Configuration, Extender, ExtensionPoint, LeaderElection, Plugin, PluginConfig,
-    PluginSet, Profile,
+    API_VERSION, Configuration, Extender, LeaderElection, Plugin, PluginConfig, PluginSet,
+    PluginsField, Profile,
 };
 
 /// Plugins that once existed. Named at one of the points below they are refused by name; elsewhere they are unknown.
 const REMOVED_PLUGINS: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
 
 /// Quirk: only these points are searched for removed plugins; under `multiPoint` they fail later, as unknown.
-const POINTS_WITH_REMOVED_PLUGINS: [ExtensionPoint; 12] = [
-    ExtensionPoint::PreEnqueue,
-    ExtensionPoint::QueueSort,
-    ExtensionPoint::PreFilter,
-    ExtensionPoint::Filter,
-    ExtensionPoint::PostFilter,
-    ExtensionPoint::PreScore,
-    ExtensionPoint::Score,
-    ExtensionPoint::Reserve,
-    ExtensionPoint::Permit,
-    ExtensionPoint::PreBind,
-    ExtensionPoint::Bind,
-    ExtensionPoint::PostBind,
+const POINTS_WITH_REMOVED_PLUGINS: [PluginsField; 12] = [
+    PluginsField::PreEnqueue,
+    PluginsField::QueueSort,
+    PluginsField::PreFilter,
+    PluginsField::Filter,
+    PluginsField::PostFilter,
+    PluginsField::PreScore,
+    PluginsField::Score,
+    PluginsField::Reserve,
+    PluginsField::Permit,
+    PluginsField::PreBind,
+    PluginsField::Bind,
+    PluginsField::PostBind,
 ];
 
 /// Field errors of a configuration, printed as one text.

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_config::{
-    Configuration, ExtensionPoint as ConfigPoint, FeatureGates, Gate, NoFitArgs,
-    ignore_managed_resources,
+    Configuration, FeatureGates, Gate, NoFitArgs, PluginsField, ignore_managed_resources,
 };
 use kube_scheduler_framework::{EventRegistration, EventResource, Handle, PluginName};
 use kube_scheduler_queue::{HintId, ProfileSpec, QueueSettings, SchedulingQueue};
@@ -269,7 +268,7 @@ fn build_profiles(
 
 /// A configured profile in the framework's terms.
 fn profile_config(profile: &kube_scheduler_config::Profile) -> ProfileConfig {
-    let set_of = |point: ConfigPoint| -> PluginSet {
+    let set_of = |point: PluginsField| -> PluginSet {
         let Some(set) = profile.plugins.as_ref().map(|plugins| plugins.set(point)) else {
             return PluginSet::default();
         };
@@ -285,10 +284,10 @@ fn profile_config(profile: &kube_scheduler_config::Profile) -> ProfileConfig {
     ProfileConfig {
         scheduler_name: profile.scheduler_name.as_deref().unwrap_or_default().into(),
         percentage_of_nodes_to_score: profile.percentage_of_nodes_to_score,
-        multi_point: set_of(ConfigPoint::MultiPoint),
+        multi_point: set_of(PluginsField::MultiPoint),
         points: ExtensionPoint::ALL
             .iter()
-            .map(|point| (*point, set_of(config_point(*point))))
+            .map(|point| (*point, set_of(field_of(*point))))
             .collect(),
         plugin_config: profile
             .plugin_config
@@ -301,22 +300,22 @@ fn profile_config(profile: &kube_scheduler_config::Profile) -> ProfileConfig {
     }
 }
 
-const fn config_point(point: ExtensionPoint) -> ConfigPoint {
+const fn field_of(point: ExtensionPoint) -> PluginsField {
     match point {
-        ExtensionPoint::PreFilter => ConfigPoint::PreFilter,
-        ExtensionPoint::Filter => ConfigPoint::Filter,
-        ExtensionPoint::PostFilter => ConfigPoint::PostFilter,
-        ExtensionPoint::Reserve => ConfigPoint::Reserve,
-        ExtensionPoint::PreScore => ConfigPoint::PreScore,
-        ExtensionPoint::Score => ConfigPoint::Score,
-        ExtensionPoint::PreBind => ConfigPoint::PreBind,
-        ExtensionPoint::Bind => ConfigPoint::Bind,
-        ExtensionPoint::PostBind => ConfigPoint::PostBind,
-        ExtensionPoint::Permit => ConfigPoint::Permit,
-        ExtensionPoint::PreEnqueue => ConfigPoint::PreEnqueue,
-        ExtensionPoint::QueueSort => ConfigPoint::QueueSort,
-        ExtensionPoint::PlacementGenerate => ConfigPoint::PlacementGenerate,
-        ExtensionPoint::PlacementScore => ConfigPoint::PlacementScore,
+        ExtensionPoint::PreFilter => PluginsField::PreFilter,
+        ExtensionPoint::Filter => PluginsField::Filter,
+        ExtensionPoint::PostFilter => PluginsField::PostFilter,
+        ExtensionPoint::Reserve => PluginsField::Reserve,
+        ExtensionPoint::PreScore => PluginsField::PreScore,
+        ExtensionPoint::Score => PluginsField::Score,
+        ExtensionPoint::PreBind => PluginsField::PreBind,
+        ExtensionPoint::Bind => PluginsField::Bind,
+        ExtensionPoint::PostBind => PluginsField::PostBind,
+        ExtensionPoint::Permit => PluginsField::Permit,
+        ExtensionPoint::PreEnqueue => PluginsField::PreEnqueue,
+        ExtensionPoint::QueueSort => PluginsField::QueueSort,
+        ExtensionPoint::PlacementGenerate => PluginsField::PlacementGenerate,
+        ExtensionPoint::PlacementScore => PluginsField::PlacementScore,
     }
 }
 

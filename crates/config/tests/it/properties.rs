@@ -1,7 +1,7 @@
 //! Laws that hold for every configuration: printing and decoding are inverse, defaulting and merging settle at once.
 
 use kube_scheduler_config::{
-    ALL_PLUGINS, Configuration, ExtensionPoint, FeatureGates, Gate, Plugin, PluginSet, Plugins,
+    ALL_PLUGINS, Configuration, FeatureGates, Gate, Plugin, PluginSet, Plugins, PluginsField,
     Profile, decode, default, default_plugins, named_plugins, overridden_defaults, to_json_value,
     to_yaml,
 };
@@ -38,7 +38,7 @@ fn plugin_set() -> impl Strategy<Value = PluginSet> {
 }
 
 fn sets() -> impl Strategy<Value = Plugins> {
-    (plugin_set(), plugin_set(), select(ExtensionPoint::ALL.to_vec())).prop_map(
+    (plugin_set(), plugin_set(), select(PluginsField::ALL.to_vec())).prop_map(
         |(multi, set, point)| {
             let sets = serde_json::json!({ "multiPoint": multi, point.as_str(): set });
             serde_json::from_value(sets).unwrap_or_else(|error| panic!("{error}"))
@@ -240,6 +240,6 @@ fn what_a_user_names_is_reported_with_its_place() {
     let user = config.profiles[1].plugins.clone().unwrap();
     assert_eq!(
         overridden_defaults(&defaults, &user),
-        [(ExtensionPoint::MultiPoint, "TaintToleration")]
+        [(PluginsField::MultiPoint, "TaintToleration")]
     );
 }
