@@ -10,6 +10,8 @@ mod baseline;
 mod ci;
 mod conformance;
 mod dist;
+#[cfg(test)]
+mod documented;
 mod e2e;
 mod fault;
 mod fuzz;

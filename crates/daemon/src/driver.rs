@@ -264,8 +264,8 @@ impl Driver {
             let mut lines = ProcessLog;
             let now = || clock.now();
             let mut log = CycleLog::new(&mut lines, &now);
-            let begun = clock.now();
-            let turn = self.engine.schedule_next_observed(&mut log, begun);
+            let started = clock.now();
+            let turn = self.engine.schedule_next_observed(&mut log, started);
             let group = log.group();
             self.n_attempts += u64::from(turn.is_some());
             self.log_notices();
@@ -277,7 +277,7 @@ impl Driver {
                 spans.turn(&turn, ended - length, ended);
             }
             if let Some(GroupOutcome { result, decided }) = group {
-                let algorithm = decided.saturating_since(begun);
+                let algorithm = decided.saturating_since(started);
                 self.metrics.observe_group_cycle(&turn.profile, result, algorithm, length);
             }
             self.record(&turn, length);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::controller::Controller;
 use crate::json::{child_mut, text_at};
 
-/// The pod group of an entry of `spec.podGroupTemplates`. In Kubernetes whoever creates the pods names it; here it has the
+/// The pod group of an entry of `spec.podGroupTemplates`. In Kubernetes the controller that creates the pods names it; here it has the
 /// names of the workload and of the template.
 pub fn pod_group(workload: &Controller<'_>, template: &Value) -> Value {
     let template_name = text_at(template, &["name"]);

@@ -2,7 +2,7 @@
 //! are too many to be looked at for every pod.
 //!
 //! Invariant: two stores with the same latest change of a kind have the same objects of that kind. A change is itself and
-//! no other, so copies of a store that went different ways are told apart.
+//! no other, so copies of a store that went different ways are distinguished.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

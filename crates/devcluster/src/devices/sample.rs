@@ -131,7 +131,7 @@ fn slice(name: &str, driver: &str, pool: &str, n_slices: usize, content: Value) 
 }
 
 fn gpu(node: &str, index: usize) -> Value {
-    // Nodes of two generations, told apart by their names alone so that a restart changes nothing.
+    // Nodes of two generations, distinguished by their names alone, so that a restart changes nothing.
     let is_large = node.bytes().next_back().is_some_and(|byte| byte % 2 == 1);
     let (model, memory) = if is_large { ("G200", "80Gi") } else { ("G100", "40Gi") };
     json!({

@@ -1,5 +1,7 @@
 //! What the documents quote is what the program says.
 
+mod commands;
+
 use std::path::{Path, PathBuf};
 
 use crate::{run, stderr};

@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 
 use kube_scheduler_config::{
-    ALL_PLUGINS, Configuration, DEFAULT_SCHEDULER_NAME, Extender, ExtensionPoint, FeatureGates,
+    ALL_PLUGINS, Configuration, DEFAULT_SCHEDULER_NAME, Extender, FeatureGates, PluginsField,
     Profile as ProfileConfig, RetiredKind, default_plugins, named_plugins, overridden_defaults,
     retired,
 };
-use kube_scheduler_runtime::{ExtensionPoint as Point, Profile, Registry};
+use kube_scheduler_runtime::{ExtensionPoint, Profile, Registry};
 use serde::Serialize;
 
 use crate::similar::most_like;
@@ -141,7 +141,7 @@ pub(super) fn args_of_nobody(read: &Configuration, registry: &Registry) -> Vec<F
 pub(super) fn beside_the_defaults(read: &Configuration, gates: &FeatureGates) -> Vec<Finding> {
     let defaults = default_plugins(gates);
     let by_default: BTreeSet<&str> = defaults
-        .set(ExtensionPoint::MultiPoint)
+        .set(PluginsField::MultiPoint)
         .enabled
         .iter()
         .map(|plugin| plugin.name.as_str())
@@ -154,7 +154,7 @@ pub(super) fn beside_the_defaults(read: &Configuration, gates: &FeatureGates) ->
                 .iter()
                 .filter(|plugin| by_default.contains(plugin.name.as_str()))
                 .count();
-            let is_open = !matches!(point, ExtensionPoint::MultiPoint | ExtensionPoint::QueueSort);
+            let is_open = !matches!(point, PluginsField::MultiPoint | PluginsField::QueueSort);
             // With one or two of them a weight or the order is what is meant.
             if is_open && names_defaults > 2 && set.disabled.is_empty() {
                 findings.push(Finding::note(
@@ -202,7 +202,7 @@ pub(super) fn without_effect(
                 ));
             }
         }
-        if built.at(Point::Score).is_empty() {
+        if built.at(ExtensionPoint::Score).is_empty() {
             findings.push(Finding::note(
                 format!("{path}.plugins"),
                 "no plugin scores: every node that fits is as good as any other",
@@ -214,16 +214,16 @@ pub(super) fn without_effect(
 }
 
 fn runs(built: &Profile, name: &str) -> bool {
-    Point::ALL.iter().any(|point| runs_at(built, *point, name))
+    ExtensionPoint::ALL.iter().any(|point| runs_at(built, *point, name))
 }
 
-fn runs_at(built: &Profile, point: Point, name: &str) -> bool {
+fn runs_at(built: &Profile, point: ExtensionPoint, name: &str) -> bool {
     built.position(name).is_some_and(|idx| built.at(point).contains(&idx))
 }
 
 /// Weights that are not used.
 fn weights(path: &str, profile: &ProfileConfig, built: &Profile, findings: &mut Vec<Finding>) {
-    let scores = |name: &str| runs_at(built, Point::Score, name);
+    let scores = |name: &str| runs_at(built, ExtensionPoint::Score, name);
     for (point, set) in profile.plugins.iter().flat_map(|plugins| plugins.sets()) {
         let point_path = format!("{path}.plugins.{}", point.as_str());
         for (number, plugin) in
@@ -231,7 +231,7 @@ fn weights(path: &str, profile: &ProfileConfig, built: &Profile, findings: &mut 
         {
             let place = format!("{point_path}.enabled[{number}].weight");
             // The most general reason is given alone, since the others follow from it.
-            if !matches!(point, ExtensionPoint::Score | ExtensionPoint::MultiPoint) {
+            if !matches!(point, PluginsField::Score | PluginsField::MultiPoint) {
                 let message = format!(
                     "weights count at score and multiPoint only, not at {}",
                     point.as_str()
@@ -243,10 +243,10 @@ fn weights(path: &str, profile: &ProfileConfig, built: &Profile, findings: &mut 
                     plugin.name
                 );
                 findings.push(Finding::warning(place, message));
-            } else if point == ExtensionPoint::MultiPoint
+            } else if point == PluginsField::MultiPoint
                 && profile.plugins.as_ref().is_some_and(|plugins| {
                     plugins
-                        .set(ExtensionPoint::Score)
+                        .set(PluginsField::Score)
                         .enabled
                         .iter()
                         .any(|other| other.name == plugin.name)
@@ -285,7 +285,7 @@ fn disabled(
         .map(|plugin| plugin.name.as_str())
         .collect();
     let in_multi_point: BTreeSet<&str> = plugins
-        .set(ExtensionPoint::MultiPoint)
+        .set(PluginsField::MultiPoint)
         .enabled
         .iter()
         .map(|plugin| plugin.name.as_str())
