@@ -3,6 +3,8 @@
 //! Checked: the shape of metadata, names, labels, and the parts of pods and nodes that a scheduler or kubelet relies on.
 //! Validation of every field of every kind is deliberately not here.
 
+use std::collections::BTreeSet;
+
 use kube_scheduler_api_types::Quantity;
 use kube_scheduler_api_types::validation::{
     BadValue, FieldError, FieldPath, dns1123_label_messages, dns1123_subdomain_messages,
@@ -219,7 +221,7 @@ fn check_pod_spec(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) 
 
 fn check_containers(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     // Names are unique over both lists.
-    let mut names: Vec<&str> = Vec::new();
+    let mut names = BTreeSet::new();
     for list in ["containers", "initContainers"] {
         for (index, container) in list_at(spec, &[list]).iter().enumerate() {
             let path = path.child(list).index(index);
@@ -229,10 +231,9 @@ fn check_containers(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
                 errors.push(FieldError::required(path.child("name"), ""));
             } else if !messages.is_empty() {
                 push_invalid(errors, &path.child("name"), name, messages);
-            } else if names.contains(&name) {
+            } else if !names.insert(name) {
                 errors.push(FieldError::duplicate(path.child("name"), name));
             }
-            names.push(name);
             if text_at(container, &["image"]).is_empty() {
                 errors.push(FieldError::required(path.child("image"), ""));
             }

@@ -1,5 +1,7 @@
 //! What groups and workloads must look like, in Kubernetes' words where they are known.
 
+use std::collections::BTreeSet;
+
 use kube_scheduler_api_types::validation::{
     BadValue, FieldError, FieldPath, dns1123_label_messages, dns1123_subdomain_messages,
     label_key_messages,
@@ -56,20 +58,19 @@ pub(crate) fn check_workload(workload: &Value, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::required(path.clone(), ""));
     }
     at_most(templates.len(), MAX_TEMPLATES, &path, errors);
-    let mut names: Vec<&str> = Vec::new();
+    let mut names = BTreeSet::new();
     for (index, template) in templates.iter().enumerate() {
         let path = path.index(index);
         let name = text_at(template, &["name"]);
         if name.is_empty() {
             errors.push(FieldError::required(path.child("name"), ""));
-        } else if names.contains(&name) {
+        } else if !names.insert(name) {
             errors.push(FieldError::duplicate(path.clone(), name));
         } else {
             for why in dns1123_label_messages(name) {
                 errors.push(FieldError::invalid(path.child("name"), name, why));
             }
         }
-        names.push(name);
         check_spec(template, &path, errors);
     }
     if let Some(reference) = at(workload, &["spec", "controllerRef"]) {
@@ -156,16 +157,15 @@ fn check_policy(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
 fn check_claims(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let claims = list_at(spec, &["resourceClaims"]);
     at_most(claims.len(), MAX_CLAIMS, path, errors);
-    let mut names: Vec<&str> = Vec::new();
+    let mut names = BTreeSet::new();
     for (index, claim) in claims.iter().enumerate() {
         let path = path.index(index);
         let name = text_at(claim, &["name"]);
         if name.is_empty() {
             errors.push(FieldError::required(path.child("name"), ""));
-        } else if names.contains(&name) {
+        } else if !names.insert(name) {
             errors.push(FieldError::duplicate(path.clone(), name));
         }
-        names.push(name);
         const SOURCES: [&str; 2] = ["resourceClaimName", "resourceClaimTemplateName"];
         let given: Vec<&str> =
             SOURCES.into_iter().filter(|name| claim.get(name).is_some()).collect();
