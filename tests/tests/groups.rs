@@ -10,7 +10,9 @@ use std::time::Duration;
 use kube_scheduler_api_types::{Node, Object, Pod, PodGroup, Timestamp};
 use kube_scheduler_cache::check;
 use kube_scheduler_config::{FeatureGates, decode, default};
-use kube_scheduler_engine::{AttemptResult, Effect, Engine, EngineOptions, Input, PodRef, Turn};
+use kube_scheduler_engine::{
+    AttemptResult, Effect, Engine, EngineOptions, Input, PodRef, Turn, WorkLimits,
+};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::json;
@@ -56,6 +58,10 @@ fn name(pod: &PodRef) -> String {
 
 impl History {
     fn new(gates: &[&str], uses_class_cache: bool) -> Self {
+        Self::with(gates, EngineOptions { uses_class_cache, ..EngineOptions::default() })
+    }
+
+    fn with(gates: &[&str], options: EngineOptions) -> Self {
         let mut feature_gates = FeatureGates::default();
         let on: BTreeMap<String, bool> =
             gates.iter().map(|gate| ((*gate).to_owned(), true)).collect();
@@ -63,8 +69,7 @@ impl History {
         let text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
         let mut config = decode(&text.to_string()).unwrap();
         default(&mut config, &feature_gates);
-        let options =
-            EngineOptions { gates: feature_gates, uses_class_cache, ..EngineOptions::default() };
+        let options = EngineOptions { gates: feature_gates, ..options };
         let registry = kube_scheduler_plugins_intree::registry();
         let engine = Engine::new(&config, &registry, options).unwrap();
         let now = Timestamp::from_millis(1_000_000);
@@ -279,6 +284,52 @@ fn a_gang_that_does_not_fit_leaves_nothing_behind() {
         "{:#?}",
         history.log
     );
+}
+
+/// A gang for which all of 200 pods have to go, which is tried once without them and once per pod.
+fn gang_that_preempts(work: WorkLimits) -> Vec<String> {
+    let mut history = History::with(GATES[3], EngineOptions { work, ..EngineOptions::default() });
+    history.handle(Input::ObjectApplied(Arc::new(History::group(2, 20))));
+    let pod = |name: &str, node: Option<String>, priority: i32, cpu: &str| {
+        let group = node.is_none().then(|| json!({"podGroupName": "g2"}));
+        let mut pod = pod_json(name, 0, group.as_ref());
+        pod["spec"]["nodeName"] = node.into();
+        pod["spec"]["priority"] = priority.into();
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu.into();
+        Arc::new(Pod::from_value(&pod).unwrap())
+    };
+    for n in 0..10 {
+        let node = json!({
+            "metadata": {"name": format!("n{n}")},
+            "status": {"allocatable": {"cpu": "2", "memory": "8Gi", "pods": "110"}},
+        });
+        history.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())));
+    }
+    let victims =
+        (0..200).map(|n| pod(&format!("v{n:03}"), Some(format!("n{}", n % 10)), 0, "100m"));
+    let members = (0..20).map(|n| pod(&format!("m{n:02}"), None, 20, "1"));
+    for pod in victims.chain(members) {
+        history.pods.insert(pod.name.to_string(), pod.clone());
+        history.handle(Input::PodApplied(pod));
+    }
+    history.turn();
+    history.log
+}
+
+/// A dry run that is broken off says nothing of the pods that were put back for it.
+#[test]
+fn a_group_whose_preemption_costs_too_much_evicts_nothing() {
+    let n_evicted = |log: &[String]| log.iter().filter(|line| line.starts_with("evict ")).count();
+    assert_eq!(n_evicted(&gang_that_preempts(WorkLimits::default())), 200);
+
+    // Enough for some of the dry runs.
+    let log = gang_that_preempts(WorkLimits { base: 600, per_node: 0, refill_per_second: 0 });
+    assert_eq!(n_evicted(&log), 0, "{log:#?}");
+    let fails = |line: &&String| {
+        line.contains("SchedulerError")
+            && line.contains("the pod group is too expensive to schedule")
+    };
+    assert_eq!(log.iter().filter(fails).filter(|line| line.contains("g2")).count(), 1, "{log:#?}");
 }
 
 #[test]

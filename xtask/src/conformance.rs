@@ -50,6 +50,7 @@ const REQUIRED: [&str; 37] = [
     "dra-taints",
     "podgroup-basic",
     "podgroup-gang",
+    "podgroup-mixed",
     "podgroup-preemption",
     "podgroup-topology",
 ];

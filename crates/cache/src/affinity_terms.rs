@@ -183,11 +183,18 @@ pub struct AffinityTerms {
 
 impl AffinityTerms {
     /// From now on, terms that come to a node which carries none now, or required anti-affinity to one which carries none of
-    /// that, are not [listed](CarriedTerm::is_listed). Frozen lists stay as they are. O(size / 64).
-    pub(crate) fn freeze_lists(&mut self) {
-        if self.frozen.is_none() {
+    /// that, are not [listed](CarriedTerm::is_listed). Frozen lists stay as they are; false then. O(size / 64).
+    pub(crate) fn freeze_lists(&mut self) -> bool {
+        let was_free = self.frozen.is_none();
+        if was_free {
             self.frozen = Some(Arc::new(self.clone()));
         }
+        was_free
+    }
+
+    /// Terms are listed again. All that came since the lists were frozen must be gone.
+    pub(crate) fn thaw_lists(&mut self) {
+        self.frozen = None;
     }
 
     /// Whether a term of this kind is listed when it comes to `node`.

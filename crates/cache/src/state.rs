@@ -291,9 +291,14 @@ impl ClusterState {
     }
 
     /// Terms of pods that come from now on count as [not listed](crate::affinity::CarriedTerm::is_listed) unless their node
-    /// carries such terms already. There is no way back but to the fork that was made before (`docs/spec/podgroups.md` §7.5).
-    pub fn freeze_affinity_lists(&mut self) {
-        self.affinity_terms.freeze_lists();
+    /// carries such terms already (`docs/spec/podgroups.md` §7.5). False if that is so already.
+    pub fn freeze_affinity_lists(&mut self) -> bool {
+        self.affinity_terms.freeze_lists()
+    }
+
+    /// Ends [`freeze_affinity_lists`](Self::freeze_affinity_lists). The pods that came in between must have left again.
+    pub fn thaw_affinity_lists(&mut self) {
+        self.affinity_terms.thaw_lists();
     }
 
     /// A version that changes whenever the answer to "which terms of pods on nodes match this pod" may change, for any pod:

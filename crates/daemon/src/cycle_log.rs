@@ -135,6 +135,10 @@ impl Observer for CycleLog<'_> {
         }
     }
 
+    fn wants_group_attempts(&self) -> bool {
+        false
+    }
+
     fn group_decided(&mut self, report: &GroupReport) {
         let result = if report.waits_for_preemption {
             "waiting_on_preemption"

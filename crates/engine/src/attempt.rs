@@ -212,7 +212,9 @@ impl Search<'_, '_> {
     /// All nodes are filtered and every passing one is scored, from the class's evaluation if there is one.
     fn exhaustive(&mut self, failure: Option<Box<NominationFailure>>) -> Result<Choice, NoChoice> {
         let (runner, pool) = (self.runner, self.pool);
-        let class = self.class.and_then(|class| self.classes.take(class, &runner, self.pod, pool));
+        let class = self
+            .class
+            .and_then(|class| self.classes.take(class, &runner, self.pod, pool, self.nodes));
         let outcome = self.choose(class.as_deref(), failure);
         if let (Some(number), Some(class)) = (self.class, class)
             && !matches!(outcome, Err(NoChoice::Broken(_)))

@@ -195,7 +195,9 @@ impl Bindings {
         if let Err(error) = core.cluster.assume_pod(pod.clone()) {
             return Err((Box::new(queued), Status::error(error.to_string())));
         }
-        core.with_queue(|queue, _| queue.withdraw_nomination(&pod.uid));
+        if core.queue().nomination(&pod.uid).is_some() {
+            core.with_queue(|queue, _| queue.withdraw_nomination(&pod.uid));
+        }
         Ok(Box::new(Binding {
             queued,
             pod,

@@ -6,6 +6,9 @@
 //!
 //! Invariant: an entry is used only if everything that its answers were read from, beside single nodes, is unchanged.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use kube_scheduler_api_types::{KeyedMap, Pod};
 use kube_scheduler_cache::reads::PhaseReads;
 use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState};
@@ -96,7 +99,7 @@ impl Signatures {
 /// Which plugins of a profile contribute to signatures.
 #[derive(Clone, Debug)]
 pub(crate) struct SignPlan {
-    plugins: Option<Vec<std::sync::Arc<dyn kube_scheduler_framework::Plugin>>>,
+    plugins: Option<Vec<Arc<dyn kube_scheduler_framework::Plugin>>>,
 }
 
 impl SignPlan {
@@ -146,11 +149,20 @@ pub(crate) struct ClassEvaluation {
 }
 
 impl ClassEvaluation {
-    /// Looks at every node; `None` when the answers about such pods cannot be kept up to date, or there are none.
-    fn new(runner: &Runner<'_>, pod: &Pod, pool: &Pool) -> Option<Self> {
+    /// Looks at every node of `nodes`, `None` for all; `None` when the answers about such pods cannot be kept up to date, or
+    /// there are none.
+    fn new(
+        runner: &Runner<'_>,
+        pod: &Pod,
+        pool: &Pool,
+        nodes: Option<&BTreeSet<Arc<str>>>,
+    ) -> Option<Self> {
         let mut left_out = SkipSet::default();
         loop {
             let mut evaluation = Evaluation::before_filters(runner, pod, pool).ok()?;
+            if let Some(nodes) = nodes {
+                evaluation = evaluation.kept_to(nodes);
+            }
             let reads = evaluation.pre_filter.reads.clone();
             DomainPlugins::find(runner, &reads, &mut left_out);
             // What PreFilter read may be enough to see that nothing can be cached, before any node is looked at.
@@ -325,13 +337,15 @@ pub(crate) struct ClassCache {
 
 impl ClassCache {
     /// Takes the evaluation of a class, brought up to date, or made if the class came up before; `None` when there is none.
-    /// Give it back with [`put`](Self::put).
+    /// Give it back with [`put`](Self::put). The class may go to `nodes` only, `None` for all; they must be the same for all
+    /// that one cache is asked about.
     pub(crate) fn take(
         &mut self,
         class: u64,
         runner: &Runner<'_>,
         pod: &Pod,
         pool: &Pool,
+        nodes: Option<&BTreeSet<Arc<str>>>,
     ) -> Option<Box<ClassEvaluation>> {
         if let Some(mut evaluation) = self.evaluations.remove(&class) {
             if evaluation.catch_up(runner, pod, pool, &mut self.changes).is_some() {
@@ -341,7 +355,7 @@ impl ClassCache {
         } else if !self.is_worth_making(class) {
             return None;
         }
-        let made = ClassEvaluation::new(runner, pod, pool);
+        let made = ClassEvaluation::new(runner, pod, pool, nodes);
         match &made {
             Some(_) => self.misses += 1,
             None => self.note_failure(class),
@@ -370,6 +384,13 @@ impl ClassCache {
             let class_evaluation =
                 ClassEvaluation::of(runner, evaluation.clone(), SkipSet::default());
             self.put(class, Box::new(class_evaluation));
+        }
+    }
+
+    /// The class is going to come up several times: an evaluation is worth making from the first time on.
+    pub(crate) fn expect(&mut self, class: u64) {
+        if self.without.len() < MAX_CLASSES {
+            self.without.entry(class).or_default();
         }
     }
 

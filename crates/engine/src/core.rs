@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Object, Pod, Timestamp};
-use kube_scheduler_cache::ClusterState;
+use kube_scheduler_cache::{ClusterState, PodGroupState};
 use kube_scheduler_framework::{ClusterEvent, Context, EventKind, EventObject, Sources};
 use kube_scheduler_queue::{Move, QueueReport, QueuedPod};
 
@@ -29,6 +29,9 @@ use crate::preemption::HeldPreemptors;
 
 /// How many notes are kept until they are fetched; later ones are dropped.
 const MAX_NOTES: usize = 256;
+
+/// Namespace and name of a pod group.
+type GroupName = (Arc<str>, Arc<str>);
 
 /// What all parts of the engine work on.
 #[derive(Debug)]
@@ -52,6 +55,10 @@ pub(crate) struct Core {
     /// The time of the input or turn at hand. Set on entry into the engine and not read between calls.
     pub(crate) now: Timestamp,
     queue: NominatingQueue,
+    /// How often the queue was changed.
+    n_queue_changes: u64,
+    /// The group whose members were made ready last, and how often the queue had been changed then.
+    activated: Option<(GroupName, u64)>,
     signatures: Signatures,
     notes: Vec<String>,
 }
@@ -83,6 +90,8 @@ impl Core {
             notices: Notices::default(),
             now: Timestamp::default(),
             queue: NominatingQueue(queue),
+            n_queue_changes: 0,
+            activated: None,
             signatures: Signatures::default(),
             notes: Vec::new(),
         }
@@ -128,6 +137,7 @@ impl Core {
             now: self.now,
         };
         let result = change(&mut self.queue.0, &mut policy);
+        self.n_queue_changes += 1;
         if self.notices.wants_queue_reports() {
             self.pass_on_queue_reports();
         }
@@ -205,6 +215,22 @@ impl Core {
     pub(crate) fn activate(&mut self, pods: impl IntoIterator<Item = Arc<Pod>>) {
         let entries: Vec<Entry> = pods.into_iter().map(Entry).collect();
         self.with_queue(|queue, policy| queue.activate(&entries, policy.now, policy));
+    }
+
+    /// The same for the members of a group that have no node, but for one. Members that were placed since the last time, and
+    /// nothing else, leave nothing to be done: each member of a large gang asks for it.
+    pub(crate) fn activate_group(&mut self, group: GroupName, except: &str) {
+        let now = (group, self.n_queue_changes);
+        if self.activated.as_ref() == Some(&now) {
+            return;
+        }
+        let ((namespace, name), _) = &now;
+        let state = self.cluster.pod_group(namespace, name);
+        let members = state.into_iter().flat_map(PodGroupState::unscheduled);
+        let members: Vec<Arc<Pod>> =
+            members.filter(|member| *member.uid != *except).cloned().collect();
+        self.activate(members);
+        self.activated = Some((now.0, self.n_queue_changes));
     }
 
     /// Reports an event to the queue; pods that it may help are moved.

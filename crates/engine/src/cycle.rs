@@ -60,7 +60,8 @@ pub(crate) struct SchedulingCycle {
 /// Where and how a pod is searched a node for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope<'a> {
-    /// The nodes that it may go to; `None` for all.
+    /// The nodes that it may go to; `None` for all. Whoever names nodes sees to it that the cycle's class cache is one for
+    /// these nodes.
     pub(crate) nodes: Option<&'a BTreeSet<Arc<str>>>,
     /// Whether PostFilter is asked when there is none.
     pub(crate) may_preempt: bool,
@@ -247,9 +248,7 @@ impl SchedulingCycle {
             pool: &options.pool,
             classes: &mut self.classes,
             pod,
-            class: queued
-                .signature()
-                .filter(|_| options.uses_class_cache && is_kept && scope.nodes.is_none()),
+            class: queued.signature().filter(|_| options.uses_class_cache && is_kept),
             may_preempt: scope.may_preempt,
             nodes: scope.nodes,
             percentage,

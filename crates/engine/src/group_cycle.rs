@@ -1,9 +1,9 @@
 //! The group cycle: all pods of a pod group that are ready are tried together, and only then is it decided what becomes of
 //! each.
 //!
-//! Members are placed on trial, one after the other, so that each sees the earlier ones; then all of it is taken back:
-//! plugins unreserve, and the cluster becomes the fork that was made before. What was found out about the cluster in between
-//! is in a class cache of its own, which is dropped with it. [`group_placement`](crate::group_placement) decides where the
+//! Members are placed on trial, one after the other, so that each sees the earlier ones; then all of it is taken back, the
+//! last one first: plugins unreserve, and the cluster forgets the pod. Both ways are in the change log, so evaluations of
+//! classes of pods are kept over trials and from group to group. [`group_placement`](crate::group_placement) decides where the
 //! members may go, [`group_submission`](crate::group_submission) what becomes of them.
 //!
 //! Behaviour: `docs/spec/podgroups.md` §4 and §5.
@@ -16,6 +16,7 @@ use kube_scheduler_queue::QueuedPod;
 
 use crate::attempt::{Choice, NO_NODES, NoChoice, Unfit};
 use crate::binding::{Bindings, Placement, Trial};
+use crate::class_cache::ClassCache;
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope, must_skip, notice_verdicts, report_victims};
 use crate::effect::PodRef;
@@ -44,6 +45,8 @@ pub(crate) struct Group {
     pub(crate) members: Vec<QueuedPod<Entry>>,
     /// The pods of the members, in their order.
     pub(crate) pods: Vec<Arc<Pod>>,
+    /// The classes that several members belong to.
+    pub(crate) classes: Vec<u64>,
 }
 
 /// What a group cycle works on, and what it has to do once it is over.
@@ -147,7 +150,10 @@ impl SchedulingCycle {
             let mut report = GroupReport {
                 namespace: group.namespace.clone(),
                 name: group.name.clone(),
-                members: group.pods.iter().map(|pod| PodRef::from(&**pod)).collect(),
+                members: match cx.observer.wants_group_attempts() {
+                    true => group.pods.iter().map(|pod| PodRef::from(&**pod)).collect(),
+                    false => Vec::new(),
+                },
                 ..GroupReport::default()
             };
             let mut tried = self.decide(&mut cx, &group, true, &mut report);
@@ -175,9 +181,12 @@ impl SchedulingCycle {
         group: &Group,
         scope: Scope<'_>,
     ) -> Tried {
-        let before = cx.core.cluster.clone();
-        cx.core.cluster.freeze_affinity_lists();
-        let kept = std::mem::take(&mut self.classes);
+        let freezes = cx.core.cluster.freeze_affinity_lists();
+        // What is found out about some nodes is of no use for all of them.
+        let kept = scope.nodes.map(|_| std::mem::take(&mut self.classes));
+        for class in &group.classes {
+            self.classes.expect(*class);
+        }
         let mut trials: Vec<(usize, Trial)> = Vec::new();
         let mut tried = Tried::failed(Status::unschedulable(UNSCHEDULABLE));
         let mut needs_victims = false;
@@ -214,11 +223,20 @@ impl SchedulingCycle {
                 fit.state = state;
             }
         }
-        cx.core.cluster = before;
+        if freezes {
+            cx.core.cluster.thaw_affinity_lists();
+        }
+        if let Some(kept) = kept {
+            self.put_back_classes(kept);
+        }
+        tried
+    }
+
+    /// Ends the use of a class cache that was put in the place of `kept` for a while.
+    pub(crate) fn put_back_classes(&mut self, kept: ClassCache) {
         let used = std::mem::replace(&mut self.classes, kept);
         self.classes.hits += used.hits;
         self.classes.misses += used.misses;
-        tried
     }
 
     /// Tries one member on the cluster as the earlier ones left it (`docs/spec/podgroups.md` §5.1).
@@ -365,7 +383,11 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
     });
     let pods: Vec<Arc<Pod>> = members.iter().map(|queued| queued.entry().0.clone()).collect();
     core.cluster.refresh_order();
-    (!pods.is_empty()).then_some(Group { namespace, name, profile, members, pods })
+    let mut classes: Vec<u64> = members.iter().filter_map(QueuedPod::signature).collect();
+    classes.sort_unstable();
+    classes =
+        classes.chunk_by(|a, b| a == b).filter(|same| same.len() > 1).map(|same| same[0]).collect();
+    (!pods.is_empty()).then_some(Group { namespace, name, profile, members, pods, classes })
 }
 
 /// The profile of all members.

@@ -30,8 +30,10 @@ impl SchedulingCycle {
         let everywhere = Scope { nodes: None, may_preempt };
         if !cx.core.plans.groups.places_groups {
             let tried = self.try_members(cx, group, everywhere);
-            let nodes = names_of(cx.core, cx.core.cluster.order());
-            report.attempts.push(PlacementAttempt { nodes, ..tried.report(group) });
+            if cx.observer.wants_group_attempts() {
+                let nodes = names_of(cx.core, cx.core.cluster.order());
+                report.attempts.push(PlacementAttempt { nodes, ..tried.report(group) });
+            }
             return tried;
         }
         let placements = match placements(cx.core, group) {
@@ -44,16 +46,16 @@ impl SchedulingCycle {
         let n_placements = placements.len();
         let (mut first, mut kept) = (None, Vec::new());
         for placement in placements {
-            let names: BTreeSet<Arc<str>> =
-                names_of(cx.core, &placement.nodes).into_iter().collect();
-            let is_part = names.len() != cx.core.cluster.n_nodes();
-            let scope = Scope { nodes: is_part.then_some(&names), may_preempt };
+            let part = part_of(cx.core, &placement.nodes);
+            let scope = Scope { nodes: part.as_ref(), may_preempt };
             let tried = self.try_members(cx, group, scope);
-            report.attempts.push(PlacementAttempt {
-                placement: Some(placement.name.clone()),
-                nodes: names_of(cx.core, &placement.nodes),
-                ..tried.report(group)
-            });
+            if cx.observer.wants_group_attempts() {
+                report.attempts.push(PlacementAttempt {
+                    placement: Some(placement.name.clone()),
+                    nodes: names_of(cx.core, &placement.nodes),
+                    ..tried.report(group)
+                });
+            }
             if !tried.status.is_success() && !tried.status.is_rejected() {
                 return tried;
             }
@@ -107,6 +109,15 @@ impl SchedulingCycle {
 fn taken((placement, tried): (Placement, Tried), report: &mut GroupReport) -> Tried {
     report.chosen = Some(placement.name);
     tried
+}
+
+/// The names of some nodes; `None` if they are all there are.
+fn part_of(core: &Core, nodes: &[NodeIdx]) -> Option<BTreeSet<Arc<str>>> {
+    if nodes == core.cluster.order() {
+        return None;
+    }
+    let names: BTreeSet<Arc<str>> = names_of(core, nodes).into_iter().collect();
+    (names.len() != core.cluster.n_nodes()).then_some(names)
 }
 
 fn names_of(core: &Core, nodes: &[NodeIdx]) -> Vec<Arc<str>> {

@@ -111,13 +111,12 @@ impl SchedulingCycle {
         };
         let before = cx.core.cluster.clone();
         cx.core.cluster.freeze_affinity_lists();
+        // What is found out about the changed cluster goes with it.
+        let kept = std::mem::take(&mut self.classes);
         let mut trial = Rehearsal { cycle: self, cx: &mut *cx, group };
         let found = guarded(|| plugin.pod_group_post_filter(placed(group), &mut trial));
         cx.core.cluster = before;
-        if found.is_err() {
-            // After a panic, what was found out in the changed cluster may be here.
-            self.classes.clear();
-        }
+        self.put_back_classes(kept);
         Ok((name.clone(), found.and_then(|found| found)?))
     }
 }

@@ -14,11 +14,12 @@ pub struct GroupReport {
     pub namespace: Arc<str>,
     /// Name of the group.
     pub name: Arc<str>,
-    /// The members in the order in which they were tried.
+    /// The members in the order in which they were tried; empty unless the observer wants the attempts.
     pub members: Vec<PodRef>,
     /// Why there are no placements, if there are none.
     pub placement_failure: Option<Status>,
-    /// One per placement that was tried, in order.
+    /// One per placement that was tried, in order; empty unless the
+    /// [observer wants them](crate::Observer::wants_group_attempts).
     pub attempts: Vec<PlacementAttempt>,
     /// What scorers gave; empty unless at least two placements were feasible.
     pub scores: Vec<PlacementScores>,

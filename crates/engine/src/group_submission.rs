@@ -24,7 +24,7 @@ const SCHEDULED: &str = "PodGroupScheduled";
 impl GroupWork<'_> {
     /// Binds the members, or sends them back; says how it ended for each.
     pub(crate) fn submit(mut self, group: Group, tried: Tried) -> Vec<(PodRef, AttemptResult)> {
-        let Group { namespace, name, profile, members, pods } = group;
+        let Group { namespace, name, profile, members, pods, .. } = group;
         let later: Commands = std::mem::take(&mut self.later);
         self.bindings.carry_out(self.core, later);
         let Tried { outcomes, status, waits } = tried;

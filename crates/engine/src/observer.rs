@@ -39,6 +39,11 @@ pub trait Observer {
         let _ = (pod, nodes);
     }
 
+    /// Whether [`group_decided`](Self::group_decided) wants to see every placement and member that was tried.
+    fn wants_group_attempts(&self) -> bool {
+        true
+    }
+
     /// What a group cycle found, when it is decided what becomes of the members and before anything is done. The steps and
     /// scores of single members are reported besides, as they are reached. Not called when the cycle does not start, as
     /// when no member is left to be tried.
@@ -59,6 +64,10 @@ pub struct NoObserver;
 
 impl Observer for NoObserver {
     fn reached(&mut self, _: &PodRef, _: SearchStep) {}
+
+    fn wants_group_attempts(&self) -> bool {
+        false
+    }
 }
 
 /// One search being watched.

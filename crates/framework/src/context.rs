@@ -135,6 +135,10 @@ pub trait WaitingPods: Sync {
     fn waiting_pod(&self, uid: &str) -> Option<WaitingPod>;
     /// All waiting pods in the order in which they began to wait.
     fn waiting_pods(&self) -> Vec<WaitingPod>;
+    /// Whether any pod waits.
+    fn has_waiting_pods(&self) -> bool {
+        !self.waiting_pods().is_empty()
+    }
 }
 
 /// A node with the pods that are nominated to it.
@@ -231,6 +235,15 @@ pub enum Command {
     },
     /// Put pods into the active queue, backoff or not.
     Activate(Vec<Arc<Pod>>),
+    /// The same for all members of a pod group that have no node, but for one.
+    ActivateGroup {
+        /// Namespace of the group.
+        namespace: Arc<str>,
+        /// Name of the group.
+        name: Arc<str>,
+        /// The UID of the member that is left alone.
+        except: Arc<str>,
+    },
     /// Use this changed copy of an object in later decisions, before the API server has it.
     AssumeObject(Arc<Object>),
     /// Undo [`AssumeObject`](Self::AssumeObject), if what is assumed was made from this revision.
@@ -292,6 +305,15 @@ impl Commands {
     /// Puts pods into the active queue.
     pub fn activate(&mut self, pods: Vec<Arc<Pod>>) {
         self.0.push(Command::Activate(pods));
+    }
+
+    /// Puts the members of `pod`'s group that have no node into the active queue, but for `pod` itself. Cheaper than
+    /// [`activate`](Self::activate) for all of them when every member asks for it. Nothing if it belongs to no group.
+    pub fn activate_group_of(&mut self, pod: &Pod) {
+        if let Some(name) = pod.spec.pod_group.clone() {
+            let (namespace, except) = (pod.namespace.clone(), pod.uid.clone());
+            self.0.push(Command::ActivateGroup { namespace, name, except });
+        }
     }
 
     /// Makes later decisions use `object`, a changed copy of the present revision. If it is a copy of another revision, the

@@ -25,9 +25,20 @@ pub(crate) fn find(
     namespace: &str,
     name: &str,
 ) -> Result<PodGroup, NoGroup> {
+    read(object(cluster, namespace, name)?)
+}
+
+/// The object that is the PodGroup of this name.
+fn object<'a>(
+    cluster: ClusterView<'a>,
+    namespace: &str,
+    name: &str,
+) -> Result<&'a Arc<Object>, NoGroup> {
     let objects = cluster.objects_of(PodGroup::GROUP);
-    let object: Option<&Arc<Object>> = objects.get(PodGroup::KIND, namespace, name);
-    let object = object.ok_or(NoGroup::NotFound)?;
+    objects.get(PodGroup::KIND, namespace, name).ok_or(NoGroup::NotFound)
+}
+
+fn read(object: &Object) -> Result<PodGroup, NoGroup> {
     PodGroup::from_object(object).map_err(|error| NoGroup::Unreadable(error.to_string()))
 }
 

@@ -50,6 +50,9 @@ impl Bindings {
                 });
             }
             Command::Activate(pods) => core.activate(pods),
+            Command::ActivateGroup { namespace, name, except } => {
+                core.activate_group((namespace, name), &except);
+            }
             Command::RecordEvent { pod, kind, reason, action, note } => {
                 let event = PodEvent {
                     kind,

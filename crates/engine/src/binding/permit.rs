@@ -125,6 +125,10 @@ impl WaitingPods for PermitWaits {
     fn waiting_pods(&self) -> Vec<WaitingPod> {
         self.by_serial.values().filter_map(|uid| self.waiting_pod(uid)).collect()
     }
+
+    fn has_waiting_pods(&self) -> bool {
+        !self.by_uid.is_empty()
+    }
 }
 
 impl Bindings {

@@ -2,10 +2,10 @@
 //!
 //! Answers to `plugins/gangscheduling/gangscheduling.go` of the reference; behaviour in `docs/spec/podgroups.md` §7.1.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kube_scheduler_framework::api::{Pod, PodGroup};
+use kube_scheduler_framework::api::{Object, Pod, PodGroup};
 use kube_scheduler_framework::groups::{MemberPlace, PodGroupState};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, ClusterView, Code, Commands, Context, CycleState, EnqueueExtensions,
@@ -13,7 +13,7 @@ use kube_scheduler_framework::{
     PluginArgs, PluginError, PluginName, PreEnqueue, QueueingHint, Status, extension_points,
 };
 
-use super::{NoGroup, find};
+use super::{NoGroup, object, read};
 use crate::event_objects;
 
 pub(crate) const NAME: &str = "GangScheduling";
@@ -23,11 +23,34 @@ const NOT_SCHEDULED: &str = "waiting for minCount pods from a gang to be schedul
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
-    Ok(Arc::new(GangScheduling { name: NAME.into() }))
+    Ok(Arc::new(GangScheduling { name: NAME.into(), latest: Mutex::new(None) }))
 }
 
 struct GangScheduling {
     name: PluginName,
+    /// The group that was read last, with its minimum: members come one after the other.
+    latest: Mutex<Option<(Arc<Object>, Option<i32>)>>,
+}
+
+impl GangScheduling {
+    /// How many pods of a group must be scheduled before one is bound; `None` if they do not wait for each other.
+    fn min_count(
+        &self,
+        cluster: ClusterView<'_>,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<i32>, NoGroup> {
+        let object = object(cluster, namespace, name)?;
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*latest {
+            Some((known, min_count)) if Arc::ptr_eq(known, object) => Ok(*min_count),
+            _ => {
+                let min_count = read(object)?.min_count();
+                *latest = Some((object.clone(), min_count));
+                Ok(min_count)
+            }
+        }
+    }
 }
 
 impl Plugin for GangScheduling {
@@ -58,7 +81,7 @@ impl PreEnqueue for GangScheduling {
     fn pre_enqueue(&self, cx: &Context<'_>, pod: &Pod) -> Status {
         let Some(name) = &pod.spec.pod_group else { return Status::SUCCESS };
         let (cluster, namespace) = (cx.cluster(), &pod.namespace);
-        let min_count = match find(cluster, namespace, name).map(|group| group.min_count()) {
+        let min_count = match self.min_count(cluster, namespace, name) {
             Ok(Some(min_count)) => min_count,
             Ok(None) => return Status::SUCCESS,
             Err(NoGroup::NotFound) => {
@@ -89,7 +112,7 @@ impl Permit for GangScheduling {
     ) -> PermitDecision {
         let Some(name) = &pod.spec.pod_group else { return PermitDecision::allow() };
         let (cluster, namespace) = (cx.cluster(), &pod.namespace);
-        let min_count = match find(cluster, namespace, name).map(|group| group.min_count()) {
+        let min_count = match self.min_count(cluster, namespace, name) {
             Ok(Some(min_count)) => min_count,
             Ok(None) => return PermitDecision::allow(),
             Err(error) => {
@@ -103,11 +126,12 @@ impl Permit for GangScheduling {
             Err(status) => return PermitDecision::deny(status),
         };
         if is_fewer(state.n_scheduled(), min_count) {
-            commands.activate(state.unscheduled().cloned().collect());
+            commands.activate_group_of(pod);
             let status = Status::new(Code::Wait, [NOT_SCHEDULED.into()]);
             return PermitDecision { status, timeout: TIMEOUT };
         }
-        for (member, place) in state.members() {
+        let waits = cx.waiting().has_waiting_pods();
+        for (member, place) in state.members().filter(|_| waits) {
             if place == MemberPlace::Assumed && cx.waiting().waiting_pod(&member.uid).is_some() {
                 commands.allow(&member.uid, &self.name);
             }

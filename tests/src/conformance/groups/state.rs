@@ -59,9 +59,14 @@ fn queue(engine: &Engine, start: Timestamp) -> Value {
     Value::Object(pods)
 }
 
+/// The reference can be asked for nominations node by node only, so a recording says nothing of those to nodes that are
+/// gone; they stay until the pod is tried again (`docs/spec/queue.md` §10).
 fn nominated(engine: &Engine) -> Value {
     let mut pods = Map::new();
-    for (node, nominees) in engine.queue().nominations() {
+    let nominations = engine.queue().nominations();
+    for (node, nominees) in
+        nominations.filter(|(node, _)| engine.cluster().node_idx(node).is_some())
+    {
         for nominee in nominees {
             let key = format!("{}/{}", nominee.namespace, nominee.name);
             pods.insert(key, json!(&**node));
