@@ -7,6 +7,7 @@
 
 mod herd;
 mod kinds;
+mod questions;
 mod racks;
 
 use std::sync::Arc;
@@ -47,6 +48,8 @@ pub struct Crowd {
     n_nodes: u64,
     max_pods: usize,
     n_bound: u64,
+    asks: bool,
+    n_answers: u64,
 }
 
 /// The clusters: small ones, and some with so many host names that plugins no longer group nodes by the value.
@@ -75,12 +78,25 @@ impl Crowd {
             n_nodes,
             max_pods: 20 + numbers.below(200) as usize,
             n_bound: 0,
+            asks: false,
+            n_answers: 0,
             numbers,
         };
         for at in 0..n_nodes {
             crowd.put_node(at)?;
         }
         Ok(crowd)
+    }
+
+    /// Has decisions explained by the sharing engine right before, and compares.
+    #[must_use]
+    pub fn asking(self) -> Self {
+        Self { asks: true, ..self }
+    }
+
+    /// How many explanations were compared with decisions.
+    pub fn n_answers(&self) -> u64 {
+        self.n_answers
     }
 
     /// Lets `n` random things happen. The error says what the engines disagree about.
@@ -173,8 +189,22 @@ impl Crowd {
     /// Lets both decide whatever is ready.
     fn decide(&mut self) -> Result<()> {
         while self.shared.has_ready() {
-            let shared = self.shared.schedule_next(self.now).map(|turn| format!("{turn:?}"));
+            let question =
+                if self.asks { questions::ask(&mut self.shared, self.now) } else { None };
+            let foreseen = self.asks.then(|| {
+                let turn = self.shared.fork(self.now).schedule_next(self.now);
+                turn.map(|turn| format!("{turn:?}"))
+            });
+            let turn = self.shared.schedule_next(self.now);
+            if let (Some(question), Some(turn)) = (question, &turn) {
+                self.n_answers += u64::from(question.compare(turn)?);
+            }
+            let shared = turn.map(|turn| format!("{turn:?}"));
             let fresh = self.fresh.schedule_next(self.now).map(|turn| format!("{turn:?}"));
+            ensure!(
+                foreseen.as_ref().is_none_or(|foreseen| *foreseen == shared),
+                "a fork gives {foreseen:?}, the engine then gives {shared:?}"
+            );
             ensure!(shared == fresh, "shared answers give {shared:?}, fresh ones {fresh:?}");
             self.take_effects()?;
         }

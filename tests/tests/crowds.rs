@@ -27,6 +27,18 @@ fn answers_are_really_kept() {
     );
 }
 
+/// Otherwise comparing explanations with decisions would prove little.
+#[test]
+fn decisions_are_really_explained() {
+    let mut compared = 0;
+    for seed in 1..13 {
+        let mut crowd = Crowd::new(seed).unwrap().asking();
+        crowd.run(STEPS).unwrap();
+        compared += crowd.n_answers();
+    }
+    assert!(compared > 1_500, "{compared} explanations were compared");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: cases(),
@@ -38,6 +50,14 @@ proptest! {
     #[test]
     fn kept_answers_are_fresh_ones(seed: u64) {
         let outcome = Crowd::new(seed).unwrap().run(STEPS);
+        prop_assert!(outcome.is_ok(), "{:#}", outcome.unwrap_err());
+    }
+
+    /// An explanation right before a decision says what the decision then is, reasons and texts included; a fork decides as
+    /// the engine does afterwards; and the engine that is asked decides as the one that is not.
+    #[test]
+    fn explanations_say_what_then_happens(seed: u64) {
+        let outcome = Crowd::new(seed).unwrap().asking().run(STEPS);
         prop_assert!(outcome.is_ok(), "{:#}", outcome.unwrap_err());
     }
 }

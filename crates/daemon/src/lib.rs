@@ -26,6 +26,7 @@
 
 mod backoff;
 mod clock;
+mod cluster_lists;
 mod cycle_log;
 mod daemon;
 mod debugger;
@@ -49,6 +50,7 @@ mod watch;
 mod watchdog;
 mod writes;
 
+pub use cluster_lists::{ClusterLists, ListError};
 pub use daemon::{Daemon, DaemonBuilder, DaemonHandle, RunError, StartError};
 pub use extender::{ExtenderError, ExtenderTlsError};
 pub use kube_scheduler_writes::RateLimit;

@@ -110,20 +110,27 @@ impl Endpoint {
         }
     }
 
-    /// The API server that a kubeconfig file means.
+    /// The API server that a kubeconfig file means, its address replaced by `master` if given.
     pub async fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Self, ConnectError> {
+        let mut endpoint = Self::from_context(path, None).await?;
+        if let Some(master) = master {
+            endpoint.config.cluster_url = parse_url(master)?;
+        }
+        Ok(endpoint)
+    }
+
+    /// The API server that a context of a kubeconfig file means; its current one without `context`.
+    pub async fn from_context(path: &Path, context: Option<&str>) -> Result<Self, ConnectError> {
         let refused = |source: Box<dyn StdError + Send + Sync>| ConnectError::Kubeconfig {
             path: path.to_owned(),
             source,
         };
         let kubeconfig = Kubeconfig::read_from(path).map_err(|error| refused(error.into()))?;
-        let mut config =
-            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-                .await
-                .map_err(|error| refused(error.into()))?;
-        if let Some(master) = master {
-            config.cluster_url = parse_url(master)?;
-        }
+        let options =
+            KubeConfigOptions { context: context.map(str::to_owned), ..Default::default() };
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
+            .await
+            .map_err(|error| refused(error.into()))?;
         Ok(Self::new(config, format!("(from kubeconfig {})", path.display())))
     }
 

@@ -21,6 +21,7 @@ use kube_scheduler_runtime::{
 };
 
 use self::extenders::{ExtenderStatuses, best_with};
+pub(crate) use self::sample::n_feasible_to_find;
 use crate::budget::OverBudget;
 use crate::class_cache::{ClassCache, ClassEvaluation};
 use crate::evaluation::{
@@ -34,7 +35,7 @@ use crate::preference::TieBreak;
 pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
 
 /// What is said of preemption where it would cost too much.
-const TOO_EXPENSIVE: &str =
+pub(crate) const TOO_EXPENSIVE: &str =
     "preemption: not attempted, because it may cost more work than the limit of an attempt.";
 
 /// A node was found.
@@ -128,7 +129,7 @@ impl Search<'_, '_> {
             None => None,
         };
         if let Some(percentage) = self.percentage {
-            let limit = sample::n_feasible_to_find(n_nodes, percentage);
+            let limit = n_feasible_to_find(n_nodes, percentage);
             if limit < n_nodes || self.one_is_enough() {
                 return self.sampled(percentage, failure);
             }
@@ -434,7 +435,7 @@ impl Search<'_, '_> {
 }
 
 /// The place of each node among `nodes` in the order of names.
-fn ranks_by_name(cluster: &ClusterState, nodes: &[NodeIdx]) -> Vec<usize> {
+pub(crate) fn ranks_by_name(cluster: &ClusterState, nodes: &[NodeIdx]) -> Vec<usize> {
     let mut by_name: Vec<usize> = (0..nodes.len()).collect();
     by_name.sort_unstable_by_key(|at| cluster.node_name(nodes[*at]));
     let mut ranks = vec![0; nodes.len()];

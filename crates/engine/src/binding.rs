@@ -14,6 +14,7 @@ mod commands;
 mod expect;
 mod outside;
 mod permit;
+mod progress;
 mod reserve;
 mod steps;
 mod table;

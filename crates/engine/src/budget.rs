@@ -80,7 +80,7 @@ struct Used {
 }
 
 /// The limits, and what namespaces have used up of their allowances; those that have used nothing are not listed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Budgets {
     limits: WorkLimits,
     used: BTreeMap<Arc<str>, Used>,

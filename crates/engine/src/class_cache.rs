@@ -55,6 +55,11 @@ pub(crate) struct Signatures {
 }
 
 impl Signatures {
+    /// An empty table that gives no number which this one has given.
+    pub(crate) fn fork(&self) -> Self {
+        Self { next: self.next, ..Self::default() }
+    }
+
     /// The number for a pod under a profile; `None` when it must be evaluated on its own.
     pub(crate) fn number(&mut self, profile: usize, runner: &SignPlan, pod: &Pod) -> Option<u64> {
         self.number_of(&runner.sign(profile, pod)?)

@@ -97,6 +97,27 @@ impl Core {
         }
     }
 
+    /// A copy for questions: nothing is counted, measured or noted for anybody, and no preemption holds a pod back.
+    pub(crate) fn fork(&self) -> Self {
+        Self {
+            plans: self.plans.clone(),
+            cluster: self.cluster.clone(),
+            pods: self.pods.clone(),
+            permits: self.permits.clone(),
+            held_back: HeldPreemptors::default(),
+            deadlines: self.deadlines.clone(),
+            effects: Vec::new(),
+            confirmed: Vec::new(),
+            counts: Counts::default(),
+            measures: Measures::default(),
+            notices: Notices::default(),
+            now: self.now,
+            queue: NominatingQueue(self.queue.0.clone()),
+            signatures: self.signatures.fork(),
+            notes: Vec::new(),
+        }
+    }
+
     /// What plugins may look at.
     pub(crate) fn context(&self) -> Context<'_> {
         self.sources().unrecorded()

@@ -35,7 +35,7 @@ use crate::profiles::ProfileIdx;
 use crate::turn::{AttemptResult, Turn};
 
 /// What the cycle is made with.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CycleOptions {
     pub(crate) pool: Pool,
     pub(crate) uses_class_cache: bool,
@@ -44,6 +44,17 @@ pub(crate) struct CycleOptions {
     pub(crate) seed: u64,
     pub(crate) work: WorkLimits,
     pub(crate) breaks_ties_by_name: bool,
+}
+
+impl CycleOptions {
+    /// How an attempt with this random number chooses one of several equally good nodes.
+    pub(crate) const fn ties(&self, random: u64) -> TieBreak {
+        match self.seed {
+            _ if self.breaks_ties_by_name => TieBreak::ByName,
+            0 => TieBreak::First,
+            _ => TieBreak::Drawn(random),
+        }
+    }
 }
 
 /// What is kept from attempt to attempt.
@@ -95,9 +106,22 @@ impl SchedulingCycle {
         Self { options, classes: ClassCache::default(), budgets, next_start: 0, number: 0 }
     }
 
+    /// A copy that has kept no evaluations.
+    pub(crate) fn fork(&self) -> Self {
+        let Self { options, budgets, next_start, number, .. } = self;
+        let (options, budgets) = (options.clone(), budgets.clone());
+        let (next_start, number) = (*next_start, *number);
+        Self { options, classes: ClassCache::default(), budgets, next_start, number }
+    }
+
     /// How often an evaluation was brought up to date, and how often one was made from scratch.
     pub(crate) const fn class_cache_counts(&self) -> ClassCacheCounts {
         ClassCacheCounts { hits: self.classes.hits, misses: self.classes.misses }
+    }
+
+    /// The random number of the next attempt.
+    pub(crate) fn next_random(&self) -> u64 {
+        Numbers::nth(self.options.seed, self.number + 1)
     }
 
     /// How many namespaces have used up some of their allowance of work.
@@ -255,11 +279,7 @@ impl SchedulingCycle {
             next_start: &mut self.next_start,
             keeps_state: reads_state_after_score(profile, pod),
             random,
-            ties: match options.seed {
-                _ if options.breaks_ties_by_name => TieBreak::ByName,
-                0 => TieBreak::First,
-                _ => TieBreak::Drawn(random),
-            },
+            ties: options.ties(random),
             watched,
         };
         search.run()

@@ -24,7 +24,7 @@ pub(crate) enum WakeUp {
 type Times = BTreeSet<(Timestamp, Serial)>;
 
 /// All deadlines. Of those of one kind the earlier comes first, then that of the pod that set off first.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Deadlines {
     permits: Times,
     tasks: Times,

@@ -139,7 +139,12 @@ impl Engine {
     /// responsible for it. `random` stands for the attempt's random number.
     pub fn explain(&mut self, pod: &Arc<Pod>, random: u64, now: Timestamp) -> Option<Explanation> {
         self.core.now = now;
-        explained(&mut self.core, pod, random)
+        explained(&mut self.core, &self.cycle, pod, random)
+    }
+
+    /// The random number of the next attempt, for [`explain`](Self::explain).
+    pub fn next_random(&self) -> u64 {
+        self.cycle.next_random()
     }
 
     /// Whether a pod is ready to be tried.

@@ -1,4 +1,4 @@
-//! Why a pod goes where it goes: every node's verdict and every plugin's score, as data.
+//! Why a pod goes where it goes: every node's verdict, all that is in the way, and every plugin's score, as data.
 //!
 //! An explanation is computed from scratch on the state as it is and changes nothing that any answer depends on. It says
 //! what the next attempt would find, but extenders are not asked; scores are given even when there is only one node to
@@ -8,19 +8,38 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
+use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::{
-    Commands, CycleState, NodeIdx, PostFilterContext, PostFilterOutcome, Status, Verdicts,
+    Commands, CycleState, NodeIdx, NodeOverlay, PluginName, PostFilterContext, PostFilterOutcome,
+    Status, VerdictId, Verdicts,
 };
-use kube_scheduler_runtime::{HypotheticalRunner, Runner, SkipSet};
-use rustc_hash::FxHashMap;
+use kube_scheduler_runtime::{HypotheticalRunner, Rejections, Runner, SkipSet};
 
+use crate::attempt::{NO_NODES, TOO_EXPENSIVE, n_feasible_to_find, ranks_by_name};
 use crate::core::Core;
+use crate::cycle::SchedulingCycle;
+use crate::diagnosis::{Diagnosis, FitError};
 use crate::effect::PodRef;
 use crate::evaluation::{
     Evaluation, EvaluationFailure, NodeScores, ScoreTable, verdicts_with_nominated_pods,
 };
 use crate::guard::guarded;
 use crate::pool::Pool;
+use crate::preference::{TieBreak, first_best};
+use crate::price::Price;
+
+/// What one plugin gives one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginScore {
+    /// The plugin.
+    pub plugin: PluginName,
+    /// What it answered, in units of its own.
+    pub raw: i64,
+    /// From 0 to 100.
+    pub normalized: i64,
+    /// What that is multiplied by.
+    pub weight: i64,
+}
 
 /// One node's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,10 +48,15 @@ pub struct NodeExplanation {
     pub name: Arc<str>,
     /// Success, or the first plugin's rejection.
     pub status: Status,
+    /// What else rejects the node: the filters that an attempt does not get to, in plugin order, errors included. Empty for
+    /// nodes that pass, and when an error ended the evaluation.
+    pub further: Vec<Status>,
     /// Whether the answer is a node's own. A node that PreFilter left out shares one answer with all others left out.
     pub is_explicit: bool,
     /// Scores, if the node is feasible and scoring worked.
     pub scores: Option<NodeScores>,
+    /// The same by plugin, in plugin order; plugins that skipped the pod are not listed.
+    pub by_plugin: Vec<PluginScore>,
 }
 
 /// What the next attempt at a pod would find.
@@ -44,17 +68,28 @@ pub struct Explanation {
     pub gated: Option<Status>,
     /// What PreFilter said.
     pub pre_filter: Status,
+    /// All rejections of the pod as a whole: the plugins that PreFilter does not get to included, each asked as if the
+    /// others had accepted the pod.
+    pub of_pod: Vec<Status>,
     /// The only nodes that PreFilter left, if it narrowed them.
     pub node_names: Option<BTreeSet<Arc<str>>>,
-    /// All nodes, in list order. Empty when PreFilter rejected the pod; only those before the first error when a
-    /// filter failed.
+    /// All nodes, in list order. Only those before the first error when a filter failed. When PreFilter rejected the pod,
+    /// their answer is that rejection, and what else is in the way stands beside it.
     pub nodes: Vec<NodeExplanation>,
     /// An error that ended the evaluation.
     pub error: Option<Status>,
     /// The feasible nodes with the highest total, in list order.
     pub best: Vec<Arc<str>>,
+    /// The node that an attempt would choose now.
+    pub chosen: Option<Arc<str>>,
     /// What PostFilter answers when no node is feasible.
     pub post_filter: Option<PostFilterOutcome>,
+    /// The text of the event when the attempt fails.
+    pub message: Option<String>,
+    /// After so many feasible nodes an attempt stops looking, so that it may choose among fewer nodes than are listed here.
+    pub enough: Option<usize>,
+    /// Whether an attempt would ask extenders besides.
+    pub has_extenders: bool,
 }
 
 impl Explanation {
@@ -63,42 +98,90 @@ impl Explanation {
             pod: PodRef::from(pod),
             gated: None,
             pre_filter: Status::SUCCESS,
+            of_pod: Vec::new(),
             node_names: None,
             nodes: Vec::new(),
             error: None,
             best: Vec::new(),
+            chosen: None,
             post_filter: None,
+            message: None,
+            enough: None,
+            has_extenders: false,
         }
+    }
+
+    fn failed(pod: &Pod, error: Status) -> Self {
+        Self { message: Some(error.message()), error: Some(error), ..Self::nothing_yet(pod) }
     }
 }
 
-/// Explains what the next attempt at `pod` would find; `None` when no profile is responsible for it.
-pub(crate) fn explained(core: &mut Core, pod: &Arc<Pod>, random: u64) -> Option<Explanation> {
-    let profile = core.plans.profiles.of(pod)?;
-    core.cluster.refresh_order();
-    let failed = |panic| Explanation { error: Some(panic), ..Explanation::nothing_yet(pod) };
-    let runner = Runner::new(&core.plans.profiles[profile], core.sources());
-    let explanation = guarded(|| explain(&runner, pod, random));
-    core.cluster.follow_requested();
-    Some(explanation.unwrap_or_else(failed))
+/// How an attempt would go about it.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    ties: TieBreak,
+    random: u64,
+    may_preempt: bool,
 }
 
-fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, random: u64) -> Explanation {
+/// Explains what the next attempt at `pod` would find; `None` when no profile is responsible for it.
+pub(crate) fn explained(
+    core: &mut Core,
+    cycle: &SchedulingCycle,
+    pod: &Arc<Pod>,
+    random: u64,
+) -> Option<Explanation> {
+    let idx = core.plans.profiles.of(pod)?;
+    core.cluster.refresh_order();
+    let price = Price::of(pod, &core.cluster);
+    let limits = cycle.budgets.of(&pod.namespace, core.cluster.n_nodes(), core.now);
+    if price.search > limits.hard {
+        let refusal = cycle.budgets.refusal(limits, &pod.namespace, &price, 0, core.now);
+        return Some(Explanation::failed(pod, Status::error(refusal.message)));
+    }
+    let manner = Manner {
+        ties: cycle.options.ties(random),
+        random,
+        may_preempt: price.search.saturating_add(price.preemption) <= limits.hard,
+    };
+    let profile = &core.plans.profiles[idx];
+    let runner = Runner::new(profile, core.sources());
+    let explanation = guarded(|| explain(&runner, pod, manner));
+    let n_nodes = core.cluster.n_nodes();
+    let mut explanation = explanation.unwrap_or_else(|panic| Explanation::failed(pod, panic));
+    let percentage = profile.percentage_of_nodes_to_score.or(cycle.options.percentage);
+    let enough = percentage.map(|percentage| n_feasible_to_find(n_nodes, percentage));
+    explanation.enough = enough.filter(|enough| *enough < n_nodes);
+    explanation.has_extenders = !core.plans.extenders.is_empty();
+    if n_nodes == 0 && explanation.error.is_none() {
+        explanation.message = Some(NO_NODES.to_owned());
+    }
+    if price.search <= limits.soft {
+        core.cluster.follow_requested();
+    } else {
+        core.cluster.forget_requested();
+    }
+    Some(explanation)
+}
+
+fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, manner: Manner) -> Explanation {
     let mut explanation =
         Explanation { gated: gating_status(runner, pod), ..Explanation::nothing_yet(pod) };
     let cluster = runner.cx.cluster;
     let mut evaluation = match Evaluation::new(runner, pod, &Pool::none()) {
         Ok(evaluation) => evaluation,
         Err(EvaluationFailure::PreFilter(status)) => {
+            explanation.message = Some(status.message());
             explanation.error = Some(status);
             return explanation;
         }
         Err(EvaluationFailure::Filter(failure)) => {
+            explanation.message = Some(failure.status.message());
             explanation.error = Some(failure.status);
             explanation.node_names = failure.node_names;
             let answers = failure.answers.into_iter().filter_map(|(idx, status)| {
                 let name = cluster.node_name(idx)?.clone();
-                Some(NodeExplanation { name, status, is_explicit: true, scores: None })
+                Some(NodeExplanation { status, ..NodeExplanation::of(name) })
             });
             explanation.nodes = answers.collect();
             return explanation;
@@ -108,8 +191,10 @@ fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, random: u64) -> Explanation {
             explanation.pre_filter = run.status.clone();
             let verdicts = Verdicts::absent(cluster.capacity());
             let statuses = (&verdicts, &run.status);
-            explanation.post_filter =
-                post_filter(runner, pod, statuses, &rejection.state, &run.skip, random);
+            let asked = (&rejection.state, &run.skip);
+            let diagnosis = rejection.diagnosis.clone();
+            give_up(runner, pod, statuses, asked, diagnosis, manner, &mut explanation);
+            add_rejected_nodes(runner, pod, statuses, &mut explanation);
             return explanation;
         }
     };
@@ -118,17 +203,65 @@ fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, random: u64) -> Explanation {
     match verdicts_with_nominated_pods(runner, pod, &evaluation) {
         Ok(changed) => evaluation.replace(changed),
         Err(status) => {
+            explanation.message = Some(status.message());
             explanation.error = Some(status);
             return explanation;
         }
     }
-    if evaluation.verdicts.n_passing() == 0 {
+    explanation.chosen = nominated_node(runner, pod, &evaluation);
+    if evaluation.verdicts.n_passing() == 0 && explanation.chosen.is_none() {
         let Evaluation { state, pre_filter, .. } = &evaluation;
-        explanation.post_filter =
-            post_filter(runner, pod, evaluation.statuses(), state, &pre_filter.skip, random);
+        let asked = (state, &pre_filter.skip);
+        let diagnosis = evaluation.diagnosis(false);
+        give_up(runner, pod, evaluation.statuses(), asked, diagnosis, manner, &mut explanation);
     }
-    add_nodes(runner, pod, &mut evaluation, &mut explanation);
+    add_nodes(runner, pod, &mut evaluation, manner, &mut explanation);
     explanation
+}
+
+impl NodeExplanation {
+    fn of(name: Arc<str>) -> Self {
+        Self {
+            name,
+            status: Status::SUCCESS,
+            further: Vec::new(),
+            is_explicit: true,
+            scores: None,
+            by_plugin: Vec::new(),
+        }
+    }
+}
+
+/// The node that the pod is nominated to, if it fits there: that one is chosen without a look at the others.
+fn nominated_node(runner: &Runner<'_>, pod: &Pod, evaluation: &Evaluation) -> Option<Arc<str>> {
+    let name = pod.nominated_node_name()?;
+    let idx = runner.cx.cluster.node_idx(name)?;
+    let Evaluation { state, pre_filter, .. } = evaluation;
+    let overlay = NodeOverlay::new(idx);
+    let status = runner.filter_with_nominated_pods(state, pod, &overlay, &pre_filter.skip);
+    status.is_success().then(|| name.into())
+}
+
+/// What an attempt does when no node fits: asks PostFilter, and says why.
+fn give_up(
+    runner: &Runner<'_>,
+    pod: &Arc<Pod>,
+    statuses: (&Verdicts, &Status),
+    asked: (&CycleState, &SkipSet),
+    mut diagnosis: Diagnosis,
+    manner: Manner,
+    explanation: &mut Explanation,
+) {
+    if manner.may_preempt {
+        let outcome = post_filter(runner, pod, statuses, asked, manner.random);
+        diagnosis.post_filter_message =
+            outcome.as_ref().map(|outcome| outcome.status.message()).unwrap_or_default();
+        explanation.post_filter = outcome;
+    } else if runner.profile.post_filter().next().is_some() {
+        diagnosis.post_filter_message = TOO_EXPENSIVE.to_owned();
+    }
+    let n_nodes = runner.cx.cluster.n_nodes();
+    explanation.message = Some(FitError { n_nodes, diagnosis }.to_string());
 }
 
 /// Adds every node's answer, with scores for those that pass.
@@ -136,35 +269,107 @@ fn add_nodes(
     runner: &Runner<'_>,
     pod: &Pod,
     evaluation: &mut Evaluation,
+    manner: Manner,
+    explanation: &mut Explanation,
+) {
+    let feasible = evaluation.feasible(runner.cx.cluster);
+    add_rejected_nodes(runner, pod, evaluation.statuses(), explanation);
+    if feasible.is_empty() {
+        return;
+    }
+    let cluster = runner.cx.cluster;
+    let name_of = |idx: NodeIdx| cluster.node_name(idx).cloned();
+    if let ([only], None) = (&*feasible, &explanation.chosen) {
+        explanation.chosen = name_of(*only);
+    }
+    match scored(runner, pod, evaluation, &feasible) {
+        Ok(scored) => {
+            let totals: Vec<i64> = scored.iter().map(|(scores, _)| scores.total).collect();
+            let best = totals.iter().copied().max();
+            let tied = feasible.iter().zip(&totals).filter(|(_, total)| Some(**total) == best);
+            explanation.best = tied.filter_map(|(idx, _)| name_of(*idx)).collect();
+            if explanation.chosen.is_none() {
+                let order = order_of(manner.ties, &feasible, cluster);
+                let chosen = first_best(&totals, order);
+                explanation.chosen = chosen.and_then(|at| name_of(feasible[at]));
+            }
+            let passing = explanation.nodes.iter_mut().filter(|node| node.status.is_success());
+            for (node, (scores, by_plugin)) in passing.zip(scored) {
+                (node.scores, node.by_plugin) = (Some(scores), by_plugin);
+            }
+        }
+        // One node alone is not scored in an attempt.
+        Err(status) => {
+            if feasible.len() > 1 && explanation.chosen.is_none() {
+                explanation.message = Some(status.message());
+            }
+            explanation.error = Some(status);
+        }
+    }
+}
+
+/// Which of several equally good nodes goes first.
+fn order_of(ties: TieBreak, nodes: &[NodeIdx], cluster: &ClusterState) -> impl Fn(usize) -> u64 {
+    let by_name = (ties == TieBreak::ByName).then(|| ranks_by_name(cluster, nodes));
+    move |at| {
+        ties.order(match &by_name {
+            Some(ranks) => ranks.get(at).copied(),
+            None => cluster.position(nodes[at]),
+        })
+    }
+}
+
+/// Every node's answer, without scores.
+fn add_rejected_nodes(
+    runner: &Runner<'_>,
+    pod: &Pod,
+    (verdicts, absent): (&Verdicts, &Status),
     explanation: &mut Explanation,
 ) {
     let cluster = runner.cx.cluster;
-    let feasible = evaluation.feasible(cluster);
-    let mut table = None;
-    if !feasible.is_empty() {
-        match ScoreTable::new(runner, &mut evaluation.state, pod, &feasible) {
-            Ok(scored) => table = Some(scored),
-            Err(status) => explanation.error = Some(status),
-        }
-    }
-    let best = table.as_ref().and_then(|table| table.totals.iter().copied().max());
-    let scores: Vec<NodeScores> = table.map_or_else(Vec::new, |table| table.by_node().collect());
-    let mut scores: FxHashMap<NodeIdx, NodeScores> = feasible.into_iter().zip(scores).collect();
-    let (verdicts, absent) = evaluation.statuses();
+    let mut all: Option<Rejections<'_>> = None;
     for &idx in cluster.order() {
         let Some(name) = cluster.node_name(idx) else { continue };
-        let scores = scores.remove(&idx);
-        if scores.as_ref().is_some_and(|scores| Some(scores.total) == best) {
-            explanation.best.push(name.clone());
+        let mut node = NodeExplanation::of(name.clone());
+        node.is_explicit = verdicts.id(idx) != VerdictId::ABSENT;
+        if !verdicts.passes(idx) {
+            node.status = verdicts.rejection(idx).unwrap_or(absent).clone();
+            let all = all.get_or_insert_with(|| Rejections::new(*runner, pod));
+            let mut further = all.of_node(idx);
+            // The first is the answer that there is already, unless PreFilter gave that one.
+            if let Some(at) = further.iter().position(|other| *other == node.status) {
+                further.remove(at);
+            }
+            node.further = further;
         }
-        let status = if verdicts.passes(idx) {
-            Status::SUCCESS
-        } else {
-            verdicts.rejection(idx).unwrap_or(absent).clone()
-        };
-        let is_explicit = !evaluation.is_left_out(idx);
-        explanation.nodes.push(NodeExplanation { name: name.clone(), status, is_explicit, scores });
+        explanation.nodes.push(node);
     }
+    explanation.of_pod = all.map(|all| all.of_pod().to_vec()).unwrap_or_default();
+}
+
+/// What every plugin gives each of `nodes`, in their order.
+fn scored(
+    runner: &Runner<'_>,
+    pod: &Pod,
+    evaluation: &mut Evaluation,
+    nodes: &[NodeIdx],
+) -> Result<Vec<(NodeScores, Vec<PluginScore>)>, Status> {
+    let table = ScoreTable::new(runner, &mut evaluation.state, pod, nodes)?;
+    let mut by_node: Vec<(NodeScores, Vec<PluginScore>)> =
+        table.by_node().map(|scores| (scores, Vec::new())).collect();
+    let mut raw = vec![0; nodes.len()];
+    for name in table.plugins() {
+        let Some(plugin) = runner.profile.position(name) else { continue };
+        let weight = runner.profile.weight(plugin);
+        raw.fill(0);
+        runner.raw_scores(plugin, &evaluation.state, pod, nodes, &mut raw)?;
+        for ((scores, by_plugin), raw) in by_node.iter_mut().zip(&raw) {
+            let weighted = scores.by_plugin.get(by_plugin.len()).map_or(0, |(_, score)| *score);
+            let normalized = weighted.checked_div(weight).unwrap_or(0);
+            by_plugin.push(PluginScore { plugin: name.clone(), raw: *raw, normalized, weight });
+        }
+    }
+    Ok(by_node)
 }
 
 fn gating_status(runner: &Runner<'_>, pod: &Pod) -> Option<Status> {
@@ -178,8 +383,7 @@ fn post_filter(
     runner: &Runner<'_>,
     pod: &Arc<Pod>,
     (verdicts, absent): (&Verdicts, &Status),
-    state: &CycleState,
-    skip: &SkipSet,
+    (state, skip): (&CycleState, &SkipSet),
     random: u64,
 ) -> Option<PostFilterOutcome> {
     runner.profile.post_filter().next()?;

@@ -10,7 +10,7 @@ use kube_scheduler_framework::KnownPods;
 type ByName = KeyedMap<Arc<str>, Arc<Pod>>;
 
 /// Pods by namespace and name.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PodIndex {
     by_namespace: KeyedMap<Arc<str>, ByName>,
     n_pods: usize,

@@ -79,6 +79,18 @@ impl Preemptions {
         Self { tasks: TaskTable::default(), is_in_background }
     }
 
+    /// The same without any preemption.
+    pub(crate) fn fork(&self) -> Self {
+        Self { tasks: self.tasks.fork(), is_in_background: self.is_in_background }
+    }
+
+    /// All pods that have to go, and the pods of attempts that wait for them.
+    pub(crate) fn under_way(&self) -> (Vec<Arc<Pod>>, Vec<QueuedPod<Entry>>) {
+        let victims = self.tasks.iter().flat_map(|task| &task.victims).cloned().collect();
+        let held = self.tasks.iter().filter_map(|task| task.held.as_ref());
+        (victims, held.map(|held| held.queued.clone()).collect())
+    }
+
     /// How many are being carried out.
     pub(crate) fn len(&self) -> usize {
         self.tasks.len()

@@ -35,7 +35,7 @@ where
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Active {
     heap: Heap<SortKey>,
 }

@@ -77,7 +77,7 @@ fn release(end: Timestamp, settings: &QueueSettings) -> Timestamp {
 
 type BackoffKey = (Option<Timestamp>, SortKey);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Backoff {
     rejected: Heap<BackoffKey>,
     /// Pods that are never tried early.

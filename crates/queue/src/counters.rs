@@ -28,7 +28,7 @@ pub struct PendingCounts {
     pub gated: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Counters {
     incoming: [FxHashMap<EventLabel, u64>; 3],
     rejected: FxHashMap<(PluginId, ProfileId), u64>,

@@ -29,7 +29,7 @@ struct Member<K> {
 }
 
 /// See the module's head. `tie` orders two members of equal key; it must agree between calls.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Heap<K> {
     members: Vec<Member<K>>,
     positions: Vec<u32>,

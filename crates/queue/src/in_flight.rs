@@ -18,7 +18,7 @@ use crate::event::{ClusterEvent, EventLabel};
 use crate::profile::ResolvedId;
 
 /// An event that came in while pods were in flight.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct LoggedEvent<O> {
     pub(crate) event: ClusterEvent,
     pub(crate) resolved: ResolvedId,
@@ -26,7 +26,7 @@ pub(crate) struct LoggedEvent<O> {
     pub(crate) new: Option<O>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Marker<E> {
     /// `None` once the pod is done.
     entry: Option<E>,
@@ -41,7 +41,7 @@ struct Position {
     marker: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct InFlight<E, O> {
     markers: VecDeque<Marker<E>>,
     /// The number of the first marker. Markers and events are numbered from the beginning of time.

@@ -19,7 +19,7 @@ pub(crate) struct Nominee {
     pub(crate) name: Arc<str>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Nominator {
     by_node: BTreeMap<Arc<str>, Vec<Nominee>>,
     node_of: KeyedMap<Arc<str>, Arc<str>>,

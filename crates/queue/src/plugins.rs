@@ -90,7 +90,7 @@ impl FromIterator<PluginId> for PluginSet {
 }
 
 /// Names and numbers of plugins, both ways.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PluginNames {
     names: Vec<Arc<str>>,
     ids: FxHashMap<Arc<str>, PluginId>,

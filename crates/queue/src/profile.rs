@@ -150,7 +150,7 @@ impl ProfileSpec {
 pub(crate) struct ResolvedId(u32);
 
 /// The registrations that an incoming event satisfies.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ResolvedEvent {
     pub(crate) label: EventLabel,
     pub(crate) is_wildcard: bool,
@@ -170,14 +170,14 @@ impl ResolvedEvent {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Profile {
     gates: Vec<PluginId>,
     registrations: Vec<(PluginId, ClusterEvent, Option<HintId>)>,
 }
 
 /// All profiles, and what the queue learned about names and events.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Profiles {
     pub(crate) plugins: PluginNames,
     scheduler_names: Vec<Arc<str>>,

@@ -38,7 +38,7 @@ use crate::unschedulable::Unschedulable;
 ///
 /// `E` is a pod, `O` an object that events are about. Operations that need time take `now`, which must not go back;
 /// operations that need a decision of the owner take a [`QueuePolicy`], which must decide by the same rules in every call.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SchedulingQueue<E, O> {
     settings: QueueSettings,
     profiles: Profiles,

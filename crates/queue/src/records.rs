@@ -72,7 +72,7 @@ impl Place {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Record<E> {
     pub(crate) pod: QueuedPod<E>,
     /// `None` only in the middle of an operation.
@@ -80,7 +80,7 @@ pub(crate) struct Record<E> {
     key_hash: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Records<E> {
     slots: Vec<Option<Record<E>>>,
     free: Vec<Slot>,

@@ -42,7 +42,7 @@ pub struct Move<E> {
 }
 
 /// Reports that the owner has not fetched; none are kept unless it asks for them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Reports<E>(Option<Vec<QueueReport<E>>>);
 
 impl<E> Default for Reports<E> {

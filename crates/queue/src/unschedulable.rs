@@ -15,7 +15,7 @@ use crate::heap::Slot;
 use crate::plugins::PluginSet;
 
 /// What the indexes say of a parked pod, so that they can be undone whatever happened to the pod meanwhile.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Parked {
     seq: u64,
     timestamp: Timestamp,
@@ -25,7 +25,7 @@ struct Parked {
     rejectors: PluginSet,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Unschedulable {
     parked: Vec<Option<Parked>>,
     len: usize,

@@ -4,7 +4,9 @@
 
 mod hypothetical;
 mod measuring;
+mod nominated;
 mod recording;
+mod rejections;
 mod scale;
 mod sums;
 
@@ -28,6 +30,8 @@ use crate::skip_set::SkipSet;
 
 pub use self::hypothetical::HypotheticalRunner;
 use self::measuring::code_of;
+pub use self::nominated::must_leave_room;
+pub use self::rejections::Rejections;
 pub use self::scale::{Scale, bounds, check_score, is_within_bounds};
 pub use self::sums::SumsFilters;
 
@@ -141,11 +145,21 @@ impl<'a> Runner<'a> {
         node: &NodeView<'_>,
         skip: &SkipSet,
     ) -> Status {
+        self.refusals(state, pod, node, skip).next().unwrap_or(Status::SUCCESS)
+    }
+
+    /// The answers of the filters that do not accept a node, in order. A filter is asked when its answer is wanted.
+    #[inline]
+    fn refusals(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        skip: &SkipSet,
+    ) -> impl Iterator<Item = Status> {
         let mut cx = self.cx.unrecorded();
-        for (idx, name, plugin) in self.profile.filter() {
-            if skip.contains(idx) {
-                continue;
-            }
+        let filters = self.profile.filter().filter(|(idx, ..)| !skip.contains(*idx));
+        filters.filter_map(move |(idx, name, plugin)| {
             let reads = self.per_node(idx);
             cx.note_in(reads);
             let status = self.measured(
@@ -155,12 +169,8 @@ impl<'a> Runner<'a> {
                 Status::code,
             );
             self.called(idx, MeteredPoint::Filter, 1);
-            if status.is_success() {
-                continue;
-            }
-            return filter_failure(status, name);
-        }
-        Status::SUCCESS
+            (!status.is_success()).then(|| filter_failure(status, name))
+        })
     }
 
     /// Runs all filters on many nodes: marks each of `nodes` as passing or rejected. Returns the first error.
@@ -192,47 +202,6 @@ impl<'a> Runner<'a> {
             .map_err(|status| filter_failure(status, name))?;
         }
         Ok(())
-    }
-
-    /// The pods nominated to a node that `pod` must leave room for: others that are at least as important.
-    pub(crate) fn nominated_that_count(&self, pod: &Pod, node: &str) -> Vec<Arc<Pod>> {
-        let mut nominated = self.cx.nominated.nominated_pods(node);
-        nominated.retain(|other| must_leave_room(pod, other));
-        nominated
-    }
-
-    /// All filters on one node with pods nominated to it taken into account (`docs/spec/core.md` §10.6).
-    ///
-    /// `overlay` holds hypothetical changes to start from; pass an empty one for the node as it is.
-    pub fn filter_with_nominated_pods(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        overlay: &NodeOverlay,
-        skip: &SkipSet,
-    ) -> Status {
-        let Some(plain) = NodeView::hypothetical(self.cx.cluster, overlay) else {
-            return Status::SUCCESS;
-        };
-        let counted = self.nominated_that_count(pod, plain.name());
-        if !counted.is_empty() {
-            let mut with_them = overlay.clone();
-            let mut state = state.clone();
-            for other in &counted {
-                with_them.add_pod(self.cx.cluster, other);
-                let status = self.add_pod(&mut state, pod, other, &with_them, skip);
-                if !status.is_success() {
-                    return Status::error(status.error_text().unwrap_or_default());
-                }
-            }
-            if let Some(view) = NodeView::hypothetical(self.cx.cluster, &with_them) {
-                let status = self.filter(&state, pod, &view, skip);
-                if !status.is_success() {
-                    return status;
-                }
-            }
-        }
-        self.filter(state, pod, &plain, skip)
     }
 
     /// The answer of the filters for `node` without its pods of less than `priority`, if sums are enough to see that it
@@ -526,11 +495,6 @@ impl<'a> Runner<'a> {
         let entry = self.profile.plugin(plugin)?;
         Some((&entry.name, entry.plugin.as_score()?))
     }
-}
-
-/// Whether `pod` must leave room for `other`, where that one is nominated: it is another one and at least as important.
-pub fn must_leave_room(pod: &Pod, other: &Pod) -> bool {
-    other.priority() >= pod.priority() && other.uid != pod.uid
 }
 
 fn filter_failure(status: Status, name: &PluginName) -> Status {

@@ -14,7 +14,7 @@ use crate::flags::{self, CommandLine, CommandLineError, Flags};
 /// Assigns pods to nodes: a drop-in for kube-scheduler v1.36.
 ///
 /// Without a subcommand it runs as a scheduler. The API server is the one of --kubeconfig, --master, the configuration
-/// file or the cluster that it runs in. The subcommands need no cluster.
+/// file or the cluster that it runs in. The subcommands need no cluster; those that ask about one can read it.
 #[derive(Debug, Parser)]
 #[command(
     name = "kube-scheduler-rs",
@@ -32,6 +32,10 @@ pub(crate) enum Command {
     Demo(commands::demo::Args),
     Devcluster(commands::devcluster::Args),
     Simulate(commands::simulate::Args),
+    Explain(commands::answers::ExplainArgs),
+    WhatIf(commands::answers::WhatIfArgs),
+    Drain(commands::answers::DrainArgs),
+    Capacity(commands::answers::CapacityArgs),
     Config(commands::config::Args),
     Completions(commands::completions::Args),
     Man(commands::man::Args),

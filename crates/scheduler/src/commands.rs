@@ -1,5 +1,6 @@
 //! The subcommands, one module each, and `schedule`, which runs without one.
 
+pub(crate) mod answers;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
@@ -8,6 +9,7 @@ pub(crate) mod help;
 pub(crate) mod man;
 pub(crate) mod schedule;
 pub(crate) mod simulate;
+mod sources;
 pub(crate) mod version;
 
 use std::io::{self, ErrorKind, Write};

@@ -10,31 +10,24 @@
 //! comes, is placed, is evicted and goes at most once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use kube_scheduler_api_types::{Pod, PodStatus, Timestamp};
-use kube_scheduler_engine::{
-    AttemptResult, Effect, Engine, EvictionOutcome, Explanation, Input, PodRef, StatusPatch,
+use kube_scheduler_answers::{
+    ExplainOptions, Explanation, Happening, PodName, Rehearsal, Subject, explain,
 };
-use kube_scheduler_framework::{ApiError, Pending, Status};
+use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_engine::{AttemptResult, Engine, Input};
 
-use crate::devices;
 use crate::import::ClusterObjects;
 use crate::ledger::{Fate, LastFailure, Ledger};
-use crate::pod_name::PodName;
 use crate::report::TimelineReport;
 use crate::simulation::SimulationProgress;
 use crate::timeline::{Event, Timeline};
-use crate::volumes;
 
 /// Longer than any wait of the engine: 15 minutes on Permit, 5 minutes without an event, 10 s of backoff. Configuration can
 /// make the backoff longer, but a pod that has not been placed by then will not be placed later.
 const MAX_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
 const MAX_IDLE_TURNS: u64 = 256;
-const POD_SCHEDULED: &str = "PodScheduled";
 
 /// Which attempts to explain.
 #[derive(Debug, Default)]
@@ -86,7 +79,7 @@ pub(crate) struct Driver<'a> {
     n_progress: u64,
     last_progress: Timestamp,
     turn_of_last_progress: u64,
-    revision: u64,
+    rehearsal: Rehearsal,
     timeline: Option<Timeline>,
     /// The pod of the last attempt.
     current: Option<PodName>,
@@ -110,7 +103,7 @@ impl<'a> Driver<'a> {
             n_progress: 0,
             last_progress: start,
             turn_of_last_progress: 0,
-            revision: 0,
+            rehearsal: Rehearsal::default(),
             timeline: None,
             current: None,
             explanations: BTreeMap::new(),
@@ -286,8 +279,8 @@ impl<'a> Driver<'a> {
 
     fn explain(&mut self, name: PodName) {
         let Some(pod) = self.ledger.named(&name).map(|account| account.pod.clone()) else { return };
-        // The random number only influences what preemption would choose, and that is taken from the attempt itself.
-        if let Some(explanation) = self.engine.explain(&pod, 0, self.now) {
+        let subject = Subject::Manifest(pod);
+        if let Ok(explanation) = explain(self.engine, &subject, ExplainOptions::ALL, self.now) {
             self.explanations.insert(name, explanation);
         }
     }
@@ -304,170 +297,56 @@ impl<'a> Driver<'a> {
     }
 
     fn carry_out_effects(&mut self) {
-        loop {
-            let effects: Vec<Effect> = self.engine.drain_effects().collect();
-            if effects.is_empty() {
-                return;
-            }
-            for effect in effects {
-                self.carry_out(effect);
-            }
+        for happening in self.rehearsal.carry_out(self.engine, self.now) {
+            self.enter(happening);
         }
     }
 
-    fn carry_out(&mut self, effect: Effect) {
-        match effect {
-            Effect::WriteBinding { token, pod, node } => {
-                let result = self.bind(&pod, &node);
-                let is_bound = result.is_ok();
-                self.engine.handle(Input::BindingWritten { token, result }, self.now);
-                if is_bound {
-                    self.announce(&pod);
-                }
-            }
-            Effect::PatchStatus { pod, patch } => self.patch(&pod, &patch),
-            Effect::EvictPod { token, pod, patch } => {
-                if let Some(patch) = &patch {
-                    self.patch(&pod, patch);
-                }
-                let evicted = if self.evict(&pod) {
-                    EvictionOutcome::Deleted
-                } else {
-                    EvictionOutcome::AlreadyGone
-                };
-                self.engine.handle(Input::PodEvicted { token, result: Ok(evicted) }, self.now);
-            }
-            Effect::ClearNomination { token, pod } => {
-                self.patch(&pod, &StatusPatch::NO_NOMINATION);
-                self.engine.handle(Input::NominationCleared { token, result: Ok(()) }, self.now);
-            }
-            Effect::WriteObject { write, awaited_by, .. } => {
-                let written = volumes::write(self.engine.cluster().objects(), &write);
-                // First the answer, then what a watch reports, as the engine expects of an API server.
-                if let Some((token, _)) = awaited_by {
-                    self.engine
-                        .handle(Input::ObjectWritten { token, result: written.result }, self.now);
-                }
-                for object in written.changed {
-                    self.engine.handle(Input::ObjectApplied(object), self.now);
-                }
-                if let Some(object) = written.removed {
-                    self.engine.handle(Input::ObjectDeleted(object), self.now);
-                }
-            }
-            Effect::Await { token, plugin, work } => {
-                let status = outcome(work).unwrap_or_else(|| {
-                    Status::error(format!(
-                        "{plugin} waits for an answer from outside, which a simulation does not have"
-                    ))
-                });
-                self.engine.handle(Input::WorkFinished { token, status }, self.now);
-            }
-            _ => {}
-        }
-    }
-
-    /// Binds a pod, and returns the API server's answer.
-    fn bind(&mut self, pod: &PodRef, node: &Arc<str>) -> Result<(), ApiError> {
-        let at = self.ledger.position(&pod.uid).filter(|at| !self.is_gone(*at));
-        let Some(at) = at else {
-            let message = format!("pods \"{}\" not found", pod.name);
-            return Err(ApiError::new("NotFound", message));
+    /// Enters into the ledger what became of a pod.
+    fn enter(&mut self, happening: Happening) {
+        let uid = match &happening {
+            Happening::Bound(pod) | Happening::Changed(pod) | Happening::Evicted(pod) => &pod.uid,
+            Happening::Failed { pod, .. } => &pod.uid,
         };
+        let Some(at) = self.ledger.position(uid) else { return };
         let account = self.ledger.account_mut(at);
-        if let Some(other) = &account.pod.node_name {
-            let message = format!("pod {} is already assigned to node \"{other}\"", pod.name);
-            return Err(ApiError::new("Conflict", message));
-        }
-        account.pod = Arc::new(account.pod.with_node_name(node));
-        account.fate = Fate::Placed;
-        let placed = account.pod.clone();
-        if let Some(timeline) = &mut self.timeline {
-            timeline.record_placement(&placed, self.now);
-        }
-        self.ledger.placed.push(at);
-        self.record_progress();
-        Ok(())
-    }
-
-    fn patch(&mut self, pod: &PodRef, patch: &StatusPatch) {
-        let Some(at) = self.ledger.position(&pod.uid).filter(|at| !self.is_gone(*at)) else {
-            return;
-        };
-        let account = self.ledger.account_mut(at);
-        let mut status: PodStatus = (*account.pod.status).clone();
-        if let Some(condition) = &patch.condition {
-            if *condition.kind == *POD_SCHEDULED {
-                let is_error = *condition.reason == *"SchedulerError";
-                account.last_failure =
-                    Some(LastFailure { is_error, message: condition.message.to_string() });
+        match happening {
+            Happening::Bound(pod) => {
+                account.pod = pod.clone();
+                account.fate = Fate::Placed;
+                if let Some(timeline) = &mut self.timeline {
+                    timeline.record_placement(&pod, self.now);
+                }
+                self.ledger.placed.push(at);
+                self.record_progress();
             }
-            let mut conditions = status.conditions.to_vec();
-            match conditions.iter_mut().find(|known| known.kind == condition.kind) {
-                Some(known) => *known = condition.clone(),
-                None => conditions.push(condition.clone()),
+            Happening::Changed(pod) => account.pod = pod,
+            Happening::Failed { is_error, message, .. } => {
+                account.last_failure = Some(LastFailure { is_error, message });
             }
-            status.conditions = conditions.into();
+            Happening::Evicted(pod) => {
+                account.fate =
+                    Fate::Preempted { node: pod.node_name.clone(), by: self.current.clone() };
+                self.ledger.preempted.push(at);
+                self.record_progress();
+                self.departs(&pod);
+            }
         }
-        if let Some(nominated) = &patch.nominated_node_name {
-            status.nominated_node_name.clone_from(nominated);
-        }
-        account.pod = Arc::new(Pod { status: Arc::new(status), ..(*account.pod).clone() });
-        self.announce(pod);
-    }
-
-    /// Deletes a pod. Returns false if it was gone already.
-    fn evict(&mut self, pod: &PodRef) -> bool {
-        let Some(at) = self.ledger.position(&pod.uid).filter(|at| !self.is_gone(*at)) else {
-            return false;
-        };
-        let by = self.current.clone();
-        let account = self.ledger.account_mut(at);
-        account.fate = Fate::Preempted { node: account.pod.node_name.clone(), by };
-        let evicted = account.pod.clone();
-        self.ledger.preempted.push(at);
-        self.record_progress();
-        self.delete(&evicted);
-        true
     }
 
     /// Tells the engine that a pod is gone, and gives back its claims.
     fn delete(&mut self, pod: &Pod) {
+        self.departs(pod);
+        self.rehearsal.delete(self.engine, pod, self.now);
+    }
+
+    fn departs(&mut self, pod: &Pod) {
         if let Some(timeline) = self.timeline.as_mut().filter(|_| pod.is_assigned()) {
             timeline.record_departure(pod, self.now);
-        }
-        let released = devices::release(self.engine.cluster().objects(), &pod.namespace, &pod.uid);
-        let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
-        self.engine.handle(Input::PodDeleted { namespace, name }, self.now);
-        for claim in released.changed {
-            self.engine.handle(Input::ObjectApplied(claim), self.now);
-        }
-        for claim in released.removed {
-            self.engine.handle(Input::ObjectDeleted(claim), self.now);
         }
     }
 
     fn is_gone(&self, at: usize) -> bool {
         matches!(self.ledger.account(at).fate, Fate::Preempted { .. } | Fate::Ended | Fate::Deleted)
-    }
-
-    /// Gives the engine a pod's new state, as a watch would.
-    fn announce(&mut self, pod: &PodRef) {
-        let Some(at) = self.ledger.position(&pod.uid) else { return };
-        self.revision += 1;
-        let resource_version: Arc<str> = format!("simulated-{}", self.revision).into();
-        let account = self.ledger.account_mut(at);
-        account.pod = Arc::new(Pod { resource_version, ..(*account.pod).clone() });
-        let pod = account.pod.clone();
-        self.engine.handle(Input::PodApplied(pod), self.now);
-    }
-}
-
-/// The result of a plugin's work, if it ends without waiting for anything.
-fn outcome(mut work: Pending<Status>) -> Option<Status> {
-    let mut context = Context::from_waker(Waker::noop());
-    match Pin::as_mut(&mut work).poll(&mut context) {
-        Poll::Ready(status) => Some(status),
-        Poll::Pending => None,
     }
 }

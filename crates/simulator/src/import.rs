@@ -38,6 +38,8 @@ pub struct ClusterInput {
     documents: Vec<Document>,
     /// The manifests, to find the line of a mistake. Rows of traces have their line already.
     texts: Vec<Arc<str>>,
+    /// The first document of those that are asked about.
+    asked_from: Option<usize>,
 }
 
 /// The objects of an input, in its order.
@@ -50,6 +52,10 @@ pub struct ClusterObjects {
     pub pods: Vec<Arc<Pod>>,
     /// Objects of all other kinds.
     pub objects: Vec<Arc<Object>>,
+    /// Nodes that are not part of the cluster but asked about.
+    pub asked_nodes: Vec<Arc<Node>>,
+    /// Pods that are not part of the cluster but asked about.
+    pub asked_pods: Vec<Arc<Pod>>,
     /// When pods of traces are deleted, by UID.
     pub ends: BTreeMap<Arc<str>, Timestamp>,
     /// The number of pods that had ended (phase `Succeeded` or `Failed`) and were left out.
@@ -75,6 +81,12 @@ impl ClusterInput {
         self.texts.push(text.into());
         self.documents.extend(found);
         Ok(())
+    }
+
+    /// Nodes and pods that are added from here on are not part of the cluster but asked about. Objects of other kinds are
+    /// part of it: claims and priority classes that come with pods.
+    pub fn begin_question(&mut self) {
+        self.asked_from.get_or_insert(self.documents.len());
     }
 
     /// Adds nodes from a trace: columns `sn`, `cpu_milli`, `memory_mib`, `gpu`, `model`, in any order.
@@ -145,7 +157,9 @@ impl ClusterInput {
                     if let Some(ends) = self.documents[at].ends {
                         found.ends.insert(pod.uid.clone(), ends);
                     }
-                    found.pods.push(Arc::new(pod));
+                    let pods =
+                        if self.is_asked(at) { &mut found.asked_pods } else { &mut found.pods };
+                    pods.push(Arc::new(pod));
                 }
                 ("", "Node") => {
                     let node = self.node(at)?;
@@ -156,7 +170,9 @@ impl ClusterInput {
                             node.name
                         ));
                     }
-                    found.nodes.push(Arc::new(node));
+                    let nodes =
+                        if self.is_asked(at) { &mut found.asked_nodes } else { &mut found.nodes };
+                    nodes.push(Arc::new(node));
                 }
                 (groups::GROUP, "PodGroup") => {
                     let group = self.pod_group(at, &classes)?;
@@ -172,6 +188,10 @@ impl ClusterInput {
         }
         found.warnings.extend(groups::missing(&found));
         Ok(found)
+    }
+
+    fn is_asked(&self, at: usize) -> bool {
+        self.asked_from.is_some_and(|first| at >= first)
     }
 
     fn pod(&mut self, at: usize, classes: &PriorityClasses) -> Result<Pod, ImportError> {

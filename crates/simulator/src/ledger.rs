@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kube_scheduler_answers::PodName;
 use kube_scheduler_api_types::Pod;
-
-use crate::pod_name::PodName;
 
 /// One pod.
 #[derive(Clone, Debug)]

@@ -37,21 +37,18 @@
 
 mod devices;
 mod driver;
-mod explanation;
 mod import;
 mod ledger;
-mod pod_name;
 mod report;
 mod simulation;
 mod timeline;
-mod volumes;
+
+pub use kube_scheduler_answers::{Format, FormatError, PodName, PodNameError, RenderError};
 
 pub use import::{ClusterInput, ClusterObjects, ImportError, SourceLocation};
-pub use pod_name::{PodName, PodNameError};
 pub use report::{
-    ClaimAllocation, ClassUse, DeviceCounts, DeviceReport, DriverUse, Format, FormatError,
-    NodeCounts, NodeUsage, NodeVerdict, PendingPod, PendingReason, Placement, PodCounts,
-    PodExplanation, PoolUse, PreemptedPod, RenderError, RenderOptions, Report, ResourceUse,
-    TimelineReport, render,
+    ClaimAllocation, ClassUse, DeviceCounts, DeviceReport, DriverUse, NodeCounts, NodeUsage,
+    PendingPod, PendingReason, Placement, PodCounts, PodExplanation, PoolUse, PreemptedPod,
+    RenderOptions, Report, ResourceUse, TimelineReport, render,
 };
 pub use simulation::{Simulation, SimulationError, SimulationOptions, SimulationProgress};

@@ -2,17 +2,18 @@
 
 mod data;
 mod devices;
+mod explanation;
 mod render;
 mod summary;
 mod table;
 mod timeline;
 
 pub use data::{
-    NodeCounts, NodeUsage, NodeVerdict, PendingPod, PendingReason, Placement, PodCounts,
-    PodExplanation, PreemptedPod, Report,
+    NodeCounts, NodeUsage, PendingPod, PendingReason, Placement, PodCounts, PreemptedPod, Report,
 };
 pub use devices::{ClaimAllocation, ClassUse, DeviceCounts, DeviceReport, DriverUse, PoolUse};
-pub use render::{Format, FormatError, RenderError, RenderOptions, render};
+pub use explanation::PodExplanation;
+pub use render::{RenderOptions, render};
 pub(crate) use summary::compose;
 pub(crate) use timeline::WaitTimes;
 pub use timeline::{ResourceUse, TimelineReport};

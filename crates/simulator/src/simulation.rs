@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_answers::PodName;
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_config::{
     Configuration, FeatureGates, LoadError, decode, default, ignore_managed_resources, validate,
@@ -12,7 +13,6 @@ use kube_scheduler_runtime::Registry;
 use crate::driver::{Driver, Recording};
 use crate::import::ClusterObjects;
 use crate::ledger::Ledger;
-use crate::pod_name::PodName;
 use crate::report::{PodExplanation, Report, compose};
 use crate::timeline::Timeline;
 
@@ -127,7 +127,7 @@ impl Simulation {
 
     /// Adds objects. An object replaces an earlier one of the same kind, namespace and name.
     pub fn load(&mut self, objects: ClusterObjects) {
-        let ClusterObjects { nodes, pods, objects, ends, n_finished, warnings } = objects;
+        let ClusterObjects { nodes, pods, objects, ends, n_finished, warnings, .. } = objects;
         merge(&mut self.input.nodes, nodes, |node: &Node| node.name.clone());
         merge(&mut self.input.pods, pods, |pod: &Pod| (pod.namespace.clone(), pod.name.clone()));
         merge(&mut self.input.objects, objects, |object: &Object| {
@@ -142,6 +142,24 @@ impl Simulation {
     /// The number of pods without a node.
     pub fn n_pending(&self) -> usize {
         self.input.pods.iter().filter(|pod| !pod.is_assigned()).count()
+    }
+
+    /// An engine that has been given everything and has decided nothing yet, and the virtual time: for questions.
+    ///
+    /// # Errors
+    /// If no scheduler can be built from the options.
+    pub fn engine(&self) -> Result<(Engine, Timestamp), BuildError> {
+        let mut engine = engine(&self.options)?;
+        let mut ledger = Ledger::new(&self.input.pods);
+        Driver::new(&mut engine, &mut ledger, self.start(), Recording::default())
+            .feed(&self.input, None);
+        Ok((engine, self.start()))
+    }
+
+    /// What the user should know about the input and the configuration.
+    pub fn warnings(&self) -> Vec<String> {
+        let extenders = extenders_not_asked(&self.options.config);
+        extenders.into_iter().chain(self.input.warnings.iter().cloned()).collect()
     }
 
     /// Schedules until no pending pod can make progress.
@@ -171,8 +189,7 @@ impl Simulation {
         let driven = driver.finish();
         let mut report = compose(&engine, &ledger, driven.n_decisions);
         report.pods.finished = self.input.n_finished;
-        report.warnings.extend(extenders_not_asked(&self.options.config));
-        report.warnings.extend(self.input.warnings.iter().cloned());
+        report.warnings.extend(self.warnings());
         report.warnings.extend(driven.warnings);
         report.timeline = driven.timeline;
         report.explanations = self.explain(&ledger, &report)?;
@@ -197,7 +214,7 @@ impl Simulation {
         let mut found = driver.finish().explanations;
         let explained = |name: &PodName| {
             let explanation = found.remove(name);
-            PodExplanation::new(name, explanation.as_ref(), ledger, report)
+            PodExplanation::new(name, explanation, ledger, report)
         };
         Ok(self.options.explain.iter().map(explained).collect())
     }

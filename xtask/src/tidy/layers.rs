@@ -55,6 +55,13 @@ const LAYERS: &[Layer] = &[
         tests_may_use: &[],
         is_pure: true,
     },
+    // Questions about an engine; which plugins it runs is the caller's business.
+    Layer {
+        name: "answers",
+        may_use: &["api-types", "cache", "framework", "engine"],
+        tests_may_use: &["config", "plugins-intree"],
+        is_pure: true,
+    },
     // The writes of a daemon without its IO, so that the fault simulation runs the same.
     Layer {
         name: "writes",
@@ -72,6 +79,7 @@ const LAYERS: &[Layer] = &[
             "framework",
             "runtime",
             "engine",
+            "answers",
             "plugins-intree",
         ],
         tests_may_use: &[],
@@ -115,6 +123,7 @@ const LIBRARIES: &[&str] = &[
     "runtime",
     "plugins-intree",
     "engine",
+    "answers",
     "writes",
     "simulator",
     "daemon",
@@ -135,6 +144,7 @@ const EVERYTHING: &[&str] = &[
     "runtime",
     "plugins-intree",
     "engine",
+    "answers",
     "writes",
     "simulator",
     "daemon",
@@ -154,6 +164,7 @@ const BENCHES: &[&str] = &[
     "runtime",
     "plugins-intree",
     "engine",
+    "answers",
     "writes",
     "simulator",
     "daemon",

@@ -16,7 +16,7 @@ const MIN_NODES_TO_SAMPLE: i64 = 100;
 const MIN_ADAPTIVE_PERCENTAGE: i64 = 5;
 
 /// How many fitting nodes are enough. A percentage of 0 adapts to the number of nodes.
-pub(super) fn n_feasible_to_find(n_nodes: usize, percentage: i32) -> usize {
+pub(crate) fn n_feasible_to_find(n_nodes: usize, percentage: i32) -> usize {
     let n = i64::try_from(n_nodes).unwrap_or(i64::MAX);
     if n < MIN_NODES_TO_SAMPLE {
         return n_nodes;

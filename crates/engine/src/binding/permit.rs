@@ -32,7 +32,7 @@ pub(super) struct Wait {
 /// Waits on Permit, in plugin order.
 pub(super) type Waits = SmallVec<[Wait; 2]>;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Waiter {
     serial: Serial,
     /// With its node filled in.
@@ -48,7 +48,7 @@ impl Waiter {
 }
 
 /// The pods that wait on Permit, as plugins may see them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PermitWaits {
     by_uid: KeyedMap<Arc<str>, Waiter>,
     by_serial: BTreeMap<Serial, Arc<str>>,

@@ -31,6 +31,19 @@ pub(super) struct BindingTable {
 }
 
 impl BindingTable {
+    /// An empty table that gives no number which this one has given.
+    pub(super) fn fork(&self) -> Self {
+        let Self { last_token, last_serial, .. } = *self;
+        Self { last_token, last_serial, ..Self::default() }
+    }
+
+    /// All pods on their way, in the order in which they set off.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Binding> {
+        let mut all: Vec<&Binding> = self.by_uid.values().map(|binding| &**binding).collect();
+        all.sort_unstable_by_key(|binding| binding.serial);
+        all.into_iter()
+    }
+
     /// How many pods are on their way.
     pub(super) fn len(&self) -> usize {
         self.by_uid.len()

@@ -105,6 +105,11 @@ impl<'a> ScoreTable<'a> {
         self.columns.is_empty()
     }
 
+    /// The plugins that took part, in order.
+    pub(crate) fn plugins(&self) -> impl Iterator<Item = &'a PluginName> {
+        self.columns.iter().map(|(name, _)| *name)
+    }
+
     /// What each node got, in the order of the nodes.
     pub(crate) fn by_node(&self) -> impl Iterator<Item = NodeScores> {
         self.totals.iter().enumerate().map(|(at, total)| {

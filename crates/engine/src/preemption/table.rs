@@ -118,6 +118,17 @@ pub(super) struct TaskTable {
 }
 
 impl TaskTable {
+    /// An empty table that gives no number which this one has given.
+    pub(super) fn fork(&self) -> Self {
+        let Self { last_id, last_token, .. } = *self;
+        Self { last_id, last_token, ..Self::default() }
+    }
+
+    /// All tasks, the oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.values()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.tasks.len()
     }

@@ -4,6 +4,7 @@
 
 mod asking;
 mod binding;
+mod explaining;
 mod extenders;
 mod failures;
 mod notices;

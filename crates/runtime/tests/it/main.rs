@@ -7,5 +7,6 @@ mod filtering;
 mod nominations;
 mod pre_filtering;
 mod profiles;
+mod rejections;
 mod toy;
 mod weights;

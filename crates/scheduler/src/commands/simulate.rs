@@ -2,15 +2,13 @@
 //!
 //! All files are read before the simulation starts; a mistake in any of them gives one error and no output.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::ArgGroup;
 use indicatif::{ProgressBar, ProgressStyle};
-use kube_scheduler_config::FeatureGates;
 use kube_scheduler_runtime::Registry;
 use kube_scheduler_simulator::{
     ClusterInput, Format, PodName, RenderOptions, Report, Simulation, SimulationOptions,
@@ -18,11 +16,10 @@ use kube_scheduler_simulator::{
 };
 
 use super::print;
-use crate::text_file::{self, MAX_CONFIG, MAX_DUMP};
+use super::sources::{self, gate, text_of};
+use crate::text_file::MAX_DUMP;
 
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
-/// The endings of files that are read from directories.
-const MANIFEST_EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// Schedule pods without a cluster, and report where they go, or why not.
 ///
@@ -109,41 +106,19 @@ pub(crate) fn run(args: Args, registry: Registry) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A gate and its value.
-fn gate(text: &str) -> Result<(String, bool), String> {
-    let (name, value) = text.split_once('=').ok_or("expected GATE=true or GATE=false")?;
-    let value = value.parse().map_err(|_| format!("{name}={value}: expected true or false"))?;
-    Ok((name.to_owned(), value))
-}
-
 fn options(args: &Args, registry: Registry) -> Result<SimulationOptions> {
-    let options = SimulationOptions {
+    let options = sources::options(&args.feature_gates, args.config.as_deref(), registry)?;
+    Ok(SimulationOptions {
         seed: args.seed,
         timeline: args.timeline,
         explain: args.explain.clone(),
-        registry,
-        ..SimulationOptions::default()
-    };
-    let mut gates = FeatureGates::default();
-    gates.set(&args.feature_gates.iter().cloned().collect()).context("--feature-gates")?;
-    let options = options.with_gates(gates);
-    let Some(path) = &args.config else { return Ok(options) };
-    let text = text_of(path, MAX_CONFIG)?;
-    options.with_config_text(&text).with_context(|| path.display().to_string())
+        ..options
+    })
 }
 
 fn input(args: &Args) -> Result<ClusterInput> {
     let mut input = ClusterInput::default();
-    for path in &args.filename {
-        if path.as_os_str() == "-" {
-            let text = text_file::read_from(std::io::stdin(), MAX_DUMP);
-            input.add_manifests("standard input", &text.context("standard input")?)?;
-            continue;
-        }
-        for file in manifests(path)? {
-            input.add_manifests(&file.display().to_string(), &text_of(&file, MAX_DUMP)?)?;
-        }
-    }
+    sources::add_files(&mut input, &args.filename)?;
     if let Some(path) = &args.nodes_csv {
         input.add_nodes_csv(&path.display().to_string(), &text_of(path, MAX_DUMP)?)?;
     }
@@ -151,32 +126,6 @@ fn input(args: &Args) -> Result<ClusterInput> {
         input.add_pods_csv(&path.display().to_string(), &text_of(path, MAX_DUMP)?)?;
     }
     Ok(input)
-}
-
-/// The file itself, or the manifests in a directory, sorted by name.
-fn manifests(path: &Path) -> Result<Vec<PathBuf>> {
-    if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let mut files = Vec::new();
-    for entry in fs::read_dir(path).with_context(|| path.display().to_string())? {
-        let file = entry.with_context(|| path.display().to_string())?.path();
-        let extension = file.extension().and_then(|extension| extension.to_str());
-        if extension.is_some_and(|extension| MANIFEST_EXTENSIONS.contains(&extension))
-            && file.is_file()
-        {
-            files.push(file);
-        }
-    }
-    if files.is_empty() {
-        bail!("{}: there is no *.yaml, *.yml or *.json file in this directory", path.display());
-    }
-    files.sort();
-    Ok(files)
-}
-
-fn text_of(path: &Path, max_bytes: u64) -> Result<String> {
-    text_file::read(path, max_bytes).with_context(|| path.display().to_string())
 }
 
 /// Runs the simulation with a progress bar on terminals, and measures the time from the first attempt to the last.

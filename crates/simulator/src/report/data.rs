@@ -10,6 +10,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::devices::DeviceReport;
+use super::explanation::PodExplanation;
 use super::timeline::TimelineReport;
 
 /// The result of a simulation: where every pod went, and why the others have no node.
@@ -167,58 +168,4 @@ pub struct NodeUsage {
     pub pods: i64,
     /// By resource, the sum of pods' requests divided by what is allocatable.
     pub utilisation: BTreeMap<String, f64>,
-}
-
-/// The last decision about one pod: every node's verdict and scores right before it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct PodExplanation {
-    /// The pod, `namespace/name`.
-    pub pod: String,
-    /// `Scheduled`, `AlreadyRunning`, `Preempted`, or the [`PendingReason`].
-    pub outcome: String,
-    /// The node of the pod, if it has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
-    /// What the nodes below do not explain.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-    /// The number of attempts; the following fields describe the last one.
-    pub attempts: u32,
-    /// Pods that were evicted for this one.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub preempts: Vec<String>,
-    /// Why PreFilter rejected the pod before any node was tried.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pre_filter: Option<String>,
-    /// All nodes, in the scheduler's order.
-    pub nodes: Vec<NodeVerdict>,
-}
-
-/// The result for one pod on one node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct NodeVerdict {
-    /// The node.
-    pub node: String,
-    /// Whether the pod passes all filters.
-    pub feasible: bool,
-    /// `Success`, or the status code of the rejection.
-    pub verdict: String,
-    /// The plugin that rejected the pod.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub plugin: Option<String>,
-    /// The plugin's reasons.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub reasons: Vec<String>,
-    /// The sum of all scores.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub total: Option<i64>,
-    /// Weighted, normalised scores by plugin. Plugins that skip the pod are not listed.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub scores: BTreeMap<String, i64>,
-    /// Whether no other node has a higher total.
-    pub best: bool,
 }

@@ -1,56 +1,13 @@
 //! A report in columns, as kubectl prints them: the details first, so that the summary is the last thing on a terminal.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::data::{NodeVerdict, PendingReason, PodExplanation, Report};
+use kube_scheduler_answers::Columns;
+
+use super::data::{PendingReason, Report};
 use super::devices::{DeviceCounts, DeviceReport};
 use super::timeline::{TimelineReport, WaitTimes};
-
-/// Blanks between columns.
-const GAP: usize = 3;
-
-/// Rows of cells; the first row is the head.
-struct Columns(Vec<Vec<String>>);
-
-impl Columns {
-    fn new(head: &[&str]) -> Self {
-        Self(vec![head.iter().map(ToString::to_string).collect()])
-    }
-
-    fn push(&mut self, row: Vec<String>) {
-        self.0.push(row);
-    }
-
-    /// Prints all rows, or nothing if there is only a head.
-    fn print(&self, out: &mut String) {
-        if self.0.len() < 2 {
-            return;
-        }
-        let n_columns = self.0.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| {
-            let cells = self.0.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..n_columns).map(width).collect();
-        for row in &self.0 {
-            // Padded by hand: a width in a format string may not exceed 65,535, and texts of plugins have no limit. Blanks
-            // are written only when another text follows, so that a long text in one row costs nothing in the others.
-            let mut blanks = 0;
-            for (cell, width) in row.iter().zip(&widths) {
-                let cell = cell.trim_end();
-                if !cell.is_empty() {
-                    out.extend(std::iter::repeat_n(' ', blanks));
-                    out.push_str(cell);
-                    blanks = 0;
-                }
-                blanks += width + GAP - cell.chars().count().min(*width);
-            }
-            out.push('\n');
-        }
-        out.push('\n');
-    }
-}
 
 /// The whole report.
 pub(super) fn render(report: &Report, shows_pending: bool, shows_nodes: bool) -> String {
@@ -69,7 +26,7 @@ pub(super) fn render(report: &Report, shows_pending: bool, shows_nodes: bool) ->
         devices(found, shows_nodes, &mut out);
     }
     for explanation in &report.explanations {
-        explain(explanation, &mut out);
+        explanation.write(shows_nodes, &mut out);
     }
     if let Some(timeline) = &report.timeline {
         use_over_time(timeline, &mut out);
@@ -133,7 +90,7 @@ fn nodes(report: &Report, out: &mut String) {
         report.utilisation.keys().map(String::as_str).filter(|name| *name != "pods").collect();
     head.extend(&resources);
     let upper: Vec<String> = head.iter().map(|name| name.to_uppercase()).collect();
-    let mut columns = Columns(vec![upper]);
+    let mut columns = Columns::new(&upper);
     for usage in &report.node_usage {
         let mut row = vec![usage.node.clone(), usage.pods.to_string()];
         row.extend(resources.iter().map(|name| {
@@ -193,71 +150,6 @@ fn percent(fraction: f64) -> String {
     format!("{:.1}%", fraction * 100.0)
 }
 
-fn explain(explanation: &PodExplanation, out: &mut String) {
-    let _ = write!(out, "{}: {}", explanation.pod, explanation.outcome);
-    if let Some(node) = &explanation.node {
-        let _ = write!(out, " on {node}");
-    }
-    if explanation.attempts > 0 {
-        let n_feasible = explanation.nodes.iter().filter(|node| node.feasible).count();
-        let _ = write!(
-            out,
-            " (attempt {}, {n_feasible} of {} nodes feasible)",
-            explanation.attempts,
-            explanation.nodes.len()
-        );
-    }
-    out.push('\n');
-    let lines = explanation.message.iter().chain(&explanation.pre_filter);
-    for line in lines {
-        let _ = writeln!(out, "  {line}");
-    }
-    for pod in &explanation.preempts {
-        let _ = writeln!(out, "  preempts {pod}");
-    }
-    out.push('\n');
-    feasible(explanation, out);
-    rejections(explanation, out);
-}
-
-/// Feasible nodes with their scores; the best come first and are marked.
-fn feasible(explanation: &PodExplanation, out: &mut String) {
-    let mut nodes: Vec<&NodeVerdict> =
-        explanation.nodes.iter().filter(|node| node.feasible).collect();
-    nodes.sort_by_key(|node| std::cmp::Reverse(node.total));
-    let plugins: BTreeSet<&str> =
-        nodes.iter().flat_map(|node| node.scores.keys()).map(String::as_str).collect();
-    let mut head = vec!["FEASIBLE", "BEST", "TOTAL"];
-    head.extend(&plugins);
-    let mut columns = Columns::new(&head);
-    for node in nodes {
-        let best = if node.best { "*" } else { "" };
-        let mut row = vec![
-            node.node.clone(),
-            best.to_owned(),
-            node.total.map_or_else(|| "-".to_owned(), |n| n.to_string()),
-        ];
-        row.extend(plugins.iter().map(|plugin| {
-            node.scores.get(*plugin).map_or_else(|| "-".to_owned(), ToString::to_string)
-        }));
-        columns.push(row);
-    }
-    columns.print(out);
-}
-
-fn rejections(explanation: &PodExplanation, out: &mut String) {
-    let mut columns = Columns::new(&["REJECTED", "BY", "VERDICT", "REASONS"]);
-    for node in explanation.nodes.iter().filter(|node| !node.feasible) {
-        columns.push(vec![
-            node.node.clone(),
-            node.plugin.clone().unwrap_or_default(),
-            node.verdict.clone(),
-            node.reasons.join(", "),
-        ]);
-    }
-    columns.print(out);
-}
-
 fn summary(report: &Report, out: &mut String) {
     let pods = &report.pods;
     let always = [
@@ -287,35 +179,4 @@ fn summary(report: &Report, out: &mut String) {
         Some(speed) => writeln!(out, "decisions:    {} ({speed:.0} per second)", report.decisions),
         None => writeln!(out, "decisions:    {}", report.decisions),
     };
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn printed(rows: &[&[&str]]) -> String {
-        let mut columns = Columns(Vec::new());
-        for row in rows {
-            columns.push(row.iter().map(ToString::to_string).collect());
-        }
-        let mut out = String::new();
-        columns.print(&mut out);
-        out
-    }
-
-    #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
-        let rows: [&[&str]; 3] = [&["A", "BB", "C"], &["aaa", "", "c"], &["ä", "b", ""]];
-        assert_eq!(printed(&rows), "A     BB   C\naaa        c\nä     b\n\n");
-    }
-
-    #[test]
-    fn texts_longer_than_a_format_width_are_printed() {
-        let long = "x".repeat(70_000);
-        let rows: [&[&str]; 3] = [&["A", "B"], &[&long, "b"], &["a", &long]];
-        let text = printed(&rows);
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[1], format!("{long}   b"));
-        assert_eq!(lines[2], format!("a{}{long}", " ".repeat(70_002)));
-    }
 }

@@ -1,5 +1,6 @@
 //! Whole simulations, from texts to reports.
 
+use kube_scheduler_answers::Verdict;
 use kube_scheduler_simulator::{
     ClusterInput, Format, PendingReason, RenderOptions, Report, Simulation, SimulationError,
     SimulationOptions, render,
@@ -127,7 +128,8 @@ fn a_pod_of_high_priority_makes_room_for_itself() {
         (explanation.attempts, explanation.preempts.as_slice()),
         (2, &["default/low".to_owned()][..])
     );
-    assert!(explanation.nodes[0].feasible, "the last attempt is what counts: {explanation:?}");
+    let decision = explanation.decision.as_ref().unwrap();
+    assert_eq!(decision.verdict, Verdict::Fits, "the last attempt is what counts: {decision:?}");
 }
 
 #[test]
@@ -159,7 +161,9 @@ fn pods_that_nobody_tries_are_accounted_for() {
         ]
     );
     assert_eq!((report.pods.total, report.pods.gated, report.pods.skipped), (3, 1, 2));
-    assert!(report.explanations[0].nodes[0].feasible, "where it would go without its gates");
+    let decision = report.explanations[0].decision.as_ref().unwrap();
+    assert_eq!(decision.n_feasible, 1, "where it would go without its gates");
+    assert_eq!(decision.place.as_ref().unwrap().stage, "Gated");
 }
 
 #[test]

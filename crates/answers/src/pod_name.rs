@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use kube_scheduler_api_types::Pod;
+
 /// A pod by namespace and name. Parses `NAMESPACE/NAME`, or `NAME` in namespace `default`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodName {
@@ -27,6 +29,12 @@ impl FromStr for PodName {
             return Err(PodNameError(text.to_owned()));
         }
         Ok(Self { namespace: namespace.into(), name: name.into() })
+    }
+}
+
+impl From<&Pod> for PodName {
+    fn from(pod: &Pod) -> Self {
+        Self { namespace: pod.namespace.clone(), name: pod.name.clone() }
     }
 }
 

@@ -1,0 +1,170 @@
+//! How things go on from a state: an engine schedules in virtual time until nothing changes any more.
+//!
+//! Invariant: it ends. Between two steps of progress (a pod gets its node, or is evicted) there are at most [`MAX_IDLE`] of
+//! virtual time; the number of attempts is limited.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_scheduler_api_types::{KeyedMap, Pod, Timestamp};
+use kube_scheduler_engine::{AttemptResult, Engine, Input};
+
+use crate::pod_name::PodName;
+use crate::rehearsal::{Happening, Rehearsal};
+
+/// Longer than any wait of the engine, but for backoffs that are configured to be longer.
+const MAX_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// A pod that was evicted.
+#[derive(Clone, Debug)]
+pub(crate) struct Eviction {
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) by: Option<PodName>,
+}
+
+/// The course of things.
+#[derive(Debug)]
+pub(crate) struct Course {
+    pub(crate) engine: Engine,
+    pub(crate) now: Timestamp,
+    rehearsal: Rehearsal,
+    attempts_left: u64,
+    n_progress: u64,
+    last_progress: Timestamp,
+    /// The number of steps of progress before the last attempt at a pod, by UID.
+    tried_at: KeyedMap<Arc<str>, u64>,
+    /// The pod of the last attempt.
+    current: Option<PodName>,
+    /// The nodes of pods that were placed, by name.
+    pub(crate) placements: BTreeMap<PodName, Arc<str>>,
+    pub(crate) evictions: Vec<Eviction>,
+    /// Why the last attempt at a pod failed, by UID, and whether that was an error.
+    pub(crate) failures: KeyedMap<Arc<str>, (bool, String)>,
+    /// Whether it ended because of the limit of attempts.
+    pub(crate) is_cut_short: bool,
+}
+
+impl Course {
+    /// Starts at the state of `engine`.
+    pub(crate) fn new(engine: &Engine, now: Timestamp, max_attempts: u64) -> Self {
+        Self {
+            engine: engine.fork(now),
+            now,
+            rehearsal: Rehearsal::default(),
+            attempts_left: max_attempts,
+            n_progress: 0,
+            last_progress: now,
+            tried_at: KeyedMap::default(),
+            current: None,
+            placements: BTreeMap::new(),
+            evictions: Vec::new(),
+            failures: KeyedMap::default(),
+            is_cut_short: false,
+        }
+    }
+
+    /// Something changes from outside.
+    pub(crate) fn handle(&mut self, input: Input) {
+        self.engine.handle(input, self.now);
+        self.carry_out();
+    }
+
+    /// A pod is deleted, and gives back what it has.
+    pub(crate) fn delete(&mut self, pod: &Pod) {
+        self.rehearsal.delete(&mut self.engine, pod, self.now);
+        self.carry_out();
+    }
+
+    /// Goes on until no pending pod can make progress.
+    pub(crate) fn run(&mut self) {
+        loop {
+            while self.attempt() {}
+            if self.is_cut_short || !self.let_time_pass() {
+                return;
+            }
+        }
+    }
+
+    /// Makes one attempt. Returns false if no pod is ready, or no attempt is left.
+    pub(crate) fn attempt(&mut self) -> bool {
+        if self.attempts_left == 0 {
+            self.is_cut_short |= self.engine.has_ready();
+            return false;
+        }
+        let Some(turn) = self.engine.schedule_next(self.now) else { return false };
+        self.attempts_left -= 1;
+        self.current =
+            Some(PodName { namespace: turn.pod.namespace.clone(), name: turn.pod.name.clone() });
+        let tried = match turn.group {
+            Some(group) => group.members,
+            None => vec![(turn.pod, turn.result)],
+        };
+        for (pod, result) in tried {
+            self.tried_at.insert(pod.uid.clone(), self.n_progress);
+            match result {
+                AttemptResult::Unschedulable(message) => {
+                    self.failures.insert(pod.uid, (false, message));
+                }
+                AttemptResult::Error(message) => {
+                    self.failures.insert(pod.uid, (true, message));
+                }
+                _ => {
+                    self.failures.remove(&pod.uid);
+                }
+            }
+        }
+        self.carry_out();
+        true
+    }
+
+    fn carry_out(&mut self) {
+        for happening in self.rehearsal.carry_out(&mut self.engine, self.now) {
+            match happening {
+                Happening::Bound(pod) => {
+                    let name = PodName::from(&*pod);
+                    self.failures.remove(&pod.uid);
+                    self.placements.insert(name, pod.node_name.clone().unwrap_or_default());
+                    self.progressed();
+                }
+                Happening::Evicted(pod) => {
+                    self.placements.remove(&PodName::from(&*pod));
+                    self.evictions.push(Eviction { pod, by: self.current.clone() });
+                    self.progressed();
+                }
+                Happening::Failed { pod, is_error, message } => {
+                    self.failures.insert(pod.uid, (is_error, message));
+                }
+                Happening::Changed(_) => {}
+            }
+        }
+    }
+
+    fn progressed(&mut self) {
+        self.n_progress += 1;
+        self.last_progress = self.now;
+    }
+
+    /// Whether every pod that can be tried has been tried since the last progress, and nothing is under way.
+    fn is_settled(&self) -> bool {
+        let engine = &self.engine;
+        engine.n_binding() == 0
+            && engine.queue().pending_pods().filter(|(_, queued)| !queued.is_gated()).all(
+                |(_, queued)| self.tried_at.get(&queued.entry().0.uid) == Some(&self.n_progress),
+            )
+    }
+
+    /// Advances time to the next deadline; false if there is none, or if no pod could be placed then.
+    fn let_time_pass(&mut self) -> bool {
+        let Some(deadline) = self.engine.next_deadline().filter(|_| !self.is_settled()) else {
+            return false;
+        };
+        let now = deadline.max(self.now);
+        if now.saturating_since(self.last_progress) > MAX_IDLE {
+            return false;
+        }
+        self.now = now;
+        self.handle(Input::TimePassed);
+        true
+    }
+}

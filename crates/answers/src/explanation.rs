@@ -1,0 +1,86 @@
+//! Why a pod goes where it goes, or nowhere.
+
+mod compose;
+mod data;
+mod table;
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_engine::Engine;
+
+pub use self::data::{
+    Decision, Explanation, FeasibleNode, PlaceAnswer, PreemptionAnswer, RejectedNodes, Rejection,
+    ScoreAnswer, Verdict,
+};
+use crate::Refusal;
+use crate::pod_name::PodName;
+
+/// The pod that a question is about.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Subject {
+    /// One that the scheduler knows.
+    Known(PodName),
+    /// One that need not exist.
+    Manifest(Arc<Pod>),
+}
+
+/// How much of an explanation to list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExplainOptions {
+    /// How many nodes that are rejected for the same reasons are named; the others are counted.
+    pub max_examples: usize,
+    /// How many feasible nodes are listed, the best first.
+    pub max_feasible: usize,
+}
+
+impl Default for ExplainOptions {
+    fn default() -> Self {
+        Self { max_examples: 3, max_feasible: 10 }
+    }
+}
+
+impl ExplainOptions {
+    /// Every node is named.
+    pub const ALL: Self = Self { max_examples: usize::MAX, max_feasible: usize::MAX };
+}
+
+/// Explains what an attempt at the pod would find now. O(nodes × plugins), and what looking for pods to evict takes. Nothing
+/// that is scheduled depends on it.
+///
+/// # Errors
+/// If there is no such pod, or no profile is responsible for it.
+pub fn explain(
+    engine: &mut Engine,
+    subject: &Subject,
+    options: ExplainOptions,
+    now: Timestamp,
+) -> Result<Explanation, Refusal> {
+    let pod = match subject {
+        Subject::Known(name) => engine
+            .known_pod(&name.namespace, &name.name)
+            .cloned()
+            .ok_or_else(|| Refusal::NoSuchPod(name.clone()))?,
+        Subject::Manifest(pod) => pod.clone(),
+    };
+    let place = engine.place_of(&pod.namespace, &pod.name).filter(|_| is_known(engine, &pod));
+    let random = engine.next_random();
+    let found = engine.explain(&pod, random, now).ok_or_else(|| not_ours(engine, &pod))?;
+    Ok(compose::compose(&pod, place, found, options, now))
+}
+
+/// Whether the engine knows this very pod, and not only one of its name.
+fn is_known(engine: &Engine, pod: &Pod) -> bool {
+    engine.known_pod(&pod.namespace, &pod.name).is_some_and(|known| known.uid == pod.uid)
+}
+
+fn not_ours(engine: &Engine, pod: &Pod) -> Refusal {
+    let profiles: Vec<&str> =
+        engine.profiles().iter().map(|profile| &*profile.scheduler_name).collect();
+    Refusal::NotOurs {
+        pod: PodName::from(pod),
+        scheduler: pod.spec.scheduler_name.to_string(),
+        profiles: profiles.join(", "),
+    }
+}

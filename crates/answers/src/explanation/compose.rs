@@ -1,0 +1,219 @@
+//! From what the engine found to an answer.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_engine::{self as engine, NodeExplanation, PluginScore, PodPlace, PodStage};
+use kube_scheduler_framework::{Code, NominatingInfo, PluginName, PostFilterOutcome, Status};
+
+use super::ExplainOptions;
+use super::data::{
+    Decision, Explanation, FeasibleNode, PlaceAnswer, PreemptionAnswer, RejectedNodes, Rejection,
+    ScoreAnswer, Verdict,
+};
+use crate::API_VERSION;
+
+/// The answer about `pod`, of which the engine `found` this.
+pub(super) fn compose(
+    pod: &Pod,
+    place: Option<PodPlace>,
+    found: engine::Explanation,
+    options: ExplainOptions,
+    now: Timestamp,
+) -> Explanation {
+    let preemption = found.post_filter.as_ref().map(preemption);
+    let n_feasible = found.nodes.iter().filter(|node| node.status.is_success()).count();
+    let verdict = verdict(pod, &found, n_feasible, preemption.as_ref());
+    let decision = if verdict == Verdict::Fits { decision(&found) } else { None };
+    let (feasible, rejected) = match verdict {
+        Verdict::Bound => (Vec::new(), Vec::new()),
+        _ => (feasible(&found, options.max_feasible), rejected(&found, options.max_examples)),
+    };
+    Explanation {
+        api_version: API_VERSION,
+        kind: "Explanation",
+        pod: pod.key(),
+        scheduler_name: pod.spec.scheduler_name.to_string(),
+        as_of: now.to_string(),
+        verdict,
+        warnings: warnings(pod, &found),
+        message: found.message.filter(|_| verdict != Verdict::Bound),
+        place: place.map(place_answer),
+        gated: found.gated.as_ref().map(rejection),
+        pod_rejections: found.of_pod.iter().map(rejection).collect(),
+        nodes: found.nodes.len(),
+        n_feasible,
+        decision,
+        feasible,
+        rejected,
+        preemption: preemption.filter(|_| verdict != Verdict::Bound),
+        error: found.error.as_ref().map(rejection),
+    }
+}
+
+fn verdict(
+    pod: &Pod,
+    found: &engine::Explanation,
+    n_feasible: usize,
+    preemption: Option<&PreemptionAnswer>,
+) -> Verdict {
+    if pod.is_assigned() {
+        Verdict::Bound
+    } else if found.error.is_some() && found.chosen.is_none() {
+        Verdict::Error
+    } else if n_feasible > 0 || found.chosen.is_some() {
+        Verdict::Fits
+    } else if preemption.is_some_and(|preemption| preemption.helps) {
+        Verdict::FitsAfterPreemption
+    } else {
+        Verdict::DoesNotFit
+    }
+}
+
+fn warnings(pod: &Pod, found: &engine::Explanation) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if pod.is_assigned() {
+        warnings.push("the pod has its node already: there is nothing to decide".to_owned());
+    }
+    if let Some(group) = &pod.spec.pod_group {
+        warnings.push(format!(
+            "the pod belongs to group {group}, whose members are tried together; this is about the pod alone"
+        ));
+    }
+    if found.has_extenders {
+        warnings
+            .push("extenders are not asked, so their filters and scores are missing".to_owned());
+    }
+    if let Some(enough) = found.enough {
+        warnings.push(format!(
+            "percentageOfNodesToScore: an attempt looks no further once it has found {enough} feasible nodes, and may \
+             choose another node than this"
+        ));
+    }
+    warnings
+}
+
+fn place_answer(place: PodPlace) -> PlaceAnswer {
+    let names = |names: Vec<PluginName>| names.iter().map(ToString::to_string).collect();
+    let (mut until, mut held_by) = (None, Vec::new());
+    let stage = match place.stage {
+        PodStage::NotOurs => "NotOurs",
+        PodStage::BeingDeleted => "BeingDeleted",
+        PodStage::Active => "Active",
+        PodStage::Backoff { until: end } => {
+            until = end;
+            "Backoff"
+        }
+        PodStage::Unschedulable { until: end } => {
+            until = Some(end);
+            "Unschedulable"
+        }
+        PodStage::Gated { by } => {
+            held_by = vec![by.to_string()];
+            "Gated"
+        }
+        PodStage::InFlight => "InFlight",
+        PodStage::WaitingOnPermit { plugins } => {
+            held_by = names(plugins);
+            "WaitingOnPermit"
+        }
+        PodStage::Binding => "Binding",
+        PodStage::Bound => "Bound",
+        _ => "Unknown",
+    };
+    PlaceAnswer {
+        stage,
+        until: until.map(|until| until.to_string()),
+        held_by,
+        node: place.node.map(|node| node.to_string()),
+        nominated_node: place.nominated_node.map(|node| node.to_string()),
+        attempts: place.attempts,
+        rejected_by: names(place.rejected_by),
+        waits_for: place.waits_for,
+        is_preempting: place.is_preempting,
+    }
+}
+
+fn rejection(status: &Status) -> Rejection {
+    Rejection {
+        plugin: status.plugin().map(ToString::to_string).unwrap_or_default(),
+        code: status.code().as_str(),
+        reasons: status.reasons().map(str::to_owned).collect(),
+    }
+}
+
+/// Nodes by all that is in the way.
+fn rejected(found: &engine::Explanation, max_examples: usize) -> Vec<RejectedNodes> {
+    let mut groups: Vec<RejectedNodes> = Vec::new();
+    let mut known: BTreeMap<Vec<Rejection>, usize> = BTreeMap::new();
+    for node in found.nodes.iter().filter(|node| !node.status.is_success()) {
+        let NodeExplanation { name, status, further, .. } = node;
+        let rejections: Vec<Rejection> =
+            std::iter::once(status).chain(further).map(rejection).collect();
+        let at = *known.entry(rejections).or_insert_with_key(|rejections| {
+            let rejections = rejections.clone();
+            groups.push(RejectedNodes { count: 0, examples: Vec::new(), rejections });
+            groups.len() - 1
+        });
+        let group = &mut groups[at];
+        group.count += 1;
+        if group.examples.len() < max_examples {
+            group.examples.push(name.to_string());
+        }
+    }
+    groups.sort_by_key(|group| Reverse(group.count));
+    groups
+}
+
+fn feasible(found: &engine::Explanation, max: usize) -> Vec<FeasibleNode> {
+    let mut nodes: Vec<&NodeExplanation> =
+        found.nodes.iter().filter(|node| node.status.is_success()).collect();
+    let total = |node: &NodeExplanation| node.scores.as_ref().map(|scores| scores.total);
+    // Of equally good nodes, the one that is chosen comes first.
+    nodes.sort_by_key(|node| (Reverse(total(node)), Some(&node.name) != found.chosen.as_ref()));
+    let best = nodes.iter().filter_map(|node| total(node)).max();
+    let listed = nodes.into_iter().take(max).map(|node| FeasibleNode {
+        node: node.name.to_string(),
+        best: best.is_some() && total(node) == best,
+        total: total(node),
+        scores: node.by_plugin.iter().map(score).collect(),
+    });
+    listed.collect()
+}
+
+fn score(score: &PluginScore) -> ScoreAnswer {
+    let PluginScore { plugin, raw, normalized, weight } = score;
+    let weighted = normalized.saturating_mul(*weight);
+    let (raw, normalized, weight) = (*raw, *normalized, *weight);
+    ScoreAnswer { plugin: plugin.to_string(), raw, normalized, weight, weighted }
+}
+
+fn decision(found: &engine::Explanation) -> Option<Decision> {
+    let node = found.chosen.as_ref()?;
+    let totals = || found.nodes.iter().filter_map(|node| Some(node.scores.as_ref()?.total));
+    let best = totals().max();
+    let second = totals().filter(|total| Some(*total) < best).max();
+    let by_nomination = !found.best.is_empty() && !found.best.contains(node);
+    let margin = best.zip(second).map(|(best, second)| best.saturating_sub(second));
+    Some(Decision {
+        node: node.to_string(),
+        margin: margin.filter(|_| !by_nomination),
+        ties: totals().filter(|total| Some(*total) == best).count().max(1),
+        by_nomination,
+    })
+}
+
+fn preemption(outcome: &PostFilterOutcome) -> PreemptionAnswer {
+    let node = match &outcome.nominating {
+        Some(NominatingInfo::Override(node)) => node.as_ref().map(ToString::to_string),
+        _ => None,
+    };
+    let message = outcome.status.message();
+    PreemptionAnswer {
+        helps: outcome.status.code() == Code::Success,
+        node: node.filter(|node| !node.is_empty()),
+        victims: outcome.victims.iter().map(|victim| victim.key()).collect(),
+        message: Some(message).filter(|message| !message.is_empty()),
+    }
+}

@@ -1,0 +1,188 @@
+//! An explanation as data.
+//!
+//! Invariants: `nodes` is the number of feasible nodes plus the counts of all `rejected`, unless an `error` ended the
+//! evaluation; no two of `rejected` have the same rejections.
+
+use serde::Serialize;
+
+/// Whether the pod fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It fits on at least one node.
+    Fits,
+    /// It fits on no node, but would if pods are evicted for it.
+    FitsAfterPreemption,
+    /// It fits on no node.
+    DoesNotFit,
+    /// A plugin failed, or the attempt is refused.
+    Error,
+    /// It has its node: nothing is to be decided.
+    Bound,
+}
+
+/// Why a pod goes where it goes, or nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    pub(super) api_version: &'static str,
+    pub(super) kind: &'static str,
+    /// The pod, `namespace/name`.
+    pub(super) pod: String,
+    pub(super) scheduler_name: String,
+    /// The time of the answer.
+    pub(super) as_of: String,
+    /// Whether it fits.
+    pub verdict: Verdict,
+    /// The text of the event if an attempt failed now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Where the pod is; `None` for one that does not exist.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<PlaceAnswer>,
+    /// What keeps the pod from being tried, whatever the nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gated: Option<Rejection>,
+    /// Rejections of the pod as a whole, before any node was looked at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) pod_rejections: Vec<Rejection>,
+    /// How many nodes were looked at.
+    pub nodes: usize,
+    /// How many of them it fits on.
+    pub n_feasible: usize,
+    /// The node that an attempt would choose now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+    /// Nodes that it fits on, the best first, then in the scheduler's order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub feasible: Vec<FeasibleNode>,
+    /// Nodes that it does not fit on, by reasons, the most frequent first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rejected: Vec<RejectedNodes>,
+    /// What looking for pods to evict gives, if it fits nowhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preemption: Option<PreemptionAnswer>,
+    /// The error that ended the evaluation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<Rejection>,
+    /// What the reader should know about the answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) warnings: Vec<String>,
+}
+
+/// Where a pod is, and what it waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlaceAnswer {
+    /// `Active`, `Backoff`, `Unschedulable`, `Gated`, `InFlight`, `WaitingOnPermit`, `Binding`, `Bound`, `BeingDeleted` or
+    /// `NotOurs`.
+    pub stage: &'static str,
+    /// Until when, if it is tried again by time alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) until: Option<String>,
+    /// The plugins that hold it at this stage.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held_by: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) node: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) nominated_node: Option<String>,
+    /// Attempts so far.
+    pub attempts: u32,
+    /// The plugins that rejected it in its last attempt.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) rejected_by: Vec<String>,
+    /// The events that may bring it back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) waits_for: Vec<String>,
+    /// Whether pods are being evicted for it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_preempting: bool,
+}
+
+/// One plugin's rejection.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rejection {
+    /// The plugin; empty if the answer is of several.
+    pub plugin: String,
+    /// `Unschedulable`, `UnschedulableAndUnresolvable` (evicting pods does not help), `Pending`, or `Error`.
+    pub code: &'static str,
+    /// The plugin's reasons, in its words.
+    pub reasons: Vec<String>,
+}
+
+/// Nodes that are rejected for the same reasons.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RejectedNodes {
+    /// How many.
+    pub count: usize,
+    /// Some of them, in the scheduler's order.
+    pub examples: Vec<String>,
+    /// All that is in the way. The first is what an attempt reports.
+    pub rejections: Vec<Rejection>,
+}
+
+/// A node that the pod fits on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FeasibleNode {
+    /// The node.
+    pub node: String,
+    /// Whether no other has a higher total.
+    pub best: bool,
+    /// The sum of all weighted scores, if scoring worked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<i64>,
+    /// By plugin, in their order; plugins that skip the pod are not listed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<ScoreAnswer>,
+}
+
+/// What one plugin gives one node: `weighted` is `normalized` times `weight`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScoreAnswer {
+    /// The plugin.
+    pub plugin: String,
+    pub(super) raw: i64,
+    /// From 0 to 100.
+    pub(super) normalized: i64,
+    pub(super) weight: i64,
+    /// What counts.
+    pub weighted: i64,
+}
+
+/// The choice among the feasible nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decision {
+    /// The node.
+    pub node: String,
+    /// How far its total is above that of the best node that is not as good; `None` if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub margin: Option<i64>,
+    /// How many nodes have the same total, this one included.
+    pub ties: usize,
+    /// Whether it was chosen because the pod is nominated to it, whatever the scores.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) by_nomination: bool,
+}
+
+/// What looking for pods to evict gives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PreemptionAnswer {
+    /// Whether it helps.
+    pub helps: bool,
+    /// Where.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) node: Option<String>,
+    /// The pods to evict, most important first, `namespace/name`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub victims: Vec<String>,
+    /// Why it does not help.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) message: Option<String>,
+}

@@ -1,0 +1,170 @@
+//! An explanation for people.
+
+use std::fmt::Write as _;
+
+use super::data::{Explanation, PlaceAnswer, Rejection, Verdict};
+use crate::columns::Columns;
+
+/// In narrow tables: how many feasible nodes, and how many nodes with the same rejections are named.
+const MAX_FEASIBLE: usize = 10;
+const MAX_EXAMPLES: usize = 3;
+
+impl Explanation {
+    /// The explanation in columns; wide ones say how scores come about.
+    pub fn table(&self, wide: bool) -> String {
+        let mut out = format!("{}: {}\n", self.pod, self.headline());
+        if let Some(place) = &self.place {
+            place.write(&mut out);
+        }
+        out.push_str(&self.details(wide));
+        out
+    }
+
+    fn headline(&self) -> String {
+        let Self { verdict, nodes, n_feasible, decision, .. } = self;
+        let share = format!("{n_feasible} of {nodes} nodes feasible");
+        match (verdict, decision) {
+            (Verdict::Fits, Some(decision)) => format!("fits, on {} ({share})", decision.node),
+            (Verdict::Fits, None) => format!("fits ({share})"),
+            (Verdict::FitsAfterPreemption, _) => {
+                format!("fits once pods are evicted for it ({share})")
+            }
+            (Verdict::DoesNotFit, _) => format!("does not fit ({share})"),
+            (Verdict::Error, _) => "cannot be scheduled because of an error".to_owned(),
+            (Verdict::Bound, _) => "has its node".to_owned(),
+        }
+    }
+
+    /// All but the headline and the place.
+    pub fn details(&self, wide: bool) -> String {
+        let mut out = String::new();
+        for warning in &self.warnings {
+            let _ = writeln!(out, "  note: {warning}");
+        }
+        if let Some(gate) = &self.gated {
+            let _ = writeln!(out, "  held back by {}", with_plugin(gate));
+        }
+        if let Some(message) = &self.message {
+            let _ = writeln!(out, "  {message}");
+        }
+        for rejection in self.pod_rejections.iter().chain(&self.error) {
+            let _ = writeln!(out, "  {}", with_plugin(rejection));
+        }
+        if let Some(preemption) = self.preemption.as_ref().filter(|preemption| preemption.helps) {
+            let node = preemption.node.as_deref().unwrap_or("?");
+            let victims = preemption.victims.join(", ");
+            let _ = writeln!(out, "  preemption on {node} would evict: {victims}");
+        }
+        if let Some(decision) = &self.decision {
+            let why = match (decision.by_nomination, decision.margin, decision.ties) {
+                (true, ..) => "the pod is nominated to it".to_owned(),
+                (false, _, 2..) => format!("one of {} equally good nodes", decision.ties),
+                (false, Some(margin), _) => format!("{margin} ahead of the next"),
+                (false, None, _) => "the only one".to_owned(),
+            };
+            let _ = writeln!(out, "  chosen: {}, {why}", decision.node);
+        }
+        out.push('\n');
+        self.write_feasible(wide, &mut out);
+        self.write_rejected(wide, &mut out);
+        out
+    }
+
+    /// Feasible nodes with their scores; the best are marked.
+    fn write_feasible(&self, wide: bool, out: &mut String) {
+        let mut plugins: Vec<&str> =
+            self.feasible.iter().flat_map(|node| &node.scores).map(|s| &*s.plugin).collect();
+        plugins.sort_unstable();
+        plugins.dedup();
+        let mut head = vec!["FEASIBLE", "BEST", "TOTAL"];
+        head.extend(&plugins);
+        let mut columns = Columns::new(&head);
+        let none = || "-".to_owned();
+        let max = if wide { usize::MAX } else { MAX_FEASIBLE };
+        for node in self.feasible.iter().take(max) {
+            let best = if node.best { "*" } else { "" };
+            let total = node.total.map_or_else(none, |total| total.to_string());
+            let mut row = vec![node.node.clone(), best.to_owned(), total];
+            row.extend(plugins.iter().map(|plugin| {
+                let score = node.scores.iter().find(|score| score.plugin == *plugin);
+                score.map_or_else(none, |score| match wide {
+                    true => format!(
+                        "{} ({} of {} × {})",
+                        score.weighted, score.normalized, score.raw, score.weight
+                    ),
+                    false => score.weighted.to_string(),
+                })
+            }));
+            columns.push(row);
+        }
+        columns.print(out);
+        let more = self.n_feasible.saturating_sub(self.feasible.len().min(max));
+        if more > 0 && !self.feasible.is_empty() {
+            let _ = writeln!(out, "{more} more feasible nodes\n");
+        }
+    }
+
+    /// Rejected nodes by reasons, one line per plugin.
+    fn write_rejected(&self, wide: bool, out: &mut String) {
+        let mut columns = Columns::new(&["REJECTED", "NODES", "BY", "VERDICT", "REASONS"]);
+        for group in &self.rejected {
+            let max = if wide { usize::MAX } else { MAX_EXAMPLES };
+            let shown = &group.examples[..group.examples.len().min(max)];
+            let mut nodes = shown.join(", ");
+            let more = group.count.saturating_sub(shown.len());
+            if more > 0 {
+                let _ = write!(nodes, "{}{more} more", if shown.is_empty() { "" } else { ", … " });
+            }
+            let mut first = Some((group.count.to_string(), nodes));
+            for rejection in &group.rejections {
+                let (count, nodes) = first.take().unwrap_or_default();
+                columns.push(vec![
+                    count,
+                    nodes,
+                    rejection.plugin.clone(),
+                    rejection.code.to_owned(),
+                    rejection.reasons.join(", "),
+                ]);
+            }
+        }
+        columns.print(out);
+    }
+}
+
+impl PlaceAnswer {
+    fn write(&self, out: &mut String) {
+        let mut line = format!("  stage: {}", self.stage);
+        if !self.held_by.is_empty() {
+            let _ = write!(line, " by {}", self.held_by.join(", "));
+        }
+        if let Some(until) = &self.until {
+            let _ = write!(line, " until {until}");
+        }
+        if let Some(node) = &self.node {
+            let _ = write!(line, " on {node}");
+        }
+        if self.attempts > 0 {
+            let _ = write!(line, ", {} attempts", self.attempts);
+        }
+        if let Some(node) = &self.nominated_node {
+            let _ = write!(line, ", nominated to {node}");
+        }
+        if self.is_preempting {
+            line.push_str(", pods are being evicted for it");
+        }
+        let _ = writeln!(out, "{line}");
+        if !self.rejected_by.is_empty() {
+            let _ = writeln!(out, "  last rejected by: {}", self.rejected_by.join(", "));
+        }
+        if !self.waits_for.is_empty() {
+            let _ = writeln!(out, "  may come back with: {}", self.waits_for.join(", "));
+        }
+    }
+}
+
+fn with_plugin(rejection: &Rejection) -> String {
+    match &*rejection.plugin {
+        "" => rejection.reasons.join(", "),
+        plugin => format!("{plugin}: {}", rejection.reasons.join(", ")),
+    }
+}

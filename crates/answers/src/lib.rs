@@ -1,0 +1,102 @@
+//! Questions to a scheduler about itself, answered by its own engine: why a pod is where it is and not elsewhere
+//! ([`explain`]), what would happen if the cluster were changed ([`what_if`]), how many more pods fit ([`capacity`]).
+//!
+//! An answer is a value with a versioned JSON form ([`API_VERSION`]); [`render`] prints it. Verdicts and stages in it are
+//! codes that programs can rely on; the texts beside them are those of events and conditions.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use kube_scheduler_answers::{ExplainOptions, Subject, Verdict, explain};
+//! use kube_scheduler_api_types::{Node, Pod, Timestamp};
+//! use kube_scheduler_engine::{Engine, EngineOptions, Input};
+//! # fn engine() -> Result<Engine, Box<dyn std::error::Error>> {
+//! #     let mut config = kube_scheduler_config::Configuration::default();
+//! #     kube_scheduler_config::default(&mut config, &Default::default());
+//! #     Ok(Engine::new(&config, &kube_scheduler_plugins_intree::registry(), EngineOptions::default())?)
+//! # }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let now = Timestamp::EPOCH;
+//! let mut engine = engine()?;
+//! let node = r#"{"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1", "pods": "110"}}}"#;
+//! engine.handle(Input::NodeApplied(Arc::new(Node::from_json(node)?)), now);
+//!
+//! let pod = r#"{"metadata": {"name": "web"}, "spec": {"schedulerName": "default-scheduler",
+//!     "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}"#;
+//! let web = Subject::Manifest(Arc::new(Pod::from_json(pod)?));
+//! let answer = explain(&mut engine, &web, ExplainOptions::default(), now)?;
+//! assert_eq!(answer.verdict, Verdict::DoesNotFit);
+//! assert_eq!(answer.rejected[0].rejections[0].plugin, "NodeResourcesFit");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Invariants: nothing here reads a file, a clock or a socket; asking changes nothing that is scheduled; what an answer
+//! takes is bounded by the size of the cluster, and its lists by the options.
+
+mod capacity;
+mod columns;
+mod course;
+mod explanation;
+mod format;
+mod pod_name;
+mod rehearsal;
+mod what_if;
+
+pub use capacity::{Capacity, capacity};
+pub use columns::Columns;
+pub use explanation::{
+    Decision, ExplainOptions, Explanation, FeasibleNode, PlaceAnswer, PreemptionAnswer,
+    RejectedNodes, Rejection, ScoreAnswer, Subject, Verdict, explain,
+};
+pub use format::{Format, FormatError, RenderError, render};
+pub use pod_name::{PodName, PodNameError};
+pub use rehearsal::{Happening, Rehearsal};
+pub use what_if::{
+    Change, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer, QuestionLimits, WhatIf,
+    what_if,
+};
+
+/// The version of the JSON form of questions and answers.
+pub const API_VERSION: &str = "answers.kube-scheduler.rs/v1alpha1";
+
+/// Why a question is not answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The pod that is asked about does not exist.
+    #[error("there is no pod {0}")]
+    NoSuchPod(PodName),
+    /// A pod to add exists.
+    #[error("pod {0} exists already")]
+    PodExists(PodName),
+    /// The node that is asked about does not exist.
+    #[error("there is no node {0:?}")]
+    NoSuchNode(String),
+    /// A node to add exists.
+    #[error("node {0:?} exists already")]
+    NodeExists(String),
+    /// The question asks for too much.
+    #[error("{asked} {what} in one question are too many: at most {max} are allowed")]
+    TooMuch {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        asked: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// Another scheduler is responsible for the pod.
+    #[error(
+        "pod {pod} is for scheduler {scheduler:?}, which has no profile here; there are: {profiles}"
+    )]
+    NotOurs {
+        /// The pod.
+        pod: PodName,
+        /// The scheduler that it names.
+        scheduler: String,
+        /// The names of the profiles.
+        profiles: String,
+    },
+}

@@ -1,0 +1,218 @@
+//! What would happen if the cluster were changed.
+
+mod changes;
+mod data;
+mod table;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Node, Pod, Taint, Timestamp};
+use kube_scheduler_engine::Engine;
+
+pub use self::data::{EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer, WhatIf};
+use crate::course::Course;
+use crate::pod_name::PodName;
+use crate::{API_VERSION, Refusal};
+
+/// One change of the cluster.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Change {
+    /// A pod is created.
+    AddPod(Arc<Pod>),
+    /// A pod is deleted.
+    DeletePod(PodName),
+    /// A node joins.
+    AddNode(Arc<Node>),
+    /// Nodes join that are like one that is there: empty, and with names and host names of their own.
+    AddNodesLike {
+        /// The one that is there.
+        node: Arc<str>,
+        /// How many join.
+        count: usize,
+    },
+    /// A node leaves. Pods of controllers that were on it come again without a node.
+    RemoveNode(Arc<str>),
+    /// A node takes no new pods.
+    Cordon(Arc<str>),
+    /// The same, and the pods of controllers that are on it, but for those of DaemonSets, come again without a node. Others
+    /// of its pods are deleted for good.
+    Drain(Arc<str>),
+    /// A node gets a taint. `NoExecute` does not evict running pods here.
+    Taint {
+        /// The node.
+        node: Arc<str>,
+        /// The taint.
+        taint: Taint,
+    },
+    /// A node gets a label.
+    Label {
+        /// The node.
+        node: Arc<str>,
+        /// The key.
+        key: Arc<str>,
+        /// The value.
+        value: Arc<str>,
+    },
+}
+
+/// How much a question may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuestionLimits {
+    /// Changes in one question, and pods and nodes that they add.
+    pub max_changes: usize,
+    /// Attempts at scheduling until the answer is cut short.
+    pub max_attempts: u64,
+}
+
+impl Default for QuestionLimits {
+    fn default() -> Self {
+        Self { max_changes: 10_000, max_attempts: 200_000 }
+    }
+}
+
+/// Answers what would happen after `changes`, in their order: on a copy of the engine, which then schedules in virtual time
+/// until no pod can make progress. What would happen without them is found out too, so that only differences are given.
+///
+/// O(nodes + pods) for the copy, and what the attempts take; the engine is not changed.
+///
+/// # Errors
+/// If a change is about something that does not exist, or there are more than the limits allow.
+pub fn what_if(
+    engine: &Engine,
+    changes: &[Change],
+    limits: QuestionLimits,
+    now: Timestamp,
+) -> Result<WhatIf, Refusal> {
+    if changes.len() > limits.max_changes {
+        let max = limits.max_changes;
+        return Err(Refusal::TooMuch { what: "changes", asked: changes.len(), max });
+    }
+    let mut before = Course::new(engine, now, limits.max_attempts);
+    let mut after = Course::new(engine, now, limits.max_attempts);
+    let touched = changes::apply(&mut after, changes, limits)?;
+    before.run();
+    after.run();
+    Ok(compose(engine, before, after, touched, now))
+}
+
+/// Where every pod is that was placed in one of the courses, or has to do with the changes: its nodes before and after.
+type Moves = BTreeMap<PodName, (Option<Arc<str>>, Option<Arc<str>>)>;
+
+fn node_of(engine: &Engine, name: &PodName) -> Option<Arc<str>> {
+    engine.known_pod(&name.namespace, &name.name)?.node_name.clone()
+}
+
+fn moves(before: &Course, after: &Course, touched: &changes::Touched) -> Moves {
+    let placed = before.placements.keys().chain(after.placements.keys());
+    let evicted = before.evictions.iter().chain(&after.evictions);
+    let evicted: BTreeSet<PodName> =
+        evicted.map(|eviction| PodName::from(&*eviction.pod)).collect();
+    let names: BTreeSet<&PodName> =
+        placed.chain(&touched.asked).chain(&touched.gone).chain(&evicted).collect();
+    let nodes = |name: &PodName| (node_of(&before.engine, name), node_of(&after.engine, name));
+    names.into_iter().map(|name| (name.clone(), nodes(name))).collect()
+}
+
+fn compose(
+    engine: &Engine,
+    before: Course,
+    after: Course,
+    touched: changes::Touched,
+    now: Timestamp,
+) -> WhatIf {
+    let moves = moves(&before, &after, &touched);
+    let is_asked = |name: &PodName| touched.asked.contains(name);
+    let mut placements: Vec<PlacementAnswer> = Vec::new();
+    let mut nodes: BTreeMap<Arc<str>, NodeDifference> = BTreeMap::new();
+    for (name, (was, is)) in &moves {
+        if let Some(node) = is.as_ref().filter(|_| was != is || is_asked(name)) {
+            placements.push(PlacementAnswer {
+                pod: name.to_string(),
+                node: node.to_string(),
+                instead_of: was.as_ref().filter(|_| was != is).map(ToString::to_string),
+                asked: is_asked(name),
+            });
+        }
+        if was == is {
+            continue;
+        }
+        let sides = [(was, false), (is, true)];
+        for (node, comes) in
+            sides.into_iter().filter_map(|(node, side)| Some((node.as_ref()?, side)))
+        {
+            let entry = nodes.entry(node.clone()).or_insert_with(|| NodeDifference::of(node));
+            let list = if comes { &mut entry.added } else { &mut entry.removed };
+            list.push(name.to_string());
+        }
+    }
+    let (pending, other_pending) = pending(&before, &after, &touched);
+    let fits = pending.iter().all(|pod| !pod.asked);
+    let mut warnings = touched.warnings;
+    if after.is_cut_short || before.is_cut_short {
+        warnings.push("the answer is cut short by the limit of attempts".to_owned());
+    }
+    if engine.n_binding() > 0 {
+        warnings.push("pods that are being bound count as bound".to_owned());
+    }
+    if !after.evictions.is_empty() {
+        warnings
+            .push("controllers of evicted pods, which would replace them, do not run".to_owned());
+    }
+    WhatIf {
+        api_version: API_VERSION,
+        kind: "WhatIf",
+        as_of: now.to_string(),
+        fits,
+        placements,
+        evictions: after.evictions.iter().map(EvictionAnswer::from).collect(),
+        pending,
+        other_pending,
+        nodes: nodes.into_values().collect(),
+        warnings,
+    }
+}
+
+/// The pods that are asked about, or would have had a node without the changes, and have none; and how many others.
+fn pending(
+    before: &Course,
+    after: &Course,
+    touched: &changes::Touched,
+) -> (Vec<PendingAnswer>, usize) {
+    let (mut listed, mut n_others) = (Vec::new(), 0);
+    for (_, queued) in after.engine.queue().pending_pods() {
+        let pod = &queued.entry().0;
+        let name = PodName::from(&**pod);
+        let asked = touched.asked.contains(&name);
+        let loses = node_of(&before.engine, &name).is_some();
+        if !asked && !loses {
+            n_others += 1;
+            continue;
+        }
+        let (code, message) = match after.failures.get(&pod.uid) {
+            Some((true, message)) => ("SchedulerError", message.clone()),
+            Some((false, message)) => ("Unschedulable", message.clone()),
+            None if queued.is_gated() => {
+                ("SchedulingGated", "held back before any attempt".to_owned())
+            }
+            None => ("NotTried", "not tried".to_owned()),
+        };
+        listed.push(PendingAnswer { pod: name.to_string(), asked, code, message });
+    }
+    for name in &touched.asked {
+        let known = after.engine.known_pod(&name.namespace, &name.name);
+        let is_queued = after.engine.queue().get(&name.namespace, &name.name).is_some();
+        if known.is_some_and(|pod| !pod.is_assigned()) && !is_queued {
+            let message = "no profile is responsible for it, or it is still on its way".to_owned();
+            listed.push(PendingAnswer {
+                pod: name.to_string(),
+                asked: true,
+                code: "NotScheduled",
+                message,
+            });
+        }
+    }
+    listed.sort_by(|a, b| a.pod.cmp(&b.pod));
+    (listed, n_others)
+}

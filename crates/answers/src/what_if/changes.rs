@@ -1,0 +1,176 @@
+//! Applying changes to a copy of the cluster.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Node, Pod, PodStatus};
+use kube_scheduler_engine::Input;
+
+use super::{Change, QuestionLimits};
+use crate::Refusal;
+use crate::course::Course;
+use crate::pod_name::PodName;
+
+const HOST_NAME: &str = "kubernetes.io/hostname";
+
+/// The pods that changes are about.
+#[derive(Debug, Default)]
+pub(super) struct Touched {
+    /// Pods that need a node.
+    pub(super) asked: BTreeSet<PodName>,
+    /// Pods that are deleted for good.
+    pub(super) gone: BTreeSet<PodName>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Applies changes in their order.
+pub(super) fn apply(
+    course: &mut Course,
+    changes: &[Change],
+    limits: QuestionLimits,
+) -> Result<Touched, Refusal> {
+    let mut touched = Touched::default();
+    for change in changes {
+        match change {
+            Change::AddPod(pod) => add_pod(course, pod, &mut touched)?,
+            Change::DeletePod(name) => {
+                let pod = course.engine.known_pod(&name.namespace, &name.name).cloned();
+                let pod = pod.ok_or_else(|| Refusal::NoSuchPod(name.clone()))?;
+                course.delete(&pod);
+                touched.asked.remove(name);
+                touched.gone.insert(name.clone());
+            }
+            Change::AddNode(node) => {
+                if course.engine.cluster().node_idx(&node.name).is_some() {
+                    return Err(Refusal::NodeExists(node.name.to_string()));
+                }
+                course.handle(Input::NodeApplied(node.clone()));
+            }
+            Change::AddNodesLike { node, count } => add_like(course, node, *count, limits)?,
+            Change::RemoveNode(name) => {
+                node(course, name)?;
+                move_away(course, name, true, &mut touched);
+                course.handle(Input::NodeDeleted { name: name.clone() });
+            }
+            Change::Cordon(name) => cordon(course, name)?,
+            Change::Drain(name) => {
+                cordon(course, name)?;
+                move_away(course, name, false, &mut touched);
+            }
+            Change::Taint { node: name, taint } => {
+                let mut changed = node(course, name)?;
+                let taints = changed
+                    .taints
+                    .iter()
+                    .filter(|known| (&known.key, &known.effect) != (&taint.key, &taint.effect));
+                changed.taints = taints.cloned().chain([taint.clone()]).collect();
+                course.handle(Input::NodeApplied(Arc::new(changed)));
+            }
+            Change::Label { node: name, key, value } => {
+                let changed = labelled(node(course, name)?, key, value);
+                course.handle(Input::NodeApplied(Arc::new(changed)));
+            }
+        }
+    }
+    Ok(touched)
+}
+
+fn node(course: &Course, name: &Arc<str>) -> Result<Node, Refusal> {
+    let cluster = course.engine.cluster();
+    let found = cluster.node_idx(name).and_then(|idx| cluster.node(idx));
+    found.map(|node| (**node).clone()).ok_or_else(|| Refusal::NoSuchNode(name.to_string()))
+}
+
+fn labelled(node: Node, key: &Arc<str>, value: &Arc<str>) -> Node {
+    let others = node.labels.iter_shared().filter(|(known, _)| *known != key);
+    let all = others.map(|(key, value)| (key.clone(), value.clone()));
+    Node { labels: all.chain([(key.clone(), value.clone())]).collect(), ..node }
+}
+
+fn add_pod(course: &mut Course, pod: &Arc<Pod>, touched: &mut Touched) -> Result<(), Refusal> {
+    let name = PodName::from(&**pod);
+    if course.engine.known_pod(&name.namespace, &name.name).is_some() {
+        return Err(Refusal::PodExists(name));
+    }
+    course.handle(Input::PodApplied(pod.clone()));
+    touched.asked.insert(name);
+    Ok(())
+}
+
+fn add_like(
+    course: &mut Course,
+    name: &Arc<str>,
+    count: usize,
+    limits: QuestionLimits,
+) -> Result<(), Refusal> {
+    let model = node(course, name)?;
+    let max = limits.max_changes;
+    if count > max {
+        return Err(Refusal::TooMuch { what: "nodes", asked: count, max });
+    }
+    let (mut added, mut number) = (0, 0);
+    while added < count {
+        number += 1;
+        let new: Arc<str> = format!("{name}-like-{number}").into();
+        if course.engine.cluster().node_idx(&new).is_some() {
+            continue;
+        }
+        let node = labelled(model.clone(), &HOST_NAME.into(), &new);
+        let node = Node { name: new.clone(), uid: new, unschedulable: false, ..node };
+        course.handle(Input::NodeApplied(Arc::new(node)));
+        added += 1;
+    }
+    Ok(())
+}
+
+fn cordon(course: &mut Course, name: &Arc<str>) -> Result<(), Refusal> {
+    let cordoned = Node { unschedulable: true, ..node(course, name)? };
+    course.handle(Input::NodeApplied(Arc::new(cordoned)));
+    Ok(())
+}
+
+/// Deletes the pods of a node; those that their controllers would replace come again without a node.
+fn move_away(course: &mut Course, name: &Arc<str>, with_daemons: bool, touched: &mut Touched) {
+    let on_node = course.engine.known_pods().filter(|pod| pod.node_name.as_ref() == Some(name));
+    let mut pods: Vec<Arc<Pod>> = on_node.cloned().collect();
+    pods.sort_by_key(|pod| (Reverse(pod.priority()), pod.key()));
+    let kind = |pod: &Pod| pod.controller.as_ref().map(|controller| controller.kind.to_string());
+    let is_daemon = |pod: &Pod| matches!(kind(pod).as_deref(), Some("DaemonSet" | "Node"));
+    if !with_daemons {
+        pods.retain(|pod| !is_daemon(pod));
+    }
+    for pod in &pods {
+        course.delete(pod);
+    }
+    let mut n_lost = 0;
+    for pod in pods {
+        let key = PodName::from(&*pod);
+        if is_daemon(&pod) || kind(&pod).is_none() {
+            n_lost += usize::from(!is_daemon(&pod));
+            touched.asked.remove(&key);
+            touched.gone.insert(key);
+            continue;
+        }
+        course.handle(Input::PodApplied(Arc::new(anew(&pod))));
+        touched.asked.insert(key);
+    }
+    if n_lost > 0 {
+        touched.warnings.push(format!(
+            "{n_lost} pods of node {name} have no controller that would replace them: they are gone"
+        ));
+    }
+}
+
+/// The pod as its controller would create it again, under the same name.
+fn anew(pod: &Pod) -> Pod {
+    Pod {
+        uid: format!("{}-again", pod.uid).into(),
+        created: None,
+        deletion_requested: None,
+        node_name: None,
+        status: Arc::new(PodStatus { phase: "Pending".into(), ..PodStatus::default() }),
+        source: None,
+        ..pod.clone()
+    }
+}

@@ -1,0 +1,104 @@
+//! What would happen, as data.
+
+use serde::Serialize;
+
+use crate::course::Eviction;
+
+/// What would happen after some changes, as far as it differs from what would happen without them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WhatIf {
+    pub(super) api_version: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) as_of: String,
+    /// Whether every pod that is asked about gets a node.
+    pub fits: bool,
+    /// Pods that get a node, or another one, by name; those that are asked about in any case.
+    pub placements: Vec<PlacementAnswer>,
+    /// Pods that are evicted for others, in order.
+    pub evictions: Vec<EvictionAnswer>,
+    /// Pods without a node, by name: those that are asked about, and those that would have one without the changes.
+    pub pending: Vec<PendingAnswer>,
+    /// How many others are pending, as they would be without the changes.
+    pub(super) other_pending: usize,
+    /// Nodes whose pods differ.
+    pub(super) nodes: Vec<NodeDifference>,
+    /// What the reader should know about the answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) warnings: Vec<String>,
+}
+
+/// A pod that gets a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlacementAnswer {
+    /// The pod, `namespace/name`.
+    pub pod: String,
+    /// Its node.
+    pub node: String,
+    /// The node that it has, or would get without the changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) instead_of: Option<String>,
+    /// Whether it is asked about.
+    pub(super) asked: bool,
+}
+
+/// A pod that is evicted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EvictionAnswer {
+    /// The pod, `namespace/name`.
+    pub pod: String,
+    /// The node that it is on.
+    pub node: String,
+    /// The pod that it makes room for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+impl From<&Eviction> for EvictionAnswer {
+    fn from(eviction: &Eviction) -> Self {
+        let Eviction { pod, by } = eviction;
+        Self {
+            pod: pod.key(),
+            node: pod.node_name.as_ref().map(ToString::to_string).unwrap_or_default(),
+            by: by.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+/// A pod without a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingAnswer {
+    /// The pod, `namespace/name`.
+    pub pod: String,
+    /// Whether it is asked about.
+    pub(super) asked: bool,
+    /// `Unschedulable`, `SchedulerError`, `SchedulingGated`, `NotTried` or `NotScheduled`.
+    pub code: &'static str,
+    /// Why, in words.
+    pub message: String,
+}
+
+/// The pods that come to a node, and that leave it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeDifference {
+    node: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) added: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) removed: Vec<String>,
+}
+
+impl NodeDifference {
+    pub(super) fn of(node: &str) -> Self {
+        Self { node: node.to_owned(), added: Vec::new(), removed: Vec::new() }
+    }
+
+    pub(super) fn cells(&self) -> Vec<String> {
+        let Self { node, added, removed } = self;
+        vec![node.clone(), added.len().to_string(), removed.len().to_string()]
+    }
+}

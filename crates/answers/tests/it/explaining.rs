@@ -1,0 +1,138 @@
+//! Why a pod goes where it goes.
+
+use kube_scheduler_answers::{
+    ExplainOptions, Format, Refusal, RejectedNodes, Subject, Verdict, explain, render,
+};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, NOW, pod};
+
+fn known(name: &str) -> Subject {
+    Subject::Known(name.parse().unwrap())
+}
+
+/// A group as `count examples: plugin code; …`.
+fn line(group: &RejectedNodes) -> String {
+    let rejections: Vec<String> = group
+        .rejections
+        .iter()
+        .map(|rejection| format!("{} {}", rejection.plugin, rejection.reasons.join(", ")))
+        .collect();
+    format!("{} {}: {}", group.count, group.examples.join(" "), rejections.join("; "))
+}
+
+fn tainted() -> Value {
+    json!({"taints": [{"key": "gpu", "effect": "NoSchedule"}]})
+}
+
+#[test]
+fn nodes_are_grouped_by_everything_that_rejects_them() {
+    let mut cluster = Cluster::new();
+    for name in ["a", "b", "c", "d"] {
+        cluster = cluster.node(name, "1", json!({}));
+    }
+    let cordoned = json!({"unschedulable": true});
+    let mut cluster = cluster.node("big", "8", tainted()).node("off", "1", cordoned);
+    let subject = Subject::Manifest(pod("p", "2", json!({})));
+    let answer = cluster.explain(&subject).unwrap();
+    assert_eq!(answer.verdict, Verdict::DoesNotFit);
+    let lines: Vec<String> = answer.rejected.iter().map(line).collect();
+    assert_eq!(
+        lines,
+        [
+            "4 a b c: NodeResourcesFit Insufficient cpu",
+            "1 big: TaintToleration node(s) had untolerated taint(s)",
+            "1 off: NodeUnschedulable node(s) were unschedulable; NodeResourcesFit Insufficient cpu",
+        ]
+    );
+    assert_eq!(answer.rejected.iter().map(|group| group.count).sum::<usize>(), answer.nodes);
+    let text = answer.message.unwrap();
+    let first = "0/6 nodes are available: 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 4 Insufficient cpu.";
+    assert!(text.starts_with(first), "{text}");
+    assert!(!answer.preemption.unwrap().helps);
+    assert!(answer.place.is_none(), "nobody has seen the pod");
+}
+
+#[test]
+fn the_choice_is_that_of_the_scheduler_with_its_margin() {
+    let mut cluster = Cluster::new().node("a", "1", json!({})).node("b", "4", json!({}));
+    let web = pod("web", "500m", json!({}));
+    let answer = cluster.explain(&Subject::Manifest(web.clone())).unwrap();
+    let decision = answer.decision.unwrap();
+    assert_eq!((answer.verdict, &*decision.node, decision.ties), (Verdict::Fits, "b", 1));
+    let totals: Vec<i64> = answer.feasible.iter().filter_map(|node| node.total).collect();
+    assert_eq!(decision.margin, Some(totals[0] - totals[1]));
+    for node in &answer.feasible {
+        let sum: i64 = node.scores.iter().map(|score| score.weighted).sum();
+        assert_eq!(node.total, Some(sum), "{node:?}");
+    }
+    let mut cluster = cluster.pod(web);
+    let turn = cluster.engine.schedule_next(NOW).unwrap();
+    assert_eq!(turn.chosen.as_deref(), Some("b"));
+    let answer = cluster.explain(&known("web")).unwrap();
+    assert_eq!(answer.place.unwrap().stage, "Binding");
+}
+
+#[test]
+fn victims_are_named() {
+    let low = pod("low", "2", json!({"nodeName": "a", "priority": 1}));
+    let mut cluster = Cluster::new().node("a", "2", json!({})).pod(low);
+    let high = Subject::Manifest(pod("high", "2", json!({"priority": 10})));
+    let answer = cluster.explain(&high).unwrap();
+    assert_eq!(answer.verdict, Verdict::FitsAfterPreemption);
+    let preemption = answer.preemption.as_ref().unwrap();
+    assert_eq!(preemption.victims, ["default/low"]);
+    let text = answer.table(false);
+    assert!(text.contains("preemption on a would evict: default/low"), "{text}");
+}
+
+#[test]
+fn a_gated_pod_says_by_whom_and_where_it_would_go() {
+    let gated = pod("gated", "1", json!({"schedulingGates": [{"name": "quota"}]}));
+    let mut cluster = Cluster::new().node("a", "2", json!({})).pod(gated);
+    let answer = cluster.explain(&known("gated")).unwrap();
+    let place = answer.place.as_ref().unwrap();
+    assert_eq!((place.stage, &*place.held_by), ("Gated", &["SchedulingGates".to_owned()][..]));
+    assert_eq!(answer.gated.as_ref().unwrap().plugin, "SchedulingGates");
+    assert_eq!((answer.verdict, answer.n_feasible), (Verdict::Fits, 1));
+}
+
+#[test]
+fn a_pod_that_has_its_node_is_not_judged() {
+    let running = pod("running", "2", json!({"nodeName": "a"}));
+    let mut cluster = Cluster::new().node("a", "2", json!({})).pod(running);
+    let answer = cluster.explain(&known("running")).unwrap();
+    assert_eq!(answer.verdict, Verdict::Bound);
+    assert!(answer.rejected.is_empty() && answer.message.is_none() && answer.preemption.is_none());
+}
+
+#[test]
+fn questions_about_nobody_are_refused() {
+    let mut cluster = Cluster::new();
+    let name = "default/nobody".parse().unwrap();
+    assert_eq!(cluster.explain(&known("nobody")), Err(Refusal::NoSuchPod(name)));
+    let foreign = Subject::Manifest(pod("p", "1", json!({"schedulerName": "other"})));
+    let text = cluster.explain(&foreign).unwrap_err().to_string();
+    assert_eq!(
+        text,
+        "pod default/p is for scheduler \"other\", which has no profile here; there are: default-scheduler"
+    );
+}
+
+#[test]
+fn json_and_yaml_say_the_same_with_stable_codes() {
+    let mut cluster = Cluster::new().node("a", "1", tainted()).node("b", "4", json!({}));
+    let subject = Subject::Manifest(pod("p", "1", json!({})));
+    let answer = explain(&mut cluster.engine, &subject, ExplainOptions::ALL, NOW).unwrap();
+    let text = |format| render(&answer, format, |wide| answer.table(wide)).unwrap();
+    let from_json: Value = serde_json::from_str(&text(Format::Json)).unwrap();
+    let from_yaml: Value = serde_saphyr::from_str(&text(Format::Yaml)).unwrap();
+    assert_eq!(from_json, from_yaml);
+    assert_eq!(from_json["apiVersion"], "answers.kube-scheduler.rs/v1alpha1");
+    assert_eq!(
+        (&from_json["kind"], &from_json["verdict"]),
+        (&"Explanation".into(), &"Fits".into())
+    );
+    assert_eq!(from_json["rejected"][0]["rejections"][0]["plugin"], "TaintToleration");
+    assert_eq!(from_json["decision"]["node"], "b");
+}

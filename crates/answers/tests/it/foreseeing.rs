@@ -1,0 +1,179 @@
+//! What would happen, and whether it then does.
+
+use std::sync::Arc;
+
+use kube_scheduler_answers::{
+    Change, Happening, QuestionLimits, Refusal, Rehearsal, WhatIf, what_if,
+};
+use kube_scheduler_api_types::{Pod, Taint, TaintEffect, Timestamp};
+use kube_scheduler_engine::{Engine, Input};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, NOW, pod};
+
+fn ask(cluster: &Cluster, changes: &[Change]) -> Result<WhatIf, Refusal> {
+    what_if(&cluster.engine, changes, QuestionLimits::default(), NOW)
+}
+
+fn placements(answer: &WhatIf) -> Vec<(&str, &str)> {
+    answer.placements.iter().map(|placed| (&*placed.pod, &*placed.node)).collect()
+}
+
+/// A pod of a ReplicaSet on a node.
+fn owned(name: &str, cpu: &str, node: &str, kind: &str) -> Arc<Pod> {
+    let pod = pod(name, cpu, json!({"nodeName": node}));
+    let controller = json!({
+        "metadata": {"namespace": "default", "name": name, "uid": format!("{name}-uid"),
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "o", "controller": true}]},
+    });
+    let controller = Pod::from_value(&controller).unwrap().controller;
+    Arc::new(Pod { controller, ..(*pod).clone() })
+}
+
+#[test]
+fn a_drained_node_gives_its_pods_to_others() {
+    let cluster = Cluster::new()
+        .node("a", "4", json!({}))
+        .node("b", "2", json!({}))
+        .pod(owned("small", "1", "a", "ReplicaSet"))
+        .pod(owned("large", "3", "a", "ReplicaSet"))
+        .pod(owned("agent", "500m", "a", "DaemonSet"))
+        .pod(pod("bare", "100m", json!({"nodeName": "a"})));
+    let answer = ask(&cluster, &[Change::Drain("a".into())]).unwrap();
+    assert!(!answer.fits);
+    assert_eq!(placements(&answer), [("default/small", "b")]);
+    let pending: Vec<_> = answer.pending.iter().map(|pod| (&*pod.pod, pod.code)).collect();
+    assert_eq!(pending, [("default/large", "Unschedulable")]);
+    let text = answer.table(true);
+    assert!(text.contains("1 pods of node a have no controller"), "{text}");
+    assert!(text.contains("does not fit: 1 of 2 pods get a node"), "{text}");
+    let more = Change::AddNodesLike { node: "a".into(), count: 1 };
+    let answer = ask(&cluster, &[more, Change::Drain("a".into())]).unwrap();
+    assert!(answer.fits, "{answer:?}");
+    assert!(placements(&answer).contains(&("default/large", "a-like-1")), "{answer:?}");
+}
+
+#[test]
+fn only_what_differs_is_given() {
+    let cluster = Cluster::new().node("a", "2", json!({})).pod(pod("waits", "1", json!({})));
+    let answer = ask(&cluster, &[Change::AddPod(pod("new", "1", json!({})))]).unwrap();
+    assert!(answer.fits);
+    assert_eq!(placements(&answer), [("default/new", "a")], "the other pod goes there anyway");
+    let answer = ask(&cluster, &[Change::AddPod(pod("new", "2", json!({"priority": 5})))]).unwrap();
+    assert_eq!(placements(&answer), [("default/new", "a")]);
+    let pending: Vec<&str> = answer.pending.iter().map(|pod| &*pod.pod).collect();
+    assert_eq!(pending, ["default/waits"], "it would have had the place");
+}
+
+#[test]
+fn evictions_are_foreseen() {
+    let low = pod("low", "2", json!({"nodeName": "a", "priority": 1}));
+    let cluster = Cluster::new().node("a", "2", json!({})).pod(low);
+    let high = Change::AddPod(pod("high", "2", json!({"priority": 9})));
+    let answer = ask(&cluster, &[high]).unwrap();
+    assert!(answer.fits, "{answer:?}");
+    let [eviction] = &answer.evictions[..] else { panic!("{answer:?}") };
+    assert_eq!((&*eviction.pod, &*eviction.node), ("default/low", "a"));
+    assert_eq!(eviction.by.as_deref(), Some("default/high"));
+    assert!(cluster.engine.known_pod("default", "low").is_some());
+}
+
+#[test]
+fn taints_labels_and_cordons_count() {
+    let cluster = Cluster::new().node("a", "2", json!({})).node("b", "2", json!({}));
+    let picky = pod("p", "1", json!({"nodeSelector": {"disk": "fast"}}));
+    let add = Change::AddPod(picky);
+    assert!(!ask(&cluster, std::slice::from_ref(&add)).unwrap().fits);
+    let label =
+        |node: &str| Change::Label { node: node.into(), key: "disk".into(), value: "fast".into() };
+    let answer = ask(&cluster, &[label("b"), add.clone()]).unwrap();
+    assert_eq!(placements(&answer), [("default/p", "b")]);
+    let answer = ask(&cluster, &[label("b"), Change::Cordon("b".into()), add.clone()]).unwrap();
+    assert!(!answer.fits);
+    let taint = Taint { key: "t".into(), value: "".into(), effect: TaintEffect::NoSchedule };
+    let taint = Change::Taint { node: "a".into(), taint };
+    let answer = ask(&cluster, &[label("a"), label("b"), taint, add]).unwrap();
+    assert_eq!(placements(&answer), [("default/p", "b")]);
+}
+
+#[test]
+fn questions_about_nothing_and_too_large_ones_are_refused() {
+    let cluster = Cluster::new().node("a", "2", json!({}));
+    let refused = |change| ask(&cluster, &[change]).unwrap_err().to_string();
+    assert_eq!(refused(Change::Drain("x".into())), "there is no node \"x\"");
+    assert_eq!(
+        refused(Change::AddNodesLike { node: "a".into(), count: 10_001 }),
+        "10001 nodes in one question are too many: at most 10000 are allowed"
+    );
+    let many = vec![Change::Cordon("a".into()); 10_001];
+    assert!(matches!(ask(&cluster, &many), Err(Refusal::TooMuch { .. })));
+}
+
+/// Lets the engine go on by itself until nothing happens for a while; gives the pods that were evicted.
+fn go_on(engine: &mut Engine, mut now: Timestamp) -> Vec<String> {
+    let mut server = Rehearsal::default();
+    let mut evicted = Vec::new();
+    for _ in 0..60 {
+        let happenings = loop {
+            let mut happenings = server.carry_out(engine, now);
+            if engine.schedule_next(now).is_none() {
+                break happenings;
+            }
+            happenings.extend(server.carry_out(engine, now));
+            for happening in happenings {
+                if let Happening::Evicted(pod) = happening {
+                    evicted.push(pod.key());
+                }
+            }
+        };
+        assert!(happenings.is_empty());
+        let Some(deadline) = engine.next_deadline() else { break };
+        now = now.max(deadline);
+        engine.handle(Input::TimePassed, now);
+    }
+    evicted
+}
+
+fn any_pod() -> impl Strategy<Value = (u32, i32, Option<usize>)> {
+    (1_u32..8, 0_i32..3, prop::option::of(0_usize..4))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Asked first, then done.
+    #[test]
+    fn what_is_foreseen_then_happens(
+        nodes in prop::collection::vec(1_u32..12, 1..5),
+        pods in prop::collection::vec(any_pod(), 0..12),
+        asked in any_pod(),
+    ) {
+        let mut cluster = Cluster::new();
+        for (at, cpu) in nodes.iter().enumerate() {
+            cluster = cluster.node(&format!("n{at}"), &cpu.to_string(), json!({}));
+        }
+        let of = |name: String, (cpu, priority, node): (u32, i32, Option<usize>)| {
+            let mut spec = json!({"priority": priority});
+            if let Some(node) = node.filter(|node| *node < nodes.len()) {
+                spec["nodeName"] = Value::from(format!("n{node}"));
+            }
+            pod(&name, &cpu.to_string(), spec)
+        };
+        for (at, given) in pods.into_iter().enumerate() {
+            cluster = cluster.pod(of(format!("p{at}"), given));
+        }
+        let new = of("asked".to_owned(), (asked.0, asked.1, None));
+        let answer = ask(&cluster, &[Change::AddPod(new.clone())]).unwrap();
+        let answer_again = ask(&cluster, &[Change::AddPod(new.clone())]).unwrap();
+        prop_assert_eq!(&answer, &answer_again, "asking changes nothing");
+        let mut cluster = cluster.pod(new);
+        let evicted = go_on(&mut cluster.engine, NOW);
+        let node = cluster.engine.known_pod("default", "asked").and_then(|pod| pod.node_name.clone());
+        let foreseen = answer.placements.iter().find(|placed| placed.pod == "default/asked");
+        prop_assert_eq!(foreseen.map(|placed| &*placed.node), node.as_deref());
+        let foreseen: Vec<&str> = answer.evictions.iter().map(|eviction| &*eviction.pod).collect();
+        prop_assert_eq!(foreseen, evicted);
+        prop_assert_eq!(answer.fits, node.is_some());
+    }
+}

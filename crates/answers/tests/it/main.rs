@@ -1,0 +1,8 @@
+//! Answers of an engine with the in-tree plugins.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
+
+mod cluster;
+mod counting;
+mod explaining;
+mod foreseeing;

@@ -1,0 +1,281 @@
+//! `explain`, `what-if`, `drain` and `capacity`: questions that the scheduler answers about itself.
+//!
+//! Exit codes: 0 when everything that is asked about fits, 1 when not, 2 on an error or wrong usage.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow, bail};
+use kube_scheduler_answers::{
+    Change, ExplainOptions, Explanation, PodName, QuestionLimits, Subject, Verdict, WhatIf,
+    capacity, explain, render, what_if,
+};
+use kube_scheduler_api_types::{Taint, TaintEffect};
+use kube_scheduler_runtime::Registry;
+
+use super::print;
+use super::sources::{Asked, Source};
+use crate::failure;
+
+/// Say why a pod fits where it fits: what rejects it on each node, every plugin's score, and what evicting pods would do.
+///
+/// The answer is what the next attempt at the pod would find. Nothing is changed.
+///
+/// Exit code: 0 when the pod fits or has a node, 1 when it does not fit (also if pods would have to be evicted), 2 on an
+/// error.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ExplainArgs {
+    /// A pod of the cluster.
+    #[arg(value_name = "NAMESPACE/POD", required_unless_present = "pods")]
+    pod: Vec<PodName>,
+
+    /// Manifests of pods that need not exist. May be repeated.
+    #[arg(short, long, value_name = "FILE")]
+    pods: Vec<PathBuf>,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Say what would happen if the cluster were changed: where pods go, who is evicted, what stays pending and why.
+///
+/// The changes are applied to a copy of the cluster in the order of this help; then the scheduler runs on it in virtual time
+/// until no pod can make progress. Only differences from what would happen anyway are given. Controllers do not run.
+///
+/// Exit code: 0 when every added or moved pod gets a node, 1 when not, 2 on an error.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct WhatIfArgs {
+    /// Manifests of nodes and pods that are added. May be repeated.
+    #[arg(long, value_name = "FILE")]
+    add: Vec<PathBuf>,
+
+    /// Nodes are added that are like one that is there. May be repeated.
+    #[arg(long, value_name = "NODE=COUNT", value_parser = nodes_like)]
+    nodes_like: Vec<(Arc<str>, usize)>,
+
+    /// A node leaves; pods of controllers come again. May be repeated.
+    #[arg(long, value_name = "NODE")]
+    remove_node: Vec<String>,
+
+    /// A node takes no new pods. May be repeated.
+    #[arg(long, value_name = "NODE")]
+    cordon: Vec<String>,
+
+    /// A node is cordoned, and the pods of controllers on it come again elsewhere. May be repeated.
+    #[arg(long, value_name = "NODE")]
+    drain: Vec<String>,
+
+    /// A node gets a taint. May be repeated.
+    #[arg(long, value_name = "NODE:KEY[=VALUE]:EFFECT", value_parser = taint)]
+    taint: Vec<(Arc<str>, Taint)>,
+
+    /// A node gets a label. May be repeated.
+    #[arg(long, value_name = "NODE:KEY=VALUE", value_parser = label)]
+    label: Vec<(Arc<str>, Arc<str>, Arc<str>)>,
+
+    /// A pod is deleted. May be repeated.
+    #[arg(long, value_name = "NAMESPACE/POD")]
+    delete_pod: Vec<PodName>,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Say where the pods of nodes would go if the nodes were drained, and which of them would find no place.
+///
+/// All nodes are drained at once. Pods of DaemonSets stay, pods without a controller are deleted for good; disruption
+/// budgets are not considered.
+///
+/// Exit code: 0 when every pod finds a place, 1 when not, 2 on an error.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct DrainArgs {
+    /// The nodes.
+    #[arg(value_name = "NODE", required = true)]
+    nodes: Vec<String>,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Say how many more pods of one kind fit, on which nodes, and why the next one does not.
+///
+/// The pods are placed by the scheduler one after the other on a copy of the cluster. No pod is evicted for them, and pods
+/// that are pending now are left aside.
+///
+/// Exit code: 0 when as many fit as --at-least says (one, unless given), 1 when not, 2 on an error.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct CapacityArgs {
+    /// A manifest of one pod.
+    #[arg(short, long, value_name = "FILE")]
+    pod: PathBuf,
+
+    /// How many have to fit.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    at_least: usize,
+
+    /// Where to stop counting.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = max_pods)]
+    max: usize,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+/// An exit code that tells "does not fit" from errors.
+fn ended(fits: Result<bool>) -> ExitCode {
+    match fits {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            failure::report(&error);
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs `explain`.
+pub(crate) fn run_explain(args: &ExplainArgs, registry: Registry) -> ExitCode {
+    ended(explained(args, registry))
+}
+
+fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
+    let Asked { mut engine, now, pods, .. } = args.source.load(&args.pods, registry)?;
+    let named = args.pod.iter().cloned().map(Subject::Known);
+    let given = pods.iter().cloned().map(Subject::Manifest);
+    let subjects: Vec<Subject> = named.chain(given).collect();
+    if subjects.is_empty() {
+        bail!("there is no pod in the manifests of --pods");
+    }
+    let answers: Vec<Explanation> = subjects
+        .iter()
+        .map(|subject| explain(&mut engine, subject, ExplainOptions::ALL, now))
+        .collect::<Result<_, _>>()?;
+    let table = |wide| answers.iter().map(|answer| answer.table(wide)).collect();
+    let format = args.source.output;
+    let text = match &answers[..] {
+        [only] => render(only, format, table)?,
+        all => render(&all, format, table)?,
+    };
+    print(&text)?;
+    Ok(answers.iter().all(|answer| matches!(answer.verdict, Verdict::Fits | Verdict::Bound)))
+}
+
+/// Runs `what-if`.
+pub(crate) fn run_what_if(args: &WhatIfArgs, registry: Registry) -> ExitCode {
+    ended(asked(args, registry))
+}
+
+fn asked(args: &WhatIfArgs, registry: Registry) -> Result<bool> {
+    let asked = args.source.load(&args.add, registry)?;
+    let mut changes: Vec<Change> = asked.nodes.iter().cloned().map(Change::AddNode).collect();
+    let like = |(node, count): &(Arc<str>, usize)| Change::AddNodesLike {
+        node: node.clone(),
+        count: *count,
+    };
+    changes.extend(args.nodes_like.iter().map(like));
+    changes.extend(
+        args.taint
+            .iter()
+            .map(|(node, taint)| Change::Taint { node: node.clone(), taint: taint.clone() }),
+    );
+    changes.extend(args.label.iter().map(|(node, key, value)| Change::Label {
+        node: node.clone(),
+        key: key.clone(),
+        value: value.clone(),
+    }));
+    changes.extend(args.delete_pod.iter().cloned().map(Change::DeletePod));
+    changes.extend(args.cordon.iter().map(|node| Change::Cordon(node.as_str().into())));
+    changes.extend(args.drain.iter().map(|node| Change::Drain(node.as_str().into())));
+    changes.extend(args.remove_node.iter().map(|node| Change::RemoveNode(node.as_str().into())));
+    changes.extend(asked.pods.iter().cloned().map(Change::AddPod));
+    if changes.is_empty() {
+        bail!("there is nothing to change: give --add, --drain or another change");
+    }
+    answer(&asked, &changes, &args.source)
+}
+
+/// Runs `drain`.
+pub(crate) fn run_drain(args: &DrainArgs, registry: Registry) -> ExitCode {
+    ended(drained(args, registry))
+}
+
+fn drained(args: &DrainArgs, registry: Registry) -> Result<bool> {
+    let asked = args.source.load(&[], registry)?;
+    let name = |node: &String| Arc::<str>::from(node.as_str());
+    // First all are cordoned, so that no pod goes from one to the other.
+    let cordons = args.nodes.iter().map(|node| Change::Cordon(name(node)));
+    let drains = args.nodes.iter().map(|node| Change::Drain(name(node)));
+    let changes: Vec<Change> = cordons.chain(drains).collect();
+    answer(&asked, &changes, &args.source)
+}
+
+fn answer(asked: &Asked, changes: &[Change], source: &Source) -> Result<bool> {
+    let answer: WhatIf = what_if(&asked.engine, changes, QuestionLimits::default(), asked.now)?;
+    print(&render(&answer, source.output, |wide| answer.table(wide))?)?;
+    Ok(answer.fits)
+}
+
+/// Runs `capacity`.
+pub(crate) fn run_capacity(args: &CapacityArgs, registry: Registry) -> ExitCode {
+    ended(counted(args, registry))
+}
+
+fn counted(args: &CapacityArgs, registry: Registry) -> Result<bool> {
+    let asked = args.source.load(std::slice::from_ref(&args.pod), registry)?;
+    let [template] = &asked.pods[..] else {
+        let n = asked.pods.len();
+        return Err(anyhow!("{}: expected one pod, found {n}", args.pod.display()));
+    };
+    let max = args.max.max(args.at_least);
+    let answer = capacity(&asked.engine, template, max, ExplainOptions::ALL, asked.now)?;
+    print(&render(&answer, args.source.output, |wide| answer.table(wide))?)?;
+    Ok(answer.count >= args.at_least)
+}
+
+/// So many pods are counted at most.
+const MAX_PODS: usize = 1_000_000;
+
+fn max_pods(text: &str) -> Result<usize, String> {
+    let n = text.parse().map_err(|_| "expected a number")?;
+    if n > MAX_PODS { Err(format!("at most {MAX_PODS}")) } else { Ok(n) }
+}
+
+fn nodes_like(text: &str) -> Result<(Arc<str>, usize), String> {
+    let (node, count) = text.split_once('=').ok_or("expected NODE=COUNT")?;
+    let count = count.parse().map_err(|_| format!("{count:?}: expected a number"))?;
+    Ok((node.into(), count))
+}
+
+fn taint(text: &str) -> Result<(Arc<str>, Taint), String> {
+    const EXPECTED: &str = "expected NODE:KEY[=VALUE]:EFFECT";
+
+    let (node, rest) = text.split_once(':').ok_or(EXPECTED)?;
+    let (key_and_value, effect) = rest.rsplit_once(':').ok_or(EXPECTED)?;
+    let (key, value) = key_and_value.split_once('=').unwrap_or((key_and_value, ""));
+    let effect = match effect {
+        "NoSchedule" => TaintEffect::NoSchedule,
+        "PreferNoSchedule" => TaintEffect::PreferNoSchedule,
+        "NoExecute" => TaintEffect::NoExecute,
+        other => {
+            return Err(format!(
+                "effect {other:?}: expected NoSchedule, PreferNoSchedule or NoExecute"
+            ));
+        }
+    };
+    if node.is_empty() || key.is_empty() {
+        return Err(EXPECTED.to_owned());
+    }
+    Ok((node.into(), Taint { key: key.into(), value: value.into(), effect }))
+}
+
+fn label(text: &str) -> Result<(Arc<str>, Arc<str>, Arc<str>), String> {
+    const EXPECTED: &str = "expected NODE:KEY=VALUE";
+
+    let (node, rest) = text.split_once(':').ok_or(EXPECTED)?;
+    let (key, value) = rest.split_once('=').ok_or(EXPECTED)?;
+    if node.is_empty() || key.is_empty() {
+        return Err(EXPECTED.to_owned());
+    }
+    Ok((node.into(), key.into(), value.into()))
+}

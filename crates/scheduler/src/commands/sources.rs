@@ -1,0 +1,184 @@
+//! Where commands that need no scheduler have their cluster from: files, or a cluster that is read once.
+
+use std::fs;
+use std::mem::take;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use kube_scheduler_answers::Format;
+use kube_scheduler_api_types::{Node, Pod, Timestamp};
+use kube_scheduler_config::FeatureGates;
+use kube_scheduler_daemon::{ClusterLists, Endpoint};
+use kube_scheduler_engine::Engine;
+use kube_scheduler_runtime::Registry;
+use kube_scheduler_simulator::{ClusterInput, Simulation, SimulationOptions};
+
+use super::runtime;
+use crate::text_file::{self, MAX_CONFIG, MAX_DUMP};
+
+/// The endings of files that are read from directories.
+const MANIFEST_EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// The cluster that a question is about, and how to answer.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Source {
+    /// The cluster as manifests or lists in YAML or JSON, such as a dump by `kubectl get nodes,pods,… -A -o json`. A directory
+    /// stands for its *.yaml, *.yml and *.json files, `-` for standard input. May be repeated.
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
+    filename: Vec<PathBuf>,
+
+    /// Without --filename, the cluster is read with the rights of this file: $KUBECONFIG or ~/.kube/config by default. Nothing
+    /// is written.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+
+    /// The KubeSchedulerConfiguration to answer with; the default one without.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Feature gates, as in kube-scheduler, such as GenericWorkload=true,GangScheduling=true.
+    #[arg(long, value_name = "GATE=BOOL", value_delimiter = ',', value_parser = gate)]
+    feature_gates: Vec<(String, bool)>,
+
+    /// Output format: table, wide, json or yaml.
+    #[arg(short, long, default_value = "table", value_name = "FORMAT")]
+    pub(crate) output: Format,
+}
+
+/// A cluster that is ready to be asked.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) engine: Engine,
+    pub(crate) now: Timestamp,
+    /// Nodes and pods that are asked about, beside the cluster.
+    pub(crate) nodes: Vec<Arc<Node>>,
+    pub(crate) pods: Vec<Arc<Pod>>,
+}
+
+impl Source {
+    /// Reads the cluster, and the manifests of the `question`. What the answers rest on is said on standard error.
+    pub(crate) fn load(&self, question: &[PathBuf], registry: Registry) -> Result<Asked> {
+        let options = options(&self.feature_gates, self.config.as_deref(), registry)?;
+        let mut input = ClusterInput::default();
+        let from = if self.filename.is_empty() {
+            self.read_cluster(&mut input)?
+        } else {
+            add_files(&mut input, &self.filename)?;
+            "the given files".to_owned()
+        };
+        input.begin_question();
+        add_files(&mut input, question)?;
+        let mut objects = input.finish()?;
+        let (nodes, pods) = (take(&mut objects.asked_nodes), take(&mut objects.asked_pods));
+        let mut simulation = Simulation::new(options).with_context(|| self.name_of_config())?;
+        simulation.load(objects);
+        for warning in simulation.warnings() {
+            eprintln!("warning: {warning}");
+        }
+        let config = self.name_of_config();
+        eprintln!("answered here, from {from}, with {config}; no running scheduler was asked");
+        let (engine, now) = simulation.engine()?;
+        Ok(Asked { engine, now, nodes, pods })
+    }
+
+    fn name_of_config(&self) -> String {
+        match &self.config {
+            Some(path) => path.display().to_string(),
+            None => "the default configuration".to_owned(),
+        }
+    }
+
+    fn read_cluster(&self, input: &mut ClusterInput) -> Result<String> {
+        let path = self.kubeconfig.clone().or_else(usual_kubeconfig).ok_or_else(|| {
+            anyhow!("no cluster to ask about: give --filename FILE or --kubeconfig FILE")
+        })?;
+        let (found, url) = runtime()?.block_on(async {
+            let endpoint = Endpoint::from_context(&path, self.context.as_deref()).await?;
+            anyhow::Ok((ClusterLists::read(&endpoint).await?, endpoint.url()))
+        })?;
+        for kind in found.missing {
+            eprintln!("warning: {kind} may not be listed by this user: the answer does without");
+        }
+        for (kind, text) in found.lists {
+            input.add_manifests(kind, &text)?;
+        }
+        Ok(url)
+    }
+}
+
+/// What kubectl would read.
+fn usual_kubeconfig() -> Option<PathBuf> {
+    let listed = std::env::var_os("KUBECONFIG")
+        .and_then(|paths| std::env::split_paths(&paths).find(|path| path.is_file()));
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".kube").join("config"));
+    listed.or_else(home).filter(|path| path.is_file())
+}
+
+/// How to simulate, from flags.
+pub(crate) fn options(
+    feature_gates: &[(String, bool)],
+    config: Option<&Path>,
+    registry: Registry,
+) -> Result<SimulationOptions> {
+    let options = SimulationOptions { registry, ..SimulationOptions::default() };
+    let mut gates = FeatureGates::default();
+    gates.set(&feature_gates.iter().cloned().collect()).context("--feature-gates")?;
+    let options = options.with_gates(gates);
+    let Some(path) = config else { return Ok(options) };
+    let text = text_of(path, MAX_CONFIG)?;
+    options.with_config_text(&text).with_context(|| path.display().to_string())
+}
+
+/// Adds the manifests of files and directories, and of standard input for `-`.
+pub(crate) fn add_files(input: &mut ClusterInput, paths: &[PathBuf]) -> Result<()> {
+    for path in paths {
+        if path.as_os_str() == "-" {
+            let text = text_file::read_from(std::io::stdin(), MAX_DUMP);
+            input.add_manifests("standard input", &text.context("standard input")?)?;
+            continue;
+        }
+        for file in manifests(path)? {
+            input.add_manifests(&file.display().to_string(), &text_of(&file, MAX_DUMP)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// A gate and its value.
+pub(crate) fn gate(text: &str) -> Result<(String, bool), String> {
+    let (name, value) = text.split_once('=').ok_or("expected GATE=true or GATE=false")?;
+    let value = value.parse().map_err(|_| format!("{name}={value}: expected true or false"))?;
+    Ok((name.to_owned(), value))
+}
+
+/// The file itself, or the manifests in a directory, sorted by name.
+fn manifests(path: &Path) -> Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).with_context(|| path.display().to_string())? {
+        let file = entry.with_context(|| path.display().to_string())?.path();
+        let extension = file.extension().and_then(|extension| extension.to_str());
+        if extension.is_some_and(|extension| MANIFEST_EXTENSIONS.contains(&extension))
+            && file.is_file()
+        {
+            files.push(file);
+        }
+    }
+    if files.is_empty() {
+        bail!("{}: there is no *.yaml, *.yml or *.json file in this directory", path.display());
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The text of a file of limited size.
+pub(crate) fn text_of(path: &Path, max_bytes: u64) -> Result<String> {
+    text_file::read(path, max_bytes).with_context(|| path.display().to_string())
+}

@@ -1,0 +1,109 @@
+//! Explanations right before a decision, compared with the decision.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_engine::{AttemptResult, Engine, Explanation, Turn};
+use kube_scheduler_framework::Status;
+use kube_scheduler_queue::Place;
+
+/// What was answered about the pod that comes next.
+#[derive(Debug)]
+pub(super) struct Question {
+    pod: Arc<Pod>,
+    answer: Explanation,
+}
+
+/// Asks about a pod that is ready. Only if there is no other is it known to be the next one, and the answer worth a
+/// comparison.
+pub(super) fn ask(engine: &mut Engine, now: Timestamp) -> Option<Question> {
+    let ready = engine.queue().pending_pods().filter(|(place, _)| *place == Place::Active);
+    let ready: Vec<Arc<Pod>> = ready.map(|(_, queued)| queued.entry().0.clone()).collect();
+    let pod = ready.first()?.clone();
+    let random = engine.next_random();
+    let answer = engine.explain(&pod, random, now)?;
+    (ready.len() == 1).then_some(Question { pod, answer })
+}
+
+impl Question {
+    /// Whether the decision is the one that was explained. False if it is about another pod.
+    pub(super) fn compare(&self, turn: &Turn) -> Result<bool> {
+        if turn.pod.uid != self.pod.uid {
+            return Ok(false);
+        }
+        let (pod, answer) = (self.pod.key(), &self.answer);
+        match &turn.result {
+            AttemptResult::Assumed(node) => {
+                let chosen = answer.chosen.as_ref();
+                ensure!(
+                    chosen == Some(node),
+                    "{pod} is placed on {node}, explained was {chosen:?} of {:?}",
+                    answer.best
+                );
+                let passes = |node: &&kube_scheduler_engine::NodeExplanation| {
+                    node.status.is_success() && node.further.is_empty()
+                };
+                let found = answer.nodes.iter().filter(passes).count();
+                ensure!(
+                    turn.n_feasible == found,
+                    "{pod} fits on {} nodes, explained were {found}",
+                    turn.n_feasible
+                );
+            }
+            AttemptResult::Unschedulable(text) if turn.chosen.is_none() => {
+                let explained = answer.message.as_ref();
+                ensure!(explained == Some(text), "{pod}: {text:?}, explained was {explained:?}");
+                ensure!(
+                    !answer.pre_filter.is_success() || text.starts_with(&self.of_first_reasons()),
+                    "{pod}: {text:?} does not begin with {:?}",
+                    self.of_first_reasons()
+                );
+                self.rejected_nodes_are_rejected()?;
+            }
+            AttemptResult::Error(text) => {
+                let explained = answer.message.as_ref();
+                ensure!(explained == Some(text), "{pod}: {text:?}, explained was {explained:?}");
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The text of the event, counted from each node's first reason.
+    fn of_first_reasons(&self) -> String {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for reason in self.answer.nodes.iter().flat_map(|node| node.status.reasons()) {
+            *counts.entry(reason).or_default() += 1;
+        }
+        let mut parts: Vec<String> =
+            counts.iter().map(|(reason, n)| format!("{n} {reason}")).collect();
+        parts.sort();
+        let n_nodes = self.answer.nodes.len();
+        if n_nodes == 0 {
+            String::new()
+        } else {
+            format!("0/{n_nodes} nodes are available: {}.", parts.join(", "))
+        }
+    }
+
+    /// A node's first reason comes from a plugin that stands before those of the others.
+    fn rejected_nodes_are_rejected(&self) -> Result<()> {
+        for node in &self.answer.nodes {
+            let all: Vec<&Status> = std::iter::once(&node.status).chain(&node.further).collect();
+            ensure!(!node.status.is_success(), "{} passes and is not chosen", node.name);
+            ensure!(
+                all.iter().all(|status| status.is_rejected()),
+                "{} has an error: {all:?}",
+                node.name
+            );
+            let same = |a: usize, b: usize| {
+                all[a].plugin() == all[b].plugin() && all[a].plugin().is_some()
+            };
+            let repeated = (1..all.len()).any(|at| same(0, at) && node.is_explicit);
+            ensure!(!repeated, "{} is rejected twice by one plugin: {all:?}", node.name);
+        }
+        Ok(())
+    }
+}
