@@ -113,6 +113,8 @@ impl Core {
             notices: Notices::default(),
             now: self.now,
             queue: NominatingQueue(self.queue.0.clone()),
+            n_queue_changes: self.n_queue_changes,
+            activated: self.activated.clone(),
             signatures: self.signatures.fork(),
             notes: Vec::new(),
         }
