@@ -43,6 +43,7 @@ const REQUIRED: [&str; 37] = [
     "dra-extended",
     "dra-hints",
     "dra-mixed",
+    "dra-nodeallocatable",
     "dra-partitionable",
     "dra-pools",
     "dra-preemption",
