@@ -14,7 +14,7 @@ const PACKAGE: &str = "kube-scheduler-tests";
 const BINARY: &str = "conformance";
 
 /// The families that must conform with every case: what `ci` asks for. It only ever grows.
-const REQUIRED: [&str; 38] = [
+const REQUIRED: [&str; 39] = [
     "quantities",
     "cel",
     "queue",
@@ -43,6 +43,7 @@ const REQUIRED: [&str; 38] = [
     "dra-extended",
     "dra-hints",
     "dra-mixed",
+    "dra-nodeallocatable",
     "dra-partitionable",
     "dra-pools",
     "dra-preemption",

@@ -80,7 +80,7 @@ pub use object::Object;
 pub use options::CompileOptions;
 pub use pod::{
     ClaimOfPod, ConditionText, ContainerResources, ControllerRef, ExtendedResourceClaim, HostPort,
-    Pod, PodCondition, PodImages, PodResourceClaim, PodSpec, PodStatus,
+    NodeResourceClaim, Pod, PodCondition, PodImages, PodResourceClaim, PodSpec, PodStatus,
 };
 pub use pod_group::{DisruptionMode, GroupPolicy, PodGroup};
 pub use quantity::{Quantity, QuantityError};

@@ -79,6 +79,13 @@ impl Pod {
     pub fn with_node_name(&self, node: &Arc<str>) -> Self {
         Self { node_name: Some(node.clone()), ..self.clone() }
     }
+
+    /// The same pod, whose claims take `claims` of the node's resources, whatever they took before.
+    pub fn with_node_resource_claims(&self, claims: Arc<[NodeResourceClaim]>) -> Self {
+        let requests = Arc::new(self.requests.with_claims(&claims));
+        let status = PodStatus { node_resource_claims: claims, ..(*self.status).clone() };
+        Self { requests, status: Arc::new(status), ..self.clone() }
+    }
 }
 
 /// The owner reference that has `controller: true`.
@@ -196,6 +203,8 @@ pub struct PodStatus {
     pub resource_claim_statuses: Arc<[ClaimOfPod]>,
     /// `extendedResourceClaimStatus`: claim name and the request mappings as (container, resource, request).
     pub extended_resource_claim: Option<Arc<ExtendedResourceClaim>>,
+    /// `nodeAllocatableResourceClaimStatuses`, which count as requests on the pod's node.
+    pub node_resource_claims: Arc<[NodeResourceClaim]>,
 }
 
 /// `status.extendedResourceClaimStatus`.
@@ -205,6 +214,17 @@ pub struct ExtendedResourceClaim {
     pub claim: Arc<str>,
     /// (container, resource, request) in order.
     pub mappings: Vec<(Arc<str>, Arc<str>, Arc<str>)>,
+}
+
+/// What the devices of a claim take of their node's resources.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeResourceClaim {
+    /// Name of the claim.
+    pub claim: Arc<str>,
+    /// The containers that use the claim, init containers first; one that names the claim twice is there twice.
+    pub containers: Arc<[Arc<str>]>,
+    /// Amounts by resource, sorted by name.
+    pub resources: Arc<[(ResourceName, Quantity)]>,
 }
 
 /// One pod condition. The fields of its [`ConditionText`] can be read as if they were its own.

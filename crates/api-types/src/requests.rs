@@ -3,6 +3,7 @@
 //! Invariants: sums and maxima are formed on exact quantities and rounded up once, at the end; limits and ephemeral
 //! containers never count as requests; a resource that was mentioned with zero stays mentioned.
 
+mod claims;
 #[cfg(test)]
 mod tests;
 mod totals;
@@ -18,6 +19,7 @@ use crate::resources::{
 };
 use crate::wire;
 
+use claims::Unclaimed;
 use totals::Totals;
 
 /// The total requests of one pod.
@@ -38,6 +40,8 @@ pub struct PodRequests {
     pub spec_totals: Arc<[(ResourceName, Quantity)]>,
     /// Exact limits by name, from the specification alone. Nothing is decided by them.
     pub limits: Arc<[(ResourceName, Quantity)]>,
+    /// What is needed to add what claims take; only for pods with claims.
+    unclaimed: Option<Arc<Unclaimed>>,
 }
 
 impl PodRequests {
@@ -73,7 +77,22 @@ impl PodRequests {
             spec_totals.to_resources()
         };
         let accounted = accounted_totals.to_resources();
-        let non_zero = view.non_zero(&accounted_totals, skips_pod_level, needs_defaults);
+        let with_defaults = view.with_defaults(&accounted_totals, skips_pod_level, needs_defaults);
+        let non_zero = with_defaults.as_ref().unwrap_or(&accounted_totals).to_non_zero();
+        let unclaimed = view.may_have_claims().then(|| {
+            let containers = if is_pod_level_skipped || !view.has_pod_level_requests() {
+                fit_totals.clone()
+            } else {
+                view.total(&Count { skips_pod_level: true, ..plain })
+            };
+            Arc::new(Unclaimed {
+                with_defaults: with_defaults.unwrap_or_else(|| accounted_totals.clone()),
+                accounted: accounted_totals,
+                spec: fit_totals.clone(),
+                containers,
+                pod_level: if skips_pod_level { Box::default() } else { view.pod_level_names() },
+            })
+        });
         let mut fit = fit_totals.to_resources();
         raise_to_zero(&mut fit);
         let spec_totals = spec_totals.into_shared();
@@ -82,7 +101,7 @@ impl PodRequests {
         // Pods that ask for exactly their limits are common.
         let limits =
             if *limits == *spec_totals { spec_totals.clone() } else { limits.into_shared() };
-        Self { accounted, non_zero, fit, fit_score, totals, spec_totals, limits }
+        Self { accounted, non_zero, fit, fit_score, totals, spec_totals, limits, unclaimed }
     }
 
     /// The exact total of `name`, status counted.
@@ -321,28 +340,31 @@ impl View<'_> {
         })
     }
 
-    fn non_zero(
+    /// The totals with defaults for what the pod takes on its node, if that makes a difference.
+    fn with_defaults(
         &self,
         accounted: &Totals,
         skips_pod_level: bool,
         needs_defaults: bool,
-    ) -> NonZeroRequest {
+    ) -> Option<Totals> {
         let defaults = if !skips_pod_level && self.has_pod_level_requests() {
             let lacks = |name| accounted.get(name).is_none();
             Defaults { cpu: lacks(names::CPU), memory: lacks(names::MEMORY) }
         } else {
             Defaults::BOTH
         };
-        let with_defaults;
-        let totals = if needs_defaults && (defaults.cpu || defaults.memory) {
-            with_defaults = self.total(&Count { uses_status: true, skips_pod_level, defaults });
-            &with_defaults
-        } else {
-            accounted
-        };
-        NonZeroRequest {
-            milli_cpu: totals.get(names::CPU).map_or(0, Quantity::milli_value),
-            memory: totals.get(names::MEMORY).map_or(0, Quantity::value),
-        }
+        (needs_defaults && (defaults.cpu || defaults.memory))
+            .then(|| self.total(&Count { uses_status: true, skips_pod_level, defaults }))
+    }
+
+    fn may_have_claims(&self) -> bool {
+        !self.pod.spec.resource_claims.is_empty()
+            || !self.pod.status.node_allocatable_resource_claim_statuses.is_empty()
+    }
+
+    /// The resources that the pod asks for as a whole.
+    fn pod_level_names(&self) -> Box<[ResourceName]> {
+        let names = self.pod_level_requests().iter().map(|(name, _)| name);
+        names.filter(|name| is_pod_level_resource(name)).cloned().collect()
     }
 }

@@ -28,7 +28,7 @@ pub use pod::{
     SchedulingGroup, Toleration, UsedClaim, WorkloadResources,
 };
 pub use status::{
-    ContainerStatus, ExtendedResourceClaimStatus, PodCondition, PodStatus, RequestMapping,
-    ResourceClaimStatus,
+    ContainerStatus, ExtendedResourceClaimStatus, NodeAllocatableResourceClaimStatus, PodCondition,
+    PodStatus, RequestMapping, ResourceClaimStatus,
 };
 pub use volume::Volume;

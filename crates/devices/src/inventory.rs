@@ -52,6 +52,7 @@ pub struct Inventory {
     /// The devices of every name.
     by_key: Vec<SmallVec<[DeviceIdx; 1]>>,
     n_shapes: usize,
+    pub(crate) takes_node_resources: bool,
 }
 
 #[derive(Debug)]
@@ -141,6 +142,7 @@ impl Inventory {
             keys: FxHashMap::default(),
             by_key: Vec::new(),
             n_shapes: 0,
+            takes_node_resources: false,
         };
         let mut shapes = Shapes::default();
         let same_pool = |a: &Arc<ResourceSlice>, b: &Arc<ResourceSlice>| {
@@ -231,6 +233,7 @@ impl Inventory {
                 self.by_key.push(SmallVec::new());
             }
             self.by_key[key as usize].push(idx);
+            self.takes_node_resources |= !device.node_allocatable_resource_mappings.is_empty();
             let counters = generations.get(generation).map(|generation| &generation.counters);
             self.devices.push(InventoryDevice {
                 slice: at,

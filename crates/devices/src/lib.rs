@@ -76,7 +76,7 @@ pub use extended::{ContainerDemand, ExtendedClaim, ExtendedResources, RequestMap
 pub use features::Features;
 pub use inventory::{Inventory, NodeRef};
 pub use name::DeviceName;
-pub use node_resources::{NodeResourceClaim, NodeResourceError};
+pub use node_resources::NodeResourceError;
 pub use readiness::Readiness;
 pub use selectors::{DeviceFacts, Selector, SelectorCompiler, SelectorTable};
 pub use state::{DeviceState, Holder};

@@ -3,21 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Quantity;
+use kube_scheduler_api_types::{NodeResourceClaim, Quantity};
 
 use crate::api::{Allocation, DeviceResult, NodeResourceMapping, ResourceClaim};
 use crate::inventory::Inventory;
-
-/// What a claim takes of its node's resources.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeResourceClaim {
-    /// Name of the claim.
-    pub claim_name: Arc<str>,
-    /// The containers that use the claim, init containers first; one that names the claim twice is there twice.
-    pub containers: Vec<Arc<str>>,
-    /// Amounts by resource.
-    pub resources: BTreeMap<Arc<str>, Quantity>,
-}
 
 /// Why that cannot be said.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +23,11 @@ pub enum NodeResourceError {
 }
 
 impl Inventory {
+    /// Whether any device takes resources of its node.
+    pub fn takes_node_resources(&self) -> bool {
+        self.takes_node_resources
+    }
+
     /// What the claims of a pod take of its node's resources, by name of the claim. Claims whose devices take nothing are
     /// left out. `containers` names the containers that use a claim.
     ///
@@ -42,7 +36,7 @@ impl Inventory {
     pub fn node_resources<'a>(
         &self,
         allocated: impl IntoIterator<Item = (&'a ResourceClaim, &'a Allocation)>,
-        containers: impl Fn(&str) -> Vec<Arc<str>>,
+        containers: impl Fn(&str) -> Arc<[Arc<str>]>,
     ) -> Result<Vec<NodeResourceClaim>, NodeResourceError> {
         let mut claims: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Quantity>> = BTreeMap::new();
         for (claim, allocation) in allocated {
@@ -55,12 +49,13 @@ impl Inventory {
             }
         }
         let mut found = Vec::with_capacity(claims.len());
-        for (claim_name, resources) in claims {
-            let containers = containers(&claim_name);
+        for (claim, resources) in claims {
+            let containers = containers(&claim);
             if containers.is_empty() {
-                return Err(NodeResourceError::Unreferenced(claim_name));
+                return Err(NodeResourceError::Unreferenced(claim));
             }
-            found.push(NodeResourceClaim { claim_name, containers, resources });
+            let resources = resources.into_iter().collect();
+            found.push(NodeResourceClaim { claim, containers, resources });
         }
         Ok(found)
     }

@@ -189,10 +189,15 @@ impl Bindings {
         placement: Placement,
     ) -> Result<Box<Binding>, (Box<QueuedPod<Entry>>, Status)> {
         let Placement { queued, profile, node, state, n_evaluated, n_feasible } = placement;
+        let claims = reserve::node_resource_claims(core, profile, &state, &queued.entry().0, node);
         let Some(node) = core.cluster.node(node).map(|node| node.name.clone()) else {
             return Err((Box::new(queued), Status::error("the chosen node is gone")));
         };
-        let pod = Arc::new(queued.entry().0.with_node_name(&node));
+        let mut pod = queued.entry().0.with_node_name(&node);
+        if let Some(claims) = claims {
+            pod = pod.with_node_resource_claims(claims);
+        }
+        let pod = Arc::new(pod);
         if let Err(error) = core.cluster.assume_pod(pod.clone()) {
             return Err((Box::new(queued), Status::error(error.to_string())));
         }

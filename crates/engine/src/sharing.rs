@@ -207,6 +207,7 @@ impl Sharing {
         self.text(&mut changed.phase);
         share_empty(&mut changed.conditions);
         share_empty(&mut changed.resource_claim_statuses);
+        share_empty(&mut changed.node_resource_claims);
         if !changed.conditions.is_empty() {
             let mut conditions: Vec<PodCondition> = changed.conditions.to_vec();
             for condition in &mut conditions {

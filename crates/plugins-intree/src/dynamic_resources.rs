@@ -15,6 +15,8 @@ mod inventory;
 mod kinds;
 mod metrics;
 mod node;
+mod node_resources;
+mod pod_tries;
 mod release;
 mod reserve;
 mod resolve;
@@ -27,10 +29,10 @@ mod writes;
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::api::{NodeResourceClaim, Pod};
 use kube_scheduler_framework::{
     Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, Filter,
-    Handle, NodeView, Normalization, Plugin, PluginArgs, PluginError, PostFilter,
+    Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError, PostFilter,
     PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue, PreFilter,
     PreFilterOutcome, Reserve, Score, Sign, SignatureWriter, Status, extension_points,
 };
@@ -130,13 +132,19 @@ impl PreFilter for DynamicResources {
 }
 
 impl Filter for DynamicResources {
-    fn filter(&self, cx: &Context<'_>, state: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+    fn filter(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
         let Some(devices) = state.get::<PodDevices>() else { return no_state() };
         if devices.claims.is_empty() {
             return Status::SUCCESS;
         }
         let answers = &self.shared.devices.answers;
-        Trial { settings: &self.shared.settings, answers, cx, devices, node }.run()
+        Trial { settings: &self.shared.settings, answers, cx, devices, pod, node }.run()
     }
 }
 
@@ -183,6 +191,21 @@ impl Score for DynamicResources {
 }
 
 impl Reserve for DynamicResources {
+    fn node_resource_claims(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: NodeIdx,
+    ) -> Option<Arc<[NodeResourceClaim]>> {
+        if !self.shared.settings.node_resources {
+            return None;
+        }
+        let found = state.get::<PodDevices>().and_then(|devices| devices.on_node(node));
+        let claims = found.map(|found| found.node_resources).unwrap_or_default();
+        // Parity: what the status says from an earlier attempt does not count.
+        (!claims.is_empty() || !pod.status.node_resource_claims.is_empty()).then_some(claims)
+    }
+
     fn reserve(
         &self,
         cx: &Context<'_>,

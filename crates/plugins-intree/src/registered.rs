@@ -15,10 +15,8 @@ use crate::{
 };
 
 /// Plugins that do not do all that their name promises yet, with what is missing.
-pub const PARTIAL: &[(&str, &str)] = &[(
-    dynamic_resources::NAME,
-    "node-allocatable resources (DRANodeAllocatableResources) and claims of pod groups (DRAWorkloadResourceClaims)",
-)];
+pub const PARTIAL: &[(&str, &str)] =
+    &[(dynamic_resources::NAME, "claims of pod groups (DRAWorkloadResourceClaims)")];
 
 type Factory = fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, PluginError>;
 

@@ -18,3 +18,5 @@ mod scored;
 mod scored_pair;
 pub(crate) mod shape;
 mod strategy;
+
+pub(crate) use demand::check_node_resources;

@@ -163,7 +163,9 @@ impl Cluster {
         let has_failed = effects.iter().any(|effect| failure(effect).is_some());
         let mut difference = None;
         if !has_failed {
-            difference = self.allocations_differ(&step["pod"], expect);
+            difference = self
+                .allocations_differ(&step["pod"], expect)
+                .or_else(|| self.node_resources_differ(pod, expect));
         }
         self.carry_out_changes(&step["meanwhile"])?;
         self.api.pod_patch = None;
@@ -226,7 +228,12 @@ impl Cluster {
 
     fn write(&mut self, effect: &Effect) -> Result<()> {
         let Effect::WriteObject { write, awaited_by, .. } = effect else { return Ok(()) };
+        let earlier = self.api.pod_patch.take();
         let answer = self.api.carry_out(write)?;
+        // What Unreserve sends is not recorded.
+        if awaited_by.is_none() || self.api.pod_patch.is_none() {
+            self.api.pod_patch = earlier;
+        }
         if let Some((token, _)) = awaited_by {
             self.handle(Input::ObjectWritten { token: *token, result: answer.result });
         }
@@ -306,6 +313,32 @@ impl Cluster {
         }
         keep_first_of_each_claim(&mut allocations);
         differs("Reserve", &Value::Array(allocations), &recorded)
+    }
+
+    /// What the assumed pod's claims take of its node against what is recorded.
+    fn node_resources_differ(&self, pod: &Pod, expect: &Value) -> Option<String> {
+        // Then the pod is no longer assumed when the recording looks.
+        if expect["outcome"] == "BindFailed" {
+            return None;
+        }
+        let assumed = self.replay.engine.cluster().pod(&pod.uid)?;
+        let claims = assumed.status.node_resource_claims.iter().map(|claim| {
+            let resources = claim.resources.iter();
+            let resources: Map<String, Value> = resources
+                .map(|(name, amount)| (name.to_string(), amount.canonical().into()))
+                .collect();
+            json!({
+                "resourceClaimName": *claim.claim,
+                "containers": claim.containers.iter().map(|name| &**name).collect::<Vec<_>>(),
+                "resources": resources,
+            })
+        });
+        let claims: Value = claims.collect();
+        let recorded = match &expect["nodeAllocatable"] {
+            Value::Null => json!([]),
+            recorded => recorded.clone(),
+        };
+        differs("the claims of the assumed pod", &claims, &recorded)
     }
 
     /// What the API has of the claims against what it should have.

@@ -8,8 +8,8 @@ use crate::images::normalized_image_name;
 use crate::names::may_be_dra_extended_resource;
 use crate::options::CompileOptions;
 use crate::pod::{
-    ConditionText, ContainerResources, ControllerRef, ExtendedResourceClaim, HostPort, Pod,
-    PodCondition, PodImages, PodResourceClaim, PodSpec, PodStatus,
+    ConditionText, ContainerResources, ControllerRef, ExtendedResourceClaim, HostPort,
+    NodeResourceClaim, Pod, PodCondition, PodImages, PodResourceClaim, PodSpec, PodStatus,
 };
 use crate::requests::PodRequests;
 use crate::storage::Volume;
@@ -30,6 +30,7 @@ impl Pod {
     /// Compiles a pod. A missing scheduler name becomes `default-scheduler`, as the API server would have it.
     pub fn from_wire_with(pod: &wire::Pod, options: &CompileOptions) -> Self {
         let metadata = &pod.metadata;
+        let status = status(&pod.status);
         Self {
             uid: metadata.uid.0.clone(),
             namespace: metadata.namespace.0.clone(),
@@ -41,10 +42,10 @@ impl Pod {
             labels: metadata.labels.clone(),
             controller: controller(metadata),
             node_name: nonempty(&pod.spec.node_name),
-            requests: Arc::new(PodRequests::from_wire(pod, options)),
+            requests: Arc::new(requests(pod, &status, options)),
             volumes: volumes(&pod.spec),
             spec: Arc::new(spec(pod, options)),
-            status: Arc::new(status(&pod.status)),
+            status: Arc::new(status),
             source: None,
         }
     }
@@ -60,6 +61,14 @@ impl Toleration {
             effect: nonempty(&toleration.effect).as_ref().map(TaintEffect::from),
             toleration_seconds: toleration.toleration_seconds,
         }
+    }
+}
+
+fn requests(pod: &wire::Pod, status: &PodStatus, options: &CompileOptions) -> PodRequests {
+    let requests = PodRequests::from_wire(pod, options);
+    match &*status.node_resource_claims {
+        [] => requests,
+        claims => requests.with_claims(claims),
     }
 }
 
@@ -255,5 +264,14 @@ fn status(status: &wire::PodStatus) -> PodStatus {
                     .collect(),
             })
         }),
+        node_resource_claims: status
+            .node_allocatable_resource_claim_statuses
+            .iter()
+            .map(|claim| NodeResourceClaim {
+                claim: claim.resource_claim_name.0.clone(),
+                containers: claim.containers.iter().map(|name| name.0.clone()).collect(),
+                resources: claim.resources.iter().cloned().collect(),
+            })
+            .collect(),
     }
 }

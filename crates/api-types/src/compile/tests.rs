@@ -123,7 +123,8 @@ fn metadata_and_status_are_taken_over() {
                    "conditions": [{"type": "PodScheduled", "status": "False", "reason": "r", "message": "m", "observedGeneration": 2,
                                    "lastProbeTime": null, "lastTransitionTime": "2026-01-02T03:04:09Z"}],
                    "resourceClaimStatuses": [{"name": "c", "resourceClaimName": "g"}, {"name": "d"}],
-                   "extendedResourceClaimStatus": {"resourceClaimName": "e", "requestMappings": [{"containerName": "a", "resourceName": "b", "requestName": "c"}]}},
+                   "extendedResourceClaimStatus": {"resourceClaimName": "e", "requestMappings": [{"containerName": "a", "resourceName": "b", "requestName": "c"}]},
+                   "nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "n", "containers": ["a"], "resources": {"cpu": "1"}}]},
     }));
     assert_eq!(
         (pod.key().as_str(), pod.priority(), pod.generation, pod.nominated_node_name()),
@@ -151,6 +152,9 @@ fn metadata_and_status_are_taken_over() {
         pod.status.extended_resource_claim.as_ref().map(|claim| claim.mappings.len()),
         Some(1)
     );
+    let [claim] = &*pod.status.node_resource_claims else { panic!("one claim") };
+    assert_eq!((&*claim.claim, &*claim.containers[0], &*claim.resources[0].0), ("n", "a", "cpu"));
+    assert_eq!(pod.requests.accounted.milli_cpu, 1000);
 }
 
 #[test]

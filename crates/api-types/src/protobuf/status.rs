@@ -3,8 +3,8 @@
 use super::fault::At;
 use super::fields::{Amounts, Message, Read, fields};
 use crate::wire::{
-    ContainerStatus, ExtendedResourceClaimStatus, PodCondition, PodStatus, RequestMapping,
-    ResourceClaimStatus,
+    ContainerStatus, ExtendedResourceClaimStatus, NodeAllocatableResourceClaimStatus, PodCondition,
+    PodStatus, RequestMapping, ResourceClaimStatus,
 };
 
 impl Message for PodStatus {
@@ -24,6 +24,10 @@ impl Message for PodStatus {
                     .at("extendedResourceClaimStatus")?,
                 19 => allocated.take("allocatedResources", value)?,
                 20 => value.merge_some(&mut self.resources).at("resources")?,
+                21 => value.push(
+                    "nodeAllocatableResourceClaimStatuses",
+                    &mut self.node_allocatable_resource_claim_statuses,
+                )?,
                 _ => {}
             }
             Ok(())
@@ -105,5 +109,22 @@ impl Message for RequestMapping {
             }
             Ok(())
         })
+    }
+}
+
+impl Message for NodeAllocatableResourceClaimStatus {
+    fn read(&mut self, bytes: &[u8]) -> Read {
+        let mut resources = Amounts::default();
+        fields(bytes, |number, value| {
+            match number {
+                1 => self.resource_claim_name = value.text().at("resourceClaimName")?,
+                2 => self.containers.0.push(value.text().at("containers")?),
+                3 => resources.take("resources", value)?,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        resources.add_to(&mut self.resources);
+        Ok(())
     }
 }

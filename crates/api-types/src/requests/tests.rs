@@ -1,5 +1,7 @@
 //! Request totals against recorded cases and a direct recomputation.
 
+mod claims;
+
 use std::collections::BTreeMap;
 
 use num_bigint::BigInt;

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::add_amount;
+use crate::names;
 use crate::quantity::Quantity;
-use crate::resources::{ResourceName, Resources};
+use crate::resources::{NonZeroRequest, ResourceName, Resources};
 
 /// Amounts by name, sorted, each name once.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Totals(SmallVec<[(ResourceName, Quantity); 3]>);
 
 impl Totals {
@@ -63,6 +64,13 @@ impl Totals {
             add_amount(&mut resources, name, amount);
         }
         resources
+    }
+
+    pub(super) fn to_non_zero(&self) -> NonZeroRequest {
+        NonZeroRequest {
+            milli_cpu: self.get(names::CPU).map_or(0, Quantity::milli_value),
+            memory: self.get(names::MEMORY).map_or(0, Quantity::value),
+        }
     }
 
     pub(super) fn into_shared(self) -> Arc<[(ResourceName, Quantity)]> {

@@ -21,6 +21,8 @@ pub struct PodStatus {
     pub resource_claim_statuses: List<ResourceClaimStatus>,
     /// The claim made for extended resources.
     pub extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
+    /// What claims take of the node's resources.
+    pub node_allocatable_resource_claim_statuses: List<NodeAllocatableResourceClaimStatus>,
     /// States of containers.
     pub container_statuses: List<ContainerStatus>,
     /// States of init containers.
@@ -94,4 +96,16 @@ pub struct RequestMapping {
     pub resource_name: Text,
     /// Request in the claim.
     pub request_name: Text,
+}
+
+/// One entry of `nodeAllocatableResourceClaimStatuses`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeAllocatableResourceClaimStatus {
+    /// Name of the claim.
+    pub resource_claim_name: Text,
+    /// Containers that use it.
+    pub containers: List<Text>,
+    /// What its devices take of the node.
+    pub resources: ResourceList,
 }

@@ -64,6 +64,7 @@ fn null_is_absent_everywhere() {
         "conditions",
         "resourceClaimStatuses",
         "extendedResourceClaimStatus",
+        "nodeAllocatableResourceClaimStatuses",
         "containerStatuses",
         "initContainerStatuses",
         "resources",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::validation::FieldPath;
 use kube_scheduler_api_types::{
-    Labels, NodeSelector, Quantity, Timestamp, is_dra_extended_resource,
+    Labels, NodeResourceClaim, NodeSelector, Quantity, Timestamp, is_dra_extended_resource,
 };
 use kube_scheduler_devices::api::{
     DeviceClass, DeviceTaintRule, Request, ResourceClaim, ResourceSlice,
@@ -530,7 +530,7 @@ fn containers(pod: &Value) -> Vec<ContainerDemand> {
 }
 
 /// The containers that use a claim, once for every way in which they do.
-fn containers_using(pod: &Value, claim: &str) -> Vec<Arc<str>> {
+fn containers_using(pod: &Value, claim: &str) -> Arc<[Arc<str>]> {
     let keys = claim_keys(pod);
     let names = keys.iter().map(|key| key.rsplit('/').next().unwrap());
     let entries = pod["spec"]["resourceClaims"].as_array().unwrap();
@@ -541,7 +541,7 @@ fn containers_using(pod: &Value, claim: &str) -> Vec<Arc<str>> {
         .map(|(entry, _)| &entry["name"])
         .collect();
     let all = |field: &str| pod["spec"][field].as_array().cloned().unwrap_or_default();
-    let mut found = Vec::new();
+    let mut found: Vec<Arc<str>> = Vec::new();
     for container in all("initContainers").iter().chain(&all("containers")) {
         for used in container["resources"]["claims"].as_array().into_iter().flatten() {
             if entries.contains(&&used["name"]) {
@@ -549,13 +549,13 @@ fn containers_using(pod: &Value, claim: &str) -> Vec<Arc<str>> {
             }
         }
     }
-    found
+    found.into()
 }
 
-fn resource_form(claim: &kube_scheduler_devices::NodeResourceClaim) -> Value {
+fn resource_form(claim: &NodeResourceClaim) -> Value {
     let resources = claim.resources.iter();
     let resources = resources.map(|(name, amount)| (name.to_string(), json!(amount.canonical())));
-    json!({"resourceClaimName": *claim.claim_name,
+    json!({"resourceClaimName": *claim.claim,
            "containers": claim.containers.iter().map(|name| &**name).collect::<Vec<_>>(),
            "resources": Value::Object(resources.collect())})
 }

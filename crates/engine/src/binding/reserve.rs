@@ -2,9 +2,11 @@
 //!
 //! Behaviour: `docs/spec/core.md` §5 and §6.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_framework::{Code, Commands, PermitDecision, Status};
+use kube_scheduler_api_types::{NodeResourceClaim, Pod};
+use kube_scheduler_framework::{Code, Commands, CycleState, NodeIdx, PermitDecision, Status};
 use kube_scheduler_runtime::{Meter, MeteredPoint};
 use smallvec::SmallVec;
 
@@ -13,9 +15,25 @@ use super::expect::expect_at_once;
 use super::permit::{Wait, Waits};
 use crate::core::Core;
 use crate::guard::guarded;
+use crate::profiles::ProfileIdx;
 
 /// The longest a pod may wait on Permit; longer requests are cut to it.
 const MAX_PERMIT_WAIT: Duration = Duration::from_secs(15 * 60);
+
+/// What the pod's claims take of the resources of the node chosen for it, if a plugin knows. A plugin that panics knows
+/// nothing.
+pub(super) fn node_resource_claims(
+    core: &Core,
+    profile: ProfileIdx,
+    state: &CycleState,
+    pod: &Pod,
+    node: NodeIdx,
+) -> Option<Arc<[NodeResourceClaim]>> {
+    let mut plugins = core.plans.profiles[profile].reserve();
+    plugins.find_map(|(_, _, plugin)| {
+        guarded(|| plugin.node_resource_claims(state, pod, node)).unwrap_or_default()
+    })
+}
 
 impl Binding {
     /// Asks Reserve and Permit; gives the waits of Permit, if it is not through at once.

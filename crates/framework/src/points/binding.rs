@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::{Object, Pod, Timestamp};
-use kube_scheduler_cache::ObjectKey;
+use kube_scheduler_api_types::{NodeResourceClaim, Object, Pod, Timestamp};
+use kube_scheduler_cache::{NodeIdx, ObjectKey};
 
 use crate::context::{Commands, Context};
 use crate::cycle_state::CycleState;
@@ -18,6 +18,18 @@ use crate::status::Status;
 /// The [`Commands`] that a plugin gives about objects (assume, restore) are carried out before the next plugin is called,
 /// all others after the last one.
 pub trait Reserve: Send + Sync {
+    /// What the pod's claims take of the resources of `node`, on which it is about to be assumed; `None` if this plugin
+    /// does not know. It replaces what the pod's status says.
+    fn node_resource_claims(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: NodeIdx,
+    ) -> Option<Arc<[NodeResourceClaim]>> {
+        let _ = (state, pod, node);
+        None
+    }
+
     /// Called once per attempt, after the pod was assumed on `node`. A failure undoes all reservations.
     fn reserve(
         &self,

@@ -1,5 +1,5 @@
-//! PreBind: allocations and reservations are written, claim by claim; then devices that have to be made ready are waited
-//! for (`docs/spec/plugins-dra.md` §7.8, §11.4, §11.5).
+//! PreBind: allocations and reservations are written, claim by claim, and what they take of the node; then devices that
+//! have to be made ready are waited for (`docs/spec/plugins-dra.md` §7.8, §11.4, §11.5, §12).
 //!
 //! A claim that was changed in between is read again and tried once more, a few times. Whatever the outcome, a claim
 //! whose binding has ended is no longer in flight.
@@ -16,6 +16,7 @@ use kube_scheduler_framework::{
 
 use super::inventory::Devices;
 use super::metrics::Metrics;
+use super::pod_tries::PodTries;
 use super::settings::Settings;
 use super::state::{PodClaim, PodDevices};
 use super::waiting::Waiting;
@@ -26,11 +27,6 @@ const NO_STATE: &str = "not found";
 /// How often a claim that others change at the same time is written, and how long it takes to try again.
 const CLAIM_TRIES: u32 = 5;
 const CLAIM_PAUSE: Duration = Duration::from_millis(10);
-
-/// How often the status of the pod is written, and how long it takes to try again for the first time; five times as long
-/// each time after.
-const POD_TRIES: u32 = 4;
-const POD_PAUSE: Duration = Duration::from_millis(10);
 
 /// How long it may take until a claim that was created is seen.
 const KNOWN_TIMEOUT: Duration = Duration::from_secs(120);
@@ -53,7 +49,9 @@ enum Stage {
     Claim(usize),
     /// A claim is being bound.
     Binding(Binding, Doing),
-    /// All claims are bound.
+    /// All claims are bound, and what they take of the node is being written.
+    NodeResources(PodTries),
+    /// All is written.
     Waiting(Waiting),
 }
 
@@ -81,7 +79,7 @@ struct Binding {
     is_special: bool,
     is_changed: bool,
     n_tries: u32,
-    n_pod_tries: u32,
+    pod_tries: PodTries,
     /// Until when a claim that was created is waited for.
     deadline: Option<Timestamp>,
 }
@@ -107,7 +105,7 @@ impl BindClaims {
         };
         let mut rest = devices.claims.iter().enumerate().skip(at);
         let Some((at, claim)) = rest.find(|(_, claim)| needs_binding(claim)) else {
-            return self.wait(cx);
+            return self.write_node_resources(cx, PodTries::default());
         };
         let binding = Binding {
             at,
@@ -117,7 +115,7 @@ impl BindClaims {
             is_special: claim.is_special,
             is_changed: false,
             n_tries: 0,
-            n_pod_tries: 0,
+            pod_tries: PodTries::default(),
             deadline: None,
         };
         if !claim.is_in_memory() {
@@ -212,7 +210,7 @@ impl BindClaims {
             return self.end(cx, binding, Err(text));
         };
         let write = writes::special_status(cx.pod, &binding.object.name, mappings);
-        binding.n_pod_tries += 1;
+        binding.pod_tries.count();
         self.ask(binding, Doing::PodStatus, write)
     }
 
@@ -222,12 +220,9 @@ impl BindClaims {
         binding: Binding,
         error: &ApiError,
     ) -> TaskStep {
-        let is_passing =
-            matches!(&*error.reason, "InternalError" | "ServiceUnavailable" | "Conflict");
-        if is_passing && binding.n_pod_tries < POD_TRIES {
-            let pause_length = POD_PAUSE * 5_u32.pow(binding.n_pod_tries.saturating_sub(1));
+        if let Some(length) = binding.pod_tries.pause_after(error) {
             self.stage = Stage::Binding(binding, Doing::PodPause);
-            return pause(cx, pause_length);
+            return pause(cx, length);
         }
         let key = cx.pod.key();
         let text = format!("update pod {key} ExtendedResourceClaimStatus: {error}");
@@ -264,6 +259,34 @@ impl BindClaims {
                 self.start(cx, binding.at + 1)
             }
         }
+    }
+
+    /// Writes what the claims take of the node's resources, if they do.
+    fn write_node_resources(&mut self, cx: &mut TaskContext<'_>, mut tries: PodTries) -> TaskStep {
+        let devices = cx.state.get_mut::<PodDevices>();
+        let Some(devices) = devices.filter(|devices| !devices.node_resources.is_empty()) else {
+            return self.wait(cx);
+        };
+        devices.are_node_resources_written = true;
+        let write = writes::node_resources(cx.pod, &devices.node_resources);
+        tries.count();
+        self.stage = Stage::NodeResources(tries);
+        TaskStep::Write(write)
+    }
+
+    fn node_resources_answered(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        tries: PodTries,
+        answer: Result<Arc<Object>, ApiError>,
+    ) -> TaskStep {
+        let Err(error) = answer else { return self.wait(cx) };
+        if let Some(length) = tries.pause_after(&error) {
+            self.stage = Stage::NodeResources(tries);
+            return pause(cx, length);
+        }
+        let key = cx.pod.key();
+        failed(format!("updating pod {key} NodeAllocatableResourceClaimStatuses: {error}"))
     }
 
     fn wait(&mut self, cx: &mut TaskContext<'_>) -> TaskStep {
@@ -358,6 +381,10 @@ impl PreBindTask for BindClaims {
                 self.answered(cx, binding, doing, answer)
             }
             (Stage::Binding(binding, doing), _) => self.paused(cx, binding, doing),
+            (Stage::NodeResources(tries), TaskEvent::Written(answer)) => {
+                self.node_resources_answered(cx, tries, answer)
+            }
+            (Stage::NodeResources(tries), _) => self.write_node_resources(cx, tries),
             (Stage::Waiting(waiting), _) => {
                 let step = waiting.check(&self.shared, cx);
                 self.stage = Stage::Waiting(waiting);

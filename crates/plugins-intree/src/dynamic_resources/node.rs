@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use kube_scheduler_devices::api::{Allocation, ResourceClaim};
 use kube_scheduler_devices::{AllocationError, Allocator, ExtendedClaim, NodeRef, Readiness};
+use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{Context, NodeView, Status};
 
 use super::answers::{Answer, Answers};
-use super::extended;
 use super::settings::Settings;
 use super::state::{OnNode, PodClaim, PodDevices};
+use super::{extended, node_resources};
 
 const NOT_AVAILABLE: &str = "resourceclaim not available on the node";
 const CANNOT_ALLOCATE: &str = "cannot allocate all claims";
@@ -20,6 +21,7 @@ pub(super) struct Trial<'a> {
     pub(super) answers: &'a Answers,
     pub(super) cx: &'a Context<'a>,
     pub(super) devices: &'a PodDevices,
+    pub(super) pod: &'a Pod,
     pub(super) node: &'a NodeView<'a>,
 }
 
@@ -37,10 +39,10 @@ impl Trial<'_> {
         if special.is_none() && !self.devices.has_user_claims() {
             return Ok(());
         }
-        let unavailable = self.unavailable();
-        let mut found = OnNode { score: 0, special };
+        let unavailable = self.unavailable()?;
+        let mut found = OnNode { score: 0, special, node_resources: Arc::default() };
         if let Some(allocator) = &self.devices.allocator {
-            found.score = self.ask(allocator, found.special.as_ref())?;
+            self.ask(allocator, &mut found)?;
         }
         if !unavailable.is_empty() {
             self.devices.found().unavailable.extend(unavailable);
@@ -67,17 +69,26 @@ impl Trial<'_> {
     }
 
     /// The allocated claims whose devices the pod cannot use on the node, by place.
-    fn unavailable(&self) -> Vec<usize> {
-        let all = self.devices.claims.iter().enumerate();
-        all.filter(|(_, claim)| !self.is_available(claim)).map(|(at, _)| at).collect()
+    fn unavailable(&self) -> Result<Vec<usize>, Status> {
+        let mut unavailable = Vec::new();
+        for (at, claim) in self.devices.claims.iter().enumerate() {
+            let is_reached = self.is_reached(claim);
+            if !is_reached || !self.is_ready(claim) {
+                unavailable.push(at);
+            }
+            if self.settings.node_resources && is_reached && claim.is_allocated() {
+                node_resources::check_sharing(self.pod, self.node, &claim.claim.name)?;
+            }
+        }
+        Ok(unavailable)
     }
 
-    fn is_available(&self, claim: &PodClaim) -> bool {
-        if let Some(reach) = &claim.reach
-            && !reach.matches(self.node.labels(), self.node.name())
-        {
-            return false;
-        }
+    fn is_reached(&self, claim: &PodClaim) -> bool {
+        let reach = claim.reach.as_ref();
+        reach.is_none_or(|reach| reach.matches(self.node.labels(), self.node.name()))
+    }
+
+    fn is_ready(&self, claim: &PodClaim) -> bool {
         let Some(timeout) = self.settings.binding_timeout else { return true };
         if !claim.is_allocated() {
             return true;
@@ -89,50 +100,67 @@ impl Trial<'_> {
         }
     }
 
-    /// Whether the devices can be had: how well alternatives are served, or why they cannot.
-    fn ask(
-        &self,
-        allocator: &Allocator,
-        special: Option<&Arc<ExtendedClaim>>,
-    ) -> Result<i64, Status> {
+    /// Whether the devices can be had: notes how well alternatives are served and what they take of the node, or says why
+    /// they cannot.
+    fn ask(&self, allocator: &Allocator, found: &mut OnNode) -> Result<(), Status> {
+        let special = found.special.as_ref();
+        let inventory = allocator.inventory();
+        if self.settings.node_resources && inventory.takes_node_resources() {
+            // What devices take of the node differs with the names of the claims and with the pods there.
+            let (answer, allocations) = self.search(allocator, special)?;
+            found.score = answer.score()?;
+            let Self { devices, pod, node, .. } = self;
+            found.node_resources =
+                node_resources::check(devices, inventory, pod, node, &allocations)?;
+            return Ok(());
+        }
         let column = self.devices.column(self.answers, special);
         let stamp = allocator.state().stamp(self.node.name());
         let answer = match column.get(self.node, stamp) {
             Some(answer) => answer,
             None => {
-                let answer = self.search(allocator, special)?;
+                let (answer, _) = self.search(allocator, special)?;
                 column.set(self.node, stamp, answer);
                 answer
             }
         };
-        match answer {
-            Answer::Yes { score } => Ok(score),
-            Answer::No => Err(Status::unresolvable(CANNOT_ALLOCATE)),
-            Answer::InvalidPools => {
-                Err(Status::unresolvable(AllocationError::InvalidPools.to_string()))
-            }
-        }
+        found.score = answer.score()?;
+        Ok(())
     }
 
+    /// The answer, and if it is yes, what the claims get.
     fn search(
         &self,
         allocator: &Allocator,
         special: Option<&Arc<ExtendedClaim>>,
-    ) -> Result<Answer, Status> {
+    ) -> Result<(Answer, Vec<Allocation>), Status> {
         let limit = self.settings.max_steps;
         match allocate(self.devices, allocator, special, self.node, limit, &mut Arc::default) {
             Ok(Some(allocations)) => {
                 let claims = self.devices.to_allocate().zip(&allocations);
                 let scores = claims.map(|(claim, found)| claim.claim.priority_score(found));
-                Ok(Answer::Yes { score: scores.fold(0, i64::saturating_add) })
+                Ok((Answer::Yes { score: scores.fold(0, i64::saturating_add) }, allocations))
             }
-            Ok(None) => Ok(Answer::No),
-            Err(AllocationError::InvalidPools) => Ok(Answer::InvalidPools),
+            Ok(None) => Ok((Answer::No, Vec::new())),
+            Err(AllocationError::InvalidPools) => Ok((Answer::InvalidPools, Vec::new())),
             Err(AllocationError::TooManySteps) => Err(Status::error(format!(
                 "node {}: timed out trying to allocate devices",
                 self.node.name()
             ))),
             Err(error) => Err(Status::error(error.to_string())),
+        }
+    }
+}
+
+impl Answer {
+    /// How well alternatives are served, or the rejection of the node.
+    fn score(self) -> Result<i64, Status> {
+        match self {
+            Self::Yes { score } => Ok(score),
+            Self::No => Err(Status::unresolvable(CANNOT_ALLOCATE)),
+            Self::InvalidPools => {
+                Err(Status::unresolvable(AllocationError::InvalidPools.to_string()))
+            }
         }
     }
 }

@@ -61,6 +61,9 @@ pub(super) fn unreserve(devices: &mut PodDevices, pod: &Arc<Pod>, commands: &mut
             commands.write_object(pod, writes::unreserve(&claim.object, &claim.claim.uid, pod));
         }
     }
+    if std::mem::take(&mut devices.are_node_resources_written) {
+        commands.write_object(pod, writes::node_resources(pod, &[]));
+    }
 }
 
 /// All of `places` in an order that `random` decides.

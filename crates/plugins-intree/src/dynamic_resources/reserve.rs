@@ -64,5 +64,6 @@ pub(super) fn reserve(
         in_flight::add(Arc::new(object), commands);
     }
     devices.special = found.special;
+    devices.node_resources = found.node_resources;
     Ok(())
 }

@@ -44,7 +44,7 @@ pub(super) fn claims_of(
 }
 
 /// The name of the claim behind an entry, and whether it was generated for the pod; `None` if none is needed.
-fn claim_name<'a>(
+pub(super) fn claim_name<'a>(
     pod: &'a Pod,
     entry: &'a PodResourceClaim,
 ) -> Result<Option<(&'a str, bool)>, String> {

@@ -27,6 +27,8 @@ pub(super) struct Settings {
     pub(super) inventory: InventorySettings,
     /// Whether device classes may serve extended resources.
     pub(super) serves_extended: bool,
+    /// Whether devices may take resources of their node.
+    pub(super) node_resources: bool,
     /// How many steps the search on one node may take.
     pub(super) max_steps: u64,
     /// How long to wait for binding conditions; `None` if there are none.
@@ -76,6 +78,7 @@ impl Settings {
             features,
             inventory,
             serves_extended: has("DRAExtendedResource"),
+            node_resources: has("DRANodeAllocatableResources"),
             max_steps: steps(filter_timeout.unwrap_or_default()),
             binding_timeout: features
                 .binding_conditions

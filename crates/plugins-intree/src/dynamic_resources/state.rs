@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kube_scheduler_devices::api::{Allocation, Request, ResourceClaim};
 use kube_scheduler_devices::{Allocator, Classes, ExtendedClaim};
 use kube_scheduler_framework::NodeIdx;
-use kube_scheduler_framework::api::{NodeSelector, Object};
+use kube_scheduler_framework::api::{NodeResourceClaim, NodeSelector, Object};
 
 use super::answers::{Answers, Column, Question};
 use super::extended::Demand;
@@ -27,6 +27,10 @@ pub(super) struct PodDevices {
     found: Arc<Mutex<Found>>,
     /// What the special claim asks for on the chosen node; from Reserve on.
     pub(super) special: Option<Arc<ExtendedClaim>>,
+    /// What the claims take of the chosen node's resources; from Reserve on.
+    pub(super) node_resources: Arc<[NodeResourceClaim]>,
+    /// Whether the API server may have been told.
+    pub(super) are_node_resources_written: bool,
 }
 
 /// One claim of the pod.
@@ -80,6 +84,8 @@ pub(super) struct OnNode {
     pub(super) score: i64,
     /// What the special claim asks for there.
     pub(super) special: Option<Arc<ExtendedClaim>>,
+    /// What the claims take of the node's resources.
+    pub(super) node_resources: Arc<[NodeResourceClaim]>,
 }
 
 impl PodDevices {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use kube_scheduler_devices::RequestMapping;
 use kube_scheduler_devices::api::Allocation;
-use kube_scheduler_framework::api::{Object, Pod, Timestamp};
+use kube_scheduler_framework::api::{NodeResourceClaim, Object, Pod, Timestamp};
 use kube_scheduler_framework::{ObjectKey, ObjectWrite};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::kinds;
 
@@ -101,6 +101,23 @@ pub(super) fn special_status(pod: &Pod, claim: &str, mappings: &[RequestMapping]
     let mappings: Vec<Value> = mappings.collect();
     let status = json!({"requestMappings": mappings, "resourceClaimName": claim});
     pod_status(pod, json!({"extendedResourceClaimStatus": status}))
+}
+
+/// The write that says what the pod's claims take of its node's resources.
+pub(super) fn node_resources(pod: &Pod, claims: &[NodeResourceClaim]) -> ObjectWrite {
+    let entries = claims.iter().map(|claim| {
+        let resources = claim.resources.iter();
+        let resources: Map<String, Value> =
+            resources.map(|(name, amount)| (name.to_string(), amount.canonical().into())).collect();
+        json!({
+            "resourceClaimName": *claim.claim,
+            "containers": claim.containers.iter().map(|name| &**name).collect::<Vec<_>>(),
+            "resources": resources,
+        })
+    });
+    let entries: Vec<Value> = entries.collect();
+    let entries = if entries.is_empty() { Value::Null } else { Value::Array(entries) };
+    pod_status(pod, json!({ "nodeAllocatableResourceClaimStatuses": entries }))
 }
 
 /// A change of some fields of a pod's status.

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, Resources, is_extended_resource};
-use kube_scheduler_framework::{Code, Reason, Status};
+use kube_scheduler_framework::{Code, NodeView, Reason, Status};
 use smallvec::SmallVec;
 
 const TOO_MANY_PODS: &str = "Too many pods";
@@ -56,9 +56,13 @@ pub(super) struct Demand {
 
 impl Demand {
     pub(super) fn of(pod: &Pod, ignored: &Ignored) -> Self {
-        let Resources { milli_cpu, memory, ephemeral_storage, scalars } = &pod.requests.fit;
-        let checked =
-            scalars.iter().filter(|(name, amount)| *amount != 0 && !ignored.contains(name));
+        Self::of_resources(&pod.requests.fit, |name| !ignored.contains(name))
+    }
+
+    /// All that is asked for in `resources`, of scalar resources those that are `checked`.
+    fn of_resources(resources: &Resources, is_checked: impl Fn(&str) -> bool) -> Self {
+        let Resources { milli_cpu, memory, ephemeral_storage, scalars } = resources;
+        let checked = scalars.iter().filter(|(name, amount)| *amount != 0 && is_checked(name));
         let scalars = checked.map(|(name, amount)| ScalarDemand {
             name: name.clone(),
             amount: *amount,
@@ -69,6 +73,37 @@ impl Demand {
             memory: *memory,
             ephemeral_storage: *ephemeral_storage,
             scalars: scalars.collect(),
+        }
+    }
+
+    /// What the node is short of but for pods, without the scalar resources that something else serves where the node has
+    /// none.
+    pub(super) fn add_shortages_on(
+        &self,
+        node: &NodeView<'_>,
+        is_served: impl Fn(&str) -> bool,
+        shortages: &mut Shortages,
+    ) {
+        let allocatable = node.allocatable();
+        shortages.check(
+            Shortages::CPU,
+            self.milli_cpu,
+            allocatable.milli_cpu,
+            node.requested_milli_cpu(),
+        );
+        let (memory, used) = (allocatable.memory, node.requested_memory());
+        shortages.check(Shortages::MEMORY, self.memory, memory, used);
+        shortages.check(
+            Shortages::EPHEMERAL_STORAGE,
+            self.ephemeral_storage,
+            allocatable.ephemeral_storage,
+            node.requested_ephemeral_storage(),
+        );
+        for (what, scalar) in (Shortages::FIRST_SCALAR..).zip(&self.scalars) {
+            let capacity = allocatable.scalar(&scalar.name).unwrap_or(0);
+            if capacity > 0 || !is_served(&scalar.name) {
+                shortages.check(what, scalar.amount, capacity, node.requested_scalar(&scalar.name));
+            }
         }
     }
 
@@ -93,6 +128,15 @@ impl Demand {
         };
         Status::new(code, reasons)
     }
+}
+
+/// Whether `node` has what is `needed` of CPU, memory, ephemeral storage and huge pages: success, or NodeResourcesFit's
+/// rejection.
+pub(crate) fn check_node_resources(needed: &Resources, node: &NodeView<'_>) -> Status {
+    let demand = Demand::of_resources(needed, |name| name.starts_with("hugepages-"));
+    let mut shortages = Shortages::default();
+    demand.add_shortages_on(node, |_| false, &mut shortages);
+    if shortages.is_empty() { Status::SUCCESS } else { demand.rejection(&shortages) }
 }
 
 /// What a node is short of, in order.

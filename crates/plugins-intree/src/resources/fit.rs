@@ -47,33 +47,10 @@ impl Fit {
     }
 
     fn shortages_on(&self, demand: &Demand, node: &NodeView<'_>) -> Shortages {
-        let allocatable = node.allocatable();
         let mut shortages = Shortages::default();
         shortages.check_pods(node.n_pods(), node.allowed_pods());
-        shortages.check(
-            Shortages::CPU,
-            demand.milli_cpu,
-            allocatable.milli_cpu,
-            node.requested_milli_cpu(),
-        );
-        shortages.check(
-            Shortages::MEMORY,
-            demand.memory,
-            allocatable.memory,
-            node.requested_memory(),
-        );
-        shortages.check(
-            Shortages::EPHEMERAL_STORAGE,
-            demand.ephemeral_storage,
-            allocatable.ephemeral_storage,
-            node.requested_ephemeral_storage(),
-        );
-        for (what, scalar) in (Shortages::FIRST_SCALAR..).zip(&demand.scalars) {
-            let capacity = allocatable.scalar(&scalar.name).unwrap_or(0);
-            if capacity > 0 || !self.is_served(node.cluster(), &scalar.name) {
-                shortages.check(what, scalar.amount, capacity, node.requested_scalar(&scalar.name));
-            }
-        }
+        let is_served = |name: &str| self.is_served(node.cluster(), name);
+        demand.add_shortages_on(node, is_served, &mut shortages);
         shortages
     }
 

@@ -1,0 +1,85 @@
+//! What the devices of a pod's claims take of their node's resources, beside what the pod asks for by itself
+//! (`docs/spec/plugins-node.md` §2.3, `docs/spec/plugins-dra.md` §12).
+
+use super::PodRequests;
+use super::totals::Totals;
+use crate::names;
+use crate::pod::NodeResourceClaim;
+use crate::quantity::Quantity;
+use crate::resources::{ResourceName, Resources};
+
+/// The exact amounts that claims are added to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Unclaimed {
+    /// What the pod takes on its node.
+    pub(super) accounted: Totals,
+    /// The same with defaults for CPU and memory.
+    pub(super) with_defaults: Totals,
+    /// By the specification alone.
+    pub(super) spec: Totals,
+    /// The same without what the pod asks for as a whole.
+    pub(super) containers: Totals,
+    /// What the pod asks for as a whole, whatever its containers and claims take.
+    pub(super) pod_level: Box<[ResourceName]>,
+}
+
+impl Unclaimed {
+    /// `totals` with what claims take, but for what the pod asks for as a whole.
+    fn add(&self, totals: &Totals, claims: &[NodeResourceClaim]) -> Totals {
+        let mut totals = totals.clone();
+        for (name, amount) in amounts(claims).filter(|(name, _)| !self.pod_level.contains(name)) {
+            totals.add(&[(name.clone(), amount.clone())]);
+        }
+        totals
+    }
+
+    fn with_defaults(&self, accounted: &Totals, claims: &[NodeResourceClaim]) -> Totals {
+        let mut totals = self.add(&self.with_defaults, claims);
+        // For a pod with requests as a whole a default stands in only for what nothing mentions, claims included.
+        for name in [names::CPU, names::MEMORY].map(ResourceName::from) {
+            let is_new = !self.pod_level.is_empty() && self.accounted.get(&name).is_none();
+            if let Some(amount) = accounted.get(&name).filter(|_| is_new) {
+                totals.set(&name, amount.clone());
+            }
+        }
+        totals
+    }
+}
+
+fn amounts(claims: &[NodeResourceClaim]) -> impl Iterator<Item = &(ResourceName, Quantity)> {
+    claims.iter().flat_map(|claim| claim.resources.iter())
+}
+
+impl PodRequests {
+    /// These requests where the pod's claims take `claims` of the node, in place of what they took before. Only what is
+    /// accounted to the node differs; the requests of a pod without claims stay as they are.
+    pub fn with_claims(&self, claims: &[NodeResourceClaim]) -> Self {
+        let Some(unclaimed) = &self.unclaimed else { return self.clone() };
+        let accounted = unclaimed.add(&unclaimed.accounted, claims);
+        Self {
+            non_zero: unclaimed.with_defaults(&accounted, claims).to_non_zero(),
+            accounted: accounted.to_resources(),
+            ..self.clone()
+        }
+    }
+
+    /// What the pod needs of a node where its claims take `claims`, by its specification.
+    ///
+    /// # Errors
+    /// The resource that the pod asks for as a whole, but not enough of it for its containers and claims.
+    pub fn demand_with_claims(
+        &self,
+        claims: &[NodeResourceClaim],
+    ) -> Result<Resources, ResourceName> {
+        let Some(unclaimed) = &self.unclaimed else { return Ok(self.fit.clone()) };
+        let mut needed = unclaimed.containers.clone();
+        amounts(claims).for_each(|amount| needed.add(std::slice::from_ref(amount)));
+        let is_short = |name: &&ResourceName| {
+            needed.get(name).is_some_and(|needed| Some(needed) > unclaimed.spec.get(name))
+        };
+        match unclaimed.pod_level.iter().find(is_short) {
+            Some(name) => Err(name.clone()),
+            None => Ok(unclaimed.add(&unclaimed.spec, claims).to_resources()),
+        }
+    }
+}
