@@ -38,8 +38,8 @@ pub struct ClusterInput {
     documents: Vec<Document>,
     /// The manifests, to find the line of a mistake. Rows of traces have their line already.
     texts: Vec<Arc<str>>,
-    /// The first document of those that are asked about.
-    asked_from: Option<usize>,
+    /// Whether what is added now is asked about.
+    asks: bool,
 }
 
 /// The objects of an input, in its order.
@@ -72,11 +72,13 @@ impl ClusterInput {
     /// If the text is neither YAML nor JSON, or a document in it is not a Kubernetes object.
     pub fn add_manifests(&mut self, file: &str, text: &str) -> Result<(), ImportError> {
         let found =
-            manifest::documents(file, text, self.texts.len()).map_err(|error| match error {
-                ImportError::NotAnObject { place, reason } => {
-                    ImportError::NotAnObject { place: located(place, text, &[]), reason }
+            manifest::documents(file, text, self.texts.len(), self.asks).map_err(|error| {
+                match error {
+                    ImportError::NotAnObject { place, reason } => {
+                        ImportError::NotAnObject { place: located(place, text, &[]), reason }
+                    }
+                    error => error,
                 }
-                error => error,
             })?;
         self.texts.push(text.into());
         self.documents.extend(found);
@@ -84,9 +86,10 @@ impl ClusterInput {
     }
 
     /// Nodes and pods that are added from here on are not part of the cluster but asked about. Objects of other kinds are
-    /// part of it: claims and priority classes that come with pods.
+    /// part of it: claims and priority classes that come with pods. Only controllers that are added from here on get pods:
+    /// a question is about the cluster as it is.
     pub fn begin_question(&mut self) {
-        self.asked_from.get_or_insert(self.documents.len());
+        self.asks = true;
     }
 
     /// Adds nodes from a trace: columns `sn`, `cpu_milli`, `memory_mib`, `gpu`, `model`, in any order.
@@ -120,7 +123,7 @@ impl ClusterInput {
         let mut n_generated = 0;
         self.complete_names(&mut n_generated)?;
         self.reject_repeats()?;
-        self.documents = expansion::expand(self.documents, &mut n_generated)?;
+        self.documents = expansion::expand(self.documents, self.asks, &mut n_generated)?;
         let classes = PriorityClasses::collect(&self.documents).map_err(|error| {
             let PriorityClassError { document, reason } = error;
             ImportError::NotAnObject { place: self.place(document, &["value"]), reason }
@@ -191,7 +194,7 @@ impl ClusterInput {
     }
 
     fn is_asked(&self, at: usize) -> bool {
-        self.asked_from.is_some_and(|first| at >= first)
+        self.documents[at].is_asked
     }
 
     fn pod(&mut self, at: usize, classes: &PriorityClasses) -> Result<Pod, ImportError> {

@@ -46,7 +46,8 @@ pub(crate) struct ExplainArgs {
 /// Exit code: 0 when every added or moved pod gets a node, 1 when not, 2 on an error.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct WhatIfArgs {
-    /// Manifests of nodes and pods that are added. May be repeated.
+    /// Manifests of nodes and pods that are added; Deployments, Jobs and their like stand for the pods that their controllers
+    /// would create. May be repeated.
     #[arg(long, value_name = "FILE")]
     add: Vec<PathBuf>,
 

@@ -130,7 +130,7 @@ impl<'a> Table<'a> {
                 line: Some(row.line()),
             };
             let (value, ends) = make(&row)?;
-            Ok(Document { place, text: None, path: Vec::new(), value, ends })
+            Ok(Document { place, text: None, path: Vec::new(), value, is_asked: false, ends })
         };
         self.rows.iter().map(document).collect()
     }

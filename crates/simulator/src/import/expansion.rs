@@ -19,18 +19,23 @@ const MAX_CREATED: usize = 150_000;
 /// Namespace, kind and name.
 type Key = (String, String, String);
 
-/// Adds the objects that controllers would create, each after its controller. All documents must have their names;
-/// `n_generated` counts those that were generated.
+/// Adds the objects that controllers would create, each after its controller; with `asks`, those of controllers that are
+/// asked about. All documents must have their names; `n_generated` counts those that were generated.
 ///
 /// # Errors
 /// If there are too many.
 pub(super) fn expand(
     documents: Vec<Document>,
+    asks: bool,
     n_generated: &mut usize,
 ) -> Result<Vec<Document>, ImportError> {
     let mut expansion = Expansion::new(&documents);
     for document in documents {
-        expansion.add(document, n_generated)?;
+        if asks && !document.is_asked {
+            expansion.documents.push(document);
+        } else {
+            expansion.add(document, n_generated)?;
+        }
     }
     Ok(expansion.documents)
 }
@@ -75,13 +80,14 @@ impl Expansion {
         }
         self.n_created += below.len();
         let at = (document.place.clone(), document.text, document.path.clone());
+        let is_asked = document.is_asked;
         self.documents.push(document);
         for Dependent { mut value, path } in below {
             // Dependents have their controller's name in theirs.
             defaults::complete_name(&mut value, n_generated);
             let (place, text, outer) = at.clone();
             let path = outer.into_iter().chain(path).collect();
-            let dependent = Document { place, text, path, value, ends: None };
+            let dependent = Document { place, text, path, value, is_asked, ends: None };
             let (namespace, name) = dependent.namespace_and_name();
             if !self.given.contains(&(namespace, dependent.group_and_kind().1, name)) {
                 self.add(dependent, n_generated)?;

@@ -21,6 +21,8 @@ pub(super) struct Document {
     /// Where in the object at `place` this one's template is, if a controller would create it; empty if it is there itself.
     pub(super) path: Vec<String>,
     pub(super) value: Value,
+    /// Whether it is part of the question, not of the cluster.
+    pub(super) is_asked: bool,
     /// When a pod of a trace is deleted.
     pub(super) ends: Option<Timestamp>,
 }
@@ -65,6 +67,7 @@ pub(super) fn documents(
     file: &str,
     text: &str,
     number: usize,
+    is_asked: bool,
 ) -> Result<Vec<Document>, ImportError> {
     let is_json = text.trim_start().starts_with('{');
     let roots = if is_json { json(file, text)? } else { yaml(file, text)? };
@@ -72,7 +75,7 @@ pub(super) fn documents(
     for (idx, (line, value)) in roots.into_iter().enumerate() {
         let place = SourceLocation { file: file.into(), document: Some(idx + 1), item: None, line };
         flatten(
-            Document { place, text: Some(number), path: Vec::new(), value, ends: None },
+            Document { place, text: Some(number), path: Vec::new(), value, is_asked, ends: None },
             &mut found,
         )?;
     }
@@ -142,7 +145,7 @@ fn without_position(mut message: String) -> String {
 
 /// Adds a document to `found`, or the elements of a list. Checks that they are objects of some kind.
 fn flatten(document: Document, found: &mut Vec<Document>) -> Result<(), ImportError> {
-    let Document { place, text, mut value, .. } = document;
+    let Document { place, text, mut value, is_asked, .. } = document;
     let refuse =
         |place, reason: &str| Err(ImportError::NotAnObject { place, reason: reason.to_owned() });
     let Some(object) = value.as_object_mut() else {
@@ -170,7 +173,7 @@ fn flatten(document: Document, found: &mut Vec<Document>) -> Result<(), ImportEr
         );
     }
     let Some(element_kind) = kind.strip_suffix("List").filter(|_| place.item.is_none()) else {
-        found.push(Document { place, text, path: Vec::new(), value, ends: None });
+        found.push(Document { place, text, path: Vec::new(), value, is_asked, ends: None });
         return Ok(());
     };
     let items = match object.remove("items") {
@@ -185,7 +188,10 @@ fn flatten(document: Document, found: &mut Vec<Document>) -> Result<(), ImportEr
             item.entry("apiVersion").or_insert_with(|| api_version.as_str().into());
         }
         let place = SourceLocation { item: Some(idx), line: None, ..place.clone() };
-        flatten(Document { place, text, path: Vec::new(), value: item, ends: None }, found)?;
+        flatten(
+            Document { place, text, path: Vec::new(), value: item, is_asked, ends: None },
+            found,
+        )?;
     }
     Ok(())
 }

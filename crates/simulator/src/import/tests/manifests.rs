@@ -1,6 +1,7 @@
 //! Manifests and dumps.
 
 use super::{manifests, refusal};
+use crate::import::ClusterInput;
 
 const POD: &str =
     "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - name: c\n";
@@ -277,6 +278,24 @@ spec:
   schedulingPolicy: {gang: {minCount: 2}}
 ";
     assert_eq!(groups(&format!("{text}{made}")), ["default/mine"]);
+}
+
+#[test]
+fn controllers_in_a_question_get_pods_that_are_asked_about() {
+    let deployment = |name: &str| {
+        format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}}}\nspec: {{replicas: 2, {TEMPLATE}}}"
+        )
+    };
+    let mut input = ClusterInput::default();
+    input.add_manifests("cluster", &deployment("there")).unwrap();
+    input.begin_question();
+    input.add_manifests("question", &deployment("new")).unwrap();
+    let objects = input.finish().unwrap();
+    assert!(objects.pods.is_empty());
+    let names: Vec<String> = objects.asked_pods.iter().map(|pod| pod.key()).collect();
+    assert_eq!(names.len(), 2);
+    assert!(names.iter().all(|name| name.starts_with("default/new-")), "{names:?}");
 }
 
 #[test]
