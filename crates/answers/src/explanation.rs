@@ -26,6 +26,16 @@ pub enum Subject {
     Manifest(Arc<Pod>),
 }
 
+impl Subject {
+    /// The pod; `None` if the engine does not know it.
+    pub fn pod_in(&self, engine: &Engine) -> Option<Arc<Pod>> {
+        match self {
+            Self::Known(name) => engine.known_pod(&name.namespace, &name.name).cloned(),
+            Self::Manifest(pod) => Some(pod.clone()),
+        }
+    }
+}
+
 /// How much of an explanation to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExplainOptions {
@@ -58,10 +68,9 @@ pub fn explain(
     now: Timestamp,
 ) -> Result<Explanation, Refusal> {
     let pod = match subject {
-        Subject::Known(name) => engine
-            .known_pod(&name.namespace, &name.name)
-            .cloned()
-            .ok_or_else(|| Refusal::NoSuchPod(name.clone()))?,
+        Subject::Known(name) => {
+            subject.pod_in(engine).ok_or_else(|| Refusal::NoSuchPod(name.clone()))?
+        }
         Subject::Manifest(pod) => pod.clone(),
     };
     let place = engine.place_of(&pod.namespace, &pod.name).filter(|_| is_known(engine, &pod));

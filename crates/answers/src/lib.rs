@@ -1,5 +1,6 @@
 //! Questions to a scheduler about itself, answered by its own engine: why a pod is where it is and not elsewhere
-//! ([`explain`]), what would happen if the cluster were changed ([`what_if`]), how many more pods fit ([`capacity`]).
+//! ([`explain`]), what would happen if the cluster were changed ([`what_if`]), how many more pods fit ([`capacity`]), and the smallest changes that
+//! make a pod fit ([`suggestions`]).
 //!
 //! An answer is a value with a versioned JSON form ([`API_VERSION`]); [`render`] prints it. Verdicts and stages in it are
 //! codes that programs can rely on; the texts beside them are those of events and conditions.
@@ -42,6 +43,7 @@ mod explanation;
 mod format;
 mod pod_name;
 mod rehearsal;
+mod suggestions;
 mod what_if;
 
 pub use capacity::{Capacity, capacity};
@@ -53,6 +55,7 @@ pub use explanation::{
 pub use format::{Format, FormatError, RenderError, render};
 pub use pod_name::{PodName, PodNameError};
 pub use rehearsal::{Happening, Rehearsal};
+pub use suggestions::{Suggestion, suggestions};
 pub use what_if::{
     Change, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer, QuestionLimits, WhatIf,
     what_if,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Node, Pod, Taint, Timestamp};
 use kube_scheduler_engine::Engine;
 
+pub(crate) use self::changes::apply;
 pub use self::data::{EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer, WhatIf};
 use crate::course::Course;
 use crate::pod_name::PodName;
@@ -36,7 +37,9 @@ pub enum Change {
     RemoveNode(Arc<str>),
     /// A node takes no new pods.
     Cordon(Arc<str>),
-    /// The same, and the pods of controllers that are on it, but for those of DaemonSets, come again without a node. Others
+    /// A node takes new pods again.
+    Uncordon(Arc<str>),
+    /// It is cordoned, and the pods of controllers that are on it, but for those of DaemonSets, come again without a node. Others
     /// of its pods are deleted for good.
     Drain(Arc<str>),
     /// A node gets a taint. `NoExecute` does not evict running pods here.
@@ -91,7 +94,7 @@ pub fn what_if(
     }
     let mut before = Course::new(engine, now, limits.max_attempts);
     let mut after = Course::new(engine, now, limits.max_attempts);
-    let touched = changes::apply(&mut after, changes, limits)?;
+    let touched = apply(&mut after, changes, limits)?;
     before.run();
     after.run();
     Ok(compose(engine, before, after, touched, now))

@@ -37,6 +37,7 @@ pub(super) fn compose(
         scheduler_name: pod.spec.scheduler_name.to_string(),
         as_of: now.to_string(),
         verdict,
+        suggestions: Vec::new(),
         warnings: warnings(pod, &found),
         message: found.message.filter(|_| verdict != Verdict::Bound),
         place: place.map(place_answer),

@@ -5,6 +5,8 @@
 
 use serde::Serialize;
 
+use crate::suggestions::Suggestion;
+
 /// Whether the pod fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -65,9 +67,28 @@ pub struct Explanation {
     /// The error that ended the evaluation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<Rejection>,
+    /// Changes that make it fit, smallest first, if they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub suggestions: Vec<Suggestion>,
     /// What the reader should know about the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) warnings: Vec<String>,
+}
+
+impl Explanation {
+    /// The plugins that reject the pod or a node, repeated as they stand.
+    pub(crate) fn rejecting_plugins(&self) -> impl Iterator<Item = &str> {
+        let of_nodes = self.rejected.iter().flat_map(|group| &group.rejections);
+        self.pod_rejections.iter().chain(of_nodes).map(|rejection| &*rejection.plugin)
+    }
+
+    /// The nodes that this plugin alone rejects.
+    pub(crate) fn rejected_only_by(&self, plugin: &str) -> impl Iterator<Item = &str> {
+        let alone = self.rejected.iter().filter(move |group| {
+            group.rejections.iter().all(|rejection| rejection.plugin == plugin)
+        });
+        alone.flat_map(|group| &group.examples).map(String::as_str)
+    }
 }
 
 /// Where a pod is, and what it waits for.

@@ -67,6 +67,7 @@ impl Explanation {
         out.push('\n');
         self.write_feasible(wide, &mut out);
         self.write_rejected(wide, &mut out);
+        self.write_suggestions(&mut out);
         out
     }
 
@@ -102,6 +103,19 @@ impl Explanation {
         if more > 0 && !self.feasible.is_empty() {
             let _ = writeln!(out, "{more} more feasible nodes\n");
         }
+    }
+
+    /// What would make the pod fit, smallest change first.
+    fn write_suggestions(&self, out: &mut String) {
+        let mut columns = Columns::new(&["IT FITS WITH", "NODES", "EVICTS"]);
+        for suggestion in &self.suggestions {
+            columns.push(vec![
+                suggestion.changes.join(", and "),
+                suggestion.n_feasible.to_string(),
+                suggestion.victims.join(", "),
+            ]);
+        }
+        columns.print(out);
     }
 
     /// Rejected nodes by reasons, one line per plugin.

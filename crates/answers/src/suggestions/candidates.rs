@@ -15,7 +15,7 @@ use crate::explanation::Explanation;
 use crate::what_if::Change;
 
 /// How many amounts of one resource, and how many nodes, are tried.
-const MAX_AMOUNTS: usize = 8;
+const MAX_AMOUNTS: usize = 4;
 const MAX_NODES: usize = 6;
 const MAX_PRIORITIES: usize = 8;
 
@@ -119,9 +119,10 @@ impl Candidate {
             }
             Self::DropNodeSelector => spec.node_selector = None,
             Self::DropNodeAffinity => {
-                spec.node_affinity = spec.node_affinity.as_deref().map(|affinity| {
-                    Arc::new(NodeAffinity { required: None, ..affinity.clone() })
-                });
+                spec.node_affinity = spec
+                    .node_affinity
+                    .as_deref()
+                    .map(|affinity| Arc::new(NodeAffinity { required: None, ..affinity.clone() }));
             }
             Self::DropPodAffinity => spec.pod_affinity = None,
             Self::DropPodAntiAffinity => spec.pod_anti_affinity = None,
@@ -186,18 +187,14 @@ fn set(resources: &mut Resources, name: &str, amount: i64) {
 }
 
 /// What may help, by what is in the way.
-pub(super) fn candidates(
-    engine: &Engine,
-    pod: &Pod,
-    explanation: &Explanation,
-) -> Vec<Candidate> {
+pub(super) fn candidates(engine: &Engine, pod: &Pod, explanation: &Explanation) -> Vec<Candidate> {
     let cluster = engine.cluster();
     let rejecting: BTreeSet<&str> = explanation.rejecting_plugins().collect();
     let rejects = |plugin: &str| rejecting.contains(plugin);
     let spec = &pod.spec;
     let mut found = Vec::new();
     if rejects("NodeResourcesFit") {
-        found.extend(lower_requests(cluster, pod));
+        found.extend(lower_requests(cluster, pod, explanation));
     }
     if rejects("TaintToleration") {
         found.extend(tolerations(cluster, pod));
@@ -238,17 +235,31 @@ fn nodes(
     cluster.order().iter().filter_map(|idx| Some((*idx, cluster.node(*idx)?)))
 }
 
-/// Each resource down to what is free on some node: the largest free amounts below the request.
-fn lower_requests(cluster: &ClusterState, pod: &Pod) -> Vec<Candidate> {
+/// Each resource down to what is free on some node: the largest free amounts below the request, first on nodes where
+/// nothing else is in the way.
+fn lower_requests(cluster: &ClusterState, pod: &Pod, explanation: &Explanation) -> Vec<Candidate> {
+    let only = explanation.rejected_only_by("NodeResourcesFit");
+    let only: Vec<NodeIdx> = only.filter_map(|name| cluster.node_idx(name)).collect();
+    let all: Vec<NodeIdx> = nodes(cluster).map(|(idx, _)| idx).collect();
     let fit = &pod.requests.fit;
-    let named = [("cpu", fit.milli_cpu), ("memory", fit.memory), ("ephemeral-storage", fit.ephemeral_storage)];
+    let named = [
+        ("cpu", fit.milli_cpu),
+        ("memory", fit.memory),
+        ("ephemeral-storage", fit.ephemeral_storage),
+    ];
     let named = named.map(|(name, amount)| (Arc::<str>::from(name), amount));
     let scalars = fit.scalars.iter().map(|(name, amount)| (Arc::<str>::from(&**name), *amount));
     let mut found = Vec::new();
     for (resource, from) in named.into_iter().chain(scalars).filter(|(_, amount)| *amount > 0) {
-        let free = nodes(cluster).map(|(idx, _)| free(cluster, &resource, idx));
-        let lower: BTreeSet<i64> = free.filter(|free| (0..from).contains(free)).collect();
-        found.extend(lower.into_iter().rev().take(MAX_AMOUNTS).map(|to| {
+        let mut amounts: Vec<i64> = Vec::new();
+        for nodes in [&only, &all] {
+            let free = nodes.iter().map(|idx| free(cluster, &resource, *idx));
+            let lower: BTreeSet<i64> = free.filter(|free| (1..from).contains(free)).collect();
+            let new = lower.into_iter().rev().filter(|to| !amounts.contains(to));
+            let new: Vec<i64> = new.take(MAX_AMOUNTS).collect();
+            amounts.extend(new);
+        }
+        found.extend(amounts.into_iter().map(|to| {
             let resource = resource.clone();
             Candidate::LowerRequest { resource, from, to }
         }));
@@ -261,11 +272,10 @@ fn free(cluster: &ClusterState, resource: &str, idx: NodeIdx) -> i64 {
     let (all, used) = match resource {
         "cpu" => (all.milli_cpu().get(idx), used.milli_cpu().get(idx)),
         "memory" => (all.memory().get(idx), used.memory().get(idx)),
-        "ephemeral-storage" => (all.ephemeral_storage().get(idx), used.ephemeral_storage().get(idx)),
-        name => (
-            all.scalar_at(name, idx).unwrap_or(0),
-            used.scalar_at(name, idx).unwrap_or(0),
-        ),
+        "ephemeral-storage" => {
+            (all.ephemeral_storage().get(idx), used.ephemeral_storage().get(idx))
+        }
+        name => (all.scalar_at(name, idx).unwrap_or(0), used.scalar_at(name, idx).unwrap_or(0)),
     };
     all.saturating_sub(used)
 }

@@ -13,10 +13,11 @@ use crate::course::Course;
 use crate::pod_name::PodName;
 
 const HOST_NAME: &str = "kubernetes.io/hostname";
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// The pods that changes are about.
 #[derive(Debug, Default)]
-pub(super) struct Touched {
+pub(crate) struct Touched {
     /// Pods that need a node.
     pub(super) asked: BTreeSet<PodName>,
     /// Pods that are deleted for good.
@@ -25,7 +26,7 @@ pub(super) struct Touched {
 }
 
 /// Applies changes in their order.
-pub(super) fn apply(
+pub(crate) fn apply(
     course: &mut Course,
     changes: &[Change],
     limits: QuestionLimits,
@@ -54,6 +55,7 @@ pub(super) fn apply(
                 course.handle(Input::NodeDeleted { name: name.clone() });
             }
             Change::Cordon(name) => cordon(course, name)?,
+            Change::Uncordon(name) => uncordon(course, name)?,
             Change::Drain(name) => {
                 cordon(course, name)?;
                 move_away(course, name, false, &mut touched);
@@ -127,6 +129,14 @@ fn add_like(
 fn cordon(course: &mut Course, name: &Arc<str>) -> Result<(), Refusal> {
     let cordoned = Node { unschedulable: true, ..node(course, name)? };
     course.handle(Input::NodeApplied(Arc::new(cordoned)));
+    Ok(())
+}
+
+fn uncordon(course: &mut Course, name: &Arc<str>) -> Result<(), Refusal> {
+    let node = node(course, name)?;
+    // What the node controller does once the node is open.
+    let taints = node.taints.iter().filter(|taint| *taint.key != *UNSCHEDULABLE).cloned().collect();
+    course.handle(Input::NodeApplied(Arc::new(Node { unschedulable: false, taints, ..node })));
     Ok(())
 }
 

@@ -6,3 +6,4 @@ mod cluster;
 mod counting;
 mod explaining;
 mod foreseeing;
+mod suggesting;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow, bail};
 use kube_scheduler_answers::{
     Change, ExplainOptions, Explanation, PodName, QuestionLimits, Subject, Verdict, WhatIf,
-    capacity, explain, render, what_if,
+    capacity, explain, render, suggestions, what_if,
 };
 use kube_scheduler_api_types::{Taint, TaintEffect};
 use kube_scheduler_runtime::Registry;
@@ -33,6 +33,10 @@ pub(crate) struct ExplainArgs {
     /// Manifests of pods that need not exist. May be repeated.
     #[arg(short, long, value_name = "FILE")]
     pods: Vec<PathBuf>,
+
+    /// Try which small changes of the pod or the cluster make it fit, and list those that do, smallest first.
+    #[arg(long)]
+    suggest: bool,
 
     #[command(flatten)]
     source: Source,
@@ -148,10 +152,14 @@ fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
     if subjects.is_empty() {
         bail!("there is no pod in the manifests of --pods");
     }
-    let answers: Vec<Explanation> = subjects
-        .iter()
-        .map(|subject| explain(&mut engine, subject, ExplainOptions::ALL, now))
-        .collect::<Result<_, _>>()?;
+    let mut answers: Vec<Explanation> = Vec::new();
+    for subject in &subjects {
+        let mut answer = explain(&mut engine, subject, ExplainOptions::ALL, now)?;
+        if let Some(pod) = subject.pod_in(&engine).filter(|_| args.suggest) {
+            answer.suggestions = suggestions(&engine, &pod, &answer, now);
+        }
+        answers.push(answer);
+    }
     let table = |wide| answers.iter().map(|answer| answer.table(wide)).collect();
     let format = args.source.output;
     let text = match &answers[..] {
