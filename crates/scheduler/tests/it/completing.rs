@@ -110,3 +110,20 @@ fn the_manual_has_its_version() {
     let title = page.lines().find(|line| line.starts_with(".TH")).unwrap();
     assert!(title.contains(version), "{title}");
 }
+
+#[cfg(unix)]
+#[test]
+fn under_the_name_of_a_kubectl_plugin_it_answers_questions() {
+    let files = Files::new();
+    let plugin = files.path("kubectl-scheduler");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_kube-scheduler-rs"), &plugin).unwrap();
+    let cluster = files.write(
+        "cluster.yaml",
+        "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: 4, pods: 10}}\n---\n\
+         apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c}]}\n",
+    );
+    let answer =
+        Command::new(&plugin).args(["explain", "default/web", "-f", &cluster]).output().unwrap();
+    assert_eq!(answer.status.code(), Some(0), "{}", String::from_utf8_lossy(&answer.stderr));
+    assert!(stdout(&answer).starts_with("default/web: fits, on n1"), "{}", stdout(&answer));
+}
