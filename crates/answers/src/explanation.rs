@@ -11,7 +11,7 @@ use kube_scheduler_engine::Engine;
 
 pub use self::data::{
     Decision, Explanation, FeasibleNode, PlaceAnswer, PreemptionAnswer, RejectedNodes, Rejection,
-    ScoreAnswer, Verdict,
+    ScoreAnswer, Suggestion, Verdict,
 };
 use crate::Refusal;
 use crate::pod_name::PodName;

@@ -50,12 +50,12 @@ pub use capacity::{Capacity, capacity};
 pub use columns::Columns;
 pub use explanation::{
     Decision, ExplainOptions, Explanation, FeasibleNode, PlaceAnswer, PreemptionAnswer,
-    RejectedNodes, Rejection, ScoreAnswer, Subject, Verdict, explain,
+    RejectedNodes, Rejection, ScoreAnswer, Subject, Suggestion, Verdict, explain,
 };
 pub use format::{Format, FormatError, RenderError, render};
 pub use pod_name::{PodName, PodNameError};
 pub use rehearsal::{Happening, Rehearsal};
-pub use suggestions::{Suggestion, suggestions};
+pub use suggestions::suggestions;
 pub use what_if::{
     Change, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer, QuestionLimits, WhatIf,
     what_if,
@@ -81,11 +81,9 @@ pub enum Refusal {
     #[error("node {0:?} exists already")]
     NodeExists(String),
     /// The question asks for too much.
-    #[error("{asked} {what} in one question are too many: at most {max} are allowed")]
+    #[error("{asked} changes in one question are too many: at most {max} are allowed")]
     TooMuch {
-        /// Of what.
-        what: &'static str,
-        /// How many.
+        /// How many changes; each node that is added counts.
         asked: usize,
         /// The limit.
         max: usize,

@@ -9,36 +9,15 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_engine::Engine;
-use serde::Serialize;
 
 use self::candidates::{Candidate, candidates};
 use crate::course::Course;
-use crate::explanation::{Explanation, Verdict};
-use crate::what_if::{Change, QuestionLimits, apply};
+use crate::explanation::{Explanation, Suggestion, Verdict};
+use crate::what_if::{Change, apply};
 
 /// Changes of one pod that are tried at most, and pairs of them.
 const MAX_CANDIDATES: usize = 48;
 const MAX_PAIRS: usize = 150;
-
-/// One change that makes the pod fit, or several that do so together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Suggestion {
-    /// The kinds of change: `LowerRequest`, `Tolerate`, `DropNodeSelector`, `DropNodeAffinity`, `DropPodAffinity`,
-    /// `DropPodAntiAffinity`, `DropSpreadConstraint`, `DropHostPorts`, `RaisePriority`, `Uncordon`, `AddNodeLike`.
-    pub codes: Vec<&'static str>,
-    /// The changes in words.
-    pub changes: Vec<String>,
-    /// How large they are together; suggestions come smallest first. Lowering a request by p percent counts p, a toleration
-    /// 20, a spread constraint 30, pod affinity 35, anti-affinity and host ports 40, node selectors and node affinity 45, a
-    /// cordon 50, a priority 60 and one for each victim, a node 80.
-    pub size: u32,
-    /// On how many nodes the pod then fits, without any eviction.
-    pub n_feasible: usize,
-    /// Pods that would be evicted, `namespace/name`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub victims: Vec<String>,
-}
 
 /// The smallest changes that make the pod of an explanation fit, smallest first; none if it fits, or if nothing that is tried
 /// helps.
@@ -100,7 +79,7 @@ impl Trials<'_> {
             engine.explain(&pod, random, self.now)?
         } else {
             let mut course = Course::new(&self.course.engine, self.now, 0);
-            apply(&mut course, &of_cluster, QuestionLimits::default()).ok()?;
+            apply(&mut course, &of_cluster).ok()?;
             let random = course.engine.next_random();
             course.engine.explain(&pod, random, self.now)?
         };

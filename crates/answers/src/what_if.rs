@@ -60,10 +60,20 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// How much it asks for: each node that is added counts.
+    const fn size(&self) -> usize {
+        match self {
+            Self::AddNodesLike { count, .. } => *count,
+            _ => 1,
+        }
+    }
+}
+
 /// How much a question may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuestionLimits {
-    /// Changes in one question, and pods and nodes that they add.
+    /// Changes in one question; each node that is added counts.
     pub max_changes: usize,
     /// Attempts at scheduling until the answer is cut short.
     pub max_attempts: u64,
@@ -88,13 +98,13 @@ pub fn what_if(
     limits: QuestionLimits,
     now: Timestamp,
 ) -> Result<WhatIf, Refusal> {
-    if changes.len() > limits.max_changes {
-        let max = limits.max_changes;
-        return Err(Refusal::TooMuch { what: "changes", asked: changes.len(), max });
+    let size = changes.iter().fold(0_usize, |sum, change| sum.saturating_add(change.size()));
+    if size > limits.max_changes {
+        return Err(Refusal::TooMuch { asked: size, max: limits.max_changes });
     }
     let mut before = Course::new(engine, now, limits.max_attempts);
     let mut after = Course::new(engine, now, limits.max_attempts);
-    let touched = apply(&mut after, changes, limits)?;
+    let touched = apply(&mut after, changes)?;
     before.run();
     after.run();
     Ok(compose(engine, before, after, touched, now))

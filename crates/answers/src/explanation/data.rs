@@ -5,8 +5,6 @@
 
 use serde::Serialize;
 
-use crate::suggestions::Suggestion;
-
 /// Whether the pod fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -206,4 +204,24 @@ pub struct PreemptionAnswer {
     /// Why it does not help.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) message: Option<String>,
+}
+
+/// One change that makes the pod fit, or several that do so together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Suggestion {
+    /// The kinds of change: `LowerRequest`, `Tolerate`, `DropNodeSelector`, `DropNodeAffinity`, `DropPodAffinity`,
+    /// `DropPodAntiAffinity`, `DropSpreadConstraint`, `DropHostPorts`, `RaisePriority`, `Uncordon`, `AddNodeLike`.
+    pub codes: Vec<&'static str>,
+    /// The changes in words.
+    pub changes: Vec<String>,
+    /// How large they are together; suggestions come smallest first. Lowering a request by p percent counts p, a toleration
+    /// 20, a spread constraint 30, pod affinity 35, anti-affinity and host ports 40, node selectors and node affinity 45, a
+    /// cordon 50, a priority 60 and one for each victim, a node 80.
+    pub size: u32,
+    /// On how many nodes the pod then fits, without any eviction.
+    pub n_feasible: usize,
+    /// Pods that would be evicted, `namespace/name`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub victims: Vec<String>,
 }

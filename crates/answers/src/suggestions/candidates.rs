@@ -52,7 +52,7 @@ impl Candidate {
         }
     }
 
-    /// How large the change is, as documented at [`Suggestion`](super::Suggestion).
+    /// How large the change is, as documented at [`Suggestion`](crate::Suggestion).
     pub(super) fn size(&self) -> u32 {
         match self {
             Self::LowerRequest { from, to, .. } => {

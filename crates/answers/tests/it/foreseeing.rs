@@ -104,7 +104,7 @@ fn questions_about_nothing_and_too_large_ones_are_refused() {
     assert_eq!(refused(Change::Drain("x".into())), "there is no node \"x\"");
     assert_eq!(
         refused(Change::AddNodesLike { node: "a".into(), count: 10_001 }),
-        "10001 nodes in one question are too many: at most 10000 are allowed"
+        "10001 changes in one question are too many: at most 10000 are allowed"
     );
     let many = vec![Change::Cordon("a".into()); 10_001];
     assert!(matches!(ask(&cluster, &many), Err(Refusal::TooMuch { .. })));

@@ -77,7 +77,7 @@ pub(crate) struct WhatIfArgs {
 
     /// A node gets a label. May be repeated.
     #[arg(long, value_name = "NODE:KEY=VALUE", value_parser = label)]
-    label: Vec<(Arc<str>, Arc<str>, Arc<str>)>,
+    label: Vec<NodeLabel>,
 
     /// A pod is deleted. May be repeated.
     #[arg(long, value_name = "NAMESPACE/POD")]
@@ -278,7 +278,10 @@ fn taint(text: &str) -> Result<(Arc<str>, Taint), String> {
     Ok((node.into(), Taint { key: key.into(), value: value.into(), effect }))
 }
 
-fn label(text: &str) -> Result<(Arc<str>, Arc<str>, Arc<str>), String> {
+/// A node, and the key and the value of a label.
+type NodeLabel = (Arc<str>, Arc<str>, Arc<str>);
+
+fn label(text: &str) -> Result<NodeLabel, String> {
     const EXPECTED: &str = "expected NODE:KEY=VALUE";
 
     let (node, rest) = text.split_once(':').ok_or(EXPECTED)?;

@@ -89,3 +89,28 @@ fn a_cluster_is_read_and_not_changed() {
     let output = run(&[&["explain", &pod], &source[..], &["--context", "nowhere"]].concat());
     assert_eq!(output.status.code(), Some(2));
 }
+
+/// The tour in `docs/answers.md` shows what the commands really print.
+#[test]
+fn the_tour_is_what_is_printed() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let tour = std::fs::read_to_string(format!("{root}/docs/answers.md")).unwrap();
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/answers");
+    let mut n_shown = 0;
+    for block in tour.split("```console\n$ kube-scheduler-rs ").skip(1) {
+        let (shown, _) = block.split_once("\n```").unwrap();
+        let (command, expected) = shown.split_once('\n').unwrap();
+        let args: Vec<String> = command
+            .split(' ')
+            .map(|arg| match arg.ends_with(".yaml") {
+                true => format!("{data}/{arg}"),
+                false => arg.to_owned(),
+            })
+            .collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let output = run(&args);
+        assert_eq!(stdout(&output).trim_end(), expected, "{command}: {}", stderr(&output));
+        n_shown += 1;
+    }
+    assert_eq!(n_shown, 5);
+}
