@@ -32,6 +32,8 @@ pub struct Conditions {
     pub uses_class_cache: bool,
     /// Whether plugins are measured meanwhile, as the daemon does.
     pub is_metered: bool,
+    /// Whether the gates of pod groups are on, also where no pod belongs to one.
+    pub has_group_gates: bool,
     /// Whether every bound pod is reported to the engine again, unmeasured, as a watch would.
     pub is_watched: bool,
     /// How many threads scans of nodes are split over.
@@ -49,6 +51,7 @@ impl Conditions {
             n_nodes,
             uses_class_cache: true,
             is_metered: false,
+            has_group_gates: false,
             is_watched: false,
             threads: 1,
             limit: Duration::MAX,
@@ -114,14 +117,14 @@ impl Timer for Stopwatch {
 /// An engine for `workload` with nothing in it, and when its time begins.
 pub(crate) fn engine(workload: &Workload, conditions: &Conditions) -> Result<(Engine, Timestamp)> {
     let source = if workload.preempts { PREEMPTING } else { CONFIG };
-    let has_gangs = workload.has_gangs();
+    let needs_gates = workload.has_gangs() || conditions.has_group_gates;
     let gates = [
         Gate::GenericWorkload,
         Gate::GangScheduling,
         Gate::TopologyAwareWorkloadScheduling,
         Gate::WorkloadAwarePreemption,
     ];
-    let gates = gates.into_iter().filter(|_| has_gangs);
+    let gates = gates.into_iter().filter(|_| needs_gates);
     let gates = gates.fold(FeatureGates::default(), |gates, gate| gates.with(gate, true));
     let config = load(source, &gates)?;
     let timer: Option<Arc<dyn Timer>> =

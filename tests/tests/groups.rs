@@ -30,12 +30,15 @@ enum Step {
     Wait(u8),
 }
 
+/// How many pods there may be at once.
+const N_PODS: u8 = 40;
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (0_u8..3, 0_u8..5).prop_map(|(group, size)| Step::Group(group, size)),
         1 => (0_u8..3).prop_map(Step::GroupGone),
-        8 => (0_u8..15).prop_map(Step::Pod),
-        1 => (0_u8..15).prop_map(Step::PodGone),
+        10 => (0_u8..N_PODS).prop_map(Step::Pod),
+        1 => (0_u8..N_PODS).prop_map(Step::PodGone),
         4 => (0_u8..6).prop_map(Step::Node),
         1 => (0_u8..6).prop_map(Step::NodeGone),
         8 => Just(Step::Turn),
@@ -192,8 +195,8 @@ impl History {
             }
             Step::Node(n) => {
                 let node = json!({
-                    "metadata": {"name": format!("n{n}"), "labels": {"zone": format!("z{}", n % 2)}},
-                    "status": {"allocatable": {"cpu": (1 + n % 3).to_string(), "memory": "8Gi", "pods": "10"}},
+                    "metadata": {"name": format!("n{n}"), "labels": {"zone": format!("z{}", n % 2), "host": format!("n{n}")}},
+                    "status": {"allocatable": {"cpu": (1 + 2 * (n % 3)).to_string(), "memory": "8Gi", "pods": "10"}},
                 });
                 self.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())));
             }
@@ -208,13 +211,30 @@ impl History {
 }
 
 fn pod_json(name: &str, n: u8, group: Option<&serde_json::Value>) -> serde_json::Value {
-    json!({
+    let mut pod = json!({
         "metadata": {"namespace": "x", "name": name, "uid": name, "labels": {"app": "a"}},
         "spec": {
             "schedulerName": "default-scheduler", "schedulingGroup": group, "priority": i32::from(n % 5),
             "containers": [{"name": "c", "resources": {"requests": {"cpu": "600m"}}}],
         },
-    })
+    });
+    let selector = json!({"matchLabels": {"app": "a"}});
+    // Most answers are about a node alone; others are about all nodes of a zone, or about terms that pods carry.
+    match n / 4 % 5 {
+        3 => {
+            pod["spec"]["topologySpreadConstraints"] = json!([{
+                "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector,
+            }]);
+        }
+        4 => {
+            let term = json!({"topologyKey": "host", "labelSelector": selector});
+            pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+                json!([term]);
+            pod["metadata"]["labels"]["app"] = "b".into();
+        }
+        _ => {}
+    }
+    pod
 }
 
 const GATES: [&[&str]; 4] = [
@@ -230,7 +250,7 @@ fn run(gates: &[&str], steps: &[Step], uses_class_cache: bool) -> Vec<String> {
         history.take(step);
     }
     // Deleted members leave no group behind.
-    for n in 0..15 {
+    for n in 0..N_PODS {
         history.take(&Step::PodGone(n));
     }
     assert_eq!(history.engine.cluster().n_pod_groups(), 0);
@@ -243,7 +263,7 @@ proptest! {
     #[test]
     fn gangs_are_bound_whole_and_decisions_follow_from_the_history(
         gates in prop::sample::select(GATES.to_vec()),
-        steps in prop::collection::vec(step(), 1..120),
+        steps in prop::collection::vec(step(), 1..160),
     ) {
         let first = run(gates, &steps, true);
         prop_assert_eq!(&first, &run(gates, &steps, true), "the same history");
@@ -270,9 +290,9 @@ fn a_gang_is_bound_when_it_is_complete_and_fits() {
 #[test]
 fn a_gang_that_does_not_fit_leaves_nothing_behind() {
     let mut history = History::new(GATES[1], true);
-    // One node for three pods of two CPUs in all.
+    // One node with room for one of four pods.
     for step in
-        [Step::Group(0, 4), Step::Node(1), Step::Pod(0), Step::Pod(4), Step::Pod(8), Step::Pod(12)]
+        [Step::Group(0, 4), Step::Node(0), Step::Pod(0), Step::Pod(4), Step::Pod(8), Step::Pod(12)]
     {
         history.take(&step);
     }
@@ -284,6 +304,26 @@ fn a_gang_that_does_not_fit_leaves_nothing_behind() {
         "{:#?}",
         history.log
     );
+}
+
+/// Pods of a class are evaluated once, in whichever trial or group they come up.
+#[test]
+fn evaluations_outlive_trials() {
+    let mut history = History::new(GATES[1], true);
+    for step in [Step::Node(1), Step::Node(2), Step::Node(4), Step::Node(5)] {
+        history.take(&step);
+    }
+    let mut misses = Vec::new();
+    for group in 0..3 {
+        history.take(&Step::Group(group, 3));
+        for at in 0..3 {
+            history.take(&Step::Pod(group + 4 * at));
+        }
+        history.turn();
+        misses.push(history.engine.class_cache_counts().misses);
+    }
+    let bound = history.log.iter().filter(|line| line.starts_with("bind ")).count();
+    assert_eq!((bound, misses), (9, vec![1, 1, 1]), "{:#?}", history.log);
 }
 
 /// A gang for which all of 200 pods have to go, which is tried once without them and once per pod.

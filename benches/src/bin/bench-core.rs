@@ -37,6 +37,9 @@ struct Args {
     /// Measure plugins for metrics meanwhile, as the daemon does
     #[arg(long)]
     metered: bool,
+    /// Turn the gates of pod groups on, also where no pod belongs to one
+    #[arg(long)]
+    group_gates: bool,
     /// Report every bound pod to the engine again, unmeasured, as a watch would
     #[arg(long)]
     watched: bool,
@@ -111,6 +114,7 @@ fn figures(args: &Args, workloads: &[&Workload]) -> Result<Vec<Figures>> {
     let conditions = Conditions {
         uses_class_cache: !args.no_class_cache,
         is_metered: args.metered,
+        has_group_gates: args.group_gates,
         is_watched: args.watched,
         threads: threads(args.threads),
         limit: args.limit.map_or(Duration::MAX, Duration::from_secs),

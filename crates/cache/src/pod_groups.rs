@@ -129,14 +129,19 @@ impl PodGroups {
     /// A pod is assumed on a node, or not any more. Pods that are not known are ignored.
     pub(crate) fn assumed(&mut self, pod: &Pod, is_assumed: bool) {
         self.change(pod, |group| {
-            let Some(member) = group.members.get(&pod.uid) else { return };
-            let known = member.pod.clone();
+            let Some(member) = group.members.get_mut(&pod.uid) else { return };
             let place = match is_assumed {
-                _ if known.is_assigned() => MemberPlace::Assigned,
+                _ if member.pod.is_assigned() => MemberPlace::Assigned,
                 true => MemberPlace::Assumed,
                 false => MemberPlace::Unscheduled,
             };
-            group.put(known, place);
+            let before = std::mem::replace(&mut member.place, place);
+            if let Some(n) = group.count(before) {
+                *n -= 1;
+            }
+            if let Some(n) = group.count(place) {
+                *n += 1;
+            }
         });
     }
 }
@@ -146,7 +151,8 @@ fn key_of(pod: &Pod) -> Option<String> {
 }
 
 fn key(namespace: &str, name: &str) -> String {
-    format!("{namespace}/{name}")
+    // Not formatted: each member of a group that is tried asks several times.
+    [namespace, "/", name].concat()
 }
 
 /// # Pod groups

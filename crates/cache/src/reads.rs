@@ -7,6 +7,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use kube_scheduler_api_types::PodGroup;
+
 use crate::change_log::ChangeKinds;
 use crate::domains::PodCounter;
 use crate::objects::{DEVICE_GROUP, ObjectStore};
@@ -19,6 +21,7 @@ pub struct Reads(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectVersions {
     devices: u64,
+    pod_groups: u64,
     others: u64,
 }
 
@@ -26,13 +29,15 @@ impl ObjectVersions {
     /// The present versions. O(kinds of objects).
     pub fn of(objects: &ObjectStore) -> Self {
         let devices = objects.group_sequence(DEVICE_GROUP);
-        Self { devices, others: objects.sequence() - devices }
+        let pod_groups = objects.group_sequence(PodGroup::GROUP);
+        Self { devices, pod_groups, others: objects.sequence() - devices - pod_groups }
     }
 
     /// Whether nothing that was read differs.
     pub fn agree(&self, now: &Self, reads: Reads) -> bool {
         (!reads.intersects(Reads::OBJECTS) || self.others == now.others)
             && (!reads.intersects(Reads::DEVICE_OBJECTS) || self.devices == now.devices)
+            && (!reads.intersects(Reads::POD_GROUPS) || self.pod_groups == now.pod_groups)
     }
 }
 
@@ -85,7 +90,8 @@ impl Reads {
     pub const MEMBERSHIP: Self = Self(1 << 12);
     /// Image states across the cluster.
     pub const IMAGE_STATES: Self = Self(1 << 13);
-    /// Objects that are neither pods nor nodes, but for those of [`DEVICE_OBJECTS`](Self::DEVICE_OBJECTS).
+    /// Objects that are neither pods nor nodes, but for [`DEVICE_OBJECTS`](Self::DEVICE_OBJECTS) and
+    /// [`POD_GROUPS`](Self::POD_GROUPS).
     pub const OBJECTS: Self = Self(1 << 14);
     /// Which distinct affinity terms pods on nodes carry, and which pods they mean.
     pub const AFFINITY_TERMS: Self = Self(1 << 15);
@@ -97,10 +103,19 @@ impl Reads {
     pub const ANYTHING: Self = Self(1 << 18);
     /// Claims, slices and classes of devices. They have their own bit because claims change with every pod that has some.
     pub const DEVICE_OBJECTS: Self = Self(1 << 22);
+    /// Pod groups. They have their own bit because one comes with every few pods, and its status changes with them.
+    pub const POD_GROUPS: Self = Self(1 << 23);
+    /// All objects that are neither pods nor nodes.
+    pub const ALL_OBJECTS: Self =
+        Self(Self::OBJECTS.0 | Self::DEVICE_OBJECTS.0 | Self::POD_GROUPS.0);
 
     /// The bit of the objects of an API group.
     pub fn of_group(group: &str) -> Self {
-        if group == DEVICE_GROUP { Self::DEVICE_OBJECTS } else { Self::OBJECTS }
+        match group {
+            DEVICE_GROUP => Self::DEVICE_OBJECTS,
+            PodGroup::GROUP => Self::POD_GROUPS,
+            _ => Self::OBJECTS,
+        }
     }
 
     /// Which counters there are to read from; what they show is [`COUNTERS`](Self::COUNTERS).

@@ -347,7 +347,7 @@ impl<'a> ClusterView<'a> {
     /// All objects that are neither pods nor nodes. An answer that needs one API group alone stays valid longer if it reads
     /// [`objects_of`](Self::objects_of).
     pub fn objects(self) -> &'a ObjectStore {
-        self.all(Reads::OBJECTS.union(Reads::DEVICE_OBJECTS)).objects()
+        self.all(Reads::ALL_OBJECTS).objects()
     }
 
     /// The objects of one API group, empty for the core group.

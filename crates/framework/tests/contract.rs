@@ -138,7 +138,7 @@ fn what_is_read_of_other_nodes_one_by_one_is_not_cached() {
     let reads = |plugin: &Zone| reads_of(plugin, fixture.sources(), &pod("p").build()).phases();
     assert!(reads(&Zone::honest()).can_be_cached());
     assert!(!reads(&peeking).can_be_cached());
-    let objects = Reads::OBJECTS.union(Reads::DEVICE_OBJECTS);
+    let objects = Reads::ALL_OBJECTS;
     let own = Reads::LABELS.union(Reads::POD_SUMS).union(objects);
     let with_zone = pod("p").label("zone", "x").build();
     let read = reads_of(&Zone::honest(), fixture.sources(), &with_zone);
