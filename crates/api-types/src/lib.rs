@@ -51,6 +51,7 @@ mod images;
 mod labels;
 mod names;
 mod node;
+mod node_claims;
 mod object;
 mod options;
 mod pod;
@@ -76,11 +77,12 @@ pub use names::{
     is_extended_resource, is_scalar_resource, may_be_dra_extended_resource,
 };
 pub use node::{Node, NodeImage};
+pub use node_claims::NodeResourceClaim;
 pub use object::Object;
 pub use options::CompileOptions;
 pub use pod::{
     ClaimOfPod, ConditionText, ContainerResources, ControllerRef, ExtendedResourceClaim, HostPort,
-    NodeResourceClaim, Pod, PodCondition, PodImages, PodResourceClaim, PodSpec, PodStatus,
+    Pod, PodCondition, PodImages, PodResourceClaim, PodSpec, PodStatus,
 };
 pub use pod_group::{DisruptionMode, GroupPolicy, PodGroup};
 pub use quantity::{Quantity, QuantityError};

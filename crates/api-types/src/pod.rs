@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::Timestamp;
 use crate::affinity::{NodeAffinity, PodAffinity};
 use crate::labels::Labels;
+use crate::node_claims::NodeResourceClaim;
 use crate::quantity::Quantity;
 use crate::requests::PodRequests;
 use crate::resources::ResourceName;
@@ -214,17 +215,6 @@ pub struct ExtendedResourceClaim {
     pub claim: Arc<str>,
     /// (container, resource, request) in order.
     pub mappings: Vec<(Arc<str>, Arc<str>, Arc<str>)>,
-}
-
-/// What the devices of a claim take of their node's resources.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NodeResourceClaim {
-    /// Name of the claim.
-    pub claim: Arc<str>,
-    /// The containers that use the claim, init containers first; one that names the claim twice is there twice.
-    pub containers: Arc<[Arc<str>]>,
-    /// Amounts by resource, sorted by name.
-    pub resources: Arc<[(ResourceName, Quantity)]>,
 }
 
 /// One pod condition. The fields of its [`ConditionText`] can be read as if they were its own.

@@ -7,6 +7,7 @@ mod likeness;
 mod outcome;
 mod plan;
 mod search;
+mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,7 @@ use crate::usage::Usage;
 pub(crate) use counters::CommittedCounters;
 use plan::Plan;
 use search::{Found, Search};
+pub use steps::Steps;
 
 /// Device classes by name.
 pub type Classes = FxHashMap<Arc<str>, Arc<DeviceClass>>;
@@ -90,7 +92,7 @@ impl Allocator {
     }
 
     /// The allocation of `claims`, which are not allocated yet, on `node`: one per claim, in their order, or none if they
-    /// cannot all be had there. At most `max_steps` devices are tried. `new_share_id` gives every share of a device that
+    /// cannot all be had there, within `steps`. `new_share_id` gives every share of a device that
     /// several requests may have an id; it is called only for an allocation that was found.
     ///
     /// # Errors
@@ -99,24 +101,25 @@ impl Allocator {
         &self,
         node: NodeRef<'_>,
         claims: &[&ResourceClaim],
-        max_steps: u64,
+        steps: &Steps,
         new_share_id: &mut dyn FnMut() -> Arc<str>,
     ) -> Result<Option<Vec<Allocation>>, AllocationError> {
-        self.allocate_by(node, claims, max_steps, new_share_id, Thoroughness::Direct)
+        self.allocate_by(node, claims, steps, new_share_id, Thoroughness::Direct)
     }
 
     fn allocate_by(
         &self,
         node: NodeRef<'_>,
         claims: &[&ResourceClaim],
-        max_steps: u64,
+        steps: &Steps,
         new_share_id: &mut dyn FnMut() -> Arc<str>,
         thoroughness: Thoroughness,
     ) -> Result<Option<Vec<Allocation>>, AllocationError> {
         let inventory = self.inventory();
         let pools = inventory.pools_on(node).map_err(AllocationError::Failed)?;
-        let plan = Plan::new(self, node, &pools, claims)?;
-        let mut search = Search::new(self, node, &pools, &plan, max_steps, thoroughness);
+        steps.take_listing(pools.devices.len())?;
+        let plan = Plan::new(self, node, &pools, claims, steps)?;
+        let mut search = Search::new(self, node, &pools, &plan, steps, thoroughness);
         match search.run()? {
             Some(Found { results, alternatives }) => {
                 let allocations = outcome::assemble(

@@ -57,7 +57,7 @@ impl Versions {
 }
 
 impl Selector for CelSelector {
-    fn matches(&self, device: DeviceFacts<'_>) -> Result<bool, String> {
+    fn matches(&self, device: DeviceFacts<'_>, cost: &mut u64) -> Result<bool, String> {
         let versions: Vec<Versions> =
             device.attributes.iter().map(|(_, attribute)| Versions::of(attribute)).collect();
         let attributes: Vec<(&str, AttributeValue<'_>)> = device
@@ -75,8 +75,14 @@ impl Selector for CelSelector {
             capacity: &capacity,
         };
         match self.0.evaluate(&device, SELECTOR_COST_LIMIT) {
-            Ok(outcome) => Ok(outcome.value),
-            Err(error) => Err(error.to_string()),
+            Ok(outcome) => {
+                *cost = cost.saturating_add(outcome.cost);
+                Ok(outcome.value)
+            }
+            Err(error) => {
+                *cost = cost.saturating_add(error.cost);
+                Err(error.to_string())
+            }
         }
     }
 }

@@ -4,8 +4,9 @@ mod counters;
 mod pools;
 mod shapes;
 
+use std::cmp::Ordering;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kube_scheduler_api_types::{Labels, NodeSelector, validation::FieldPath};
 use rustc_hash::FxHashMap;
@@ -51,7 +52,10 @@ pub struct Inventory {
     keys: FxHashMap<DeviceName, DeviceKey>,
     /// The devices of every name.
     by_key: Vec<SmallVec<[DeviceIdx; 1]>>,
+    /// How many shapes there are; those of devices that are gone are among them.
     n_shapes: usize,
+    /// Shared with the inventories that were made from this one.
+    shapes: Arc<Mutex<Shapes>>,
     pub(crate) takes_node_resources: bool,
 }
 
@@ -77,9 +81,28 @@ pub(crate) struct Reach {
 struct Pool {
     driver: Arc<str>,
     name: Arc<str>,
+    slices: Range<u32>,
     generations: SmallVec<[Generation; 1]>,
-    /// Whether it has a slice that has to be looked at for every node.
-    is_anywhere: bool,
+    /// The nodes that may see it; `None` if it has a slice that has to be looked at for every node.
+    nodes: Option<SmallVec<[Arc<str>; 1]>>,
+}
+
+/// The inventory that another one is made from.
+struct Former<'a> {
+    /// Its slices, by their address.
+    slices: FxHashMap<usize, u32>,
+    inventory: Option<&'a Inventory>,
+}
+
+impl Former<'_> {
+    /// The shapes of the devices of a slice that it has.
+    fn shapes(&self, object: &Arc<ResourceSlice>) -> Option<Vec<u32>> {
+        let inventory = self.inventory?;
+        let slice = *self.slices.get(&Arc::as_ptr(object).addr())?;
+        let devices = inventory.devices_of_slice(slice);
+        let devices = &inventory.devices[devices.start as usize..devices.end as usize];
+        Some(devices.iter().map(|device| device.shape).collect())
+    }
 }
 
 /// What is the same for all slices of a pool's generation.
@@ -127,10 +150,41 @@ impl Reach {
     }
 }
 
+/// As long as there are fewer shapes, those of devices that are gone are kept.
+const MIN_SHAPES: usize = 4096;
+
 impl Inventory {
     /// The inventory of these slices, which may come in any order.
     pub fn new(slices: impl IntoIterator<Item = Arc<ResourceSlice>>, features: Features) -> Self {
-        let mut objects: Vec<Arc<ResourceSlice>> = slices.into_iter().collect();
+        let former = Former { slices: FxHashMap::default(), inventory: None };
+        Self::build(slices.into_iter().collect(), features, Arc::default(), &former)
+    }
+
+    /// The inventory of these slices, some of which this one has already: what is known about their devices is taken over.
+    /// Devices that this inventory has look the same to selectors as they did, unless it says that it is
+    /// [unlike](Self::is_unlike) it.
+    pub(crate) fn updated(&self, slices: Vec<Arc<ResourceSlice>>) -> Self {
+        let n_devices: usize = slices.iter().map(|slice| slice.devices.len()).sum();
+        if self.n_shapes > MIN_SHAPES.max(2 * n_devices) {
+            return Self::new(slices, self.features);
+        }
+        let known = self.slices.iter().enumerate();
+        let known = known.map(|(at, slice)| (Arc::as_ptr(&slice.object).addr(), at as u32));
+        let former = Former { slices: known.collect(), inventory: Some(self) };
+        Self::build(slices, self.features, self.shapes.clone(), &former)
+    }
+
+    /// Whether the shapes of this inventory have nothing to do with those of the other.
+    pub(crate) fn is_unlike(&self, other: &Self) -> bool {
+        !Arc::ptr_eq(&self.shapes, &other.shapes)
+    }
+
+    fn build(
+        mut objects: Vec<Arc<ResourceSlice>>,
+        features: Features,
+        shapes: Arc<Mutex<Shapes>>,
+        former: &Former<'_>,
+    ) -> Self {
         objects.sort_by(|a, b| (&a.driver, &a.pool, &a.name).cmp(&(&b.driver, &b.pool, &b.name)));
         let mut inventory = Self {
             features,
@@ -142,20 +196,55 @@ impl Inventory {
             keys: FxHashMap::default(),
             by_key: Vec::new(),
             n_shapes: 0,
+            shapes: shapes.clone(),
             takes_node_resources: false,
         };
-        let mut shapes = Shapes::default();
+        let mut shapes = shapes.lock().unwrap_or_else(PoisonError::into_inner);
         let same_pool = |a: &Arc<ResourceSlice>, b: &Arc<ResourceSlice>| {
             a.driver == b.driver && a.pool == b.pool
         };
         for slices in objects.chunk_by(same_pool) {
-            inventory.add_pool(slices, &mut shapes);
+            inventory.add_pool(slices, &mut shapes, former);
         }
         inventory.n_shapes = shapes.len();
         inventory
     }
 
-    fn add_pool(&mut self, objects: &[Arc<ResourceSlice>], shapes: &mut Shapes) {
+    /// The nodes that may see something else in `other`; `None` if that may be any node.
+    pub(crate) fn nodes_that_differ(&self, other: &Self) -> Option<Vec<Arc<str>>> {
+        let mut nodes = Vec::new();
+        let (mut mine, mut theirs) = (self.pools.iter().peekable(), other.pools.iter().peekable());
+        loop {
+            let order = match (mine.peek(), theirs.peek()) {
+                (None, None) => return Some(nodes),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(a), Some(b)) => (&a.driver, &a.name).cmp(&(&b.driver, &b.name)),
+            };
+            let of_mine = if order.is_le() { mine.next() } else { None };
+            let of_theirs = if order.is_ge() { theirs.next() } else { None };
+            if let (Some(a), Some(b)) = (of_mine, of_theirs)
+                && self.objects_of(a).map(Arc::as_ptr).eq(other.objects_of(b).map(Arc::as_ptr))
+            {
+                continue;
+            }
+            for pool in of_mine.into_iter().chain(of_theirs) {
+                nodes.extend_from_slice(pool.nodes.as_deref()?);
+            }
+        }
+    }
+
+    fn objects_of(&self, pool: &Pool) -> impl Iterator<Item = &Arc<ResourceSlice>> {
+        let slices = pool.slices.start as usize..pool.slices.end as usize;
+        self.slices[slices].iter().map(|slice| &slice.object)
+    }
+
+    fn add_pool(
+        &mut self,
+        objects: &[Arc<ResourceSlice>],
+        shapes: &mut Shapes,
+        former: &Former<'_>,
+    ) {
         let [first, ..] = objects else { return };
         let pool = self.pools.len() as u32;
         let mut generations = SmallVec::new();
@@ -170,20 +259,22 @@ impl Inventory {
                 .iter()
                 .position(|known| known.number == object.generation)
                 .unwrap_or_default();
-            self.add_slice(object, pool, generation, &generations, shapes);
+            let shapes = former.shapes(object).unwrap_or_else(|| shapes.of_slice(object));
+            self.add_slice(object, pool, generation, &generations, &shapes);
         }
         self.pools.push(Pool {
             driver: first.driver.clone(),
             name: first.pool.clone(),
+            slices: first_slice as u32..self.slices.len() as u32,
             generations,
-            is_anywhere: false,
+            nodes: None,
         });
         self.place_slices(first_slice);
     }
 
     /// Notes for which nodes the slices from `first` on, which are those of the last pool, have to be looked at.
     fn place_slices(&mut self, first: usize) {
-        let mut nodes: Vec<Arc<str>> = Vec::new();
+        let mut nodes: SmallVec<[Arc<str>; 1]> = SmallVec::new();
         let (mut with_counters, mut elsewhere) = (Vec::new(), Vec::new());
         for (at, slice) in self.slices.iter().enumerate().skip(first) {
             let at = at as u32;
@@ -203,14 +294,14 @@ impl Inventory {
         // looks wrong from there.
         let is_local = elsewhere.is_empty() && self.is_harmless(&with_counters);
         if is_local {
-            for node in nodes {
-                self.by_node.entry(node).or_default().extend(&with_counters);
+            for node in &nodes {
+                self.by_node.entry(node.clone()).or_default().extend(&with_counters);
             }
         } else {
             elsewhere.extend(with_counters);
         }
         if let Some(pool) = self.pools.last_mut() {
-            pool.is_anywhere = !elsewhere.is_empty();
+            pool.nodes = elsewhere.is_empty().then_some(nodes);
         }
         self.anywhere.extend(elsewhere);
     }
@@ -221,7 +312,7 @@ impl Inventory {
         pool: u32,
         generation: usize,
         generations: &[Generation],
-        shapes: &mut Shapes,
+        shapes: &[u32],
     ) {
         let at = self.slices.len() as u32;
         let first_device = self.devices.len() as DeviceIdx;
@@ -239,7 +330,7 @@ impl Inventory {
                 slice: at,
                 at: index as u32,
                 key,
-                shape: shapes.of(&object.driver, device),
+                shape: shapes[index],
                 consumption: counters
                     .map(|counters| counters.consumption(&device.consumes_counters))
                     .unwrap_or_default(),
@@ -305,21 +396,15 @@ impl Inventory {
         slice.first_device..slice.first_device + slice.object.devices.len() as DeviceIdx
     }
 
-    /// The pools with slices of this node alone.
-    pub(crate) fn pools_of(&self, node: &str) -> impl Iterator<Item = u32> {
-        let own = self.by_node.get(node).map_or(&[][..], Vec::as_slice);
-        own.iter().map(|slice| self.slices[*slice as usize].pool)
-    }
-
     /// The pool of the devices with a name.
-    pub(crate) fn pools_of_key(&self, key: DeviceKey) -> impl Iterator<Item = u32> {
-        let first = self.devices_of_key(key).first();
-        first.map(|device| self.device(*device).pool().pool).into_iter()
+    fn pool_of_key(&self, key: DeviceKey) -> Option<&Pool> {
+        let device = *self.devices_of_key(key).first()?;
+        self.pools.get(self.device(device).pool().pool as usize)
     }
 
-    /// Whether any node may see a pool.
-    pub(crate) fn is_anywhere(&self, pool: u32) -> bool {
-        self.pools[pool as usize].is_anywhere
+    /// The nodes that may see a device; `None` if any may.
+    pub(crate) fn nodes_of_key(&self, key: DeviceKey) -> Option<&[Arc<str>]> {
+        self.pool_of_key(key)?.nodes.as_deref()
     }
 
     pub(crate) fn n_pools(&self) -> u32 {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use crate::api::{Attribute, Capacity, Map};
+use crate::api::{Attribute, Capacity, Map, ResourceSlice};
 use crate::inventory::Inventory;
 
 /// Turns expressions into selectors.
@@ -19,11 +19,11 @@ pub trait SelectorCompiler: Send + Sync {
 
 /// A compiled expression. The answer depends on nothing but the device.
 pub trait Selector: Send + Sync {
-    /// Whether the device is selected.
+    /// Whether the device is selected. Adds to `cost` what it takes to say so, in units of the reference's cost model.
     ///
     /// # Errors
     /// Why that cannot be said, as the text after `CEL runtime error: `.
-    fn matches(&self, device: DeviceFacts<'_>) -> Result<bool, String>;
+    fn matches(&self, device: DeviceFacts<'_>, cost: &mut u64) -> Result<bool, String>;
 }
 
 /// What a selector may read of a device.
@@ -50,7 +50,7 @@ pub struct SelectorTable {
 
 /// One expression and its answers by shape.
 pub(crate) struct Column {
-    selector: Result<Box<dyn Selector>, String>,
+    selector: Arc<Result<Box<dyn Selector>, String>>,
     answers: Box<[AtomicU8]>,
 }
 
@@ -68,6 +68,20 @@ impl SelectorTable {
     /// A table without answers yet.
     pub fn new(inventory: Arc<Inventory>) -> Arc<Self> {
         Arc::new(Self { inventory, columns: Mutex::default() })
+    }
+
+    /// A table about these slices, which takes over the answers about devices that look like those of this one.
+    pub fn updated(&self, slices: impl IntoIterator<Item = Arc<ResourceSlice>>) -> Arc<Self> {
+        let inventory = Arc::new(self.inventory.updated(slices.into_iter().collect()));
+        if inventory.is_unlike(&self.inventory) {
+            return Self::new(inventory);
+        }
+        let n_shapes = inventory.n_shapes();
+        let columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
+        let columns = columns
+            .iter()
+            .map(|(expression, column)| (expression.clone(), Arc::new(column.grown(n_shapes))));
+        Arc::new(Self { columns: Mutex::new(columns.collect()), inventory })
     }
 
     /// The inventory whose devices it is about.
@@ -89,18 +103,26 @@ impl SelectorTable {
             columns.clear();
         }
         let answers = (0..self.inventory.n_shapes()).map(|_| AtomicU8::new(UNKNOWN)).collect();
-        let column = Arc::new(Column { selector: compiler.compile(expression), answers });
+        let column = Arc::new(Column { selector: Arc::new(compiler.compile(expression)), answers });
         columns.insert(expression.clone(), column.clone());
         column
     }
 }
 
 impl Column {
-    /// Whether devices of `shape` are selected; `facts` are those of such a device.
+    /// The same for so many shapes.
+    fn grown(&self, n_shapes: usize) -> Self {
+        let known = self.answers.iter().map(|answer| answer.load(Ordering::Relaxed));
+        let answers = known.chain(std::iter::repeat(UNKNOWN)).take(n_shapes).map(AtomicU8::new);
+        Self { selector: self.selector.clone(), answers: answers.collect() }
+    }
+
+    /// Whether devices of `shape` are selected; `facts` are those of such a device. An answer that is known costs nothing.
     pub(crate) fn matches(
         &self,
         shape: u32,
         facts: DeviceFacts<'_>,
+        cost: &mut u64,
     ) -> Result<bool, SelectorError> {
         let answer = self.answers.get(shape as usize);
         // Two threads may evaluate the same at the same time, with the same result.
@@ -110,7 +132,7 @@ impl Column {
             // The text of an error is not kept: it ends the attempt.
             _ => {}
         }
-        let result = self.evaluate(facts);
+        let result = self.evaluate(facts, cost);
         if let (Some(answer), Ok(is_match)) = (answer, &result) {
             answer.store(if *is_match { YES } else { NO }, Ordering::Relaxed);
         }
@@ -118,9 +140,13 @@ impl Column {
     }
 
     /// The same without keeping the answer: for facts that are not quite those of a shape.
-    pub(crate) fn evaluate(&self, facts: DeviceFacts<'_>) -> Result<bool, SelectorError> {
+    pub(crate) fn evaluate(
+        &self,
+        facts: DeviceFacts<'_>,
+        cost: &mut u64,
+    ) -> Result<bool, SelectorError> {
         let selector =
-            self.selector.as_ref().map_err(|text| SelectorError::Compile(text.clone()))?;
-        selector.matches(facts).map_err(SelectorError::Runtime)
+            (*self.selector).as_ref().map_err(|text| SelectorError::Compile(text.clone()))?;
+        selector.matches(facts, cost).map_err(SelectorError::Runtime)
     }
 }

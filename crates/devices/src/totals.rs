@@ -45,9 +45,9 @@ impl DeviceState {
             let is_as_seen = !device.facts().allow_multiple_allocations;
             for column in &columns {
                 let answer = if is_as_seen {
-                    column.matches(device.shape(), facts)
+                    column.matches(device.shape(), facts, &mut 0)
                 } else {
-                    column.evaluate(facts)
+                    column.evaluate(facts, &mut 0)
                 };
                 match answer {
                     Ok(true) => {}

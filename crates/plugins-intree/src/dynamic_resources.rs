@@ -20,6 +20,7 @@ mod pod_tries;
 mod release;
 mod reserve;
 mod resolve;
+mod scan;
 mod settings;
 mod state;
 pub(crate) mod totals;
@@ -32,16 +33,16 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{NodeResourceClaim, Pod};
 use kube_scheduler_framework::{
     Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, Filter,
-    Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError, PostFilter,
-    PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue, PreFilter,
-    PreFilterOutcome, Reserve, Score, Sign, SignatureWriter, Status, extension_points,
+    FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
+    PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue,
+    PreFilter, PreFilterOutcome, Reserve, Score, Sign, SignatureWriter, Status, extension_points,
 };
 
 use self::attempt::Preparation;
 use self::bind::{BindClaims, Shared};
 use self::inventory::Devices;
 use self::metrics::Metrics;
-use self::node::Trial;
+use self::node::Trials;
 use self::settings::Settings;
 use self::state::PodDevices;
 use crate::signature::write_resources;
@@ -71,6 +72,16 @@ impl DynamicResources {
     fn may_concern(&self, pod: &Pod) -> bool {
         !pod.spec.resource_claims.is_empty()
             || self.shared.settings.serves_extended && extended::may_need_claim(pod)
+    }
+
+    fn trials<'a>(
+        &'a self,
+        cx: &'a Context<'a>,
+        devices: &'a PodDevices,
+        pod: &'a Pod,
+    ) -> Trials<'a> {
+        let answers = &self.shared.devices.answers;
+        Trials { settings: &self.shared.settings, answers, cx, devices, pod }
     }
 }
 
@@ -143,8 +154,27 @@ impl Filter for DynamicResources {
         if devices.claims.is_empty() {
             return Status::SUCCESS;
         }
-        let answers = &self.shared.devices.answers;
-        Trial { settings: &self.shared.settings, answers, cx, devices, pod, node }.run()
+        self.trials(cx, devices, pod).on(node).run()
+    }
+
+    fn filter_all(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        sink: &mut FilterSink<'_>,
+    ) -> Result<(), Status> {
+        match state.get::<PodDevices>() {
+            Some(devices) if devices.claims.is_empty() => Ok(()),
+            Some(devices) => scan::filter_all(&self.trials(cx, devices, pod), nodes, sink),
+            None => {
+                let cluster = cx.cluster();
+                let is_any_open =
+                    nodes.iter().any(|idx| sink.is_open(*idx) && cluster.node(*idx).is_some());
+                if is_any_open { Err(no_state()) } else { Ok(()) }
+            }
+        }
     }
 }
 
@@ -169,13 +199,15 @@ impl PostFilter for DynamicResources {
 impl Score for DynamicResources {
     fn score(
         &self,
-        _: &Context<'_>,
+        cx: &Context<'_>,
         state: &CycleState,
         pod: &Pod,
         node: &NodeView<'_>,
     ) -> Result<i64, Status> {
         match state.get::<PodDevices>() {
-            Some(devices) if !self.is_indifferent(state, pod) => Ok(devices.score(node.idx())),
+            Some(devices) if !self.is_indifferent(state, pod) => {
+                Ok(self.trials(cx, devices, pod).on(node).score())
+            }
             _ => Ok(0),
         }
     }
@@ -200,8 +232,8 @@ impl Reserve for DynamicResources {
         if !self.shared.settings.node_resources {
             return None;
         }
-        let found = state.get::<PodDevices>().and_then(|devices| devices.on_node(node));
-        let claims = found.map(|found| found.node_resources).unwrap_or_default();
+        let devices = state.get::<PodDevices>();
+        let claims = devices.map(|devices| devices.node_resources(node)).unwrap_or_default();
         // Parity: what the status says from an earlier attempt does not count.
         (!claims.is_empty() || !pod.status.node_resource_claims.is_empty()).then_some(claims)
     }
@@ -220,8 +252,7 @@ impl Reserve for DynamicResources {
         let Some(devices) = state.get_mut::<PodDevices>() else { return no_state() };
         let cluster = cx.cluster();
         let node = cluster.node_idx(node).and_then(|idx| cluster.node(idx));
-        let max_steps = self.shared.settings.max_steps;
-        match reserve::reserve(devices, cx, max_steps, pod, node.as_ref(), commands) {
+        match reserve::reserve(devices, &self.shared, cx, pod, node.as_ref(), commands) {
             Ok(()) => Status::SUCCESS,
             Err(error) => Status::error(error),
         }

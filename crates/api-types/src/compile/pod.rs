@@ -6,10 +6,11 @@ use crate::affinity::{NodeAffinity, PodAffinity};
 use crate::features::{RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK};
 use crate::images::normalized_image_name;
 use crate::names::may_be_dra_extended_resource;
+use crate::node_claims::NodeResourceClaim;
 use crate::options::CompileOptions;
 use crate::pod::{
-    ConditionText, ContainerResources, ControllerRef, ExtendedResourceClaim, HostPort,
-    NodeResourceClaim, Pod, PodCondition, PodImages, PodResourceClaim, PodSpec, PodStatus,
+    ConditionText, ContainerResources, ControllerRef, ExtendedResourceClaim, HostPort, Pod,
+    PodCondition, PodImages, PodResourceClaim, PodSpec, PodStatus,
 };
 use crate::requests::PodRequests;
 use crate::storage::Volume;

@@ -4,7 +4,7 @@
 use super::PodRequests;
 use super::totals::Totals;
 use crate::names;
-use crate::pod::NodeResourceClaim;
+use crate::node_claims::NodeResourceClaim;
 use crate::quantity::Quantity;
 use crate::resources::{ResourceName, Resources};
 

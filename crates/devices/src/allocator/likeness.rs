@@ -140,7 +140,7 @@ fn amounts(consumption: &Consumption) -> Amounts {
 fn sight(search: &Search<'_>, request: &RequestPlan<'_>, place: usize) -> Sight {
     let claim = search.plan.claims[request.claim].claim;
     let idx = search.pools.devices[place];
-    match request.selects(search.allocator, search.node, claim, idx) {
+    match request.selects(search.allocator, search.node, claim, idx, search.steps) {
         Err(_) => Sight::Error,
         Ok(false) => Sight::NotSelected,
         Ok(true) if is_tainted(search.allocator, request, search.device(place)) => Sight::Tainted,

@@ -9,7 +9,7 @@ use crate::api::{
 use crate::inventory::{DeviceIdx, NodePools, NodeRef, PoolState};
 use crate::selectors::{Column, SelectorError};
 
-use super::{AllocationError, Allocator, capacity};
+use super::{AllocationError, Allocator, Steps, capacity};
 
 /// How many devices a claim can get.
 pub(super) const MAX_RESULTS: usize = 32;
@@ -90,6 +90,7 @@ impl RequestPlan<'_> {
         node: NodeRef<'_>,
         claim: &ResourceClaim,
         device: DeviceIdx,
+        steps: &Steps,
     ) -> Result<bool, AllocationError> {
         let inventory = allocator.inventory();
         let device = inventory.device(device);
@@ -99,7 +100,9 @@ impl RequestPlan<'_> {
             return Ok(false);
         }
         for selector in &self.selectors {
-            let matches = selector.column.matches(device.shape(), device.facts());
+            let mut cost = 0;
+            let matches = selector.column.matches(device.shape(), device.facts(), &mut cost);
+            steps.take_evaluation(cost)?;
             let matches = matches.map_err(|error| {
                 let owner = if selector.is_of_class {
                     format!("class {}", self.class.name)
@@ -129,22 +132,17 @@ impl<'a> Plan<'a> {
         node: NodeRef<'_>,
         pools: &NodePools,
         claims: &[&'a ResourceClaim],
+        steps: &Steps,
     ) -> Result<Self, AllocationError> {
         let mut plan = Self { claims: Vec::with_capacity(claims.len()), requests: Vec::new() };
-        for claim in claims {
-            plan.add_claim(allocator, node, pools, claim)?;
+        for (index, claim) in claims.iter().copied().enumerate() {
+            plan.add_claim(&RequestMaker { allocator, node, pools, claim, index, steps })?;
         }
         Ok(plan)
     }
 
-    fn add_claim(
-        &mut self,
-        allocator: &Allocator,
-        node: NodeRef<'_>,
-        pools: &NodePools,
-        claim: &'a ResourceClaim,
-    ) -> Result<(), AllocationError> {
-        let maker = RequestMaker { allocator, node, pools, claim, index: self.claims.len() };
+    fn add_claim(&mut self, maker: &RequestMaker<'a, '_>) -> Result<(), AllocationError> {
+        let claim = maker.claim;
         let mut requests = Vec::with_capacity(claim.requests.len());
         let mut n_least: usize = 0;
         for request in &claim.requests {
@@ -181,6 +179,7 @@ struct RequestMaker<'a, 'p> {
     pools: &'p NodePools,
     claim: &'a ResourceClaim,
     index: usize,
+    steps: &'p Steps,
 }
 
 impl<'a> RequestMaker<'a, '_> {
@@ -316,7 +315,7 @@ impl<'a> RequestMaker<'a, '_> {
             }
             for place in pool.devices.clone() {
                 let idx = self.pools.devices[place];
-                if !request.selects(self.allocator, self.node, self.claim, idx)? {
+                if !request.selects(self.allocator, self.node, self.claim, idx, self.steps)? {
                     continue;
                 }
                 let device = inventory.device(idx);

@@ -14,7 +14,7 @@ use super::constraints::ConstraintState;
 use super::counters::{ChosenCounters, TakenBefore};
 use super::likeness::Likeness;
 use super::plan::{MAX_RESULTS, Plan, RequestPlan};
-use super::{AllocationError, Allocator, Thoroughness};
+use super::{AllocationError, Allocator, Steps, Thoroughness};
 
 /// A device chosen for a request.
 #[derive(Clone, Debug)]
@@ -114,7 +114,7 @@ pub(super) struct Search<'a> {
     /// What was chosen of shared devices, by place.
     amounts: FxHashMap<usize, Amounts>,
     counters: ChosenCounters,
-    n_steps_left: u64,
+    pub(super) steps: &'a Steps,
     thoroughness: Thoroughness,
     /// Made when a choice has failed.
     likeness: Option<Likeness>,
@@ -126,7 +126,7 @@ impl<'a> Search<'a> {
         node: NodeRef<'a>,
         pools: &'a NodePools,
         plan: &'a Plan<'a>,
-        max_steps: u64,
+        steps: &'a Steps,
         thoroughness: Thoroughness,
     ) -> Self {
         let constraints = plan
@@ -144,7 +144,7 @@ impl<'a> Search<'a> {
             n_chosen: vec![0; pools.devices.len()],
             amounts: FxHashMap::default(),
             counters: ChosenCounters::default(),
-            n_steps_left: max_steps,
+            steps,
             thoroughness,
             likeness: None,
         }
@@ -170,18 +170,12 @@ impl<'a> Search<'a> {
         }))
     }
 
-    fn step(&mut self, cost: u64) -> Result<(), AllocationError> {
-        let left = self.n_steps_left.checked_sub(cost).ok_or(AllocationError::TooManySteps)?;
-        self.n_steps_left = left;
-        Ok(())
-    }
-
     pub(super) fn device(&self, place: usize) -> DeviceRef<'a> {
         self.allocator.inventory().device(self.pools.devices[place])
     }
 
     fn visit(&mut self, at: Position, frames: &mut Vec<Frame>) -> Result<Next, AllocationError> {
-        self.step(1)?;
+        self.steps.take(1)?;
         let plan = self.plan;
         let Some(claim) = plan.claims.get(at.claim) else {
             return Ok(Next::Return(Outcome::Found));
@@ -304,7 +298,7 @@ impl<'a> Search<'a> {
         let plan = self.plan;
         if self.likeness.is_some() {
             let n_left = (self.pools.devices.len() - at.start) as u64;
-            self.step(n_left / 32)?;
+            self.steps.take(n_left / 32)?;
             if self.likeness.as_ref().is_some_and(Likeness::is_hopeless)
                 || !self.has_enough(at, &plan.requests[index], n_missing)
             {
@@ -351,7 +345,7 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         if self.likeness.is_none() {
-            self.step(self.pools.devices.len() as u64 / 8)?;
+            self.steps.take(self.pools.devices.len() as u64 / 8)?;
             self.likeness = Some(Likeness::new(self));
         }
         if self.is_untouched(place)
@@ -402,7 +396,7 @@ impl<'a> Search<'a> {
         }
         let idx = self.pools.devices[place];
         let object = self.plan.claims[claim].claim;
-        if !request.selects(self.allocator, self.node, object, idx)? {
+        if !request.selects(self.allocator, self.node, object, idx, self.steps)? {
             return Ok(false);
         }
         Ok(self.has_capacity(request, place))
@@ -436,7 +430,7 @@ impl<'a> Search<'a> {
         place: usize,
         must: bool,
     ) -> Result<Option<Undo>, AllocationError> {
-        self.step(1)?;
+        self.steps.take(1)?;
         let (allocator, plan) = (self.allocator, self.plan);
         let request = &plan.requests[index];
         let inventory = allocator.inventory();

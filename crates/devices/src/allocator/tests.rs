@@ -19,7 +19,7 @@ impl SelectorCompiler for Equality {
     fn compile(&self, expression: &str) -> Result<Box<dyn Selector>, String> {
         struct Compiled(Option<(String, String)>);
         impl Selector for Compiled {
-            fn matches(&self, device: DeviceFacts<'_>) -> Result<bool, String> {
+            fn matches(&self, device: DeviceFacts<'_>, _: &mut u64) -> Result<bool, String> {
                 let Some((name, value)) = &self.0 else { return Err("failed".into()) };
                 Ok(device.attributes.get(name) == Some(&Attribute::String(value.as_str().into())))
             }
@@ -198,7 +198,7 @@ fn ask(case: &Case, max_steps: u64, thoroughness: Thoroughness) -> Answer {
     let labels = Labels::default();
     let node = NodeRef { name: "n", labels: &labels };
     let allocator = allocator(case, &usage(case));
-    allocator.allocate_by(node, &refs, max_steps, &mut || "share".into(), thoroughness)
+    allocator.allocate_by(node, &refs, &Steps::new(max_steps), &mut || "share".into(), thoroughness)
 }
 
 /// Asks with the shares counted from `n_shares`.
@@ -207,7 +207,7 @@ fn ask_with(case: &Case, usage: &Usage, mut n_shares: usize) -> Answer {
     let refs: Vec<&ResourceClaim> = claims.iter().collect();
     let labels = Labels::default();
     let node = NodeRef { name: "n", labels: &labels };
-    allocator(case, usage).allocate(node, &refs, 1_000_000, &mut || {
+    allocator(case, usage).allocate(node, &refs, &Steps::new(1_000_000), &mut || {
         n_shares += 1;
         format!("share {n_shares}").into()
     })

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::api::{Attribute, Device, Map};
+use crate::api::{Attribute, Device, Map, ResourceSlice};
 
 /// Numbers for everything that selectors read of a device.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Shapes(FxHashMap<Shape, u32>);
 
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 struct Shape {
     driver: Arc<str>,
     is_shareable: bool,
@@ -20,7 +20,12 @@ struct Shape {
 }
 
 impl Shapes {
-    pub(super) fn of(&mut self, driver: &Arc<str>, device: &Device) -> u32 {
+    /// The numbers of the devices of a slice, in order.
+    pub(super) fn of_slice(&mut self, slice: &ResourceSlice) -> Vec<u32> {
+        slice.devices.iter().map(|device| self.of(&slice.driver, device)).collect()
+    }
+
+    fn of(&mut self, driver: &Arc<str>, device: &Device) -> u32 {
         let capacity = device.capacity.iter();
         let shape = Shape {
             driver: driver.clone(),

@@ -13,7 +13,7 @@ use kube_scheduler_devices::api::{
 };
 use kube_scheduler_devices::{
     AllocationError, Allocator, CelSelectors, ContainerDemand, ExtendedClaim, ExtendedResources,
-    Features, Inventory, NodeRef, NodeResourceError, Readiness, SelectorTable, Usage,
+    Features, Inventory, NodeRef, NodeResourceError, Readiness, SelectorTable, Steps, Usage,
 };
 use serde_json::{Value, json};
 
@@ -277,7 +277,7 @@ impl Replay {
         let open: Vec<&ResourceClaim> = open.iter().collect();
         let found = match &open[..] {
             [] => Ok(Some(Vec::new())),
-            open => allocator.allocate(node_ref, open, MAX_STEPS, &mut || {
+            open => allocator.allocate(node_ref, open, &Steps::new(MAX_STEPS), &mut || {
                 n_shares += 1;
                 format!("share {n_shares}").into()
             }),

@@ -1,13 +1,13 @@
-//! Which nodes have devices for which claims, remembered until something near the node changes: pods made from the same
+//! Which nodes have devices for which claims, remembered until devices of the node change hands: pods made from the same
 //! template ask for the same again and again, and each of them changes the devices of one node.
 //!
 //! Allocations themselves are not kept. The one that is needed is found again, and is the same.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use kube_scheduler_devices::{Classes, ExtendedClaim};
-use kube_scheduler_framework::NodeView;
-use kube_scheduler_framework::api::{Labels, Object};
+use kube_scheduler_devices::{Classes, DeviceState, ExtendedClaim};
+use kube_scheduler_framework::api::{Labels, Node, Object};
+use kube_scheduler_framework::{ClusterView, NodeView};
 
 /// So many questions are remembered; the one that was asked longest ago makes room.
 const MAX_QUESTIONS: usize = 16;
@@ -38,14 +38,27 @@ pub(super) enum Answer {
 #[derive(Default)]
 pub(super) struct Answers(Mutex<Vec<(Question, Arc<Column>)>>);
 
-/// The answers to one question, by node.
+/// The answers to one question.
 #[derive(Default)]
-pub(super) struct Column(Mutex<Vec<Option<Known>>>);
+pub(super) struct Column(Mutex<Table>);
 
-struct Known {
-    answer: Answer,
-    /// See `DeviceState::stamp`.
-    stamp: u64,
+/// The answers to one question, by node.
+///
+/// Invariant: a node that is what it was and has an answer has it from the devices as they were after the change that was
+/// followed last.
+#[derive(Default)]
+pub(super) struct Table {
+    /// See `DeviceState::latest_change`.
+    followed: u64,
+    slots: Vec<Slot>,
+}
+
+#[derive(Clone, Default)]
+struct Slot {
+    answer: Option<Answer>,
+    /// The node that was looked at. Does not keep what is in it.
+    node: Weak<Node>,
+    /// What of it the answer depends on.
     name: Arc<str>,
     labels: Labels,
 }
@@ -87,29 +100,81 @@ impl Answers {
 }
 
 impl Column {
-    /// What was answered for a node, if nothing has changed since.
-    pub(super) fn get(&self, node: &NodeView<'_>, stamp: u64) -> Option<Answer> {
-        let all = self.all();
-        let known = all.get(node.idx().index())?.as_ref()?;
-        let is_same_name = Arc::ptr_eq(&known.name, node.name()) || known.name == *node.name();
-        let labels = node.labels();
-        let is_valid = known.stamp == stamp
-            && is_same_name
-            && (known.labels.is_same_allocation(labels) || known.labels == *labels);
-        is_valid.then_some(known.answer)
+    /// All answers.
+    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn set(&self, node: &NodeView<'_>, stamp: u64, answer: Answer) {
-        let mut all = self.all();
+    /// What was answered for a node, if nothing has changed since.
+    pub(super) fn get(&self, state: &DeviceState, node: &NodeView<'_>) -> Option<Answer> {
+        let mut table = self.table();
+        if table.follow(state, node.cluster()) { table.get(node) } else { None }
+    }
+
+    /// Remembers the answer that `state` gives for a node.
+    pub(super) fn set(&self, state: &DeviceState, node: &NodeView<'_>, answer: Answer) {
+        let mut table = self.table();
+        if table.follow(state, node.cluster()) {
+            table.set(node, answer);
+        }
+    }
+}
+
+impl Table {
+    /// Forgets the answers about nodes whose devices have changed hands. False if the table is ahead of `state`. O(changes).
+    pub(super) fn follow(&mut self, state: &DeviceState, cluster: ClusterView<'_>) -> bool {
+        let latest = state.latest_change();
+        if latest > self.followed {
+            self.forget_changed(state, cluster);
+            self.followed = latest;
+        }
+        latest == self.followed
+    }
+
+    fn forget_changed(&mut self, state: &DeviceState, cluster: ClusterView<'_>) {
+        let Some(changed) = state.nodes_changed_after(self.followed) else {
+            self.slots.clear();
+            return;
+        };
+        for name in changed {
+            let slot = cluster.node_idx(name).map(|idx| self.slots.get_mut(idx.index()));
+            match slot {
+                Some(Some(slot)) => slot.answer = None,
+                Some(None) => {}
+                // A node that is gone may come back to the slot that it had, as it was.
+                None => {
+                    self.slots.clear();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What was answered for a node.
+    pub(super) fn get(&mut self, node: &NodeView<'_>) -> Option<Answer> {
+        let slot = self.slots.get_mut(node.idx().index())?;
+        let answer = slot.answer?;
+        let object = node.node();
+        if std::ptr::eq(slot.node.as_ptr(), Arc::as_ptr(object)) {
+            return Some(answer);
+        }
+        let is_same_name = Arc::ptr_eq(&slot.name, node.name()) || slot.name == *node.name();
+        let labels = node.labels();
+        let is_valid =
+            is_same_name && (slot.labels.is_same_allocation(labels) || slot.labels == *labels);
+        is_valid.then(|| {
+            slot.node = Arc::downgrade(object);
+            answer
+        })
+    }
+
+    fn set(&mut self, node: &NodeView<'_>, answer: Answer) {
         let at = node.idx().index();
-        if all.len() <= at {
-            all.resize_with(at + 1, || None);
+        if self.slots.len() <= at {
+            self.slots.resize(at + 1, Slot::default());
         }
         let (name, labels) = (node.name().clone(), node.labels().clone());
-        all[at] = Some(Known { answer, stamp, name, labels });
-    }
-
-    fn all(&self) -> MutexGuard<'_, Vec<Option<Known>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let object = Arc::downgrade(node.node());
+        self.slots[at] = Slot { answer: Some(answer), node: object, name, labels };
     }
 }

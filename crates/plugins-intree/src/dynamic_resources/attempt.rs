@@ -65,7 +65,6 @@ impl Preparation<'_> {
             classes.extend(demanded.map(|class| (class.name.clone(), class.clone())));
             let (devices, selectors) =
                 (self.devices.state(objects), self.devices.selectors.clone());
-            state.make_room(cluster.n_nodes());
             state.classes = classes.clone();
             state.allocator = Some(Arc::new(Allocator::with_state(devices, classes, selectors)));
         }

@@ -9,6 +9,7 @@ use kube_scheduler_devices::{ContainerDemand, ExtendedClaim, ExtendedResources};
 use kube_scheduler_framework::api::{
     Object, Pod, ResourceName, Resources, Timestamp, is_dra_extended_resource,
 };
+use kube_scheduler_framework::columns::ResourceColumns;
 use kube_scheduler_framework::{ObjectStore, Status};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
@@ -78,6 +79,15 @@ impl Demand {
         }
         let is_needed = !served.is_empty();
         Ok(is_needed.then(|| self.claim(served)))
+    }
+
+    /// The same for all nodes, if it is: where no node has any of the resources itself, and classes serve all.
+    pub(super) fn on_all(&self, allocatable: &ResourceColumns) -> Option<Arc<ExtendedClaim>> {
+        let is_served_everywhere = |(name, _): &(ResourceName, i64)| {
+            allocatable.scalar(name).is_none() && self.classes.class(name).is_some()
+        };
+        let are_all = self.resources.iter().all(is_served_everywhere);
+        are_all.then(|| self.claim((0..self.resources.len()).collect()))
     }
 
     fn claim(&self, served: Served) -> Arc<ExtendedClaim> {

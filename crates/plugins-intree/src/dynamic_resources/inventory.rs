@@ -41,8 +41,13 @@ impl<T> Kept<T> {
         Self(Mutex::new(None))
     }
 
-    /// What is made of the objects of `kinds`.
-    fn get(&self, objects: &ObjectStore, kinds: &[&str], make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+    /// What is made of the objects of `kinds`, given what was made of them before.
+    fn get(
+        &self,
+        objects: &ObjectStore,
+        kinds: &[&str],
+        make: impl FnOnce(Option<&T>) -> Arc<T>,
+    ) -> Arc<T> {
         let latest = || kinds.iter().map(|kind| objects.latest_change(kinds::GROUP, kind));
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((changes, made)) = &*kept
@@ -53,7 +58,7 @@ impl<T> Kept<T> {
         {
             return made.clone();
         }
-        let made = make();
+        let made = make(kept.as_ref().map(|(_, made)| &**made));
         *kept = Some((latest().map(|change| change.cloned()).collect(), made.clone()));
         made
     }
@@ -100,8 +105,9 @@ impl Devices {
 
     /// Which class serves which extended resource.
     pub(super) fn resources(&self, objects: &ObjectStore) -> Arc<ExtendedResources> {
-        self.resources
-            .get(objects, &[kinds::CLASS], || Arc::new(extended::resources(objects, &self.classes)))
+        self.resources.get(objects, &[kinds::CLASS], |_| {
+            Arc::new(extended::resources(objects, &self.classes))
+        })
     }
 
     /// What selectors say about all devices. Kept until a slice or a rule changes.
@@ -110,10 +116,14 @@ impl Devices {
             Some(_) => &[kinds::SLICE, kinds::TAINT_RULE],
             None => &[kinds::SLICE],
         };
-        self.table.get(objects, kinds, || self.make_table(objects))
+        self.table.get(objects, kinds, |former| self.make_table(objects, former))
     }
 
-    fn make_table(&self, objects: &ObjectStore) -> Arc<SelectorTable> {
+    fn make_table(
+        &self,
+        objects: &ObjectStore,
+        former: Option<&SelectorTable>,
+    ) -> Arc<SelectorTable> {
         let list = |kind| objects.list(kinds::GROUP, kind);
         // What no API server stores is left out, as a client of the reference could not read it either.
         let decoded = self.rules.iter();
@@ -122,6 +132,9 @@ impl Devices {
             .collect();
         let slices = list(kinds::SLICE).filter_map(|slice| self.slices.get(slice).ok());
         let slices = slices.map(|slice| slice.with_rules(rules.iter().map(|rule| &**rule)));
-        SelectorTable::new(Arc::new(Inventory::new(slices, self.features)))
+        match former {
+            Some(former) => former.updated(slices),
+            None => SelectorTable::new(Arc::new(Inventory::new(slices, self.features))),
+        }
     }
 }

@@ -3,26 +3,66 @@
 use std::sync::Arc;
 
 use kube_scheduler_devices::api::{Allocation, ResourceClaim};
-use kube_scheduler_devices::{AllocationError, Allocator, ExtendedClaim, NodeRef, Readiness};
+use kube_scheduler_devices::{
+    AllocationError, Allocator, ExtendedClaim, NodeRef, Readiness, Steps,
+};
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{Context, NodeView, Status};
 
 use super::answers::{Answer, Answers};
 use super::settings::Settings;
-use super::state::{OnNode, PodClaim, PodDevices};
+use super::state::{PodClaim, PodDevices, Weighed};
 use super::{extended, node_resources};
 
 const NOT_AVAILABLE: &str = "resourceclaim not available on the node";
 const CANNOT_ALLOCATE: &str = "cannot allocate all claims";
 
-/// One node that is looked at for a pod.
-pub(super) struct Trial<'a> {
+/// Nodes that are looked at for a pod.
+#[derive(Clone, Copy)]
+pub(super) struct Trials<'a> {
     pub(super) settings: &'a Settings,
     pub(super) answers: &'a Answers,
     pub(super) cx: &'a Context<'a>,
     pub(super) devices: &'a PodDevices,
     pub(super) pod: &'a Pod,
-    pub(super) node: &'a NodeView<'a>,
+}
+
+/// One of them.
+pub(super) struct Trial<'a> {
+    all: Trials<'a>,
+    node: &'a NodeView<'a>,
+}
+
+impl<'a> Trials<'a> {
+    /// A look at one node.
+    pub(super) fn on<'b>(&self, node: &'b NodeView<'b>) -> Trial<'b>
+    where
+        'a: 'b,
+    {
+        Trial { all: *self, node }
+    }
+
+    /// What is searched on every node, if that is the same for all of them and nothing else is asked of them.
+    pub(super) fn same_everywhere(&self) -> Option<(&'a Allocator, Option<Arc<ExtendedClaim>>)> {
+        let Self { cx, devices, .. } = self;
+        let allocator = devices.allocator.as_deref()?;
+        let is_stale = |claim: &PodClaim| claim.is_special && !claim.claim.requests.is_empty();
+        if devices.claims.iter().any(|claim| claim.is_allocated() || is_stale(claim))
+            || self.weighs_nodes(allocator)
+        {
+            return None;
+        }
+        let special = match &devices.demand {
+            Some(demand) => Some(demand.on_all(cx.cluster().allocatable())?),
+            None => None,
+        };
+        Some((allocator, special))
+    }
+
+    /// Whether devices may take resources of nodes.
+    fn weighs_nodes(&self, allocator: &Allocator) -> bool {
+        self.settings.node_resources && allocator.inventory().takes_node_resources()
+    }
 }
 
 impl Trial<'_> {
@@ -36,33 +76,50 @@ impl Trial<'_> {
 
     fn try_node(&self) -> Result<(), Status> {
         let special = self.special()?;
-        if special.is_none() && !self.devices.has_user_claims() {
+        let devices = self.all.devices;
+        if special.is_none() && !devices.has_user_claims() {
             return Ok(());
         }
         let unavailable = self.unavailable()?;
-        let mut found = OnNode { score: 0, special, node_resources: Arc::default() };
-        if let Some(allocator) = &self.devices.allocator {
-            self.ask(allocator, &mut found)?;
+        if let Some(allocator) = &devices.allocator {
+            // Whichever node it was where the limit was reached: all fail from then on.
+            if devices.found().is_exhausted {
+                return Err(self.timed_out());
+            }
+            self.ask(allocator, special.as_ref())?;
         }
         if !unavailable.is_empty() {
-            self.devices.found().unavailable.extend(unavailable);
+            devices.found().unavailable.extend(unavailable);
             return Err(Status::unresolvable(NOT_AVAILABLE));
         }
-        self.devices.note(self.node.idx(), found);
         Ok(())
     }
 
+    /// How well alternatives among the pod's requests are served on the node, which has passed
+    /// (`docs/spec/plugins-dra.md` §7.5).
+    pub(super) fn score(&self) -> i64 {
+        let devices = self.all.devices;
+        let Some(allocator) = &devices.allocator else { return 0 };
+        let Ok(special) = self.special() else { return 0 };
+        if special.is_none() && !devices.has_user_claims() {
+            return 0;
+        }
+        let weighed = devices.found().weighed.get(&self.node.idx()).map(|weighed| weighed.score);
+        let found = weighed.or_else(|| self.answer(allocator, special.as_ref()).ok()?.score().ok());
+        found.map_or(0, |score| score.saturating_add(devices.allocated_score()))
+    }
+
     /// What the special claim asks for on the node; `None` if there is none, or it needs nothing.
-    fn special(&self) -> Result<Option<Arc<ExtendedClaim>>, Status> {
-        let Some(demand) = &self.devices.demand else { return Ok(None) };
-        let Some(claim) = self.devices.claims.iter().find(|claim| claim.is_special) else {
+    pub(super) fn special(&self) -> Result<Option<Arc<ExtendedClaim>>, Status> {
+        let Some(demand) = &self.all.devices.demand else { return Ok(None) };
+        let Some(claim) = self.all.devices.claims.iter().find(|claim| claim.is_special) else {
             return Ok(None);
         };
         if !claim.claim.requests.is_empty() {
             return Err(extended::stale());
         }
         let needed = demand.on(self.node.allocatable())?;
-        if needed.is_none() && !self.devices.has_user_claims() || claim.is_allocated() {
+        if needed.is_none() && !self.all.devices.has_user_claims() || claim.is_allocated() {
             return Ok(None);
         }
         Ok(Some(needed.unwrap_or_default()))
@@ -71,13 +128,13 @@ impl Trial<'_> {
     /// The allocated claims whose devices the pod cannot use on the node, by place.
     fn unavailable(&self) -> Result<Vec<usize>, Status> {
         let mut unavailable = Vec::new();
-        for (at, claim) in self.devices.claims.iter().enumerate() {
+        for (at, claim) in self.all.devices.claims.iter().enumerate() {
             let is_reached = self.is_reached(claim);
             if !is_reached || !self.is_ready(claim) {
                 unavailable.push(at);
             }
-            if self.settings.node_resources && is_reached && claim.is_allocated() {
-                node_resources::check_sharing(self.pod, self.node, &claim.claim.name)?;
+            if self.all.settings.node_resources && is_reached && claim.is_allocated() {
+                node_resources::check_sharing(self.all.pod, self.node, &claim.claim.name)?;
             }
         }
         Ok(unavailable)
@@ -89,64 +146,81 @@ impl Trial<'_> {
     }
 
     fn is_ready(&self, claim: &PodClaim) -> bool {
-        let Some(timeout) = self.settings.binding_timeout else { return true };
+        let Some(timeout) = self.all.settings.binding_timeout else { return true };
         if !claim.is_allocated() {
             return true;
         }
         match claim.claim.readiness() {
             Readiness::Ready => true,
-            Readiness::NotReady => !claim.claim.is_binding_overdue(timeout, self.cx.now()),
+            Readiness::NotReady => !claim.claim.is_binding_overdue(timeout, self.all.cx.now()),
             Readiness::Failed(_) => false,
         }
     }
 
-    /// Whether the devices can be had: notes how well alternatives are served and what they take of the node, or says why
-    /// they cannot.
-    fn ask(&self, allocator: &Allocator, found: &mut OnNode) -> Result<(), Status> {
-        let special = found.special.as_ref();
-        let inventory = allocator.inventory();
-        if self.settings.node_resources && inventory.takes_node_resources() {
-            // What devices take of the node differs with the names of the claims and with the pods there.
-            let (answer, allocations) = self.search(allocator, special)?;
-            found.score = answer.score()?;
-            let Self { devices, pod, node, .. } = self;
-            found.node_resources =
-                node_resources::check(devices, inventory, pod, node, &allocations)?;
+    /// Whether the devices can be had, and what they take of the node.
+    fn ask(
+        &self,
+        allocator: &Allocator,
+        special: Option<&Arc<ExtendedClaim>>,
+    ) -> Result<(), Status> {
+        if !self.all.weighs_nodes(allocator) {
+            self.answer(allocator, special)?.score()?;
             return Ok(());
         }
-        let column = self.devices.column(self.answers, special);
-        let stamp = allocator.state().stamp(self.node.name());
-        let answer = match column.get(self.node, stamp) {
-            Some(answer) => answer,
-            None => {
-                let (answer, _) = self.search(allocator, special)?;
-                column.set(self.node, stamp, answer);
-                answer
-            }
-        };
-        found.score = answer.score()?;
+        // What devices take of the node differs with the names of the claims and with the pods there.
+        let (answer, allocations) = self.search(allocator, special)?;
+        let score = answer.score()?;
+        let Trials { devices, pod, .. } = self.all;
+        let inventory = allocator.inventory();
+        let node_resources =
+            node_resources::check(devices, inventory, pod, self.node, &allocations)?;
+        devices.found().weighed.insert(self.node.idx(), Weighed { score, node_resources });
         Ok(())
     }
 
+    /// Whether the devices can be had, remembered or searched.
+    fn answer(
+        &self,
+        allocator: &Allocator,
+        special: Option<&Arc<ExtendedClaim>>,
+    ) -> Result<Answer, Status> {
+        let column = self.all.devices.column(self.all.answers, special);
+        let state = allocator.state();
+        if let Some(answer) = column.get(state, self.node) {
+            return Ok(answer);
+        }
+        let (answer, _) = self.search(allocator, special)?;
+        column.set(state, self.node, answer);
+        Ok(answer)
+    }
+
+    fn timed_out(&self) -> Status {
+        let node = self.node.name();
+        Status::error(format!("node {node}: timed out trying to allocate devices"))
+    }
+
     /// The answer, and if it is yes, what the claims get.
-    fn search(
+    pub(super) fn search(
         &self,
         allocator: &Allocator,
         special: Option<&Arc<ExtendedClaim>>,
     ) -> Result<(Answer, Vec<Allocation>), Status> {
-        let limit = self.settings.max_steps;
-        match allocate(self.devices, allocator, special, self.node, limit, &mut Arc::default) {
+        let devices = self.all.devices;
+        let limits = &self.all.settings.steps;
+        let limit = devices.found().steps_left(limits);
+        let steps = Steps::new(limit);
+        let found = allocate(devices, allocator, special, self.node, &steps, &mut Arc::default);
+        let is_cut = matches!(found, Err(AllocationError::TooManySteps));
+        devices.found().count_steps(limits, limit, &steps, is_cut);
+        match found {
             Ok(Some(allocations)) => {
-                let claims = self.devices.to_allocate().zip(&allocations);
+                let claims = self.all.devices.to_allocate().zip(&allocations);
                 let scores = claims.map(|(claim, found)| claim.claim.priority_score(found));
                 Ok((Answer::Yes { score: scores.fold(0, i64::saturating_add) }, allocations))
             }
             Ok(None) => Ok((Answer::No, Vec::new())),
             Err(AllocationError::InvalidPools) => Ok((Answer::InvalidPools, Vec::new())),
-            Err(AllocationError::TooManySteps) => Err(Status::error(format!(
-                "node {}: timed out trying to allocate devices",
-                self.node.name()
-            ))),
+            Err(AllocationError::TooManySteps) => Err(self.timed_out()),
             Err(error) => Err(Status::error(error.to_string())),
         }
     }
@@ -157,10 +231,15 @@ impl Answer {
     fn score(self) -> Result<i64, Status> {
         match self {
             Self::Yes { score } => Ok(score),
-            Self::No => Err(Status::unresolvable(CANNOT_ALLOCATE)),
-            Self::InvalidPools => {
-                Err(Status::unresolvable(AllocationError::InvalidPools.to_string()))
-            }
+            Self::No | Self::InvalidPools => Err(self.rejection()),
+        }
+    }
+
+    /// The status of a node where the devices cannot be had.
+    pub(super) fn rejection(self) -> Status {
+        match self {
+            Self::InvalidPools => Status::unresolvable(AllocationError::InvalidPools.to_string()),
+            Self::Yes { .. } | Self::No => Status::unresolvable(CANNOT_ALLOCATE),
         }
     }
 }
@@ -171,7 +250,7 @@ pub(super) fn allocate(
     allocator: &Allocator,
     special: Option<&Arc<ExtendedClaim>>,
     node: &NodeView<'_>,
-    max_steps: u64,
+    steps: &Steps,
     new_share_id: &mut dyn FnMut() -> Arc<str>,
 ) -> Result<Option<Vec<Allocation>>, AllocationError> {
     let variant = devices
@@ -187,5 +266,5 @@ pub(super) fn allocate(
         })
         .collect();
     let node = NodeRef { name: node.name(), labels: node.labels() };
-    allocator.allocate(node, &claims, max_steps, new_share_id)
+    allocator.allocate(node, &claims, steps, new_share_id)
 }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_devices::Steps;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{Commands, Context, NodeView};
 
+use super::bind::Shared;
 use super::extended::{self, derived_uuid};
-use super::node::allocate;
+use super::node::{Trials, allocate};
 use super::state::PodDevices;
 use super::{in_flight, writes};
 
@@ -16,33 +18,34 @@ use super::{in_flight, writes};
 /// If Filter found something else than what the claims need.
 pub(super) fn reserve(
     devices: &mut PodDevices,
+    shared: &Shared,
     cx: &Context<'_>,
-    max_steps: u64,
     pod: &Pod,
     node: Option<&NodeView<'_>>,
     commands: &mut Commands,
 ) -> Result<(), String> {
-    // No further node is tried: the state of the devices can change without a copy of it.
-    let allocator = devices.allocator.take();
     let n_wanted = devices.to_allocate().count();
-    let Some(allocator) = allocator.filter(|_| n_wanted > 0) else { return Ok(()) };
-    let found = node.and_then(|node| Some((node, devices.on_node(node.idx())?)));
-    let Some((node, found)) = found else {
-        let needs_nothing = devices.to_allocate().all(|claim| claim.is_special);
+    if devices.allocator.is_none() || n_wanted == 0 {
+        return Ok(());
+    }
+    let node = node.ok_or("claim allocation not found for node")?;
+    let settings = &shared.settings;
+    let trials = Trials { settings, answers: &shared.devices.answers, cx, devices, pod };
+    let special = trials.on(node).special().map_err(|_| "claim allocation not found for node")?;
+    if special.is_none() && !devices.has_user_claims() {
         // Device plugins serve the extended resources there.
-        return if needs_nothing {
-            Ok(())
-        } else {
-            Err("claim allocation not found for node".to_owned())
-        };
-    };
+        return Ok(());
+    }
+    // No further node is tried: the state of the devices can change without a copy of it.
+    let Some(allocator) = devices.allocator.take() else { return Ok(()) };
     let mut n_shares = 0_u32;
     let mut new_share_id = || {
         n_shares += 1;
         derived_uuid(&(&*pod.uid, cx.now(), &**node.name(), n_shares))
     };
-    let special = found.special.as_ref();
-    let allocations = allocate(devices, &allocator, special, node, max_steps, &mut new_share_id);
+    let wanted = special.as_ref();
+    let limit = &Steps::new(settings.steps.of_node);
+    let allocations = allocate(devices, &allocator, wanted, node, limit, &mut new_share_id);
     // Nothing has changed since Filter.
     let allocations = allocations.map_err(|error| error.to_string())?.unwrap_or_default();
     if allocations.len() != n_wanted {
@@ -54,7 +57,7 @@ pub(super) fn reserve(
     }
     let unallocated = devices.claims.iter_mut().filter(|claim| !claim.is_allocated());
     for (claim, allocation) in unallocated.zip(allocations) {
-        let mut object = match &found.special {
+        let mut object = match &special {
             Some(special) if claim.is_special => extended::variant_object(&claim.object, special),
             _ => (*claim.object).clone(),
         };
@@ -63,7 +66,7 @@ pub(super) fn reserve(
         claim.reserved = Some(Arc::new(allocation));
         in_flight::add(Arc::new(object), commands);
     }
-    devices.special = found.special;
-    devices.node_resources = found.node_resources;
+    devices.special = special;
+    devices.node_resources = devices.node_resources(node.idx());
     Ok(())
 }

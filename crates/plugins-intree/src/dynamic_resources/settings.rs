@@ -15,6 +15,12 @@ const STEPS_PER_SECOND: u128 = 100_000;
 /// The limit where `filterTimeout` sets none: no claim may occupy the scheduler for ever.
 const MOST_STEPS: u64 = 100_000_000;
 
+/// An attempt may take as many steps as so many nodes whose searches all end at their limit.
+const NODES_PER_ATTEMPT: u64 = 10;
+
+/// The limit of an attempt is not lower than this: it bounds what odd objects cost, and is no time-out.
+const LEAST_STEPS_OF_ATTEMPT: u64 = 10_000_000;
+
 /// What binding waits for if nothing is configured.
 const BINDING_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -29,10 +35,28 @@ pub(super) struct Settings {
     pub(super) serves_extended: bool,
     /// Whether devices may take resources of their node.
     pub(super) node_resources: bool,
-    /// How many steps the search on one node may take.
-    pub(super) max_steps: u64,
+    /// How long searches may take.
+    pub(super) steps: StepLimits,
     /// How long to wait for binding conditions; `None` if there are none.
     pub(super) binding_timeout: Option<Duration>,
+}
+
+/// How many steps searches may take (`kube_scheduler_devices::Steps`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StepLimits {
+    /// On one node.
+    pub(super) of_node: u64,
+    /// On all nodes of an attempt together.
+    pub(super) of_attempt: u64,
+}
+
+impl StepLimits {
+    /// The limits for a time limit per node; none means the most there are.
+    fn new(timeout: Duration) -> Self {
+        let of_node = steps(timeout);
+        let of_attempt = of_node.saturating_mul(NODES_PER_ATTEMPT);
+        Self { of_node, of_attempt: of_attempt.clamp(LEAST_STEPS_OF_ATTEMPT, MOST_STEPS) }
+    }
 }
 
 /// What the inventory of devices is made from.
@@ -79,7 +103,7 @@ impl Settings {
             inventory,
             serves_extended: has("DRAExtendedResource"),
             node_resources: has("DRANodeAllocatableResources"),
-            max_steps: steps(filter_timeout.unwrap_or_default()),
+            steps: StepLimits::new(filter_timeout.unwrap_or_default()),
             binding_timeout: features
                 .binding_conditions
                 .then(|| args.binding_timeout.map_or(BINDING_TIMEOUT, positive)),
@@ -110,5 +134,7 @@ mod tests {
         assert_eq!(steps(Duration::ZERO), MOST_STEPS);
         assert_eq!(steps(Duration::from_nanos(1)), 1);
         assert_eq!(steps(Duration::MAX), MOST_STEPS);
+        let limits = |seconds| StepLimits::new(Duration::from_secs(seconds)).of_attempt;
+        assert_eq!([limits(0), limits(1), limits(20)], [MOST_STEPS, 10_000_000, 20_000_000]);
     }
 }

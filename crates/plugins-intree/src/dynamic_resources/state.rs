@@ -4,13 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube_scheduler_devices::api::{Allocation, Request, ResourceClaim};
-use kube_scheduler_devices::{Allocator, Classes, ExtendedClaim};
+use kube_scheduler_devices::{Allocator, Classes, ExtendedClaim, Steps};
 use kube_scheduler_framework::NodeIdx;
 use kube_scheduler_framework::api::{NodeResourceClaim, NodeSelector, Object};
+
+use rustc_hash::FxHashMap;
 
 use super::answers::{Answers, Column, Question};
 use super::extended::Demand;
 use super::kinds;
+use super::settings::StepLimits;
 
 /// The claims of a pod from PreFilter to the end of its binding. Empty for a pod without.
 #[derive(Clone, Default)]
@@ -69,21 +72,42 @@ impl PodClaim {
 /// What Filter found.
 #[derive(Default)]
 pub(super) struct Found {
-    /// By node.
-    nodes: Vec<Option<OnNode>>,
+    /// What was found beside answers that are remembered, by node: only where devices take resources of nodes.
+    pub(super) weighed: FxHashMap<NodeIdx, Weighed>,
     /// The answers to what the pod asks for, which differs with what its special claim asks for on a node.
     columns: Vec<(Option<Arc<ExtendedClaim>>, Arc<Column>)>,
     /// Claims whose allocation some node cannot use, by place.
     pub(super) unavailable: BTreeSet<usize>,
+    /// How many steps all searches have taken.
+    n_steps: u64,
+    /// Whether a search has failed for lack of steps left.
+    pub(super) is_exhausted: bool,
 }
 
-/// What the pod would get on a node.
+impl Found {
+    /// How many steps the next search may take.
+    pub(super) fn steps_left(&self, limits: &StepLimits) -> u64 {
+        limits.of_attempt.saturating_sub(self.n_steps).min(limits.of_node)
+    }
+
+    /// Counts the steps of a search that had `limit`.
+    pub(super) fn count_steps(
+        &mut self,
+        limits: &StepLimits,
+        limit: u64,
+        steps: &Steps,
+        is_cut: bool,
+    ) {
+        self.n_steps = self.n_steps.saturating_add(limit - steps.left());
+        self.is_exhausted |= is_cut && limit < limits.of_node;
+    }
+}
+
+/// What the pod would get on a node that has to be weighed for each pod anew.
 #[derive(Clone)]
-pub(super) struct OnNode {
+pub(super) struct Weighed {
     /// How well alternatives among the requests are served.
     pub(super) score: i64,
-    /// What the special claim asks for there.
-    pub(super) special: Option<Arc<ExtendedClaim>>,
     /// What the claims take of the node's resources.
     pub(super) node_resources: Arc<[NodeResourceClaim]>,
 }
@@ -94,24 +118,10 @@ impl PodDevices {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What Filter found for a node.
-    pub(super) fn on_node(&self, node: NodeIdx) -> Option<OnNode> {
-        self.found().nodes.get(node.index())?.clone()
-    }
-
-    /// Makes room for what Filter will find on so many nodes.
-    pub(super) fn make_room(&self, n_nodes: usize) {
-        self.found().nodes.resize(n_nodes, None);
-    }
-
-    /// Notes what Filter found for a node.
-    pub(super) fn note(&self, node: NodeIdx, on_node: OnNode) {
-        let nodes = &mut self.found().nodes;
-        let at = node.index();
-        if nodes.len() <= at {
-            nodes.resize(at + 1, None);
-        }
-        nodes[at] = Some(on_node);
+    /// What the claims take of a node's resources, as Filter found.
+    pub(super) fn node_resources(&self, node: NodeIdx) -> Arc<[NodeResourceClaim]> {
+        let found = self.found();
+        found.weighed.get(&node).map(|weighed| weighed.node_resources.clone()).unwrap_or_default()
     }
 
     /// The claims to allocate.
@@ -155,14 +165,12 @@ impl PodDevices {
         requests.any(|request| matches!(request.request, Request::FirstAvailable(_)))
     }
 
-    /// How well the pod's alternatives are served on a node (`docs/spec/plugins-dra.md` §7.5).
-    pub(super) fn score(&self, node: NodeIdx) -> i64 {
-        let found = self.on_node(node).filter(|_| self.allocator.is_some());
-        let Some(found) = found else { return 0 };
+    /// How well the alternatives of claims that are allocated are served (`docs/spec/plugins-dra.md` §7.5).
+    pub(super) fn allocated_score(&self) -> i64 {
         let allocated = self.claims.iter().filter_map(|claim| {
             let allocation = claim.claim.status.allocation.as_ref()?;
             Some(claim.claim.priority_score(allocation))
         });
-        allocated.fold(found.score, i64::saturating_add)
+        allocated.fold(0, i64::saturating_add)
     }
 }

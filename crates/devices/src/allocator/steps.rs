@@ -1,0 +1,43 @@
+//! A limit of the work that searches do.
+
+use std::cell::Cell;
+
+use super::AllocationError;
+
+/// So many units of the cost of an expression count as one step.
+const COST_OF_STEP: u64 = 10;
+
+/// So many devices that are only listed count as one step.
+const LISTED_BY_STEP: u64 = 64;
+
+/// How many steps searches may still take. Trying a device is one; listing devices and evaluating selectors counts, too,
+/// by what it takes. Several searches may share one limit.
+#[derive(Debug)]
+pub struct Steps(Cell<u64>);
+
+impl Steps {
+    /// At most `limit` steps.
+    pub fn new(limit: u64) -> Self {
+        Self(Cell::new(limit))
+    }
+
+    /// How many are left.
+    pub fn left(&self) -> u64 {
+        self.0.get()
+    }
+
+    pub(super) fn take(&self, steps: u64) -> Result<(), AllocationError> {
+        let left = self.0.get().checked_sub(steps);
+        // What has ended stays ended.
+        self.0.set(left.unwrap_or(0));
+        left.map(|_| ()).ok_or(AllocationError::TooManySteps)
+    }
+
+    pub(super) fn take_evaluation(&self, cost: u64) -> Result<(), AllocationError> {
+        self.take(cost / COST_OF_STEP)
+    }
+
+    pub(super) fn take_listing(&self, devices: usize) -> Result<(), AllocationError> {
+        self.take(devices as u64 / LISTED_BY_STEP)
+    }
+}

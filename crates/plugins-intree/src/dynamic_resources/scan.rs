@@ -1,0 +1,86 @@
+//! Filter for all nodes at once: what is known of a question is read from one table, and only nodes without an answer are
+//! searched. Answers as [`Trial`] does for each node.
+
+use kube_scheduler_framework::{FilterSink, NodeIdx, Status, VerdictId};
+
+use super::answers::Answer;
+use super::node::Trials;
+
+/// Rejects those of `nodes` that do not have what the pod's claims ask for.
+///
+/// # Errors
+/// What is wrong with the objects.
+pub(super) fn filter_all(
+    trials: &Trials<'_>,
+    nodes: &[NodeIdx],
+    sink: &mut FilterSink<'_>,
+) -> Result<(), Status> {
+    let cluster = trials.cx.cluster();
+    let Some((allocator, special)) = trials.same_everywhere() else {
+        return node_by_node(trials, nodes, sink);
+    };
+    let state = allocator.state();
+    let column = trials.devices.column(trials.answers, special.as_ref());
+    let mut open = Vec::new();
+    let mut codes = Codes::default();
+    {
+        let mut table = column.table();
+        let is_current = table.follow(state, cluster);
+        for &idx in nodes {
+            if !sink.is_open(idx) {
+                continue;
+            }
+            let Some(node) = cluster.node(idx) else { continue };
+            match table.get(&node).filter(|_| is_current) {
+                Some(answer) => codes.reject(idx, answer, sink),
+                None => open.push(idx),
+            }
+        }
+    }
+    for idx in open {
+        let Some(node) = cluster.node(idx) else { continue };
+        let (answer, _) = trials.on(&node).search(allocator, special.as_ref())?;
+        column.set(state, &node, answer);
+        codes.reject(idx, answer, sink);
+    }
+    Ok(())
+}
+
+fn node_by_node(
+    trials: &Trials<'_>,
+    nodes: &[NodeIdx],
+    sink: &mut FilterSink<'_>,
+) -> Result<(), Status> {
+    for &idx in nodes {
+        if !sink.is_open(idx) {
+            continue;
+        }
+        let Some(node) = trials.cx.cluster().node(idx) else { continue };
+        let status = trials.on(&node).run();
+        if status.is_rejected() {
+            sink.reject(idx, status);
+        } else if !status.is_success() {
+            return Err(status);
+        }
+    }
+    Ok(())
+}
+
+/// The verdicts of one scan.
+#[derive(Default)]
+struct Codes {
+    no: Option<VerdictId>,
+    invalid: Option<VerdictId>,
+}
+
+impl Codes {
+    fn reject(&mut self, node: NodeIdx, answer: Answer, sink: &mut FilterSink<'_>) {
+        let code = match answer {
+            Answer::Yes { .. } => return,
+            Answer::No => &mut self.no,
+            Answer::InvalidPools => &mut self.invalid,
+        };
+        let code = *code.get_or_insert_with(|| sink.code_for(answer.rejection()));
+        sink.reject_with(node, code);
+    }
+}
