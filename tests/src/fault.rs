@@ -58,11 +58,13 @@ pub enum Fault {
     Recreation,
     /// A plugin fails, waits and panics; so does an extender.
     Plugins,
+    /// Some pods are the worst that a tenant can write.
+    Tenants,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Watches,
         Self::Relists,
         Self::Duplicates,
@@ -76,6 +78,7 @@ impl Fault {
         Self::Foreign,
         Self::Recreation,
         Self::Plugins,
+        Self::Tenants,
     ];
 
     /// The name on the command line.
@@ -94,6 +97,7 @@ impl Fault {
             Self::Foreign => "foreign",
             Self::Recreation => "recreation",
             Self::Plugins => "plugins",
+            Self::Tenants => "tenants",
         }
     }
 

@@ -4,6 +4,7 @@
 
 pub mod conformance;
 pub mod control_plane;
+pub mod cost;
 pub mod crowd;
 pub mod fault;
 pub mod fuzz;

@@ -44,6 +44,12 @@ pub(crate) struct Args {
     /// Add to tests/data/fuzz the inputs that reach what no kept input reaches
     #[arg(long)]
     keep: bool,
+    /// Look for objects of a tenant that cost the core too much instead: work, memory, and what is left of them
+    #[arg(long, conflicts_with_all = ["targets", "workers", "keep"])]
+    cost: bool,
+    /// Which inputs --cost tries
+    #[arg(long, value_name = "S", default_value_t = 1, requires = "cost")]
+    seed: u64,
 }
 
 fn processors() -> usize {
@@ -78,6 +84,9 @@ struct Running {
 
 /// Builds the program, runs the targets and prints a line for each.
 pub(crate) fn run(args: &Args) -> Result<Ended> {
+    if args.cost {
+        return cost(args);
+    }
     let folders = build()?;
     let known = targets(&folders.kept)?;
     for name in &args.targets {
@@ -123,6 +132,14 @@ pub(crate) fn run(args: &Args) -> Result<Ended> {
     let n_findings: usize = outcomes.iter().map(|outcome| outcome.findings.len()).sum();
     println!("{executions} executions, {n_findings} findings");
     Ok(if n_findings == 0 { Ended::Well } else { Ended::Badly(1) })
+}
+
+/// The cost fuzzer is a program of its own: what guides it is what it measures, not coverage.
+fn cost(args: &Args) -> Result<Ended> {
+    let mut command = process::cargo("run");
+    command.args(["--quiet", "--release", "--package", "kube-scheduler-tests", "--bin", "cost"]);
+    command.args(["--", "--minutes", &args.minutes.to_string(), "--seed", &args.seed.to_string()]);
+    process::run(&mut command)
 }
 
 /// Builds the program with instrumentation; its dependencies' build scripts are built without.

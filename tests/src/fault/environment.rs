@@ -10,6 +10,7 @@ use super::server::Key;
 use super::setup::{CHAOTIC, FOREIGN, LATE, PLAIN};
 use super::simulation::Simulation;
 use crate::history::{Numbers, shapes};
+use crate::tenants::{KINDS, Share};
 
 /// How many node names there are; nodes come and go under them.
 const MAX_NODES: u64 = 8;
@@ -17,6 +18,9 @@ const MAX_NODES: u64 = 8;
 const N_SHAPES: u64 = 4;
 /// How many names of pods there are in each namespace.
 const MAX_PODS: u64 = 14;
+/// One in how many pods is the worst that a tenant can write, and how much of it.
+const EVIL_ONE_IN: u64 = 12;
+const EVIL_SHARE: Share = Share(100);
 
 impl Simulation {
     /// The cluster at the beginning: nodes and the objects around them.
@@ -144,7 +148,36 @@ impl Simulation {
             let node = format!("node-{}", self.numbers.below(MAX_NODES));
             pod["status"]["nominatedNodeName"] = node.into();
         }
+        if self.suffers(Fault::Tenants) {
+            self.make_evil(&mut pod);
+        }
         self.server.put("Pod", pod).map(drop)
+    }
+
+    /// Makes some pods a small part of the worst that a tenant can write. Draws no number, so that nothing else changes when
+    /// this fault is left out.
+    fn make_evil(&self, pod: &mut Value) {
+        let number = Numbers::nth(self.seed, self.n_created);
+        if !number.is_multiple_of(EVIL_ONE_IN) {
+            return;
+        }
+        let which = usize::try_from(number / EVIL_ONE_IN % 1000).unwrap_or(0);
+        let mut evil = (KINDS[which % KINDS.len()].pod)(which % 4, EVIL_SHARE);
+        if evil["spec"]["nodeName"].is_string() {
+            if !self.suffers(Fault::Foreign) {
+                return;
+            }
+            let node = format!("node-{}", number / 7 % MAX_NODES);
+            evil["spec"]["nodeName"] = node.into();
+            pod["spec"]["schedulerName"] = FOREIGN.into();
+        }
+        for kept in ["schedulerName", "containers", "priority"] {
+            if evil["spec"][kept].is_null() {
+                evil["spec"][kept] = pod["spec"][kept].take();
+            }
+        }
+        pod["spec"] = evil["spec"].take();
+        pod["metadata"]["labels"] = evil["metadata"]["labels"].take();
     }
 
     fn change_pod(&mut self) -> Result<()> {

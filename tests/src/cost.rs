@@ -1,0 +1,224 @@
+//! The cost fuzzer: looks for what a tenant may write that costs the scheduler most, for each byte of it.
+//!
+//! Inputs are made of parts ([`genes`]), changed at random, and those that cost most are kept and changed again. What is
+//! measured of each is units of work, bytes of memory held while its objects are there, and bytes left once they are gone.
+//! Everything but the time is a function of the seed, as long as nothing else in the process allocates.
+
+mod genes;
+mod world;
+
+use anyhow::Result;
+use kube_scheduler_api_types::numbers::Numbers;
+use peak_alloc::PeakAlloc;
+
+use self::genes::Genome;
+use self::world::{Cost, World};
+
+/// The program's allocator, which counts.
+pub type Heap<'a> = &'a PeakAlloc;
+
+/// The largest input that the API server takes, in bytes.
+pub const MAX_SIZE: usize = 1_500_000;
+/// How many times what a plain pod costs an input may cost, for each time that it is larger.
+const WORK_RATIO: u64 = 100;
+/// Bytes that may be held for each byte of an input, and what comes on top for each object.
+const HELD_RATIO: usize = 16;
+const HELD_PER_OBJECT: usize = 16 << 10;
+/// Bytes that may be in use at any time, for one input.
+const MAX_PEAK: usize = 64 << 20;
+/// Bytes that may stay: vectors that are used again.
+const MAX_LEFT: usize = 64 << 10;
+/// How many of the costliest inputs are kept, by each measure.
+const N_KEPT: usize = 6;
+
+/// What to look for, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Decides about everything.
+    pub seed: u64,
+    /// The longest input, in bytes.
+    pub max_size: usize,
+    /// The longest that one input or attempt may keep the core busy, in milliseconds, if that is to be looked at.
+    pub max_millis: Option<u64>,
+}
+
+/// A measure of cost, as a number and the most that it may be.
+type Measure = (&'static str, fn(&Cost, &Limits) -> (u64, u64));
+
+/// What limits follow from.
+#[derive(Debug)]
+struct Limits {
+    plain: Cost,
+    max_micros: Option<u64>,
+}
+
+const MEASURES: [Measure; 5] = [
+    ("units of work", |cost, limits| {
+        let plain = u128::from(limits.plain.work) * u128::from(WORK_RATIO);
+        let most =
+            plain * cost.size.max(limits.plain.size) as u128 / limits.plain.size.max(1) as u128;
+        (cost.work, u64::try_from(most).unwrap_or(u64::MAX))
+    }),
+    ("bytes held", |cost, _| {
+        (cost.held as u64, (HELD_RATIO * cost.size + HELD_PER_OBJECT * cost.n_objects) as u64)
+    }),
+    ("bytes at the peak", |cost, _| (cost.peak as u64, MAX_PEAK as u64)),
+    ("bytes left", |cost, _| (cost.left as u64, MAX_LEFT as u64)),
+    ("microseconds", |cost, limits| {
+        let micros = u64::try_from(cost.longest.as_micros()).unwrap_or(u64::MAX);
+        limits.max_micros.map_or((0, 1), |max| (micros, max))
+    }),
+];
+
+/// An input, and what it cost.
+#[derive(Clone, Debug)]
+struct Tried {
+    genome: Genome,
+    cost: Cost,
+}
+
+impl Tried {
+    /// How much of what is allowed it costs, in thousandths.
+    fn share(&self, measure: &Measure, limits: &Limits) -> u64 {
+        let (cost, most) = measure.1(&self.cost, limits);
+        cost.saturating_mul(1000) / most.max(1)
+    }
+}
+
+/// A search under way.
+#[derive(Debug)]
+pub struct Search<'a> {
+    heap: Heap<'a>,
+    options: Options,
+    numbers: Numbers,
+    limits: Limits,
+    /// The costliest inputs so far, by measure.
+    kept: [Vec<Tried>; MEASURES.len()],
+    n_tried: usize,
+    /// What left table entries behind.
+    leaks: Vec<String>,
+}
+
+impl<'a> Search<'a> {
+    /// A search that has tried nothing but a plain pod.
+    ///
+    /// # Errors
+    /// If the engine cannot be built.
+    pub fn new(options: Options, heap: Heap<'a>) -> Result<Self> {
+        let limits = Limits {
+            plain: Cost::default(),
+            max_micros: options.max_millis.map(|millis| millis * 1000),
+        };
+        let numbers = Numbers::new(options.seed);
+        let kept = std::array::from_fn(|_| Vec::new());
+        let mut search =
+            Self { heap, options, numbers, limits, kept, n_tried: 0, leaks: Vec::new() };
+        // What is made once in a process is made by the first.
+        search.measure(&Genome::plain())?;
+        if let Some(cost) = search.measure(&Genome::plain())? {
+            search.limits.plain = cost;
+        }
+        Ok(search)
+    }
+
+    /// Tries one more input.
+    ///
+    /// # Errors
+    /// If an input cannot be read.
+    pub fn step(&mut self) -> Result<()> {
+        let genome = self.next_input();
+        self.n_tried += 1;
+        let Some(cost) = self.measure(&genome)? else { return Ok(()) };
+        let tried = Tried { genome, cost };
+        for (measure, kept) in MEASURES.iter().zip(&mut self.kept) {
+            if kept.iter().any(|known| known.genome == tried.genome) {
+                continue;
+            }
+            let share = |tried: &Tried| std::cmp::Reverse(tried.share(measure, &self.limits));
+            kept.push(tried.clone());
+            kept.sort_by_key(share);
+            kept.truncate(N_KEPT);
+        }
+        Ok(())
+    }
+
+    /// How many inputs were tried.
+    pub const fn n_tried(&self) -> usize {
+        self.n_tried
+    }
+
+    /// Every part comes once by itself, then what costs most is changed.
+    fn next_input(&mut self) -> Genome {
+        let numbers = &mut self.numbers;
+        let kept: Vec<&Genome> =
+            self.kept.iter().flatten().map(|tried: &Tried| &tried.genome).collect();
+        if self.n_tried < 2 * Genome::N_PARTS || kept.len() < 2 || numbers.one_in(12) {
+            let part = if self.n_tried < 2 * Genome::N_PARTS {
+                self.n_tried
+            } else {
+                usize::try_from(numbers.below(Genome::N_PARTS as u64)).unwrap_or(0)
+            };
+            return Genome::of_part(part, numbers);
+        }
+        let (first, second) = (numbers.pick(&kept), numbers.pick(&kept));
+        first.mutated(second, numbers)
+    }
+
+    /// Nothing if it is too large.
+    fn measure(&mut self, genome: &Genome) -> Result<Option<Cost>> {
+        let objects = genome.objects();
+        let texts: Vec<String> = objects.iter().map(ToString::to_string).collect();
+        drop(objects);
+        if texts.iter().map(String::len).sum::<usize>() > self.options.max_size {
+            return Ok(None);
+        }
+        let mut world = World::new()?;
+        // Plain pods have been here before.
+        let plain: Vec<String> =
+            Genome::plain().objects().iter().map(ToString::to_string).collect();
+        world.measure(&plain, self.heap)?;
+        let before = world.tables();
+        let cost = world.measure(&texts, self.heap)?;
+        let after = world.tables();
+        if after != before {
+            let more: Vec<_> =
+                after.iter().zip(&before).filter(|(after, before)| after != before).collect();
+            self.leaks.push(format!("{}: {more:?} (after, before)", genome.describe()));
+        }
+        Ok(Some(cost))
+    }
+
+    /// The costliest input by each measure, a line each.
+    pub fn report(&self) -> Vec<String> {
+        let line = |(measure, kept): (&Measure, &Vec<Tried>)| {
+            let tried = kept.first()?;
+            let (cost, most) = measure.1(&tried.cost, &self.limits);
+            let percent = tried.share(measure, &self.limits) as f64 / 10.0;
+            let Cost { size, .. } = tried.cost;
+            let what = tried.genome.describe();
+            Some(format!(
+                "{}: {cost}, {percent:.1} % of {most}, with {size} bytes: {what}\n    {:?}",
+                measure.0, tried.cost
+            ))
+        };
+        MEASURES.iter().zip(&self.kept).filter_map(line).collect()
+    }
+
+    /// What is above its bound.
+    pub fn findings(&self) -> Vec<String> {
+        let mut findings = self.leaks.clone();
+        for (measure, kept) in MEASURES.iter().zip(&self.kept) {
+            for tried in kept {
+                let (cost, most) = measure.1(&tried.cost, &self.limits);
+                if cost > most {
+                    let (size, what) = (tried.cost.size, tried.genome.describe());
+                    findings.push(format!(
+                        "{}: {cost}, more than {most}, with {size} bytes: {what}",
+                        measure.0
+                    ));
+                }
+            }
+        }
+        findings
+    }
+}

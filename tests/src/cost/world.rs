@@ -1,0 +1,227 @@
+//! A cluster of others, to which a tenant's objects come and from which they go.
+
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
+use kube_scheduler_config::{Configuration, FeatureGates, Gate, decode, default};
+use kube_scheduler_engine::{
+    AttemptResult, Effect, Engine, EngineOptions, Input, Sharing, WatchedKey, WatchedObject,
+};
+use kube_scheduler_framework::ApiError;
+use serde_json::json;
+
+use super::Heap;
+
+pub(super) const N_NODES: usize = 200;
+const N_RUNNING: usize = 1_000;
+/// More attempts than the pods of an input can need.
+const MAX_TURNS: usize = 200;
+
+/// What came of one input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cost {
+    /// Bytes of its objects as JSON.
+    pub(super) size: usize,
+    pub(super) n_objects: usize,
+    /// What the attempts of one round may have cost, in units; those that were refused were not made.
+    pub(super) work: u64,
+    /// Bytes of live memory while the objects are there, and the most at any time.
+    pub(super) held: usize,
+    pub(super) peak: usize,
+    /// Bytes that stay after they are gone, beside what tables that are bounded in bytes say they hold.
+    pub(super) left: usize,
+    /// What those tables say.
+    pub(super) learned: usize,
+    /// The longest time the core was away.
+    pub(super) longest: Duration,
+    pub(super) n_attempts: usize,
+    pub(super) n_refused: usize,
+}
+
+pub(super) struct World {
+    engine: Engine,
+    sharing: Sharing,
+    now: Timestamp,
+}
+
+/// What all worlds share: it is read once, and no memory of any input.
+struct Others {
+    config: Configuration,
+    gates: FeatureGates,
+    nodes: Vec<Arc<Node>>,
+    pods: Vec<Arc<Pod>>,
+}
+
+fn others() -> Result<Others> {
+    let gates = FeatureGates::default()
+        .with(Gate::GenericWorkload, true)
+        .with(Gate::GangScheduling, true)
+        .with(Gate::TopologyAwareWorkloadScheduling, true)
+        .with(Gate::WorkloadAwarePreemption, true);
+    let mut config =
+        decode("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")?;
+    default(&mut config, &gates);
+    let node = |at: usize| {
+        let name = format!("n{at}");
+        let taints = match at % 40 {
+            taint @ 0..5 => {
+                json!([{"key": "dedicated", "value": format!("t{taint}"), "effect": "NoSchedule"}])
+            }
+            _ => json!([]),
+        };
+        Node::from_value(&json!({
+            "metadata": {"name": name, "uid": name, "labels": {
+                "kubernetes.io/hostname": name, "zone": format!("z{}", at % 3)}},
+            "spec": {"taints": taints},
+            "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"}},
+        }))
+        .map(Arc::new)
+    };
+    let pod = |at: usize| {
+        let name = format!("p{at}");
+        let app = format!("a{}", at % 5);
+        let term = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": app}}});
+        let affinity = match at % 10 {
+            0 => json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
+                [{"weight": 1, "podAffinityTerm": term}]}}),
+            _ => json!({}),
+        };
+        Pod::from_value(&json!({
+            "metadata": {"namespace": "other", "name": name, "uid": name, "labels": {"app": app}},
+            "spec": {"nodeName": format!("n{}", at % N_NODES), "affinity": affinity, "containers": [
+                {"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
+        }))
+        .map(Arc::new)
+    };
+    let nodes = (0..N_NODES).map(node).collect::<Result<_, _>>()?;
+    let pods = (0..N_RUNNING).map(pod).collect::<Result<_, _>>()?;
+    Ok(Others { config, gates, nodes, pods })
+}
+
+static OTHERS: LazyLock<Result<Others>> = LazyLock::new(others);
+
+impl World {
+    /// The cluster, in use for a while: what is made at the first need has been made.
+    pub(super) fn new() -> Result<Self> {
+        let others = OTHERS.as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))?;
+        let options = EngineOptions { gates: others.gates.clone(), ..EngineOptions::default() };
+        let registry = kube_scheduler_plugins_intree::registry();
+        let engine = Engine::new(&others.config, &registry, options)?;
+        let now = Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?;
+        let mut world = Self { engine, sharing: Sharing::default(), now };
+        for node in &others.nodes {
+            world.engine.handle(Input::NodeApplied(node.clone()), now);
+        }
+        for pod in &others.pods {
+            world.engine.handle(Input::PodApplied(pod.clone()), now);
+        }
+        Ok(world)
+    }
+
+    /// What the objects cost; they come one after the other, are tried twice if they have to be, and go.
+    pub(super) fn measure(&mut self, texts: &[String], heap: Heap<'_>) -> Result<Cost> {
+        let mut cost = Cost {
+            size: texts.iter().map(String::len).sum(),
+            n_objects: texts.len(),
+            ..Cost::default()
+        };
+        let learned_before = self.learned();
+        let before = heap.current_usage();
+        heap.reset_peak_usage();
+        let mut came = Vec::with_capacity(texts.len());
+        for text in texts {
+            let mut object = read(text)?;
+            self.sharing.share(&mut object);
+            came.push(object.key());
+            self.timed(&mut cost, |world| world.engine.handle(object.into_applied(), world.now));
+        }
+        let keys = came.capacity() * size_of::<WatchedKey>();
+        self.turns(&mut cost);
+        cost.held = heap.current_usage().saturating_sub(before + keys);
+        // Whatever failed is tried again.
+        self.now = self.now + Duration::from_secs(400);
+        self.timed(&mut cost, |world| world.engine.handle(Input::TimePassed, world.now));
+        self.turns(&mut cost);
+        cost.held = cost.held.max(heap.current_usage().saturating_sub(before + keys));
+        cost.peak = heap.peak_usage().saturating_sub(before);
+        for (text, key) in texts.iter().zip(came).rev() {
+            let end = match read(text)? {
+                WatchedObject::Other(object) => Input::ObjectDeleted(object),
+                _ => Input::PodDeleted { namespace: key.0, name: key.1 },
+            };
+            self.timed(&mut cost, |world| world.engine.handle(end, world.now));
+            self.answer();
+        }
+        self.turns(&mut cost);
+        self.sharing.sweep();
+        cost.learned = self.learned().saturating_sub(learned_before);
+        cost.left = heap.current_usage().saturating_sub(before + cost.learned);
+        Ok(cost)
+    }
+
+    /// Whether all that is bound to objects is as it was, by table: what is there and what was.
+    pub(super) fn tables(&self) -> Vec<(&'static str, usize)> {
+        let sizes = self.engine.table_sizes().into_iter().filter(|size| size.is_bound_to_objects);
+        sizes.map(|size| (size.table, size.n_entries)).collect()
+    }
+
+    fn learned(&self) -> usize {
+        self.engine.table_sizes().iter().filter_map(|size| size.n_bytes).sum()
+    }
+
+    fn timed(&mut self, cost: &mut Cost, act: impl FnOnce(&mut Self)) {
+        let start = Instant::now();
+        act(self);
+        cost.longest = cost.longest.max(start.elapsed());
+    }
+
+    /// One round: all attempts that are due.
+    fn turns(&mut self, cost: &mut Cost) {
+        let mut work = 0;
+        for _ in 0..MAX_TURNS {
+            let mut turn = None;
+            self.timed(cost, |world| turn = world.engine.schedule_next(world.now));
+            self.answer();
+            let Some(turn) = turn else { break };
+            cost.n_attempts += 1;
+            if matches!(&turn.result, AttemptResult::Error(text) if text.contains("too expensive"))
+            {
+                cost.n_refused += 1;
+            } else {
+                work += turn.work;
+            }
+        }
+        cost.work = cost.work.max(work);
+    }
+
+    /// Bindings succeed, all else fails.
+    fn answer(&mut self) {
+        for effect in self.engine.drain_effects().collect::<Vec<_>>() {
+            let answer = match effect {
+                Effect::WriteBinding { token, .. } => {
+                    Input::BindingWritten { token, result: Ok(()) }
+                }
+                Effect::WriteObject { awaited_by: Some((token, _)), .. } => {
+                    Input::ObjectWritten { token, result: Err(ApiError::new("", "no")) }
+                }
+                Effect::EvictPod { token, .. } => {
+                    Input::PodEvicted { token, result: Err(ApiError::new("", "no")) }
+                }
+                Effect::ClearNomination { token, .. } => {
+                    Input::NominationCleared { token, result: Err(ApiError::new("", "no")) }
+                }
+                _ => continue,
+            };
+            self.engine.handle(answer, self.now);
+        }
+    }
+}
+
+fn read(text: &str) -> Result<WatchedObject> {
+    Ok(match text.contains(r#""kind":"Pod","#) {
+        true => WatchedObject::Pod(Arc::new(Pod::from_json(text)?)),
+        false => WatchedObject::Other(Arc::new(Object::from_json(text)?)),
+    })
+}
