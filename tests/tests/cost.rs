@@ -1,8 +1,6 @@
 //! A short and fixed part of what `cargo xtask fuzz --cost` looks for. One test in a program of its own, because all that the
 //! process allocates is counted.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use kube_scheduler_tests::cost::{Options, Search};
 use peak_alloc::PeakAlloc;
 
