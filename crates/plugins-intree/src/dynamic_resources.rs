@@ -23,6 +23,8 @@ mod resolve;
 mod scan;
 mod settings;
 mod state;
+#[cfg(test)]
+mod tests;
 pub(crate) mod totals;
 mod usage;
 mod waiting;

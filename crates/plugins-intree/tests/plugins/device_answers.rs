@@ -8,7 +8,7 @@ use kube_scheduler_framework::testing::{Fixture, fixture};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::support::{node, plugin, pod, verdict};
+use crate::support::{node, plugin, pod, scan, text, verdict};
 
 const API_VERSION: &str = "resource.k8s.io/v1";
 const NODES: [&str; 3] = ["a", "b", "c"];
@@ -28,7 +28,8 @@ fn put(world: &mut Fixture, kind: &str, name: &str, rest: Value) {
 fn put_pool(world: &mut Fixture, pool: usize, version: usize) {
     let n_devices = 1 + version % 3;
     let device = |at: usize| {
-        let mut device = json!({"name": at.to_string()});
+        let mut device =
+            json!({"name": at.to_string(), "attributes": {"v": {"int": at + version}}});
         if POOLS[pool] == "parts" {
             let counters = json!({"memory": {"value": "1"}});
             device["consumesCounters"] = json!([{"counterSet": "card", "counters": counters}]);
@@ -140,7 +141,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn memories_are_what_is_found_out_anew(
-        turns in prop::collection::vec((0..6_u8, 0..4_usize, 0..POOLS.len(), 0..4_usize), 1..16),
+        turns in prop::collection::vec((0..8_u8, 0..4_usize, 0..POOLS.len(), 0..4_usize), 1..16),
     ) {
         let mut world = world();
         let remembering = plugin("DynamicResources");
@@ -156,8 +157,22 @@ proptest! {
                     let node = node(&format!("{} {label}", NODES[name % 3]));
                     world.cluster_mut().update_node(node);
                 }
+                5 => {
+                    // A device plugin serves the resource there, if there is any of it.
+                    let node = node(&format!("{} example.com/gpu={}", NODES[name % 3], number / 2));
+                    world.cluster_mut().update_node(node);
+                }
+                6 => {
+                    // A node goes, its devices change hands, and it comes back.
+                    world.cluster_mut().remove_node(NODES[name % 3]).unwrap();
+                    claim_turn(&mut world, &mut held, (0, name, pool, number));
+                    if pool % 2 == 0 {
+                        askers.iter().for_each(|asker| drop(scan(&world, &*remembering, asker)));
+                    }
+                    world.cluster_mut().add_node(node(NODES[name % 3]));
+                }
                 _ => {
-                    let expression = format!("device.driver == '{}'", ["d", "e"][number % 2]);
+                    let expression = ["device.driver == 'e'", "device.attributes['d'].v < 4"][number % 2];
                     let spec = json!({
                         "extendedResourceName": "example.com/gpu",
                         "selectors": [{"cel": {"expression": expression}}],
@@ -170,11 +185,20 @@ proptest! {
             }
             let forgetful = plugin("DynamicResources");
             for asker in &askers {
-                for node in NODES {
-                    prop_assert_eq!(
-                        verdict(&world, &*remembering, asker, node),
-                        verdict(&world, &*forgetful, asker, node)
-                    );
+                let anew = NODES.map(|node| verdict(&world, &*forgetful, asker, node));
+                // Sometimes all nodes are asked first, sometimes each.
+                let of_all = || match scan(&world, &*remembering, asker) {
+                    Some(Ok(verdicts)) => Some(NODES.map(|node| {
+                        let idx = world.cluster().node_idx(node).unwrap();
+                        verdicts.rejection(idx).map_or_else(|| "ok".to_owned(), text)
+                    })),
+                    _ => None,
+                };
+                let before = if number % 2 == 0 { of_all() } else { None };
+                let of_each = NODES.map(|node| verdict(&world, &*remembering, asker, node));
+                prop_assert_eq!(&of_each, &anew);
+                for all in before.into_iter().chain(of_all()) {
+                    prop_assert_eq!(&all, &anew);
                 }
             }
         }
