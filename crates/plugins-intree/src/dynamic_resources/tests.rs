@@ -27,7 +27,8 @@ fn world() -> (Fixture, Arc<Pod>) {
     let mut put = |kind: &str, name: &str, spec: Value| {
         let json = json!({
             "apiVersion": "resource.k8s.io/v1", "kind": kind,
-            "metadata": {"namespace": "default", "name": name, "uid": name}, "spec": spec,
+            "metadata": {"namespace": if kind == "ResourceClaim" { "default" } else { "" }, "name": name, "uid": name},
+            "spec": spec,
         });
         world.cluster_mut().upsert_object(Arc::new(Object::from_value(json).unwrap()));
     };

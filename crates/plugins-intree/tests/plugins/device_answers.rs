@@ -8,20 +8,11 @@ use kube_scheduler_framework::testing::{Fixture, fixture};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::support::{node, plugin, pod, scan, text, verdict};
+use crate::support::{node, plugin, pod, put_device_object, scan, text, verdict};
 
 const API_VERSION: &str = "resource.k8s.io/v1";
 const NODES: [&str; 3] = ["a", "b", "c"];
 const POOLS: [&str; 4] = ["a", "b", "parts", "net"];
-
-fn put(world: &mut Fixture, kind: &str, name: &str, rest: Value) {
-    let mut json = json!({
-        "apiVersion": API_VERSION, "kind": kind,
-        "metadata": {"namespace": "default", "name": name, "uid": name},
-    });
-    json.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
-    world.cluster_mut().upsert_object(Arc::new(Object::from_value(json).unwrap()));
-}
 
 /// The slices of a pool in one of three versions: of node `a`, of `b`, of `b` with counters that parts share, and of
 /// whatever has the label `net`.
@@ -54,18 +45,23 @@ fn put_pool(world: &mut Fixture, pool: usize, version: usize) {
         spec.as_object_mut().unwrap().extend(content.as_object().unwrap().clone());
         json!({"spec": spec})
     };
-    put(world, "ResourceSlice", POOLS[pool], slice(json!({"devices": devices})));
+    put_device_object(world, "ResourceSlice", POOLS[pool], slice(json!({"devices": devices})));
     if has_counters {
         // Sometimes the counters do not cover what devices take, so that the pool is invalid from everywhere.
         let counter = if version == 3 { "other" } else { "memory" };
         let sets = json!([{"name": "card", "counters": {counter: {"value": "2"}}}]);
-        put(world, "ResourceSlice", "counters", slice(json!({"sharedCounters": sets})));
+        put_device_object(
+            world,
+            "ResourceSlice",
+            "counters",
+            slice(json!({"sharedCounters": sets})),
+        );
     }
 }
 
 fn world() -> Fixture {
     let mut world = fixture("node a; node b; node c label:net=x");
-    put(
+    put_device_object(
         &mut world,
         "DeviceClass",
         "gpu",
@@ -73,8 +69,8 @@ fn world() -> Fixture {
     );
     (0..POOLS.len()).for_each(|pool| put_pool(&mut world, pool, 1));
     for count in 1..4 {
-        put(&mut world, "ResourceClaim", &format!("wants-{count}"), wants(count));
-        put(&mut world, "ResourceClaim", &format!("wants-{count}-too"), wants(count));
+        put_device_object(&mut world, "ResourceClaim", &format!("wants-{count}"), wants(count));
+        put_device_object(&mut world, "ResourceClaim", &format!("wants-{count}-too"), wants(count));
     }
     world
 }
@@ -123,7 +119,7 @@ fn claim_turn(
         (_, false) if held.values().any(|taken| *taken == (pool, device)) => {}
         (0, false) => {
             held.insert(name, (pool, device));
-            put(world, "ResourceClaim", &uid, allocated((pool, device)));
+            put_device_object(world, "ResourceClaim", &uid, allocated((pool, device)));
         }
         (_, false) => {
             held.insert(name, (pool, device));
@@ -177,7 +173,7 @@ proptest! {
                         "extendedResourceName": "example.com/gpu",
                         "selectors": [{"cel": {"expression": expression}}],
                     });
-                    put(&mut world, "DeviceClass", "gpu", json!({"spec": spec}));
+                    put_device_object(&mut world, "DeviceClass", "gpu", json!({"spec": spec}));
                 }
             }
             if at % 3 == 2 {

@@ -2,20 +2,16 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Object, Pod};
+use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::testing::{Fixture, fixture};
 use serde_json::{Value, json};
 
-use crate::support::{plugin, pod, pre_verdict, scan, text, verdict};
+use crate::support::{plugin, pod, pre_verdict, put_device_object, scan, text, verdict};
 
 const NONE: &str = "UnschedulableAndUnresolvable: cannot allocate all claims";
 
 fn put(world: &mut Fixture, kind: &str, name: &str, spec: Value) {
-    let json = json!({
-        "apiVersion": "resource.k8s.io/v1", "kind": kind,
-        "metadata": {"namespace": "default", "name": name, "uid": name}, "spec": spec,
-    });
-    world.cluster_mut().upsert_object(Arc::new(Object::from_value(json).unwrap()));
+    put_device_object(world, kind, name, json!({ "spec": spec }));
 }
 
 /// One slice of the pool of node `a`.

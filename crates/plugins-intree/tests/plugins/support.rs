@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use kube_scheduler_config::FeatureGates;
-use kube_scheduler_framework::api::{Node, Pod};
+use kube_scheduler_framework::api::{Node, Object, Pod};
 use kube_scheduler_framework::testing::{self, Fixture};
 use kube_scheduler_framework::{
     ClusterEvent, CycleState, EventObject, FeasibleNodes, FilterSink, Handle, Plugin, PluginArgs,
     QueueingHint, SignatureWriter, Status, Verdicts,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A node from a statement of the fixtures' grammar.
 pub(crate) fn node(text: &str) -> Arc<Node> {
@@ -24,6 +24,18 @@ pub(crate) fn pod(text: &str) -> Arc<Pod> {
 /// Two nodes in zones of their own, as the label `zone` says, and what is there beside.
 pub(crate) fn two_zones(more: &str) -> Fixture {
     testing::fixture("node a label:zone=za; node b label:zone=zb").with(more)
+}
+
+/// Adds an object of the API of devices: claims in the namespace `default`, others in none, as what they are.
+pub(crate) fn put_device_object(world: &mut Fixture, kind: &str, name: &str, rest: Value) {
+    let mut json = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name, "uid": name},
+    });
+    if kind == "ResourceClaim" {
+        json["metadata"]["namespace"] = "default".into();
+    }
+    json.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+    world.cluster_mut().upsert_object(Arc::new(Object::from_value(json).unwrap()));
 }
 
 /// A handle with the default gates, with these changes.
