@@ -28,8 +28,12 @@ const RECORDS: &str = "docs/api";
 const RULES: [&str; 2] = ["unused-public", "public-names"];
 
 /// What strangers use and the workspace does not, by the beginning of its path, and why.
-const BY_DESIGN: [(&str, &str); 6] = [
+const BY_DESIGN: [(&str, &str); 7] = [
     ("kube_scheduler_answers::", "for programs that read answers as values; docs/answers.md"),
+    (
+        "kube_scheduler_api_types::wire::",
+        "the fields of objects as they are sent, whoever reads which",
+    ),
     ("kube_scheduler_cel::", "for programs that evaluate expressions without a scheduler"),
     ("kube_scheduler_devices::", "complete before its first user, the plugin DynamicResources"),
     ("kube_scheduler_framework::testing::", "for the tests of plugin authors"),

@@ -90,7 +90,7 @@ impl Reads {
     pub const MEMBERSHIP: Self = Self(1 << 12);
     /// Image states across the cluster.
     pub const IMAGE_STATES: Self = Self(1 << 13);
-    /// Objects that are neither pods nor nodes, but for [`DEVICE_OBJECTS`](Self::DEVICE_OBJECTS) and
+    /// Objects that are neither pods nor nodes, but for claims, slices and classes of devices, and for
     /// [`POD_GROUPS`](Self::POD_GROUPS).
     pub const OBJECTS: Self = Self(1 << 14);
     /// Which distinct affinity terms pods on nodes carry, and which pods they mean.
@@ -102,7 +102,7 @@ impl Reads {
     /// Anything else: pods wherever they are, nominations, the time.
     pub const ANYTHING: Self = Self(1 << 18);
     /// Claims, slices and classes of devices. They have their own bit because claims change with every pod that has some.
-    pub const DEVICE_OBJECTS: Self = Self(1 << 22);
+    const DEVICE_OBJECTS: Self = Self(1 << 22);
     /// Pod groups. They have their own bit because one comes with every few pods, and its status changes with them.
     pub const POD_GROUPS: Self = Self(1 << 23);
     /// All objects that are neither pods nor nodes.

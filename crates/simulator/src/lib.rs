@@ -43,7 +43,7 @@ mod report;
 mod simulation;
 mod timeline;
 
-pub use kube_scheduler_answers::{Format, FormatError, PodName, PodNameError, RenderError};
+pub use kube_scheduler_answers::{Format, PodName};
 
 pub use import::{ClusterInput, ClusterObjects, ImportError, SourceLocation};
 pub use report::{

@@ -6,7 +6,7 @@ use crate::controller::Controller;
 use crate::json::{at, meta_mut};
 
 /// The Job of one run. Kubernetes ends its name with the minute of the run; here `run` is the end.
-pub fn job(cron_job: &Controller<'_>, run: &str) -> Value {
+pub(crate) fn job(cron_job: &Controller<'_>, run: &str) -> Value {
     let template = at(cron_job.value, &["spec", "jobTemplate"]).unwrap_or(&Value::Null);
     let mut job = job_of(template, &format!("{}-{run}", cron_job.name));
     cron_job.adopt(&mut job);

@@ -7,13 +7,13 @@ use crate::cron_job::job_of;
 use crate::json::{at, child_mut, int_at, labels_mut, text_at};
 
 /// How many Jobs the entry `replicated` of `spec.replicatedJobs` asks for.
-pub fn replicas(replicated: &Value) -> i64 {
+pub(crate) fn replicas(replicated: &Value) -> i64 {
     int_at(replicated, &["replicas"]).unwrap_or(1).max(0)
 }
 
 /// The Job number `index` of an entry of `spec.replicatedJobs`. It and its pods have labels with the names of
 /// the JobSet and of the entry, and the number.
-pub fn job(job_set: &Controller<'_>, replicated: &Value, index: i64) -> Value {
+pub(crate) fn job(job_set: &Controller<'_>, replicated: &Value, index: i64) -> Value {
     let group = text_at(replicated, &["name"]);
     let template = replicated.get("template").unwrap_or(&Value::Null);
     let mut job = job_of(template, &format!("{}-{group}-{index}", job_set.name));

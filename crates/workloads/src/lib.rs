@@ -19,15 +19,15 @@
 //! ```
 
 mod controller;
-pub mod cron_job;
+mod cron_job;
 pub mod daemon_set;
 mod dependents;
 pub mod deployment;
 pub mod job;
-pub mod job_set;
+mod job_set;
 pub mod json;
 pub mod stateful_set;
-pub mod workload;
+mod workload;
 
 pub use controller::{Controller, PodName, template_hash};
 pub use dependents::Dependent;

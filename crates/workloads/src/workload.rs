@@ -7,7 +7,7 @@ use crate::json::{child_mut, text_at};
 
 /// The pod group of an entry of `spec.podGroupTemplates`. In Kubernetes the controller that creates the pods names it; here it has the
 /// names of the workload and of the template.
-pub fn pod_group(workload: &Controller<'_>, template: &Value) -> Value {
+pub(crate) fn pod_group(workload: &Controller<'_>, template: &Value) -> Value {
     let template_name = text_at(template, &["name"]);
     let reference =
         json!({"workload": {"workloadName": workload.name, "podGroupTemplateName": template_name}});

@@ -53,7 +53,7 @@ fn amounts(claims: &[NodeResourceClaim]) -> impl Iterator<Item = &(ResourceName,
 impl PodRequests {
     /// These requests where the pod's claims take `claims` of the node, in place of what they took before. Only what is
     /// accounted to the node differs; the requests of a pod without claims stay as they are.
-    pub fn with_claims(&self, claims: &[NodeResourceClaim]) -> Self {
+    pub(crate) fn with_claims(&self, claims: &[NodeResourceClaim]) -> Self {
         let Some(unclaimed) = &self.unclaimed else { return self.clone() };
         let accounted = unclaimed.add(&unclaimed.accounted, claims);
         Self {
