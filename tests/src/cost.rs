@@ -1,6 +1,6 @@
 //! The cost fuzzer: looks for what a tenant may write that costs the scheduler most, for each byte of it.
 //!
-//! Inputs are made of parts ([`genes`]), changed at random, and those that cost most are kept and changed again. What is
+//! Inputs are made of parts (`genes.rs`), changed at random, and those that cost most are kept and changed again. What is
 //! measured of each is units of work, bytes of memory held while its objects are there, and bytes left once they are gone.
 //! Everything but the time is a function of the seed, as long as nothing else in the process allocates.
 
