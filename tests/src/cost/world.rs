@@ -1,5 +1,6 @@
 //! A cluster of others, to which a tenant's objects come and from which they go.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
@@ -179,7 +180,7 @@ impl World {
 
     /// One round: all attempts that are due.
     fn turns(&mut self, cost: &mut Cost) {
-        let mut work = 0;
+        let mut works: BTreeMap<Arc<str>, u64> = BTreeMap::new();
         for _ in 0..MAX_TURNS {
             let mut turn = None;
             self.timed(cost, |world| turn = world.engine.schedule_next(world.now));
@@ -190,10 +191,12 @@ impl World {
             {
                 cost.n_refused += 1;
             } else {
-                work += turn.work;
+                // A pod whose evictions fail is tried again at once, as often as the API server answers.
+                let work = works.entry(turn.pod.uid.clone()).or_default();
+                *work = turn.work.max(*work);
             }
         }
-        cost.work = cost.work.max(work);
+        cost.work = cost.work.max(works.values().sum());
     }
 
     /// Bindings succeed, all else fails.
