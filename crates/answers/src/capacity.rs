@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::columns::Columns;
 use crate::course::Course;
 use crate::explanation::{ExplainOptions, Explanation, Subject, explain};
+use crate::format::count;
 use crate::pod_name::PodName;
 use crate::{API_VERSION, Refusal};
 
@@ -68,7 +69,7 @@ pub fn capacity(
         warnings: Vec::new(),
     };
     if !pending.is_empty() {
-        let text = format!("{} pods that are pending now are left aside", pending.len());
+        let text = format!("{} left aside", count(pending.len(), "pending pod"));
         capacity.warnings.push(text);
     }
     if template.spec.pod_group.is_some() {
@@ -131,7 +132,7 @@ impl Capacity {
         }
         columns.print(&mut out);
         if shown < by_count.len() {
-            let _ = writeln!(out, "and {} more nodes\n", by_count.len() - shown);
+            let _ = writeln!(out, "and {}\n", count(by_count.len() - shown, "more node"));
         }
         if let Some(next) = &self.limited_by {
             let _ = writeln!(out, "the next one does not fit:");
@@ -141,8 +142,9 @@ impl Capacity {
             let _ = writeln!(out, "note: {warning}");
         }
         let more = if self.is_limit { " or more" } else { "" };
-        let Self { template, count, by_node, .. } = self;
-        let _ = writeln!(out, "{template}: {count}{more} fit, on {} nodes", by_node.len());
+        let Self { template, count: fitting, by_node, .. } = self;
+        let _ =
+            writeln!(out, "{template}: {fitting}{more} fit, on {}", count(by_node.len(), "node"));
         out
     }
 }

@@ -38,6 +38,11 @@ impl FromStr for Format {
     }
 }
 
+/// A number of things, such as `1 pod` or `2 pods`.
+pub(crate) fn count(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
 /// Something that cannot be printed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -1,81 +1,16 @@
-//! Reading a whole cluster once, with the rights of whoever asks: for questions that are answered without a scheduler.
+//! Reading a whole cluster once, with the rights of the user: for questions that are answered without a scheduler.
 
 use kube::Client;
 use serde_json::{Value, json};
 
+use crate::kinds::{Form, WatchedKind};
 use crate::transport::{ConnectError, Endpoint};
-
-/// What is read: the path without its last part, plural, `apiVersion`, kind, and whether nothing can be said without it.
-const LISTS: [(&str, &str, &str, &str, bool); 23] = [
-    ("/api/v1", "nodes", "v1", "Node", true),
-    ("/api/v1", "pods", "v1", "Pod", true),
-    ("/api/v1", "namespaces", "v1", "Namespace", false),
-    ("/api/v1", "services", "v1", "Service", false),
-    ("/api/v1", "replicationcontrollers", "v1", "ReplicationController", false),
-    ("/api/v1", "persistentvolumes", "v1", "PersistentVolume", false),
-    ("/api/v1", "persistentvolumeclaims", "v1", "PersistentVolumeClaim", false),
-    ("/apis/apps/v1", "replicasets", "apps/v1", "ReplicaSet", false),
-    ("/apis/apps/v1", "statefulsets", "apps/v1", "StatefulSet", false),
-    ("/apis/policy/v1", "poddisruptionbudgets", "policy/v1", "PodDisruptionBudget", false),
-    (
-        "/apis/scheduling.k8s.io/v1",
-        "priorityclasses",
-        "scheduling.k8s.io/v1",
-        "PriorityClass",
-        false,
-    ),
-    ("/apis/storage.k8s.io/v1", "storageclasses", "storage.k8s.io/v1", "StorageClass", false),
-    ("/apis/storage.k8s.io/v1", "csinodes", "storage.k8s.io/v1", "CSINode", false),
-    ("/apis/storage.k8s.io/v1", "csidrivers", "storage.k8s.io/v1", "CSIDriver", false),
-    (
-        "/apis/storage.k8s.io/v1",
-        "csistoragecapacities",
-        "storage.k8s.io/v1",
-        "CSIStorageCapacity",
-        false,
-    ),
-    (
-        "/apis/storage.k8s.io/v1",
-        "volumeattachments",
-        "storage.k8s.io/v1",
-        "VolumeAttachment",
-        false,
-    ),
-    ("/apis/resource.k8s.io/v1", "resourceclaims", "resource.k8s.io/v1", "ResourceClaim", false),
-    (
-        "/apis/resource.k8s.io/v1",
-        "resourceclaimtemplates",
-        "resource.k8s.io/v1",
-        "ResourceClaimTemplate",
-        false,
-    ),
-    ("/apis/resource.k8s.io/v1", "resourceslices", "resource.k8s.io/v1", "ResourceSlice", false),
-    ("/apis/resource.k8s.io/v1", "deviceclasses", "resource.k8s.io/v1", "DeviceClass", false),
-    (
-        "/apis/resource.k8s.io/v1beta2",
-        "devicetaintrules",
-        "resource.k8s.io/v1beta2",
-        "DeviceTaintRule",
-        false,
-    ),
-    (
-        "/apis/scheduling.k8s.io/v1alpha2",
-        "podgroups",
-        "scheduling.k8s.io/v1alpha2",
-        "PodGroup",
-        false,
-    ),
-    (
-        "/apis/scheduling.k8s.io/v1beta1",
-        "podgroups",
-        "scheduling.k8s.io/v1beta1",
-        "PodGroup",
-        false,
-    ),
-];
 
 /// Objects in one answer of the API server.
 const PAGE: usize = 500;
+
+/// How often a list is begun anew because it took longer than the server keeps its pages.
+const MAX_RESTARTS: u32 = 3;
 
 /// Why a cluster cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -87,8 +22,8 @@ pub enum ListError {
     /// A list that nothing can be said without.
     #[error("cannot list {what}")]
     List {
-        /// The plural of the kind.
-        what: &'static str,
+        /// The plural of the kind, with the group behind a dot.
+        what: String,
         /// Why.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -98,10 +33,10 @@ pub enum ListError {
 /// Everything in a cluster that the default profile reads.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterLists {
-    /// By plural: a `List` in JSON.
-    pub lists: Vec<(&'static str, String)>,
+    /// By plural, with the group behind a dot: a `List` in JSON.
+    pub lists: Vec<(String, String)>,
     /// Kinds that may not be listed by this user.
-    pub missing: Vec<&'static str>,
+    pub missing: Vec<String>,
 }
 
 impl ClusterLists {
@@ -109,42 +44,66 @@ impl ClusterLists {
     /// in [`missing`](Self::missing), unless it is nodes or pods. Nothing is written.
     ///
     /// # Errors
-    /// If there is no connection, or nodes or pods cannot be listed.
+    /// If there is no connection, nodes or pods may not be listed, or a list fails for another reason.
     pub async fn read(endpoint: &Endpoint) -> Result<Self, ListError> {
         let client = endpoint.kube_client()?;
         let mut found = Self::default();
-        for (prefix, plural, api_version, kind, is_required) in LISTS {
-            match list(&client, &format!("{prefix}/{plural}")).await {
-                Ok(mut items) => {
-                    for item in &mut items {
-                        item["apiVersion"] = api_version.into();
-                        item["kind"] = kind.into();
-                    }
-                    if !items.is_empty() {
-                        let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
-                        found.lists.push((plural, list.to_string()));
-                    }
-                }
-                Err(kube::Error::Api(status)) if status.code == 404 && !is_required => {}
-                Err(kube::Error::Api(status)) if status.code == 403 && !is_required => {
-                    found.missing.push(plural);
-                }
-                Err(error) => {
-                    return Err(ListError::List { what: plural, source: error.into() });
-                }
-            }
+        for kind in WatchedKind::all_readable() {
+            found.add(&client, kind).await?;
         }
         Ok(found)
     }
+
+    async fn add(&mut self, client: &Client, kind: WatchedKind) -> Result<(), ListError> {
+        let is_required = kind.form != Form::Generic;
+        // A server may serve a kind in several versions: the objects are the same ones.
+        let versions = match kind.versions {
+            [] => vec![kind],
+            all => all.iter().map(|version| kind.clone().in_version(version)).collect(),
+        };
+        for kind in versions {
+            match list(client, &kind.path).await {
+                Ok(mut items) => {
+                    for item in &mut items {
+                        item["apiVersion"] = kind.api_version.as_str().into();
+                        item["kind"] = kind.kind.into();
+                    }
+                    if !items.is_empty() {
+                        let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+                        self.lists.push((kind.name, list.to_string()));
+                    }
+                    return Ok(());
+                }
+                Err(kube::Error::Api(status)) if status.code == 404 && !is_required => {}
+                Err(kube::Error::Api(status)) if status.code == 403 && !is_required => {
+                    self.missing.push(kind.name);
+                    return Ok(());
+                }
+                Err(error) => {
+                    return Err(ListError::List { what: kind.name, source: error.into() });
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
+/// All objects at `path`. A list whose pages have expired on the server is read again from the start.
 async fn list(client: &Client, path: &str) -> Result<Vec<Value>, kube::Error> {
     let (mut items, mut token) = (Vec::new(), String::new());
+    let mut n_restarts = 0;
     loop {
         let more = if token.is_empty() { String::new() } else { format!("&continue={token}") };
         let request = http::Request::get(format!("{path}?limit={PAGE}{more}")).body(Vec::new());
         let request = request.map_err(kube::Error::HttpError)?;
-        let mut page: Value = client.request(request).await?;
+        let mut page: Value = match client.request(request).await {
+            Err(kube::Error::Api(status)) if status.code == 410 && n_restarts < MAX_RESTARTS => {
+                n_restarts += 1;
+                (items, token) = (Vec::new(), String::new());
+                continue;
+            }
+            page => page?,
+        };
         if let Value::Array(found) = page["items"].take() {
             items.extend(found);
         }

@@ -56,7 +56,7 @@ pub(crate) struct WatchedKind {
 }
 
 /// Resources that plugins register for or read: the name in registrations, group, version, plural, kind.
-const KNOWN: [(&str, &str, &str, &str, &str); 16] = [
+const KNOWN: [(&str, &str, &str, &str, &str); 17] = [
     ("PersistentVolume", "", "v1", "persistentvolumes", "PersistentVolume"),
     ("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
     ("storage.k8s.io/CSINode", "storage.k8s.io", "v1", "csinodes", "CSINode"),
@@ -79,6 +79,13 @@ const KNOWN: [(&str, &str, &str, &str, &str); 16] = [
     ("resource.k8s.io/ResourceClaim", "resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"),
     ("resource.k8s.io/ResourceSlice", "resource.k8s.io", "v1", "resourceslices", "ResourceSlice"),
     ("resource.k8s.io/DeviceClass", "resource.k8s.io", "v1", "deviceclasses", "DeviceClass"),
+    (
+        "devicetaintrules.v1beta2.resource.k8s.io",
+        "resource.k8s.io",
+        "v1beta2",
+        "devicetaintrules",
+        "DeviceTaintRule",
+    ),
     ("scheduling.k8s.io/PodGroup", "scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup"),
     ("services.v1.", "", "v1", "services", "Service"),
     ("replicationcontrollers.v1.", "", "v1", "replicationcontrollers", "ReplicationController"),
@@ -141,6 +148,18 @@ impl WatchedKind {
             if !kinds.contains(&kind) {
                 kinds.push(kind);
             }
+        }
+        kinds
+    }
+
+    /// Every kind that decisions may depend on, and those that manifests of pods name.
+    pub(crate) fn all_readable() -> Vec<Self> {
+        let mut kinds = Self::all_for(KNOWN.iter().map(|known| known.0));
+        for (group, plural, kind) in [
+            ("scheduling.k8s.io", "priorityclasses", "PriorityClass"),
+            ("resource.k8s.io", "resourceclaimtemplates", "ResourceClaimTemplate"),
+        ] {
+            kinds.push(Self { is_optional: true, ..Self::new(group, "v1", plural, kind) });
         }
         kinds
     }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What the scenarios use: kind, prefix of the path, plural, whether it lives in a namespace.
-const KINDS: [(&str, &str, &str, bool); 18] = [
+const KINDS: [(&str, &str, &str, bool); 19] = [
     ("Pod", "/api/v1", "pods", true),
     ("Node", "/api/v1", "nodes", false),
     ("Namespace", "/api/v1", "namespaces", false),
@@ -35,6 +35,7 @@ const KINDS: [(&str, &str, &str, bool); 18] = [
     ("ResourceClaimTemplate", "/apis/resource.k8s.io/v1", "resourceclaimtemplates", true),
     ("ResourceSlice", "/apis/resource.k8s.io/v1", "resourceslices", false),
     ("DeviceClass", "/apis/resource.k8s.io/v1", "deviceclasses", false),
+    ("DeviceTaintRule", "/apis/resource.k8s.io/v1beta2", "devicetaintrules", false),
 ];
 
 /// The API of one server, as one user.

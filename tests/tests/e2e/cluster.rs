@@ -213,8 +213,10 @@ impl Cluster {
             self.api.clear(kind).await.with_context(|| format!("clear {kind}"))?;
         }
         // Served where their gate is on.
-        if self.api.list("PodGroup").await.is_ok() {
-            self.api.clear("PodGroup").await.context("clear PodGroup")?;
+        for kind in ["PodGroup", "DeviceTaintRule"] {
+            if self.api.list(kind).await.is_ok() {
+                self.api.clear(kind).await.with_context(|| format!("clear {kind}"))?;
+            }
         }
         for class in self.api.list("PriorityClass").await? {
             let name = class["metadata"]["name"].as_str().unwrap_or_default();

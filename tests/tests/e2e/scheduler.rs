@@ -41,15 +41,21 @@ impl Running {
     /// # Panics
     /// If it does not start.
     pub(crate) async fn start_with_groups(cluster: &Cluster) -> Self {
-        let mut gates = FeatureGates::default();
-        for gate in [
+        let gates = [
             Gate::GenericWorkload,
             Gate::GangScheduling,
             Gate::TopologyAwareWorkloadScheduling,
             Gate::WorkloadAwarePreemption,
-        ] {
-            gates = gates.with(gate, true);
-        }
+        ];
+        Self::start_with_gates(cluster, &gates).await
+    }
+
+    /// Starts one with these feature gates on.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub(crate) async fn start_with_gates(cluster: &Cluster, gates: &[Gate]) -> Self {
+        let gates = gates.iter().fold(FeatureGates::default(), |all, gate| all.with(*gate, true));
         let config = json!({
             "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
         });

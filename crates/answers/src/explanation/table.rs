@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::data::{Explanation, PlaceAnswer, Rejection, Verdict};
 use crate::columns::Columns;
+use crate::format::count;
 
 /// In narrow tables: how many feasible nodes, and how many nodes with the same rejections are named.
 const MAX_FEASIBLE: usize = 10;
@@ -101,7 +102,7 @@ impl Explanation {
         columns.print(out);
         let more = self.n_feasible.saturating_sub(self.feasible.len().min(max));
         if more > 0 && !self.feasible.is_empty() {
-            let _ = writeln!(out, "{more} more feasible nodes\n");
+            let _ = writeln!(out, "and {}\n", count(more, "more feasible node"));
         }
     }
 
@@ -158,7 +159,7 @@ impl PlaceAnswer {
             let _ = write!(line, " on {node}");
         }
         if self.attempts > 0 {
-            let _ = write!(line, ", {} attempts", self.attempts);
+            let _ = write!(line, ", {}", count(self.attempts as usize, "attempt"));
         }
         if let Some(node) = &self.nominated_node {
             let _ = write!(line, ", nominated to {node}");

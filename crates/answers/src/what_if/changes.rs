@@ -10,6 +10,7 @@ use kube_scheduler_engine::Input;
 use super::Change;
 use crate::Refusal;
 use crate::course::Course;
+use crate::format::count;
 use crate::pod_name::PodName;
 
 const HOST_NAME: &str = "kubernetes.io/hostname";
@@ -154,7 +155,8 @@ fn move_away(course: &mut Course, name: &Arc<str>, with_daemons: bool, touched: 
     }
     if n_lost > 0 {
         touched.warnings.push(format!(
-            "{n_lost} pods of node {name} have no controller that would replace them: they are gone"
+            "gone for good with node {name}: {} without a controller",
+            count(n_lost, "pod")
         ));
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::data::WhatIf;
 use crate::columns::Columns;
+use crate::format::count;
 
 impl WhatIf {
     /// The answer in columns; wide ones list nodes, too.
@@ -37,14 +38,16 @@ impl WhatIf {
         let asked = self.placements.iter().filter(|placement| placement.asked).count();
         let left = self.pending.iter().filter(|pod| pod.asked).count();
         let verdict = if self.fits { "fits" } else { "does not fit" };
-        let _ = write!(out, "{verdict}: {asked} of {} pods get a node", asked + left);
-        let _ = match self.evictions.len() {
-            0 => writeln!(out),
-            n => writeln!(out, ", {n} are evicted"),
-        };
-        if self.other_pending > 0 {
-            let _ = writeln!(out, "{} other pods stay pending, as now", self.other_pending);
+        let all = count(asked + left, "pod");
+        let _ = write!(out, "{verdict}: {asked} of {all} placed");
+        if !self.evictions.is_empty() {
+            let _ = write!(out, ", {} evicted", count(self.evictions.len(), "pod"));
         }
+        if self.other_pending > 0 {
+            let _ =
+                write!(out, "; {} still pending, as now", count(self.other_pending, "other pod"));
+        }
+        out.push('\n');
         out
     }
 }

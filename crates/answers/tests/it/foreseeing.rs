@@ -46,8 +46,8 @@ fn a_drained_node_gives_its_pods_to_others() {
     let pending: Vec<_> = answer.pending.iter().map(|pod| (&*pod.pod, pod.code)).collect();
     assert_eq!(pending, [("default/large", "Unschedulable")]);
     let text = answer.table(true);
-    assert!(text.contains("1 pods of node a have no controller"), "{text}");
-    assert!(text.contains("does not fit: 1 of 2 pods get a node"), "{text}");
+    assert!(text.contains("gone for good with node a: 1 pod without a controller"), "{text}");
+    assert!(text.contains("does not fit: 1 of 2 pods placed"), "{text}");
     let more = Change::AddNodesLike { node: "a".into(), count: 1 };
     let answer = ask(&cluster, &[more, Change::Drain("a".into())]).unwrap();
     assert!(answer.fits, "{answer:?}");

@@ -21,7 +21,7 @@ pub(super) fn events(shared: &Arc<Shared>) -> Vec<EventRegistration> {
     let pod_event =
         ClusterEvent::new(EventResource::Pod, ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM);
     let (for_claims, for_pods) = (shared.clone(), shared.clone());
-    vec![
+    let mut events = vec![
         EventRegistration::always(ClusterEvent::new(EventResource::Node, node_actions)),
         EventRegistration::with_hint(claim_event, move |cx, pod, old, new| {
             let (old, new) = event_objects::others(old, new)?;
@@ -35,7 +35,14 @@ pub(super) fn events(shared: &Arc<Shared>) -> Vec<EventRegistration> {
         }),
         EventRegistration::always(ClusterEvent::new(EventResource::DeviceClass, object_actions)),
         EventRegistration::always(ClusterEvent::new(EventResource::ResourceSlice, object_actions)),
-    ]
+    ];
+    if shared.settings.inventory.taint_rules {
+        // A rule that goes or becomes narrower takes taints away. The reference reports the slices that it is about instead.
+        let rules = EventResource::Custom("devicetaintrules.v1beta2.resource.k8s.io".into());
+        let actions = object_actions | ActionType::DELETE;
+        events.push(EventRegistration::always(ClusterEvent::new(rules, actions)));
+    }
+    events
 }
 
 fn hint(is_worth_it: bool) -> QueueingHint {

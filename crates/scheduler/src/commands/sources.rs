@@ -105,7 +105,7 @@ impl Source {
             eprintln!("warning: {kind} may not be listed by this user: the answer does without");
         }
         for (kind, text) in found.lists {
-            input.add_manifests(kind, &text)?;
+            input.add_manifests(&kind, &text)?;
         }
         Ok(url)
     }

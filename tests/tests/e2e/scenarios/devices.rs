@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kube_scheduler_config::Gate;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -96,6 +97,29 @@ async fn check_second_has_the_device(cluster: &Cluster) {
     let devices: Vec<_> = claims.iter().filter_map(allocated).collect();
     assert_eq!(devices.len(), 1, "{devices:?}");
     assert_eq!(devices[0].0, "node-0/gpu-0");
+}
+
+pub(crate) async fn a_rule_takes_devices_away_and_gives_them_back(cluster: &Cluster) {
+    let api = cluster.api();
+    if api.list("DeviceTaintRule").await.is_err() {
+        eprintln!("skipped: this API server does not serve DeviceTaintRules");
+        return;
+    }
+    populate(cluster, 1, 1).await;
+    let taint = json!({"key": "broken", "effect": "NoSchedule"});
+    api.create(&json!({"apiVersion": "resource.k8s.io/v1beta2", "kind": "DeviceTaintRule",
+        "metadata": {"name": "broken"},
+        "spec": {"deviceSelector": {"driver": "gpu.example.com"}, "taint": taint}}))
+        .await
+        .unwrap();
+    let scheduler = Running::start_with_gates(cluster, &[Gate::DRADeviceTaintRules]).await;
+    api.create(&pod_with_gpu("waiting")).await.unwrap();
+    let message = cluster.until_unschedulable("waiting").await;
+    assert!(message.contains("cannot allocate all claims"), "{message}");
+    api.delete("DeviceTaintRule", "broken", None).await.unwrap();
+    assert_eq!(cluster.node_of("waiting").await, "node-0");
+    check_devices(cluster).await;
+    scheduler.stop().await;
 }
 
 pub(crate) async fn a_half_written_decision_is_taken_up(cluster: &Cluster) {

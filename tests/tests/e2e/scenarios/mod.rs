@@ -56,6 +56,7 @@ macro_rules! each_scenario {
             volumes::a_volume_is_made_where_the_pod_goes,
             devices::a_claim_comes_and_goes_with_its_pod,
             devices::a_half_written_decision_is_taken_up,
+            devices::a_rule_takes_devices_away_and_gives_them_back,
             devices::killed_schedulers_leave_no_device_behind,
             groups::a_gang_waits_for_its_last_pod,
             groups::a_gang_that_does_not_fit_takes_no_room,
