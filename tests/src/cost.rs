@@ -2,7 +2,8 @@
 //!
 //! Inputs are made of parts (`genes.rs`), changed at random, and those that cost most are kept and changed again. What is
 //! measured of each is units of work, bytes of memory held while its objects are there, and bytes left once they are gone.
-//! Everything but the time is a function of the seed, as long as nothing else in the process allocates.
+//! The first inputs, [`Search::N_FIRST`], are a function of the seed. Those after them depend on measured bytes, which differ a
+//! little from run to run: how full a hash table gets before it grows depends on keys that each process draws.
 
 mod genes;
 mod world;
@@ -102,6 +103,9 @@ pub struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
+    /// How many inputs come before any is chosen by its cost: each part twice by itself.
+    pub const N_FIRST: usize = 2 * Genome::N_PARTS;
+
     /// A search that has tried nothing but a plain pod.
     ///
     /// # Errors
@@ -154,8 +158,8 @@ impl<'a> Search<'a> {
         let numbers = &mut self.numbers;
         let kept: Vec<&Genome> =
             self.kept.iter().flatten().map(|tried: &Tried| &tried.genome).collect();
-        if self.n_tried < 2 * Genome::N_PARTS || kept.len() < 2 || numbers.one_in(12) {
-            let part = if self.n_tried < 2 * Genome::N_PARTS {
+        if self.n_tried < Self::N_FIRST || kept.len() < 2 || numbers.one_in(12) {
+            let part = if self.n_tried < Self::N_FIRST {
                 self.n_tried
             } else {
                 usize::try_from(numbers.below(Genome::N_PARTS as u64)).unwrap_or(0)

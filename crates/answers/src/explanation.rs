@@ -3,6 +3,7 @@
 mod compose;
 mod data;
 mod table;
+mod visibility;
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ pub use self::data::{
     Decision, Explanation, FeasibleNode, PlaceAnswer, PreemptionAnswer, RejectedNodes, Rejection,
     ScoreAnswer, Suggestion, Verdict,
 };
+pub use self::visibility::Visibility;
 use crate::Refusal;
 use crate::pod_name::PodName;
 

@@ -1,6 +1,6 @@
 //! Questions to a scheduler about itself, answered by its own engine: why a pod is where it is and not elsewhere
-//! ([`explain`]), what would happen if the cluster were changed ([`what_if`]), how many more pods fit ([`capacity`]), and the smallest changes that
-//! make a pod fit ([`suggestions`]).
+//! ([`explain`]), what would happen if the cluster were changed ([`what_if`]), how many more pods fit ([`capacity`]), and
+//! the smallest changes that make a pod fit ([`suggestions`]).
 //!
 //! An answer is a value with a versioned JSON form ([`API_VERSION`]); [`render`] prints it. Verdicts and stages in it are
 //! codes that programs can rely on; the texts beside them are those of events and conditions.
@@ -43,6 +43,7 @@ mod explanation;
 mod format;
 mod pod_name;
 mod rehearsal;
+mod request;
 mod suggestions;
 mod what_if;
 
@@ -50,16 +51,20 @@ pub use capacity::{Capacity, capacity};
 pub use columns::Columns;
 pub use explanation::{
     Decision, ExplainOptions, Explanation, FeasibleNode, PlaceAnswer, PreemptionAnswer,
-    RejectedNodes, Rejection, ScoreAnswer, Subject, Suggestion, Verdict, explain,
+    RejectedNodes, Rejection, ScoreAnswer, Subject, Suggestion, Verdict, Visibility, explain,
 };
 pub use format::{Format, FormatError, RenderError, render};
 pub use pod_name::{PodName, PodNameError};
 pub use rehearsal::{Happening, Rehearsal};
+pub use request::{EXPLANATION, ExplanationRequest, RequestError};
 pub use suggestions::suggestions;
 pub use what_if::{
     Change, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer, QuestionLimits, WhatIf,
     what_if,
 };
+
+/// The API group of questions and answers.
+pub const API_GROUP: &str = "answers.kube-scheduler.rs";
 
 /// The version of the JSON form of questions and answers.
 pub const API_VERSION: &str = "answers.kube-scheduler.rs/v1alpha1";

@@ -243,6 +243,13 @@ impl Driver {
             Observation::ListPods(answer) => {
                 let _ = answer.send(self.engine.known_pods().cloned().collect());
             }
+            Observation::Ask(question) => {
+                let (engine, now) = (&mut self.engine, self.clock.now());
+                // A question that breaks down gets no answer; it must not end the thread.
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (question.0)(engine, now))) {
+                    tracing::error!(err = panic_text(&*panic), "A question could not be answered");
+                }
+            }
             Observation::CompareCaches(actual, done) => {
                 debugger::run(&self.engine, actual);
                 let _ = done.send(());

@@ -11,11 +11,12 @@
 //! reflectors send never exceeds [`CAPACITY`] inputs that the core has not taken yet, so a slow core slows the network
 //! down instead of filling memory.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use kube_scheduler_api_types::Pod;
-use kube_scheduler_engine::Input;
+use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_engine::{Engine, Input};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::debugger::Actual;
@@ -34,8 +35,20 @@ pub(crate) enum Observation {
     Lead,
     /// Send back every pod known.
     ListPods(oneshot::Sender<Vec<Arc<Pod>>>),
+    /// Answer a question about scheduling.
+    Ask(Question),
     /// Compare the caches with what the watches saw, and dump them; then send a word back.
     CompareCaches(Actual, oneshot::Sender<()>),
+}
+
+/// A question that the core answers between two decisions. It sends its answer by itself, and nothing that is scheduled
+/// depends on it.
+pub(crate) struct Question(pub(crate) Box<dyn FnOnce(&mut Engine, Timestamp) + Send>);
+
+impl fmt::Debug for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Question")
+    }
 }
 
 /// What does not wait behind the changes that the watches see.

@@ -7,6 +7,7 @@
 //! `site` is what every request goes through, `authentication` and `authorization` first.
 
 mod admission;
+mod answers;
 mod authentication;
 mod authorization;
 mod connection;
@@ -31,6 +32,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::metrics::Metrics;
+use answers::Answers;
 use authentication::{Authenticator, TrustKeeper};
 use authorization::Authorizer;
 use connection::Limits;
@@ -91,6 +93,7 @@ impl SecurePort {
             zpages: ZPages::new(self.options.introspection, sources.started_at),
             verbosity,
             slis: Slis::default(),
+            answers: Answers::default(),
             sources,
         });
         tracing::info!("Serving securely on {}", self.address);

@@ -87,7 +87,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "daemon",
-        may_use: &["api-types", "config", "framework", "runtime", "engine", "writes"],
+        may_use: &["api-types", "config", "framework", "runtime", "engine", "answers", "writes"],
         tests_may_use: &["plugins-intree", "devcluster"],
         is_pure: false,
     },

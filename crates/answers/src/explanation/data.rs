@@ -177,7 +177,8 @@ pub struct ScoreAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
-    /// The node.
+    /// The node; empty if the reader may not see it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub node: String,
     /// How far its total is above that of the best node that is not as good; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]

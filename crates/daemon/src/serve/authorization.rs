@@ -2,6 +2,7 @@
 //!
 //! Invariants: what no rule allows is forbidden; a verdict that cannot be had is an error, never permission.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,52 @@ pub(crate) struct Authorizer {
     open: OpenPaths,
     /// `None` when there is no API server to ask.
     delegate: Option<Delegate>,
+}
+
+/// What a caller wants to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attributes<'a> {
+    /// Something with a page.
+    Path {
+        /// The method in small letters.
+        verb: &'a str,
+        path: &'a str,
+    },
+    /// Something with objects.
+    Resource {
+        verb: &'a str,
+        group: &'a str,
+        version: &'a str,
+        resource: &'a str,
+        /// Empty for all namespaces.
+        namespace: &'a str,
+    },
+}
+
+impl Attributes<'_> {
+    /// How long it is, in bytes.
+    const fn len(&self) -> usize {
+        match self {
+            Self::Path { verb, path } => verb.len() + path.len(),
+            Self::Resource { resource, namespace, .. } => resource.len() + namespace.len(),
+        }
+    }
+}
+
+/// As in `User "jane" cannot …`.
+impl fmt::Display for Attributes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path { verb, path } => write!(f, "{verb} path {path:?}"),
+            Self::Resource { verb, group, resource, namespace, .. } => {
+                write!(f, "{verb} resource {resource:?} in API group {group:?}")?;
+                match *namespace {
+                    "" => f.write_str(" at the cluster scope"),
+                    namespace => write!(f, " in the namespace {namespace:?}"),
+                }
+            }
+        }
+    }
 }
 
 /// What was decided.
@@ -91,21 +138,22 @@ impl Authorizer {
         Ok(Self { open, delegate })
     }
 
-    /// Whether `user` may do `verb` with `path`.
-    pub(crate) async fn decide(&self, user: &User, verb: &str, path: &str) -> Verdict {
-        if user.groups.iter().any(|group| group == MASTERS) || self.open.has(path) {
+    /// Whether `user` may do that.
+    pub(crate) async fn decide(&self, user: &User, wanted: Attributes<'_>) -> Verdict {
+        let is_open = matches!(wanted, Attributes::Path { path, .. } if self.open.has(path));
+        if is_open || user.groups.iter().any(|group| group == MASTERS) {
             return Verdict::Allowed;
         }
         match &self.delegate {
-            Some(delegate) => delegate.ask(user, verb, path).await,
+            Some(delegate) => delegate.ask(user, wanted).await,
             None => Verdict::Forbidden(String::new()),
         }
     }
 }
 
 impl Delegate {
-    async fn ask(&self, user: &User, verb: &str, path: &str) -> Verdict {
-        let spec = spec(user, verb, path);
+    async fn ask(&self, user: &User, wanted: Attributes<'_>) -> Verdict {
+        let spec = spec(user, wanted);
         let key = spec.to_string();
         if let Some(known) = self.known.get(&key) {
             return known.verdict();
@@ -123,7 +171,7 @@ impl Delegate {
                 return Verdict::Unknown(problem);
             }
         };
-        if verb.len() + path.len() < MAX_REMEMBERED {
+        if wanted.len() < MAX_REMEMBERED {
             let is_allowed = answer.status.allowed;
             let ttl = if is_allowed { self.authorized_ttl } else { self.unauthorized_ttl };
             self.known.put(key, answer.status.clone(), ttl);
@@ -132,9 +180,23 @@ impl Delegate {
     }
 }
 
-fn spec(user: &User, verb: &str, path: &str) -> Value {
-    let mut spec =
-        json!({"nonResourceAttributes": {"path": path, "verb": verb}, "user": user.name});
+fn spec(user: &User, wanted: Attributes<'_>) -> Value {
+    let mut spec = match wanted {
+        Attributes::Path { verb, path } => {
+            json!({"nonResourceAttributes": {"path": path, "verb": verb}})
+        }
+        Attributes::Resource { verb, group, version, resource, namespace } => {
+            let mut attributes = json!({"verb": verb, "version": version, "resource": resource});
+            // Empty fields are left out, as the API's types do.
+            for (field, value) in [("group", group), ("namespace", namespace)] {
+                if !value.is_empty() {
+                    attributes[field] = value.into();
+                }
+            }
+            json!({"resourceAttributes": attributes})
+        }
+    };
+    spec["user"] = json!(user.name);
     if !user.groups.is_empty() {
         spec["groups"] = json!(user.groups);
     }

@@ -6,6 +6,8 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
+use super::authorization::Attributes;
+
 pub(crate) type Reply = Response<Full<Bytes>>;
 
 /// An answer of this type, which clients must not take for another.
@@ -60,12 +62,11 @@ pub(crate) fn unauthorized(asked: &HeaderMap) -> Reply {
 pub(crate) fn forbidden(
     asked: &HeaderMap,
     user: &str,
-    verb: &str,
-    path: &str,
+    wanted: Attributes<'_>,
     reason: &str,
 ) -> Reply {
     let mut message =
-        format!("forbidden: {}", sanitized(&format!("User {user:?} cannot {verb} path {path:?}")));
+        format!("forbidden: {}", sanitized(&format!("User {user:?} cannot {wanted}")));
     if !reason.is_empty() {
         message.push_str(": ");
         message.push_str(reason);
@@ -73,6 +74,17 @@ pub(crate) fn forbidden(
     let details = Some(Details {});
     let status = Status { code: 403, reason: "Forbidden", message, details, ..Status::FAILURE };
     status.reply(StatusCode::FORBIDDEN, asked)
+}
+
+/// A request that cannot be carried out, with the reason that the API has for it.
+pub(crate) fn refused(
+    asked: &HeaderMap,
+    code: StatusCode,
+    reason: &'static str,
+    message: String,
+) -> Reply {
+    let status = Status { code: code.as_u16(), reason, message, ..Status::FAILURE };
+    status.reply(code, asked)
 }
 
 /// The page is not there in any form the caller takes.
@@ -160,7 +172,13 @@ mod tests {
     async fn refusals_are_status_objects() {
         let asked = HeaderMap::new();
         assert_eq!(
-            body(forbidden(&asked, "system:anonymous", "get", "/metrics", "")).await,
+            body(forbidden(
+                &asked,
+                "system:anonymous",
+                Attributes::Path { verb: "get", path: "/metrics" },
+                ""
+            ))
+            .await,
             "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\
              \"forbidden: User \\\"system:anonymous\\\" cannot get path \\\"/metrics\\\"\",\"reason\":\"Forbidden\",\
              \"details\":{},\"code\":403}\n"
@@ -170,7 +188,8 @@ mod tests {
             "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\
              \"Unauthorized\",\"reason\":\"Unauthorized\",\"code\":401}\n"
         );
-        let body_text = body(forbidden(&asked, "<b>", "get", "/a&b", "because")).await;
+        let wanted = Attributes::Path { verb: "get", path: "/a&b" };
+        let body_text = body(forbidden(&asked, "<b>", wanted, "because")).await;
         assert!(
             body_text.contains("User \\\"&lt;b&gt;\\\" cannot get path \\\"/a&amp;b\\\": because"),
             "{body_text}"

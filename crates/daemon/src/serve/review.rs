@@ -17,9 +17,9 @@ use crate::transport::{Api, ApiError, Call};
 
 /// Questions under way at once.
 const MAX_CONCURRENT: usize = 64;
-/// For one try.
 /// The status of an answer that is a review.
 const CREATED: u16 = 201;
+/// For one try.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Tries, and the pause after the first, which grows and is stretched at random.
 const TRIES: u32 = 5;

@@ -17,11 +17,12 @@ use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use tokio::sync::{oneshot, watch};
 
+use super::answers::{Answers, ApiPath, Desk};
 use super::authentication::Authenticator;
-use super::authorization::{Authorizer, Verdict};
+use super::authorization::{Attributes, Authorizer, Verdict};
 use super::connection::{Answer, Call};
 use super::health::{self, Check, Endpoint, Slis};
-use super::identity::remaining_lifetime;
+use super::identity::{User, remaining_lifetime};
 use super::options::VerbositySetter;
 use super::reply::{self, Reply};
 use super::zpages::{Page, ZPages};
@@ -30,7 +31,7 @@ use crate::inbox::{Inbox, Observation};
 use crate::metrics::{Metrics, TextPage};
 use crate::progress::Progress;
 
-/// How long the body of a request may be; only verbosity is ever sent.
+/// How long the body of a request may be that sets the verbosity.
 const MAX_BODY: usize = 4 << 10;
 /// How long the core thread may take to list its pods.
 const CORE_PATIENCE: Duration = Duration::from_secs(30);
@@ -66,6 +67,7 @@ pub(crate) struct Site {
     /// Changes how much is logged.
     pub(crate) verbosity: Option<VerbositySetter>,
     pub(crate) slis: Slis,
+    pub(super) answers: Answers,
 }
 
 impl Site {
@@ -91,14 +93,16 @@ impl Site {
                 let path = percent_decode_str(request.uri().path()).decode_utf8_lossy();
                 let path = path.into_owned();
                 let verb = request.method().as_str().to_ascii_lowercase();
+                let of_api = ApiPath::of(&path).and_then(|api| api.wanted(request.method()));
+                let wanted = of_api.unwrap_or(Attributes::Path { verb: &verb, path: &path });
                 let asked = Instant::now();
-                let verdict = self.authorizer.decide(&user, &verb, &path).await;
+                let verdict = self.authorizer.decide(&user, wanted).await;
                 metrics.authorized(verdict.label(), asked.elapsed());
                 let reply = match verdict {
-                    Verdict::Allowed => self.page(request, &path).await,
+                    Verdict::Allowed => self.page(request, &path, &user).await,
                     Verdict::Forbidden(reason) | Verdict::Denied(reason) => {
                         tracing::debug!(target: "V4", URI = %uri, reason, "Forbidden");
-                        reply::forbidden(request.headers(), &user.name, &verb, &path, &reason)
+                        reply::forbidden(request.headers(), &user.name, wanted, &reason)
                     }
                     Verdict::Unknown(problem) => {
                         tracing::error!(err = %problem, URI = %uri, "Nobody could authorize the request");
@@ -121,7 +125,15 @@ impl Site {
         Answer { response: reply, is_to_known_caller, ends_connection }
     }
 
-    async fn page(&self, request: Request<Incoming>, path: &str) -> Reply {
+    async fn page(&self, request: Request<Incoming>, path: &str, user: &User) -> Reply {
+        if let Some(api) = ApiPath::of(path) {
+            let desk = Desk {
+                inbox: &self.sources.inbox,
+                authorizer: &self.authorizer,
+                is_synced: self.sources.progress.borrow().is_synced,
+            };
+            return self.answers.page(api, user, request, desk).await;
+        }
         let (parts, body) = request.into_parts();
         let (method, headers) = (&parts.method, &parts.headers);
         let query = query_pairs(parts.uri.query().unwrap_or_default());

@@ -284,7 +284,7 @@ pub(crate) struct ReviewServer {
 pub(crate) struct Reviews {
     /// Users by token.
     pub(crate) tokens: BTreeMap<String, Value>,
-    /// Paths that may be seen, by user.
+    /// Paths that may be seen, by user; what may be done with objects, as `VERB GROUP/RESOURCE NAMESPACE`.
     pub(crate) allowed: Vec<(String, String)>,
     /// What everything else is forbidden with.
     pub(crate) reason: String,
@@ -397,9 +397,23 @@ impl ReviewServer {
         let mut state = self.state.lock().unwrap();
         state.access_reviews.push(review.clone());
         let spec = &review["spec"];
-        let asked = (&spec["user"], &spec["nonResourceAttributes"]["path"]);
-        let is_allowed =
-            state.allowed.iter().any(|(user, path)| asked.0 == user && asked.1 == path);
+        let text = |field: &str| spec["resourceAttributes"][field].as_str().unwrap_or_default();
+        let of_objects = match spec["resourceAttributes"] {
+            Value::Null => None,
+            _ => Some(format!(
+                "{} {}/{} {}",
+                text("verb"),
+                text("group"),
+                text("resource"),
+                text("namespace")
+            )),
+        };
+        let path = spec["nonResourceAttributes"]["path"].as_str();
+        let asked = of_objects.as_deref().or(path);
+        let is_allowed = state
+            .allowed
+            .iter()
+            .any(|(user, allowed)| spec["user"] == **user && asked == Some(allowed));
         review["status"] = if is_allowed {
             json!({"allowed": true})
         } else {

@@ -1,0 +1,202 @@
+//! Questions over HTTP: who may ask, what an answer says to whom, and what is refused.
+
+use kube_scheduler_daemon::ServingOptions;
+use kube_scheduler_devcluster::DevCluster;
+use serde_json::{Value, json};
+use tempfile::{TempDir, tempdir};
+use tokio::io::AsyncWriteExt;
+
+use crate::cluster::{Running, cluster, daemon, pod};
+use crate::https::{Client, HttpReply, ReviewServer, until_asked};
+
+const API: &str = "/apis/answers.kube-scheduler.rs/v1alpha1";
+const CREATE: &str = "create answers.kube-scheduler.rs/explanations default";
+
+/// Two nodes of 4 CPUs, a pod for which neither is large enough, and three users: an administrator, an operator, and a
+/// tenant who may ask about a namespace but list nothing.
+struct World {
+    running: Running,
+    reviews: ReviewServer,
+    _cluster: DevCluster,
+    _directory: TempDir,
+}
+
+fn large(name: &str) -> Value {
+    let mut pod = pod(name);
+    pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "8"}});
+    pod
+}
+
+impl World {
+    async fn new() -> Self {
+        let directory = tempdir().unwrap();
+        let reviews = ReviewServer::start().await;
+        {
+            let mut state = reviews.state.lock().unwrap();
+            for (name, groups) in [
+                ("administrator", json!(["system:masters"])),
+                ("operator", json!([])),
+                ("tenant", json!([])),
+            ] {
+                state.tokens.insert(name.to_owned(), json!({"username": name, "groups": groups}));
+            }
+        }
+        for (user, right) in [
+            ("tenant", CREATE),
+            ("operator", CREATE),
+            ("operator", "list /nodes "),
+            ("operator", "list /pods "),
+        ] {
+            reviews.allow(user, right);
+        }
+        let options: ServingOptions = reviews.options(directory.path());
+        let cluster = cluster(2).await;
+        cluster.create(large("large")).unwrap();
+        let running = Running::start(daemon(&cluster).serving(Some(options))).await;
+        assert!(running.handle.synced().await);
+        Self { running, reviews, _cluster: cluster, _directory: directory }
+    }
+
+    fn client(&self, user: &str) -> Client {
+        let client = Client::new(self.running.handle.address().unwrap());
+        client.with_header("Authorization", &format!("Bearer {user}"))
+    }
+
+    async fn ask(&self, user: &str, namespace: &str, spec: Value) -> HttpReply {
+        let path = format!("{API}/namespaces/{namespace}/explanations");
+        self.client(user).ask("POST", &path, &question(&spec)).await
+    }
+
+    async fn answer(&self, user: &str, spec: Value) -> Value {
+        let reply = self.ask(user, "default", spec).await;
+        assert_eq!(reply.code, 201, "{}", reply.body);
+        serde_json::from_str(&reply.body).unwrap()
+    }
+}
+
+fn question(spec: &Value) -> String {
+    let version = "answers.kube-scheduler.rs/v1alpha1";
+    json!({"apiVersion": version, "kind": "Explanation", "spec": spec}).to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_are_explained_and_changes_suggested() {
+    let world = World::new().await;
+    let spec = json!({"podName": "large", "suggest": true});
+    let answer = world.answer("administrator", spec.clone()).await;
+    assert_eq!((&answer["kind"], &answer["spec"]), (&json!("Explanation"), &spec));
+    assert_eq!(answer["metadata"]["namespace"], "default");
+    let status = &answer["status"];
+    assert_eq!((&status["verdict"], &status["nodes"]), (&json!("DoesNotFit"), &json!(2)));
+    assert_eq!(status["rejected"][0]["rejections"][0]["reasons"], json!(["Insufficient cpu"]));
+    assert_eq!(status["rejected"][0]["examples"].as_array().unwrap().len(), 2);
+    assert_eq!(status["suggestions"][0]["codes"], json!(["LowerRequest"]), "{status:#}");
+    // A pod that does not exist, as an API server would store it.
+    let mut small = pod("small");
+    small["spec"]["schedulerName"] = json!("default-scheduler");
+    let answer = world.answer("administrator", json!({"pod": small})).await;
+    assert_eq!(answer["status"]["verdict"], "Fits");
+    assert_eq!(answer["status"]["decision"]["ties"], 2);
+    world.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_names_what_its_reader_may_list() {
+    let world = World::new().await;
+    let mut small = pod("small");
+    small["spec"]["schedulerName"] = json!("default-scheduler");
+    for (user, names_nodes) in [("operator", true), ("tenant", false)] {
+        let fits = world.answer(user, json!({"pod": small})).await;
+        assert_eq!(
+            (&fits["status"]["verdict"], &fits["status"]["nFeasible"]),
+            (&json!("Fits"), &json!(2))
+        );
+        assert_eq!(fits.to_string().contains("node-"), names_nodes, "{user}: {fits:#}");
+        let large = world.answer(user, json!({"podName": "large", "suggest": true})).await;
+        assert_eq!(large["status"]["rejected"][0]["count"], 2);
+        assert!(large["status"]["suggestions"].is_array(), "{large:#}");
+        assert_eq!(large.to_string().contains("node-"), names_nodes, "{user}: {large:#}");
+    }
+    let elsewhere = world.ask("tenant", "kube-system", json!({"podName": "large"})).await;
+    assert_eq!(elsewhere.code, 403);
+    let message = "User \\\"tenant\\\" cannot create resource \\\"explanations\\\" in API group \
+                   \\\"answers.kube-scheduler.rs\\\" in the namespace \\\"kube-system\\\"";
+    assert!(elsewhere.body.contains(message), "{}", elsewhere.body);
+    let reviews = world.reviews.state.lock().unwrap().access_reviews.clone();
+    let asked = reviews
+        .iter()
+        .find(|review| review["spec"]["resourceAttributes"]["namespace"] == "kube-system");
+    assert_eq!(
+        asked.unwrap()["spec"],
+        json!({"user": "tenant", "groups": ["system:authenticated"], "resourceAttributes": {
+            "verb": "create", "group": "answers.kube-scheduler.rs", "version": "v1alpha1",
+            "resource": "explanations", "namespace": "kube-system",
+        }})
+    );
+    world.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_question_is_refused() {
+    let world = World::new().await;
+    let client = world.client("administrator");
+    let path = format!("{API}/namespaces/default/explanations");
+    let too_long = question(&json!({"podName": "x".repeat(2 << 20)}));
+    for (method, body, code, reason) in [
+        ("GET", String::new(), 405, "MethodNotAllowed"),
+        ("POST", "{".to_owned(), 400, "BadRequest"),
+        ("POST", question(&json!({})), 400, "BadRequest"),
+        ("POST", question(&json!({"podName": "missing"})), 404, "NotFound"),
+        ("POST", question(&json!({"pod": {"spec": {"schedulerName": "other"}}})), 422, "Invalid"),
+        ("POST", "[".repeat(100_000), 400, "BadRequest"),
+        ("POST", too_long, 413, "RequestEntityTooLarge"),
+    ] {
+        let reply = client.ask(method, &path, &body).await;
+        let start: String = body.chars().take(100).collect();
+        assert_eq!(reply.code, code, "{method} {start}: {}", reply.body);
+        let status: Value = serde_json::from_str(&reply.body).unwrap();
+        assert_eq!((&status["kind"], &status["reason"]), (&json!("Status"), &json!(reason)));
+    }
+    world.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_questions_than_there_are_places_for_are_turned_away() {
+    let world = World::new().await;
+    let path = format!("{API}/namespaces/default/explanations");
+    let mut slow = Vec::new();
+    for _ in 0..8 {
+        let mut stream = world.client("administrator").connect().await.unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer administrator\r\nContent-Length: 100\r\n\r\n{{"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        slow.push(stream);
+    }
+    let code =
+        || async { world.ask("administrator", "default", json!({"podName": "large"})).await };
+    until_asked("all places are taken", || async { code().await.code == 429 }).await;
+    assert!(code().await.head.contains("retry-after: 1"));
+    drop(slow);
+    until_asked("a place is free", || async { code().await.code == 201 }).await;
+    world.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_discover_the_api() {
+    let world = World::new().await;
+    let client = world.client("administrator");
+    for (path, kind) in [
+        ("/apis", "APIGroupList"),
+        ("/apis/answers.kube-scheduler.rs", "APIGroup"),
+        (API, "APIResourceList"),
+    ] {
+        let reply = client.get(path).await;
+        let body: Value = serde_json::from_str(&reply.body).unwrap();
+        assert_eq!((reply.code, &body["kind"]), (200, &json!(kind)), "{path}");
+    }
+    assert_eq!(client.get("/apis/apps/v1").await.code, 404);
+    assert_eq!(Client::new(client.address).get("/apis").await.code, 403);
+    world.running.stop().await;
+}
