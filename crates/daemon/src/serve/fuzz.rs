@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 
+use super::answers::Answers;
 use super::authentication::Authenticator;
 use super::authorization::Authorizer;
 use super::connection::{self, Limits, Peer};
@@ -57,6 +58,7 @@ pub async fn secure_port(is_http2: bool, bytes: &[u8]) -> Result<Vec<u8>, ServeE
         zpages: ZPages::new(Introspection::default(), 0.0),
         verbosity: None,
         slis: Slis::default(),
+        answers: Answers::default(),
         sources,
     });
     let handler = move |call| {
