@@ -43,7 +43,10 @@ pub(crate) enum Observation {
 
 /// A question that the core answers between two decisions. It sends its answer by itself, and nothing that is scheduled
 /// depends on it.
-pub(crate) struct Question(pub(crate) Box<dyn FnOnce(&mut Engine, Timestamp) + Send>);
+pub(crate) struct Question(pub(crate) Asking);
+
+/// What is done with the core thread's engine, and the time.
+pub(crate) type Asking = Box<dyn FnOnce(&mut Engine, Timestamp) + Send>;
 
 impl fmt::Debug for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
