@@ -111,11 +111,11 @@ async fn an_answer_names_what_its_reader_may_list() {
             (&fits["status"]["verdict"], &fits["status"]["nFeasible"]),
             (&json!("Fits"), &json!(2))
         );
-        assert_eq!(fits.to_string().contains("node-"), names_nodes, "{user}: {fits:#}");
+        assert_eq!(fits.to_string().contains("hollow-"), names_nodes, "{user}: {fits:#}");
         let large = world.answer(user, json!({"podName": "large", "suggest": true})).await;
         assert_eq!(large["status"]["rejected"][0]["count"], 2);
         assert!(large["status"]["suggestions"].is_array(), "{large:#}");
-        assert_eq!(large.to_string().contains("node-"), names_nodes, "{user}: {large:#}");
+        assert_eq!(large.to_string().contains("hollow-"), names_nodes, "{user}: {large:#}");
     }
     let elsewhere = world.ask("tenant", "kube-system", json!({"podName": "large"})).await;
     assert_eq!(elsewhere.code, 403);
