@@ -29,10 +29,10 @@ use crate::inbox::{Inbox, Observation, Question};
 
 const VERSION: &str = "v1alpha1";
 const EXPLANATIONS: &str = "explanations";
-/// How long a question may be: as long as the largest pod that an API server stores.
-const MAX_QUESTION: usize = 1536 << 10;
+/// How long a question may be. Read, JSON of small maps takes up to eighty times as much.
+const MAX_QUESTION: usize = 256 << 10;
 /// Questions that are read, wait or are answered; further ones are refused.
-const MAX_QUESTIONS: usize = 8;
+const MAX_QUESTIONS: usize = 4;
 /// A question that took the core some time is followed by so many times as much without one.
 const SHARE: u32 = 20;
 /// How long a caller may take to send its question.
