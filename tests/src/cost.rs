@@ -75,12 +75,12 @@ const MEASURES: [Measure; 5] = [
 
 /// An input, and what it cost.
 #[derive(Clone, Debug)]
-struct Tried {
+struct Sample {
     genome: Genome,
     cost: Cost,
 }
 
-impl Tried {
+impl Sample {
     /// How much of what is allowed it costs, in thousandths.
     fn share(&self, measure: &Measure, limits: &Limits) -> u64 {
         let (cost, most) = measure.1(&self.cost, limits);
@@ -96,7 +96,7 @@ pub struct Search<'a> {
     numbers: Numbers,
     limits: Limits,
     /// The costliest inputs so far, by measure.
-    kept: [Vec<Tried>; MEASURES.len()],
+    kept: [Vec<Sample>; MEASURES.len()],
     n_tried: usize,
     /// What left table entries behind.
     leaks: Vec<String>,
@@ -135,12 +135,12 @@ impl<'a> Search<'a> {
         let genome = self.next_input();
         self.n_tried += 1;
         let Some(cost) = self.measure(&genome)? else { return Ok(()) };
-        let tried = Tried { genome, cost };
+        let tried = Sample { genome, cost };
         for (measure, kept) in MEASURES.iter().zip(&mut self.kept) {
             if kept.iter().any(|known| known.genome == tried.genome) {
                 continue;
             }
-            let share = |tried: &Tried| std::cmp::Reverse(tried.share(measure, &self.limits));
+            let share = |tried: &Sample| std::cmp::Reverse(tried.share(measure, &self.limits));
             kept.push(tried.clone());
             kept.sort_by_key(share);
             kept.truncate(N_KEPT);
@@ -157,7 +157,7 @@ impl<'a> Search<'a> {
     fn next_input(&mut self) -> Genome {
         let numbers = &mut self.numbers;
         let kept: Vec<&Genome> =
-            self.kept.iter().flatten().map(|tried: &Tried| &tried.genome).collect();
+            self.kept.iter().flatten().map(|tried: &Sample| &tried.genome).collect();
         if self.n_tried < Self::N_FIRST || kept.len() < 2 || numbers.one_in(12) {
             let part = if self.n_tried < Self::N_FIRST {
                 self.n_tried
@@ -196,7 +196,7 @@ impl<'a> Search<'a> {
 
     /// The costliest input by each measure, a line each.
     pub fn report(&self) -> Vec<String> {
-        let line = |(measure, kept): (&Measure, &Vec<Tried>)| {
+        let line = |(measure, kept): (&Measure, &Vec<Sample>)| {
             let tried = kept.first()?;
             let (cost, most) = measure.1(&tried.cost, &self.limits);
             let percent = tried.share(measure, &self.limits) as f64 / 10.0;

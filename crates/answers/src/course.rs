@@ -1,20 +1,16 @@
 //! How things go on from a state: an engine schedules in virtual time until nothing changes any more.
 //!
-//! Invariant: it ends. Between two steps of progress (a pod gets its node, or is evicted) there are at most [`MAX_IDLE`] of
-//! virtual time; the number of attempts is limited.
+//! Invariant: it ends. The number of attempts is limited, and so is the time without progress.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube_scheduler_api_types::{KeyedMap, Pod, Timestamp};
 use kube_scheduler_engine::{AttemptResult, Engine, Input};
 
+use crate::idleness::{Idleness, NextStep};
 use crate::pod_name::PodName;
 use crate::rehearsal::{Happening, Rehearsal};
-
-/// Longer than any wait of the engine, but for backoffs that are configured to be longer.
-const MAX_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// A pod that was evicted.
 #[derive(Clone, Debug)]
@@ -30,10 +26,7 @@ pub(crate) struct Course {
     pub(crate) now: Timestamp,
     rehearsal: Rehearsal,
     attempts_left: u64,
-    n_progress: u64,
-    last_progress: Timestamp,
-    /// The number of steps of progress before the last attempt at a pod, by UID.
-    tried_at: KeyedMap<Arc<str>, u64>,
+    idleness: Idleness,
     /// The pod of the last attempt.
     current: Option<PodName>,
     /// The nodes of pods that were placed, by name.
@@ -53,9 +46,7 @@ impl Course {
             now,
             rehearsal: Rehearsal::default(),
             attempts_left: max_attempts,
-            n_progress: 0,
-            last_progress: now,
-            tried_at: KeyedMap::default(),
+            idleness: Idleness::new(now),
             current: None,
             placements: BTreeMap::new(),
             evictions: Vec::new(),
@@ -101,7 +92,7 @@ impl Course {
             None => vec![(turn.pod, turn.result)],
         };
         for (pod, result) in tried {
-            self.tried_at.insert(pod.uid.clone(), self.n_progress);
+            self.idleness.tried(&pod.uid);
             match result {
                 AttemptResult::Unschedulable(message) => {
                     self.failures.insert(pod.uid, (false, message));
@@ -125,12 +116,12 @@ impl Course {
                     let name = PodName::from(&*pod);
                     self.failures.remove(&pod.uid);
                     self.placements.insert(name, pod.node_name.clone().unwrap_or_default());
-                    self.progressed();
+                    self.idleness.progressed(self.now);
                 }
                 Happening::Evicted(pod) => {
                     self.placements.remove(&PodName::from(&*pod));
                     self.evictions.push(Eviction { pod, by: self.current.clone() });
-                    self.progressed();
+                    self.idleness.progressed(self.now);
                 }
                 Happening::Failed { pod, is_error, message } => {
                     self.failures.insert(pod.uid, (is_error, message));
@@ -140,30 +131,12 @@ impl Course {
         }
     }
 
-    fn progressed(&mut self) {
-        self.n_progress += 1;
-        self.last_progress = self.now;
-    }
-
-    /// Whether every pod that can be tried has been tried since the last progress, and nothing is under way.
-    fn is_settled(&self) -> bool {
-        let engine = &self.engine;
-        engine.n_binding() == 0
-            && engine.queue().pending_pods().filter(|(_, queued)| !queued.is_gated()).all(
-                |(_, queued)| self.tried_at.get(&queued.entry().0.uid) == Some(&self.n_progress),
-            )
-    }
-
     /// Advances time to the next deadline; false if there is none, or if no pod could be placed then.
     fn let_time_pass(&mut self) -> bool {
-        let Some(deadline) = self.engine.next_deadline().filter(|_| !self.is_settled()) else {
+        let NextStep::WaitUntil(next) = self.idleness.next(&self.engine, self.now) else {
             return false;
         };
-        let now = deadline.max(self.now);
-        if now.saturating_since(self.last_progress) > MAX_IDLE {
-            return false;
-        }
-        self.now = now;
+        self.now = next;
         self.handle(Input::TimePassed);
         true
     }

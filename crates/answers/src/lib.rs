@@ -41,6 +41,7 @@ mod columns;
 mod course;
 mod explanation;
 mod format;
+mod idleness;
 mod pod_name;
 mod rehearsal;
 mod request;
@@ -54,6 +55,7 @@ pub use explanation::{
     RejectedNodes, Rejection, ScoreAnswer, Subject, Suggestion, Verdict, Visibility, explain,
 };
 pub use format::{Format, FormatError, RenderError, render};
+pub use idleness::{Idleness, MAX_IDLE, NextStep};
 pub use pod_name::{PodName, PodNameError};
 pub use rehearsal::{Happening, Rehearsal};
 pub use request::{EXPLANATION, ExplanationRequest, RequestError};

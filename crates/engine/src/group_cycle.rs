@@ -97,7 +97,7 @@ impl Outcome {
 
 /// How a group fared in one placement.
 #[derive(Debug)]
-pub(crate) struct Tried {
+pub(crate) struct PlacementOutcome {
     /// By member, in order; those after an error have none.
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) status: Status,
@@ -105,7 +105,7 @@ pub(crate) struct Tried {
     pub(crate) waits: bool,
 }
 
-impl Tried {
+impl PlacementOutcome {
     /// The group fails before any member is tried.
     pub(crate) const fn failed(status: Status) -> Self {
         Self { outcomes: Vec::new(), status, waits: false }
@@ -180,7 +180,7 @@ impl SchedulingCycle {
         cx: &mut GroupWork<'_>,
         group: &Group,
         scope: Scope<'_>,
-    ) -> Tried {
+    ) -> PlacementOutcome {
         let freezes = cx.core.cluster.freeze_affinity_lists();
         // What is found out about some nodes is of no use for all of them.
         let kept = scope.nodes.map(|_| std::mem::take(&mut self.classes));
@@ -188,7 +188,7 @@ impl SchedulingCycle {
             self.classes.expect(*class);
         }
         let mut trials: Vec<(usize, Trial)> = Vec::new();
-        let mut tried = Tried::failed(Status::unschedulable(UNSCHEDULABLE));
+        let mut tried = PlacementOutcome::failed(Status::unschedulable(UNSCHEDULABLE));
         let mut needs_victims = false;
         for queued in &group.members {
             let mut outcome = self.try_member(cx, group, queued, scope);

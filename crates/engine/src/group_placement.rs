@@ -12,7 +12,7 @@ use kube_scheduler_runtime::{Profile, is_within_bounds};
 
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope};
-use crate::group_cycle::{Group, GroupWork, Tried};
+use crate::group_cycle::{Group, GroupWork, PlacementOutcome};
 use crate::group_report::{GroupReport, PlacementAttempt, PlacementScores};
 use crate::guard::guarded;
 
@@ -26,7 +26,7 @@ impl SchedulingCycle {
         group: &Group,
         may_preempt: bool,
         report: &mut GroupReport,
-    ) -> Tried {
+    ) -> PlacementOutcome {
         let everywhere = Scope { nodes: None, may_preempt };
         if !cx.core.plans.groups.places_groups {
             let tried = self.try_members(cx, group, everywhere);
@@ -40,7 +40,7 @@ impl SchedulingCycle {
             Ok(placements) => placements,
             Err(status) => {
                 report.placement_failure = Some(status.clone());
-                return Tried::failed(status);
+                return PlacementOutcome::failed(status);
             }
         };
         let n_placements = placements.len();
@@ -68,13 +68,13 @@ impl SchedulingCycle {
         if kept.len() > 1 {
             return match self.best_placement(cx.core, group, &kept, report) {
                 Ok(at) => taken(kept.swap_remove(at), report),
-                Err(status) => Tried::failed(status),
+                Err(status) => PlacementOutcome::failed(status),
             };
         }
         if let Some(only) = kept.pop() {
             return taken(only, report);
         }
-        let mut tried = first.unwrap_or_else(|| Tried::failed(Status::SUCCESS));
+        let mut tried = first.unwrap_or_else(|| PlacementOutcome::failed(Status::SUCCESS));
         let why = tried.status.error_text().unwrap_or_default();
         tried.status = Status::unschedulable(format!(
             "0/{n_placements} placements are available, first placement status: {why}"
@@ -87,7 +87,7 @@ impl SchedulingCycle {
         &mut self,
         core: &Core,
         group: &Group,
-        kept: &[(Placement, Tried)],
+        kept: &[(Placement, PlacementOutcome)],
         report: &mut GroupReport,
     ) -> Result<usize, Status> {
         report.scores = scores(core, group, kept)?;
@@ -106,7 +106,10 @@ impl SchedulingCycle {
     }
 }
 
-fn taken((placement, tried): (Placement, Tried), report: &mut GroupReport) -> Tried {
+fn taken(
+    (placement, tried): (Placement, PlacementOutcome),
+    report: &mut GroupReport,
+) -> PlacementOutcome {
     report.chosen = Some(placement.name);
     tried
 }
@@ -148,7 +151,7 @@ fn placements(core: &Core, group: &Group) -> Result<Vec<Placement>, Status> {
 fn scores(
     core: &Core,
     group: &Group,
-    kept: &[(Placement, Tried)],
+    kept: &[(Placement, PlacementOutcome)],
 ) -> Result<Vec<PlacementScores>, Status> {
     let profile: &Profile = &core.plans.profiles[group.profile];
     let assignments: Vec<Vec<_>> = kept

@@ -13,7 +13,7 @@ use kube_scheduler_framework::{Context, PluginName, Status};
 use crate::core::Core;
 use crate::cycle::SchedulingCycle;
 use crate::effect::PodRef;
-use crate::group_cycle::{Group, GroupWork, Tried};
+use crate::group_cycle::{Group, GroupWork, PlacementOutcome};
 use crate::group_placement::placed;
 use crate::group_report::GroupReport;
 use crate::guard::guarded;
@@ -75,7 +75,7 @@ impl SchedulingCycle {
         &mut self,
         cx: &mut GroupWork<'_>,
         group: &Group,
-        tried: &mut Tried,
+        tried: &mut PlacementOutcome,
         report: &mut GroupReport,
     ) {
         let found = self.victims(cx, group);

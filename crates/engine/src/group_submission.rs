@@ -15,7 +15,7 @@ use crate::condition::{Condition, changed_condition};
 use crate::core::Core;
 use crate::effect::{Effect, PodRef};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
-use crate::group_cycle::{Fit, Group, GroupWork, Outcome, Tried, UNSCHEDULABLE};
+use crate::group_cycle::{Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
 use crate::policy::Entry;
 use crate::turn::AttemptResult;
 
@@ -23,11 +23,15 @@ const SCHEDULED: &str = "PodGroupScheduled";
 
 impl GroupWork<'_> {
     /// Binds the members, or sends them back; says how it ended for each.
-    pub(crate) fn submit(mut self, group: Group, tried: Tried) -> Vec<(PodRef, AttemptResult)> {
+    pub(crate) fn submit(
+        mut self,
+        group: Group,
+        tried: PlacementOutcome,
+    ) -> Vec<(PodRef, AttemptResult)> {
         let Group { namespace, name, profile, members, pods, .. } = group;
         let later: Commands = std::mem::take(&mut self.later);
         self.bindings.carry_out(self.core, later);
-        let Tried { outcomes, status, waits } = tried;
+        let PlacementOutcome { outcomes, status, waits } = tried;
         let mut outcomes = outcomes.into_iter();
         let mut results = Vec::with_capacity(members.len());
         for queued in members {

@@ -10,10 +10,10 @@
 //! comes, is placed, is evicted and goes at most once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use kube_scheduler_answers::{
-    ExplainOptions, Explanation, Happening, PodName, Rehearsal, Subject, explain,
+    ExplainOptions, Explanation, Happening, Idleness, MAX_IDLE, NextStep, PodName, Rehearsal,
+    Subject, explain,
 };
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_engine::{AttemptResult, Engine, Input};
@@ -24,9 +24,6 @@ use crate::report::TimelineReport;
 use crate::simulation::SimulationProgress;
 use crate::timeline::{Event, Timeline};
 
-/// Longer than any wait of the engine: 15 minutes on Permit, 5 minutes without an event, 10 s of backoff. Configuration can
-/// make the backoff longer, but a pod that has not been placed by then will not be placed later.
-const MAX_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
 const MAX_IDLE_TURNS: u64 = 256;
 
 /// Which attempts to explain.
@@ -75,9 +72,7 @@ pub(crate) struct Driver<'a> {
     recording: Recording,
     now: Timestamp,
     n_turns: u64,
-    /// The number of steps of progress.
-    n_progress: u64,
-    last_progress: Timestamp,
+    idleness: Idleness,
     turn_of_last_progress: u64,
     rehearsal: Rehearsal,
     timeline: Option<Timeline>,
@@ -100,8 +95,7 @@ impl<'a> Driver<'a> {
             recording,
             now: start,
             n_turns: 0,
-            n_progress: 0,
-            last_progress: start,
+            idleness: Idleness::new(start),
             turn_of_last_progress: 0,
             rehearsal: Rehearsal::default(),
             timeline: None,
@@ -197,8 +191,9 @@ impl<'a> Driver<'a> {
             None => vec![(turn.pod, turn.result)],
         };
         for (pod, result) in tried {
+            self.idleness.tried(&pod.uid);
             let Some(at) = self.ledger.position(&pod.uid) else { continue };
-            self.ledger.record_attempt(at, number, self.n_progress);
+            self.ledger.record_attempt(at, number);
             self.ledger.account_mut(at).last_failure = match result {
                 AttemptResult::Unschedulable(message) => {
                     Some(LastFailure { is_error: false, message })
@@ -211,32 +206,22 @@ impl<'a> Driver<'a> {
         true
     }
 
-    /// Whether nothing can change any more: all that can be tried has been, and nothing is under way.
-    fn is_over(&self) -> bool {
-        self.engine.n_binding() == 0 && self.is_settled()
-    }
-
     /// Advances time to the next deadline or event. Returns false if there is none, or if no pod could be placed then.
     fn let_time_pass(&mut self) -> bool {
         let event = self.timeline.as_ref().and_then(Timeline::next_time);
-        let deadline =
-            self.engine.next_deadline().filter(|deadline| event.is_none_or(|at| *deadline < at));
-        // Nothing changes before the next event if every pod has been tried.
-        if let Some(deadline) = deadline
-            && !self.is_over()
-        {
-            let now = deadline.max(self.now);
-            if now.saturating_since(self.last_progress) <= MAX_IDLE {
-                self.now = now;
+        match self.idleness.next(self.engine, self.now) {
+            NextStep::WaitUntil(next) if event.is_none_or(|event| next < event) => {
+                self.now = next;
                 self.handle(Input::TimePassed);
                 return true;
             }
-            if event.is_none() {
+            NextStep::GivenUp if event.is_none() => {
                 let minutes = MAX_IDLE.as_secs() / 60;
                 self.warnings.push(format!(
                     "stopped after {minutes} minutes of virtual time without placing a pod"
                 ));
             }
+            _ => {}
         }
         let Some(event) = event else { return false };
         self.now = event.max(self.now);
@@ -266,17 +251,6 @@ impl<'a> Driver<'a> {
         self.delete(&pod);
     }
 
-    /// Whether every pod that can be tried has been tried since the last progress.
-    fn is_settled(&self) -> bool {
-        self.engine.queue().pending_pods().filter(|(_, queued)| !queued.is_gated()).all(
-            |(_, queued)| {
-                let account =
-                    self.ledger.position(&queued.entry().0.uid).map(|at| self.ledger.account(at));
-                account.is_none_or(|account| account.tried_at == Some(self.n_progress))
-            },
-        )
-    }
-
     fn explain(&mut self, name: PodName) {
         let Some(pod) = self.ledger.named(&name).map(|account| account.pod.clone()) else { return };
         let subject = Subject::Manifest(pod);
@@ -286,8 +260,7 @@ impl<'a> Driver<'a> {
     }
 
     fn record_progress(&mut self) {
-        self.n_progress += 1;
-        self.last_progress = self.now;
+        self.idleness.progressed(self.now);
         self.turn_of_last_progress = self.n_turns;
     }
 

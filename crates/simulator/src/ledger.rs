@@ -18,8 +18,6 @@ pub(crate) struct Account {
     pub(crate) n_attempts: u32,
     /// The number of the last of them among all attempts of the run.
     pub(crate) last_turn: Option<u64>,
-    /// The number of steps of progress before the last attempt.
-    pub(crate) tried_at: Option<u64>,
     pub(crate) last_failure: Option<LastFailure>,
 }
 
@@ -71,7 +69,6 @@ impl Ledger {
             fate: if pod.is_assigned() { Fate::AlreadyRunning } else { Fate::Pending },
             n_attempts: 0,
             last_turn: None,
-            tried_at: None,
             last_failure: None,
         };
         Self {
@@ -106,13 +103,12 @@ impl Ledger {
         })
     }
 
-    /// Records an attempt at the pod at position `at`: its number, and the number of steps of progress before it.
-    pub(crate) fn record_attempt(&mut self, at: usize, turn: u64, n_progress: u64) {
+    /// Records an attempt at the pod at position `at`, by its number.
+    pub(crate) fn record_attempt(&mut self, at: usize, turn: u64) {
         let account = &mut self.accounts[at];
         self.n_tried += usize::from(account.n_attempts == 0);
         account.n_attempts += 1;
         account.last_turn = Some(turn);
-        account.tried_at = Some(n_progress);
         account.last_failure = None;
     }
 }
