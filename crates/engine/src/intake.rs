@@ -85,10 +85,11 @@ impl Intake<'_> {
             self.assigned_pod_added(&pod);
         } else if self.is_ours(&pod) {
             self.core.cluster.group_member_known(&pod);
-            let object = EventObject::Pod(pod.clone());
-            self.core.with_queue(|queue, policy| queue.add(Entry(pod), policy.now, policy));
+            let entry = Entry(pod.clone());
+            self.core.with_queue(|queue, policy| queue.add(entry, policy.now, policy));
             if self.core.plans.groups.has_gangs {
                 // After the pod itself: the one that completes a gang passes its own gate, then wakes the others.
+                let object = EventObject::Pod(pod);
                 self.core.move_all(&ClusterEvent::UNSCHEDULABLE_POD_ADD, None, Some(&object));
             }
             self.core.measures.input_handled(ClusterEvent::UNSCHEDULABLE_POD_ADD.label());

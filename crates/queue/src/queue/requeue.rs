@@ -120,6 +120,10 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     ) where
         P: QueuePolicy<E, O> + ?Sized,
     {
+        // Nobody to move, and nobody to record it for: so it is for most of a stream of new pods.
+        if self.unschedulable.len() == 0 && self.in_flight.is_empty() {
+            return;
+        }
         let id = self.profiles.resolve(event);
         let resolved = self.profiles.resolved(id);
         if !resolved.is_of_interest() {
