@@ -11,7 +11,7 @@ use kube_scheduler_api_types::{Node, Object, Pod, PodGroup, Timestamp};
 use kube_scheduler_cache::check;
 use kube_scheduler_config::{FeatureGates, decode, default};
 use kube_scheduler_engine::{
-    AttemptResult, Effect, Engine, EngineOptions, Input, PodRef, Turn, WorkLimits,
+    AttemptResult, Effect, Engine, EngineOptions, Input, Notice, PodRef, Turn, WorkLimits,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -370,6 +370,25 @@ fn a_group_whose_preemption_costs_too_much_evicts_nothing() {
             && line.contains("the pod group is too expensive to schedule")
     };
     assert_eq!(log.iter().filter(fails).filter(|line| line.contains("g2")).count(), 1, "{log:#?}");
+}
+
+/// As long as members are missing, those that wait are left alone: each that comes costs no more than the first.
+#[test]
+fn members_of_a_gang_wake_up_when_the_last_one_comes() {
+    let mut history = History::new(&["GenericWorkload", "GangScheduling"], true);
+    history.engine.set_verbosity(6);
+    history.handle(Input::ObjectApplied(Arc::new(History::group(0, 4))));
+    let mut n_moved = Vec::new();
+    for n in 0..4 {
+        history.engine.drain_notices();
+        history.take(&Step::Pod(4 * n));
+        let others = history.engine.drain_notices().into_iter().filter(|notice| match notice {
+            Notice::PodMoved { pod, .. } => *pod.name != *format!("p{:02}", 4 * n),
+            _ => false,
+        });
+        n_moved.push(others.count());
+    }
+    assert_eq!(n_moved, [0, 0, 0, 3]);
 }
 
 #[test]

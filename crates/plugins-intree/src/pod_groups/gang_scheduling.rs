@@ -23,16 +23,45 @@ const NOT_SCHEDULED: &str = "waiting for minCount pods from a gang to be schedul
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
-    Ok(Arc::new(GangScheduling { name: NAME.into(), latest: Mutex::new(None) }))
+    Ok(Arc::new(GangScheduling { name: NAME.into(), gangs: Arc::default() }))
 }
 
 struct GangScheduling {
     name: PluginName,
+    gangs: Arc<Gangs>,
+}
+
+/// What is asked of groups.
+#[derive(Default)]
+struct Gangs {
     /// The group that was read last, with its minimum: members come one after the other.
     latest: Mutex<Option<(Arc<Object>, Option<i32>)>>,
 }
 
-impl GangScheduling {
+impl Gangs {
+    /// Whether so many pods of the pod's gang are known that it can be tried.
+    fn quorum(&self, cluster: ClusterView<'_>, pod: &Pod) -> Status {
+        let Some(name) = &pod.spec.pod_group else { return Status::SUCCESS };
+        let namespace = &pod.namespace;
+        let min_count = match self.min_count(cluster, namespace, name) {
+            Ok(Some(min_count)) => min_count,
+            Ok(None) => return Status::SUCCESS,
+            Err(NoGroup::NotFound) => {
+                return Status::unresolvable(format!(
+                    "waiting for pods's pod group \"{name}\" to appear in scheduling queue"
+                ));
+            }
+            Err(NoGroup::Unreadable(_)) => {
+                return Status::error(format!("failed to get pod group {namespace}/{name}"));
+            }
+        };
+        match state_of(cluster, namespace, name) {
+            Ok(state) if is_fewer(state.n_known(), min_count) => Status::unresolvable(NO_QUORUM),
+            Ok(_) => Status::SUCCESS,
+            Err(status) => status,
+        }
+    }
+
     /// How many pods of a group must be scheduled before one is bound; `None` if they do not wait for each other.
     fn min_count(
         &self,
@@ -79,25 +108,7 @@ fn is_fewer(n: usize, min_count: i32) -> bool {
 
 impl PreEnqueue for GangScheduling {
     fn pre_enqueue(&self, cx: &Context<'_>, pod: &Pod) -> Status {
-        let Some(name) = &pod.spec.pod_group else { return Status::SUCCESS };
-        let (cluster, namespace) = (cx.cluster(), &pod.namespace);
-        let min_count = match self.min_count(cluster, namespace, name) {
-            Ok(Some(min_count)) => min_count,
-            Ok(None) => return Status::SUCCESS,
-            Err(NoGroup::NotFound) => {
-                return Status::unresolvable(format!(
-                    "waiting for pods's pod group \"{name}\" to appear in scheduling queue"
-                ));
-            }
-            Err(NoGroup::Unreadable(_)) => {
-                return Status::error(format!("failed to get pod group {namespace}/{name}"));
-            }
-        };
-        match state_of(cluster, namespace, name) {
-            Ok(state) if is_fewer(state.n_known(), min_count) => Status::unresolvable(NO_QUORUM),
-            Ok(_) => Status::SUCCESS,
-            Err(status) => status,
-        }
+        self.gangs.quorum(cx.cluster(), pod)
     }
 }
 
@@ -112,7 +123,7 @@ impl Permit for GangScheduling {
     ) -> PermitDecision {
         let Some(name) = &pod.spec.pod_group else { return PermitDecision::allow() };
         let (cluster, namespace) = (cx.cluster(), &pod.namespace);
-        let min_count = match self.min_count(cluster, namespace, name) {
+        let min_count = match self.gangs.min_count(cluster, namespace, name) {
             Ok(Some(min_count)) => min_count,
             Ok(None) => return PermitDecision::allow(),
             Err(error) => {
@@ -148,12 +159,16 @@ impl EnqueueExtensions for GangScheduling {
     fn events_to_register(&self) -> Vec<EventRegistration> {
         let pod_added = ClusterEvent::new(EventResource::Pod, ActionType::ADD);
         let group_added = ClusterEvent::new(EventResource::PodGroup, ActionType::ADD);
+        let gangs = self.gangs.clone();
         vec![
-            EventRegistration::with_hint(pod_added, |_, pod, old, new| {
+            EventRegistration::with_hint(pod_added, move |cx, pod, old, new| {
                 let (_, added) = event_objects::pods(old, new)?;
-                Ok(worth_if(added.is_some_and(|added| {
+                let is_member = added.is_some_and(|added| {
                     added.namespace == pod.namespace && added.spec.pod_group == pod.spec.pod_group
-                })))
+                });
+                // As long as more are missing, PreEnqueue would turn every waiting member away again: for each that comes,
+                // and in vain.
+                Ok(worth_if(is_member && gangs.quorum(cx.cluster(), pod).is_success()))
             }),
             EventRegistration::with_hint(group_added, group_hint),
         ]
