@@ -10,3 +10,8 @@ pub mod fault;
 pub mod fuzz;
 pub mod history;
 pub mod tenants;
+
+// Used by the tests of other packages, and asked for here with the features that they have there: so the programs of this
+// package are made of what the tests were made of, and the workspace is not built twice.
+use criterion as _;
+use num_bigint as _;

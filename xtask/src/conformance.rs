@@ -70,19 +70,15 @@ pub(crate) struct Args {
     pub(crate) explain: Option<String>,
 }
 
-/// Builds the program for itself and runs it.
+/// Builds the program and runs it.
 pub(crate) fn run(args: &Args) -> Result<Ended> {
-    // The test profile is optimised and shared with the tests; the plain dev profile would be a build of its own.
-    let mut command = process::cargo("run");
-    command.args(["--quiet", "--profile", "test", "--package", PACKAGE, "--bin", BINARY, "--"]);
+    let mut command = Command::new(built()?);
     process::run(with_arguments(&mut command, args)?)
 }
 
-/// Runs the required families with the program as the tests just built it.
+/// Runs the required families.
 pub(crate) fn run_required() -> Result<Ended> {
-    let args = Args { family: REQUIRED.map(String::from).into(), ..Args::default() };
-    let mut command = Command::new(built_with_the_tests()?);
-    process::run(with_arguments(&mut command, &args)?)
+    run(&Args { family: REQUIRED.map(String::from).into(), ..Args::default() })
 }
 
 fn with_arguments<'a>(command: &'a mut Command, args: &Args) -> Result<&'a mut Command> {
@@ -103,15 +99,18 @@ fn with_arguments<'a>(command: &'a mut Command, args: &Args) -> Result<&'a mut C
     Ok(command)
 }
 
-/// Builds the program in the same selection of packages and targets as the tests.
+/// The package and the program in it, chosen so that cargo takes what it has built for the tests.
 ///
-/// Cargo unifies features over what is built together. Built alone, the program would get its dependencies with fewer
-/// features, and half the workspace would be compiled once more.
-fn built_with_the_tests() -> Result<PathBuf> {
+/// Cargo unifies features over the packages that are chosen together. Chosen alone, this one would get its dependencies with
+/// fewer features, and half the workspace would be compiled once more.
+const CHOSEN: [&str; 3] = ["--workspace", "--bin", BINARY];
+
+/// Builds the program.
+fn built() -> Result<PathBuf> {
     let mut command = process::cargo("build");
     command
-        .args(["--workspace", "--lib", "--tests", "--bin", BINARY, "--profile", "test"])
-        .args(["--message-format", "json-render-diagnostics"])
+        .args(CHOSEN)
+        .args(["--profile", "test", "--message-format", "json-render-diagnostics"])
         .current_dir(process::root()?);
     let messages = process::output(&mut command)?;
     artifact::executable(&messages, BINARY)
@@ -120,7 +119,35 @@ fn built_with_the_tests() -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use super::*;
+
+    /// The features of each crate when these are built, by name and version.
+    fn features(chosen: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
+        let mut tree = process::cargo("tree");
+        tree.args(chosen).args(["--prefix", "none", "--format", "{p}|{f}"]);
+        tree.current_dir(process::root().unwrap());
+        let lines = String::from_utf8(process::output(&mut tree).unwrap()).unwrap();
+        let mut features: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for line in lines.lines() {
+            let (package, enabled) = line.trim_end_matches(" (*)").split_once('|').unwrap();
+            features.entry(package.to_owned()).or_default().insert(enabled.to_owned());
+        }
+        features
+    }
+
+    /// Whoever lets a test need a feature that this package does not ask for has the workspace built twice.
+    #[test]
+    fn the_program_is_made_of_what_the_tests_are_made_of() {
+        let of_tests = features(&["--workspace"]);
+        let of_programs = features(&["--workspace", "--edges", "normal,build"]);
+        let needed = features(&["--package", PACKAGE, "--edges", "normal,build"]);
+        assert!(needed.len() > 100, "{}", needed.len());
+        for package in needed.keys() {
+            assert_eq!(of_programs[package], of_tests[package], "{package}");
+        }
+    }
 
     #[test]
     fn arguments_reach_the_program() {

@@ -66,3 +66,8 @@ pub use limits::{MAX_EXPRESSION_BYTES, SELECTOR_COST_LIMIT};
 pub use program::{Environment, Options, Outcome, Program};
 pub use semver::{Version, VersionError};
 pub use types::Type;
+
+/// The code of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -119,3 +119,8 @@ pub use status::ApiError;
 pub use store::{Listing, Store};
 pub use volumes::{ProvisionFault, VolumeOptions, Volumes};
 pub use watch::{WatchEvent, Watcher};
+
+/// The code of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

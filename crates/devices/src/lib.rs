@@ -82,3 +82,8 @@ pub use selectors::{DeviceFacts, Selector, SelectorCompiler, SelectorTable};
 pub use state::{DeviceState, Holder};
 pub use totals::ClassTotals;
 pub use usage::Usage;
+
+/// The code of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -27,6 +27,17 @@ pub trait Plugin: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Whether the plugin reads pods in full: annotations, containers, fields that the scheduler knows nothing of. Then all
+    /// pods are kept with their [`source`](kube_scheduler_api_types::Pod::source), which costs kilobytes each.
+    fn reads_pod_sources(&self) -> bool {
+        false
+    }
+
+    /// The same for nodes: [`NodeView::source`](crate::NodeView::source).
+    fn reads_node_sources(&self) -> bool {
+        false
+    }
+
     /// Decides whether a pod may enter the active queue.
     fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
         None

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{
-    HostPort, Labels, Node, NonZeroRequest, Pod, Resources, Taint, node_satisfies_required_affinity,
+    HostPort, Labels, Node, NonZeroRequest, Pod, Resources, Source, Taint,
+    node_satisfies_required_affinity,
 };
 use kube_scheduler_cache::reads::{DISCARDED, ReadSet, Reads};
 use kube_scheduler_cache::{ClusterState, NodeIdx, NodeOverlay};
@@ -54,6 +55,14 @@ impl<'a> NodeView<'a> {
     pub fn node(&self) -> &'a Arc<Node> {
         self.read(Reads::NODE_OBJECT);
         self.node
+    }
+
+    /// The node as the API server sent it, where a plugin [reads it](crate::Plugin::reads_node_sources). Changes of what the
+    /// scheduler knows nothing of are not followed, so an answer that reads it is never cached.
+    #[inline]
+    pub fn source(&self) -> Option<&'a Source> {
+        self.read(Reads::ANYTHING);
+        self.node.source.as_deref()
     }
 
     /// The slot.

@@ -45,3 +45,8 @@ mod text_file;
 mod version;
 
 pub use builder::{BuilderError, SchedulerBuilder};
+
+/// The code of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

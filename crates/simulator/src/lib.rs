@@ -52,3 +52,8 @@ pub use report::{
     RenderOptions, Report, ResourceUse, TimelineReport, render,
 };
 pub use simulation::{Simulation, SimulationError, SimulationOptions, SimulationProgress};
+
+/// The code of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::extender::HttpExtenders;
 use crate::fence::Fence;
 use crate::inbox::{Inbox, Observation};
-use crate::kinds::{Form, WatchedKind};
+use crate::kinds::{Form, Keep, WatchedKind};
 use crate::leader::{Candidacy, Leadership, catch_up};
 use crate::metrics::Metrics;
 use crate::plugin_services::PluginServices;
@@ -139,7 +139,14 @@ pub(super) fn followed_kinds(
         let events = ClusterEvent::catch_all(has_groups);
         names.extend(events.iter().map(|event| event.resource().as_str().to_owned()));
     }
+    let (mut pods, mut nodes) = (extenders.pods, extenders.nodes);
     for entry in engine.profiles().iter().flat_map(|profile| profile.plugins()) {
+        if entry.plugin.reads_pod_sources() {
+            pods = Keep::All;
+        }
+        if entry.plugin.reads_node_sources() {
+            nodes = Keep::All;
+        }
         let reads = entry.plugin.reads_objects();
         names.extend(reads.iter().map(|resource| resource.as_str().to_owned()));
         let Some(extensions) = entry.plugin.as_enqueue_extensions() else { continue };
@@ -151,7 +158,7 @@ pub(super) fn followed_kinds(
         );
     }
     let kinds = WatchedKind::all_for(names.iter().map(String::as_str)).into_iter();
-    kinds.map(|kind| kind.keeping(extenders.pods, extenders.nodes)).collect()
+    kinds.map(|kind| kind.keeping(pods, nodes)).collect()
 }
 
 /// What the watches of pods and nodes brought, for others to look at.

@@ -17,6 +17,7 @@ mod scheduling;
 mod serving_auth;
 mod serving_pages;
 mod serving_tls;
+mod sources;
 mod tracing;
 mod volumes;
 mod watchdog;
