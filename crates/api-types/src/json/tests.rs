@@ -1,3 +1,5 @@
+//! The compact form against `serde_json`, and its size.
+
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::json;
