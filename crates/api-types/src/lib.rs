@@ -48,6 +48,7 @@ mod claim_defaults;
 mod compile;
 mod features;
 mod images;
+mod json;
 mod labels;
 mod names;
 mod node;
@@ -71,6 +72,7 @@ pub use kube_scheduler_primitives::{KeyedMap, KeyedSet, KeyedState, Timestamp};
 
 pub use claim_defaults::default_device_requests;
 pub use compile::DecodeError;
+pub use json::{Fields, Json};
 pub use labels::Labels;
 pub use names::{
     CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY, PODS, is_dra_extended_resource,

@@ -1,14 +1,13 @@
-//! Objects of all other kinds: identity and labels read, the rest kept as JSON for the plugin that cares.
+//! Objects of all other kinds: identity and labels read, the rest kept as compact JSON for the plugin that cares.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::Value;
 
-use crate::Timestamp;
 use crate::compile::{DecodeError, decode_value};
 use crate::labels::Labels;
 use crate::wire::{ObjectMeta, Text};
+use crate::{Json, Timestamp};
 
 /// One object of the API. Cloning copies a few pointers.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +31,7 @@ pub struct Object {
     /// `metadata.labels`.
     pub labels: Labels,
     /// The whole object.
-    pub json: Arc<Value>,
+    pub json: Arc<Json>,
 }
 
 #[derive(Default, Deserialize)]
@@ -46,9 +45,9 @@ struct Header {
 
 impl Object {
     /// Takes over parsed JSON.
-    pub fn from_value(json: impl Into<Arc<Value>>) -> Result<Self, DecodeError> {
-        let json = json.into();
-        let header: Header = decode_value("object", &json)?;
+    pub fn from_value(json: impl Into<Json>) -> Result<Self, DecodeError> {
+        let json = Arc::new(json.into());
+        let header: Header = decode_value("object", &*json)?;
         let (group, version) = match header.api_version.split_once('/') {
             Some((group, version)) => (group.into(), version.into()),
             None => (Arc::default(), header.api_version.0),
@@ -69,21 +68,14 @@ impl Object {
 
     /// Reads JSON text.
     pub fn from_json(json: impl AsRef<[u8]>) -> Result<Self, DecodeError> {
-        let value: Value = crate::compile::decode_text("object", json.as_ref())?;
-        Self::from_value(value)
+        let json: Json = crate::compile::decode_text("object", json.as_ref())?;
+        Self::from_value(json)
     }
 
     /// Sets one field of the JSON, making the maps on the way to it. What was read of the object besides (identity,
     /// revision, labels) stays as it is.
-    pub fn set_field(&mut self, path: &[&str], value: Value) {
-        let mut place = Arc::make_mut(&mut self.json);
-        for field in path {
-            if !place.is_object() {
-                *place = Value::Object(serde_json::Map::new());
-            }
-            place = &mut place[*field];
-        }
-        *place = value;
+    pub fn set_field(&mut self, path: &[&str], value: Json) {
+        Arc::make_mut(&mut self.json).set(path, value);
     }
 
     /// `group/version`, or the version alone for the core group.

@@ -301,6 +301,16 @@ fn check_counts(
     report.compare(|| "number of ghosts".to_owned(), plain.len() - n_live, cluster.n_ghosts());
     let n_pods = plain.values().map(|node| node.pods.len()).sum();
     report.compare(|| "number of pods".to_owned(), n_pods, cluster.n_pods());
+    let mut by_namespace: BTreeMap<&str, usize> = BTreeMap::new();
+    for pod in plain.values().flat_map(|node| node.pods.values()) {
+        *by_namespace.entry(&pod.namespace).or_default() += 1;
+    }
+    let n_namespaces = cluster.pods.n_namespaces();
+    report.compare(|| "namespaces with pods".to_owned(), by_namespace.len(), n_namespaces);
+    for (namespace, n_pods) in by_namespace {
+        let found = cluster.n_pods_in(namespace);
+        report.compare(|| format!("number of pods in {namespace}"), n_pods, found);
+    }
     let assumed = cluster.assumed_pods().map(|pod| pod.uid.clone()).collect::<BTreeSet<_>>();
     report.compare(|| "number of assumed pods".to_owned(), assumed.len(), cluster.n_assumed());
     let flagged = plain
@@ -440,6 +450,8 @@ fn check_objects(cluster: &ClusterState, report: &mut Report) {
         by_class.entry(storage_class_of(volume).into()).or_default().insert(volume.name.clone());
     }
     report.compare(|| "volumes by class".to_owned(), by_class, objects.volumes_by_class());
+    let [expected, found] = objects.service_selectors_again();
+    report.compare(|| "services that select pods".to_owned(), expected, found);
 }
 
 fn check_counters(cluster: &ClusterState, report: &mut Report) {

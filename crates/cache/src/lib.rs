@@ -103,7 +103,9 @@ pub use error::{CacheError, PodIdentity};
 pub use images::ImageState;
 pub use node_storage::Attachment;
 pub use node_table::NodeIdx;
-pub use objects::{AssumeObjectError, ObjectChange, ObjectKey, ObjectStore, storage_class_of};
+pub use objects::{
+    AssumeObjectError, ObjectChange, ObjectKey, ObjectStore, ServiceSelectors, storage_class_of,
+};
 pub use overlay::NodeOverlay;
 pub use pod_groups::{MemberPlace, PodGroupState};
 pub use ports::HostPorts;

@@ -9,6 +9,7 @@ mod cluster;
 mod confirmed;
 mod history;
 mod pending;
+mod service_selectors;
 mod volume_classes;
 
 use std::collections::BTreeMap;
@@ -20,11 +21,13 @@ use self::assumed::Assumed;
 use self::confirmed::Confirmed;
 use self::history::History;
 use self::pending::PendingObjects;
+use self::service_selectors::{SERVICES, SelectorsByNamespace};
 use self::volume_classes::{VOLUMES, VolumeClasses};
 
 pub use self::assumed::{AssumeObjectError, ObjectKey};
 pub(crate) use self::history::DEVICE_GROUP;
 pub use self::history::ObjectChange;
+pub use self::service_selectors::ServiceSelectors;
 pub use self::volume_classes::storage_class_of;
 
 type ByName = BTreeMap<Arc<str>, Arc<Object>>;
@@ -40,6 +43,7 @@ pub struct ObjectStore {
     kinds: Vec<KindStore>,
     sequence: u64,
     volume_classes: VolumeClasses,
+    service_selectors: SelectorsByNamespace,
 }
 
 #[derive(Clone, Debug)]
@@ -61,7 +65,8 @@ impl ObjectStore {
         let store = self.kind_or_new(&object.group, &object.kind);
         store.assumed.applied(&object);
         store.confirmed.forget(&object);
-        let is_volume = (&*store.group, &*store.kind) == VOLUMES;
+        let of_kind = (&*store.group, &*store.kind);
+        let (is_volume, is_service) = (of_kind == VOLUMES, of_kind == SERVICES);
         let by_name =
             Arc::make_mut(store.by_namespace.entry(object.namespace.clone()).or_default());
         let previous = by_name.insert(object.name.clone(), object.clone());
@@ -69,6 +74,9 @@ impl ObjectStore {
         store.sequence += 1;
         if is_volume {
             self.volume_classes.applied(previous.as_deref(), &object);
+        }
+        if is_service {
+            self.service_selectors.applied(previous.as_deref(), &object);
         }
         self.sequence += 1;
         let change =
@@ -103,6 +111,9 @@ impl ObjectStore {
             self.note_change(group, kind, change);
             if (group, kind) == VOLUMES {
                 self.volume_classes.removed(previous);
+            }
+            if (group, kind) == SERVICES {
+                self.service_selectors.removed(previous);
             }
         }
         previous

@@ -53,6 +53,8 @@ pub(crate) struct NodePods {
 pub(crate) struct PodTable {
     records: Column<Option<PodRecord>, 256>,
     by_uid: CowMap<Arc<str>, PodIdx>,
+    /// How many pods there are of each namespace that has any.
+    by_namespace: CowMap<Arc<str>, u32>,
     free: Column<PodIdx>,
     assumed: Column<PodIdx>,
     nodes: Column<Arc<NodePods>, 128>,
@@ -69,6 +71,16 @@ impl PodTable {
 
     pub(crate) fn len(&self) -> usize {
         self.by_uid.len()
+    }
+
+    /// How many pods of a namespace there are.
+    pub(crate) fn n_in(&self, namespace: &str) -> usize {
+        self.by_namespace.get(namespace).map_or(0, |n_pods| *n_pods as usize)
+    }
+
+    /// How many namespaces have pods.
+    pub(crate) fn n_namespaces(&self) -> usize {
+        self.by_namespace.len()
     }
 
     pub(crate) fn n_assumed(&self) -> usize {
@@ -153,6 +165,7 @@ impl PodTable {
             self.volumes.get_mut(node).add(VolumeCounts::of(&record.pod));
         }
         self.by_uid.insert(record.pod.uid.clone(), idx);
+        *self.by_namespace.get_or_insert_with(&record.pod.namespace, || 0) += 1;
         self.records.set(idx, Some(record));
         idx
     }
@@ -179,6 +192,12 @@ impl PodTable {
         }
         self.unlist_assumed(record.assumed_place);
         self.by_uid.remove(&*record.pod.uid);
+        if let Some(n_pods) = self.by_namespace.get_mut(&*record.pod.namespace) {
+            *n_pods -= 1;
+            if *n_pods == 0 {
+                self.by_namespace.remove(&*record.pod.namespace);
+            }
+        }
         self.free.push(idx);
         Some((record.pod, record.node))
     }

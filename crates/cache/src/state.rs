@@ -255,6 +255,11 @@ impl ClusterState {
         self.pods.len()
     }
 
+    /// Number of pods of a namespace that have a node, assumed ones included. O(1).
+    pub fn n_pods_in(&self, namespace: &str) -> usize {
+        self.pods.n_in(namespace)
+    }
+
     /// The lowest priority of any pod on a node. O(1).
     pub fn lowest_priority_on(&self, node: NodeIdx) -> Option<i32> {
         self.pods.held_by(node)?.levels.all().first().map(|level| level.priority)

@@ -3,26 +3,31 @@
 //! A unit is one comparison, one table entry or one slot of a column. What caches, indexes and early ends save is not taken
 //! off: the price is a limit from above, and the same whatever was done before, with any number of threads.
 //!
-//! Only what the pod itself asks for has a price. What others wrote, such as the anti-affinity of running pods, is theirs:
+//! Only what the pod asks for has a price, and what its namespace says about it (services and owner). What others wrote, such
+//! as the anti-affinity of running pods, is theirs:
 //! no tenant can make another tenant's pods too expensive.
 
 use kube_scheduler_api_types::{
-    LabelSelector, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm, Requirement,
+    Json, LabelSelector, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm, Requirement,
 };
-use kube_scheduler_cache::ClusterState;
+use kube_scheduler_cache::{ClusterState, ServiceSelectors};
 
 /// What messages call a part of a pod, and what the part costs.
 type Part = (&'static str, fn(&Pod, &ClusterState) -> Comparisons);
 
 /// The parts of a pod that cost something.
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     ("nodeSelector and node affinity", node_selection),
     ("topology spread constraints", spread_constraints),
+    ("spreading by services and owner", default_spreading),
     ("pod affinity and anti-affinity", pod_affinity),
     ("tolerations", tolerations),
     ("resources, host ports and images", requests),
     ("volumes and resource claims", volumes_and_claims),
 ];
+
+/// Constraints that a pod without any gets by default. An operator who configures more decides about the work as well.
+const DEFAULT_CONSTRAINTS: u64 = 2;
 
 /// How often something is compared, table entries and slots of columns included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +37,8 @@ struct Comparisons {
     per_node: u64,
     /// With each pod that has a node.
     per_pod: u64,
+    /// With each of those that are in the pod's namespace.
+    per_neighbour: u64,
 }
 
 /// What an attempt costs at most, in units.
@@ -49,14 +56,18 @@ impl Price {
     /// The price of an attempt for `pod`. Linear in the number of the pod's terms and requirements.
     pub(crate) fn of(pod: &Pod, cluster: &ClusterState) -> Self {
         let (n_nodes, n_pods) = (units(cluster.capacity()), units(cluster.n_pods()));
+        let n_neighbours = units(cluster.n_pods_in(&pod.namespace));
         let (mut search, mut per_trial, mut greatest) = (0_u64, 0_u64, (0, ""));
         for (name, part) in PARTS {
-            let Comparisons { once, per_node, per_pod } = part(pod, cluster);
+            let Comparisons { once, per_node, per_pod, per_neighbour } = part(pod, cluster);
             let price = once
                 .saturating_add(per_node.saturating_mul(n_nodes))
-                .saturating_add(per_pod.saturating_mul(n_pods));
+                .saturating_add(per_pod.saturating_mul(n_pods))
+                .saturating_add(per_neighbour.saturating_mul(n_neighbours));
             search = search.saturating_add(price);
-            per_trial = per_trial.saturating_add(per_node).saturating_add(per_pod);
+            for more in [per_node, per_pod, per_neighbour] {
+                per_trial = per_trial.saturating_add(more);
+            }
             if price > greatest.0 {
                 greatest = (price, name);
             }
@@ -74,6 +85,7 @@ impl Comparisons {
             once: self.once.saturating_add(other.once),
             per_node: self.per_node.saturating_add(other.per_node),
             per_pod: self.per_pod.saturating_add(other.per_pod),
+            per_neighbour: self.per_neighbour.saturating_add(other.per_neighbour),
         }
     }
 }
@@ -101,7 +113,7 @@ fn selector(selector: Option<&LabelSelector>) -> (u64, u64) {
 
 fn node_selection(pod: &Pod, _: &ClusterState) -> Comparisons {
     let n_pairs = pod.spec.node_selector.as_ref().map_or(0, |pairs| units(pairs.len()));
-    let mut sum = Comparisons { once: n_pairs, per_node: n_pairs, per_pod: 0 };
+    let mut sum = Comparisons { once: n_pairs, per_node: n_pairs, ..Comparisons::default() };
     let Some(affinity) = pod.spec.node_affinity.as_deref() else { return sum };
     let required = affinity.required.iter().flat_map(|selector| selector.terms()).flatten();
     let preferred = affinity.preferred.iter().flatten().flat_map(|terms| terms.iter());
@@ -109,7 +121,7 @@ fn node_selection(pod: &Pod, _: &ClusterState) -> Comparisons {
         let NodeSelectorTerm { expressions, fields } = term;
         let (per_node, once) = requirements(expressions);
         let per_node = 1 + per_node + units(fields.len());
-        sum = sum.and(Comparisons { once, per_node, per_pod: 0 });
+        sum = sum.and(Comparisons { once, per_node, ..Comparisons::default() });
     }
     sum
 }
@@ -118,17 +130,59 @@ fn spread_constraints(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     let constraints = &pod.spec.topology_spread_constraints;
     let mut sum = Comparisons::default();
     for constraint in constraints.iter() {
-        let (per_pod, once) = selector(constraint.selector.as_ref());
-        sum = sum.and(Comparisons { once, per_node: 1, per_pod: 1 + per_pod });
+        let (per_neighbour, once) = selector(constraint.selector.as_ref());
+        // No pod is counted without a requirement.
+        let per_pod = u64::from(per_neighbour > 0);
+        sum = sum.and(Comparisons { once, per_node: 1, per_pod, per_neighbour });
     }
     if !constraints.is_empty() {
         // Which nodes count is found out once, and for each constraint that honours taints.
         let per_constraint = tolerations(pod, cluster).once;
         let once = per_constraint.saturating_mul(units(constraints.len()));
         let per_node = node_selection(pod, cluster).per_node;
-        sum = sum.and(Comparisons { once, per_node, per_pod: 0 });
+        sum = sum.and(Comparisons { once, per_node, ..Comparisons::default() });
     }
     sum
+}
+
+/// A pod without constraints is spread by what its services and its owner select. Of its services only those labels
+/// count that it has itself.
+fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
+    if !pod.spec.topology_spread_constraints.is_empty() {
+        return Comparisons::default();
+    }
+    let objects = cluster.objects();
+    let ServiceSelectors { n_services, n_pairs } = objects.service_selectors(&pod.namespace);
+    let (n_services, n_labels) = (units(n_services), units(pod.labels.len()));
+    let n_compared = units(n_pairs).min(n_services.saturating_mul(n_labels));
+    let n_owned = pod.controller.as_ref().map_or(0, |owner| {
+        let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+        let owner = objects.get(group, &owner.kind, &pod.namespace, &owner.name);
+        owner.map_or(0, |owner| n_texts(&owner.json["spec"]["selector"]))
+    });
+    let n_selected = units(n_pairs).min(n_labels).saturating_add(n_owned);
+    let once = n_services
+        .saturating_add(n_compared.saturating_mul(1 + log(pod.labels.len())))
+        .saturating_add(n_owned);
+    if n_selected == 0 {
+        return Comparisons { once, ..Comparisons::default() };
+    }
+    let per_neighbour = DEFAULT_CONSTRAINTS.saturating_mul(2).saturating_mul(n_selected);
+    Comparisons {
+        once,
+        per_node: node_selection(pod, cluster).per_node.saturating_add(DEFAULT_CONSTRAINTS),
+        per_pod: DEFAULT_CONSTRAINTS,
+        per_neighbour,
+    }
+}
+
+/// How many texts there are in JSON, without the names of fields.
+fn n_texts(json: &Json) -> u64 {
+    match json {
+        Json::Array(items) => items.iter().map(n_texts).sum(),
+        Json::Object(fields) => fields.iter().map(|(_, value)| n_texts(value)).sum(),
+        _ => 1,
+    }
 }
 
 fn pod_affinity(pod: &Pod, _: &ClusterState) -> Comparisons {
@@ -142,11 +196,13 @@ fn pod_affinity(pod: &Pod, _: &ClusterState) -> Comparisons {
     for PodAffinityTerm { selector: pods, namespaces, namespace_selector, .. } in terms {
         let of_pods = selector(pods.as_ref());
         let of_namespaces = selector(namespace_selector.as_ref());
-        sum = sum.and(Comparisons {
-            once: of_pods.1 + of_namespaces.1 + units(namespaces.len()),
-            per_node: 1,
-            per_pod: 1 + of_pods.0 + of_namespaces.0 + log(namespaces.len()),
-        });
+        // A term without a selector selects no pod, and is compared with none.
+        let per_pod = match pods {
+            Some(_) => 1 + of_pods.0 + of_namespaces.0 + log(namespaces.len()),
+            None => 0,
+        };
+        let once = 1 + of_pods.1 + of_namespaces.1 + units(namespaces.len());
+        sum = sum.and(Comparisons { once, per_node: 1, per_pod, per_neighbour: 0 });
     }
     sum
 }
@@ -155,19 +211,20 @@ fn tolerations(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     let n_tolerations = units(pod.spec.tolerations.len());
     // Nodes have few different lists of taints, and each list is compared once.
     let once = n_tolerations.saturating_mul(units(cluster.taint_sets().n_ids()));
-    Comparisons { once, per_node: 1, per_pod: 0 }
+    Comparisons { once, per_node: 1, ..Comparisons::default() }
 }
 
 fn requests(pod: &Pod, _: &ClusterState) -> Comparisons {
     let n_asked =
         pod.requests.totals.len() + pod.spec.host_ports.len() + pod.spec.images.names.len();
-    Comparisons { once: units(pod.labels.len()), per_node: 1 + units(n_asked), per_pod: 0 }
+    let (once, per_node) = (units(pod.labels.len()), 1 + units(n_asked));
+    Comparisons { once, per_node, ..Comparisons::default() }
 }
 
 fn volumes_and_claims(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     let n_volumes = units(pod.volumes.len());
     let n_claims = units(pod.spec.resource_claims.len());
-    let mut sum = Comparisons { once: 0, per_node: n_volumes + n_claims, per_pod: 0 };
+    let mut sum = Comparisons { per_node: n_volumes + n_claims, ..Comparisons::default() };
     if n_volumes > 0 {
         let n_known = units(cluster.objects().n_objects("", "PersistentVolume"));
         sum.once = n_volumes.saturating_mul(n_known);
@@ -183,7 +240,7 @@ fn volumes_and_claims(pod: &Pod, cluster: &ClusterState) -> Comparisons {
 mod tests {
     use std::sync::Arc;
 
-    use kube_scheduler_api_types::Node;
+    use kube_scheduler_api_types::{Node, Object};
     use serde_json::{Value, json};
 
     use super::*;
@@ -231,9 +288,9 @@ mod tests {
             ),
             (json!({"topologySpreadConstraints": vec![constraint; 100]}), 1, 400_000..510_000),
             // Long lists are sorted: not 2,000 comparisons with each pod but 21.
-            (required("podAntiAffinity", json!([term])), 2, 24_000..28_000),
-            (json!({"containers": [{"name": "c", "ports": ports}]}), 4, 100_000..110_000),
-            (json!({"volumes": volumes}), 5, 100_000..110_000),
+            (required("podAntiAffinity", json!([term])), 3, 24_000..28_000),
+            (json!({"containers": [{"name": "c", "ports": ports}]}), 5, 100_000..110_000),
+            (json!({"volumes": volumes}), 6, 100_000..110_000),
         ];
         for (spec, part, expected) in cases {
             let price = Price::of(&pod(spec), &cluster);
@@ -241,6 +298,64 @@ mod tests {
             assert!(expected.contains(&price.search), "{price:?}");
             assert!(price.preemption >= price.search / 2, "{price:?}");
         }
+    }
+
+    fn add(cluster: &mut ClusterState, kind: &str, namespace: &str, name: &str, selector: &Value) {
+        let api_version = if kind == "Service" { "v1" } else { "apps/v1" };
+        let object = json!({"apiVersion": api_version, "kind": kind,
+            "metadata": {"namespace": namespace, "name": name}, "spec": {"selector": selector}});
+        cluster.upsert_object(Arc::new(Object::from_value(object).unwrap()));
+    }
+
+    #[test]
+    fn services_and_owners_that_a_pod_is_spread_by_have_a_price() {
+        let mut cluster = cluster();
+        let labels: serde_json::Map<_, _> =
+            (0..100).map(|at| (format!("l{at}"), json!("v"))).collect();
+        let labels = Value::Object(labels);
+        let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r",
+            "controller": true});
+        let labelled = Pod::from_value(&json!({"metadata": {"namespace": "a", "name": "p",
+            "labels": labels, "ownerReferences": [owner]}}))
+        .unwrap();
+        let before = Price::of(&labelled, &cluster).search;
+        // What is in other namespaces is their own affair, and services may select nothing.
+        for at in 0..2000 {
+            add(&mut cluster, "Service", "b", &format!("s{at}"), &labels);
+            add(&mut cluster, "Service", "a", &format!("none{at}"), &Value::Null);
+        }
+        assert_eq!(Price::of(&labelled, &cluster).search, before);
+        add(&mut cluster, "Service", "a", "honest", &json!({"l1": "v"}));
+        let honest = Price::of(&labelled, &cluster).search - before;
+        assert!((1000..12_000).contains(&honest), "{honest}");
+        (0..2000).for_each(|at| add(&mut cluster, "Service", "a", &format!("s{at}"), &labels));
+        let price = Price::of(&labelled, &cluster);
+        assert!(price.search > 2000 * 100, "{price:?}");
+        assert_eq!(price.greatest, PARTS[2].0);
+        // A service that asks for anything is not compared with a pod without labels.
+        let plain = Price::of(&pod(json!({})), &cluster).search;
+        assert!(plain < 10_000, "{plain}");
+        let requirements = vec![json!({"key": "a", "operator": "DoesNotExist"}); 5000];
+        let selector = json!({"matchExpressions": requirements});
+        add(&mut cluster, "ReplicaSet", "a", "r", &selector);
+        // Each requirement is compared with each pod of the namespace.
+        let owned = Price::of(&labelled, &cluster).search - price.search;
+        assert!(owned > 5000 * 1000, "{owned}");
+    }
+
+    #[test]
+    fn terms_without_a_selector_are_compared_with_no_pod() {
+        let cluster = cluster();
+        let of_terms = |term: Value| {
+            let terms = vec![term; 100];
+            let spec = json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}});
+            Price::of(&pod(spec), &cluster).search
+        };
+        let plain = Price::of(&pod(json!({})), &cluster).search;
+        let with = of_terms(json!({"topologyKey": "zone", "labelSelector": {}})) - plain;
+        let without = of_terms(json!({"topologyKey": "zone"})) - plain;
+        assert!((300_000..301_000).contains(&with), "{with}");
+        assert!((100_000..101_000).contains(&without), "{without}");
     }
 
     #[test]

@@ -3,18 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Object, Quantity};
+use kube_scheduler_api_types::{Fields, Json, Object, Quantity};
 use kube_scheduler_framework::ObjectStore;
-use serde_json::Value;
 
 use crate::report::{ClaimAllocation, ClassUse, DeviceCounts, DeviceReport, DriverUse, PoolUse};
 
 const GROUP: &str = "resource.k8s.io";
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
+fn list(value: &Json) -> impl Iterator<Item = &Json> {
     value.as_array().into_iter().flatten()
 }
 
-fn text(value: &Value) -> &str {
+fn text(value: &Json) -> &str {
     value.as_str().unwrap_or_default()
 }
 
@@ -63,9 +62,9 @@ pub(crate) fn report(objects: &ObjectStore) -> Option<DeviceReport> {
 }
 
 /// The class of a request, or of an alternative in it (`request/alternative`).
-fn class_of<'a>(spec: &'a Value, request: &str) -> &'a str {
+fn class_of<'a>(spec: &'a Json, request: &str) -> &'a str {
     let (name, alternative) = request.split_once('/').unwrap_or((request, ""));
-    let named = |value: &&Value, name: &str| value["name"] == name;
+    let named = |value: &&Json, name: &str| value["name"] == name;
     let Some(request) = list(&spec["devices"]["requests"]).find(|value| named(value, name)) else {
         return "";
     };
@@ -75,17 +74,17 @@ fn class_of<'a>(spec: &'a Value, request: &str) -> &'a str {
 
 /// All pools with their newest generation, by driver, node and name.
 fn pools(objects: &ObjectStore, used: &BTreeSet<DeviceKey<'_>>) -> Vec<PoolUse> {
-    let mut slices: BTreeMap<(&str, &str), Vec<&Value>> = BTreeMap::new();
+    let mut slices: BTreeMap<(&str, &str), Vec<&Json>> = BTreeMap::new();
     for slice in objects.list(GROUP, "ResourceSlice") {
         let spec = &slice.json["spec"];
         slices.entry((text(&spec["driver"]), text(&spec["pool"]["name"]))).or_default().push(spec);
     }
     let mut pools: Vec<PoolUse> = Vec::new();
     for ((driver, pool), mut specs) in slices {
-        let generation = |spec: &Value| spec["pool"]["generation"].as_i64().unwrap_or_default();
+        let generation = |spec: &Json| spec["pool"]["generation"].as_i64().unwrap_or_default();
         let newest = specs.iter().map(|spec| generation(spec)).max();
         specs.retain(|spec| Some(generation(spec)) == newest);
-        let is_used = |device: &Value| used.contains(&(driver, pool, text(&device["name"])));
+        let is_used = |device: &Json| used.contains(&(driver, pool, text(&device["name"])));
         let left = counters_left(&specs, is_used);
         let mut by_node: BTreeMap<&str, DeviceCounts> = BTreeMap::new();
         for spec in &specs {
@@ -117,22 +116,22 @@ fn pools(objects: &ObjectStore, used: &BTreeSet<DeviceKey<'_>>) -> Vec<PoolUse> 
 type Counters<'a> = BTreeMap<(&'a str, &'a str), Quantity>;
 
 /// What a device takes of shared counters. Values that are no quantities count as nothing.
-fn consumed(device: &Value) -> impl Iterator<Item = ((&str, &str), Quantity)> {
+fn consumed(device: &Json) -> impl Iterator<Item = ((&str, &str), Quantity)> {
     list(&device["consumesCounters"]).flat_map(|set| {
-        let counters = set["counters"].as_object().into_iter().flatten();
+        let counters = set["counters"].as_object().into_iter().flat_map(Fields::iter);
         counters.filter_map(|(name, counter)| {
-            let amount = Quantity::from_json(&counter["value"]).ok()?;
-            Some(((text(&set["counterSet"]), name.as_str()), amount))
+            let amount = Quantity::from_json(&(&counter["value"]).into()).ok()?;
+            Some(((text(&set["counterSet"]), name), amount))
         })
     })
 }
 
 /// What the used devices of a pool have left of its shared counters.
-fn counters_left<'a>(specs: &[&'a Value], is_used: impl Fn(&Value) -> bool) -> Counters<'a> {
+fn counters_left<'a>(specs: &[&'a Json], is_used: impl Fn(&Json) -> bool) -> Counters<'a> {
     let mut left = Counters::new();
     for set in specs.iter().flat_map(|spec| list(&spec["sharedCounters"])) {
-        for (name, counter) in set["counters"].as_object().into_iter().flatten() {
-            if let Ok(amount) = Quantity::from_json(&counter["value"]) {
+        for (name, counter) in set["counters"].as_object().into_iter().flat_map(Fields::iter) {
+            if let Ok(amount) = Quantity::from_json(&(&counter["value"]).into()) {
                 left.insert((text(&set["name"]), name), amount);
             }
         }
@@ -148,7 +147,7 @@ fn counters_left<'a>(specs: &[&'a Value], is_used: impl Fn(&Value) -> bool) -> C
 }
 
 /// Whether enough of the shared counters is left for a device.
-fn fits(device: &Value, left: &Counters<'_>) -> bool {
+fn fits(device: &Json, left: &Counters<'_>) -> bool {
     consumed(device).all(|(key, amount)| {
         left.get(&key).is_some_and(|left| {
             let mut rest = left.clone();

@@ -294,10 +294,12 @@ impl Cluster {
         in_flight.extend(special.cloned());
         let mut allocations = Vec::new();
         for claim in in_flight {
-            let mut entry = self.normal.allocation(&claim.json["status"]["allocation"]);
+            let mut entry =
+                self.normal.allocation(&Value::from(&claim.json["status"]["allocation"]));
             entry.insert("claim".into(), json!(*claim.name));
             if &*claim.name == SPECIAL {
-                entry.insert("requests".into(), claim.json["spec"]["devices"]["requests"].clone());
+                entry
+                    .insert("requests".into(), (&claim.json["spec"]["devices"]["requests"]).into());
             }
             allocations.push(Value::Object(entry));
         }

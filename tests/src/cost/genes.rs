@@ -45,7 +45,7 @@ struct Draft {
 
 type Part = (&'static str, fn(&mut Draft, &Gene, usize));
 
-const PARTS: [Part; 20] = [
+const PARTS: [Part; 21] = [
     ("spread constraints", spread),
     ("pod affinity terms", pod_affinity),
     ("nodeSelector", node_selector),
@@ -62,6 +62,7 @@ const PARTS: [Part; 20] = [
     ("owners", owners),
     ("pod group", pod_group),
     ("services", services),
+    ("a replica set", replica_set),
     ("claims", claims),
     ("disruption budgets", budgets),
     ("a node of its own choice", running),
@@ -420,8 +421,12 @@ fn pod_group(draft: &mut Draft, gene: &Gene, pod: usize) {
     }));
 }
 
-/// Services, whose selectors count for spreading by default.
+/// Services, whose selectors count for spreading by default if they select the pod.
 fn services(draft: &mut Draft, gene: &Gene, pod: usize) {
+    if gene.has(1) {
+        let labels = (0..gene.listed).map(|key| (format!("l{key}"), "".into()));
+        insert(&mut draft.pod["metadata"]["labels"], labels);
+    }
     let port = |at: usize| json!({"name": format!("p{at}"), "port": 1 + at % 65_535});
     let service = |at: usize| {
         let selector: Map<_, _> =
@@ -431,6 +436,21 @@ fn services(draft: &mut Draft, gene: &Gene, pod: usize) {
             "spec": {"selector": selector, "ports": list(if gene.has(0) { gene.n } else { 1 }, port)}})
     };
     draft.objects.extend(list(if gene.has(0) { 1 } else { gene.n.min(300) }, service));
+}
+
+/// Owns all pods; its selector counts for spreading by default, and its template for nothing.
+fn replica_set(draft: &mut Draft, gene: &Gene, pod: usize) {
+    draft.pod["metadata"]["ownerReferences"] = json!([
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true}]);
+    if pod > 0 {
+        return;
+    }
+    let variable = |at: usize| json!({"name": format!("E{at}"), "value": ""});
+    let n_variables = if gene.has(4) { gene.n } else { 0 };
+    let container = json!({"name": "c", "image": "i", "env": list(n_variables, variable)});
+    draft.objects.push(json!({"apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"namespace": NAMESPACE, "name": "r", "uid": "r"},
+        "spec": {"selector": gene.selector(0), "template": {"spec": {"containers": [container]}}}}));
 }
 
 fn claims(draft: &mut Draft, gene: &Gene, pod: usize) {

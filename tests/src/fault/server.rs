@@ -288,7 +288,7 @@ impl Server {
         if before["metadata"]["resourceVersion"] != *object.resource_version {
             return Ok(Err(Refusal::conflict("the object has been modified".to_owned())));
         }
-        match self.update(&object.kind, (*object.json).clone())? {
+        match self.update(&object.kind, Value::from(&*object.json))? {
             WatchedObject::Other(stored) => Ok(Ok(stored)),
             WatchedObject::Pod(_) | WatchedObject::Node(_) => {
                 bail!("{} cannot be replaced", object.kind)

@@ -64,7 +64,7 @@ impl ApiServer {
         &mut self,
         object: &Object,
     ) -> Result<std::result::Result<(Input, Arc<Object>), &'static str>> {
-        let json = (*object.json).clone();
+        let json = Value::from(&*object.json);
         let key = object_key(&json);
         let Some(before) = self.objects.get(&key) else { return Ok(Err("NotFound")) };
         if before["metadata"]["resourceVersion"] != *object.resource_version {

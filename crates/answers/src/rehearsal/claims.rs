@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Object;
+use kube_scheduler_api_types::{Json, Object};
 use kube_scheduler_framework::ObjectStore;
-use serde_json::Value;
 
 use super::volumes::revised;
 
@@ -29,7 +28,7 @@ pub(crate) fn release(objects: &ObjectStore, namespace: &str, pod_uid: &str) -> 
             continue;
         }
         let reserved = &claim.json["status"]["reservedFor"];
-        let left: Vec<Value> =
+        let left: Vec<Json> =
             list(reserved).filter(|consumer| consumer["uid"] != pod_uid).cloned().collect();
         if left.len() == list(reserved).count() {
             continue;
@@ -37,7 +36,7 @@ pub(crate) fn release(objects: &ObjectStore, namespace: &str, pod_uid: &str) -> 
         let changed = if left.is_empty() {
             let finalizers = list(&claim.json["metadata"]["finalizers"]);
             let others = finalizers.filter(|finalizer| *finalizer != FINALIZER).cloned().collect();
-            revised(claim, [(&["metadata", "finalizers"], others), (&["status"], Value::Null)])
+            revised(claim, [(&["metadata", "finalizers"], others), (&["status"], Json::Null)])
         } else {
             revised(claim, [(&["status", "reservedFor"], left.into())])
         };
@@ -46,6 +45,6 @@ pub(crate) fn release(objects: &ObjectStore, namespace: &str, pod_uid: &str) -> 
     released
 }
 
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
+fn list(value: &Json) -> impl Iterator<Item = &Json> {
     value.as_array().into_iter().flatten()
 }

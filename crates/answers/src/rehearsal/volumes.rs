@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Object;
+use kube_scheduler_api_types::{Json, Object};
 use kube_scheduler_cache::storage_class_of;
 use kube_scheduler_framework::{ApiError, ObjectKey, ObjectStore, ObjectWrite};
 use serde_json::{Value, json};
@@ -47,7 +47,10 @@ pub(crate) fn write(objects: &ObjectStore, write: &ObjectWrite) -> WriteOutcome 
         }
         ObjectWrite::PatchStatus { object, patch } => {
             known.ok_or_else(|| not_found(object)).map(|known| {
-                revised(known, [(&["status"], patched(&known.json["status"], &patch["status"]))])
+                revised(
+                    known,
+                    [(&["status"], patched(&known.json["status"], &patch["status"]).into())],
+                )
             })
         }
         ObjectWrite::Delete { object, .. } => {
@@ -111,8 +114,8 @@ fn with_status(known: &Object, object: &Object) -> Object {
 }
 
 /// A status after a strategic merge patch, as far as plugins send such: elements of lists are taken out by uid.
-fn patched(status: &Value, patch: &Value) -> Value {
-    let mut patched = status.clone();
+fn patched(status: &Json, patch: &Value) -> Value {
+    let mut patched = Value::from(status);
     for (field, change) in patch.as_object().into_iter().flatten() {
         let deleted: Vec<&Value> = change
             .as_array()
@@ -149,7 +152,7 @@ fn replaced(known: Option<&Arc<Object>>, object: &Object) -> Result<Object, ApiE
 }
 
 /// The next revision of an object, with new values in some fields.
-pub(crate) fn revised<const N: usize>(object: &Object, fields: [(&[&str], Value); N]) -> Object {
+pub(crate) fn revised<const N: usize>(object: &Object, fields: [(&[&str], Json); N]) -> Object {
     let number: u64 = object.resource_version.parse().unwrap_or_default();
     let resource_version = number.saturating_add(1).to_string();
     let mut revised = object.clone();
@@ -175,7 +178,7 @@ fn consequences(objects: &ObjectStore, written: &Object) -> Vec<Object> {
             vec![volume, bound(claim, &written.name)]
         }
         ("", "PersistentVolumeClaim")
-            if written.json["metadata"]["annotations"][SELECTED_NODE].is_string() =>
+            if written.json["metadata"]["annotations"][SELECTED_NODE].as_str().is_some() =>
         {
             match provisioned(objects, written) {
                 Some(volume) => {

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::node::Node;
@@ -90,9 +90,10 @@ pub(crate) fn decode_text<T: DeserializeOwned>(noun: &str, json: &[u8]) -> Resul
     })
 }
 
-pub(crate) fn decode_value<T: DeserializeOwned>(
+/// Reads a type from JSON that was parsed already.
+pub(crate) fn decode_value<'de, T: DeserializeOwned>(
     noun: &str,
-    value: &Value,
+    value: impl Deserializer<'de, Error = serde_json::Error> + Copy,
 ) -> Result<T, DecodeError> {
     T::deserialize(value).map_err(|error| {
         let path = match serde_path_to_error::deserialize::<_, T>(value) {

@@ -47,8 +47,8 @@ pub(crate) fn as_read(name: &str, object: Arc<Object>) -> Arc<Object> {
         return object;
     }
     let [old, new] = CONDITIONS;
-    let Cow::Owned(json) = renamed(&object.json, new, old) else { return object };
-    Arc::new(Object { json: Arc::new(json), ..(*object).clone() })
+    let Cow::Owned(json) = renamed(&Value::from(&*object.json), new, old) else { return object };
+    Arc::new(Object { json: Arc::new(json.into()), ..(*object).clone() })
 }
 
 /// A patch of an object's status as a server takes it that serves the kind in `version`.
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn the_condition_is_read_by_its_first_name() {
         let types = |object: Arc<Object>| {
-            let conditions = object.json["status"]["conditions"].as_array().unwrap().clone();
+            let conditions = object.json["status"]["conditions"].as_array().unwrap().to_vec();
             conditions
                 .iter()
                 .map(|one| one["type"].as_str().unwrap().to_owned())

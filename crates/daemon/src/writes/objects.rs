@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::Object;
+use kube_scheduler_api_types::{Json, Object};
 use kube_scheduler_framework::ObjectWrite;
 use kube_scheduler_writes::Success;
 use serde_json::{Value, json};
@@ -103,7 +103,7 @@ async fn delete(
 fn without_finalizer(object: &Object, finalizer: &str) -> Object {
     let mut changed = object.clone();
     let left = object.json["metadata"]["finalizers"].as_array().into_iter().flatten();
-    let left: Vec<Value> = left.filter(|other| *other != finalizer).cloned().collect();
+    let left: Vec<Json> = left.filter(|other| *other != finalizer).cloned().collect();
     changed.set_field(&["metadata", "finalizers"], left.into());
     changed
 }

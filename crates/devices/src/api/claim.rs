@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Quantity, Timestamp, wire};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 
 use super::decode::{Map, ObjectError, decode, list, optional_quantities, or_default, text, texts};
 use super::device::Taint;
@@ -189,7 +188,7 @@ pub struct ClaimConfig {
     #[serde(deserialize_with = "texts")]
     pub requests: Vec<Arc<str>>,
     /// What the driver reads, as JSON.
-    pub opaque: Option<Value>,
+    pub opaque: Option<kube_scheduler_api_types::Json>,
 }
 
 /// What a claim got.
@@ -316,7 +315,7 @@ fn capacity_requests<'de, D: Deserializer<'de>>(
 /// The `opaque` parts of a class's configuration.
 pub(super) fn opaque_configs<'de, D: Deserializer<'de>>(
     deserializer: D,
-) -> Result<Vec<Option<Value>>, D::Error> {
+) -> Result<Vec<Option<kube_scheduler_api_types::Json>>, D::Error> {
     Ok(list::<_, ClaimConfig>(deserializer)?.into_iter().map(|config| config.opaque).collect())
 }
 
@@ -325,7 +324,9 @@ impl ResourceClaim {
     ///
     /// # Errors
     /// If a field has the wrong type.
-    pub fn from_json(json: &Value) -> Result<Self, ObjectError> {
+    pub fn from_json<'de>(
+        json: impl Deserializer<'de, Error = serde_json::Error> + Copy,
+    ) -> Result<Self, ObjectError> {
         let Json { metadata, spec, status } = decode("ResourceClaim", json)?;
         let Devices { requests, constraints, config } = spec.devices;
         Ok(Self {

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Timestamp, wire};
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Deserializer};
 
 use super::claim::{DeviceSelector, opaque_configs};
 use super::decode::{ObjectError, decode, list, or_default, text};
@@ -19,7 +18,7 @@ pub struct DeviceClass {
     /// What devices of the class must fulfil.
     pub selectors: Vec<DeviceSelector>,
     /// Configuration of every device of the class, each as its `opaque` part in JSON.
-    pub config: Vec<Option<Value>>,
+    pub config: Vec<Option<kube_scheduler_api_types::Json>>,
     /// The extended resource that the class provides, empty for none.
     pub extended_resource_name: Arc<str>,
 }
@@ -39,7 +38,7 @@ struct Spec {
     #[serde(deserialize_with = "list")]
     selectors: Vec<DeviceSelector>,
     #[serde(deserialize_with = "opaque_configs")]
-    config: Vec<Option<Value>>,
+    config: Vec<Option<kube_scheduler_api_types::Json>>,
     #[serde(deserialize_with = "text")]
     extended_resource_name: Arc<str>,
 }
@@ -49,7 +48,9 @@ impl DeviceClass {
     ///
     /// # Errors
     /// If a field has the wrong type.
-    pub fn from_json(json: &Value) -> Result<Self, ObjectError> {
+    pub fn from_json<'de>(
+        json: impl Deserializer<'de, Error = serde_json::Error> + Copy,
+    ) -> Result<Self, ObjectError> {
         let Json { metadata, spec } = decode("DeviceClass", json)?;
         Ok(Self {
             name: metadata.name.0,

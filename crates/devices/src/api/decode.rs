@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Quantity;
 use kube_scheduler_api_types::wire::Text;
+use kube_scheduler_api_types::{Json, Quantity};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -23,11 +23,12 @@ pub struct ObjectError {
 }
 
 /// Reads one object.
-pub(super) fn decode<T: DeserializeOwned>(
+pub(super) fn decode<'de, T: DeserializeOwned>(
     kind: &'static str,
-    json: &Value,
+    json: impl Deserializer<'de, Error = serde_json::Error> + Copy,
 ) -> Result<T, ObjectError> {
     serde_path_to_error::deserialize::<_, T>(json).map_err(|error| {
+        let json = Json::deserialize(json).unwrap_or_default();
         let part = |name: &str| json["metadata"][name].as_str().unwrap_or_default();
         let name = match part("namespace") {
             "" => part("name").to_owned(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Quantity, Timestamp, wire};
+use kube_scheduler_api_types::{Json, Quantity, Timestamp, wire};
 use serde::Deserialize;
 use serde_json::{Map as JsonMap, Value, json};
 
@@ -70,7 +70,7 @@ pub struct AllocationConfig {
     #[serde(deserialize_with = "texts")]
     pub requests: Vec<Arc<str>>,
     /// What the driver reads, as JSON.
-    pub opaque: Option<Value>,
+    pub opaque: Option<Json>,
 }
 
 fn share_id<'de, D: serde::Deserializer<'de>>(
@@ -182,7 +182,7 @@ fn config_json(config: &AllocationConfig) -> Value {
         fields.insert("requests".into(), texts_json(&config.requests));
     }
     if let Some(opaque) = &config.opaque {
-        fields.insert("opaque".into(), opaque.clone());
+        fields.insert("opaque".into(), opaque.into());
     }
     Value::Object(fields)
 }

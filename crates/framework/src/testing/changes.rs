@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Object, Pod};
 use kube_scheduler_cache::ClusterState;
-use serde_json::json;
 
 use super::fixture::Fixture;
 use super::objects::{node, pod};
@@ -102,7 +101,7 @@ impl SingleChanges<'_> {
     fn of_objects(&mut self, objects: &[Arc<Object>]) {
         for object in objects {
             let mut relabelled = (**object).clone();
-            relabelled.set_field(&["changed"], json!("yes"));
+            relabelled.set_field(&["changed"], "yes".into());
             relabelled.labels = [("changed", "yes")].into_iter().collect();
             let named = format!("{} {}", object.kind, object.key());
             self.add(format!("{named} changes"), |cluster| {

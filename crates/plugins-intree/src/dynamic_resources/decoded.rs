@@ -3,9 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube_scheduler_devices::api::ObjectError;
-use kube_scheduler_framework::api::Object;
+use kube_scheduler_framework::api::{Json, Object};
 use rustc_hash::FxHashMap;
-use serde_json::Value;
 
 /// Below this many entries nothing is swept.
 const MIN_ENTRIES: usize = 256;
@@ -17,7 +16,7 @@ type Answer<T> = Result<Arc<T>, ObjectError>;
 /// Entries are found by the object they were made from, which they keep alive: the same `Arc` is the same
 /// revision, in whatever copy of the cluster's state. Those that are not held elsewhere any more are swept from time to time.
 pub(super) struct Decoded<T> {
-    decode: fn(&Value) -> Result<T, ObjectError>,
+    decode: fn(&Json) -> Result<T, ObjectError>,
     entries: Mutex<Entries<T>>,
 }
 
@@ -28,7 +27,7 @@ struct Entries<T> {
 }
 
 impl<T> Decoded<T> {
-    pub(super) fn new(decode: fn(&Value) -> Result<T, ObjectError>) -> Self {
+    pub(super) fn new(decode: fn(&Json) -> Result<T, ObjectError>) -> Self {
         let entries = Entries { by_object: FxHashMap::default(), sweep_at: MIN_ENTRIES };
         Self { decode, entries: Mutex::new(entries) }
     }

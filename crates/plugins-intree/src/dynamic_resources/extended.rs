@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kube_scheduler_devices::api::{DeviceClass, DeviceRequest, Request, ResourceClaim};
 use kube_scheduler_devices::{ContainerDemand, ExtendedClaim, ExtendedResources};
 use kube_scheduler_framework::api::{
-    Object, Pod, ResourceName, Resources, Timestamp, is_dra_extended_resource,
+    Json, Object, Pod, ResourceName, Resources, Timestamp, is_dra_extended_resource,
 };
 use kube_scheduler_framework::columns::ResourceColumns;
 use kube_scheduler_framework::{ObjectStore, Status};
@@ -176,7 +176,7 @@ fn pods_of_special(claim: &Object) -> impl Iterator<Item = &str> {
 }
 
 /// The owner references that are about controllers.
-fn owners(claim: &Object) -> impl Iterator<Item = &Value> {
+fn owners(claim: &Object) -> impl Iterator<Item = &Json> {
     let owners = claim.json["metadata"]["ownerReferences"].as_array();
     owners.into_iter().flatten().filter(|owner| owner["controller"] == true)
 }
@@ -213,8 +213,8 @@ pub(super) fn variant(claim: &ResourceClaim, special: &ExtendedClaim) -> Resourc
 /// The same as JSON.
 pub(super) fn variant_object(object: &Object, special: &ExtendedClaim) -> Object {
     let mut variant = object.clone();
-    let requests = special.requests.iter().filter_map(request_json).collect();
-    variant.set_field(&["spec", "devices", "requests"], Value::Array(requests));
+    let requests = special.requests.iter().filter_map(request_json).map(Json::from).collect();
+    variant.set_field(&["spec", "devices", "requests"], requests);
     variant
 }
 

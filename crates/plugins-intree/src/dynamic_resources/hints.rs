@@ -1,9 +1,8 @@
 //! After which events a pod is worth a retry (`docs/spec/plugins-dra.md` §15).
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Object, Pod};
+use kube_scheduler_framework::api::{Json, Object, Pod};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, EventRegistration, EventResource, QueueingHint,
 };
@@ -83,21 +82,18 @@ fn has_same_status(old: &Object, new: &Object) -> bool {
 }
 
 /// `value` without what stands for nothing: an empty list or map means the same as none. Only an empty allocation is one.
-fn without_empty(value: &Value) -> Cow<'_, Value> {
+fn without_empty(value: &Json) -> Value {
     match value {
-        Value::Object(fields) => {
+        Json::Object(fields) => {
             let kept = fields.iter().filter_map(|(name, field)| {
                 let field = without_empty(field);
                 let is_kept = !is_empty(&field) || name == "allocation" && !field.is_null();
-                is_kept.then(|| (name.clone(), field.into_owned()))
+                is_kept.then(|| (name.to_owned(), field))
             });
-            Cow::Owned(Value::Object(kept.collect::<Map<_, _>>()))
+            Value::Object(kept.collect::<Map<_, _>>())
         }
-        Value::Array(items) => {
-            let items = items.iter().map(|item| without_empty(item).into_owned());
-            Cow::Owned(Value::Array(items.collect()))
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Cow::Borrowed(value),
+        Json::Array(items) => Value::Array(items.iter().map(without_empty).collect()),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => value.into(),
     }
 }
 

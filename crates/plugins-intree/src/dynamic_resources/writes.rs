@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kube_scheduler_devices::RequestMapping;
 use kube_scheduler_devices::api::Allocation;
-use kube_scheduler_framework::api::{NodeResourceClaim, Object, Pod, Timestamp};
+use kube_scheduler_framework::api::{Json, NodeResourceClaim, Object, Pod, Timestamp};
 use kube_scheduler_framework::{ObjectKey, ObjectWrite};
 use serde_json::{Map, Value, json};
 
@@ -18,22 +18,21 @@ pub(super) fn has_finalizer(object: &Object) -> bool {
     finalizers(object).any(|finalizer| *finalizer == *kinds::FINALIZER)
 }
 
-fn finalizers(object: &Object) -> impl Iterator<Item = &Value> {
+fn finalizers(object: &Object) -> impl Iterator<Item = &Json> {
     object.json["metadata"]["finalizers"].as_array().into_iter().flatten()
 }
 
 /// Adds the finalizer unless it is there.
 pub(super) fn add_finalizer(object: &mut Object) {
     if !has_finalizer(object) {
-        let present = finalizers(object).cloned();
-        let all = present.chain([Value::from(kinds::FINALIZER)]).collect();
-        object.set_field(&["metadata", "finalizers"], Value::Array(all));
+        let all = finalizers(object).cloned().chain([kinds::FINALIZER.into()]).collect();
+        object.set_field(&["metadata", "finalizers"], all);
     }
 }
 
 /// Gives the claim its devices.
 pub(super) fn set_allocation(object: &mut Object, allocation: &Allocation) {
-    object.set_field(&["status", "allocation"], allocation.to_json());
+    object.set_field(&["status", "allocation"], allocation.to_json().into());
 }
 
 /// Notes when the claim got its devices, unless that is known.
@@ -47,22 +46,18 @@ pub(super) fn set_allocation_time(object: &mut Object, now: Timestamp) {
 /// Lets a pod use the claim.
 pub(super) fn add_reservation(object: &mut Object, pod: &Pod) {
     let present = object.json["status"]["reservedFor"].as_array();
-    let mut consumers = present.cloned().unwrap_or_default();
-    consumers.push(json!({"resource": "pods", "name": *pod.name, "uid": *pod.uid}));
-    object.set_field(&["status", "reservedFor"], Value::Array(consumers));
+    let consumer = json!({"resource": "pods", "name": *pod.name, "uid": *pod.uid});
+    let consumers = present.into_iter().flatten().cloned().chain([consumer.into()]).collect();
+    object.set_field(&["status", "reservedFor"], consumers);
 }
 
 /// The claim without devices and reservations.
 pub(super) fn deallocated(object: &Object) -> Object {
-    let mut status = object.json["status"].clone();
-    if let Some(fields) = status.as_object_mut() {
-        for field in ["reservedFor", "allocation", "devices"] {
-            fields.remove(field);
-        }
+    let mut json = (*object.json).clone();
+    for field in ["reservedFor", "allocation", "devices"] {
+        json.remove(&["status", field]);
     }
-    let mut object = object.clone();
-    object.set_field(&["status"], status);
-    object
+    Object { json: Arc::new(json), ..object.clone() }
 }
 
 /// The write that takes a pod's right to use a claim.
@@ -82,10 +77,8 @@ pub(super) fn delete_special(object: &Arc<Object>) -> ObjectWrite {
 /// The special claim as it is created: without what it has only in memory.
 pub(super) fn to_create(variant: &Object) -> Object {
     let mut json = (*variant.json).clone();
-    if let Some(metadata) = json["metadata"].as_object_mut() {
-        metadata.remove("name");
-        metadata.remove("uid");
-    }
+    json.remove(&["metadata", "name"]);
+    json.remove(&["metadata", "uid"]);
     Object { name: "".into(), uid: "".into(), json: Arc::new(json), ..variant.clone() }
 }
 

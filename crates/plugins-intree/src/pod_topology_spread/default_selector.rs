@@ -5,17 +5,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_framework::ClusterView;
-use kube_scheduler_framework::api::{LabelSelector, Object, Pod, Requirement, wire};
+use kube_scheduler_framework::api::{Fields, Json, LabelSelector, Object, Pod, Requirement, wire};
 use serde::Deserialize;
 
 /// The selector of all services that select the pod and of the controller that owns it. Without requirements when
 /// there are none.
+///
+/// A service is compared with the pod up to the first label that differs. What services add are labels of the pod, so
+/// there are never more of them than the pod has, however many services there are.
 pub(super) fn default_selector(cluster: ClusterView<'_>, pod: &Pod) -> LabelSelector {
     let mut pairs: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
     for service in cluster.objects_of("").list_in("Service", &pod.namespace) {
-        let Some(selector) = pairs_of(service) else { continue };
-        if selector.iter().all(|(key, value)| pod.labels.get(key) == Some(value)) {
-            pairs.extend(selector.into_iter().map(|(key, value)| (key.into(), value.into())));
+        let Some(selector) = selector_of(service).as_object() else { continue };
+        let is_label = |(key, value): (&str, &Json)| pod.labels.get(key) == Some(text(value));
+        if selector.len() <= pod.labels.len() && selector.iter().all(is_label) {
+            extend(&mut pairs, selector);
         }
     }
     let mut more = Vec::new();
@@ -30,8 +34,8 @@ pub(super) fn default_selector(cluster: ClusterView<'_>, pod: &Pod) -> LabelSele
             || cluster.objects_of(group).get(&controller.kind, &pod.namespace, &controller.name);
         match (group, &*controller.kind) {
             ("", "ReplicationController") => {
-                let selector = owner().and_then(|owner| pairs_of(owner)).unwrap_or_default();
-                pairs.extend(selector.into_iter().map(|(key, value)| (key.into(), value.into())));
+                let selector = owner().and_then(|owner| selector_of(owner).as_object());
+                selector.into_iter().for_each(|selector| extend(&mut pairs, selector));
             }
             ("apps", "ReplicaSet" | "StatefulSet") => {
                 more = owner().map(|owner| requirements_of(owner)).unwrap_or_default();
@@ -43,16 +47,27 @@ pub(super) fn default_selector(cluster: ClusterView<'_>, pod: &Pod) -> LabelSele
     LabelSelector::new(pairs.chain(more).collect::<Vec<_>>())
 }
 
-/// `spec.selector` as pairs; `None` when there is none.
-fn pairs_of(object: &Object) -> Option<Vec<(&str, &str)>> {
-    let selector = object.json.get("spec")?.get("selector")?.as_object()?;
-    Some(selector.iter().map(|(key, value)| (key.as_str(), value.as_str().unwrap_or(""))).collect())
+/// `spec.selector`; `null` when there is none.
+fn selector_of(object: &Object) -> &Json {
+    &object.json["spec"]["selector"]
+}
+
+fn text(value: &Json) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Adds a selector that is written as pairs, in place of what is there.
+fn extend(pairs: &mut BTreeMap<Arc<str>, Arc<str>>, selector: &Fields) {
+    for (key, value) in selector.iter() {
+        if pairs.get(key).is_none_or(|known| **known != *text(value)) {
+            pairs.insert(key.into(), text(value).into());
+        }
+    }
 }
 
 /// The requirements of `spec.selector`; none when it is absent or cannot be read.
 fn requirements_of(object: &Object) -> Vec<Requirement> {
-    let selector = object.json.get("spec").and_then(|spec| spec.get("selector"));
-    let wire = selector.and_then(|selector| wire::LabelSelector::deserialize(selector).ok());
+    let wire = wire::LabelSelector::deserialize(selector_of(object)).ok();
     let compiled = wire.and_then(|wire| LabelSelector::from_wire(&wire).ok());
     compiled.map(|selector| selector.requirements().to_vec()).unwrap_or_default()
 }

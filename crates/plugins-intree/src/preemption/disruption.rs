@@ -44,7 +44,10 @@ impl Budget {
             namespace: object.namespace.clone(),
             selector,
             allowed: allowed.unwrap_or(0),
-            disrupted: disrupted.into_iter().flat_map(|pods| pods.keys().cloned()).collect(),
+            disrupted: disrupted
+                .into_iter()
+                .flat_map(|pods| pods.iter().map(|(name, _)| name.to_owned()))
+                .collect(),
         })
     }
 

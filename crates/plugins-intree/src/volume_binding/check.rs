@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Labels, Object};
+use kube_scheduler_framework::api::{Fields, Labels, Object};
 use kube_scheduler_framework::{ClusterView, ObjectKey};
 
 use super::affinity::BoundAffinity;
@@ -65,7 +65,7 @@ impl WatchedVolumes<'_> {
                 return Ok(Progress::NotYet);
             }
             let annotations = claim.json["metadata"]["annotations"].as_object();
-            if annotations.is_none_or(serde_json::Map::is_empty) {
+            if annotations.is_none_or(Fields::is_empty) {
                 return Err(format!("selectedNode annotation reset for PVC \"{name}\""));
             }
             if VolumeClaim(claim).selected_node() != Some(self.node) {

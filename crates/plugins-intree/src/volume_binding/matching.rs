@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::wire;
-use kube_scheduler_framework::api::{LabelSelector, Labels, Object, Quantity};
+use kube_scheduler_framework::api::{Json, LabelSelector, Labels, Object, Quantity};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::affinity::VolumeAffinity;
 use crate::volumes::{BOUND_BY_CONTROLLER, PersistentVolume, SELECTED_NODE, VolumeClaim};
@@ -110,7 +110,7 @@ impl Candidates {
     }
 }
 
-fn compile_selector(selector: &Value) -> Result<LabelSelector, String> {
+fn compile_selector(selector: &Json) -> Result<LabelSelector, String> {
     let wire = wire::LabelSelector::deserialize(selector).map_err(|error| error.to_string())?;
     LabelSelector::from_wire(&wire).map_err(|error| error.to_string())
 }
@@ -149,7 +149,7 @@ pub(super) fn bound_to_claim(volume: &Object, claim: &Object) -> Option<Arc<Obje
     });
     let mut volume = volume.clone();
     if !names_claim {
-        volume.set_field(&["spec", "claimRef"], reference);
+        volume.set_field(&["spec", "claimRef"], reference.into());
     }
     if needs_mark {
         volume.set_field(&["metadata", "annotations", BOUND_BY_CONTROLLER], "yes".into());

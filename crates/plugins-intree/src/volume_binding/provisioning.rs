@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::wire::{self, List, SelectorRequirement, Text};
-use kube_scheduler_framework::api::{LabelSelector, Labels, Object, Quantity};
+use kube_scheduler_framework::api::{Json, LabelSelector, Labels, Object, Quantity};
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::volumes::{NO_PROVISIONER, VolumeClaim, csi_driver, storage_class};
 
@@ -110,14 +109,14 @@ pub(super) fn limit_of(capacity: &Object) -> Option<Quantity> {
     amount(&capacity.json["maximumVolumeSize"]).or_else(|| amount(&capacity.json["capacity"]))
 }
 
-fn amount(json: &Value) -> Option<Quantity> {
-    if json.is_null() { None } else { Quantity::from_json(json).ok() }
+fn amount(json: &Json) -> Option<Quantity> {
+    if json.is_null() { None } else { Quantity::from_json(&json.into()).ok() }
 }
 
 /// One term of `allowedTopologies`; `None` when it can never match.
-fn compile_term(term: &Value) -> Option<LabelSelector> {
+fn compile_term(term: &Json) -> Option<LabelSelector> {
     let expressions = term["matchLabelExpressions"].as_array().filter(|list| !list.is_empty())?;
-    let requirement = |expression: &Value| SelectorRequirement {
+    let requirement = |expression: &Json| SelectorRequirement {
         key: Text::from(expression["key"].as_str().unwrap_or_default()),
         operator: Text::from("In"),
         values: Some(List(

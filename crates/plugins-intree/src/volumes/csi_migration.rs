@@ -6,8 +6,7 @@
 mod ebs;
 mod gce;
 
-use kube_scheduler_framework::api::VolumeSource;
-use serde_json::Value;
+use kube_scheduler_framework::api::{Json, VolumeSource};
 
 use super::objects::text;
 use super::{CsiNode, PersistentVolume};
@@ -157,7 +156,7 @@ pub(crate) fn translate_inline(
         VolumeSource::GcePersistentDisk { disk, .. } => gce::handle_of_inline(disk),
         VolumeSource::AwsElasticBlockStore { volume_id } => ebs::handle(volume_id)?,
         VolumeSource::Other { json, .. } => {
-            let source: Value = serde_json::from_str(json).unwrap_or_default();
+            let source: Json = serde_json::from_str(json).unwrap_or_default();
             handle(plugin, &source)?
         }
         _ => String::new(),
@@ -165,7 +164,7 @@ pub(crate) fn translate_inline(
     Ok(CsiVolume { driver: plugin.driver(), handle })
 }
 
-fn handle(plugin: InTreePlugin, source: &Value) -> Result<String, String> {
+fn handle(plugin: InTreePlugin, source: &Json) -> Result<String, String> {
     match plugin {
         InTreePlugin::AwsElasticBlockStore => ebs::handle(field(source, "volumeID")),
         InTreePlugin::GcePersistentDisk => Ok(gce::handle_of_inline(field(source, "pdName"))),
@@ -180,7 +179,7 @@ fn handle(plugin: InTreePlugin, source: &Value) -> Result<String, String> {
     }
 }
 
-fn field<'a>(source: &'a Value, name: &str) -> &'a str {
+fn field<'a>(source: &'a Json, name: &str) -> &'a str {
     text(&source[name]).unwrap_or_default()
 }
 

@@ -2,13 +2,12 @@
 //!
 //! Views borrow an object and read its JSON; nothing is copied or kept.
 
-use kube_scheduler_framework::api::{Object, Quantity};
-use serde_json::Value;
+use kube_scheduler_framework::api::{Json, Object, Quantity};
 
 use super::{BIND_COMPLETED, CLASS_ANNOTATION, SELECTED_NODE};
 
 /// A text field; absent and `null` are `None`, empty texts are kept.
-pub(super) fn text(value: &Value) -> Option<&str> {
+pub(super) fn text(value: &Json) -> Option<&str> {
     value.as_str()
 }
 
@@ -24,15 +23,15 @@ fn class(object: &Object) -> &str {
         .unwrap_or_default()
 }
 
-fn texts(value: &Value) -> impl Iterator<Item = &str> {
-    value.as_array().into_iter().flatten().filter_map(Value::as_str)
+fn texts(value: &Json) -> impl Iterator<Item = &str> {
+    value.as_array().into_iter().flatten().filter_map(Json::as_str)
 }
 
-fn amount(value: &Value) -> Option<Quantity> {
-    if value.is_null() { None } else { Quantity::from_json(value).ok() }
+fn amount(value: &Json) -> Option<Quantity> {
+    if value.is_null() { None } else { Quantity::from_json(&value.into()).ok() }
 }
 
-fn or_filesystem(mode: &Value) -> &str {
+fn or_filesystem(mode: &Json) -> &str {
     text(mode).unwrap_or("Filesystem")
 }
 
@@ -41,7 +40,7 @@ fn or_filesystem(mode: &Value) -> &str {
 pub(crate) struct VolumeClaim<'a>(pub(crate) &'a Object);
 
 impl<'a> VolumeClaim<'a> {
-    fn spec(self) -> &'a Value {
+    fn spec(self) -> &'a Json {
         &self.0.json["spec"]
     }
 
@@ -101,14 +100,14 @@ impl<'a> VolumeClaim<'a> {
     }
 
     /// `spec.selector` as written; `None` when there is none, which differs from an empty one.
-    pub(crate) fn selector(self) -> Option<&'a Value> {
+    pub(crate) fn selector(self) -> Option<&'a Json> {
         Some(&self.spec()["selector"]).filter(|selector| !selector.is_null())
     }
 
     /// The UID of the owner that controls it: the first owner reference that says so.
     pub(crate) fn controller_uid(self) -> Option<&'a str> {
         let owners = self.0.json["metadata"]["ownerReferences"].as_array()?;
-        let controller = owners.iter().find(|owner| owner["controller"] == Value::Bool(true))?;
+        let controller = owners.iter().find(|owner| owner["controller"] == true)?;
         Some(text(&controller["uid"]).unwrap_or_default())
     }
 }
@@ -119,7 +118,7 @@ pub(crate) struct PersistentVolume<'a>(pub(crate) &'a Object);
 
 impl<'a> PersistentVolume<'a> {
     /// `spec` as written.
-    pub(crate) fn spec(self) -> &'a Value {
+    pub(crate) fn spec(self) -> &'a Json {
         &self.0.json["spec"]
     }
 
@@ -164,12 +163,12 @@ impl<'a> PersistentVolume<'a> {
     }
 
     /// `spec.claimRef`, if there is one.
-    pub(crate) fn claim_ref(self) -> Option<&'a Value> {
+    pub(crate) fn claim_ref(self) -> Option<&'a Json> {
         Some(&self.spec()["claimRef"]).filter(|claim| !claim.is_null())
     }
 
     /// `spec.nodeAffinity.required` as written, if there is one.
-    pub(crate) fn required_node_affinity(self) -> Option<&'a Value> {
+    pub(crate) fn required_node_affinity(self) -> Option<&'a Json> {
         Some(&self.spec()["nodeAffinity"]["required"]).filter(|required| !required.is_null())
     }
 
@@ -217,10 +216,7 @@ impl<'a> StorageClass<'a> {
     }
 
     /// `allowedTopologies` as written; `None` when there are none or the list is empty.
-    pub(crate) fn allowed_topologies(self) -> Option<&'a [Value]> {
-        self.0.json["allowedTopologies"]
-            .as_array()
-            .map(Vec::as_slice)
-            .filter(|terms| !terms.is_empty())
+    pub(crate) fn allowed_topologies(self) -> Option<&'a [Json]> {
+        self.0.json["allowedTopologies"].as_array().filter(|terms| !terms.is_empty())
     }
 }

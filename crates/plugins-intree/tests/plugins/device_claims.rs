@@ -176,7 +176,7 @@ impl Way {
 }
 
 fn at_revision(object: &Object, revision: &str) -> Object {
-    let mut json = (*object.json).clone();
+    let mut json = Value::from(&*object.json);
     json["metadata"]["resourceVersion"] = revision.into();
     Object::from_value(json).unwrap()
 }
@@ -309,7 +309,7 @@ fn a_claim_is_made_for_extended_resources_and_deleted_again() {
     let TaskStep::Write(ObjectWrite::Create(created)) = way.pre_bind() else { panic!() };
     assert_eq!(created.json["metadata"]["generateName"], "p-extended-resources-");
     assert_eq!(created.json["metadata"].get("name"), None);
-    let mut stored = (*created.json).clone();
+    let mut stored = Value::from(&*created.json);
     stored["metadata"]["name"] = "p-extended-resources-x".into();
     stored["metadata"]["uid"] = "uid-x".into();
     let stored = Object::from_value(stored).unwrap();
@@ -327,7 +327,7 @@ fn a_claim_is_made_for_extended_resources_and_deleted_again() {
     let pod_object = Arc::new(allocated.as_ref().clone());
     assert!(matches!(way.step(TaskEvent::Written(Ok(pod_object))), TaskStep::Wait { .. }));
     assert_eq!(way.n_pending(), 1);
-    put(&mut way.world, (*at_revision(&stored, "6").json).clone());
+    put(&mut way.world, Value::from(&*at_revision(&stored, "6").json));
     assert_eq!(done(way.step(TaskEvent::Woken)), "ok");
     assert_eq!(way.n_pending(), 0);
     way.unreserve();

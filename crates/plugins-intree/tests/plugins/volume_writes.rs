@@ -173,7 +173,7 @@ impl Way {
 }
 
 fn revised(object: &Object) -> Arc<Object> {
-    let mut json = (*object.json).clone();
+    let mut json = Value::from(&*object.json);
     let revision: u64 = object.resource_version.parse().unwrap();
     json["metadata"]["resourceVersion"] = (revision + 1).to_string().into();
     Arc::new(Object::from_value(json).unwrap())
@@ -219,7 +219,7 @@ fn reachable(zone: &str) -> Value {
 }
 
 fn expected(object: &Object, path: &str) -> Value {
-    object.json.pointer(path).cloned().unwrap_or_default()
+    Value::from(&*object.json).pointer(path).cloned().unwrap_or_default()
 }
 
 #[test]

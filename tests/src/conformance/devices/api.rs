@@ -118,7 +118,7 @@ impl Api {
 
     fn create(&mut self, object: &Object) -> Result<Answer> {
         self.n_generated += 1;
-        let mut json = (*object.json).clone();
+        let mut json = Value::from(&*object.json);
         let prefix = text(&json["metadata"]["generateName"]).to_owned();
         json["metadata"]["name"] = format!("{prefix}x{}", self.n_generated).into();
         json["metadata"]["uid"] = format!("created-{}", self.n_generated).into();
@@ -126,7 +126,7 @@ impl Api {
     }
 
     fn replace(&mut self, object: &Object, is_status: bool) -> Result<Answer> {
-        let reservations = object.json["status"]["reservedFor"].as_array().map_or(0, Vec::len);
+        let reservations = object.json["status"]["reservedFor"].as_array().map_or(0, <[_]>::len);
         // The API of the recording looks at the object before it looks for what it replaces.
         if is_status && reservations > MAX_RESERVATIONS {
             let text = format!(
@@ -139,15 +139,15 @@ impl Api {
         let Some(known) = self.objects.get(&named(&ObjectKey::from(object))) else {
             return Ok(Answer { result: Err(not_found(&object.name)), seen: None });
         };
-        if known["metadata"]["resourceVersion"] != object.json["metadata"]["resourceVersion"] {
+        if object.json["metadata"]["resourceVersion"] != known["metadata"]["resourceVersion"] {
             return Ok(Answer { result: Err(conflict(&object.name)), seen: None });
         }
         let json = if is_status {
             let mut known = known.clone();
-            known["status"] = object.json["status"].clone();
+            known["status"] = (&object.json["status"]).into();
             known
         } else {
-            let mut json = (*object.json).clone();
+            let mut json = Value::from(&*object.json);
             json["status"] = known["status"].clone();
             json
         };

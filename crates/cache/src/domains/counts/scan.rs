@@ -98,6 +98,8 @@ impl DomainCounts {
         let mut counts = Self::nothing(spec);
         match shared.on_nodes.take().filter(|(pods, _)| pods.is_same_allocation(&spec.pods)) {
             Some((_, on_nodes)) => counts.on_nodes = on_nodes,
+            // No pod counts.
+            None if spec.pods.terms.is_empty() => {}
             None => match cluster.counters.with_pods(&spec.pods) {
                 Some(other) => counts.on_nodes = other.on_nodes.clone(),
                 None => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Node, Object, Pod, Source};
+use kube_scheduler_api_types::{Json, Node, Object, Pod, Source};
 use kube_scheduler_engine::WatchedObject;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -144,17 +144,18 @@ fn node(kind: &WatchedKind, text: &str) -> Result<Node, String> {
 
 /// Items of lists may leave out what the list says already.
 fn generic(kind: &WatchedKind, text: &str) -> Result<Object, String> {
-    let mut value: serde_json::Value =
-        serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let Some(members) = value.as_object_mut() else {
+    let mut json: Json = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let Some(fields) = json.as_object() else {
         return Err("an object is expected".to_owned());
     };
-    members.entry("apiVersion").or_insert_with(|| kind.api_version.as_str().into());
-    if !kind.kind.is_empty() {
-        members.entry("kind").or_insert_with(|| kind.kind.into());
+    let lacks = |name: &str| fields.get(name).is_none();
+    let (lacks_version, lacks_kind) = (lacks("apiVersion"), lacks("kind"));
+    if lacks_version {
+        json.set(&["apiVersion"], kind.api_version.as_str().into());
     }
-    if let Some(metadata) = members.get_mut("metadata").and_then(serde_json::Value::as_object_mut) {
-        metadata.remove("managedFields");
+    if lacks_kind && !kind.kind.is_empty() {
+        json.set(&["kind"], kind.kind.into());
     }
-    Object::from_value(value).map_err(|error| error.to_string())
+    json.remove(&["metadata", "managedFields"]);
+    Object::from_value(json).map_err(|error| error.to_string())
 }

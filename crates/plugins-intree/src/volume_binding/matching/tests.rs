@@ -4,6 +4,7 @@ use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::ClusterView;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+use serde_json::Value;
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! Handles of every in-tree plugin, in volumes and inline, and what is said of those that have none.
 
 use kube_scheduler_framework::api::{Object, Pod};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::volumes::{BETA_ZONE, ZONE};

@@ -437,7 +437,7 @@ fn pod_groups_get_the_defaults_of_a_server() {
     let group = objects.objects.iter().find(|object| *object.kind == *"PodGroup").unwrap();
     assert_eq!(group.key(), "default/train");
     assert_eq!(group.json["spec"]["disruptionMode"], "Pod");
-    assert_eq!(group.json["spec"]["priority"], 7);
+    assert_eq!(group.json["spec"]["priority"].as_i64(), Some(7));
     assert!(group.json["spec"].get("preemptionPolicy").is_none(), "a group has none");
     assert_eq!(objects.warnings, Vec::<String>::new());
 }
