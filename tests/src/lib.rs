@@ -15,3 +15,4 @@ pub mod tenants;
 // package are made of what the tests were made of, and the workspace is not built twice.
 use criterion as _;
 use num_bigint as _;
+use proptest as _;

@@ -130,7 +130,7 @@ mod tests {
         tree.current_dir(process::root().unwrap());
         let lines = String::from_utf8(process::output(&mut tree).unwrap()).unwrap();
         let mut features: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        for line in lines.lines() {
+        for line in lines.lines().filter(|line| !line.is_empty()) {
             let (package, enabled) = line.trim_end_matches(" (*)").split_once('|').unwrap();
             features.entry(package.to_owned()).or_default().insert(enabled.to_owned());
         }

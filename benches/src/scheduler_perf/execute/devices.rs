@@ -171,7 +171,9 @@ mod tests {
     }
 
     fn claims(n: usize) -> Vec<Value> {
-        let request = json!({"name": "one", "exactly": {"deviceClassName": "gpus"}});
+        let exactly =
+            json!({"deviceClassName": "gpus", "allocationMode": "ExactCount", "count": 1});
+        let request = json!({"name": "one", "exactly": exactly});
         let claim = |at: usize| {
             json!({
                 "metadata": {"name": format!("c{at}"), "namespace": "default", "uid": format!("u{at}")},
