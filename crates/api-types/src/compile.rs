@@ -12,4 +12,4 @@ mod pod;
 mod tests;
 
 pub use decode::DecodeError;
-pub(crate) use decode::{decode_text, decode_value};
+pub(crate) use decode::{decode, parse};

@@ -8,6 +8,8 @@
 
 mod decode;
 
+pub use decode::JsonError;
+
 use std::fmt::{self, Display, Formatter};
 use std::ops::Index;
 

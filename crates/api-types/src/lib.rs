@@ -72,7 +72,7 @@ pub use kube_scheduler_primitives::{KeyedMap, KeyedSet, KeyedState, Timestamp};
 
 pub use claim_defaults::default_device_requests;
 pub use compile::DecodeError;
-pub use json::{Fields, Json};
+pub use json::{Fields, Json, JsonError};
 pub use labels::Labels;
 pub use names::{
     CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY, PODS, is_dra_extended_resource,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::compile::{DecodeError, decode_value};
+use crate::compile::{DecodeError, decode, parse};
 use crate::labels::Labels;
 use crate::wire::{ObjectMeta, Text};
 use crate::{Json, Timestamp};
@@ -46,8 +46,12 @@ struct Header {
 impl Object {
     /// Takes over parsed JSON.
     pub fn from_value(json: impl Into<Json>) -> Result<Self, DecodeError> {
-        let json = Arc::new(json.into());
-        let header: Header = decode_value("object", &*json)?;
+        Self::read(json.into())
+    }
+
+    fn read(json: Json) -> Result<Self, DecodeError> {
+        let json = Arc::new(json);
+        let header: Header = decode("object", &json)?;
         let (group, version) = match header.api_version.split_once('/') {
             Some((group, version)) => (group.into(), version.into()),
             None => (Arc::default(), header.api_version.0),
@@ -68,8 +72,7 @@ impl Object {
 
     /// Reads JSON text.
     pub fn from_json(json: impl AsRef<[u8]>) -> Result<Self, DecodeError> {
-        let json: Json = crate::compile::decode_text("object", json.as_ref())?;
-        Self::from_value(json)
+        parse("object", json.as_ref()).and_then(Self::read)
     }
 
     /// Sets one field of the JSON, making the maps on the way to it. What was read of the object besides (identity,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use crate::Timestamp;
-use crate::compile::{DecodeError, decode_value};
+use crate::compile::{DecodeError, decode};
 use crate::object::Object;
 use crate::pod::{ConditionText, PodCondition};
 use crate::wire::{Date, Text};
@@ -72,7 +72,7 @@ impl PodGroup {
     /// # Errors
     /// If a field that matters has a wrong type, or the group has more than 64 conditions.
     pub fn from_object(object: &Object) -> Result<Self, DecodeError> {
-        let fields: Fields = decode_value("podgroup", &*object.json)?;
+        let fields: Fields = decode("podgroup", &object.json)?;
         let Spec { scheduling_policy, scheduling_constraints, disruption_mode, priority } =
             fields.spec;
         let policy = match scheduling_policy.gang {

@@ -25,16 +25,16 @@
 //!     "spec": {"driver": "gpu.example.com", "nodeName": "n1",
 //!              "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
 //!              "devices": [{"name": "gpu-0"}, {"name": "gpu-1"}]},
-//! }))?;
+//! }).into())?;
 //! let class = DeviceClass::from_json(&json!({
 //!     "metadata": {"name": "gpu"},
 //!     "spec": {"selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}]},
-//! }))?;
+//! }).into())?;
 //! let claim = ResourceClaim::from_json(&json!({
 //!     "metadata": {"namespace": "default", "name": "two"},
 //!     "spec": {"devices": {"requests": [{"name": "gpus", "exactly":
 //!         {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2}}]}},
-//! }))?;
+//! }).into())?;
 //!
 //! let features = Features::default();
 //! let inventory = Arc::new(Inventory::new([Arc::new(slice)], features));

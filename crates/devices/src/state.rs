@@ -241,7 +241,7 @@ mod tests {
                          "pool": {"name": pool, "generation": 1, "resourceSliceCount": 2}},
             });
             json["spec"].as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
-            Arc::new(ResourceSlice::from_json(&json).unwrap())
+            Arc::new(ResourceSlice::from_json(&json.clone().into()).unwrap())
         };
         let counters =
             json!({"sharedCounters": [{"name": "s", "counters": {"c": {"value": "3"}}}]});
@@ -264,7 +264,7 @@ mod tests {
             "metadata": {"namespace": "n", "name": "c", "uid": "u"},
             "status": {"allocation": {"devices": {"results": [result]}}},
         });
-        ResourceClaim::from_json(&claim).unwrap().status.allocation.unwrap()
+        ResourceClaim::from_json(&claim.clone().into()).unwrap().status.allocation.unwrap()
     }
 
     fn seen(state: &DeviceState) -> String {
@@ -326,14 +326,14 @@ mod tests {
             None => spec["allNodes"] = true.into(),
         }
         let json = json!({"metadata": {"name": name}, "spec": spec});
-        (version > 0).then(|| Arc::new(ResourceSlice::from_json(&json).unwrap()))
+        (version > 0).then(|| Arc::new(ResourceSlice::from_json(&json.clone().into()).unwrap()))
     }
 
     /// What claims would get on a node.
     fn offers(state: &Arc<DeviceState>, node: &str) -> String {
         let class = json!({"metadata": {"name": "any"}, "spec": {"selectors": [
             {"cel": {"expression": "device.attributes['d'].v < 3"}}]}});
-        let class = Arc::new(DeviceClass::from_json(&class).unwrap());
+        let class = Arc::new(DeviceClass::from_json(&class.clone().into()).unwrap());
         let classes = [(class.name.clone(), class)].into_iter().collect();
         let compiler = Arc::new(CelSelectors::default());
         let allocator = Allocator::with_state(state.clone(), classes, compiler);
@@ -344,7 +344,7 @@ mod tests {
                 json!({"deviceClassName": "any", "allocationMode": "ExactCount", "count": count});
             let claim = json!({"metadata": {"namespace": "n", "name": "c", "uid": "u"},
                 "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}});
-            let claim = ResourceClaim::from_json(&claim).unwrap();
+            let claim = ResourceClaim::from_json(&claim.clone().into()).unwrap();
             let found = allocator.allocate(node, &[&claim], &Steps::new(1_000), &mut || "s".into());
             format!("{found:?}")
         };
@@ -370,7 +370,7 @@ mod tests {
                 let result = json!({"driver": "d", "pool": POOLS[pool].0, "device": device.to_string()});
                 let claim = json!({"metadata": {"namespace": "n", "name": "c", "uid": "u"},
                     "status": {"allocation": {"devices": {"results": [result]}}}});
-                let held = ResourceClaim::from_json(&claim).unwrap().status.allocation.unwrap();
+                let held = ResourceClaim::from_json(&claim.clone().into()).unwrap().status.allocation.unwrap();
                 let changed = Arc::make_mut(&mut state);
                 match turn {
                     0 => changed.add(Holder::Claims, &held),

@@ -99,25 +99,29 @@ impl Devices {
     /// Those of `claims` that wait, with what they get besides what is in use `everywhere`.
     fn allocated(&self, claims: Vec<Value>, everywhere: &[Value]) -> Result<Vec<Value>> {
         let features = Features::default();
-        let slices: Result<Vec<_>, _> =
-            self.slices.iter().map(|slice| ResourceSlice::from_json(slice).map(Arc::new)).collect();
+        let slices: Result<Vec<_>, _> = self
+            .slices
+            .iter()
+            .map(|slice| ResourceSlice::from_json(&slice.clone().into()).map(Arc::new))
+            .collect();
         let table = SelectorTable::new(Arc::new(Inventory::new(slices?, features)));
         let classes = self.classes.iter().map(|class| {
-            DeviceClass::from_json(class).map(|class| (class.name.clone(), Arc::new(class)))
+            DeviceClass::from_json(&class.clone().into())
+                .map(|class| (class.name.clone(), Arc::new(class)))
         });
         let classes: Classes = classes.collect::<Result<_, _>>()?;
         let selectors = Arc::new(CelSelectors::default());
         let nodes: Vec<(&str, Labels)> = self.nodes.iter().map(named).collect();
         let mut usage = Usage::default();
         for claim in everywhere {
-            if let Some(held) = ResourceClaim::from_json(claim)?.status.allocation {
+            if let Some(held) = ResourceClaim::from_json(&claim.clone().into())?.status.allocation {
                 usage.add(&held, features);
             }
         }
         let (mut allocated, mut n_shares, mut at) = (Vec::new(), 0, 0);
         for mut claim in claims.into_iter().filter(is_waiting) {
             // Every node has its turn, as far as it still has what is wanted.
-            let wanted = ResourceClaim::from_json(&claim)?;
+            let wanted = ResourceClaim::from_json(&claim.clone().into())?;
             let allocator =
                 Allocator::new(table.clone(), &usage, classes.clone(), selectors.clone());
             let mut found = None;

@@ -87,7 +87,7 @@ struct IscsiSource {
 
 impl<'de> Deserialize<'de> for Volume {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(VolumeVisitor)
+        deserializer.deserialize_struct("Volume", &[], VolumeVisitor)
     }
 }
 

@@ -171,7 +171,7 @@ fn case(bytes: &[u8], may_fail: bool) -> Case {
 
 fn usage(case: &Case) -> Usage {
     let holder = json!({"status": {"allocation": {"devices": {"results": case.taken}}}});
-    let holder = ResourceClaim::from_json(&holder).unwrap();
+    let holder = ResourceClaim::from_json(&holder.clone().into()).unwrap();
     let mut usage = Usage::default();
     usage.add(holder.status.allocation.as_ref().unwrap(), Features::default());
     usage
@@ -179,9 +179,12 @@ fn usage(case: &Case) -> Usage {
 
 fn allocator(case: &Case, usage: &Usage) -> Allocator {
     let features = Features::default();
-    let slices = case.slices.iter().map(|slice| Arc::new(ResourceSlice::from_json(slice).unwrap()));
+    let slices = case
+        .slices
+        .iter()
+        .map(|slice| Arc::new(ResourceSlice::from_json(&slice.clone().into()).unwrap()));
     let inventory = Arc::new(Inventory::new(slices, features));
-    let class = DeviceClass::from_json(&json!({"metadata": {"name": "any"}})).unwrap();
+    let class = DeviceClass::from_json(&json!({"metadata": {"name": "any"}}).into()).unwrap();
     let classes = [(class.name.clone(), Arc::new(class))].into_iter().collect();
     Allocator::new(SelectorTable::new(inventory), usage, classes, Arc::new(Equality))
 }
@@ -189,7 +192,10 @@ fn allocator(case: &Case, usage: &Usage) -> Allocator {
 type Answer = Result<Option<Vec<Allocation>>, AllocationError>;
 
 fn claims_of(case: &Case) -> Vec<ResourceClaim> {
-    case.claims.iter().map(|claim| ResourceClaim::from_json(claim).unwrap()).collect()
+    case.claims
+        .iter()
+        .map(|claim| ResourceClaim::from_json(&claim.clone().into()).unwrap())
+        .collect()
 }
 
 fn ask(case: &Case, max_steps: u64, thoroughness: Thoroughness) -> Answer {

@@ -324,9 +324,7 @@ impl ResourceClaim {
     ///
     /// # Errors
     /// If a field has the wrong type.
-    pub fn from_json<'de>(
-        json: impl Deserializer<'de, Error = serde_json::Error> + Copy,
-    ) -> Result<Self, ObjectError> {
+    pub fn from_json(json: &kube_scheduler_api_types::Json) -> Result<Self, ObjectError> {
         let Json { metadata, spec, status } = decode("ResourceClaim", json)?;
         let Devices { requests, constraints, config } = spec.devices;
         Ok(Self {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Timestamp, wire};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::claim::{DeviceSelector, opaque_configs};
 use super::decode::{ObjectError, decode, list, or_default, text};
@@ -48,9 +48,7 @@ impl DeviceClass {
     ///
     /// # Errors
     /// If a field has the wrong type.
-    pub fn from_json<'de>(
-        json: impl Deserializer<'de, Error = serde_json::Error> + Copy,
-    ) -> Result<Self, ObjectError> {
+    pub fn from_json(json: &kube_scheduler_api_types::Json) -> Result<Self, ObjectError> {
         let Json { metadata, spec } = decode("DeviceClass", json)?;
         Ok(Self {
             name: metadata.name.0,

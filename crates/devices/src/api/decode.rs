@@ -23,19 +23,17 @@ pub struct ObjectError {
 }
 
 /// Reads one object.
-pub(super) fn decode<'de, T: DeserializeOwned>(
+pub(super) fn decode<T: DeserializeOwned>(
     kind: &'static str,
-    json: impl Deserializer<'de, Error = serde_json::Error> + Copy,
+    json: &Json,
 ) -> Result<T, ObjectError> {
-    serde_path_to_error::deserialize::<_, T>(json).map_err(|error| {
-        let json = Json::deserialize(json).unwrap_or_default();
+    T::deserialize(json).map_err(|error| {
         let part = |name: &str| json["metadata"][name].as_str().unwrap_or_default();
         let name = match part("namespace") {
             "" => part("name").to_owned(),
             namespace => format!("{namespace}/{}", part("name")),
         };
-        let field = error.path().to_string();
-        ObjectError { kind, name, field, reason: error.into_inner().to_string() }
+        ObjectError { kind, name, field: error.path(), reason: error.to_string() }
     })
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::wire;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::decode::{ObjectError, decode, or_default};
 use super::device::Taint;
@@ -55,9 +55,7 @@ impl DeviceTaintRule {
     ///
     /// # Errors
     /// If a field has the wrong type.
-    pub fn from_json<'de>(
-        json: impl Deserializer<'de, Error = serde_json::Error> + Copy,
-    ) -> Result<Self, ObjectError> {
+    pub fn from_json(json: &kube_scheduler_api_types::Json) -> Result<Self, ObjectError> {
         let Json { metadata, spec } = decode("DeviceTaintRule", json)?;
         Ok(Self { name: metadata.name.0, devices: spec.device_selector, taint: spec.taint })
     }

@@ -11,7 +11,7 @@ use kube_scheduler_devices::{
 use serde_json::{Value, json};
 
 fn claim_error(json: &Value) -> String {
-    ResourceClaim::from_json(json).unwrap_err().to_string()
+    ResourceClaim::from_json(&json.clone().into()).unwrap_err().to_string()
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_field_of_the_wrong_type_is_named() {
     assert!(error.starts_with(start) && error.contains("quantities must match"), "{error}");
     let slice = json!({"metadata": {"name": "s"}, "spec": {"pool": {"generation": true}}});
     assert_eq!(
-        ResourceSlice::from_json(&slice).unwrap_err().to_string(),
+        ResourceSlice::from_json(&slice.clone().into()).unwrap_err().to_string(),
         "ResourceSlice s: spec.pool.generation: invalid type: boolean `true`, expected i64"
     );
 }
@@ -42,12 +42,12 @@ fn null_and_unknown_fields_do_no_harm() {
         "metadata": {"namespace": "default", "name": "c", "creationTimestamp": null, "labels": null},
         "spec": {"devices": {"requests": null, "constraints": null, "config": null}, "future": 1},
         "status": {"allocation": null, "reservedFor": null, "devices": [{"conditions": null}]},
-    }));
+    }).into());
     let claim = claim.unwrap();
     assert!(claim.requests.is_empty() && claim.status.allocation.is_none());
     for json in [json!({}), json!({"metadata": null, "spec": null})] {
-        assert!(ResourceSlice::from_json(&json).unwrap().devices.is_empty());
-        assert!(DeviceClass::from_json(&json).unwrap().selectors.is_empty());
+        assert!(ResourceSlice::from_json(&json.clone().into()).unwrap().devices.is_empty());
+        assert!(DeviceClass::from_json(&json.clone().into()).unwrap().selectors.is_empty());
     }
 }
 
@@ -68,21 +68,24 @@ fn an_allocation_survives_being_written_and_read() {
             "matchExpressions": [{"key": "a", "operator": "Exists"}],
         }]},
     });
-    let claim = ResourceClaim::from_json(&json!({"status": {"allocation": json}})).unwrap();
+    let claim = ResourceClaim::from_json(&json!({"status": {"allocation": json}}).into()).unwrap();
     assert_eq!(claim.status.allocation.unwrap().to_json(), json);
 }
 
 #[test]
 fn rules_taint_the_devices_they_mean() {
     let slice = Arc::new(
-        ResourceSlice::from_json(&json!({"spec": {"driver": "d", "pool": {"name": "p"},
-            "devices": [{"name": "a", "taints": [{"key": "own"}]}, {"name": "b"}]}}))
+        ResourceSlice::from_json(
+            &json!({"spec": {"driver": "d", "pool": {"name": "p"},
+            "devices": [{"name": "a", "taints": [{"key": "own"}]}, {"name": "b"}]}})
+            .into(),
+        )
         .unwrap(),
     );
     let rule = |selector: Value, key: &str| {
         let spec =
             json!({"deviceSelector": selector, "taint": {"key": key, "effect": "NoSchedule"}});
-        DeviceTaintRule::from_json(&json!({"spec": spec})).unwrap()
+        DeviceTaintRule::from_json(&json!({"spec": spec}).into()).unwrap()
     };
     let rules = [
         rule(json!({"driver": "d", "device": "a"}), "one"),
@@ -101,7 +104,7 @@ fn shares_of_a_device_are_held_until_the_last_is_gone() {
     let share = |id: &str| -> Allocation {
         let result = json!({"driver": "d", "pool": "p", "device": "x", "shareID": id});
         let claim = json!({"status": {"allocation": {"devices": {"results": [result]}}}});
-        ResourceClaim::from_json(&claim).unwrap().status.allocation.unwrap()
+        ResourceClaim::from_json(&claim.clone().into()).unwrap().status.allocation.unwrap()
     };
     let name = DeviceName::new(&"d".into(), &"p".into(), &"x".into());
     let features = Features::default();
@@ -157,7 +160,7 @@ fn the_newest_class_provides_a_resource() {
     let class = |name: &str, created: &str| {
         let json = json!({"metadata": {"name": name, "creationTimestamp": created},
                           "spec": {"extendedResourceName": "example.com/gpu"}});
-        Arc::new(DeviceClass::from_json(&json).unwrap())
+        Arc::new(DeviceClass::from_json(&json.clone().into()).unwrap())
     };
     let (old, new) = (class("a", "2026-01-01T00:00:00Z"), class("b", "2026-01-02T00:00:00Z"));
     let holder = |resources: &ExtendedResources| {

@@ -172,7 +172,8 @@ impl Replay {
     }
 
     fn set_class(&mut self, key: &str, new: Option<Value>) {
-        let class = |class: &Value| Arc::new(DeviceClass::from_json(class).unwrap());
+        let class =
+            |class: &Value| Arc::new(DeviceClass::from_json(&class.clone().into()).unwrap());
         let old = self.classes.get(key).map(class);
         match (&old, new) {
             (old, Some(new)) => {
@@ -189,7 +190,9 @@ impl Replay {
 
     /// Changes a claim, or removes it. Only a claim that becomes allocated or ceases to be changes what is in use.
     fn set_claim(&mut self, key: &str, new: Option<Value>) {
-        let allocation = |claim: &Value| ResourceClaim::from_json(claim).unwrap().status.allocation;
+        let allocation = |claim: &Value| {
+            ResourceClaim::from_json(&claim.clone().into()).unwrap().status.allocation
+        };
         let before = self.claims.get(key).and_then(allocation);
         let after = new.as_ref().and_then(allocation);
         match (&before, &after) {
@@ -375,7 +378,7 @@ impl Replay {
                 && claim["status"]["allocation"].is_object()
         };
         let left = self.claims.values().find(|claim| is_left(claim))?;
-        Some(ResourceClaim::from_json(left).unwrap())
+        Some(ResourceClaim::from_json(&left.clone().into()).unwrap())
     }
 
     /// What the pod needs of resources that only classes provide on the node; absent if it requests none that classes
@@ -414,25 +417,32 @@ impl Replay {
         let keys = claim_keys(&step["pod"]);
         let mut claims = Vec::new();
         for key in keys {
-            claims.push(ResourceClaim::from_json(self.claims.get(&key)?).unwrap());
+            claims.push(ResourceClaim::from_json(&self.claims.get(&key)?.clone().into()).unwrap());
         }
         Some(claims)
     }
 
     fn allocator(&self) -> Allocator {
-        let classes: Vec<DeviceClass> =
-            self.classes.values().map(|class| DeviceClass::from_json(class).unwrap()).collect();
-        let rules: Vec<DeviceTaintRule> =
-            self.rules.values().map(|rule| DeviceTaintRule::from_json(rule).unwrap()).collect();
-        let rules = if self.has_taint_rules { &rules[..] } else { &[] };
-        let slices = self
-            .slices
+        let classes: Vec<DeviceClass> = self
+            .classes
             .values()
-            .map(|slice| Arc::new(ResourceSlice::from_json(slice).unwrap()).with_rules(rules));
+            .map(|class| DeviceClass::from_json(&class.clone().into()).unwrap())
+            .collect();
+        let rules: Vec<DeviceTaintRule> = self
+            .rules
+            .values()
+            .map(|rule| DeviceTaintRule::from_json(&rule.clone().into()).unwrap())
+            .collect();
+        let rules = if self.has_taint_rules { &rules[..] } else { &[] };
+        let slices = self.slices.values().map(|slice| {
+            Arc::new(ResourceSlice::from_json(&slice.clone().into()).unwrap()).with_rules(rules)
+        });
         let inventory = Arc::new(Inventory::new(slices, self.features));
         let mut usage = self.usage.clone();
         for claim in self.in_flight.values() {
-            if let Some(allocation) = ResourceClaim::from_json(claim).unwrap().status.allocation {
+            if let Some(allocation) =
+                ResourceClaim::from_json(&claim.clone().into()).unwrap().status.allocation
+            {
                 usage.add(&allocation, self.features);
             }
         }
