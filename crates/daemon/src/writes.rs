@@ -69,6 +69,9 @@ pub(crate) struct Writer {
     outbox: Outbox,
     hostname: Arc<str>,
     under_way: JoinSet<Finished>,
+    /// Whether one of the tasks under way asks which API events are written to. It asks for as long as the server does not answer,
+    /// so a scheduler that ends and has nothing to write does not wait for it.
+    is_finding_event_api: bool,
     /// Plugins' work under way. Looked up only, never walked through.
     works: HashMap<Token, AbortHandle>,
     /// When the numbers for metrics were reported last.
@@ -100,6 +103,7 @@ impl Writer {
             outbox: Outbox::new(options, clock.now()),
             hostname: hostname().into(),
             under_way: JoinSet::new(),
+            is_finding_event_api: false,
             works: HashMap::new(),
             reported: Instant::now(),
         }
@@ -112,7 +116,8 @@ impl Writer {
         self.find_event_api();
         loop {
             self.send_what_may_go();
-            let is_idle = self.under_way.is_empty() && !self.outbox.has_pod_writes();
+            let n_writes = self.under_way.len() - usize::from(self.is_finding_event_api);
+            let is_idle = n_writes == 0 && !self.outbox.has_pod_writes();
             self.report_load(is_idle);
             if !is_open && is_idle && !self.outbox.has_events() {
                 return;
@@ -173,6 +178,7 @@ impl Writer {
     /// Events wait until it is known to which API they are written.
     fn find_event_api(&mut self) {
         let (api, timeout) = (self.api.clone(), self.limits.timeout);
+        self.is_finding_event_api = true;
         self.under_way.spawn(async move {
             Finished::EventApi(event_calls::find_event_api(&api, timeout).await)
         });
@@ -231,7 +237,10 @@ impl Writer {
                 }
                 self.metrics.count_dropped_events(self.outbox.take_dropped_events());
             }
-            Ok(Finished::EventApi(api)) => self.outbox.set_event_api(api),
+            Ok(Finished::EventApi(api)) => {
+                self.is_finding_event_api = false;
+                self.outbox.set_event_api(api);
+            }
             Ok(Finished::Work(token)) => drop(self.works.remove(&token)),
             // Panics are caught inside, so only a runtime that shuts down gets here.
             Err(error) => tracing::error!(%error, "A write broke down"),

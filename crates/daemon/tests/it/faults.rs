@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use kube_scheduler_daemon::{Daemon, Endpoint};
 use kube_scheduler_devcluster::{DevCluster, Effect, FaultRule, PODS};
+use kube_scheduler_plugins_intree::registry;
 use serde_json::json;
 
 use crate::cluster::{
@@ -34,6 +36,16 @@ async fn dropped_watches_lost_history_and_a_restart_lose_no_pod() {
     until_bound(&cluster, 199).await;
     scheduler.stop().await;
     log.check(199).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_gone_keeps_no_scheduler_from_stopping() {
+    let away = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let endpoint = Endpoint::from_url(&format!("http://{away}")).unwrap();
+    // It has nothing to write, so it needs none of its grace.
+    let daemon = Daemon::builder(endpoint, registry()).grace(Duration::from_secs(24 * 3600));
+    let scheduler = Running::start(daemon).await;
+    tokio::time::timeout(Duration::from_secs(60), scheduler.stop()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

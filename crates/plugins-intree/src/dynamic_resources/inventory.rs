@@ -68,12 +68,12 @@ impl Devices {
     pub(super) fn new(settings: InventorySettings) -> Self {
         Self {
             features: settings.features,
-            claims: Decoded::new(|json| ResourceClaim::from_json(json)),
-            classes: Decoded::new(|json| DeviceClass::from_json(json)),
-            slices: Decoded::new(|json| ResourceSlice::from_json(json)),
+            claims: Decoded::new(ResourceClaim::from_json),
+            classes: Decoded::new(DeviceClass::from_json),
+            slices: Decoded::new(ResourceSlice::from_json),
             rules: settings
                 .taint_rules
-                .then(|| Decoded::new(|json| DeviceTaintRule::from_json(json))),
+                .then(|| Decoded::new(DeviceTaintRule::from_json)),
             selectors: Arc::new(CelSelectors::new(settings.list_attributes)),
             table: Kept::new(),
             resources: Kept::new(),

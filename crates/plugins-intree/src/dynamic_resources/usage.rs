@@ -213,7 +213,7 @@ mod tests {
         fn following_changes_is_counting_all_claims(
             turns in prop::collection::vec((0..5_usize, 0..N_DEVICES, 0..9_u8), 0..60),
         ) {
-            let decoded = Decoded::new(|json| ResourceClaim::from_json(json));
+            let decoded = Decoded::new(ResourceClaim::from_json);
             let mut tracked = TrackedDevices::new(Features::default());
             let (mut world, mut copy) = (World::default(), World::default());
             for (at, (name, device, turn)) in turns.into_iter().enumerate() {
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_follower_that_fell_behind_starts_anew() {
-        let decoded = Decoded::new(|json| ResourceClaim::from_json(json));
+        let decoded = Decoded::new(ResourceClaim::from_json);
         let mut tracked = TrackedDevices::new(Features::default());
         let mut world = World::default();
         world.turn(0, 0, 0, 6);
