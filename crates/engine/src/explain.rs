@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::ClusterState;
+use kube_scheduler_framework::preemption::PreemptionReport;
 use kube_scheduler_framework::{
     Commands, CycleState, NodeIdx, NodeOverlay, PluginName, PostFilterContext, PostFilterOutcome,
     Status, VerdictId, Verdicts,
@@ -84,6 +85,8 @@ pub struct Explanation {
     pub chosen: Option<Arc<str>>,
     /// What PostFilter answers when no node is feasible.
     pub post_filter: Option<PostFilterOutcome>,
+    /// How PostFilter chose the pods to evict, if a plugin preempts.
+    pub preemption: PreemptionReport,
     /// The text of the event when the attempt fails.
     pub message: Option<String>,
     /// After so many feasible nodes an attempt stops looking, so that it may choose among fewer nodes than are listed here.
@@ -105,6 +108,7 @@ impl Explanation {
             best: Vec::new(),
             chosen: None,
             post_filter: None,
+            preemption: PreemptionReport::default(),
             message: None,
             enough: None,
             has_extenders: false,
@@ -253,7 +257,8 @@ fn give_up(
     explanation: &mut Explanation,
 ) {
     if manner.may_preempt {
-        let outcome = post_filter(runner, pod, statuses, asked, manner.random);
+        let report = &mut explanation.preemption;
+        let outcome = post_filter(runner, pod, statuses, asked, manner.random, report);
         diagnosis.post_filter_message =
             outcome.as_ref().map(|outcome| outcome.status.message()).unwrap_or_default();
         explanation.post_filter = outcome;
@@ -385,6 +390,7 @@ fn post_filter(
     (verdicts, absent): (&Verdicts, &Status),
     (state, skip): (&CycleState, &SkipSet),
     random: u64,
+    report: &mut PreemptionReport,
 ) -> Option<PostFilterOutcome> {
     runner.profile.post_filter().next()?;
     let filters = HypotheticalRunner { profile: runner.profile, skip };
@@ -397,6 +403,7 @@ fn post_filter(
         extenders: None,
         random,
         commands: &mut commands,
+        report: Some(report),
     };
     Some(runner.post_filter(&mut cx, state, pod))
 }

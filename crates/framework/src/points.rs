@@ -25,7 +25,6 @@ pub use object_write::ObjectWrite;
 pub use placement::{PlacedGroup, Placement, PlacementGenerate, PlacementScore, ProposedPlacement};
 pub use post_filter::{
     HypotheticalFilter, NominatingInfo, PostFilter, PostFilterContext, PostFilterOutcome,
-    PreemptionCandidate, SumsTrial,
 };
 pub use queueing::{
     EnqueueExtensions, EventRegistration, PreEnqueue, QueueSort, QueuedPodView, Sign,

@@ -41,15 +41,15 @@ pub(super) fn compose(
         warnings: warnings(pod, &found),
         message: found.message.filter(|_| verdict != Verdict::Bound),
         place: place.map(place_answer),
-        gated: found.gated.as_ref().map(rejection),
-        pod_rejections: found.of_pod.iter().map(rejection).collect(),
+        gated: found.gated.as_ref().map(Rejection::from),
+        pod_rejections: found.of_pod.iter().map(Rejection::from).collect(),
         nodes: found.nodes.len(),
         n_feasible,
         decision,
         feasible,
         rejected,
         preemption: preemption.filter(|_| verdict != Verdict::Bound),
-        error: found.error.as_ref().map(rejection),
+        error: found.error.as_ref().map(Rejection::from),
     }
 }
 
@@ -136,11 +136,13 @@ fn place_answer(place: PodPlace) -> PlaceAnswer {
     }
 }
 
-fn rejection(status: &Status) -> Rejection {
-    Rejection {
-        plugin: status.plugin().map(ToString::to_string).unwrap_or_default(),
-        code: status.code().as_str(),
-        reasons: status.reasons().map(str::to_owned).collect(),
+impl From<&Status> for Rejection {
+    fn from(status: &Status) -> Self {
+        Self {
+            plugin: status.plugin().map(ToString::to_string).unwrap_or_default(),
+            code: status.code().as_str(),
+            reasons: status.reasons().map(str::to_owned).collect(),
+        }
     }
 }
 
@@ -151,7 +153,7 @@ fn rejected(found: &engine::Explanation, max_examples: usize) -> Vec<RejectedNod
     for node in found.nodes.iter().filter(|node| !node.status.is_success()) {
         let NodeExplanation { name, status, further, .. } = node;
         let rejections: Vec<Rejection> =
-            std::iter::once(status).chain(further).map(rejection).collect();
+            std::iter::once(status).chain(further).map(Rejection::from).collect();
         let at = *known.entry(rejections).or_insert_with_key(|rejections| {
             let rejections = rejections.clone();
             groups.push(RejectedNodes { count: 0, examples: Vec::new(), rejections });

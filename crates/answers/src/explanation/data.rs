@@ -29,7 +29,7 @@ pub struct Explanation {
     pub(super) kind: &'static str,
     /// The pod, `namespace/name`.
     pub(super) pod: String,
-    pub(super) scheduler_name: String,
+    pub(crate) scheduler_name: String,
     /// The time of the answer.
     pub(super) as_of: String,
     /// Whether it fits.
@@ -70,7 +70,7 @@ pub struct Explanation {
     pub suggestions: Vec<Suggestion>,
     /// What the reader should know about the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Explanation {
@@ -198,13 +198,13 @@ pub struct PreemptionAnswer {
     pub helps: bool,
     /// Where.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) node: Option<String>,
+    pub(crate) node: Option<String>,
     /// The pods to evict, most important first, `namespace/name`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub victims: Vec<String>,
     /// Why it does not help.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) message: Option<String>,
+    pub(crate) message: Option<String>,
 }
 
 /// One change that makes the pod fit, or several that do so together.

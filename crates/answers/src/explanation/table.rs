@@ -123,13 +123,7 @@ impl Explanation {
     fn write_rejected(&self, wide: bool, out: &mut String) {
         let mut columns = Columns::new(&["REJECTED", "NODES", "BY", "VERDICT", "REASONS"]);
         for group in &self.rejected {
-            let max = if wide { usize::MAX } else { MAX_EXAMPLES };
-            let shown = &group.examples[..group.examples.len().min(max)];
-            let mut nodes = shown.join(", ");
-            let more = group.count.saturating_sub(shown.len());
-            if more > 0 {
-                let _ = write!(nodes, "{}{more} more", if shown.is_empty() { "" } else { ", … " });
-            }
+            let nodes = examples_cell(&group.examples, group.count, wide);
             let mut first = Some((group.count.to_string(), nodes));
             for rejection in &group.rejections {
                 let (count, nodes) = first.take().unwrap_or_default();
@@ -175,6 +169,18 @@ impl PlaceAnswer {
             let _ = writeln!(out, "  may come back with: {}", self.waits_for.join(", "));
         }
     }
+}
+
+/// Some of `count` nodes by name, and how many more there are.
+pub(crate) fn examples_cell(examples: &[String], count: usize, wide: bool) -> String {
+    let max = if wide { usize::MAX } else { MAX_EXAMPLES };
+    let shown = &examples[..examples.len().min(max)];
+    let mut nodes = shown.join(", ");
+    let more = count.saturating_sub(shown.len());
+    if more > 0 {
+        let _ = write!(nodes, "{}{more} more", if shown.is_empty() { "" } else { ", … " });
+    }
+    nodes
 }
 
 fn with_plugin(rejection: &Rejection) -> String {
