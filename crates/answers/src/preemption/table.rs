@@ -90,7 +90,10 @@ impl Preemption {
                 candidate.highest_priority.to_string(),
                 candidate.priority_sum.to_string(),
                 candidate.victims.len().to_string(),
-                candidate.earliest_start.clone(),
+                match &candidate.earliest_start {
+                    now if *now == self.as_of => "-".to_owned(),
+                    earliest => earliest.clone(),
+                },
             ]);
         }
         columns.print(out);

@@ -6,4 +6,5 @@ mod cluster;
 mod counting;
 mod explaining;
 mod foreseeing;
+mod preempting;
 mod suggesting;
