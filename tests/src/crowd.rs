@@ -185,7 +185,12 @@ impl Crowd {
             self.delete_pod()?;
         }
         self.n_created += 1;
-        let pod = self.kinds.pod(self.n_created, &mut self.numbers);
+        let mut pod = self.kinds.pod(self.n_created, &mut self.numbers);
+        // Few kinds have a priority; answers are to be about evictions, too.
+        if self.asks && self.numbers.one_in(8) {
+            pod["spec"]["priority"] = 100.into();
+            pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "3"}});
+        }
         let input = self.server.put_pod(pod)?;
         self.feed(&input)
     }

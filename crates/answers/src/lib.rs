@@ -65,8 +65,8 @@ pub use rehearsal::{Happening, Rehearsal};
 pub use request::{EXPLANATION, ExplanationRequest, RequestError};
 pub use suggestions::suggestions;
 pub use what_if::{
-    Change, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer, QuestionLimits, WhatIf,
-    what_if,
+    BlockedAnswer, Change, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer,
+    QuestionLimits, WhatIf, what_if,
 };
 
 /// The API group of questions and answers.

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod counting;
+mod draining;
 mod explaining;
 mod foreseeing;
 mod preempting;

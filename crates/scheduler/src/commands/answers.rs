@@ -89,9 +89,14 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_name = "NODE")]
     cordon: Vec<String>,
 
-    /// A node is cordoned, and the pods of controllers on it come again elsewhere. May be repeated.
+    /// A node is cordoned, and the pods of controllers on it come again elsewhere, in rounds as disruption budgets allow, after
+    /// all other changes. May be repeated.
     #[arg(long, value_name = "NODE")]
     drain: Vec<String>,
+
+    /// Drained nodes are emptied at once, whatever disruption budgets say.
+    #[arg(long, requires = "drain")]
+    disable_eviction: bool,
 
     /// A node gets a taint. May be repeated.
     #[arg(long, value_name = "NODE:KEY[=VALUE]:EFFECT", value_parser = taint)]
@@ -111,15 +116,20 @@ pub(crate) struct WhatIfArgs {
 
 /// Say where the pods of nodes would go if the nodes were drained, and which of them would find no place.
 ///
-/// All nodes are drained at once. Pods of DaemonSets stay, pods without a controller are deleted for good; disruption
-/// budgets are not considered.
+/// The nodes are drained together, in rounds: in each as many pods are evicted as PodDisruptionBudgets allow, and pods that have
+/// found a place count as healthy in the next one. Pods that no round can evict are listed as blocked. Pods of DaemonSets and
+/// mirror pods stay, as with `kubectl drain --ignore-daemonsets`; pods without a controller are deleted for good, as with --force.
 ///
-/// Exit code: 0 when every pod finds a place, 1 when not, 2 on an error.
+/// Exit code: 0 when every pod finds a place, 1 when one does not or is blocked, 2 on an error.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DrainArgs {
     /// The nodes.
     #[arg(value_name = "NODE", required = true)]
     nodes: Vec<String>,
+
+    /// Delete pods instead of evicting them: all at once, whatever disruption budgets say.
+    #[arg(long)]
+    disable_eviction: bool,
 
     #[command(flatten)]
     source: Source,
@@ -249,7 +259,7 @@ fn asked(args: &WhatIfArgs, registry: Registry) -> Result<bool> {
     }));
     changes.extend(args.delete_pod.iter().cloned().map(Change::DeletePod));
     changes.extend(args.cordon.iter().map(|node| Change::Cordon(node.as_str().into())));
-    changes.extend(args.drain.iter().map(|node| Change::Drain(node.as_str().into())));
+    changes.extend(args.drain.iter().map(drain_of(args.disable_eviction)));
     changes.extend(args.remove_node.iter().map(|node| Change::RemoveNode(node.as_str().into())));
     changes.extend(asked.pods.iter().cloned().map(Change::AddPod));
     if changes.is_empty() {
@@ -268,9 +278,15 @@ fn drained(args: &DrainArgs, registry: Registry) -> Result<bool> {
     let name = |node: &String| Arc::<str>::from(node.as_str());
     // First all are cordoned, so that no pod goes from one to the other.
     let cordons = args.nodes.iter().map(|node| Change::Cordon(name(node)));
-    let drains = args.nodes.iter().map(|node| Change::Drain(name(node)));
+    let drains = args.nodes.iter().map(drain_of(args.disable_eviction));
     let changes: Vec<Change> = cordons.chain(drains).collect();
     answer(&asked, &changes, &args.source)
+}
+
+/// Drains of nodes by name.
+fn drain_of(disable_eviction: bool) -> impl Fn(&String) -> Change {
+    let change = if disable_eviction { Change::DrainAtOnce } else { Change::Drain };
+    move |node| change(node.as_str().into())
 }
 
 fn answer(asked: &Asked, changes: &[Change], source: &Source) -> Result<bool> {
