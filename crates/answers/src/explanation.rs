@@ -11,8 +11,8 @@ use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_engine::{self as engine, Engine, PodPlace};
 
 pub use self::data::{
-    Decision, Explanation, FeasibleNode, PlaceAnswer, PreemptionAnswer, RejectedNodes, Rejection,
-    ScoreAnswer, Suggestion, Verdict,
+    Decision, Explanation, FeasibleNode, LostAnswer, PlaceAnswer, PreemptionAnswer, RejectedNodes,
+    Rejection, ScoreAnswer, ShortageAnswer, Suggestion, Verdict,
 };
 pub(crate) use self::table::examples_cell;
 pub use self::visibility::Visibility;

@@ -52,8 +52,9 @@ mod what_if;
 pub use capacity::{Capacity, capacity};
 pub use columns::Columns;
 pub use explanation::{
-    Decision, ExplainOptions, Explanation, FeasibleNode, PlaceAnswer, PreemptionAnswer,
-    RejectedNodes, Rejection, ScoreAnswer, Subject, Suggestion, Verdict, Visibility, explain,
+    Decision, ExplainOptions, Explanation, FeasibleNode, LostAnswer, PlaceAnswer, PreemptionAnswer,
+    RejectedNodes, Rejection, ScoreAnswer, ShortageAnswer, Subject, Suggestion, Verdict,
+    Visibility, explain,
 };
 pub use format::{Format, FormatError, RenderError, render};
 pub use idleness::{Idleness, MAX_IDLE, NextStep};

@@ -12,7 +12,7 @@ use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::preemption::PreemptionReport;
 use kube_scheduler_framework::{
     Commands, CycleState, NodeIdx, NodeOverlay, PluginName, PostFilterContext, PostFilterOutcome,
-    Status, VerdictId, Verdicts,
+    Shortage, Status, VerdictId, Verdicts,
 };
 use kube_scheduler_runtime::{HypotheticalRunner, Rejections, Runner, SkipSet};
 
@@ -52,6 +52,8 @@ pub struct NodeExplanation {
     /// What else rejects the node: the filters that an attempt does not get to, in plugin order, errors included. Empty for
     /// nodes that pass, and when an error ended the evaluation.
     pub further: Vec<Status>,
+    /// What the node lacks, by the plugins that reject it and can say so.
+    pub shortages: Vec<(PluginName, Shortage)>,
     /// Whether the answer is a node's own. A node that PreFilter left out shares one answer with all others left out.
     pub is_explicit: bool,
     /// Scores, if the node is feasible and scoring worked.
@@ -229,6 +231,7 @@ impl NodeExplanation {
             name,
             status: Status::SUCCESS,
             further: Vec::new(),
+            shortages: Vec::new(),
             is_explicit: true,
             scores: None,
             by_plugin: Vec::new(),
@@ -340,12 +343,14 @@ fn add_rejected_nodes(
         if !verdicts.passes(idx) {
             node.status = verdicts.rejection(idx).unwrap_or(absent).clone();
             let all = all.get_or_insert_with(|| Rejections::new(*runner, pod));
-            let mut further = all.of_node(idx);
+            let found = all.of_node(idx);
+            let mut further = found.statuses;
             // The first is the answer that there is already, unless PreFilter gave that one.
             if let Some(at) = further.iter().position(|other| *other == node.status) {
                 further.remove(at);
             }
             node.further = further;
+            node.shortages = found.shortages;
         }
         explanation.nodes.push(node);
     }

@@ -52,8 +52,8 @@ pub use points::{
     FilterScan, FilterSink, HypotheticalFilter, NominatingInfo, ObjectWrite, Permit,
     PermitDecision, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
     PreBindFlight, PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome,
-    PreScore, PreparedFilter, QueueSort, QueuedPodView, Reserve, Score, Sign, SignatureWriter,
-    TaskContext, TaskEvent, TaskStep,
+    PreScore, PreparedFilter, QueueSort, QueuedPodView, Reserve, Score, Shortage, Sign,
+    SignatureWriter, TaskContext, TaskEvent, TaskStep,
 };
 pub use services::{ApiError, ApiRequest, ApiVerb, Pending, Services};
 pub use status::{Code, PluginName, Reason, Status};

@@ -18,7 +18,7 @@ pub use binding::{
 };
 pub use filter::{
     Filter, FilterScan, FilterSink, PreFilter, PreFilterExtensions, PreFilterOutcome,
-    PreparedFilter,
+    PreparedFilter, Shortage,
 };
 pub use group_trial::{GroupTrial, PodGroupPostFilter};
 pub use object_write::ObjectWrite;

@@ -141,6 +141,40 @@ pub struct RejectedNodes {
     pub examples: Vec<String>,
     /// All that is in the way. The first is what an attempt reports.
     pub rejections: Vec<Rejection>,
+    /// What the nodes lack, where a plugin can count it; in the order in which plugins say so.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shortages: Vec<ShortageAnswer>,
+}
+
+/// Things of which nodes have too few, summed up over the nodes of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShortageAnswer {
+    /// The plugin that says so.
+    pub plugin: String,
+    /// What the things are for.
+    pub subject: String,
+    /// How many are needed on one node.
+    pub needed: usize,
+    /// On how many nodes of the group they were counted.
+    pub nodes: usize,
+    /// How many are left on the node that has most left. Not fewer than are needed if they cannot be had together.
+    pub most_left: usize,
+    /// How many there are on these nodes.
+    pub present: usize,
+    /// How many of them cannot be had, by reason, in the order in which the plugin names the reasons.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<LostAnswer>,
+}
+
+/// Things that cannot be had for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LostAnswer {
+    /// Why.
+    pub reason: &'static str,
+    /// How many.
+    pub count: usize,
 }
 
 /// A node that the pod fits on.

@@ -68,6 +68,7 @@ impl Explanation {
         out.push('\n');
         self.write_feasible(wide, &mut out);
         self.write_rejected(wide, &mut out);
+        self.write_shortages(&mut out);
         self.write_suggestions(&mut out);
         out
     }
@@ -135,6 +136,24 @@ impl Explanation {
                     rejection.reasons.join(", "),
                 ]);
             }
+        }
+        columns.print(out);
+    }
+
+    /// What rejected nodes lack, counted.
+    fn write_shortages(&self, out: &mut String) {
+        let head = ["MISSING", "NODES", "NEEDED", "MOST LEFT", "ALL", "OF THESE"];
+        let mut columns = Columns::new(&head);
+        for shortage in self.rejected.iter().flat_map(|group| &group.shortages) {
+            let lost = shortage.lost.iter().map(|lost| format!("{} {}", lost.count, lost.reason));
+            columns.push(vec![
+                shortage.subject.clone(),
+                shortage.nodes.to_string(),
+                shortage.needed.to_string(),
+                shortage.most_left.to_string(),
+                shortage.present.to_string(),
+                lost.collect::<Vec<String>>().join(", "),
+            ]);
         }
         columns.print(out);
     }

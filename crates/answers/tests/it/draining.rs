@@ -9,7 +9,7 @@ use kube_scheduler_engine::Input;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, NOW, pod};
+use crate::cluster::{Cluster, NOW};
 use crate::preempting::budget;
 
 /// A pod of a ReplicaSet with a label `app`, on a node.
