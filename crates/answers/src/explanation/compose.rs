@@ -176,6 +176,9 @@ fn rejected(found: &engine::Explanation, max_examples: usize) -> Vec<RejectedNod
         }
     }
     groups.sort_by_key(|group| Reverse(group.count));
+    for shortage in groups.iter_mut().flat_map(|group| &mut group.shortages) {
+        shortage.lost.sort_by_key(|lost| Reverse(lost.count));
+    }
     groups
 }
 

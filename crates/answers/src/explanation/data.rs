@@ -162,7 +162,7 @@ pub struct ShortageAnswer {
     pub most_left: usize,
     /// How many there are on these nodes.
     pub present: usize,
-    /// How many of them cannot be had, by reason, in the order in which the plugin names the reasons.
+    /// How many of them cannot be had, by reason, the most frequent first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<LostAnswer>,
 }
