@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn the_criterion_that_decides_is_the_first_that_differs() {
-        let start = |second| Reverse(Timestamp::from_millis(second * 1_000));
+        let start = |second: i64| Reverse(Timestamp::from_millis(second * 1_000));
         let base = Harm {
             n_pdb_violations: 1,
             highest_priority: 5,
