@@ -43,6 +43,7 @@ pub(super) fn drain(
             budgets.without_status.join(", ")
         ));
     }
+    let mut lost: BTreeMap<Arc<str>, usize> = BTreeMap::new();
     let mut left = pods_to_evict(course, nodes);
     loop {
         // A pod may have been evicted for another one meanwhile.
@@ -63,12 +64,13 @@ pub(super) fn drain(
             });
             drained.blocked = untried.chain(refused).collect();
             drained.blocked.sort_by(|a, b| a.pod.cmp(&b.pod));
+            lost.into_iter().for_each(|(node, n)| touched.add_lost(&node, n));
             return drained;
         }
         drained.n_rounds += 1;
         let names = allowed.iter().map(|pod| PodName::from(&**pod));
         drained.rounds.extend(names.map(|name| (name, drained.n_rounds)));
-        evict(course, allowed, touched);
+        evict(course, allowed, touched, &mut lost);
         let (n_bound, n_evicted) = (course.bound.len(), course.evictions.len());
         course.run();
         course.bound[n_bound..].iter().for_each(|pod| budgets.placed(pod));
@@ -94,9 +96,13 @@ fn is_known(course: &Course, pod: &Pod) -> bool {
     known.is_some_and(|known| known.uid == pod.uid)
 }
 
-/// Evicts pods; notes of which nodes pods are lost.
-fn evict(course: &mut Course, pods: Vec<Arc<Pod>>, touched: &mut Touched) {
-    let mut lost: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+/// Evicts pods, and counts by node those that nobody creates again.
+fn evict(
+    course: &mut Course,
+    pods: Vec<Arc<Pod>>,
+    touched: &mut Touched,
+    lost: &mut BTreeMap<Arc<str>, usize>,
+) {
     for pod in &pods {
         course.delete(pod);
     }
@@ -106,9 +112,6 @@ fn evict(course: &mut Course, pods: Vec<Arc<Pod>>, touched: &mut Touched) {
         {
             *lost.entry(node.clone()).or_default() += 1;
         }
-    }
-    for (node, n) in lost {
-        touched.add_lost(&node, n);
     }
 }
 
