@@ -50,6 +50,9 @@ pub struct Crowd {
     n_bound: u64,
     asks: bool,
     n_answers: u64,
+    /// The pods that were evicted since the last decision.
+    evicted: Vec<String>,
+    n_foreseen_evictions: u64,
 }
 
 /// The clusters: small ones, and some with so many host names that plugins no longer group nodes by the value.
@@ -80,6 +83,8 @@ impl Crowd {
             n_bound: 0,
             asks: false,
             n_answers: 0,
+            evicted: Vec::new(),
+            n_foreseen_evictions: 0,
             numbers,
         };
         for at in 0..n_nodes {
@@ -97,6 +102,11 @@ impl Crowd {
     /// How many explanations were compared with decisions.
     pub fn n_answers(&self) -> u64 {
         self.n_answers
+    }
+
+    /// How many pods were evicted of which an answer had said so.
+    pub fn n_foreseen_evictions(&self) -> u64 {
+        self.n_foreseen_evictions
     }
 
     /// Lets `n` random things happen. The error says what the engines disagree about.
@@ -175,7 +185,12 @@ impl Crowd {
             self.delete_pod()?;
         }
         self.n_created += 1;
-        let pod = self.kinds.pod(self.n_created, &mut self.numbers);
+        let mut pod = self.kinds.pod(self.n_created, &mut self.numbers);
+        // Few kinds have a priority; answers are to be about evictions, too.
+        if self.asks && self.numbers.one_in(8) {
+            pod["spec"]["priority"] = 100.into();
+            pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "3"}});
+        }
         let input = self.server.put_pod(pod)?;
         self.feed(&input)
     }
@@ -196,8 +211,12 @@ impl Crowd {
                 turn.map(|turn| format!("{turn:?}"))
             });
             let turn = self.shared.schedule_next(self.now);
-            if let (Some(question), Some(turn)) = (question, &turn) {
-                self.n_answers += u64::from(question.compare(turn)?);
+            let mut answered = None;
+            if let (Some(question), Some(turn)) = (question, &turn)
+                && question.compare(turn)?
+            {
+                self.n_answers += 1;
+                answered = Some(question);
             }
             let shared = turn.map(|turn| format!("{turn:?}"));
             let fresh = self.fresh.schedule_next(self.now).map(|turn| format!("{turn:?}"));
@@ -206,7 +225,12 @@ impl Crowd {
                 "a fork gives {foreseen:?}, the engine then gives {shared:?}"
             );
             ensure!(shared == fresh, "shared answers give {shared:?}, fresh ones {fresh:?}");
+            self.evicted.clear();
             self.take_effects()?;
+            if let Some(question) = answered {
+                let evicted = std::mem::take(&mut self.evicted);
+                self.n_foreseen_evictions += question.compare_evictions(evicted)?;
+            }
         }
         ensure!(!self.fresh.has_ready(), "only the engine with fresh answers has more to decide");
         Ok(())
@@ -261,6 +285,7 @@ impl Crowd {
             }
             (Effect::EvictPod { token, pod, .. }, Effect::EvictPod { token: other, .. }) => {
                 let key = (pod.namespace.to_string(), pod.name.to_string());
+                self.evicted.push(pod.to_string());
                 let gone = self.server.delete_pod(&key);
                 let evicted = Ok(kube_scheduler_engine::EvictionOutcome::Deleted);
                 let answer = Input::PodEvicted { token, result: evicted.clone() };

@@ -30,13 +30,17 @@ fn answers_are_really_kept() {
 /// Otherwise comparing explanations with decisions would prove little.
 #[test]
 fn decisions_are_really_explained() {
-    let mut compared = 0;
+    let (mut compared, mut evicted) = (0, 0);
     for seed in 1..13 {
         let mut crowd = Crowd::new(seed).unwrap().asking();
         crowd.run(STEPS).unwrap();
         compared += crowd.n_answers();
+        evicted += crowd.n_foreseen_evictions();
     }
-    assert!(compared > 1_500, "{compared} explanations were compared");
+    assert!(
+        compared > 1_500 && evicted > 20,
+        "{compared} explanations were compared, {evicted} evictions foreseen"
+    );
 }
 
 proptest! {
@@ -53,7 +57,8 @@ proptest! {
         prop_assert!(outcome.is_ok(), "{:#}", outcome.unwrap_err());
     }
 
-    /// An explanation right before a decision says what the decision then is, reasons and texts included; a fork decides as
+    /// An explanation right before a decision says what the decision then is, reasons and texts included; the pods that are then
+    /// evicted are those that were named; a fork decides as
     /// the engine does afterwards; and the engine that is asked decides as the one that is not.
     #[test]
     fn explanations_say_what_then_happens(seed: u64) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Pod};
 use kube_scheduler_engine::{EngineOptions, Pool};
-use kube_scheduler_framework::PreemptionCandidate;
+use kube_scheduler_framework::preemption::PreemptionCandidate;
 use kube_scheduler_runtime::{
     Extender, ExtenderFilterResult, ExtenderVerbs, ExtenderVictims, HostPriority, PendingPriorities,
 };

@@ -32,6 +32,8 @@ pub(crate) struct Course {
     /// The nodes of pods that were placed, by name.
     pub(crate) placements: BTreeMap<PodName, Arc<str>>,
     pub(crate) evictions: Vec<Eviction>,
+    /// Every pod that got a node, in order.
+    pub(crate) bound: Vec<Arc<Pod>>,
     /// Why the last attempt at a pod failed, by UID, and whether that was an error.
     pub(crate) failures: KeyedMap<Arc<str>, (bool, String)>,
     /// Whether it ended because of the limit of attempts.
@@ -50,6 +52,7 @@ impl Course {
             current: None,
             placements: BTreeMap::new(),
             evictions: Vec::new(),
+            bound: Vec::new(),
             failures: KeyedMap::default(),
             is_cut_short: false,
         }
@@ -116,6 +119,7 @@ impl Course {
                     let name = PodName::from(&*pod);
                     self.failures.remove(&pod.uid);
                     self.placements.insert(name, pod.node_name.clone().unwrap_or_default());
+                    self.bound.push(pod);
                     self.idleness.progressed(self.now);
                 }
                 Happening::Evicted(pod) => {

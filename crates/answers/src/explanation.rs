@@ -8,12 +8,13 @@ mod visibility;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_engine::Engine;
+use kube_scheduler_engine::{self as engine, Engine, PodPlace};
 
 pub use self::data::{
-    Decision, Explanation, FeasibleNode, PlaceAnswer, PreemptionAnswer, RejectedNodes, Rejection,
-    ScoreAnswer, Suggestion, Verdict,
+    Decision, Explanation, FeasibleNode, LostAnswer, PlaceAnswer, PreemptionAnswer, RejectedNodes,
+    Rejection, ScoreAnswer, ShortageAnswer, Suggestion, Verdict,
 };
+pub(crate) use self::table::examples_cell;
 pub use self::visibility::Visibility;
 use crate::Refusal;
 use crate::pod_name::PodName;
@@ -69,6 +70,24 @@ pub fn explain(
     options: ExplainOptions,
     now: Timestamp,
 ) -> Result<Explanation, Refusal> {
+    Ok(explanation_of(found_about(engine, subject, now)?, options, now))
+}
+
+/// What an attempt at a pod would find now.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) pod: Arc<Pod>,
+    /// Where the pod is, if it is not only a manifest.
+    place: Option<PodPlace>,
+    pub(crate) explanation: engine::Explanation,
+}
+
+/// Asks the engine.
+pub(crate) fn found_about(
+    engine: &mut Engine,
+    subject: &Subject,
+    now: Timestamp,
+) -> Result<Found, Refusal> {
     let pod = match subject {
         Subject::Known(name) => {
             subject.pod_in(engine).ok_or_else(|| Refusal::NoSuchPod(name.clone()))?
@@ -78,7 +97,13 @@ pub fn explain(
     let place = engine.place_of(&pod.namespace, &pod.name).filter(|_| is_known(engine, &pod));
     let random = engine.next_random();
     let found = engine.explain(&pod, random, now).ok_or_else(|| not_ours(engine, &pod))?;
-    Ok(compose::compose(&pod, place, found, options, now))
+    Ok(Found { pod, place, explanation: found })
+}
+
+/// The explanation of what was found.
+pub(crate) fn explanation_of(found: Found, options: ExplainOptions, now: Timestamp) -> Explanation {
+    let Found { pod, place, explanation } = found;
+    compose::compose(&pod, place, explanation, options, now)
 }
 
 /// Whether the engine knows this very pod, and not only one of its name.

@@ -1,5 +1,5 @@
 //! Questions to a scheduler about itself, answered by its own engine: why a pod is where it is and not elsewhere
-//! ([`explain`]), what would happen if the cluster were changed ([`what_if`]), how many more pods fit ([`capacity`]), and
+//! ([`explain`]), which pods would be evicted for it ([`preemption`]), what would happen if the cluster were changed ([`what_if`]), how many more pods fit ([`capacity`]), and
 //! the smallest changes that make a pod fit ([`suggestions`]).
 //!
 //! An answer is a value with a versioned JSON form ([`API_VERSION`]); [`render`] prints it. Verdicts and stages in it are
@@ -43,6 +43,7 @@ mod explanation;
 mod format;
 mod idleness;
 mod pod_name;
+mod preemption;
 mod rehearsal;
 mod request;
 mod suggestions;
@@ -51,18 +52,22 @@ mod what_if;
 pub use capacity::{Capacity, capacity};
 pub use columns::Columns;
 pub use explanation::{
-    Decision, ExplainOptions, Explanation, FeasibleNode, PlaceAnswer, PreemptionAnswer,
-    RejectedNodes, Rejection, ScoreAnswer, Subject, Suggestion, Verdict, Visibility, explain,
+    Decision, ExplainOptions, Explanation, FeasibleNode, LostAnswer, PlaceAnswer, PreemptionAnswer,
+    RejectedNodes, Rejection, ScoreAnswer, ShortageAnswer, Subject, Suggestion, Verdict,
+    Visibility, explain,
 };
 pub use format::{Format, FormatError, RenderError, render};
 pub use idleness::{Idleness, MAX_IDLE, NextStep};
 pub use pod_name::{PodName, PodNameError};
+pub use preemption::{
+    CandidateAnswer, NodesInVain, Preemption, PreemptionChoice, VictimAnswer, preemption,
+};
 pub use rehearsal::{Happening, Rehearsal};
 pub use request::{EXPLANATION, ExplanationRequest, RequestError};
 pub use suggestions::suggestions;
 pub use what_if::{
-    Change, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer, QuestionLimits, WhatIf,
-    what_if,
+    BlockedAnswer, Change, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer,
+    QuestionLimits, WhatIf, what_if,
 };
 
 /// The API group of questions and answers.

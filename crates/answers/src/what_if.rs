@@ -1,7 +1,9 @@
 //! What would happen if the cluster were changed.
 
+mod budgets;
 mod changes;
 mod data;
+mod rounds;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +13,9 @@ use kube_scheduler_api_types::{Node, Pod, Taint, Timestamp};
 use kube_scheduler_engine::Engine;
 
 pub(crate) use self::changes::apply;
-pub use self::data::{EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer, WhatIf};
+pub use self::data::{
+    BlockedAnswer, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer, WhatIf,
+};
 use crate::course::Course;
 use crate::pod_name::PodName;
 use crate::{API_VERSION, Refusal};
@@ -41,7 +45,12 @@ pub enum Change {
     Uncordon(Arc<str>),
     /// It is cordoned, and the pods of controllers that are on it, but for those of DaemonSets, come again without a node. Others
     /// of its pods are deleted for good.
+    ///
+    /// Pods go as disruption budgets allow. All nodes of a question are drained together, after all other changes: in each round
+    /// as many pods are evicted as may go then, and the next one begins when the scheduler has placed what it can.
     Drain(Arc<str>),
+    /// The same at once, whatever budgets say: pods are deleted and not evicted.
+    DrainAtOnce(Arc<str>),
     /// A node gets a taint. `NoExecute` does not evict running pods here.
     Taint {
         /// The node.
@@ -104,10 +113,12 @@ pub fn what_if(
     }
     let mut before = Course::new(engine, now, limits.max_attempts);
     let mut after = Course::new(engine, now, limits.max_attempts);
-    let touched = apply(&mut after, changes)?;
+    let mut touched = apply(&mut after, changes)?;
     before.run();
+    let nodes = std::mem::take(&mut touched.to_drain);
+    let drained = rounds::drain(&mut after, &nodes, &mut touched);
     after.run();
-    Ok(compose(engine, before, after, touched, now))
+    Ok(compose(engine, before, after, (touched, drained), now))
 }
 
 /// Where every pod is that was placed in one of the courses, or has to do with the changes: its nodes before and after.
@@ -132,7 +143,7 @@ fn compose(
     engine: &Engine,
     before: Course,
     after: Course,
-    touched: changes::Touched,
+    (touched, drained): (changes::Touched, rounds::Drained),
     now: Timestamp,
 ) -> WhatIf {
     let moves = moves(&before, &after, &touched);
@@ -146,6 +157,7 @@ fn compose(
                 node: node.to_string(),
                 instead_of: was.as_ref().filter(|_| was != is).map(ToString::to_string),
                 asked: is_asked(name),
+                round: drained.rounds.get(name).copied(),
             });
         }
         if was == is {
@@ -161,7 +173,7 @@ fn compose(
         }
     }
     let (pending, other_pending) = pending(&before, &after, &touched);
-    let fits = pending.iter().all(|pod| !pod.asked);
+    let fits = pending.iter().all(|pod| !pod.asked) && drained.blocked.is_empty();
     let mut warnings = touched.warnings;
     if after.is_cut_short || before.is_cut_short {
         warnings.push("the answer is cut short by the limit of attempts".to_owned());
@@ -181,6 +193,8 @@ fn compose(
         placements,
         evictions: after.evictions.iter().map(EvictionAnswer::from).collect(),
         pending,
+        rounds: drained.n_rounds,
+        blocked: drained.blocked,
         other_pending,
         nodes: nodes.into_values().collect(),
         warnings,

@@ -7,6 +7,7 @@ mod likeness;
 mod outcome;
 mod plan;
 mod search;
+mod shortage;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use crate::usage::Usage;
 pub(crate) use counters::CommittedCounters;
 use plan::Plan;
 use search::{Found, Search};
+pub use shortage::{LostTo, RequestCount};
 pub use steps::Steps;
 
 /// Device classes by name.
@@ -105,6 +107,24 @@ impl Allocator {
         new_share_id: &mut dyn FnMut() -> Arc<str>,
     ) -> Result<Option<Vec<Allocation>>, AllocationError> {
         self.allocate_by(node, claims, steps, new_share_id, Thoroughness::Direct)
+    }
+
+    /// Why there may be nothing for `claims` on `node`: for some of their requests, how many devices of the node are lost to what.
+    /// Requests with too few devices left come alone if there are any.
+    ///
+    /// # Errors
+    /// See [`AllocationError`].
+    pub fn count(
+        &self,
+        node: NodeRef<'_>,
+        claims: &[&ResourceClaim],
+        steps: &Steps,
+    ) -> Result<Vec<RequestCount>, AllocationError> {
+        let pools = self.inventory().pools_on(node).map_err(AllocationError::Failed)?;
+        steps.take_listing(pools.devices.len())?;
+        let plan = Plan::new(self, node, &pools, claims, steps)?;
+        let mut search = Search::new(self, node, &pools, &plan, steps, Thoroughness::Direct);
+        shortage::count(&mut search)
     }
 
     fn allocate_by(

@@ -70,7 +70,7 @@ mod state;
 mod totals;
 mod usage;
 
-pub use allocator::{AllocationError, Allocator, Classes, Steps};
+pub use allocator::{AllocationError, Allocator, Classes, LostTo, RequestCount, Steps};
 pub use cel::CelSelectors;
 pub use extended::{ContainerDemand, ExtendedClaim, ExtendedResources, RequestMapping};
 pub use features::Features;

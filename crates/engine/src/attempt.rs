@@ -415,6 +415,7 @@ impl Search<'_, '_> {
                 extenders: if self.extenders.is_empty() { None } else { Some(&preempt) },
                 random: self.random,
                 commands: &mut commands,
+                report: None,
             };
             outcome = self.runner.post_filter(&mut cx, state, self.pod);
             diagnosis.post_filter_message = outcome.status.message();

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::ClusterState;
+use kube_scheduler_framework::preemption::PreemptionReport;
 use kube_scheduler_framework::{
     Commands, CycleState, NodeIdx, NodeOverlay, PluginName, PostFilterContext, PostFilterOutcome,
-    Status, VerdictId, Verdicts,
+    Shortage, Status, VerdictId, Verdicts,
 };
 use kube_scheduler_runtime::{HypotheticalRunner, Rejections, Runner, SkipSet};
 
@@ -51,6 +52,8 @@ pub struct NodeExplanation {
     /// What else rejects the node: the filters that an attempt does not get to, in plugin order, errors included. Empty for
     /// nodes that pass, and when an error ended the evaluation.
     pub further: Vec<Status>,
+    /// What the node lacks, by the plugins that reject it and can say so.
+    pub shortages: Vec<(PluginName, Shortage)>,
     /// Whether the answer is a node's own. A node that PreFilter left out shares one answer with all others left out.
     pub is_explicit: bool,
     /// Scores, if the node is feasible and scoring worked.
@@ -84,6 +87,8 @@ pub struct Explanation {
     pub chosen: Option<Arc<str>>,
     /// What PostFilter answers when no node is feasible.
     pub post_filter: Option<PostFilterOutcome>,
+    /// How PostFilter chose the pods to evict, if a plugin preempts.
+    pub preemption: PreemptionReport,
     /// The text of the event when the attempt fails.
     pub message: Option<String>,
     /// After so many feasible nodes an attempt stops looking, so that it may choose among fewer nodes than are listed here.
@@ -105,6 +110,7 @@ impl Explanation {
             best: Vec::new(),
             chosen: None,
             post_filter: None,
+            preemption: PreemptionReport::default(),
             message: None,
             enough: None,
             has_extenders: false,
@@ -225,6 +231,7 @@ impl NodeExplanation {
             name,
             status: Status::SUCCESS,
             further: Vec::new(),
+            shortages: Vec::new(),
             is_explicit: true,
             scores: None,
             by_plugin: Vec::new(),
@@ -253,7 +260,8 @@ fn give_up(
     explanation: &mut Explanation,
 ) {
     if manner.may_preempt {
-        let outcome = post_filter(runner, pod, statuses, asked, manner.random);
+        let report = &mut explanation.preemption;
+        let outcome = post_filter(runner, pod, statuses, asked, manner.random, report);
         diagnosis.post_filter_message =
             outcome.as_ref().map(|outcome| outcome.status.message()).unwrap_or_default();
         explanation.post_filter = outcome;
@@ -335,12 +343,14 @@ fn add_rejected_nodes(
         if !verdicts.passes(idx) {
             node.status = verdicts.rejection(idx).unwrap_or(absent).clone();
             let all = all.get_or_insert_with(|| Rejections::new(*runner, pod));
-            let mut further = all.of_node(idx);
+            let found = all.of_node(idx);
+            let mut further = found.statuses;
             // The first is the answer that there is already, unless PreFilter gave that one.
             if let Some(at) = further.iter().position(|other| *other == node.status) {
                 further.remove(at);
             }
             node.further = further;
+            node.shortages = found.shortages;
         }
         explanation.nodes.push(node);
     }
@@ -385,6 +395,7 @@ fn post_filter(
     (verdicts, absent): (&Verdicts, &Status),
     (state, skip): (&CycleState, &SkipSet),
     random: u64,
+    report: &mut PreemptionReport,
 ) -> Option<PostFilterOutcome> {
     runner.profile.post_filter().next()?;
     let filters = HypotheticalRunner { profile: runner.profile, skip };
@@ -397,6 +408,7 @@ fn post_filter(
         extenders: None,
         random,
         commands: &mut commands,
+        report: Some(report),
     };
     Some(runner.post_filter(&mut cx, state, pod))
 }

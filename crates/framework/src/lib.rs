@@ -23,6 +23,7 @@ mod plugin_error;
 mod plugin_metrics;
 mod pod_counts;
 mod points;
+pub mod preemption;
 mod services;
 mod status;
 #[cfg(feature = "testing")]
@@ -51,8 +52,8 @@ pub use points::{
     FilterScan, FilterSink, HypotheticalFilter, NominatingInfo, ObjectWrite, Permit,
     PermitDecision, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
     PreBindFlight, PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome,
-    PreScore, PreemptionCandidate, PreparedFilter, QueueSort, QueuedPodView, Reserve, Score, Sign,
-    SignatureWriter, SumsTrial, TaskContext, TaskEvent, TaskStep,
+    PreScore, PreparedFilter, QueueSort, QueuedPodView, Reserve, Score, Shortage, Sign,
+    SignatureWriter, TaskContext, TaskEvent, TaskStep,
 };
 pub use services::{ApiError, ApiRequest, ApiVerb, Pending, Services};
 pub use status::{Code, PluginName, Reason, Status};

@@ -18,14 +18,13 @@ pub use binding::{
 };
 pub use filter::{
     Filter, FilterScan, FilterSink, PreFilter, PreFilterExtensions, PreFilterOutcome,
-    PreparedFilter,
+    PreparedFilter, Shortage,
 };
 pub use group_trial::{GroupTrial, PodGroupPostFilter};
 pub use object_write::ObjectWrite;
 pub use placement::{PlacedGroup, Placement, PlacementGenerate, PlacementScore, ProposedPlacement};
 pub use post_filter::{
     HypotheticalFilter, NominatingInfo, PostFilter, PostFilterContext, PostFilterOutcome,
-    PreemptionCandidate, SumsTrial,
 };
 pub use queueing::{
     EnqueueExtensions, EventRegistration, PreEnqueue, QueueSort, QueuedPodView, Sign,

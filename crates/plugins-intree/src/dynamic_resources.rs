@@ -22,6 +22,7 @@ mod reserve;
 mod resolve;
 mod scan;
 mod settings;
+mod shortages;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -37,7 +38,8 @@ use kube_scheduler_framework::{
     Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, Filter,
     FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
     PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue,
-    PreFilter, PreFilterOutcome, Reserve, Score, Sign, SignatureWriter, Status, extension_points,
+    PreFilter, PreFilterOutcome, Reserve, Score, Shortage, Sign, SignatureWriter, Status,
+    extension_points,
 };
 
 use self::attempt::Preparation;
@@ -176,6 +178,19 @@ impl Filter for DynamicResources {
                     nodes.iter().any(|idx| sink.is_open(*idx) && cluster.node(*idx).is_some());
                 if is_any_open { Err(no_state()) } else { Ok(()) }
             }
+        }
+    }
+
+    fn shortages(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Vec<Shortage> {
+        match state.get::<PodDevices>() {
+            Some(devices) => shortages::of_node(devices, &self.trials(cx, devices, pod).on(node)),
+            None => Vec::new(),
         }
     }
 }

@@ -19,11 +19,11 @@ use std::sync::Arc;
 use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::api::{Pod, PodGroup};
 use kube_scheduler_framework::groups::PodGroupPostFilter;
+use kube_scheduler_framework::preemption::{PreemptionCandidate, PreemptionReport};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Code, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Handle, NominatingInfo, Plugin, PluginArgs, PluginError, PostFilter,
-    PostFilterContext, PostFilterOutcome, PreEnqueue, PreemptionCandidate, QueueingHint, Status,
-    extension_points,
+    PostFilterContext, PostFilterOutcome, PreEnqueue, QueueingHint, Status, extension_points,
 };
 
 use self::candidate::Candidate;
@@ -123,7 +123,10 @@ impl PostFilter for DefaultPreemption {
                 tracing::trace!(target: "V5", pod = pod.key(), reason, "{text}");
                 PostFilterOutcome::without_nomination(Status::unschedulable(reason))
             }
-            None => self.preempt(cx, state, pod),
+            None => {
+                let report = cx.report.take();
+                self.preempt(cx, state, pod, report)
+            }
         };
         let message = outcome.status.message();
         if message.is_empty() {
@@ -158,10 +161,11 @@ impl DefaultPreemption {
         cx: &PostFilterContext<'_>,
         state: &CycleState,
         pod: &Arc<Pod>,
+        report: Option<&mut PreemptionReport>,
     ) -> PostFilterOutcome {
         // What extenders leave outlives what they are shown.
         let left;
-        let found = match self.search.run(cx, state, pod) {
+        let found = match self.search.run(cx, state, pod, report) {
             Ok(found) => found,
             Err(status) => return PostFilterOutcome::without_nomination(status),
         };

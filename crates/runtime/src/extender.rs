@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Pod};
-use kube_scheduler_framework::{Pending, PreemptionCandidate, Status};
+use kube_scheduler_framework::preemption::PreemptionCandidate;
+use kube_scheduler_framework::{Pending, Status};
 
 pub use asking::{ExtenderScores, ExtenderVerdicts, Extenders};
 

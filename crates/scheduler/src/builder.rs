@@ -150,6 +150,7 @@ impl SchedulerBuilder {
             Command::Devcluster(args) => commands::devcluster::run(args),
             Command::Simulate(args) => commands::simulate::run(args, registry),
             Command::Explain(args) => return commands::answers::run_explain(&args, registry),
+            Command::Preempt(args) => return commands::answers::run_preempt(&args, registry),
             Command::WhatIf(args) => return commands::answers::run_what_if(&args, registry),
             Command::Drain(args) => return commands::answers::run_drain(&args, registry),
             Command::Capacity(args) => return commands::answers::run_capacity(&args, registry),

@@ -33,6 +33,7 @@ pub(crate) enum Command {
     Devcluster(commands::devcluster::Args),
     Simulate(commands::simulate::Args),
     Explain(commands::answers::ExplainArgs),
+    Preempt(commands::answers::PreemptArgs),
     WhatIf(commands::answers::WhatIfArgs),
     Drain(commands::answers::DrainArgs),
     Capacity(commands::answers::CapacityArgs),

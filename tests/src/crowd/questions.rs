@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
+use kube_scheduler_answers::{ExplainOptions, PodName, Subject, preemption};
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_engine::{AttemptResult, Engine, Explanation, Turn};
 use kube_scheduler_framework::Status;
@@ -14,6 +15,8 @@ use kube_scheduler_queue::Place;
 pub(super) struct Question {
     pod: Arc<Pod>,
     answer: Explanation,
+    /// The pods that would be evicted for it, without those that are being deleted already; sorted.
+    victims: Vec<String>,
 }
 
 /// Asks about a pod that is ready. Only if there is no other is it known to be the next one, and the answer worth a
@@ -24,7 +27,22 @@ pub(super) fn ask(engine: &mut Engine, now: Timestamp) -> Option<Question> {
     let pod = ready.first()?.clone();
     let random = engine.next_random();
     let answer = engine.explain(&pod, random, now)?;
-    (ready.len() == 1).then_some(Question { pod, answer })
+    let victims = victims(engine, &pod, now)?;
+    (ready.len() == 1).then_some(Question { pod, answer, victims })
+}
+
+fn victims(engine: &mut Engine, pod: &Pod, now: Timestamp) -> Option<Vec<String>> {
+    let subject = Subject::Known(PodName::from(pod));
+    let answer = preemption(engine, &subject, ExplainOptions::default(), now).ok()?;
+    let is_there = |victim: &String| {
+        let name: Option<PodName> = victim.parse().ok();
+        let known = name.and_then(|name| engine.known_pod(&name.namespace, &name.name));
+        known.is_some_and(|known| known.deletion_requested.is_none())
+    };
+    let mut victims: Vec<String> =
+        answer.victims.into_iter().map(|victim| victim.pod).filter(is_there).collect();
+    victims.sort();
+    Some(victims)
 }
 
 impl Question {
@@ -69,6 +87,14 @@ impl Question {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Whether the pods that were evicted are those that were named; says how many these are.
+    pub(super) fn compare_evictions(&self, mut evicted: Vec<String>) -> Result<u64> {
+        evicted.sort();
+        let (pod, named) = (self.pod.key(), &self.victims);
+        ensure!(evicted == *named, "for {pod}, {evicted:?} are evicted, named were {named:?}");
+        Ok(evicted.len() as u64)
     }
 
     /// The text of the event, counted from each node's first reason.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use kube_scheduler_engine::PodRef;
 use kube_scheduler_framework::api::{Node, Pod};
-use kube_scheduler_framework::{Pending, PreemptionCandidate, Status};
+use kube_scheduler_framework::preemption::PreemptionCandidate;
+use kube_scheduler_framework::{Pending, Status};
 use kube_scheduler_runtime::{
     Extender, ExtenderFilterResult, ExtenderVerbs, ExtenderVictims, HostPriority, PendingPriorities,
 };

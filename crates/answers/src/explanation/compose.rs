@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_engine::{self as engine, NodeExplanation, PluginScore, PodPlace, PodStage};
-use kube_scheduler_framework::{Code, NominatingInfo, PluginName, PostFilterOutcome, Status};
+use kube_scheduler_framework::{
+    Code, NominatingInfo, PluginName, PostFilterOutcome, Shortage, Status,
+};
 
 use super::ExplainOptions;
 use super::data::{
-    Decision, Explanation, FeasibleNode, PlaceAnswer, PreemptionAnswer, RejectedNodes, Rejection,
-    ScoreAnswer, Verdict,
+    Decision, Explanation, FeasibleNode, LostAnswer, PlaceAnswer, PreemptionAnswer, RejectedNodes,
+    Rejection, ScoreAnswer, ShortageAnswer, Verdict,
 };
 use crate::API_VERSION;
 
@@ -41,15 +43,15 @@ pub(super) fn compose(
         warnings: warnings(pod, &found),
         message: found.message.filter(|_| verdict != Verdict::Bound),
         place: place.map(place_answer),
-        gated: found.gated.as_ref().map(rejection),
-        pod_rejections: found.of_pod.iter().map(rejection).collect(),
+        gated: found.gated.as_ref().map(Rejection::from),
+        pod_rejections: found.of_pod.iter().map(Rejection::from).collect(),
         nodes: found.nodes.len(),
         n_feasible,
         decision,
         feasible,
         rejected,
         preemption: preemption.filter(|_| verdict != Verdict::Bound),
-        error: found.error.as_ref().map(rejection),
+        error: found.error.as_ref().map(Rejection::from),
     }
 }
 
@@ -136,11 +138,13 @@ fn place_answer(place: PodPlace) -> PlaceAnswer {
     }
 }
 
-fn rejection(status: &Status) -> Rejection {
-    Rejection {
-        plugin: status.plugin().map(ToString::to_string).unwrap_or_default(),
-        code: status.code().as_str(),
-        reasons: status.reasons().map(str::to_owned).collect(),
+impl From<&Status> for Rejection {
+    fn from(status: &Status) -> Self {
+        Self {
+            plugin: status.plugin().map(ToString::to_string).unwrap_or_default(),
+            code: status.code().as_str(),
+            reasons: status.reasons().map(str::to_owned).collect(),
+        }
     }
 }
 
@@ -151,10 +155,15 @@ fn rejected(found: &engine::Explanation, max_examples: usize) -> Vec<RejectedNod
     for node in found.nodes.iter().filter(|node| !node.status.is_success()) {
         let NodeExplanation { name, status, further, .. } = node;
         let rejections: Vec<Rejection> =
-            std::iter::once(status).chain(further).map(rejection).collect();
+            std::iter::once(status).chain(further).map(Rejection::from).collect();
         let at = *known.entry(rejections).or_insert_with_key(|rejections| {
             let rejections = rejections.clone();
-            groups.push(RejectedNodes { count: 0, examples: Vec::new(), rejections });
+            groups.push(RejectedNodes {
+                count: 0,
+                examples: Vec::new(),
+                rejections,
+                shortages: Vec::new(),
+            });
             groups.len() - 1
         });
         let group = &mut groups[at];
@@ -162,9 +171,44 @@ fn rejected(found: &engine::Explanation, max_examples: usize) -> Vec<RejectedNod
         if group.examples.len() < max_examples {
             group.examples.push(name.to_string());
         }
+        for (plugin, shortage) in &node.shortages {
+            add_shortage(&mut group.shortages, plugin, shortage);
+        }
     }
     groups.sort_by_key(|group| Reverse(group.count));
+    for shortage in groups.iter_mut().flat_map(|group| &mut group.shortages) {
+        shortage.lost.sort_by_key(|lost| Reverse(lost.count));
+    }
     groups
+}
+
+/// Adds what one node lacks to what the others of its group lack.
+fn add_shortage(known: &mut Vec<ShortageAnswer>, plugin: &PluginName, shortage: &Shortage) {
+    let Shortage { subject, needed, present, lost } = shortage;
+    let same = |answer: &ShortageAnswer| *answer.plugin == **plugin && answer.subject == *subject;
+    let at = known.iter().position(same).unwrap_or_else(|| {
+        known.push(ShortageAnswer {
+            plugin: plugin.to_string(),
+            subject: subject.clone(),
+            needed: 0,
+            nodes: 0,
+            most_left: 0,
+            present: 0,
+            lost: Vec::new(),
+        });
+        known.len() - 1
+    });
+    let answer = &mut known[at];
+    answer.needed = answer.needed.max(*needed);
+    answer.nodes += 1;
+    answer.most_left = answer.most_left.max(shortage.left());
+    answer.present += present;
+    for (reason, count) in lost {
+        match answer.lost.iter_mut().find(|lost| lost.reason == *reason) {
+            Some(lost) => lost.count += count,
+            None => answer.lost.push(LostAnswer { reason, count: *count }),
+        }
+    }
 }
 
 fn feasible(found: &engine::Explanation, max: usize) -> Vec<FeasibleNode> {

@@ -29,7 +29,7 @@ pub struct Explanation {
     pub(super) kind: &'static str,
     /// The pod, `namespace/name`.
     pub(super) pod: String,
-    pub(super) scheduler_name: String,
+    pub(crate) scheduler_name: String,
     /// The time of the answer.
     pub(super) as_of: String,
     /// Whether it fits.
@@ -70,7 +70,7 @@ pub struct Explanation {
     pub suggestions: Vec<Suggestion>,
     /// What the reader should know about the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Explanation {
@@ -141,6 +141,40 @@ pub struct RejectedNodes {
     pub examples: Vec<String>,
     /// All that is in the way. The first is what an attempt reports.
     pub rejections: Vec<Rejection>,
+    /// What the nodes lack, where a plugin can count it; in the order in which plugins say so.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shortages: Vec<ShortageAnswer>,
+}
+
+/// Things of which nodes have too few, summed up over the nodes of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShortageAnswer {
+    /// The plugin that says so.
+    pub plugin: String,
+    /// What the things are for.
+    pub subject: String,
+    /// How many are needed on one node.
+    pub needed: usize,
+    /// On how many nodes of the group they were counted.
+    pub nodes: usize,
+    /// How many are left on the node that has most left. Not fewer than are needed if they cannot be had together.
+    pub most_left: usize,
+    /// How many there are on these nodes.
+    pub present: usize,
+    /// How many of them cannot be had, by reason, the most frequent first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<LostAnswer>,
+}
+
+/// Things that cannot be had for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LostAnswer {
+    /// Why.
+    pub reason: &'static str,
+    /// How many.
+    pub count: usize,
 }
 
 /// A node that the pod fits on.
@@ -198,13 +232,13 @@ pub struct PreemptionAnswer {
     pub helps: bool,
     /// Where.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) node: Option<String>,
+    pub(crate) node: Option<String>,
     /// The pods to evict, most important first, `namespace/name`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub victims: Vec<String>,
     /// Why it does not help.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) message: Option<String>,
+    pub(crate) message: Option<String>,
 }
 
 /// One change that makes the pod fit, or several that do so together.

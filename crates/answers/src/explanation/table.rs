@@ -68,6 +68,7 @@ impl Explanation {
         out.push('\n');
         self.write_feasible(wide, &mut out);
         self.write_rejected(wide, &mut out);
+        self.write_shortages(&mut out);
         self.write_suggestions(&mut out);
         out
     }
@@ -123,13 +124,7 @@ impl Explanation {
     fn write_rejected(&self, wide: bool, out: &mut String) {
         let mut columns = Columns::new(&["REJECTED", "NODES", "BY", "VERDICT", "REASONS"]);
         for group in &self.rejected {
-            let max = if wide { usize::MAX } else { MAX_EXAMPLES };
-            let shown = &group.examples[..group.examples.len().min(max)];
-            let mut nodes = shown.join(", ");
-            let more = group.count.saturating_sub(shown.len());
-            if more > 0 {
-                let _ = write!(nodes, "{}{more} more", if shown.is_empty() { "" } else { ", … " });
-            }
+            let nodes = examples_cell(&group.examples, group.count, wide);
             let mut first = Some((group.count.to_string(), nodes));
             for rejection in &group.rejections {
                 let (count, nodes) = first.take().unwrap_or_default();
@@ -141,6 +136,24 @@ impl Explanation {
                     rejection.reasons.join(", "),
                 ]);
             }
+        }
+        columns.print(out);
+    }
+
+    /// What rejected nodes lack, counted.
+    fn write_shortages(&self, out: &mut String) {
+        let head = ["MISSING", "NODES", "NEEDED", "MOST LEFT", "ALL", "OF THESE"];
+        let mut columns = Columns::new(&head);
+        for shortage in self.rejected.iter().flat_map(|group| &group.shortages) {
+            let lost = shortage.lost.iter().map(|lost| format!("{} {}", lost.count, lost.reason));
+            columns.push(vec![
+                shortage.subject.clone(),
+                shortage.nodes.to_string(),
+                shortage.needed.to_string(),
+                shortage.most_left.to_string(),
+                shortage.present.to_string(),
+                lost.collect::<Vec<String>>().join(", "),
+            ]);
         }
         columns.print(out);
     }
@@ -175,6 +188,18 @@ impl PlaceAnswer {
             let _ = writeln!(out, "  may come back with: {}", self.waits_for.join(", "));
         }
     }
+}
+
+/// Some of `count` nodes by name, and how many more there are.
+pub(crate) fn examples_cell(examples: &[String], count: usize, wide: bool) -> String {
+    let max = if wide { usize::MAX } else { MAX_EXAMPLES };
+    let shown = &examples[..examples.len().min(max)];
+    let mut nodes = shown.join(", ");
+    let more = count.saturating_sub(shown.len());
+    if more > 0 {
+        let _ = write!(nodes, "{}{more} more", if shown.is_empty() { "" } else { ", … " });
+    }
+    nodes
 }
 
 fn with_plugin(rejection: &Rejection) -> String {

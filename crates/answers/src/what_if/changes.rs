@@ -23,6 +23,8 @@ pub(crate) struct Touched {
     pub(super) asked: BTreeSet<PodName>,
     /// Pods that are deleted for good.
     pub(super) gone: BTreeSet<PodName>,
+    /// Nodes whose pods are still to be evicted.
+    pub(super) to_drain: BTreeSet<Arc<str>>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -54,6 +56,10 @@ pub(crate) fn apply(course: &mut Course, changes: &[Change]) -> Result<Touched, 
             Change::Cordon(name) => cordon(course, name)?,
             Change::Uncordon(name) => uncordon(course, name)?,
             Change::Drain(name) => {
+                cordon(course, name)?;
+                touched.to_drain.insert(name.clone());
+            }
+            Change::DrainAtOnce(name) => {
                 cordon(course, name)?;
                 move_away(course, name, false, &mut touched);
             }
@@ -133,31 +139,58 @@ fn move_away(course: &mut Course, name: &Arc<str>, with_daemons: bool, touched: 
     let on_node = course.engine.known_pods().filter(|pod| pod.node_name.as_ref() == Some(name));
     let mut pods: Vec<Arc<Pod>> = on_node.cloned().collect();
     pods.sort_by_key(|pod| (Reverse(pod.priority()), pod.key()));
-    let kind = |pod: &Pod| pod.controller.as_ref().map(|controller| controller.kind.to_string());
-    let is_daemon = |pod: &Pod| matches!(kind(pod).as_deref(), Some("DaemonSet" | "Node"));
     if !with_daemons {
-        pods.retain(|pod| !is_daemon(pod));
+        pods.retain(|pod| !is_of_node(pod));
     }
     for pod in &pods {
         course.delete(pod);
     }
     let mut n_lost = 0;
     for pod in pods {
-        let key = PodName::from(&*pod);
-        if is_daemon(&pod) || kind(&pod).is_none() {
-            n_lost += usize::from(!is_daemon(&pod));
-            touched.asked.remove(&key);
-            touched.gone.insert(key);
-            continue;
+        if is_of_node(&pod) {
+            touched.lose(&pod);
+        } else if !recreate(course, &pod, touched) {
+            n_lost += 1;
         }
-        course.handle(Input::PodApplied(Arc::new(anew(&pod))));
-        touched.asked.insert(key);
     }
-    if n_lost > 0 {
-        touched.warnings.push(format!(
-            "gone for good with node {name}: {} without a controller",
-            count(n_lost, "pod")
-        ));
+    touched.add_lost(name, n_lost);
+}
+
+/// Whether the pod belongs to its node: one of a DaemonSet, or the mirror of a static pod. Draining leaves both alone.
+pub(super) fn is_of_node(pod: &Pod) -> bool {
+    controller_kind(pod).is_some_and(|kind| matches!(kind, "DaemonSet" | "Node"))
+}
+
+fn controller_kind(pod: &Pod) -> Option<&str> {
+    pod.controller.as_ref().map(|controller| &*controller.kind)
+}
+
+/// Creates a deleted pod once more, as its controller does; false if it has none.
+pub(super) fn recreate(course: &mut Course, pod: &Pod, touched: &mut Touched) -> bool {
+    if controller_kind(pod).is_none() {
+        touched.lose(pod);
+        return false;
+    }
+    course.handle(Input::PodApplied(Arc::new(anew(pod))));
+    touched.asked.insert(PodName::from(pod));
+    true
+}
+
+impl Touched {
+    /// A pod is gone for good.
+    fn lose(&mut self, pod: &Pod) {
+        let name = PodName::from(pod);
+        self.asked.remove(&name);
+        self.gone.insert(name);
+    }
+
+    /// Says how many pods nobody creates again.
+    pub(super) fn add_lost(&mut self, node: &str, n: usize) {
+        if n > 0 {
+            let pods = count(n, "pod");
+            let text = format!("gone for good with node {node}: {pods} without a controller");
+            self.warnings.push(text);
+        }
     }
 }
 

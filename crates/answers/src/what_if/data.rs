@@ -4,6 +4,11 @@ use serde::Serialize;
 
 use crate::course::Eviction;
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
 /// What would happen after some changes, as far as it differs from what would happen without them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -11,7 +16,7 @@ pub struct WhatIf {
     pub(super) api_version: &'static str,
     pub(super) kind: &'static str,
     pub(super) as_of: String,
-    /// Whether every pod that is asked about gets a node.
+    /// Whether every pod that is asked about gets a node, and none is blocked.
     pub fits: bool,
     /// Pods that get a node, or another one, by name; those that are asked about in any case.
     pub placements: Vec<PlacementAnswer>,
@@ -19,6 +24,12 @@ pub struct WhatIf {
     pub evictions: Vec<EvictionAnswer>,
     /// Pods without a node, by name: those that are asked about, and those that would have one without the changes.
     pub pending: Vec<PendingAnswer>,
+    /// In how many rounds nodes are drained, if disruption budgets are respected.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub rounds: usize,
+    /// Pods that cannot be evicted from nodes that are drained, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blocked: Vec<BlockedAnswer>,
     /// How many others are pending, as they would be without the changes.
     pub(super) other_pending: usize,
     /// Nodes whose pods differ.
@@ -41,6 +52,27 @@ pub struct PlacementAnswer {
     pub(super) instead_of: Option<String>,
     /// Whether it is asked about.
     pub(super) asked: bool,
+    /// The round in which it is evicted from its node that is drained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round: Option<usize>,
+}
+
+/// A pod that cannot be evicted from a node that is drained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockedAnswer {
+    /// The pod, `namespace/name`.
+    pub pod: String,
+    /// Its node.
+    pub node: String,
+    /// `NoDisruptionsAllowed`: the budget lets no pod go. `WaitsForReplacements`: it did, but those that went get no node.
+    /// `SeveralBudgets`: evictions of pods with more than one budget are refused. `NotReached`: the answer is cut short.
+    pub code: &'static str,
+    /// The budgets in the way, by name; they are in the pod's namespace.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub budgets: Vec<String>,
+    /// Why, in words.
+    pub message: String,
 }
 
 /// A pod that is evicted.

@@ -4,6 +4,8 @@
 
 mod cluster;
 mod counting;
+mod draining;
 mod explaining;
 mod foreseeing;
+mod preempting;
 mod suggesting;

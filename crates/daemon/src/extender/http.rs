@@ -8,7 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use kube_scheduler_api_types::{Node, Pod};
 use kube_scheduler_config::Extender as ExtenderConfig;
-use kube_scheduler_framework::{Pending, PreemptionCandidate, Status};
+use kube_scheduler_framework::preemption::PreemptionCandidate;
+use kube_scheduler_framework::{Pending, Status};
 use kube_scheduler_runtime::{
     Extender, ExtenderFilterResult, ExtenderReport, ExtenderVerbs, ExtenderVictims,
     PendingPriorities,

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Pod};
-use kube_scheduler_framework::PreemptionCandidate;
+use kube_scheduler_framework::preemption::PreemptionCandidate;
 use serde_json::{Value, json};
 
 /// Asks about nodes, by name or in full.

@@ -49,6 +49,15 @@ pub(super) struct RequestPlan<'a> {
     pub(super) all: Option<Vec<usize>>,
 }
 
+/// Why a device is not selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unselected {
+    ByClass,
+    ByRequest,
+    /// It cannot be used on the node, or not with the features that are on.
+    Unusable,
+}
+
 struct PlannedSelector {
     column: Arc<Column>,
     /// Whose selector it is and which, for messages.
@@ -92,12 +101,24 @@ impl RequestPlan<'_> {
         device: DeviceIdx,
         steps: &Steps,
     ) -> Result<bool, AllocationError> {
+        Ok(self.unselected(allocator, node, claim, device, steps)?.is_none())
+    }
+
+    /// Why a device does not fulfil the selectors or cannot be used on the node; `None` if it does and can.
+    pub(super) fn unselected(
+        &self,
+        allocator: &Allocator,
+        node: NodeRef<'_>,
+        claim: &ResourceClaim,
+        device: DeviceIdx,
+        steps: &Steps,
+    ) -> Result<Option<Unselected>, AllocationError> {
         let inventory = allocator.inventory();
         let device = inventory.device(device);
         let conditions = device.device.binding_conditions.as_ref();
         if !inventory.features().binding_conditions && conditions.is_some_and(|all| !all.is_empty())
         {
-            return Ok(false);
+            return Ok(Some(Unselected::Unusable));
         }
         for selector in &self.selectors {
             let mut cost = 0;
@@ -119,10 +140,16 @@ impl RequestPlan<'_> {
                 ))
             })?;
             if !matches {
-                return Ok(false);
+                let is_of_class = selector.is_of_class;
+                return Ok(Some(if is_of_class {
+                    Unselected::ByClass
+                } else {
+                    Unselected::ByRequest
+                }));
             }
         }
-        device.reaches(node).map_err(AllocationError::Failed)
+        let reaches = device.reaches(node).map_err(AllocationError::Failed)?;
+        Ok((!reaches).then_some(Unselected::Unusable))
     }
 }
 

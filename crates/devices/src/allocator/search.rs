@@ -93,9 +93,12 @@ struct ExactFrame {
     failed: Vec<u32>,
 }
 
+/// Counters of a pool as they were before.
+pub(super) type TakenCounters = (PoolGeneration, TakenBefore);
+
 /// How to give a device back.
 struct Undo {
-    counters: Option<(PoolGeneration, TakenBefore)>,
+    counters: Option<TakenCounters>,
     /// What was chosen of a shared device before.
     amounts: Option<Option<Amounts>>,
 }
@@ -402,7 +405,7 @@ impl<'a> Search<'a> {
         Ok(self.has_capacity(request, place))
     }
 
-    fn is_in_use(&self, claim: usize, request: &RequestPlan<'_>, place: usize) -> bool {
+    pub(super) fn is_in_use(&self, claim: usize, request: &RequestPlan<'_>, place: usize) -> bool {
         if request.has_admin_access {
             let is_this = |chosen: &Chosen| chosen.place == place && chosen.share.is_none();
             return self.n_chosen[place] > 0 && self.results[claim].iter().any(is_this);
@@ -411,7 +414,7 @@ impl<'a> Search<'a> {
             || self.allocator.state.occupancy().is_dedicated(self.device(place).key())
     }
 
-    fn has_capacity(&self, request: &RequestPlan<'_>, place: usize) -> bool {
+    pub(super) fn has_capacity(&self, request: &RequestPlan<'_>, place: usize) -> bool {
         let device = self.device(place);
         !self.allocator.inventory().features().consumable_capacity
             || capacity::fits(
@@ -433,29 +436,15 @@ impl<'a> Search<'a> {
         self.steps.take(1)?;
         let (allocator, plan) = (self.allocator, self.plan);
         let request = &plan.requests[index];
-        let inventory = allocator.inventory();
-        let features = inventory.features();
         let device = self.device(place);
-        let is_shared = features.consumable_capacity && device.device.is_shareable();
-        let has_consumption = !device.device.consumes_counters.is_empty();
         if self.is_in_use(claim, request, place)
-            || (has_consumption && !features.partitionable_devices)
+            || !allocator.supports(device)
             || is_tainted(allocator, request, device)
         {
             return Ok(None);
         }
-        let mut undo = Undo { counters: None, amounts: None };
-        let is_charged = is_shared
-            && (allocator.state.occupancy().consumed(device.key()).is_some()
-                || self.amounts.contains_key(&place));
-        if has_consumption && !is_charged {
-            let (pool, totals) = (device.pool(), inventory.counter_totals(device.pool()));
-            let consumption = device.consumption();
-            match self.counters.take(pool, consumption, allocator.state.counters(), totals) {
-                Some(before) => undo.counters = Some((pool, before)),
-                None => return Ok(None),
-            }
-        }
+        let Some(counters) = self.take_counters(place) else { return Ok(None) };
+        let mut undo = Undo { counters, amounts: None };
         if !self.add_to_constraints(claim, request, device) {
             self.give_back_parts(place, undo);
             if must {
@@ -474,6 +463,7 @@ impl<'a> Search<'a> {
             self.give_back_parts(place, undo);
             return Ok(None);
         }
+        let is_shared = self.is_shared(device);
         let share = is_shared.then(|| {
             let share = capacity::consumed(device.device, request.exact.capacity.as_ref());
             undo.amounts = Some(self.amounts.get(&place).cloned());
@@ -490,6 +480,33 @@ impl<'a> Search<'a> {
         Ok(Some(undo))
     }
 
+    /// Whether several requests may have the device at once.
+    fn is_shared(&self, device: DeviceRef<'_>) -> bool {
+        let features = self.allocator.inventory().features();
+        features.consumable_capacity && device.device.is_shareable()
+    }
+
+    /// Takes what a device consumes of the counters of its pool, and says how to undo it; `None` if that much is not left. A
+    /// shared device has consumed it once it has its first share.
+    pub(super) fn take_counters(&mut self, place: usize) -> Option<Option<TakenCounters>> {
+        let device = self.device(place);
+        let state = &self.allocator.state;
+        let is_charged = self.is_shared(device)
+            && (state.occupancy().consumed(device.key()).is_some()
+                || self.amounts.contains_key(&place));
+        if device.device.consumes_counters.is_empty() || is_charged {
+            return Some(None);
+        }
+        let pool = device.pool();
+        let totals = self.allocator.inventory().counter_totals(pool);
+        let before = self.counters.take(pool, device.consumption(), state.counters(), totals)?;
+        Some(Some((pool, before)))
+    }
+
+    pub(super) fn put_back_counters(&mut self, (pool, before): TakenCounters) {
+        self.counters.put_back(pool, before);
+    }
+
     /// Gives back the device that the claim got last.
     fn give_back(&mut self, claim: usize, undo: Undo) {
         let Some(chosen) = self.results[claim].pop() else { return };
@@ -501,8 +518,8 @@ impl<'a> Search<'a> {
     }
 
     fn give_back_parts(&mut self, place: usize, undo: Undo) {
-        if let Some((pool, before)) = undo.counters {
-            self.counters.put_back(pool, before);
+        if let Some(taken) = undo.counters {
+            self.put_back_counters(taken);
         }
         match undo.amounts {
             Some(Some(before)) => {
@@ -515,7 +532,12 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn add_to_constraints(
+    /// Whether a constraint of its claim is about the request.
+    pub(super) fn is_constrained(&self, request: &RequestPlan<'_>) -> bool {
+        self.constraints[request.claim].iter().any(|constraint| constraint.applies_to(request))
+    }
+
+    pub(super) fn add_to_constraints(
         &mut self,
         claim: usize,
         request: &RequestPlan<'_>,
@@ -531,7 +553,7 @@ impl<'a> Search<'a> {
         false
     }
 
-    fn remove_from_constraints(&mut self, claim: usize, request: &RequestPlan<'_>) {
+    pub(super) fn remove_from_constraints(&mut self, claim: usize, request: &RequestPlan<'_>) {
         for constraint in &mut self.constraints[claim] {
             constraint.remove_last(request);
         }

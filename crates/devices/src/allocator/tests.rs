@@ -42,11 +42,11 @@ impl Choices<'_> {
     }
 }
 
-struct Case {
-    slices: Vec<Value>,
-    claims: Vec<Value>,
+pub(super) struct Case {
+    pub(super) slices: Vec<Value>,
+    pub(super) claims: Vec<Value>,
     /// Allocations of other claims.
-    taken: Vec<Value>,
+    pub(super) taken: Vec<Value>,
 }
 
 fn device(choices: &mut Choices<'_>, name: &str, has_counters: bool) -> Value {
@@ -126,7 +126,7 @@ fn claim(choices: &mut Choices<'_>, index: usize, may_fail: bool) -> Value {
 
 /// A node with two pools and up to two claims. With `may_fail` there are also selectors that fail, requests for all
 /// devices and admin access.
-fn case(bytes: &[u8], may_fail: bool) -> Case {
+pub(super) fn case(bytes: &[u8], may_fail: bool) -> Case {
     let mut choices = Choices(bytes.iter());
     let claims =
         (0..1 + choices.below(2) as usize).map(|at| claim(&mut choices, at, may_fail)).collect();
@@ -169,7 +169,7 @@ fn case(bytes: &[u8], may_fail: bool) -> Case {
     Case { slices, claims, taken }
 }
 
-fn usage(case: &Case) -> Usage {
+pub(super) fn usage(case: &Case) -> Usage {
     let holder = json!({"status": {"allocation": {"devices": {"results": case.taken}}}});
     let holder = ResourceClaim::from_json(&holder.clone().into()).unwrap();
     let mut usage = Usage::default();
@@ -177,7 +177,7 @@ fn usage(case: &Case) -> Usage {
     usage
 }
 
-fn allocator(case: &Case, usage: &Usage) -> Allocator {
+pub(super) fn allocator(case: &Case, usage: &Usage) -> Allocator {
     let features = Features::default();
     let slices = case
         .slices
@@ -198,7 +198,7 @@ fn claims_of(case: &Case) -> Vec<ResourceClaim> {
         .collect()
 }
 
-fn ask(case: &Case, max_steps: u64, thoroughness: Thoroughness) -> Answer {
+pub(super) fn ask(case: &Case, max_steps: u64, thoroughness: Thoroughness) -> Answer {
     let claims = claims_of(case);
     let refs: Vec<&ResourceClaim> = claims.iter().collect();
     let labels = Labels::default();

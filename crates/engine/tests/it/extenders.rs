@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use kube_scheduler_engine::{BuildError, ClassCacheCounts, Effect};
 use kube_scheduler_framework::api::{Node, Pod};
-use kube_scheduler_framework::{
-    BindOutcome, NominatingInfo, Pending, PostFilterOutcome, PreemptionCandidate, Status,
-};
+use kube_scheduler_framework::preemption::PreemptionCandidate;
+use kube_scheduler_framework::{BindOutcome, NominatingInfo, Pending, PostFilterOutcome, Status};
 use kube_scheduler_queue::Place;
 use kube_scheduler_runtime::{
     Extender, ExtenderFilterResult, ExtenderReport, ExtenderVerbs, ExtenderVictims, HostPriority,

@@ -145,6 +145,42 @@ pub trait Filter: Send + Sync {
         let _ = (cx, state, pod);
         FilterScan::NodeByNode
     }
+
+    /// What a node that [`filter`](Self::filter) rejects lacks, counted, in the words of explanations. Only those who want to know
+    /// all that is in the way ask; no decision depends on it.
+    ///
+    /// The default has nothing to say beyond the rejection's reasons.
+    fn shortages(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Vec<Shortage> {
+        let _ = (cx, state, pod, node);
+        Vec::new()
+    }
+}
+
+/// Things of which a node has too few for a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// What they are for: the same text on every node.
+    pub subject: String,
+    /// How many are needed.
+    pub needed: usize,
+    /// How many there are on the node.
+    pub present: usize,
+    /// How many of these cannot be had, by reason. The others are left.
+    pub lost: Vec<(&'static str, usize)>,
+}
+
+impl Shortage {
+    /// How many are left.
+    pub fn left(&self) -> usize {
+        let n_lost = self.lost.iter().fold(0_usize, |sum, (_, n)| sum.saturating_add(*n));
+        self.present.saturating_sub(n_lost)
+    }
 }
 
 /// How a filter goes through many nodes for one pod.

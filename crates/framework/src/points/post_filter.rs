@@ -7,6 +7,7 @@ use kube_scheduler_cache::{NodeIdx, NodeOverlay};
 
 use crate::context::{Commands, Context};
 use crate::cycle_state::CycleState;
+use crate::preemption::{PreemptionCandidate, PreemptionReport, SumsTrial};
 use crate::status::{Code, PluginName, Status};
 use crate::verdicts::Verdicts;
 
@@ -99,29 +100,6 @@ pub trait HypotheticalFilter: Sync {
     ) -> Status;
 }
 
-/// Tries nodes, one after the other, with some of their pods gone, as far as sums go.
-///
-/// Every answer is `None` when a filter needs single pods: the trial of the node is invalid then.
-pub trait SumsTrial {
-    /// Goes on to a node without all its pods of less than `priority`: what the filters say, with nominated pods taken into
-    /// account. O(priorities on the node + pods nominated to it).
-    fn start(&mut self, node: NodeIdx, priority: i32) -> Option<Status>;
-    /// Puts `victim` back onto the node if the pod in question still fits then, and returns whether it does. Call it only
-    /// after [`start`](Self::start) accepted the node. A filter that fails counts as no room.
-    fn reprieve(&mut self, victim: &Pod) -> Option<bool>;
-}
-
-/// A node that would fit a pod if some of its pods were evicted.
-#[derive(Clone, Debug)]
-pub struct PreemptionCandidate {
-    /// Which node.
-    pub node: NodeIdx,
-    /// The pods to evict there, most important first.
-    pub victims: Vec<Arc<Pod>>,
-    /// How many of them a disruption budget protects.
-    pub n_pdb_violations: i64,
-}
-
 /// What extenders leave of candidates, or the error of one.
 type LeftByExtenders<'a> =
     dyn Fn(Vec<PreemptionCandidate>) -> Result<Vec<PreemptionCandidate>, Status> + 'a;
@@ -143,6 +121,8 @@ pub struct PostFilterContext<'a> {
     pub random: u64,
     /// Requests to the engine, carried out after the call.
     pub commands: &'a mut Commands,
+    /// Where a plugin that preempts says how it decided; `None` in attempts, which nobody asks.
+    pub report: Option<&'a mut PreemptionReport>,
 }
 
 impl PostFilterContext<'_> {

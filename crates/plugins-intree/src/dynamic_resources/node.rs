@@ -10,7 +10,7 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{Context, NodeView, Status};
 
 use super::answers::{Answer, Answers};
-use super::settings::Settings;
+use super::settings::{Settings, StepLimits};
 use super::state::{PodClaim, PodDevices, Weighed};
 use super::{extended, node_resources};
 
@@ -194,6 +194,20 @@ impl Trial<'_> {
         Ok(answer)
     }
 
+    /// Whether the node can be rejected although the claims to allocate can be had there.
+    pub(super) fn may_have_other_reasons(&self, allocator: &Allocator) -> bool {
+        let is_available = self.unavailable().is_ok_and(|unavailable| unavailable.is_empty());
+        !is_available || self.all.weighs_nodes(allocator)
+    }
+
+    pub(super) fn node(&self) -> &NodeView<'_> {
+        self.node
+    }
+
+    pub(super) fn step_limits(&self) -> &StepLimits {
+        &self.all.settings.steps
+    }
+
     fn timed_out(&self) -> Status {
         let node = self.node.name();
         Status::error(format!("node {node}: timed out trying to allocate devices"))
@@ -253,6 +267,16 @@ pub(super) fn allocate(
     steps: &Steps,
     new_share_id: &mut dyn FnMut() -> Arc<str>,
 ) -> Result<Option<Vec<Allocation>>, AllocationError> {
+    let node = NodeRef { name: node.name(), labels: node.labels() };
+    with_claims(devices, special, |claims| allocator.allocate(node, claims, steps, new_share_id))
+}
+
+/// Passes the claims to allocate on, in order, the special one with what it asks for.
+pub(super) fn with_claims<R>(
+    devices: &PodDevices,
+    special: Option<&Arc<ExtendedClaim>>,
+    then: impl FnOnce(&[&ResourceClaim]) -> R,
+) -> R {
     let variant = devices
         .to_allocate()
         .find(|claim| claim.is_special)
@@ -265,6 +289,5 @@ pub(super) fn allocate(
             _ => &*claim.claim,
         })
         .collect();
-    let node = NodeRef { name: node.name(), labels: node.labels() };
-    allocator.allocate(node, &claims, steps, new_share_id)
+    then(&claims)
 }

@@ -80,6 +80,8 @@ pub(super) struct Found {
     pub(super) unavailable: BTreeSet<usize>,
     /// How many steps all searches have taken.
     n_steps: u64,
+    /// How many steps counting has taken.
+    n_counting_steps: u64,
     /// Whether a search has failed for lack of steps left.
     pub(super) is_exhausted: bool,
 }
@@ -88,6 +90,16 @@ impl Found {
     /// How many steps the next search may take.
     pub(super) fn steps_left(&self, limits: &StepLimits) -> u64 {
         limits.of_attempt.saturating_sub(self.n_steps).min(limits.of_node)
+    }
+
+    /// How many steps counting on the next node may take.
+    pub(super) fn counting_steps_left(&self, limits: &StepLimits) -> u64 {
+        limits.of_attempt.saturating_sub(self.n_counting_steps).min(limits.of_node)
+    }
+
+    /// Counts the steps of counting that had `limit`.
+    pub(super) fn count_counting_steps(&mut self, limit: u64, steps: &Steps) {
+        self.n_counting_steps = self.n_counting_steps.saturating_add(limit - steps.left());
     }
 
     /// Counts the steps of a search that had `limit`.

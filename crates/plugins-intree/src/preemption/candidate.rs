@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_framework::NodeIdx;
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::{NodeIdx, PreemptionCandidate};
+use kube_scheduler_framework::preemption::PreemptionCandidate;
 use smallvec::SmallVec;
 
 /// Pods of one node. Few nodes have more that could go.

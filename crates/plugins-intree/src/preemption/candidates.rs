@@ -10,11 +10,13 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::api::validation::aggregate;
+use kube_scheduler_framework::api::{Pod, Timestamp};
+use kube_scheduler_framework::preemption::{ComparedCandidate, PreemptionReport};
 use kube_scheduler_framework::{Code, CycleState, PostFilterContext, Status};
 
 use super::candidate::Candidate;
+use super::choose::harm;
 use super::victims::DryRun;
 
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
@@ -69,6 +71,7 @@ impl Search {
         cx: &PostFilterContext<'b>,
         state: &CycleState,
         pod: &Arc<Pod>,
+        mut report: Option<&mut PreemptionReport>,
     ) -> Result<Found<'b>, Status> {
         let cluster = cx.cx.cluster();
         if cluster.n_nodes() == 0 {
@@ -99,7 +102,11 @@ impl Search {
             match dry_run.on(node) {
                 Ok(candidate) if candidate.victims.is_empty() => {
                     let name = cluster.node_name(node).map_or("", |name| name);
-                    errors.push(format!("expected at least one victim pod on node \"{name}\""));
+                    let text = format!("expected at least one victim pod on node \"{name}\"");
+                    if let Some(report) = &mut report {
+                        report.rejected.push((node, Status::error(text.clone())));
+                    }
+                    errors.push(text);
                 }
                 Ok(candidate) => {
                     let list = if candidate.n_violations == 0 {
@@ -122,16 +129,36 @@ impl Search {
                     if status.code() == Code::Error {
                         errors.push(status.error_text().unwrap_or_default());
                     }
+                    if let Some(report) = &mut report {
+                        report.rejected.push((node, status.clone()));
+                    }
                     found.reject(status);
                 }
             }
         }
         found.candidates.append(&mut violating);
+        if let Some(report) = report {
+            report.candidates = compared(&found.candidates, &dry_run, cx.cx.now());
+        }
         if found.candidates.is_empty() && !errors.is_empty() {
             return Err(Status::error(aggregate(&errors)));
         }
         Ok(found)
     }
+}
+
+/// Candidates for those who want to know what is compared.
+fn compared(
+    candidates: &[Candidate<'_>],
+    dry_run: &DryRun<'_, '_>,
+    now: Timestamp,
+) -> Vec<ComparedCandidate> {
+    let compared = candidates.iter().map(|candidate| ComparedCandidate {
+        candidate: candidate.into(),
+        harm: harm(candidate, now),
+        violated_budgets: dry_run.violated_budgets(candidate),
+    });
+    compared.collect()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 use std::cmp::Reverse;
 
 use kube_scheduler_framework::api::{Pod, Timestamp};
+use kube_scheduler_framework::preemption::Harm;
 
 use super::candidate::Candidate;
 
@@ -19,11 +20,12 @@ pub(super) fn best<'a, 'b>(
     candidates: &'a [Candidate<'b>],
     now: Timestamp,
 ) -> Option<&'a Candidate<'b>> {
+    // The first of equals.
     candidates.iter().min_by_key(|candidate| harm(candidate, now))
 }
 
-/// Compares like the chain of criteria, and `min_by_key` takes the first of equals.
-fn harm(candidate: &Candidate<'_>, now: Timestamp) -> (i64, i32, i64, usize, Reverse<Timestamp>) {
+/// What is compared.
+pub(super) fn harm(candidate: &Candidate<'_>, now: Timestamp) -> Harm {
     let victims = &candidate.victims;
     let highest = victims.iter().map(|victim| victim.priority()).max().unwrap_or(i32::MIN);
     let earliest = victims
@@ -32,13 +34,16 @@ fn harm(candidate: &Candidate<'_>, now: Timestamp) -> (i64, i32, i64, usize, Rev
         .map(|victim| started(victim, now))
         .min()
         .unwrap_or(now);
-    (
-        candidate.n_violations,
-        victims.first().map_or(i32::MIN, |victim| victim.priority()),
-        victims.iter().map(|victim| i64::from(victim.priority()) + PRIORITY_OFFSET).sum(),
-        victims.len(),
-        Reverse(earliest),
-    )
+    Harm {
+        n_pdb_violations: candidate.n_violations,
+        highest_priority: victims.first().map_or(i32::MIN, |victim| victim.priority()),
+        priority_sum: victims
+            .iter()
+            .map(|victim| i64::from(victim.priority()) + PRIORITY_OFFSET)
+            .sum(),
+        n_victims: victims.len(),
+        earliest_start: Reverse(earliest),
+    }
 }
 
 /// When the pod started; pods that have not are as young as can be.

@@ -18,6 +18,7 @@ use super::candidate::SomePods;
 #[derive(Debug)]
 struct Budget {
     namespace: Arc<str>,
+    name: Arc<str>,
     /// Never empty: an empty selector covers nothing here.
     selector: LabelSelector,
     allowed: i64,
@@ -42,6 +43,7 @@ impl Budget {
             .and_then(|value| value.as_object());
         Some(Self {
             namespace: object.namespace.clone(),
+            name: object.name.clone(),
             selector,
             allowed: allowed.unwrap_or(0),
             disrupted: disrupted
@@ -94,18 +96,40 @@ impl Budgets {
         if self.0.is_empty() {
             return (SomePods::new(), pods);
         }
-        let mut left: Vec<i64> = self.0.iter().map(|budget| budget.allowed).collect();
-        pods.into_iter().partition(|pod| {
-            let mut is_violating = false;
-            if !pod.labels.is_empty() {
-                for (budget, left) in self.0.iter().zip(&mut left) {
-                    if budget.covers(pod) {
-                        *left -= 1;
-                        is_violating |= *left < 0;
+        let mut left = self.allowed();
+        pods.into_iter().partition(|pod| self.violated_by(pod, &mut left, |_| {}))
+    }
+
+    /// The names of the budgets that evicting a pod would violate, for each pod whose eviction would, most important first.
+    pub(super) fn violations<'a>(&self, pods: SomePods<'a>) -> Vec<(&'a Arc<Pod>, Vec<Arc<str>>)> {
+        let mut left = self.allowed();
+        let violations = pods.into_iter().filter_map(|pod| {
+            let mut names = Vec::new();
+            self.violated_by(pod, &mut left, |name| names.push(name.clone()))
+                .then_some((pod, names))
+        });
+        violations.collect()
+    }
+
+    /// Counts a pod down from what is `left`; says whether that violates a budget, and which.
+    fn violated_by(
+        &self,
+        pod: &Pod,
+        left: &mut [i64],
+        mut violated: impl FnMut(&Arc<str>),
+    ) -> bool {
+        let mut is_violating = false;
+        if !pod.labels.is_empty() {
+            for (budget, left) in self.0.iter().zip(left) {
+                if budget.covers(pod) {
+                    *left -= 1;
+                    if *left < 0 {
+                        is_violating = true;
+                        violated(&budget.name);
                     }
                 }
             }
-            is_violating
-        })
+        }
+        is_violating
     }
 }

@@ -9,9 +9,8 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, Timestamp};
-use kube_scheduler_framework::{
-    CycleState, NodeIdx, NodeOverlay, PostFilterContext, Status, SumsTrial,
-};
+use kube_scheduler_framework::preemption::SumsTrial;
+use kube_scheduler_framework::{CycleState, NodeIdx, NodeOverlay, PostFilterContext, Status};
 
 use super::candidate::{Candidate, SomePods};
 use super::choose::started;
@@ -81,6 +80,22 @@ impl<'a, 'b: 'a> DryRun<'a, 'b> {
             Stopped::Failed(status) => status,
             Stopped::CannotTell => Status::error("the trial of a node gave no answer"),
         })
+    }
+
+    /// For each victim, in their order, the budgets that its eviction violates: as counted before the victims were found.
+    pub(super) fn violated_budgets(&self, candidate: &Candidate<'_>) -> Vec<Vec<Arc<str>>> {
+        let cluster = self.cx.cx.cluster();
+        let mut potential: SomePods<'_> = cluster
+            .pods_on(candidate.node)
+            .filter(|other| other.priority() < self.pod.priority())
+            .collect();
+        sort_by_importance(&mut potential, self.cx.cx.now());
+        let violations = self.budgets.violations(potential);
+        let of_victim = |victim: &&Arc<Pod>| {
+            let found = violations.iter().find(|(pod, _)| pod.uid == victim.uid);
+            found.map(|(_, names)| names.clone()).unwrap_or_default()
+        };
+        candidate.victims.iter().map(of_victim).collect()
     }
 
     /// The dry run on `node` by sums alone, without `potential` victims; `None` when a filter has to read single pods.

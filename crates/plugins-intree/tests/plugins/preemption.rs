@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Node, Pod, Timestamp};
+use kube_scheduler_framework::preemption::PreemptionCandidate;
 use kube_scheduler_framework::testing::{self, Fixture, fixture};
 use kube_scheduler_framework::{
     ClusterEvent, ClusterView, Commands, Context, CycleState, HypotheticalFilter, NodeOverlay,
-    NominatedPods, NominatingInfo, PostFilterContext, PreemptionCandidate, RunningPreemptions,
-    Sources, Status, Verdicts,
+    NominatedPods, NominatingInfo, PostFilterContext, RunningPreemptions, Sources, Status,
+    Verdicts,
 };
 use kube_scheduler_runtime::{
     Extender, ExtenderVerbs, ExtenderVictims, Extenders, HypotheticalRunner, PluginSet, Profile,
@@ -125,6 +126,7 @@ fn preempt_by(
         extenders: if extenders.is_empty() { None } else { Some(&preempt) },
         random,
         commands: &mut commands,
+        report: None,
     };
     let outcome = runner.post_filter(&mut cx, &state, pod);
     Outcome {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use kube_scheduler_api_types::validation::quoted;
 use kube_scheduler_api_types::{KeyedMap, Node, Pod};
 use kube_scheduler_cache::{ClusterState, NodeIdx};
-use kube_scheduler_framework::{MAX_NODE_SCORE, PreemptionCandidate, Status};
+use kube_scheduler_framework::preemption::PreemptionCandidate;
+use kube_scheduler_framework::{MAX_NODE_SCORE, Status};
 
 use super::{
     Extender, ExtenderFilterResult, ExtenderReport, ExtenderVictims, MAX_EXTENDER_PRIORITY,

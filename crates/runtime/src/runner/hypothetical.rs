@@ -2,7 +2,8 @@
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::{NodeIdx, NodeOverlay};
-use kube_scheduler_framework::{Context, CycleState, HypotheticalFilter, Status, SumsTrial};
+use kube_scheduler_framework::preemption::SumsTrial;
+use kube_scheduler_framework::{Context, CycleState, HypotheticalFilter, Status};
 
 use super::{Runner, SumsFilters};
 use crate::profile::Profile;

@@ -4,10 +4,19 @@ use std::ops::ControlFlow;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::{NodeIdx, NodeOverlay};
-use kube_scheduler_framework::{Code, CycleState, Status};
+use kube_scheduler_framework::{Code, CycleState, NodeView, PluginName, Shortage, Status};
 
 use super::Runner;
 use crate::skip_set::SkipSet;
+
+/// All that is in a pod's way on one node.
+#[derive(Clone, Debug, Default)]
+pub struct NodeRejections {
+    /// The filters' rejections, in plugin order; errors included.
+    pub statuses: Vec<Status>,
+    /// What the node lacks, by the plugins that can say so.
+    pub shortages: Vec<(PluginName, Shortage)>,
+}
 
 /// All plugins' answers about one pod, each asked as if the others had accepted it.
 ///
@@ -49,16 +58,17 @@ impl<'a> Rejections<'a> {
         &self.of_pod
     }
 
-    /// The filters' rejections of one node, in plugin order; errors included. Nominated pods that must be left room for are
-    /// taken into account.
-    pub fn of_node(&self, node: NodeIdx) -> Vec<Status> {
+    /// The filters' rejections of one node. Nominated pods that must be left room for are taken into account.
+    pub fn of_node(&self, node: NodeIdx) -> NodeRejections {
         let Self { runner, pod, state, skip, .. } = self;
         let mut found: Vec<Status> = Vec::new();
+        let mut shortages: Vec<(PluginName, Shortage)> = Vec::new();
         let overlay = NodeOverlay::new(node);
         let ended =
             runner.with_and_without_nominated_pods(state, pod, &overlay, skip, |state, view| {
                 for status in runner.refusals(state, pod, view, skip) {
                     if !found.iter().any(|known| known.plugin() == status.plugin()) {
+                        shortages.extend(runner.shortages(state, pod, view, &status));
                         found.push(status);
                     }
                 }
@@ -67,6 +77,25 @@ impl<'a> Rejections<'a> {
         if let ControlFlow::Break(error) = ended {
             found.push(error);
         }
-        found
+        NodeRejections { statuses: found, shortages }
+    }
+}
+
+impl Runner<'_> {
+    /// What a node lacks in the eyes of the plugin that has rejected it with `status`.
+    fn shortages(
+        &self,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+        status: &Status,
+    ) -> Vec<(PluginName, Shortage)> {
+        let mut filters = self.profile.filter();
+        let rejecting = filters.find(|(_, name, _)| Some(*name) == status.plugin());
+        let Some((_, name, plugin)) = rejecting.filter(|_| status.is_rejected()) else {
+            return Vec::new();
+        };
+        let shortages = plugin.shortages(&self.cx.unrecorded(), state, pod, node);
+        shortages.into_iter().map(|shortage| (name.clone(), shortage)).collect()
     }
 }

@@ -10,7 +10,8 @@
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::reads::{ReadSet, Reads};
 use kube_scheduler_cache::{NodeIdx, NodeOverlay};
-use kube_scheduler_framework::{CycleState, Filter, NodeView, PluginName, Status, SumsTrial};
+use kube_scheduler_framework::preemption::SumsTrial;
+use kube_scheduler_framework::{CycleState, Filter, NodeView, PluginName, Status};
 use smallvec::SmallVec;
 
 use super::{Runner, filter_failure};

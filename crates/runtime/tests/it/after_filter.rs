@@ -42,6 +42,7 @@ fn post_filtered(answers: Vec<PostFilterOutcome>) -> (String, Option<Arc<str>>, 
         extenders: None,
         random: 0,
         commands: &mut commands,
+        report: None,
     };
     let outcome = runner.post_filter(&mut cx, &CycleState::new(), &pod("p"));
     let node = match outcome.nominating {

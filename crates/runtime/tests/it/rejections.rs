@@ -19,7 +19,7 @@ fn rejections(toys: Vec<Toy>, nominated: &[Arc<Pod>]) -> (Vec<String>, Vec<Strin
     let asking = pod("p");
     let all = Rejections::new(runner(&world, &profile), &asking);
     let of_node = all.of_node(world.view("n1").idx());
-    (all.of_pod().iter().map(text).collect(), of_node.iter().map(text).collect())
+    (all.of_pod().iter().map(text).collect(), of_node.statuses.iter().map(text).collect())
 }
 
 fn rejecting(name: &'static str, log: &Log) -> Toy {

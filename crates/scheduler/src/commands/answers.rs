@@ -1,4 +1,4 @@
-//! `explain`, `what-if`, `drain` and `capacity`: questions that the scheduler answers about itself.
+//! `explain`, `preempt`, `what-if`, `drain` and `capacity`: questions that the scheduler answers about itself.
 //!
 //! Exit codes: 0 when everything that is asked about fits, 1 when not, 2 on an error or wrong usage.
 
@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use kube_scheduler_answers::{
-    Change, ExplainOptions, Explanation, PodName, QuestionLimits, Subject, Verdict, WhatIf,
-    capacity, explain, render, suggestions, what_if,
+    Change, ExplainOptions, Explanation, Format, PodName, Preemption, QuestionLimits, Subject,
+    Verdict, WhatIf, capacity, explain, preemption, render, suggestions, what_if,
 };
-use kube_scheduler_api_types::{Taint, TaintEffect};
+use kube_scheduler_api_types::{Pod, Taint, TaintEffect};
 use kube_scheduler_runtime::Registry;
+use serde::Serialize;
 
 use super::print;
 use super::sources::{Asked, Source};
@@ -37,6 +38,27 @@ pub(crate) struct ExplainArgs {
     /// Try which small changes of the pod or the cluster make it fit, and list those that do, smallest first.
     #[arg(long)]
     suggest: bool,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Say which pods would be evicted for a pod that does not fit, on which node, and why there.
+///
+/// For each node that would have room after evictions: the victims, the PodDisruptionBudgets that would be violated, and what is
+/// compared, in the order in which it counts. For the other nodes, why evicting pods does not help. The answer is what the next
+/// attempt at the pod would do. Nothing is changed.
+///
+/// Exit code: 0 when the pod fits, has a node or would fit after evictions, 1 when not, 2 on an error.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct PreemptArgs {
+    /// A pod of the cluster.
+    #[arg(value_name = "NAMESPACE/POD", required_unless_present = "pods")]
+    pod: Vec<PodName>,
+
+    /// Manifests of pods that need not exist. May be repeated.
+    #[arg(short, long, value_name = "FILE")]
+    pods: Vec<PathBuf>,
 
     #[command(flatten)]
     source: Source,
@@ -67,9 +89,14 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_name = "NODE")]
     cordon: Vec<String>,
 
-    /// A node is cordoned, and the pods of controllers on it come again elsewhere. May be repeated.
+    /// A node is cordoned, and the pods of controllers on it come again elsewhere, in rounds as disruption budgets allow, after
+    /// all other changes. May be repeated.
     #[arg(long, value_name = "NODE")]
     drain: Vec<String>,
+
+    /// Drained nodes are emptied at once, whatever disruption budgets say.
+    #[arg(long, requires = "drain")]
+    disable_eviction: bool,
 
     /// A node gets a taint. May be repeated.
     #[arg(long, value_name = "NODE:KEY[=VALUE]:EFFECT", value_parser = taint)]
@@ -89,15 +116,20 @@ pub(crate) struct WhatIfArgs {
 
 /// Say where the pods of nodes would go if the nodes were drained, and which of them would find no place.
 ///
-/// All nodes are drained at once. Pods of DaemonSets stay, pods without a controller are deleted for good; disruption
-/// budgets are not considered.
+/// The nodes are drained together, in rounds: in each as many pods are evicted as PodDisruptionBudgets allow, and pods that have
+/// found a place count as healthy in the next one. Pods that no round can evict are listed as blocked. Pods of DaemonSets and
+/// mirror pods stay, as with `kubectl drain --ignore-daemonsets`; pods without a controller are deleted for good, as with --force.
 ///
-/// Exit code: 0 when every pod finds a place, 1 when not, 2 on an error.
+/// Exit code: 0 when every pod finds a place, 1 when one does not or is blocked, 2 on an error.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DrainArgs {
     /// The nodes.
     #[arg(value_name = "NODE", required = true)]
     nodes: Vec<String>,
+
+    /// Delete pods instead of evicting them: all at once, whatever disruption budgets say.
+    #[arg(long)]
+    disable_eviction: bool,
 
     #[command(flatten)]
     source: Source,
@@ -146,12 +178,7 @@ pub(crate) fn run_explain(args: &ExplainArgs, registry: Registry) -> ExitCode {
 
 fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
     let Asked { mut engine, now, pods, .. } = args.source.load(&args.pods, registry)?;
-    let named = args.pod.iter().cloned().map(Subject::Known);
-    let given = pods.iter().cloned().map(Subject::Manifest);
-    let subjects: Vec<Subject> = named.chain(given).collect();
-    if subjects.is_empty() {
-        bail!("there is no pod in the manifests of --pods");
-    }
+    let subjects = subjects(&args.pod, &pods)?;
     let mut answers: Vec<Explanation> = Vec::new();
     for subject in &subjects {
         let mut answer = explain(&mut engine, subject, ExplainOptions::ALL, now)?;
@@ -160,14 +187,51 @@ fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
         }
         answers.push(answer);
     }
-    let table = |wide| answers.iter().map(|answer| answer.table(wide)).collect();
-    let format = args.source.output;
-    let text = match &answers[..] {
-        [only] => render(only, format, table)?,
-        all => render(&all, format, table)?,
-    };
-    print(&text)?;
+    print_all(&answers, args.source.output, Explanation::table)?;
     Ok(answers.iter().all(|answer| matches!(answer.verdict, Verdict::Fits | Verdict::Bound)))
+}
+
+/// The pods that are asked about, by name and by manifest.
+fn subjects(named: &[PodName], given: &[Arc<Pod>]) -> Result<Vec<Subject>> {
+    let named = named.iter().cloned().map(Subject::Known);
+    let given = given.iter().cloned().map(Subject::Manifest);
+    let subjects: Vec<Subject> = named.chain(given).collect();
+    if subjects.is_empty() {
+        bail!("there is no pod in the manifests of --pods");
+    }
+    Ok(subjects)
+}
+
+/// Prints one answer as it is, several as a list.
+fn print_all<A: Serialize>(
+    answers: &[A],
+    format: Format,
+    table: fn(&A, bool) -> String,
+) -> Result<()> {
+    let tables = |wide| answers.iter().map(|answer| table(answer, wide)).collect();
+    let text = match answers {
+        [only] => render(only, format, tables)?,
+        all => render(&all, format, tables)?,
+    };
+    print(&text)
+}
+
+/// Runs `preempt`.
+pub(crate) fn run_preempt(args: &PreemptArgs, registry: Registry) -> ExitCode {
+    ended(preempted(args, registry))
+}
+
+fn preempted(args: &PreemptArgs, registry: Registry) -> Result<bool> {
+    let Asked { mut engine, now, pods, .. } = args.source.load(&args.pods, registry)?;
+    let mut answers: Vec<Preemption> = Vec::new();
+    for subject in &subjects(&args.pod, &pods)? {
+        answers.push(preemption(&mut engine, subject, ExplainOptions::ALL, now)?);
+    }
+    print_all(&answers, args.source.output, Preemption::table)?;
+    let fits = |answer: &Preemption| {
+        matches!(answer.verdict, Verdict::Fits | Verdict::FitsAfterPreemption | Verdict::Bound)
+    };
+    Ok(answers.iter().all(fits))
 }
 
 /// Runs `what-if`.
@@ -195,7 +259,7 @@ fn asked(args: &WhatIfArgs, registry: Registry) -> Result<bool> {
     }));
     changes.extend(args.delete_pod.iter().cloned().map(Change::DeletePod));
     changes.extend(args.cordon.iter().map(|node| Change::Cordon(node.as_str().into())));
-    changes.extend(args.drain.iter().map(|node| Change::Drain(node.as_str().into())));
+    changes.extend(args.drain.iter().map(drain_of(args.disable_eviction)));
     changes.extend(args.remove_node.iter().map(|node| Change::RemoveNode(node.as_str().into())));
     changes.extend(asked.pods.iter().cloned().map(Change::AddPod));
     if changes.is_empty() {
@@ -214,9 +278,15 @@ fn drained(args: &DrainArgs, registry: Registry) -> Result<bool> {
     let name = |node: &String| Arc::<str>::from(node.as_str());
     // First all are cordoned, so that no pod goes from one to the other.
     let cordons = args.nodes.iter().map(|node| Change::Cordon(name(node)));
-    let drains = args.nodes.iter().map(|node| Change::Drain(name(node)));
+    let drains = args.nodes.iter().map(drain_of(args.disable_eviction));
     let changes: Vec<Change> = cordons.chain(drains).collect();
     answer(&asked, &changes, &args.source)
+}
+
+/// Drains of nodes by name.
+fn drain_of(disable_eviction: bool) -> impl Fn(&String) -> Change {
+    let change = if disable_eviction { Change::DrainAtOnce } else { Change::Drain };
+    move |node| change(node.as_str().into())
 }
 
 fn answer(asked: &Asked, changes: &[Change], source: &Source) -> Result<bool> {

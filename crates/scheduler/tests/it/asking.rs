@@ -90,6 +90,40 @@ fn a_cluster_is_read_and_not_changed() {
     assert_eq!(output.status.code(), Some(2));
 }
 
+#[test]
+fn victims_blocked_pods_and_shortages_have_codes() {
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/answers");
+    let file = |name: &str| format!("{data}/{name}.yaml");
+    let (cluster, budgets) = (file("cluster"), file("budgets"));
+    let files = ["-f", &cluster, "-f", &budgets];
+    let urgent = file("urgent");
+    let (code, answer) = asked(&[&["preempt", "-p", &urgent], &files[..]].concat());
+    assert_eq!((code, &answer["kind"]), (Some(0), &json!("Preemption")), "{answer}");
+    assert_eq!(answer["victims"][0]["pod"], "default/api-0");
+    assert_eq!(answer["choice"], json!({"runnerUp": "worker-2", "decidedBy": "PrioritySum"}));
+    assert_eq!(answer["candidates"][2]["victims"][0]["violates"], json!(["db"]), "{answer}");
+    let (code, answer) = asked(&[&["preempt", "default/web"], &files[..2]].concat());
+    assert_eq!((code, &answer["verdict"]), (Some(1), &json!("DoesNotFit")));
+    assert_eq!(answer["inVain"][0]["code"], "NoVictims");
+    let (code, answer) = asked(&[&["drain", "worker-4"], &files[..]].concat());
+    assert_eq!((code, &answer["rounds"]), (Some(1), &json!(2)), "{answer}");
+    assert_eq!(answer["blocked"][0]["code"], "NoDisruptionsAllowed");
+    let at_once = ["drain", "worker-4", "--disable-eviction"];
+    let (code, answer) = asked(&[&at_once[..], &files[..]].concat());
+    assert_eq!((code, &answer["fits"]), (Some(0), &json!(true)), "{answer}");
+    let what_if = ["what-if", "--drain", "worker-4"];
+    let (code, answer) = asked(&[&what_if[..], &files[..]].concat());
+    assert_eq!((code, &answer["blocked"][0]["budgets"]), (Some(1), &json!(["db"])), "{answer}");
+    let devices = file("devices");
+    let (code, answer) = asked(&["explain", "default/training-1", "-f", &devices]);
+    let shortage = &answer["rejected"][0]["shortages"][0];
+    assert_eq!((code, &shortage["plugin"]), (Some(1), &json!("DynamicResources")), "{answer}");
+    assert_eq!((&shortage["needed"], &shortage["mostLeft"]), (&json!(2), &json!(1)));
+    let lost = shortage["lost"].as_array().unwrap();
+    let n_lost: u64 = lost.iter().map(|lost| lost["count"].as_u64().unwrap()).sum();
+    assert_eq!(shortage["present"], n_lost + 2, "one is left on each of two nodes");
+}
+
 /// The tour in `docs/answers.md` shows what the commands really print.
 #[test]
 fn the_tour_is_what_is_printed() {
@@ -112,5 +146,5 @@ fn the_tour_is_what_is_printed() {
         assert_eq!(stdout(&output).trim_end(), expected, "{command}: {}", stderr(&output));
         n_shown += 1;
     }
-    assert_eq!(n_shown, 5);
+    assert_eq!(n_shown, 8);
 }

@@ -1,0 +1,29 @@
+//! Which pods would be evicted for a pod, and why those.
+
+mod compose;
+mod data;
+mod table;
+
+use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_engine::Engine;
+
+pub use self::data::{CandidateAnswer, NodesInVain, Preemption, PreemptionChoice, VictimAnswer};
+use crate::Refusal;
+use crate::explanation::{ExplainOptions, Subject, found_about};
+
+/// Says which pods an attempt at the pod would evict now, on which node, and what decided between the nodes where that would make
+/// room; or where the pod fits without, or why evicting pods does not help. Of `options`, `max_examples` counts.
+///
+/// The answer is what PostFilter gives for the explanation of the pod. O(nodes × plugins), and what looking for pods to evict takes.
+///
+/// # Errors
+/// If there is no such pod, or no profile is responsible for it.
+pub fn preemption(
+    engine: &mut Engine,
+    subject: &Subject,
+    options: ExplainOptions,
+    now: Timestamp,
+) -> Result<Preemption, Refusal> {
+    let found = found_about(engine, subject, now)?;
+    Ok(compose::compose(engine.cluster(), found, options, now))
+}

@@ -1,0 +1,165 @@
+//! A preemption for people.
+
+use std::fmt::Write as _;
+
+use super::data::{CandidateAnswer, Preemption, PreemptionChoice};
+use crate::columns::Columns;
+use crate::explanation::{Verdict, examples_cell};
+use crate::format::count;
+
+/// How many candidates narrow tables have.
+const MAX_CANDIDATES: usize = 10;
+
+impl Preemption {
+    /// The answer in columns; wide ones have all candidates and their victims.
+    pub fn table(&self, wide: bool) -> String {
+        let mut out = format!("{}: {}\n", self.pod, self.headline());
+        for warning in &self.warnings {
+            let _ = writeln!(out, "  note: {warning}");
+        }
+        if let Some(gate) = &self.gated {
+            let _ = writeln!(out, "  held back by {}: {}", gate.plugin, gate.reasons.join(", "));
+        }
+        if let Some(message) = &self.message {
+            let _ = writeln!(out, "  {message}");
+        }
+        if let (Some(choice), [chosen, others @ ..]) = (&self.choice, &self.candidates[..]) {
+            let _ = writeln!(out, "  {}", why(choice, chosen, others.first()));
+        }
+        out.push('\n');
+        self.write_victims(wide, &mut out);
+        self.write_candidates(wide, &mut out);
+        self.write_in_vain(wide, &mut out);
+        out
+    }
+
+    fn headline(&self) -> String {
+        let node = self.node.as_deref().unwrap_or("?");
+        match self.verdict {
+            Verdict::Fits => format!("fits on {node}, without any eviction"),
+            Verdict::Bound => format!("has its node, {node}"),
+            Verdict::FitsAfterPreemption if self.victims.is_empty() => {
+                let by = self.by.as_deref().unwrap_or("a plugin");
+                format!("fits once {by} has made room, without any eviction")
+            }
+            Verdict::FitsAfterPreemption => {
+                let victims = count(self.victims.len(), "pod");
+                let are = if self.victims.len() == 1 { "is" } else { "are" };
+                format!("fits on {node} once {victims} {are} evicted")
+            }
+            Verdict::DoesNotFit => {
+                "does not fit, and evicting pods would not change that".to_owned()
+            }
+            Verdict::Error => "cannot be scheduled because of an error".to_owned(),
+        }
+    }
+
+    fn write_victims(&self, wide: bool, out: &mut String) {
+        let mut columns = Columns::new(&["EVICTED", "FROM", "PRIORITY", "STARTED", "VIOLATES"]);
+        let shown = if wide { self.candidates.len() } else { usize::from(self.choice.is_some()) };
+        for candidate in self.candidates.iter().take(shown) {
+            for victim in &candidate.victims {
+                columns.push(vec![
+                    victim.pod.clone(),
+                    candidate.node.clone(),
+                    victim.priority.to_string(),
+                    victim.started.clone().unwrap_or_else(|| "-".to_owned()),
+                    victim.violates.join(", "),
+                ]);
+            }
+        }
+        columns.print(out);
+    }
+
+    fn write_candidates(&self, wide: bool, out: &mut String) {
+        let mut columns = Columns::new(&[
+            "CANDIDATE",
+            "CHOSEN",
+            "BUDGETS VIOLATED",
+            "HIGHEST PRIORITY",
+            "SUM OF PRIORITIES",
+            "VICTIMS",
+            "EARLIEST START",
+        ]);
+        let max = if wide { usize::MAX } else { MAX_CANDIDATES };
+        for candidate in self.candidates.iter().take(max) {
+            columns.push(vec![
+                candidate.node.clone(),
+                if candidate.chosen { "*".to_owned() } else { String::new() },
+                candidate.pdb_violations.to_string(),
+                candidate.highest_priority.to_string(),
+                candidate.priority_sum.to_string(),
+                candidate.victims.len().to_string(),
+                match &candidate.earliest_start {
+                    now if *now == self.as_of => "-".to_owned(),
+                    earliest => earliest.clone(),
+                },
+            ]);
+        }
+        columns.print(out);
+        let more = self.candidates.len().saturating_sub(max);
+        if more > 0 {
+            let _ = writeln!(out, "and {}\n", count(more, "more candidate"));
+        }
+    }
+
+    fn write_in_vain(&self, wide: bool, out: &mut String) {
+        let mut columns = Columns::new(&["NO ROOM", "NODES", "WHY", "BY", "REASONS"]);
+        for group in &self.in_vain {
+            columns.push(vec![
+                group.count.to_string(),
+                examples_cell(&group.examples, group.count, wide),
+                group.code.to_owned(),
+                group.rejection.plugin.clone(),
+                group.rejection.reasons.join(", "),
+            ]);
+        }
+        columns.print(out);
+    }
+}
+
+/// Why the chosen candidate, in words.
+fn why(
+    choice: &PreemptionChoice,
+    chosen: &CandidateAnswer,
+    second: Option<&CandidateAnswer>,
+) -> String {
+    let Some(second) = second else {
+        return format!("why {}: no other node would have room after evictions", chosen.node);
+    };
+    let differs = match choice.decided_by {
+        "PdbViolations" => format!(
+            "{} instead of {}",
+            count_of(chosen.pdb_violations, "victim that a disruption budget protects"),
+            second.pdb_violations
+        ),
+        "HighestPriority" => format!(
+            "its most important victim has priority {} instead of {}",
+            chosen.highest_priority, second.highest_priority
+        ),
+        "PrioritySum" => {
+            let (ours, theirs) = (chosen.victims.len(), second.victims.len());
+            if ours == theirs {
+                format!(
+                    "its victims' priorities add up to {} instead of {}",
+                    chosen.priority_sum, second.priority_sum
+                )
+            } else {
+                format!("{} instead of {theirs}, by the sum of priorities", count(ours, "victim"))
+            }
+        }
+        "Victims" => {
+            format!("{} instead of {}", count(chosen.victims.len(), "victim"), second.victims.len())
+        }
+        "EarliestStart" => format!(
+            "its most important victims have run since {} instead of {}",
+            chosen.earliest_start, second.earliest_start
+        ),
+        _ => "equal in everything that is compared, and found first".to_owned(),
+    };
+    format!("why {} and not {}: {differs}", chosen.node, second.node)
+}
+
+fn count_of(n: i64, noun: &str) -> String {
+    count(usize::try_from(n).unwrap_or_default(), noun)
+}

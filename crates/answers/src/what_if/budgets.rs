@@ -1,0 +1,193 @@
+//! Disruption budgets as the eviction API reads them, and what is left of them while nodes are drained.
+//!
+//! A budget's margin is what it has healthy beyond what it needs. An eviction takes one away, and a pod that gets a node gives one
+//! back: it is taken to become ready.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Json, LabelSelector, Object, Pod, wire};
+use kube_scheduler_engine::Engine;
+use serde::Deserialize;
+
+/// A pod does not count as disrupted by its eviction in these phases, and so needs no budget.
+const IDLE_PHASES: [&str; 3] = ["Pending", "Succeeded", "Failed"];
+
+/// One budget.
+#[derive(Debug)]
+struct Budget {
+    name: Arc<str>,
+    selector: LabelSelector,
+    /// What was left of it at first, and what is left now.
+    first_margin: i64,
+    margin: i64,
+    /// How many healthy pods it needs.
+    desired_healthy: i64,
+    /// Whether pods that are not ready may go in any case.
+    lets_unready_go: bool,
+}
+
+/// All budgets, by namespace.
+#[derive(Debug, Default)]
+pub(super) struct Budgets {
+    by_namespace: BTreeMap<Arc<str>, Vec<Budget>>,
+    /// The names of those that have no status yet; what they allow is counted here.
+    pub(super) without_status: Vec<String>,
+}
+
+/// What the eviction API answers about a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum EvictionVerdict {
+    Allowed,
+    /// The budget has nothing left. `needs` healthy pods are wanted.
+    Exhausted {
+        budget: Arc<str>,
+        needs: i64,
+        never_allowed: bool,
+    },
+    /// Several budgets cover the pod, which the API does not support.
+    Several(Vec<Arc<str>>),
+}
+
+impl Budgets {
+    /// The budgets that an engine knows.
+    pub(super) fn of(engine: &Engine) -> Self {
+        let mut budgets = Self::default();
+        for object in engine.cluster().objects().list("policy", "PodDisruptionBudget") {
+            let Some(budget) = Budget::of(object) else { continue };
+            let status = &object.json["status"];
+            let budget = match status["disruptionsAllowed"].as_i64() {
+                Some(allowed) => budget.with_status(status, allowed),
+                None => {
+                    budgets.without_status.push(object.key());
+                    budget.counted(engine, object)
+                }
+            };
+            budgets.by_namespace.entry(object.namespace.clone()).or_default().push(budget);
+        }
+        budgets
+    }
+
+    /// Asks for the eviction of a pod, and counts it if it is allowed.
+    pub(super) fn evict(&mut self, pod: &Pod) -> EvictionVerdict {
+        let is_idle = IDLE_PHASES.contains(&&*pod.status.phase);
+        if is_idle || pod.deletion_requested.is_some() {
+            return EvictionVerdict::Allowed;
+        }
+        let mut covering: Vec<&mut Budget> = self.covering(pod).collect();
+        let [budget] = &mut covering[..] else {
+            let names: Vec<Arc<str>> = covering.iter().map(|budget| budget.name.clone()).collect();
+            return match names.is_empty() {
+                true => EvictionVerdict::Allowed,
+                false => EvictionVerdict::Several(names),
+            };
+        };
+        if !is_ready(pod) {
+            let has_enough = budget.margin >= 0 && budget.desired_healthy > 0;
+            if has_enough || budget.lets_unready_go {
+                return EvictionVerdict::Allowed;
+            }
+        }
+        if budget.margin <= 0 {
+            return EvictionVerdict::Exhausted {
+                budget: budget.name.clone(),
+                needs: budget.desired_healthy,
+                never_allowed: budget.first_margin <= 0,
+            };
+        }
+        budget.margin -= 1;
+        EvictionVerdict::Allowed
+    }
+
+    /// A pod has got its node.
+    pub(super) fn placed(&mut self, pod: &Pod) {
+        self.covering(pod).for_each(|budget| budget.margin += 1);
+    }
+
+    /// A pod is gone for another one's sake, which no budget prevents.
+    pub(super) fn preempted(&mut self, pod: &Pod) {
+        self.covering(pod).for_each(|budget| budget.margin -= 1);
+    }
+
+    fn covering<'a>(&'a mut self, pod: &'a Pod) -> impl Iterator<Item = &'a mut Budget> {
+        let in_namespace = self.by_namespace.get_mut(&pod.namespace).into_iter().flatten();
+        in_namespace.filter(|budget| budget.selector.matches(&pod.labels))
+    }
+}
+
+impl Budget {
+    /// A budget with nothing left; `None` if it covers nothing. Other than for preemption, an empty selector covers the whole
+    /// namespace here.
+    fn of(object: &Object) -> Option<Self> {
+        let spec = &object.json["spec"];
+        let selector = wire::LabelSelector::deserialize(spec.get("selector")?).ok()?;
+        Some(Self {
+            name: object.name.clone(),
+            selector: LabelSelector::from_wire(&selector).ok()?,
+            first_margin: 0,
+            margin: 0,
+            desired_healthy: 0,
+            lets_unready_go: spec["unhealthyPodEvictionPolicy"] == "AlwaysAllow",
+        })
+    }
+
+    /// What the controller of budgets has counted.
+    fn with_status(self, status: &Json, allowed: i64) -> Self {
+        let number = |field: &str| status[field].as_i64().unwrap_or_default();
+        let desired_healthy = number("desiredHealthy");
+        let lacking = (number("currentHealthy") - desired_healthy).min(0);
+        let margin = if allowed > 0 { allowed } else { lacking };
+        Self { desired_healthy, margin, first_margin: margin, ..self }
+    }
+
+    /// What that controller will count, with all pods that have a node taken for healthy if they do not say otherwise.
+    fn counted(self, engine: &Engine, object: &Object) -> Self {
+        let covered = engine
+            .known_pods()
+            .filter(|pod| pod.namespace == object.namespace && self.selector.matches(&pod.labels));
+        let (mut expected, mut healthy) = (0, 0);
+        for pod in covered {
+            expected += 1;
+            let counts = pod.is_assigned() && pod.deletion_requested.is_none() && is_ready(pod);
+            healthy += i64::from(counts);
+        }
+        let spec = &object.json["spec"];
+        let desired_healthy = match (spec.get("minAvailable"), spec.get("maxUnavailable")) {
+            (Some(least), _) => portion(least, expected),
+            (None, Some(most)) => (expected - portion(most, expected)).max(0),
+            (None, None) => (expected - 1).max(0),
+        };
+        let margin = healthy - desired_healthy;
+        Self { desired_healthy, margin, first_margin: margin, ..self }
+    }
+}
+
+/// A number, or a percentage of `total`, rounded up.
+fn portion(value: &Json, total: i64) -> i64 {
+    if let Some(number) = value.as_i64() {
+        return number;
+    }
+    let percent = value.as_str().and_then(|text| text.strip_suffix('%')?.parse::<i64>().ok());
+    total.saturating_mul(percent.unwrap_or(0).clamp(0, 100)).saturating_add(99) / 100
+}
+
+/// Whether the pod is ready. One without any condition comes from a manifest, and nothing is known against it.
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = &pod.status.conditions;
+    let ready = conditions.iter().find(|condition| *condition.kind == *"Ready");
+    ready.map_or(conditions.is_empty(), |condition| *condition.status == *"True")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_are_rounded_up() {
+        let of = |value: serde_json::Value, total| portion(&Json::from(value), total);
+        assert_eq!(of(serde_json::json!(2), 7), 2);
+        assert_eq!(of(serde_json::json!("50%"), 7), 4);
+        assert_eq!(of(serde_json::json!("0%"), 7), 0);
+        assert_eq!(of(serde_json::json!("100%"), 7), 7);
+    }
+}

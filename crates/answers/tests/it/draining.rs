@@ -1,0 +1,229 @@
+//! Draining nodes under disruption budgets.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube_scheduler_answers::{Change, QuestionLimits, WhatIf, what_if};
+use kube_scheduler_api_types::{Object, Pod, PodStatus};
+use kube_scheduler_engine::Input;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, NOW};
+use crate::preempting::budget;
+
+/// A pod of a ReplicaSet with a label `app`, on a node.
+fn replica(name: &str, app: &str, node: &str) -> Arc<Pod> {
+    let text = json!({
+        "metadata": {"namespace": "default", "name": name, "uid": format!("{name}-uid"), "labels": {"app": app},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "o", "controller": true}]},
+        "spec": {"schedulerName": "default-scheduler", "nodeName": node,
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+    });
+    Arc::new(Pod::from_value(&text).unwrap())
+}
+
+fn with_status(pod: &Pod, status: &Value) -> Arc<Pod> {
+    let with = Pod::from_value(&json!({"metadata": {"name": "x"}, "spec": {}, "status": status}));
+    let status: Arc<PodStatus> = with.unwrap().status;
+    Arc::new(Pod { status, ..pod.clone() })
+}
+
+fn object(cluster: &mut Cluster, object: Arc<Object>) {
+    cluster.engine.handle(Input::ObjectApplied(object), NOW);
+}
+
+fn ask(cluster: &Cluster, changes: &[Change]) -> WhatIf {
+    what_if(&cluster.engine, changes, QuestionLimits::default(), NOW).unwrap()
+}
+
+fn drain(cluster: &Cluster) -> WhatIf {
+    ask(cluster, &[Change::Drain("a".into())])
+}
+
+fn rounds(answer: &WhatIf) -> Vec<(&str, Option<usize>)> {
+    answer.placements.iter().map(|placed| (&*placed.pod, placed.round)).collect()
+}
+
+fn blocked(answer: &WhatIf) -> Vec<(&str, &str, Vec<&str>)> {
+    let blocked = answer.blocked.iter().map(|blocked| {
+        let budgets = blocked.budgets.iter().map(String::as_str).collect();
+        (&*blocked.pod, blocked.code, budgets)
+    });
+    blocked.collect()
+}
+
+/// Three pods on node a, which node b has room for.
+fn three_pods(cpu_of_b: &str) -> Cluster {
+    let mut cluster = Cluster::new().node("a", "8", json!({})).node("b", cpu_of_b, json!({}));
+    for name in ["p0", "p1", "p2"] {
+        cluster = cluster.pod(replica(name, "web", "a"));
+    }
+    cluster
+}
+
+#[test]
+fn a_budget_of_one_takes_a_round_per_pod() {
+    let mut cluster = three_pods("8");
+    object(&mut cluster, budget("web", "web", 1));
+    let answer = drain(&cluster);
+    assert!(answer.fits, "{answer:?}");
+    assert_eq!(
+        rounds(&answer),
+        [("default/p0", Some(1)), ("default/p1", Some(2)), ("default/p2", Some(3))]
+    );
+    assert_eq!(answer.rounds, 3);
+    let text = answer.table(false);
+    assert!(text.contains("fits: 3 of 3 pods placed in 3 rounds\n"), "{text}");
+    object(&mut cluster, budget("web", "web", 2));
+    assert_eq!(drain(&cluster).rounds, 2);
+    object(&mut cluster, budget("web", "other", 0));
+    assert_eq!(drain(&cluster).rounds, 1);
+}
+
+#[test]
+fn a_budget_that_allows_nothing_blocks() {
+    let mut cluster = three_pods("8").pod(replica("free", "free", "a"));
+    object(&mut cluster, budget("web", "web", 0));
+    let answer = drain(&cluster);
+    assert!(!answer.fits);
+    assert_eq!(rounds(&answer), [("default/free", Some(1))]);
+    let web = || vec!["web"];
+    assert_eq!(
+        blocked(&answer),
+        [
+            ("default/p0", "NoDisruptionsAllowed", web()),
+            ("default/p1", "NoDisruptionsAllowed", web()),
+            ("default/p2", "NoDisruptionsAllowed", web()),
+        ]
+    );
+    let text = answer.table(false);
+    assert!(
+        text.contains("does not fit: 1 of 1 pod placed in 1 round, 3 pods blocked\n"),
+        "{text}"
+    );
+    let at_once = ask(&cluster, &[Change::DrainAtOnce("a".into())]);
+    assert!(at_once.fits && at_once.blocked.is_empty());
+    assert_eq!((at_once.rounds, at_once.placements.len()), (0, 4));
+    assert!(at_once.placements.iter().all(|placed| placed.round.is_none()));
+}
+
+#[test]
+fn pods_with_two_budgets_are_not_evicted() {
+    let mut cluster = three_pods("8");
+    object(&mut cluster, budget("one", "web", 5));
+    object(&mut cluster, budget("two", "web", 5));
+    let answer = drain(&cluster);
+    assert_eq!(blocked(&answer)[0], ("default/p0", "SeveralBudgets", vec!["one", "two"]));
+    assert_eq!((answer.blocked.len(), answer.rounds), (3, 0));
+    assert!(!answer.fits);
+}
+
+#[test]
+fn who_finds_no_place_holds_up_the_others() {
+    let mut cluster = three_pods("1");
+    object(&mut cluster, budget("web", "web", 1));
+    let answer = drain(&cluster);
+    assert_eq!(rounds(&answer), [("default/p0", Some(1))]);
+    let pending: Vec<&str> = answer.pending.iter().map(|pod| &*pod.pod).collect();
+    assert_eq!(pending, ["default/p1"]);
+    assert_eq!(blocked(&answer), [("default/p2", "WaitsForReplacements", vec!["web"])]);
+}
+
+#[test]
+fn pods_that_are_not_ready_go_as_the_api_lets_them() {
+    let unready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]});
+    let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    let with = |policy: Value, allowed: i64, healthy: i64, statuses: [&Value; 2]| {
+        let mut cluster = Cluster::new().node("a", "8", json!({})).node("b", "8", json!({}));
+        for (name, status) in ["p0", "p1"].into_iter().zip(statuses) {
+            cluster = cluster.pod(with_status(&replica(name, "web", "a"), status));
+        }
+        let budget = json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"namespace": "default", "name": "web"},
+            "spec": {"selector": {}, "unhealthyPodEvictionPolicy": policy},
+            "status": {"disruptionsAllowed": allowed, "currentHealthy": healthy, "desiredHealthy": 2},
+        });
+        object(&mut cluster, Arc::new(Object::from_value(budget).unwrap()));
+        drain(&cluster)
+    };
+    let moved = |answer: &WhatIf| (answer.placements.len(), answer.blocked.len());
+    // Enough are healthy: the pod that is not goes without the budget, and what it is replaced by lets the other one go.
+    assert_eq!(moved(&with(Value::Null, 0, 2, [&unready, &ready])), (2, 0));
+    // Too few are.
+    assert_eq!(moved(&with(Value::Null, 0, 1, [&unready, &ready])), (0, 2));
+    assert_eq!(moved(&with("AlwaysAllow".into(), 0, 1, [&unready, &ready])), (1, 1));
+    let pending = json!({"phase": "Pending"});
+    assert_eq!(moved(&with(Value::Null, 0, 0, [&pending, &ready])), (1, 1));
+}
+
+#[test]
+fn a_budget_without_a_status_is_counted_here() {
+    for (spec, n_rounds) in [
+        (json!({"minAvailable": 2}), 3),
+        (json!({"minAvailable": "50%"}), 3),
+        (json!({"maxUnavailable": 2}), 2),
+        (json!({"maxUnavailable": "100%"}), 1),
+        (json!({"minAvailable": 3}), 0),
+    ] {
+        let mut cluster = three_pods("8");
+        let mut budget = json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"namespace": "default", "name": "web"},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}},
+        });
+        for (key, value) in spec.as_object().unwrap() {
+            budget["spec"][key] = value.clone();
+        }
+        object(&mut cluster, Arc::new(Object::from_value(budget).unwrap()));
+        let answer = drain(&cluster);
+        assert_eq!(answer.rounds, n_rounds, "{spec}");
+        assert_eq!(answer.fits, n_rounds > 0, "{spec}");
+        let text = answer.table(false);
+        assert!(text.contains("what is allowed was counted here: default/web"), "{text}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// No round takes more of a budget than it has, and every pod of the node moves, waits or is blocked.
+    #[test]
+    fn rounds_keep_to_budgets(
+        pods in prop::collection::vec(0_usize..4, 0..12),
+        allowed in prop::collection::vec(0_i64..4, 3..4),
+        cpu in 0_u32..14,
+    ) {
+        let mut cluster =
+            Cluster::new().node("a", "16", json!({})).node("b", &cpu.to_string(), json!({}));
+        for (at, app) in pods.iter().enumerate() {
+            cluster = cluster.pod(replica(&format!("p{at:02}"), &format!("app-{app}"), "a"));
+        }
+        for (app, allowed) in allowed.iter().enumerate() {
+            object(&mut cluster, budget(&format!("b{app}"), &format!("app-{app}"), *allowed));
+        }
+        let answer = drain(&cluster);
+        let app_of = |pod: &str| pods[pod["default/p".len()..].parse::<usize>().unwrap()];
+        let mut taken: BTreeMap<(usize, usize), i64> = BTreeMap::new();
+        for placed in &answer.placements {
+            *taken.entry((app_of(&placed.pod), placed.round.unwrap())).or_default() += 1;
+        }
+        for ((app, round), n) in taken {
+            let most = allowed.get(app).copied().unwrap_or(i64::MAX);
+            prop_assert!(n <= most, "{} of app {} in round {}", n, app, round);
+        }
+        let mut pending: BTreeMap<usize, i64> = BTreeMap::new();
+        for pod in &answer.pending {
+            *pending.entry(app_of(&pod.pod)).or_default() += 1;
+        }
+        for blocked in &answer.blocked {
+            let app = app_of(&blocked.pod);
+            let waiting = pending.get(&app).copied().unwrap_or(0);
+            prop_assert_eq!(waiting, allowed[app], "blocked only when the budget is used up");
+        }
+        let n_answers = answer.placements.len() + answer.pending.len() + answer.blocked.len();
+        prop_assert_eq!(n_answers, pods.len());
+        prop_assert_eq!(answer.fits, answer.pending.is_empty() && answer.blocked.is_empty());
+    }
+}

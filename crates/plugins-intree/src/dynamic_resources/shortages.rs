@@ -1,0 +1,54 @@
+//! What a node lacks for the pod's claims, for explanations.
+//!
+//! Counting has a limit of steps of its own, as large as that of the searches: what has been counted does not keep a node from being
+//! searched. Where it is used up, nodes are rejected without counts.
+
+use kube_scheduler_devices::{LostTo, NodeRef, RequestCount, Steps};
+use kube_scheduler_framework::Shortage;
+
+use super::node::{Trial, with_claims};
+use super::state::PodDevices;
+
+/// The shortages of a node where the claims cannot be allocated.
+pub(super) fn of_node(devices: &PodDevices, trial: &Trial<'_>) -> Vec<Shortage> {
+    let (Some(allocator), Ok(special)) = (&devices.allocator, trial.special()) else {
+        return Vec::new();
+    };
+    let limits = trial.step_limits();
+    let limit = devices.found().counting_steps_left(limits);
+    let steps = Steps::new(limit);
+    let node = trial.node();
+    let node = NodeRef { name: node.name(), labels: node.labels() };
+    let counts =
+        with_claims(devices, special.as_ref(), |claims| allocator.count(node, claims, &steps));
+    devices.found().count_counting_steps(limit, &steps);
+    let mut counts = counts.unwrap_or_default();
+    if trial.may_have_other_reasons(allocator) {
+        // What is not short may be what can be had.
+        counts.retain(|count| count.left < count.needed);
+    }
+    counts.into_iter().map(shortage).collect()
+}
+
+fn shortage(count: RequestCount) -> Shortage {
+    let RequestCount { claim, request, needed, present, lost, .. } = count;
+    Shortage {
+        subject: format!("devices for claim {claim}, request {request}"),
+        needed,
+        present,
+        lost: lost.into_iter().map(|(reason, n)| (text(reason), n)).collect(),
+    }
+}
+
+const fn text(reason: LostTo) -> &'static str {
+    match reason {
+        LostTo::Class => "of another class",
+        LostTo::Selector => "not selected",
+        LostTo::Taint => "tainted",
+        LostTo::Use => "in use",
+        LostTo::Counters => "without shared counters left",
+        LostTo::Capacity => "without capacity left",
+        LostTo::Constraint => "against constraints",
+        _ => "not usable on the node",
+    }
+}
