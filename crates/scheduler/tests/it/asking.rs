@@ -101,7 +101,7 @@ fn victims_blocked_pods_and_shortages_have_codes() {
     assert_eq!((code, &answer["kind"]), (Some(0), &json!("Preemption")), "{answer}");
     assert_eq!(answer["victims"][0]["pod"], "default/api-0");
     assert_eq!(answer["choice"], json!({"runnerUp": "worker-2", "decidedBy": "PrioritySum"}));
-    assert_eq!(answer["candidates"][2]["victims"][0]["violates"], json!(["db"]), "{answer}");
+    assert_eq!(answer["candidates"][2]["victims"][1]["violates"], json!(["cache"]), "{answer}");
     let (code, answer) = asked(&[&["preempt", "default/web"], &files[..2]].concat());
     assert_eq!((code, &answer["verdict"]), (Some(1), &json!("DoesNotFit")));
     assert_eq!(answer["inVain"][0]["code"], "NoVictims");
