@@ -234,8 +234,11 @@ mod tests {
     }
 
     fn count_all(case: &Case) -> Result<Vec<RequestCount>, AllocationError> {
-        let claims: Vec<ResourceClaim> =
-            case.claims.iter().map(|claim| ResourceClaim::from_json(claim).unwrap()).collect();
+        let claims: Vec<ResourceClaim> = case
+            .claims
+            .iter()
+            .map(|claim| ResourceClaim::from_json(&claim.clone().into()).unwrap())
+            .collect();
         let labels = Labels::default();
         let node = NodeRef { name: "n", labels: &labels };
         let refs: Vec<&ResourceClaim> = claims.iter().collect();

@@ -71,9 +71,7 @@ impl Devices {
             claims: Decoded::new(ResourceClaim::from_json),
             classes: Decoded::new(DeviceClass::from_json),
             slices: Decoded::new(ResourceSlice::from_json),
-            rules: settings
-                .taint_rules
-                .then(|| Decoded::new(DeviceTaintRule::from_json)),
+            rules: settings.taint_rules.then(|| Decoded::new(DeviceTaintRule::from_json)),
             selectors: Arc::new(CelSelectors::new(settings.list_attributes)),
             table: Kept::new(),
             resources: Kept::new(),
