@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use kube_scheduler_engine::{Input, PodRef, StatusPatch};
-use kube_scheduler_framework::{ObjectWrite, Status};
+use kube_scheduler_framework::Status;
 use kube_scheduler_writes::{
     Cause as FailureCause, EventAnswer, EventRequest, Failure, PodWrite, Success, Write,
 };
@@ -117,6 +117,9 @@ impl Simulation {
                 if !self.is_healing && self.numbers.one_in(3) {
                     return Ok(());
                 }
+                if request.sent.ends_with_lease() && !self.leads(&request) {
+                    return Ok(());
+                }
                 let answer = self.execute(&request.sent)?;
                 self.trace.add(format!(
                     "  a late {} of {} arrives: {answer:?}",
@@ -125,6 +128,9 @@ impl Simulation {
                 ));
             }
             _ if !is_awaited => drop(self.requests.swap_remove(at)),
+            Stage::Sent if request.sent.ends_with_lease() && !self.leads(&request) => {
+                self.requests[at].stage = Stage::Answered(Err(timed_out()));
+            }
             Stage::Sent => {
                 let stage = self.arrive(&request)?;
                 self.requests[at].stage = stage;
@@ -142,6 +148,19 @@ impl Simulation {
             }
         }
         Ok(())
+    }
+
+    fn leads(&self, request: &Request) -> bool {
+        self.lives(request.seat, request.life) && self.lease_is_held_by(request.seat)
+    }
+
+    /// The server does what it is asked to while its scheduler waits for the answer.
+    fn carry_out(&mut self, sent: &Sent) -> Result<Answer> {
+        let answer = self.execute(sent)?;
+        if answer.is_ok() && sent.word() == "binding" {
+            self.server.check_claims_of(sent.pod())?;
+        }
+        Ok(answer)
     }
 
     /// A request reaches the server, or does not.
@@ -171,16 +190,16 @@ impl Simulation {
                     Failure { retry_after, ..failed(cause, "TooManyRequests", "slow down") };
                 ("is asked to wait", Stage::Answered(Err(failure)))
             }
-            3 | 4 if self.suffers(Fault::LateWrites) => {
+            3 | 4 if self.suffers(Fault::LateWrites) && sent.can_be_late() => {
                 self.requests.push(Request { stage: Stage::Late, ..request.clone() });
                 ("is delayed", unknown(sent))
             }
             5 | 6 if fails => {
-                drop(self.execute(sent)?);
+                drop(self.carry_out(sent)?);
                 ("is done, and the answer lost", unknown(sent))
             }
             _ => {
-                let stage = match self.execute(sent)? {
+                let stage = match self.carry_out(sent)? {
                     Err(failure) if sent.is_looked_up() && failure.code() == Some(409) => {
                         Stage::LookUp { failure }
                     }
@@ -212,10 +231,7 @@ impl Simulation {
                 done(self.server.patch_status(&key, &StatusPatch::NO_NOMINATION)?)
             }
             PodWrite::Object { write, .. } => {
-                let ObjectWrite::Replace(object) = write else {
-                    bail!("no plugin of the simulation asks for {write:?}");
-                };
-                self.server.replace(object)?.map(Success::Stored).map_err(refused)
+                self.server.write_object(write)?.map(Success::Stored).map_err(refused)
             }
             PodWrite::Evict { pod, patch, .. } => {
                 if let Some(patch) = patch {

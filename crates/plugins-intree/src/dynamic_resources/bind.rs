@@ -474,6 +474,10 @@ impl PreBindTask for BindClaims {
             }
         }
     }
+
+    fn must_finish(&self) -> bool {
+        matches!(&self.stage, Stage::Binding(binding, _) if binding.unclear.is_some())
+    }
 }
 
 /// Later attempts see the claim as it is, and no longer as one in flight.
