@@ -73,6 +73,8 @@ impl Server {
         let deleted =
             patch["status"]["reservedFor"].as_array().context("a patch of reservedFor")?;
         let mut json = before.clone();
+        self.unreserved
+            .extend(deleted.iter().filter_map(|it| Some(it["uid"].as_str()?.to_owned())));
         if let Some(reserved) = json["status"]["reservedFor"].as_array_mut() {
             reserved.retain(|it| !deleted.iter().any(|deleted| deleted["uid"] == it["uid"]));
         }
@@ -117,12 +119,15 @@ impl Server {
 
     /// A pod that one of our schedulers has just bound has its devices there.
     ///
-    /// Parity: it may lack the reservation. A pod whose binding fails takes it back by a write that nobody waits for; until
-    /// that is seen, the next attempt takes the claim for reserved. In the reference, too. The controller mends it.
+    /// Parity: a pod whose binding failed takes its reservation back by a write that nobody waits for. An attempt that has not
+    /// seen that takes the claim for reserved, as in the reference. Such pods are left out; the controller reserves for them.
     pub(super) fn check_claims_of(&self, pod: &PodRef) -> Result<()> {
         let key = (pod.namespace.to_string(), pod.name.to_string());
         let Some(json) = self.get("Pod", &key) else { return Ok(()) };
         let node = json["spec"]["nodeName"].as_str().context("a node")?;
+        if self.unreserved.contains(&*pod.uid) {
+            return Ok(());
+        }
         for name in claim_names(json) {
             let name = name.with_context(|| format!("pod {pod} is bound before it has a claim"))?;
             let claim = self.get(CLAIM, &(key.0.clone(), name.clone()));
@@ -132,6 +137,11 @@ impl Server {
             ensure!(
                 !status["allocation"].is_null(),
                 "pod {pod} is bound and its claim {name} has no devices"
+            );
+            ensure!(
+                is_reserved_for(claim, &json["metadata"]["uid"]),
+                "pod {pod} is bound and its claim {name} is reserved for {}",
+                status["reservedFor"]
             );
             ensure!(
                 admits(&status["allocation"]["nodeSelector"], node),
