@@ -165,6 +165,8 @@ pub struct Counts {
     pub n_ends: u64,
     /// How often an instance started to lead.
     pub n_leaders: u64,
+    /// Claims that got devices.
+    pub n_allocated: u64,
 }
 
 impl Counts {
@@ -189,6 +191,7 @@ impl Counts {
             n_writes: self.n_writes + other.n_writes,
             n_ends: self.n_ends + other.n_ends,
             n_leaders: self.n_leaders + other.n_leaders,
+            n_allocated: self.n_allocated + other.n_allocated,
         }
     }
 }

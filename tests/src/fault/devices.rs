@@ -21,8 +21,8 @@ use crate::history::{Numbers, shapes};
 const DRIVER: &str = "gpu.example.com";
 const API_VERSION: &str = "resource.k8s.io/v1";
 /// How many nodes have devices, and how many each at most.
-const MAX_SLICES: u64 = 5;
-const MAX_DEVICES: u64 = 3;
+const MAX_SLICES: u64 = 8;
+const MAX_DEVICES: u64 = 2;
 /// How many claims of all pods there are in each namespace.
 const MAX_SHARED: u64 = 2;
 /// One in how many pods claims devices.
@@ -48,6 +48,11 @@ impl Devices {
         self.n_made += 1;
         format!("{prefix}-{}", self.n_made)
     }
+}
+
+/// Whether a claim gets devices by this write.
+pub(super) fn is_allocation(write: &ObjectWrite) -> bool {
+    matches!(write, ObjectWrite::ReplaceStatus(claim) if !claim.json["status"]["allocation"].is_null())
 }
 
 impl Sent {
@@ -94,7 +99,7 @@ impl Simulation {
             });
             self.server.put("DeviceClass", class)?;
         }
-        for _ in 0..4 {
+        for _ in 0..12 {
             self.publish()?;
             self.put_shared_claim()?;
         }

@@ -15,6 +15,7 @@ use kube_scheduler_writes::{
 
 use super::Fault;
 use super::audit::Cause;
+use super::devices::is_allocation;
 use super::instance::OwnBinding;
 use super::server::{Key, Refusal};
 use super::simulation::Simulation;
@@ -231,7 +232,11 @@ impl Simulation {
                 done(self.server.patch_status(&key, &StatusPatch::NO_NOMINATION)?)
             }
             PodWrite::Object { write, .. } => {
-                self.server.write_object(write)?.map(Success::Stored).map_err(refused)
+                let written = self.server.write_object(write)?;
+                if is_allocation(write) && written.is_ok() {
+                    self.counts.n_allocated += 1;
+                }
+                written.map(Success::Stored).map_err(refused)
             }
             PodWrite::Evict { pod, patch, .. } => {
                 if let Some(patch) = patch {

@@ -195,12 +195,15 @@ impl Simulation {
 
     /// No pending pod could be placed, or make room for itself.
     ///
-    /// Parity: whether the nomination of a pod counts that waits for its claim depends on what was seen first, as in the
+    /// Parity: whether the nomination of a gated pod counts, such as one without its claim, depends on what was seen first, as in the
     /// reference. A judge that starts from the final state cannot tell, so the nodes of such pods are left out.
     fn nobody_is_lost(&mut self, after_all: bool) -> Result<()> {
         let mut judge = self.judge()?;
         let pending = self.pending();
-        let waiting = pending.iter().filter(|pod| !pod.spec.resource_claims.is_empty());
+        let may_wait = |pod: &&Arc<Pod>| {
+            !pod.spec.resource_claims.is_empty() || !pod.spec.scheduling_gates.is_empty()
+        };
+        let waiting = pending.iter().filter(may_wait);
         let unclear: BTreeSet<&str> = waiting.filter_map(|pod| pod.nominated_node_name()).collect();
         for pod in &pending {
             let explanation = judge.explain(pod, 0, self.now).context("the pod is not ours")?;
@@ -214,7 +217,7 @@ impl Simulation {
             {
                 bail!("pod {} uid={} fits on {} and is {state}", pod.key(), pod.uid, node.name);
             }
-            let way_out = explanation.post_filter.filter(|_| after_all);
+            let way_out = explanation.post_filter.filter(|_| after_all && unclear.is_empty());
             if let Some(way_out) = way_out.filter(|outcome| outcome.status.is_success()) {
                 bail!("pod {} could preempt and does not: {:?}", pod.key(), way_out.nominating);
             }
