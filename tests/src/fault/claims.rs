@@ -10,11 +10,34 @@ use kube_scheduler_framework::ObjectWrite;
 use serde_json::{Value, json};
 
 use super::server::{Key, Refusal, Server, WriteResult, key_of};
+use crate::history::Numbers;
 
 pub(super) const CLAIM: &str = "ResourceClaim";
 
 /// Driver, pool and name.
 pub(super) type Device = [String; 3];
+
+/// What the simulation knows about devices.
+#[derive(Debug)]
+pub(super) struct Devices {
+    pub(super) are_there: bool,
+    pub(super) numbers: Numbers,
+    pub(super) n_made: u64,
+    /// All that ever were.
+    pub(super) published: BTreeSet<Device>,
+}
+
+impl Devices {
+    pub(super) fn new(seed: u64, are_there: bool) -> Self {
+        let numbers = Numbers::new(seed ^ 0xde_71ce);
+        Self { are_there, numbers, n_made: 0, published: BTreeSet::new() }
+    }
+
+    pub(super) fn next_uid(&mut self, prefix: &str) -> String {
+        self.n_made += 1;
+        format!("{prefix}-{}", self.n_made)
+    }
+}
 
 impl Server {
     /// A request of a plugin about one object.

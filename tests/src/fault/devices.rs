@@ -5,18 +5,13 @@
 //! it has caught up would give away devices that it does not know to be taken, and so would any while writes of its
 //! predecessor are still on their way. Such simulations have no devices, and such writes are lost.
 
-use std::collections::BTreeSet;
-
 use anyhow::Result;
-use kube_scheduler_framework::ObjectWrite;
-use kube_scheduler_writes::PodWrite;
 use serde_json::{Value, json};
 
-use super::claims::{self, CLAIM, Device};
-use super::requests::Sent;
+use super::claims::{self, CLAIM, Devices};
 use super::server::{KINDS, Key, N_PLAIN_KINDS};
 use super::simulation::Simulation;
-use crate::history::{Numbers, shapes};
+use crate::history::shapes;
 
 const DRIVER: &str = "gpu.example.com";
 const API_VERSION: &str = "resource.k8s.io/v1";
@@ -27,56 +22,6 @@ const MAX_DEVICES: u64 = 2;
 const MAX_SHARED: u64 = 2;
 /// One in how many pods claims devices.
 const CLAIMING_ONE_IN: u64 = 2;
-
-/// What the simulation knows about devices.
-#[derive(Debug)]
-pub(super) struct Devices {
-    pub(super) are_there: bool,
-    numbers: Numbers,
-    n_made: u64,
-    /// All that ever were.
-    published: BTreeSet<Device>,
-}
-
-impl Devices {
-    pub(super) fn new(seed: u64, are_there: bool) -> Self {
-        let numbers = Numbers::new(seed ^ 0xde_71ce);
-        Self { are_there, numbers, n_made: 0, published: BTreeSet::new() }
-    }
-
-    fn next_uid(&mut self, prefix: &str) -> String {
-        self.n_made += 1;
-        format!("{prefix}-{}", self.n_made)
-    }
-}
-
-/// Whether a claim gets devices by this write.
-pub(super) fn is_allocation(write: &ObjectWrite) -> bool {
-    matches!(write, ObjectWrite::ReplaceStatus(claim) if !claim.json["status"]["allocation"].is_null())
-}
-
-impl Sent {
-    /// Whether it is about a claim.
-    fn claim_write(&self) -> Option<&ObjectWrite> {
-        match self {
-            Self::Write(PodWrite::Object { write, .. }) => {
-                Some(write).filter(|write| *write.key().kind == *CLAIM)
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether it is lost if its scheduler does not lead any more when it arrives.
-    pub(super) fn ends_with_lease(&self) -> bool {
-        self.claim_write().is_some()
-    }
-
-    /// Whether it may arrive after its scheduler has given it up. A reservation that is taken back names no revision: late,
-    /// it would undo what was written since.
-    pub(super) fn can_be_late(&self) -> bool {
-        !matches!(self.claim_write(), Some(ObjectWrite::PatchStatus { .. }))
-    }
-}
 
 impl Simulation {
     /// The kinds that schedulers follow here.

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 use kube_scheduler_engine::{Input, PodRef, StatusPatch};
-use kube_scheduler_framework::Status;
+use kube_scheduler_framework::{ObjectWrite, Status};
 use kube_scheduler_writes::{
     Cause as FailureCause, EventAnswer, EventRequest, Failure, PodWrite, Success, Write,
 };
 
 use super::Fault;
 use super::audit::Cause;
-use super::devices::is_allocation;
+use super::claims::CLAIM;
 use super::instance::OwnBinding;
 use super::server::{Key, Refusal};
 use super::simulation::Simulation;
@@ -41,6 +41,11 @@ pub(super) enum Sent {
     OwnBinding(OwnBinding),
 }
 
+/// Whether a claim gets devices by this write.
+fn is_allocation(write: &ObjectWrite) -> bool {
+    matches!(write, ObjectWrite::ReplaceStatus(claim) if !claim.json["status"]["allocation"].is_null())
+}
+
 impl Sent {
     const fn pod(&self) -> &PodRef {
         match self {
@@ -62,6 +67,27 @@ impl Sent {
     /// Whether the shell looks at the pod when the outcome is unknown.
     const fn is_looked_up(&self) -> bool {
         matches!(self, Self::Write(PodWrite::Bind { .. }))
+    }
+
+    /// Whether it is about a claim.
+    fn claim_write(&self) -> Option<&ObjectWrite> {
+        match self {
+            Self::Write(PodWrite::Object { write, .. }) => {
+                Some(write).filter(|write| *write.key().kind == *CLAIM)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it is lost if its scheduler does not lead any more when it arrives.
+    fn ends_with_lease(&self) -> bool {
+        self.claim_write().is_some()
+    }
+
+    /// Whether it may arrive after its scheduler has given it up. A reservation that is taken back names no revision: late,
+    /// it would undo what was written since.
+    fn can_be_late(&self) -> bool {
+        !matches!(self.claim_write(), Some(ObjectWrite::PatchStatus { .. }))
     }
 }
 

@@ -13,7 +13,7 @@ use kube_scheduler_engine::Input;
 
 use super::audit::{self, Cause};
 use super::chaos::Dial;
-use super::devices::Devices;
+use super::claims::Devices;
 use super::instance::{Instance, Role};
 use super::requests::{Request, Stage};
 use super::server::Server;
