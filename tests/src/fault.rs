@@ -10,6 +10,8 @@
 
 mod audit;
 mod chaos;
+mod claims;
+mod devices;
 mod environment;
 mod extender;
 mod follower;
@@ -60,11 +62,13 @@ pub enum Fault {
     Plugins,
     /// Some pods are the worst that a tenant can write.
     Tenants,
+    /// Devices come and go, and pods claim them.
+    Devices,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Watches,
         Self::Relists,
         Self::Duplicates,
@@ -79,6 +83,7 @@ impl Fault {
         Self::Recreation,
         Self::Plugins,
         Self::Tenants,
+        Self::Devices,
     ];
 
     /// The name on the command line.
@@ -98,6 +103,7 @@ impl Fault {
             Self::Recreation => "recreation",
             Self::Plugins => "plugins",
             Self::Tenants => "tenants",
+            Self::Devices => "devices",
         }
     }
 
@@ -159,6 +165,8 @@ pub struct Counts {
     pub n_ends: u64,
     /// How often an instance started to lead.
     pub n_leaders: u64,
+    /// Claims that got devices.
+    pub n_allocated: u64,
 }
 
 impl Counts {
@@ -183,6 +191,7 @@ impl Counts {
             n_writes: self.n_writes + other.n_writes,
             n_ends: self.n_ends + other.n_ends,
             n_leaders: self.n_leaders + other.n_leaders,
+            n_allocated: self.n_allocated + other.n_allocated,
         }
     }
 }

@@ -20,7 +20,8 @@ fn a_fixed_set_of_seeds_violates_nothing() {
         assert_eq!(outcome.violation, None, "seed {seed}");
         counts = counts.plus(outcome.counts);
     }
-    let of_others = Options { without: BTreeSet::from([Fault::Tenants]), ..options() };
+    let of_others =
+        Options { without: BTreeSet::from([Fault::Tenants, Fault::Devices]), ..options() };
     assert_eq!(run(SLEEPER, &of_others).violation, None);
     // Otherwise nothing was tried.
     assert!(counts.n_placed > 100 && counts.n_judged > 20, "{counts:?}");
@@ -72,7 +73,7 @@ fn faults_can_be_left_out() {
 #[test]
 fn the_worst_pods_of_tenants_change_what_happens_and_violate_nothing() {
     let mut n_changed = 0;
-    for seed in 0..6 {
+    for seed in 0..9 {
         let without = BTreeSet::from([Fault::Tenants]);
         let [with, without] =
             [options(), Options { without, ..options() }].map(|it| run(seed, &it));
@@ -80,4 +81,18 @@ fn the_worst_pods_of_tenants_change_what_happens_and_violate_nothing() {
         n_changed += usize::from(with.hash != without.hash);
     }
     assert!(n_changed >= 4, "{n_changed}");
+}
+
+/// Devices are published, claimed, allocated and freed while everything goes wrong, and no device is ever given away twice.
+#[test]
+fn devices_are_allocated_and_nothing_is_violated() {
+    let mut counts = Counts::default();
+    for seed in 60..72 {
+        let outcome = run(seed, &options());
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        counts = counts.plus(outcome.counts);
+    }
+    assert!(counts.n_allocated > 10, "{counts:?}");
+    let without = BTreeSet::from([Fault::Devices]);
+    assert_eq!(run(60, &Options { without, ..options() }).counts.n_allocated, 0);
 }

@@ -88,6 +88,19 @@ impl ApiError {
     pub fn new(reason: impl Into<Arc<str>>, message: impl Into<Arc<str>>) -> Self {
         Self { code: None, reason: reason.into(), message: message.into() }
     }
+
+    /// Whether a write that ended like this may have been carried out all the same: there was no answer, or the server
+    /// failed while it worked on it.
+    pub fn is_outcome_unknown(&self) -> bool {
+        match self.code {
+            Some(code) => code >= 500,
+            // Servers that say why give a status, too; a caller may have passed on the reason alone.
+            None => matches!(
+                &*self.reason,
+                "" | "InternalError" | "ServerTimeout" | "ServiceUnavailable" | "Timeout"
+            ),
+        }
+    }
 }
 
 impl fmt::Display for ApiError {

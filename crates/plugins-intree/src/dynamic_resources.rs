@@ -27,6 +27,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 pub(crate) mod totals;
+mod unclear;
 mod usage;
 mod waiting;
 mod writes;

@@ -87,7 +87,11 @@ impl EndedWrite {
     /// What the engine has to be given; `None` for writes whose answers it does not wait for.
     pub fn into_input(self) -> Option<Input> {
         let Self { write, result } = self;
-        let result = result.map_err(|failure| ApiError::new(failure.reason, failure.message));
+        let result = result.map_err(|failure| ApiError {
+            code: failure.code(),
+            reason: failure.reason,
+            message: failure.message.into(),
+        });
         Some(match write {
             PodWrite::Patch { .. } => return None,
             PodWrite::Bind { token, .. } => {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::Fault;
-use super::server::Key;
+use super::server::{KINDS as KINDS_OF_SERVER, Key, N_PLAIN_KINDS};
 use super::setup::{CHAOTIC, FOREIGN, LATE, PLAIN};
 use super::simulation::Simulation;
 use crate::history::{Numbers, shapes};
@@ -40,6 +40,7 @@ impl Simulation {
         for _ in 0..12 {
             self.put_object()?;
         }
+        self.populate_devices()?;
         for _ in 0..self.numbers.below(8) {
             self.create_pod()?;
         }
@@ -151,6 +152,7 @@ impl Simulation {
         if self.suffers(Fault::Tenants) {
             self.make_evil(&mut pod);
         }
+        self.add_claims(&mut pod);
         self.server.put("Pod", pod).map(drop)
     }
 
@@ -263,7 +265,7 @@ impl Simulation {
     }
 
     fn delete_object(&mut self) -> Result<()> {
-        let kind = self.numbers.pick(&super::server::KINDS[3..]).to_owned();
+        let kind = self.numbers.pick(&KINDS_OF_SERVER[3..N_PLAIN_KINDS]).to_owned();
         if let Some(key) = self.any(&kind) {
             self.server.delete(&kind, &key);
         }

@@ -16,7 +16,7 @@ use kube_scheduler_writes::Outbox;
 use super::audit::{Audit, Cause};
 use super::chaos::{Dial, Intent, Sleepers};
 use super::follower::Follower;
-use super::server::{KINDS, Server};
+use super::server::Server;
 use super::trace::Trace;
 use crate::history::Numbers;
 
@@ -110,13 +110,14 @@ impl Instance {
         engine: Engine,
         outbox: Outbox,
         dial: Arc<Dial>,
+        kinds: &[&'static str],
         merges_recreations: bool,
         now: Timestamp,
     ) -> Self {
         Self {
             name,
             engine,
-            followers: KINDS.iter().map(|kind| Follower::new(kind)).collect(),
+            followers: kinds.iter().map(|kind| Follower::new(kind)).collect(),
             shown: Shown::default(),
             outbox,
             works: Vec::new(),

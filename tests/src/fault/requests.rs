@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use kube_scheduler_engine::{Input, PodRef, StatusPatch};
 use kube_scheduler_framework::{ObjectWrite, Status};
 use kube_scheduler_writes::{
@@ -15,6 +15,7 @@ use kube_scheduler_writes::{
 
 use super::Fault;
 use super::audit::Cause;
+use super::claims::CLAIM;
 use super::instance::OwnBinding;
 use super::server::{Key, Refusal};
 use super::simulation::Simulation;
@@ -40,6 +41,11 @@ pub(super) enum Sent {
     OwnBinding(OwnBinding),
 }
 
+/// Whether a claim gets devices by this write.
+fn is_allocation(write: &ObjectWrite) -> bool {
+    matches!(write, ObjectWrite::ReplaceStatus(claim) if !claim.json["status"]["allocation"].is_null())
+}
+
 impl Sent {
     const fn pod(&self) -> &PodRef {
         match self {
@@ -61,6 +67,27 @@ impl Sent {
     /// Whether the shell looks at the pod when the outcome is unknown.
     const fn is_looked_up(&self) -> bool {
         matches!(self, Self::Write(PodWrite::Bind { .. }))
+    }
+
+    /// Whether it is about a claim.
+    fn claim_write(&self) -> Option<&ObjectWrite> {
+        match self {
+            Self::Write(PodWrite::Object { write, .. }) => {
+                Some(write).filter(|write| *write.key().kind == *CLAIM)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it is lost if its scheduler does not lead any more when it arrives.
+    fn ends_with_lease(&self) -> bool {
+        self.claim_write().is_some()
+    }
+
+    /// Whether it may arrive after its scheduler has given it up. A reservation that is taken back names no revision: late,
+    /// it would undo what was written since.
+    fn can_be_late(&self) -> bool {
+        !matches!(self.claim_write(), Some(ObjectWrite::PatchStatus { .. }))
     }
 }
 
@@ -117,6 +144,9 @@ impl Simulation {
                 if !self.is_healing && self.numbers.one_in(3) {
                     return Ok(());
                 }
+                if request.sent.ends_with_lease() && !self.leads(&request) {
+                    return Ok(());
+                }
                 let answer = self.execute(&request.sent)?;
                 self.trace.add(format!(
                     "  a late {} of {} arrives: {answer:?}",
@@ -125,6 +155,9 @@ impl Simulation {
                 ));
             }
             _ if !is_awaited => drop(self.requests.swap_remove(at)),
+            Stage::Sent if request.sent.ends_with_lease() && !self.leads(&request) => {
+                self.requests[at].stage = Stage::Answered(Err(timed_out()));
+            }
             Stage::Sent => {
                 let stage = self.arrive(&request)?;
                 self.requests[at].stage = stage;
@@ -142,6 +175,19 @@ impl Simulation {
             }
         }
         Ok(())
+    }
+
+    fn leads(&self, request: &Request) -> bool {
+        self.lives(request.seat, request.life) && self.lease_is_held_by(request.seat)
+    }
+
+    /// The server does what it is asked to while its scheduler waits for the answer.
+    fn carry_out(&mut self, sent: &Sent) -> Result<Answer> {
+        let answer = self.execute(sent)?;
+        if answer.is_ok() && sent.word() == "binding" {
+            self.server.check_claims_of(sent.pod())?;
+        }
+        Ok(answer)
     }
 
     /// A request reaches the server, or does not.
@@ -171,16 +217,16 @@ impl Simulation {
                     Failure { retry_after, ..failed(cause, "TooManyRequests", "slow down") };
                 ("is asked to wait", Stage::Answered(Err(failure)))
             }
-            3 | 4 if self.suffers(Fault::LateWrites) => {
+            3 | 4 if self.suffers(Fault::LateWrites) && sent.can_be_late() => {
                 self.requests.push(Request { stage: Stage::Late, ..request.clone() });
                 ("is delayed", unknown(sent))
             }
             5 | 6 if fails => {
-                drop(self.execute(sent)?);
+                drop(self.carry_out(sent)?);
                 ("is done, and the answer lost", unknown(sent))
             }
             _ => {
-                let stage = match self.execute(sent)? {
+                let stage = match self.carry_out(sent)? {
                     Err(failure) if sent.is_looked_up() && failure.code() == Some(409) => {
                         Stage::LookUp { failure }
                     }
@@ -212,10 +258,11 @@ impl Simulation {
                 done(self.server.patch_status(&key, &StatusPatch::NO_NOMINATION)?)
             }
             PodWrite::Object { write, .. } => {
-                let ObjectWrite::Replace(object) = write else {
-                    bail!("no plugin of the simulation asks for {write:?}");
-                };
-                self.server.replace(object)?.map(Success::Stored).map_err(refused)
+                let written = self.server.write_object(write)?;
+                if is_allocation(write) && written.is_ok() {
+                    self.counts.n_allocated += 1;
+                }
+                written.map(Success::Stored).map_err(refused)
             }
             PodWrite::Evict { pod, patch, .. } => {
                 if let Some(patch) = patch {

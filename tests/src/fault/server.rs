@@ -4,7 +4,7 @@
 //! revision it was forgotten up to; a write is refused exactly where the real server refuses it (wrong UID, wrong
 //! revision, a pod that has a node or is going away).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
@@ -12,8 +12,8 @@ use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_engine::{StatusPatch, WatchedKey, WatchedObject};
 use serde_json::{Value, json};
 
-/// The kinds that schedulers follow, each by a watch of its own.
-pub(super) const KINDS: [&str; 9] = [
+/// The kinds that schedulers follow, each by a watch of its own; those about devices come last.
+pub(super) const KINDS: [&str; 12] = [
     "Pod",
     "Node",
     "Namespace",
@@ -23,7 +23,12 @@ pub(super) const KINDS: [&str; 9] = [
     "CSINode",
     "PersistentVolume",
     "PersistentVolumeClaim",
+    "ResourceClaim",
+    "ResourceSlice",
+    "DeviceClass",
 ];
+/// How many of them there are without devices.
+pub(super) const N_PLAIN_KINDS: usize = 9;
 
 /// Namespace and name.
 pub(super) type Key = (String, String);
@@ -37,17 +42,21 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    fn not_found(kind: &str, key: &Key) -> Self {
+    pub(super) fn not_found(kind: &str, key: &Key) -> Self {
         let message = format!("{kind} {:?} not found", key.1);
         Self { code: 404, reason: "NotFound", message }
     }
 
-    fn conflict(message: String) -> Self {
+    pub(super) fn conflict(message: String) -> Self {
         Self { code: 409, reason: "Conflict", message }
+    }
+
+    pub(super) fn invalid(message: &str) -> Self {
+        Self { code: 422, reason: "Invalid", message: message.to_owned() }
     }
 }
 
-type WriteResult<T> = std::result::Result<T, Refusal>;
+pub(super) type WriteResult<T> = std::result::Result<T, Refusal>;
 
 /// One change of an object of some kind, as a watch brings it.
 #[derive(Clone, Debug)]
@@ -79,6 +88,8 @@ struct Shelf {
 pub(super) struct Server {
     revision: u64,
     shelves: Vec<Shelf>,
+    /// Pods whose reservations of claims were taken back, by UID.
+    pub(super) unreserved: BTreeSet<String>,
     /// Whether a binding takes the pod's nomination away, as newer servers do.
     pub(super) clears_nominations: bool,
 }
@@ -86,7 +97,7 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn new(clears_nominations: bool) -> Self {
         let shelves = KINDS.iter().map(|_| Shelf::default()).collect();
-        Self { revision: 0, shelves, clears_nominations }
+        Self { revision: 0, shelves, unreserved: BTreeSet::new(), clears_nominations }
     }
 
     pub(super) const fn revision(&self) -> u64 {

@@ -13,6 +13,7 @@ use kube_scheduler_engine::Input;
 
 use super::audit::{self, Cause};
 use super::chaos::Dial;
+use super::claims::Devices;
 use super::instance::{Instance, Role};
 use super::requests::{Request, Stage};
 use super::server::Server;
@@ -64,6 +65,7 @@ pub(super) struct Simulation {
     /// Whether faults have ended.
     pub(super) is_healing: bool,
     pub(super) setup: Setup,
+    pub(super) devices: Devices,
     dial: Arc<Dial>,
     without: BTreeSet<Fault>,
     seats: Vec<Seat>,
@@ -83,6 +85,7 @@ impl Simulation {
         let seat = |_| Seat { instance: None, life: 0, back_at: now, cut_off_until: now };
         let server = Server::new(numbers.one_in(2));
         let (merges_recreations, lags) = (numbers.one_in(3), numbers.one_in(3));
+        let has_devices = !lags && !options.without.contains(&Fault::Devices);
         let mut simulation = Self {
             seed,
             numbers,
@@ -94,6 +97,7 @@ impl Simulation {
             n_created: 0,
             is_healing: false,
             setup,
+            devices: Devices::new(seed, has_devices),
             dial,
             without: options.without.clone(),
             seats: (0..n_seats).map(seat).collect(),
@@ -111,7 +115,7 @@ impl Simulation {
     fn start(&mut self) -> Result<()> {
         self.keep_time()?;
         for seat in 0..self.seats.len() {
-            for follower in 0..super::server::KINDS.len() {
+            for follower in 0..self.kinds().len() {
                 while self.receive(seat, follower)? {}
             }
         }
@@ -174,6 +178,7 @@ impl Simulation {
         } else {
             self.disturb()?;
         }
+        self.disturb_devices()?;
         self.keep_time()?;
         for _ in 0..self.numbers.below(16) {
             self.work()?;
@@ -182,6 +187,7 @@ impl Simulation {
     }
 
     fn check(&self) -> Result<()> {
+        self.check_devices().with_context(|| format!("after step {}", self.step))?;
         for instance in self.instances() {
             let named = || format!("{} after step {}", instance.name, self.step);
             audit::tables(&instance.engine, &instance.shown).with_context(named)?;
@@ -203,7 +209,7 @@ impl Simulation {
         }
         match what {
             0..=3 => {
-                let at = usize::try_from(self.numbers.below(super::server::KINDS.len() as u64))?;
+                let at = usize::try_from(self.numbers.below(self.kinds().len() as u64))?;
                 // Pods matter most.
                 let at = if self.numbers.one_in(3) { 0 } else { at };
                 let mut n_left = self.numbers.below(4);
@@ -314,8 +320,15 @@ impl Simulation {
         self.trace.add(format!("  {name} starts"));
         let outbox = self.setup.outbox(self.seats[seat].life, self.now);
         let dial = self.dial.clone();
-        let mut instance =
-            Instance::new(name, engine, outbox, dial, self.merges_recreations, self.now);
+        let mut instance = Instance::new(
+            name,
+            engine,
+            outbox,
+            dial,
+            self.kinds(),
+            self.merges_recreations,
+            self.now,
+        );
         instance.sleepers = sleepers;
         instance.audit.preempts_in_background = self.setup.preempts_in_background();
         self.seats[seat].instance = Some(instance);
@@ -394,7 +407,7 @@ impl Simulation {
     fn fail(&mut self) -> Result<()> {
         let n_seats = self.seats.len() as u64;
         let seat = usize::try_from(self.numbers.below(n_seats))?;
-        let kind = usize::try_from(self.numbers.below(super::server::KINDS.len() as u64))?;
+        let kind = usize::try_from(self.numbers.below(self.kinds().len() as u64))?;
         let kind = if self.numbers.one_in(2) { 0 } else { kind };
         let amount = self.numbers.below(40);
         match self.numbers.below(16) {

@@ -13,6 +13,7 @@ use kube_scheduler_engine::{AttemptResult, Engine, Input, Turn, WatchedObject};
 use kube_scheduler_queue::QueuedPod;
 
 use super::audit;
+use super::claims::CLAIM;
 use super::instance::{Instance, Role};
 use super::server::KINDS;
 use super::setup::{FOREIGN, Setup};
@@ -40,6 +41,9 @@ impl Before {
         inputs.extend(shown.objects.values().cloned().map(Input::ObjectApplied));
         // Objects as the scheduler expects them to be, in place of those that were shown.
         inputs.extend(cluster.objects().assumed().cloned().map(Input::ObjectApplied));
+        // So are claims of devices that are known from answers before a watch shows them.
+        let claims = cluster.objects().list("resource.k8s.io", CLAIM);
+        inputs.extend(claims.cloned().map(Input::ObjectApplied));
         let assigned = shown.pods.values().filter(|pod| pod.is_assigned());
         inputs.extend(assigned.chain(cluster.assumed_pods()).cloned().map(Input::PodApplied));
         Self {
@@ -130,7 +134,7 @@ impl Simulation {
     fn round(&mut self) -> Result<bool> {
         let mut is_busy = false;
         for seat in 0..self.n_seats() {
-            for follower in 0..KINDS.len() {
+            for follower in 0..self.kinds().len() {
                 while self.receive(seat, follower)? {
                     is_busy = true;
                 }
@@ -148,6 +152,9 @@ impl Simulation {
         while self.control_volumes()? {
             is_busy = true;
         }
+        while self.control_devices()? {
+            is_busy = true;
+        }
         for seat in 0..self.n_seats() {
             is_busy |= self.decide(seat)?;
         }
@@ -157,6 +164,8 @@ impl Simulation {
     }
 
     fn check_all(&self) -> Result<()> {
+        self.check_devices()?;
+        self.server.check_reservations()?;
         for instance in self.instances() {
             audit::tables(&instance.engine, &instance.shown)?;
             audit::sleepers(&instance.sleepers, &instance.shown)?;
@@ -185,20 +194,30 @@ impl Simulation {
     }
 
     /// No pending pod could be placed, or make room for itself.
+    ///
+    /// Parity: whether the nomination of a gated pod counts, such as one without its claim, depends on what was seen first, as in the
+    /// reference. A judge that starts from the final state cannot tell, so the nodes of such pods are left out.
     fn nobody_is_lost(&mut self, after_all: bool) -> Result<()> {
         let mut judge = self.judge()?;
-        for pod in self.pending() {
-            let explanation = judge.explain(&pod, 0, self.now).context("the pod is not ours")?;
+        let pending = self.pending();
+        let may_wait = |pod: &&Arc<Pod>| {
+            !pod.spec.resource_claims.is_empty() || !pod.spec.scheduling_gates.is_empty()
+        };
+        let waiting = pending.iter().filter(may_wait);
+        let unclear: BTreeSet<&str> = waiting.filter_map(|pod| pod.nominated_node_name()).collect();
+        for pod in &pending {
+            let explanation = judge.explain(pod, 0, self.now).context("the pod is not ours")?;
             if explanation.gated.is_some() || pod.deletion_requested.is_some() {
                 continue;
             }
-            let fits = explanation.nodes.iter().find(|node| node.status.is_success());
+            let mut nodes = explanation.nodes.iter().filter(|node| !unclear.contains(&*node.name));
+            let fits = nodes.find(|node| node.status.is_success());
             if let Some(node) = fits
-                && let Some(state) = self.state_of(&pod, after_all)
+                && let Some(state) = self.state_of(pod, after_all)
             {
                 bail!("pod {} uid={} fits on {} and is {state}", pod.key(), pod.uid, node.name);
             }
-            let way_out = explanation.post_filter.filter(|_| after_all);
+            let way_out = explanation.post_filter.filter(|_| after_all && unclear.is_empty());
             if let Some(way_out) = way_out.filter(|outcome| outcome.status.is_success()) {
                 bail!("pod {} could preempt and does not: {:?}", pod.key(), way_out.nominating);
             }
@@ -234,6 +253,11 @@ impl Simulation {
             }
             let condition = pod.status.conditions.iter().find(|it| &*it.kind == "PodScheduled");
             let leader = self.leader().context("nobody leads")?;
+            let queued = leader.engine.queue().get(&pod.namespace, &pod.name);
+            if !pod.spec.resource_claims.is_empty() && queued.is_some_and(QueuedPod::is_gated) {
+                // It waits for a claim that nobody has made.
+                continue;
+            }
             let said = leader.audit.said.get(&pod.uid);
             let place = leader.engine.queue().place(&pod.namespace, &pod.name);
             ensure!(place.is_some(), "pod {} is pending and not queued", pod.key());
@@ -266,6 +290,7 @@ impl Simulation {
                     "preempt",
                     "on their way",
                     "in flight",
+                    "pending objects",
                 ]
                 .iter()
                 .any(|word| size.table.contains(word));

@@ -152,8 +152,8 @@ impl Bindings {
             return Next::Wait;
         };
         if failure.is_some() {
-            // No request is out for those, so no answer would ever end them.
-            running.retain(|running| !running.sleeps());
+            // No request is out for those, so no answer would ever end them; but some have to see how a write went.
+            running.retain(|running| !running.can_end());
         }
         let plans = core.plans.clone();
         let profile = &plans.profiles[binding.profile];

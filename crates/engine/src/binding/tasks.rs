@@ -42,9 +42,10 @@ pub(super) enum Work {
 }
 
 impl Running {
-    /// Whether nothing outside of the engine is done for it at the moment.
-    pub(super) fn sleeps(&self) -> bool {
-        matches!(self.work, Work::Sleep { .. })
+    /// Whether it ends with a binding that has failed: nothing outside of the engine is done for it at the moment, and it
+    /// does not insist on going on.
+    pub(super) fn can_end(&self) -> bool {
+        matches!(&self.work, Work::Sleep { task, .. } if !task.must_finish())
     }
 }
 
@@ -97,7 +98,8 @@ impl Binding {
 }
 
 impl Bindings {
-    /// One step of a task: what it waits for now, or how it ended. Once another plugin has failed, it does not go on.
+    /// One step of a task: what it waits for now, or how it ended. Once another plugin has failed, it goes on only
+    /// if it must.
     pub(super) fn step_task(
         &mut self,
         core: &mut Core,
@@ -123,7 +125,7 @@ impl Bindings {
         expect_at_once(core, asked, later);
         match step {
             TaskStep::Done(status) => Err(status),
-            _ if binding.has_failed() => Err(Status::SUCCESS),
+            _ if binding.has_failed() && !task.must_finish() => Err(Status::SUCCESS),
             TaskStep::Write(write) => {
                 let token = self.table.issue_token(&binding.pod.uid);
                 let pod = PodRef::from(&*binding.pod);

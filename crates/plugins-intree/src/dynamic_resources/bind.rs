@@ -1,8 +1,9 @@
 //! PreBind: allocations and reservations are written, claim by claim, and what they take of the node; then devices that
 //! have to be made ready are waited for (`docs/spec/plugins-dra.md` §7.8, §11.4, §11.5, §12).
 //!
-//! A claim that was changed in between is read again and tried once more, a few times. Whatever the outcome, a claim
-//! whose binding has ended is no longer in flight.
+//! A claim that was changed in between is read again and tried once more, a few times. A write without an answer may have
+//! been carried out: the claim is read until it is clear what became of it ([`unclear`](super::unclear)), and stays in flight
+//! so long. Whatever the outcome, a claim whose binding has ended is no longer in flight.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use super::metrics::Metrics;
 use super::pod_tries::PodTries;
 use super::settings::Settings;
 use super::state::{PodClaim, PodDevices};
+use super::unclear::{Found, Unclear};
 use super::waiting::Waiting;
 use super::{extended, in_flight, kinds, writes};
 
@@ -61,6 +63,10 @@ enum Doing {
     /// Trying again after a conflict.
     Pause,
     Get,
+    /// Reading what became of a write without an answer.
+    LookUp,
+    /// Reading it again.
+    LookUpPause,
     Finalizer,
     Status,
     PodStatus,
@@ -79,6 +85,8 @@ struct Binding {
     is_special: bool,
     is_changed: bool,
     n_tries: u32,
+    /// Set while the server may still have carried out a write of the allocation, or may yet do so.
+    unclear: Option<Unclear>,
     pod_tries: PodTries,
     /// Until when a claim that was created is waited for.
     deadline: Option<Timestamp>,
@@ -115,6 +123,7 @@ impl BindClaims {
             is_special: claim.is_special,
             is_changed: false,
             n_tries: 0,
+            unclear: None,
             pod_tries: PodTries::default(),
             deadline: None,
         };
@@ -189,6 +198,84 @@ impl BindClaims {
         }
         let text = format!("{what} {}: {error}", binding.key());
         self.end(cx, binding, Err(text))
+    }
+
+    /// The allocation or the reservation was not written, or nobody knows.
+    fn status_failed(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        mut binding: Binding,
+        error: &ApiError,
+    ) -> TaskStep {
+        let what = match binding.allocation {
+            Some(_) => "add allocation and reservation to claim",
+            None => "add reservation to claim",
+        };
+        if error.is_outcome_unknown() {
+            let text = format!("{what} {}: {error}", binding.key());
+            binding.unclear.get_or_insert_with(|| Unclear::new(text));
+        }
+        if binding.unclear.is_some() {
+            self.look_up(cx, binding)
+        } else {
+            self.refused(cx, binding, what, error)
+        }
+    }
+
+    /// Reads the claim to see what became of a write, unless that was tried often enough.
+    fn look_up(&mut self, cx: &mut TaskContext<'_>, mut binding: Binding) -> TaskStep {
+        let Some(unclear) = &mut binding.unclear else { return self.write(cx, binding) };
+        match unclear.next_look() {
+            Some(Duration::ZERO) => self.read(binding, Doing::LookUp),
+            Some(length) => {
+                self.stage = Stage::Binding(binding, Doing::LookUpPause);
+                pause(cx, length)
+            }
+            None => {
+                let text = unclear.text().to_owned();
+                self.end(cx, binding, Err(text))
+            }
+        }
+    }
+
+    /// The claim was read, or was not, after a write without an answer.
+    fn looked_up(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        mut binding: Binding,
+        answer: Result<Arc<Object>, ApiError>,
+    ) -> TaskStep {
+        let object = match answer {
+            Ok(object) if object.uid == binding.object.uid => object,
+            // It is not there any more, and no late write can bring it back.
+            Ok(_) => return self.unwritten(cx, binding),
+            Err(error) if error.code == Some(404) => return self.unwritten(cx, binding),
+            Err(_) => return self.look_up(cx, binding),
+        };
+        let found = Found::of(&object, &binding.object, binding.allocation.as_deref(), cx.pod);
+        let is_changed = found != Found::Nothing;
+        binding.is_changed |= is_changed;
+        if is_changed {
+            binding.unclear = None;
+            binding.object = object;
+        }
+        match found {
+            Found::Ours => self.written(cx, binding),
+            // Whoever writes the same revision first wins: either this or what is still on its way.
+            Found::Nothing => self.write_status(cx, binding),
+            Found::Other => self.write(cx, binding),
+        }
+    }
+
+    /// A write without an answer was not carried out, and cannot be any more.
+    fn unwritten(&mut self, cx: &mut TaskContext<'_>, mut binding: Binding) -> TaskStep {
+        let text = binding.unclear.take().map(|unclear| unclear.text().to_owned());
+        self.end(cx, binding, Err(text.unwrap_or_default()))
+    }
+
+    fn read(&mut self, binding: Binding, doing: Doing) -> TaskStep {
+        let key = (&*binding.object).into();
+        self.ask(binding, doing, ObjectWrite::Get(key))
     }
 
     /// The claim is as it should be at the API server.
@@ -341,22 +428,19 @@ impl BindClaims {
                 self.refused(cx, binding, "add finalizer to claim", &error)
             }
             (Doing::Status, Ok(object)) => {
+                binding.unclear = None;
                 binding.object = object;
                 binding.is_changed = true;
                 self.written(cx, binding)
             }
-            (Doing::Status, Err(error)) => {
-                let what = match binding.allocation {
-                    Some(_) => "add allocation and reservation to claim",
-                    None => "add reservation to claim",
-                };
-                self.refused(cx, binding, what, &error)
-            }
+            (Doing::Status, Err(error)) => self.status_failed(cx, binding, &error),
+            (Doing::LookUp, answer) => self.looked_up(cx, binding, answer),
             (Doing::PodStatus, Ok(_)) => self.end(cx, binding, Ok(())),
             (Doing::PodStatus, Err(error)) => self.pod_status_refused(cx, binding, &error),
-            (doing @ (Doing::Pause | Doing::PodPause | Doing::Known(_)), _) => {
-                self.paused(cx, binding, doing)
-            }
+            (
+                doing @ (Doing::Pause | Doing::LookUpPause | Doing::PodPause | Doing::Known(_)),
+                _,
+            ) => self.paused(cx, binding, doing),
         }
     }
 
@@ -365,10 +449,8 @@ impl BindClaims {
         match doing {
             Doing::PodPause => self.write_pod_status(cx, binding),
             Doing::Known(result) => self.end(cx, binding, result),
-            _ => {
-                let key = (&*binding.object).into();
-                self.ask(binding, Doing::Get, ObjectWrite::Get(key))
-            }
+            Doing::LookUpPause => self.read(binding, Doing::LookUp),
+            _ => self.read(binding, Doing::Get),
         }
     }
 }
@@ -391,6 +473,10 @@ impl PreBindTask for BindClaims {
                 step
             }
         }
+    }
+
+    fn must_finish(&self) -> bool {
+        matches!(&self.stage, Stage::Binding(binding, _) if binding.unclear.is_some())
     }
 }
 

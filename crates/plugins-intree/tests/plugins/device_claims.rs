@@ -282,6 +282,101 @@ fn a_claim_is_written_and_tried_again_after_a_conflict() {
     assert_eq!(patch["metadata"]["uid"], "uid-two");
 }
 
+/// The plugin reads the claim; nothing else may come.
+fn is_read(step: &TaskStep) -> bool {
+    matches!(step, TaskStep::Write(ObjectWrite::Get(key)) if &*key.kind == "ResourceClaim")
+}
+
+fn no_answer() -> TaskEvent {
+    TaskEvent::Written(Err(ApiError::new("", "timed out")))
+}
+
+fn status(code: u16, reason: &str) -> TaskEvent {
+    TaskEvent::Written(Err(ApiError { code: Some(code), ..ApiError::new(reason, "no") }))
+}
+
+/// A pod whose claim's allocation is being written.
+fn allocating() -> (Way, Arc<Object>) {
+    let mut way = Way::new(user("p", "two"));
+    let with_finalizer = replaced(way.pre_bind());
+    let allocated = status_replaced(way.store(&with_finalizer, "6"));
+    (way, allocated)
+}
+
+const NONE: &str = "UnschedulableAndUnresolvable: cannot allocate all claims";
+
+#[test]
+fn an_allocation_that_was_written_without_an_answer_stands() {
+    for lost in [no_answer(), status(500, "InternalError"), status(504, "Timeout")] {
+        let (mut way, allocated) = allocating();
+        assert!(is_read(&way.step(lost)));
+        assert_eq!(way.n_pending(), 1);
+        assert_eq!(verdict(&way.world, &*way.plugin, &user("q", "one"), "a"), NONE);
+        assert_eq!(done(way.store(&allocated, "7")), "ok");
+        assert_eq!(way.n_pending(), 0);
+        // What was read counts before the watch reports it, and is given back.
+        assert_eq!(verdict(&way.world, &*way.plugin, &user("q", "one"), "a"), NONE);
+        way.unreserve();
+        assert_eq!(way.written.len(), 1);
+    }
+}
+
+#[test]
+fn an_allocation_that_may_arrive_late_is_written_again_in_the_same_revision() {
+    let (mut way, allocated) = allocating();
+    assert!(is_read(&way.step(no_answer())));
+    let mut before = Value::from(&*allocated.json);
+    before["status"] = json!({});
+    let before = Object::from_value(before).unwrap();
+    let again = status_replaced(way.store(&before, "6"));
+    assert_eq!(&*again.resource_version, "6");
+    // The first one was faster.
+    assert!(matches!(way.step(status(409, "Conflict")), TaskStep::Wait { .. }));
+    assert!(is_read(&way.step(TaskEvent::Woken)));
+    assert_eq!(way.n_pending(), 1);
+    assert_eq!(done(way.store(&allocated, "7")), "ok");
+}
+
+#[test]
+fn a_claim_that_cannot_be_read_is_given_up_after_half_a_minute() {
+    let (mut way, _) = allocating();
+    let mut step = way.step(no_answer());
+    for _ in 1..30 {
+        assert!(is_read(&step), "{step:?}");
+        let TaskStep::Wait { until, .. } = way.step(no_answer()) else { panic!() };
+        way.now = until.unwrap();
+        assert_eq!(way.n_pending(), 1);
+        step = way.step(TaskEvent::Woken);
+    }
+    assert!(is_read(&step), "{step:?}");
+    let text = "Error: add allocation and reservation to claim default/two: timed out";
+    assert_eq!(done(way.step(no_answer())), text);
+    assert_eq!((way.now.saturating_since(START).as_secs(), way.n_pending()), (29, 0));
+}
+
+#[test]
+fn what_became_of_an_allocation_without_an_answer_is_what_the_claim_shows() {
+    let text = "Error: add allocation and reservation to claim default/two: timed out";
+    let (mut way, _) = allocating();
+    assert!(is_read(&way.step(no_answer())));
+    assert_eq!(done(way.step(status(404, "NotFound"))), text);
+
+    let (mut way, allocated) = allocating();
+    assert!(is_read(&way.step(no_answer())));
+    let mut other = Value::from(&*allocated.json);
+    other["metadata"]["uid"] = "another".into();
+    assert_eq!(done(way.store(&Object::from_value(other).unwrap(), "9")), text);
+
+    let (mut way, allocated) = allocating();
+    assert!(is_read(&way.step(no_answer())));
+    let mut other = Value::from(&*allocated.json);
+    other["status"]["reservedFor"] = json!([{"resource": "pods", "name": "x", "uid": "x"}]);
+    let text = "Error: claim default/two got allocated elsewhere in the meantime";
+    assert_eq!(done(way.store(&Object::from_value(other).unwrap(), "9")), text);
+    assert_eq!(way.n_pending(), 0);
+    assert_eq!(verdict(&way.world, &*way.plugin, &user("q", "one"), "a"), NONE);
+}
+
 #[test]
 fn a_refused_write_fails_the_binding_and_ends_the_flight() {
     let mut way = Way::new(user("p", "one"));

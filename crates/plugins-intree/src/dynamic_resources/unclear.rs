@@ -1,0 +1,100 @@
+//! Writes of an allocation without an answer: the connection broke, time was up, or the server failed.
+//!
+//! Parity: the reference takes such a write for failed and gives the devices to the next pod. If the write was carried out,
+//! two claims have the same devices until the watch reports it. Here the claim stays in flight until it is clear.
+//!
+//! Invariant: a claim that is read unchanged proves nothing, since the write may arrive later. Then the same revision is
+//! written once more: only one of both writes can succeed, and another reading shows which.
+
+use std::time::Duration;
+
+use kube_scheduler_devices::api::Allocation;
+use kube_scheduler_framework::api::{Object, Pod};
+use serde_json::Value;
+
+/// How often a claim is read, and how long after each other.
+const MAX_LOOKS: u32 = 30;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A write of which nobody knows whether it was carried out.
+pub(super) struct Unclear {
+    /// What to say if that remains so.
+    text: String,
+    n_looks: u32,
+}
+
+impl Unclear {
+    pub(super) fn new(text: String) -> Self {
+        Self { text, n_looks: 0 }
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// How long to wait before the claim is read; `None` if it was read often enough.
+    pub(super) fn next_look(&mut self) -> Option<Duration> {
+        let is_first = self.n_looks == 0;
+        self.n_looks += 1;
+        (self.n_looks <= MAX_LOOKS).then_some(if is_first { Duration::ZERO } else { PAUSE })
+    }
+}
+
+/// What a claim shows of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It was carried out.
+    Ours,
+    /// The claim is as it was before.
+    Nothing,
+    /// The claim was changed by somebody else, so that the write is refused if it arrives.
+    Other,
+}
+
+impl Found {
+    /// What `read` shows of the write that gave `before` the allocation, or none, and reserved it for `pod`.
+    pub(super) fn of(
+        read: &Object,
+        before: &Object,
+        allocation: Option<&Allocation>,
+        pod: &Pod,
+    ) -> Self {
+        if read.resource_version == before.resource_version {
+            return Self::Nothing;
+        }
+        let status = &read.json["status"];
+        let reserved = status["reservedFor"].as_array().into_iter().flatten();
+        let is_reserved = reserved.into_iter().any(|consumer| consumer["uid"] == *pod.uid);
+        let is_allocated = match allocation {
+            Some(allocation) => {
+                without_time(Value::from(&status["allocation"]))
+                    == without_time(allocation.to_json())
+            }
+            None => !status["allocation"].is_null(),
+        };
+        if is_reserved && is_allocated { Self::Ours } else { Self::Other }
+    }
+}
+
+/// The allocation without the time at which it was made, which is added when it is written.
+fn without_time(mut allocation: Value) -> Value {
+    if let Some(fields) = allocation.as_object_mut() {
+        fields.remove("allocationTimestamp");
+    }
+    allocation
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_is_read_at_once_and_then_every_second() {
+        let mut unclear = Unclear::new("no answer".to_owned());
+        assert_eq!(unclear.next_look(), Some(Duration::ZERO));
+        for _ in 1..MAX_LOOKS {
+            assert_eq!(unclear.next_look(), Some(PAUSE));
+        }
+        assert_eq!(unclear.next_look(), None);
+    }
+}

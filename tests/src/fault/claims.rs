@@ -1,0 +1,271 @@
+//! What schedulers write of resource claims, as the server takes it, and what must hold of claims whatever happens.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use kube_scheduler_api_types::Object;
+use kube_scheduler_engine::{PodRef, WatchedObject};
+use kube_scheduler_framework::ObjectWrite;
+use serde_json::{Value, json};
+
+use super::server::{Key, Refusal, Server, WriteResult, key_of};
+use crate::history::Numbers;
+
+pub(super) const CLAIM: &str = "ResourceClaim";
+
+/// Driver, pool and name.
+pub(super) type Device = [String; 3];
+
+/// What the simulation knows about devices.
+#[derive(Debug)]
+pub(super) struct Devices {
+    pub(super) are_there: bool,
+    pub(super) numbers: Numbers,
+    pub(super) n_made: u64,
+    /// All that ever were.
+    pub(super) published: BTreeSet<Device>,
+}
+
+impl Devices {
+    pub(super) fn new(seed: u64, are_there: bool) -> Self {
+        let numbers = Numbers::new(seed ^ 0xde_71ce);
+        Self { are_there, numbers, n_made: 0, published: BTreeSet::new() }
+    }
+
+    pub(super) fn next_uid(&mut self, prefix: &str) -> String {
+        self.n_made += 1;
+        format!("{prefix}-{}", self.n_made)
+    }
+}
+
+impl Server {
+    /// A request of a plugin about one object.
+    pub(super) fn write_object(&mut self, write: &ObjectWrite) -> Result<WriteResult<Arc<Object>>> {
+        match write {
+            ObjectWrite::Replace(object) if *object.kind != *CLAIM => self.replace(object),
+            ObjectWrite::Replace(object) => self.replace_claim(object, "metadata"),
+            ObjectWrite::ReplaceStatus(object) if *object.kind == *CLAIM => {
+                self.replace_claim(object, "status")
+            }
+            ObjectWrite::PatchStatus { object, patch } if *object.kind == *CLAIM => {
+                let key = (object.namespace.to_string(), object.name.to_string());
+                self.unreserve_claim(&key, patch)
+            }
+            ObjectWrite::Get(object) if *object.kind == *CLAIM => {
+                let key = (object.namespace.to_string(), object.name.to_string());
+                match self.get(CLAIM, &key) {
+                    None => Ok(Err(Refusal::not_found(CLAIM, &key))),
+                    Some(json) => Ok(Ok(Arc::new(Object::from_value(json.clone())?))),
+                }
+            }
+            _ => bail!("no plugin of the simulation asks for {write:?}"),
+        }
+    }
+
+    /// Takes one part of a claim over, if its revision is still the one that was read.
+    fn replace_claim(&mut self, object: &Object, part: &str) -> Result<WriteResult<Arc<Object>>> {
+        let key = (object.namespace.to_string(), object.name.to_string());
+        let Some(before) = self.get(CLAIM, &key) else {
+            return Ok(Err(Refusal::not_found(CLAIM, &key)));
+        };
+        if before["metadata"]["resourceVersion"] != *object.resource_version {
+            return Ok(Err(Refusal::conflict("the object has been modified".to_owned())));
+        }
+        let mut json = before.clone();
+        json[part] = Value::from(&object.json[part]);
+        let (old, new) = (&before["status"], &json["status"]);
+        if !has_reservations(new) && new["allocation"].is_null() {
+            // Given back.
+        } else if new["allocation"].is_null() {
+            return Ok(Err(Refusal::invalid("reservedFor: may not be set without an allocation")));
+        } else if !old["allocation"].is_null() && old["allocation"] != new["allocation"] {
+            return Ok(Err(Refusal::invalid("allocation: field is immutable")));
+        }
+        self.put_claim(json).map(Ok)
+    }
+
+    /// Takes the reservations away that the patch deletes.
+    fn unreserve_claim(&mut self, key: &Key, patch: &Value) -> Result<WriteResult<Arc<Object>>> {
+        let Some(before) = self.get(CLAIM, key) else {
+            return Ok(Err(Refusal::not_found(CLAIM, key)));
+        };
+        if before["metadata"]["uid"] != patch["metadata"]["uid"] {
+            return Ok(Err(Refusal::conflict("Precondition failed: UID".to_owned())));
+        }
+        let deleted =
+            patch["status"]["reservedFor"].as_array().context("a patch of reservedFor")?;
+        let mut json = before.clone();
+        self.unreserved
+            .extend(deleted.iter().filter_map(|it| Some(it["uid"].as_str()?.to_owned())));
+        if let Some(reserved) = json["status"]["reservedFor"].as_array_mut() {
+            reserved.retain(|it| !deleted.iter().any(|deleted| deleted["uid"] == it["uid"]));
+        }
+        self.put_claim(json).map(Ok)
+    }
+
+    fn put_claim(&mut self, json: Value) -> Result<Arc<Object>> {
+        match self.update(CLAIM, json)? {
+            WatchedObject::Other(stored) => Ok(stored),
+            WatchedObject::Pod(_) | WatchedObject::Node(_) => bail!("a claim is no pod"),
+        }
+    }
+
+    /// Someone deletes a claim: it stays as long as a finalizer keeps it.
+    pub(super) fn delete_claim(&mut self, key: &Key, now: &str) -> Result<()> {
+        let Some(claim) = self.get(CLAIM, key) else { return Ok(()) };
+        let metadata = &claim["metadata"];
+        if metadata["finalizers"].as_array().is_none_or(Vec::is_empty) {
+            self.delete(CLAIM, key);
+        } else if metadata["deletionTimestamp"].is_null() {
+            self.change(CLAIM, key, |claim| claim["metadata"]["deletionTimestamp"] = now.into())?;
+        }
+        Ok(())
+    }
+
+    /// No device belongs to two claims, and each of them existed once.
+    pub(super) fn check_allocations(&self, published: &BTreeSet<Device>) -> Result<()> {
+        let mut holders: BTreeMap<Device, &Key> = BTreeMap::new();
+        for (key, claim) in self.all(CLAIM) {
+            for device in held_devices(claim) {
+                ensure!(
+                    published.contains(&device),
+                    "claim {key:?} has {device:?}, which never was"
+                );
+                if let Some(other) = holders.insert(device.clone(), key) {
+                    bail!("device {device:?} is allocated to claim {key:?} and to {other:?}");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A pod that one of our schedulers has just bound has its devices there.
+    ///
+    /// Parity: a pod whose binding failed takes its reservation back by a write that nobody waits for. An attempt that has not
+    /// seen that takes the claim for reserved, as in the reference. Such pods are left out; the controller reserves for them.
+    pub(super) fn check_claims_of(&self, pod: &PodRef) -> Result<()> {
+        let key = (pod.namespace.to_string(), pod.name.to_string());
+        let Some(json) = self.get("Pod", &key) else { return Ok(()) };
+        let node = json["spec"]["nodeName"].as_str().context("a node")?;
+        if self.unreserved.contains(&*pod.uid) {
+            return Ok(());
+        }
+        for name in claim_names(json) {
+            let name = name.with_context(|| format!("pod {pod} is bound before it has a claim"))?;
+            let claim = self.get(CLAIM, &(key.0.clone(), name.clone()));
+            let claim =
+                claim.with_context(|| format!("pod {pod} is bound without claim {name}"))?;
+            let status = &claim["status"];
+            ensure!(
+                !status["allocation"].is_null(),
+                "pod {pod} is bound and its claim {name} has no devices"
+            );
+            ensure!(
+                is_reserved_for(claim, &json["metadata"]["uid"]),
+                "pod {pod} is bound and its claim {name} is reserved for {}",
+                status["reservedFor"]
+            );
+            ensure!(
+                admits(&status["allocation"]["nodeSelector"], node),
+                "pod {pod} is bound to {node}, its claim {name} to {}",
+                status["allocation"]["nodeSelector"]
+            );
+        }
+        Ok(())
+    }
+
+    /// No claim is kept for a pod that is gone, and pods that run have theirs.
+    pub(super) fn check_reservations(&self) -> Result<()> {
+        for (key, claim) in self.all(CLAIM) {
+            for consumer in reservations(claim) {
+                ensure!(self.is_used(&key.0, consumer), "claim {key:?} is kept for {consumer}");
+            }
+        }
+        for (key, pod) in self.all("Pod").filter(|(_, pod)| !has_ended(pod)) {
+            for name in claim_names(pod).flatten().filter(|_| pod["spec"]["nodeName"].is_string()) {
+                let claim = self.get(CLAIM, &(key.0.clone(), name));
+                let holds = claim.is_none_or(|claim| {
+                    claim["status"]["allocation"].is_null()
+                        || !claim["metadata"]["deletionTimestamp"].is_null()
+                        || !is_owned_by(claim, pod)
+                        || is_reserved_for(claim, &pod["metadata"]["uid"])
+                });
+                ensure!(holds, "pod {key:?} runs without a right to its claim");
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the pod is there that a claim is reserved for, and has not ended.
+    pub(super) fn is_used(&self, namespace: &str, consumer: &Value) -> bool {
+        let name = consumer["name"].as_str().unwrap_or_default();
+        let pod = self.get("Pod", &(namespace.to_owned(), name.to_owned()));
+        pod.is_some_and(|pod| pod["metadata"]["uid"] == consumer["uid"] && !has_ended(pod))
+    }
+}
+
+pub(super) fn has_ended(pod: &Value) -> bool {
+    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+pub(super) fn reservations(claim: &Value) -> impl Iterator<Item = &Value> {
+    claim["status"]["reservedFor"].as_array().into_iter().flatten()
+}
+
+fn has_reservations(status: &Value) -> bool {
+    status["reservedFor"].as_array().is_some_and(|reserved| !reserved.is_empty())
+}
+
+pub(super) fn is_reserved_for(claim: &Value, uid: &Value) -> bool {
+    reservations(claim).any(|consumer| consumer["uid"] == *uid)
+}
+
+pub(super) fn reservation(pod: &Value) -> Value {
+    let metadata = &pod["metadata"];
+    json!({"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]})
+}
+
+/// The names of a pod's claims, `None` for those that are not made yet.
+pub(super) fn claim_names(pod: &Value) -> impl Iterator<Item = Option<String>> {
+    let entries = pod["spec"]["resourceClaims"].as_array().into_iter().flatten();
+    entries.map(|entry| {
+        let made = pod["status"]["resourceClaimStatuses"].as_array().into_iter().flatten();
+        let mut made = made.filter(|made| made["name"] == entry["name"]);
+        let name = entry["resourceClaimName"].as_str();
+        let name = name.or_else(|| made.next()?["resourceClaimName"].as_str());
+        name.map(str::to_owned)
+    })
+}
+
+/// The devices that nobody else may have.
+fn held_devices(claim: &Value) -> impl Iterator<Item = Device> {
+    let results = claim["status"]["allocation"]["devices"]["results"].as_array();
+    let results = results.into_iter().flatten().filter(|result| result["adminAccess"] != true);
+    results.map(|result| {
+        ["driver", "pool", "device"].map(|field| result[field].as_str().unwrap_or_default().into())
+    })
+}
+
+/// Devices of the simulation belong to one node, which is named as a field.
+fn admits(selector: &Value, node: &str) -> bool {
+    let Some(terms) = selector["nodeSelectorTerms"].as_array() else { return true };
+    terms.iter().any(|term| {
+        let fields = term["matchFields"].as_array().into_iter().flatten();
+        fields.into_iter().all(|field| {
+            field["values"].as_array().is_some_and(|values| values.iter().any(|it| it == node))
+        })
+    })
+}
+
+/// What becomes of a claim that nobody uses: its devices are free, and it may go.
+pub(super) fn free(claim: &mut Value) {
+    claim["status"] = json!({});
+    claim["metadata"]["finalizers"] = json!([]);
+}
+
+/// Whether the claim is the one that was made for the pod, or one for all.
+pub(super) fn is_owned_by(claim: &Value, pod: &Value) -> bool {
+    let owner = &claim["metadata"]["ownerReferences"][0]["uid"];
+    owner.is_null() || (*owner == pod["metadata"]["uid"] && key_of(claim).0 == key_of(pod).0)
+}
