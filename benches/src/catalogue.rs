@@ -2,7 +2,7 @@
 
 use crate::devices::{Devices, Wish};
 use crate::template::{Scope, Template, Term};
-use crate::workload::{Gangs, Group, Namespaces, NodeShape, Outcome, Workload};
+use crate::workload::{Churning, Gangs, Group, Namespaces, NodeShape, Outcome, Workload};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -61,7 +61,7 @@ const BASIC: Workload = Workload {
     measured: plain(10_000),
     outcome: Outcome::All,
     preempts: false,
-    churns: false,
+    churn: Churning::Nothing,
     goal: Some(100_000.0),
     reference: Some(1_126.0),
 };
@@ -100,7 +100,7 @@ const fn claims(
 }
 
 /// All workloads.
-pub const WORKLOADS: [Workload; 30] = [
+pub const WORKLOADS: [Workload; 31] = [
     BASIC,
     Workload {
         name: "SchedulingNodeAffinity",
@@ -216,7 +216,7 @@ pub const WORKLOADS: [Workload; 30] = [
         init: &[],
         measured: plain(10_000),
         preempts: true,
-        churns: true,
+        churn: Churning::Cluster,
         ..UNLISTED
     },
     Workload {
@@ -330,6 +330,16 @@ pub const WORKLOADS: [Workload; 30] = [
         Wish::Share,
         &[default(Template::Claiming(Wish::Share), 10_000)],
     ),
+    Workload {
+        churn: Churning::Slices,
+        ..claims(
+            "DevicesRepublished",
+            "what does it cost that a driver publishes its devices again?",
+            Devices::Cards(8),
+            Wish::One,
+            &[default(Template::Claiming(Wish::One), 10_000)],
+        )
+    },
     Workload {
         measured: default(Template::Claiming(Wish::Many(32)), 100),
         outcome: Outcome::None,

@@ -1,6 +1,6 @@
-//! What comes and goes while pods are placed: one node without room, one pod that fits nowhere, one service.
+//! What changes while pods are placed.
 //!
-//! The reference's benchmark adds or removes them once a second, whatever the speed. Here it happens by count, so that every
+//! The reference's benchmark changes something once a second, whatever the speed. Here it happens by count, so that every
 //! run sees the same: once every hundred pods, which is three times as often as the reference meets it at its best.
 
 use std::sync::Arc;
@@ -10,26 +10,75 @@ use kube_scheduler_api_types::{Node, Object, Pod};
 use kube_scheduler_engine::{Input, PodRef};
 use serde_json::json;
 
+use crate::devices::Devices;
 use crate::template::{Template, uid};
-use crate::workload::object;
+use crate::workload::{Churning, NodeShape, Workload, object};
 
 /// Pods between two changes.
 const INTERVAL: usize = 100;
 
 const POD: &str = "pod-churn";
 
-/// What comes and goes.
+/// The changes of one run.
 #[derive(Debug)]
 pub(crate) struct Churn {
+    what: What,
+    /// How many changes there were.
+    n: usize,
+}
+
+#[derive(Debug)]
+enum What {
+    Nothing,
+    Cluster(Box<Passengers>),
+    /// The devices of so many nodes.
+    Slices(Devices, usize),
+}
+
+/// One node without room, one pod that fits nowhere, one service.
+#[derive(Debug)]
+struct Passengers {
     node: Arc<Node>,
     pod: Arc<Pod>,
     service: Arc<Object>,
-    is_there: bool,
-    last: usize,
 }
 
 impl Churn {
-    pub(crate) fn new() -> Result<Self> {
+    /// No change yet.
+    pub(crate) fn new(workload: &Workload, n_nodes: usize) -> Result<Self> {
+        let what = match (workload.churn, workload.nodes) {
+            (Churning::Cluster, _) => What::Cluster(Box::new(Passengers::new()?)),
+            (Churning::Slices, NodeShape::WithDevices(devices)) => What::Slices(devices, n_nodes),
+            _ => What::Nothing,
+        };
+        Ok(Self { what, n: 0 })
+    }
+
+    /// Whether a pod is the one that comes and goes.
+    pub(crate) fn owns(pod: &PodRef) -> bool {
+        &*pod.name == POD
+    }
+
+    /// What happens after so many pods.
+    pub(crate) fn inputs(&mut self, n_pods: usize) -> Result<Vec<Input>> {
+        if n_pods / INTERVAL == self.n {
+            return Ok(Vec::new());
+        }
+        self.n = n_pods / INTERVAL;
+        Ok(match &self.what {
+            What::Nothing => Vec::new(),
+            What::Cluster(passengers) if self.n % 2 == 1 => passengers.come(),
+            What::Cluster(passengers) => passengers.go(),
+            What::Slices(devices, n_nodes) => {
+                let slices = devices.slices(self.n % n_nodes, 1 + self.n)?;
+                slices.into_iter().map(Input::ObjectApplied).collect()
+            }
+        })
+    }
+}
+
+impl Passengers {
+    fn new() -> Result<Self> {
         let node = json!({
             "metadata": {
                 "name": "node-churn", "uid": uid("node-churn"), "resourceVersion": "1",
@@ -54,38 +103,25 @@ impl Churn {
             node: Arc::new(Node::from_value(&node)?),
             pod: Arc::new(Pod::from_value(&Template::LargeCpu.pod("default", POD, 0))?),
             service,
-            is_there: false,
-            last: 0,
         })
     }
 
-    /// Whether a pod is the one that comes and goes.
-    pub(crate) fn owns(pod: &PodRef) -> bool {
-        &*pod.name == POD
+    fn come(&self) -> Vec<Input> {
+        vec![
+            Input::NodeApplied(self.node.clone()),
+            Input::PodApplied(self.pod.clone()),
+            Input::ObjectApplied(self.service.clone()),
+        ]
     }
 
-    /// What happens after so many pods.
-    pub(crate) fn inputs(&mut self, n_pods: usize) -> Vec<Input> {
-        if n_pods / INTERVAL == self.last {
-            return Vec::new();
-        }
-        self.last = n_pods / INTERVAL;
-        self.is_there = !self.is_there;
-        if self.is_there {
-            vec![
-                Input::NodeApplied(self.node.clone()),
-                Input::PodApplied(self.pod.clone()),
-                Input::ObjectApplied(self.service.clone()),
-            ]
-        } else {
-            vec![
-                Input::NodeDeleted { name: self.node.name.clone() },
-                Input::PodDeleted {
-                    namespace: self.pod.namespace.clone(),
-                    name: self.pod.name.clone(),
-                },
-                Input::ObjectDeleted(self.service.clone()),
-            ]
-        }
+    fn go(&self) -> Vec<Input> {
+        vec![
+            Input::NodeDeleted { name: self.node.name.clone() },
+            Input::PodDeleted {
+                namespace: self.pod.namespace.clone(),
+                name: self.pod.name.clone(),
+            },
+            Input::ObjectDeleted(self.service.clone()),
+        ]
     }
 }

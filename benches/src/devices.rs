@@ -46,8 +46,8 @@ pub enum Wish {
 }
 
 impl Devices {
-    /// The slices of node number `at`.
-    pub(crate) fn slices(self, at: usize) -> Result<Vec<Arc<Object>>> {
+    /// The slices of node number `at`, as they are published for the `generation`-th time.
+    pub(crate) fn slices(self, at: usize, generation: usize) -> Result<Vec<Arc<Object>>> {
         let node = node_name(at);
         let devices: Vec<Value> = match self {
             Self::Cards(n) => (0..n).map(card).collect(),
@@ -61,14 +61,16 @@ impl Devices {
             let name = format!("{node}-gpu-{number}");
             let mut spec = json!({
                 "driver": DRIVER, "nodeName": node,
-                "pool": {"name": node, "generation": 1, "resourceSliceCount": n_slices},
+                "pool": {"name": node, "generation": generation, "resourceSliceCount": n_slices},
             });
             if let (Some(spec), Value::Object(content)) = (spec.as_object_mut(), content) {
                 spec.extend(content);
             }
             object(json!({
                 "apiVersion": GROUP, "kind": "ResourceSlice",
-                "metadata": {"name": name, "uid": uid(&name), "resourceVersion": "1"},
+                "metadata": {
+                    "name": name, "uid": uid(&name), "resourceVersion": generation.to_string(),
+                },
                 "spec": spec,
             }))
         };

@@ -181,19 +181,17 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
         world.add(pod?)?;
         wanted += 1;
     }
-    let mut churn = workload.churns.then(Churn::new).transpose()?;
+    let mut churn = Churn::new(workload, conditions.n_nodes)?;
     let mut times = Histogram::<u64>::new_with_bounds(1, 600_000_000_000, 3)?;
     let mut total = Duration::ZERO;
     let mut n_bound = 0;
     let mut n_measured = 0;
     while n_measured < wanted && total < conditions.limit {
         world.now = world.now + STEP;
-        if let Some(churn) = &mut churn {
-            let inputs = churn.inputs(n_measured);
-            let start = Instant::now();
-            inputs.into_iter().for_each(|input| world.handle(input));
-            total += start.elapsed();
-        }
+        let inputs = churn.inputs(n_measured)?;
+        let start = Instant::now();
+        inputs.into_iter().for_each(|input| world.handle(input));
+        total += start.elapsed();
         let Some(attempt) = world.attempt() else { break };
         total += attempt.time;
         if Churn::owns(&attempt.pod) {

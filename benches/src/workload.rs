@@ -29,12 +29,23 @@ pub struct Workload {
     pub outcome: Outcome,
     /// Whether PostFilter runs. It does not in the reference's figures, but where pods are evicted.
     pub preempts: bool,
-    /// Whether a node, a pod that fits nowhere and a service come and go meanwhile.
-    pub churns: bool,
+    /// What changes meanwhile.
+    pub churn: Churning,
     /// What it must reach with 5,000 nodes, in pods per second.
     pub goal: Option<f64>,
     /// What the reference reached with 5,000 nodes, scoring a tenth of them, in pods per second.
     pub reference: Option<f64>,
+}
+
+/// What changes while pods are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Churning {
+    /// Nothing.
+    Nothing,
+    /// A node, a pod that fits nowhere and a service come and go.
+    Cluster,
+    /// Drivers publish the devices of one node after the other again.
+    Slices,
 }
 
 /// What nodes look like. All have 4 CPU, 32 GiB, room for 110 pods and a host name, unless the workload varies them.
@@ -354,7 +365,7 @@ impl NodeShape {
     fn objects(self, at: usize) -> Result<Vec<Arc<Object>>> {
         let name = node_name(at);
         match self {
-            Self::WithDevices(devices) => devices.slices(at),
+            Self::WithDevices(devices) => devices.slices(at, 1),
             Self::WithVolumes => Ok(vec![object(json!({
                 "apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
                 "metadata": {"name": name, "uid": uid(&name), "resourceVersion": "1"},

@@ -47,6 +47,7 @@ mod affinity;
 mod claim_defaults;
 mod compile;
 mod features;
+mod float_text;
 mod images;
 mod json;
 mod labels;
@@ -72,6 +73,7 @@ pub use kube_scheduler_primitives::{KeyedMap, KeyedSet, KeyedState, Timestamp};
 
 pub use claim_defaults::default_device_requests;
 pub use compile::DecodeError;
+pub use float_text::float_text;
 pub use json::{Fields, Json, JsonError};
 pub use labels::Labels;
 pub use names::{

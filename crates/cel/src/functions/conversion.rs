@@ -1,5 +1,7 @@
 //! Conversions between types.
 
+use kube_scheduler_api_types::float_text;
+
 use super::Called;
 use crate::declarations::Function;
 use crate::error::Fault;
@@ -126,29 +128,11 @@ fn to_string<'a>(value: &Value<'a>) -> Called<'a> {
         Value::Bool(value) => value.to_string(),
         Value::Int(value) => value.to_string(),
         Value::Uint(value) => value.to_string(),
-        Value::Double(value) => double_text(*value),
+        Value::Double(value) => float_text(*value),
         Value::Duration(nanos) => time::duration_text(*nanos),
         Value::Timestamp(time) => time.text(),
         Value::Ip(address) => address.to_string(),
         Value::Cidr(cidr) => format!("{}/{}", cidr.address, cidr.bits),
         _ => return None,
     }))))
-}
-
-/// A number as Go's `%g` writes it.
-pub(crate) fn double_text(value: f64) -> String {
-    if value.is_nan() {
-        return "NaN".to_owned();
-    }
-    if value.is_infinite() {
-        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
-    }
-    let scientific = format!("{value:e}");
-    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..6).contains(&exponent) {
-        return value.to_string();
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{digits}e{sign}{:02}", exponent.abs())
 }

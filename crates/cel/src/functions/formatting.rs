@@ -1,6 +1,8 @@
 //! `format`: values in the places of a text that `%` marks.
 
-use super::{Called, Context, conversion::double_text};
+use kube_scheduler_api_types::float_text;
+
+use super::{Called, Context};
 use crate::error::Fault;
 use crate::quote::quoted;
 use crate::time;
@@ -229,7 +231,7 @@ fn string(value: &Value<'_>, context: &Context<'_>) -> Result<Option<String>, Fa
         Value::Bool(value) => value.to_string(),
         Value::Int(value) => value.to_string(),
         Value::Uint(value) => value.to_string(),
-        Value::Double(value) => double_text(*value),
+        Value::Double(value) => float_text(*value),
         Value::Duration(nanos) => time::duration_text(*nanos),
         Value::Timestamp(time) => time.text(),
         Value::Type(name) => (*name).to_owned(),

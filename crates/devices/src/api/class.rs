@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Timestamp, wire};
+use kube_scheduler_api_types::{Json, Timestamp};
 use serde::Deserialize;
 
 use super::claim::{DeviceSelector, opaque_configs};
-use super::decode::{ObjectError, decode, list, or_default, text};
+use super::decode::{ObjectError, Parts, decode, list, text};
 
 /// A kind of device.
 #[derive(Clone, Debug, Default)]
@@ -18,18 +18,9 @@ pub struct DeviceClass {
     /// What devices of the class must fulfil.
     pub selectors: Vec<DeviceSelector>,
     /// Configuration of every device of the class, each as its `opaque` part in JSON.
-    pub config: Vec<Option<kube_scheduler_api_types::Json>>,
+    pub config: Vec<Option<Json>>,
     /// The extended resource that the class provides, empty for none.
     pub extended_resource_name: Arc<str>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Json {
-    #[serde(deserialize_with = "or_default")]
-    metadata: wire::ObjectMeta,
-    #[serde(deserialize_with = "or_default")]
-    spec: Spec,
 }
 
 #[derive(Default, Deserialize)]
@@ -38,7 +29,7 @@ struct Spec {
     #[serde(deserialize_with = "list")]
     selectors: Vec<DeviceSelector>,
     #[serde(deserialize_with = "opaque_configs")]
-    config: Vec<Option<kube_scheduler_api_types::Json>>,
+    config: Vec<Option<Json>>,
     #[serde(deserialize_with = "text")]
     extended_resource_name: Arc<str>,
 }
@@ -48,8 +39,8 @@ impl DeviceClass {
     ///
     /// # Errors
     /// If a field has the wrong type.
-    pub fn from_json(json: &kube_scheduler_api_types::Json) -> Result<Self, ObjectError> {
-        let Json { metadata, spec } = decode("DeviceClass", json)?;
+    pub fn from_json(json: &Json) -> Result<Self, ObjectError> {
+        let Parts::<Spec> { metadata, spec } = decode("DeviceClass", json)?;
         Ok(Self {
             name: metadata.name.0,
             created: metadata.creation_timestamp.0,

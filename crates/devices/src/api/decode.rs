@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::wire::Text;
+use kube_scheduler_api_types::wire::{ObjectMeta, Text};
 use kube_scheduler_api_types::{Json, Quantity};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -20,6 +20,16 @@ pub struct ObjectError {
     pub field: String,
     /// What is wrong with it.
     pub reason: String,
+}
+
+/// What objects without a status are made of.
+#[derive(Default, Deserialize)]
+#[serde(default, bound = "T: Deserialize<'de> + Default")]
+pub(super) struct Parts<T> {
+    #[serde(deserialize_with = "or_default")]
+    pub(super) metadata: ObjectMeta,
+    #[serde(deserialize_with = "or_default")]
+    pub(super) spec: T,
 }
 
 /// Reads one object.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::wire;
+use kube_scheduler_api_types::{Json, wire};
 use serde::Deserialize;
 
-use super::decode::{ObjectError, decode, list, or_default, text};
+use super::decode::{ObjectError, Parts, decode, list, or_default, text};
 use super::device::{CounterSet, Device};
 
 /// A part of a driver's pool of devices.
@@ -43,15 +43,6 @@ pub struct NodeReach {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
-struct Json {
-    #[serde(deserialize_with = "or_default")]
-    metadata: wire::ObjectMeta,
-    #[serde(deserialize_with = "or_default")]
-    spec: Spec,
-}
-
-#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
     #[serde(deserialize_with = "text")]
@@ -85,8 +76,8 @@ impl ResourceSlice {
     ///
     /// # Errors
     /// If a field has the wrong type.
-    pub fn from_json(json: &kube_scheduler_api_types::Json) -> Result<Self, ObjectError> {
-        let Json { metadata, spec } = decode("ResourceSlice", json)?;
+    pub fn from_json(json: &Json) -> Result<Self, ObjectError> {
+        let Parts::<Spec> { metadata, spec } = decode("ResourceSlice", json)?;
         Ok(Self {
             name: metadata.name.0,
             driver: spec.driver,

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::wire;
+use kube_scheduler_api_types::{Json, wire};
 use serde::Deserialize;
 
-use super::decode::{ObjectError, decode, or_default};
+use super::decode::{ObjectError, Parts, decode, or_default};
 use super::device::Taint;
 use super::slice::ResourceSlice;
 
@@ -33,15 +33,6 @@ pub struct TaintedDevices {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
-struct Json {
-    #[serde(deserialize_with = "or_default")]
-    metadata: wire::ObjectMeta,
-    #[serde(deserialize_with = "or_default")]
-    spec: Spec,
-}
-
-#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
     #[serde(deserialize_with = "or_default")]
@@ -55,8 +46,8 @@ impl DeviceTaintRule {
     ///
     /// # Errors
     /// If a field has the wrong type.
-    pub fn from_json(json: &kube_scheduler_api_types::Json) -> Result<Self, ObjectError> {
-        let Json { metadata, spec } = decode("DeviceTaintRule", json)?;
+    pub fn from_json(json: &Json) -> Result<Self, ObjectError> {
+        let Parts::<Spec> { metadata, spec } = decode("DeviceTaintRule", json)?;
         Ok(Self { name: metadata.name.0, devices: spec.device_selector, taint: spec.taint })
     }
 }

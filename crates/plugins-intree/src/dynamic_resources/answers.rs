@@ -50,17 +50,12 @@ pub(super) struct Column(Mutex<Table>);
 pub(super) struct Table {
     /// See `DeviceState::latest_change`.
     followed: u64,
-    slots: Vec<Slot>,
-}
-
-#[derive(Clone, Default)]
-struct Slot {
-    answer: Option<Answer>,
-    /// The node that was looked at. Does not keep what is in it.
-    node: Weak<Node>,
-    /// What of it the answer depends on.
-    name: Arc<str>,
-    labels: Labels,
+    answers: Vec<Option<Answer>>,
+    /// The nodes that were looked at, which tells most of the time whether the answers still are about the nodes that there
+    /// are. Does not keep what is in them.
+    nodes: Vec<Weak<Node>>,
+    /// What of the nodes the answers depend on.
+    looks: Vec<(Arc<str>, Labels)>,
 }
 
 impl Question {
@@ -133,48 +128,58 @@ impl Table {
 
     fn forget_changed(&mut self, state: &DeviceState, cluster: ClusterView<'_>) {
         let Some(changed) = state.nodes_changed_after(self.followed) else {
-            self.slots.clear();
+            self.answers.clear();
             return;
         };
         for name in changed {
-            let slot = cluster.node_idx(name).map(|idx| self.slots.get_mut(idx.index()));
-            match slot {
-                Some(Some(slot)) => slot.answer = None,
-                Some(None) => {}
-                // A node that is gone may come back to the slot that it had, as it was.
-                None => {
-                    self.slots.clear();
-                    return;
-                }
+            // A node that is gone may come back to the slot that it had, as it was.
+            let Some(idx) = cluster.node_idx(name) else {
+                self.answers.clear();
+                return;
+            };
+            if let Some(answer) = self.answers.get_mut(idx.index()) {
+                *answer = None;
             }
         }
     }
 
     /// What was answered for a node.
+    #[inline]
     pub(super) fn get(&mut self, node: &NodeView<'_>) -> Option<Answer> {
-        let slot = self.slots.get_mut(node.idx().index())?;
-        let answer = slot.answer?;
-        let object = node.node();
-        if std::ptr::eq(slot.node.as_ptr(), Arc::as_ptr(object)) {
-            return Some(answer);
+        let at = node.idx().index();
+        let answer = (*self.answers.get(at)?)?;
+        let is_known = std::ptr::eq(self.nodes.get(at)?.as_ptr(), Arc::as_ptr(node.node()));
+        (is_known || self.looks_the_same(node)).then_some(answer)
+    }
+
+    /// Whether a node's new object is what the answer about it was made from.
+    #[cold]
+    fn looks_the_same(&mut self, node: &NodeView<'_>) -> bool {
+        let at = node.idx().index();
+        let (Some((name, labels)), Some(known)) = (self.looks.get(at), self.nodes.get_mut(at))
+        else {
+            return false;
+        };
+        let is_same_name = Arc::ptr_eq(name, node.name()) || name == node.name();
+        let is_same =
+            is_same_name && (labels.is_same_allocation(node.labels()) || labels == node.labels());
+        if is_same {
+            *known = Arc::downgrade(node.node());
         }
-        let is_same_name = Arc::ptr_eq(&slot.name, node.name()) || slot.name == *node.name();
-        let labels = node.labels();
-        let is_valid =
-            is_same_name && (slot.labels.is_same_allocation(labels) || slot.labels == *labels);
-        is_valid.then(|| {
-            slot.node = Arc::downgrade(object);
-            answer
-        })
+        is_same
     }
 
     fn set(&mut self, node: &NodeView<'_>, answer: Answer) {
         let at = node.idx().index();
-        if self.slots.len() <= at {
-            self.slots.resize(at + 1, Slot::default());
+        if self.answers.len() <= at {
+            self.answers.resize(at + 1, None);
         }
-        let (name, labels) = (node.name().clone(), node.labels().clone());
-        let object = Arc::downgrade(node.node());
-        self.slots[at] = Slot { answer: Some(answer), node: object, name, labels };
+        if self.nodes.len() <= at {
+            self.nodes.resize(at + 1, Weak::new());
+            self.looks.resize(at + 1, <(Arc<str>, Labels)>::default());
+        }
+        self.answers[at] = Some(answer);
+        self.nodes[at] = Arc::downgrade(node.node());
+        self.looks[at] = (node.name().clone(), node.labels().clone());
     }
 }

@@ -17,7 +17,7 @@ const WORTH_A_CHUNK: usize = COLUMN_CHUNK / 8;
 /// The columns that a demand has to be compared with, found once for all nodes.
 pub(super) struct Scan<'a> {
     headroom: &'a Column<Headroom>,
-    /// `None` when headroom alone cannot decide, which is so for demands with scalar resources.
+    /// `None` when headroom alone cannot decide, which is so where scalar resources are compared.
     needed: Option<RequiredHeadroom>,
     pod_count: &'a Column<i64>,
     allowed_pods: &'a Column<i64>,
@@ -30,8 +30,8 @@ pub(super) struct Scan<'a> {
 struct ScanItem<'a> {
     what: u16,
     request: i64,
-    /// `None`: no node has any, and dynamic resource allocation decides.
-    allocatable: Option<&'a Column<i64>>,
+    allocatable: &'a Column<i64>,
+    /// `None`: no pod has any.
     requested: Option<&'a Column<i64>>,
     /// Dynamic resource allocation decides for nodes that have none.
     is_served: bool,
@@ -60,32 +60,32 @@ impl<'a> Scan<'a> {
             |(what, request, allocatable, requested)| ScanItem {
                 what,
                 request,
-                allocatable: Some(allocatable),
+                allocatable,
                 requested: Some(requested),
                 is_served: false,
             },
         );
         let mut items: SmallVec<[ScanItem<'a>; 4]> = compute.collect();
+        let n_compute = items.len();
         let mut nowhere = SmallVec::new();
         for (what, scalar) in (Shortages::FIRST_SCALAR..).zip(&demand.scalars) {
-            let item = ScanItem {
-                what,
-                request: scalar.amount,
-                allocatable: allocatable.scalar(&scalar.name),
-                requested: requested.scalar(&scalar.name),
-                is_served: is_served(&scalar.name),
-            };
-            if item.allocatable.is_none() && !item.is_served && item.request > 0 {
-                nowhere.push(what);
-            } else {
-                items.push(item);
+            let (request, is_served) = (scalar.amount, is_served(&scalar.name));
+            let requested = requested.scalar(&scalar.name);
+            match allocatable.scalar(&scalar.name) {
+                Some(allocatable) => {
+                    items.push(ScanItem { what, request, allocatable, requested, is_served });
+                }
+                // No node has any: dynamic resource allocation decides, or every node is short.
+                None if is_served || request <= 0 => {}
+                None => nowhere.push(what),
             }
         }
+        let is_compute_only = items.len() == n_compute && nowhere.is_empty();
         let needed =
             RequiredHeadroom::new(demand.milli_cpu, demand.memory, demand.ephemeral_storage);
         Self {
             headroom: cluster.headroom(),
-            needed: needed.filter(|_| demand.scalars.is_empty()),
+            needed: needed.filter(|_| is_compute_only),
             pod_count: cluster.pod_count(),
             allowed_pods: cluster.allowed_pods(),
             items,
@@ -124,10 +124,8 @@ impl<'a> Scan<'a> {
         }
         let has_room = self.pod_count.get(node) < self.allowed_pods.get(node);
         self.items.iter().fold(has_room, |fits, item| {
-            let (Some(allocatable), Some(requested)) = (item.allocatable, item.requested) else {
-                return false;
-            };
-            fits & (item.request <= allocatable.get(node).wrapping_sub(requested.get(node)))
+            let requested = item.requested.map_or(0, |column| column.get(node));
+            fits & (item.request <= item.allocatable.get(node).wrapping_sub(requested))
         })
     }
 
@@ -137,7 +135,7 @@ impl<'a> Scan<'a> {
         shortages.clear();
         shortages.check_pods(self.pod_count.get(node), self.allowed_pods.get(node));
         for item in &self.items {
-            let capacity = item.allocatable.map_or(0, |column| column.get(node));
+            let capacity = item.allocatable.get(node);
             if capacity > 0 || !item.is_served {
                 let requested = item.requested.map_or(0, |column| column.get(node));
                 shortages.check(item.what, item.request, capacity, requested);

@@ -74,7 +74,7 @@ impl BoundAffinity {
             (plugin, translated)
         });
         let plain = VolumeAffinity::new(volume);
-        Self { volume: volume.0.name.clone(), plain, migrated }
+        Self { volume: volume.object().name.clone(), plain, migrated }
     }
 
     /// Whether there is none, on whatever node.

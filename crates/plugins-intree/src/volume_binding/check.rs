@@ -48,12 +48,12 @@ impl WatchedVolumes<'_> {
             }
             self.check_affinity(volume, node.labels())?
                 .map_err(|error| format!("failed to translate pv to csi: {error}"))?;
-            let reference = PersistentVolume(volume).claim_ref();
+            let reference = PersistentVolume::new(volume).claim_ref();
             let uid = reference.and_then(|reference| reference["uid"].as_str());
             if uid.is_none_or(str::is_empty) {
                 return Err(format!("ClaimRef got reset for pv \"{}\"", volume.name));
             }
-            if !VolumeClaim(claim).is_fully_bound() {
+            if !VolumeClaim::new(claim).is_fully_bound() {
                 return Ok(Progress::NotYet);
             }
         }
@@ -68,10 +68,10 @@ impl WatchedVolumes<'_> {
             if annotations.is_none_or(Fields::is_empty) {
                 return Err(format!("selectedNode annotation reset for PVC \"{name}\""));
             }
-            if VolumeClaim(claim).selected_node() != Some(self.node) {
+            if VolumeClaim::new(claim).selected_node() != Some(self.node) {
                 return Err(format!("provisioning failed for PVC \"{name}\""));
             }
-            let volume_name = VolumeClaim(claim).volume_name();
+            let volume_name = VolumeClaim::new(claim).volume_name();
             if !volume_name.is_empty() {
                 // The claim may be reported before the volume that was made for it.
                 let Ok(volume) = reported_volume(self.cluster, volume_name) else {
@@ -79,7 +79,7 @@ impl WatchedVolumes<'_> {
                 };
                 self.check_affinity(volume, node.labels())??;
             }
-            if !VolumeClaim(claim).is_fully_bound() {
+            if !VolumeClaim::new(claim).is_fully_bound() {
                 return Ok(Progress::NotYet);
             }
         }
@@ -92,7 +92,7 @@ impl WatchedVolumes<'_> {
         volume: &Object,
         labels: &Labels,
     ) -> Result<Result<(), String>, String> {
-        let affinity = BoundAffinity::new(PersistentVolume(volume));
+        let affinity = BoundAffinity::new(PersistentVolume::new(volume));
         match affinity.on(|| csi_node(self.cluster, self.node)) {
             Err(error) => Ok(Err(error)),
             Ok(affinity) => affinity.check(labels).map(Ok).map_err(|error| {
@@ -113,7 +113,7 @@ impl WatchedVolumes<'_> {
         for written in self.claims {
             let key = ObjectKey::from(&**written);
             if let Ok(claim) = reported_claim(self.cluster, &written.namespace, &written.name) {
-                let name = VolumeClaim(claim).volume_name();
+                let name = VolumeClaim::new(claim).volume_name();
                 if !name.is_empty() {
                     let (kind, namespace) = ("PersistentVolume".into(), "".into());
                     keys.push(ObjectKey { kind, namespace, name: name.into(), ..key.clone() });

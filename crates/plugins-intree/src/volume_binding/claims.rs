@@ -101,12 +101,12 @@ impl PodClaims {
         for claim in claims {
             // What exists also has a latest form, so there is no other error to report.
             let Some(object) = latest_claim(cluster, &pod.namespace, &claim.name) else { continue };
-            let claim = VolumeClaim(object);
+            let claim = VolumeClaim::new(object);
             if claim.is_fully_bound() {
                 let volume = cluster.objects_of("").latest(VOLUME, "", claim.volume_name());
                 sorted
                     .bound
-                    .push(volume.map(|volume| BoundAffinity::new(PersistentVolume(volume))));
+                    .push(volume.map(|volume| BoundAffinity::new(PersistentVolume::new(volume))));
             } else if is_delay_binding(cluster, claim).map_err(Status::error)?
                 && claim.volume_name().is_empty()
             {
@@ -136,7 +136,7 @@ impl PodClaims {
 pub(super) fn all_bound(cluster: ClusterView<'_>, pod: &Pod) -> bool {
     pod.volumes.iter().filter_map(|volume| claim_of(pod, volume)).all(|claim| {
         latest_claim(cluster, &pod.namespace, &claim.name).is_some_and(|object| {
-            let bound = VolumeClaim(object);
+            let bound = VolumeClaim::new(object);
             bound.is_fully_bound() && (!claim.is_ephemeral || check_ownership(pod, bound).is_ok())
         })
     })

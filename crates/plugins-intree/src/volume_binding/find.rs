@@ -137,7 +137,7 @@ impl PodClaims {
         // The smallest claim chooses first, so that it takes a small volume and leaves the large one to the larger claim,
         // whatever order the pod names them in.
         let size = |claim: &&DelayedClaim| {
-            VolumeClaim(&claim.object).requested_storage().unwrap_or_default()
+            VolumeClaim::new(&claim.object).requested_storage().unwrap_or_default()
         };
         to_match.sort_by_cached_key(size);
         let mut taken = Vec::new();

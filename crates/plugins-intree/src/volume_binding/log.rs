@@ -75,7 +75,7 @@ impl<'a> SearchLog<'a> {
 
     /// The class of a claim makes no volume on the node.
     pub(super) fn unavailable(self, claim: &DelayedClaim) {
-        let (class, key) = (VolumeClaim(&claim.object).class(), claim.object.key());
+        let (class, key) = (VolumeClaim::new(&claim.object).class(), claim.object.key());
         if matches!(claim.provisioning, Provisioning::Never) {
             trace!(
                 target: "V5",
@@ -95,7 +95,7 @@ impl<'a> SearchLog<'a> {
 
     /// There is no room for a claim's volume.
     pub(super) fn no_room(self, claim: &Object) {
-        let claimed = VolumeClaim(claim);
+        let claimed = VolumeClaim::new(claim);
         trace!(
             target: "V5",
             node = self.node,

@@ -49,7 +49,7 @@ impl Candidates {
         let mut reserved = Vec::new();
         let mut free: Vec<(Quantity, Candidate)> = Vec::new();
         for object in cluster.latest_volumes_of_class(claim.class()) {
-            let volume = PersistentVolume(object);
+            let volume = PersistentVolume::new(object);
             let is_reserved = is_bound_to(volume, claim);
             let capacity = volume.capacity().unwrap_or_default();
             if volume.claim_ref().is_some() && !is_reserved
@@ -128,14 +128,14 @@ fn is_bound_to(volume: PersistentVolume<'_>, claim: VolumeClaim<'_>) -> bool {
 
 /// A volume as it will be once it is the claim's; `None` when it is so already.
 pub(super) fn bound_to_claim(volume: &Object, claim: &Object) -> Option<Arc<Object>> {
-    let view = PersistentVolume(volume);
+    let view = PersistentVolume::new(volume);
     let names_claim = view.claim_ref().is_some_and(|reference| {
         let is =
             |field: &str, expected: &str| reference[field].as_str().unwrap_or_default() == expected;
         is("name", &claim.name) && is("namespace", &claim.namespace) && is("uid", &claim.uid)
     });
-    let needs_mark =
-        !is_bound_to(view, VolumeClaim(claim)) && view.annotation(BOUND_BY_CONTROLLER).is_none();
+    let needs_mark = !is_bound_to(view, VolumeClaim::new(claim))
+        && view.annotation(BOUND_BY_CONTROLLER).is_none();
     if names_claim && !needs_mark {
         return None;
     }

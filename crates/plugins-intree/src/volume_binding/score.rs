@@ -39,7 +39,7 @@ impl Usage {
 fn of_bindings<'a>(found: &'a Found<'_>) -> BTreeMap<&'a str, Usage> {
     let mut usages: BTreeMap<&str, Usage> = BTreeMap::new();
     for binding in &found.bindings {
-        let volume = PersistentVolume(&binding.volume);
+        let volume = PersistentVolume::new(&binding.volume);
         // Quirk: the class's name is read from the field alone, whatever the annotation says.
         let class = volume.spec()["storageClassName"].as_str().unwrap_or_default();
         let usage = usages.entry(class).or_default();
@@ -54,7 +54,7 @@ fn of_provisions<'a>(found: &'a Found<'_>) -> BTreeMap<&'a str, Usage> {
     let mut usages: BTreeMap<&str, Usage> = BTreeMap::new();
     for provision in &found.provisions {
         let Some(capacity) = provision.capacity else { continue };
-        let usage = usages.entry(VolumeClaim(provision.claim).class()).or_default();
+        let usage = usages.entry(VolumeClaim::new(provision.claim).class()).or_default();
         usage.requested = usage.requested.wrapping_add(requested(provision.claim));
         usage.capacity = capacity.total.as_ref().map_or(0, Quantity::value);
     }
@@ -62,7 +62,7 @@ fn of_provisions<'a>(found: &'a Found<'_>) -> BTreeMap<&'a str, Usage> {
 }
 
 fn requested(claim: &Object) -> i64 {
-    VolumeClaim(claim).requested_storage().map_or(0, |quantity| quantity.value())
+    VolumeClaim::new(claim).requested_storage().map_or(0, |quantity| quantity.value())
 }
 
 /// Half rounds away from zero.

@@ -95,7 +95,7 @@ mod tests {
             "metadata": {"name": "pv", "labels": labels}, "spec": spec,
         }))
         .unwrap();
-        let affinity = translated_node_affinity(plugin, PersistentVolume(&object));
+        let affinity = translated_node_affinity(plugin, PersistentVolume::new(&object));
         let shown = |e: &SelectorRequirement| {
             let values: Vec<&str> =
                 e.values.iter().flat_map(|values| values.iter()).map(|value| &**value).collect();

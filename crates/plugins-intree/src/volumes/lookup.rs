@@ -32,7 +32,9 @@ pub(crate) fn claim<'a>(
     name: &str,
 ) -> Result<VolumeClaim<'a>, NotFound> {
     let object = cluster.objects_of("").get("PersistentVolumeClaim", namespace, name);
-    object.map(|object| VolumeClaim(object)).ok_or_else(|| not_found("persistentvolumeclaim", name))
+    object
+        .map(|object| VolumeClaim::new(object))
+        .ok_or_else(|| not_found("persistentvolumeclaim", name))
 }
 
 /// The volume `name`.
@@ -41,7 +43,9 @@ pub(crate) fn volume<'a>(
     name: &str,
 ) -> Result<PersistentVolume<'a>, NotFound> {
     let object = cluster.objects_of("").get("PersistentVolume", "", name);
-    object.map(|object| PersistentVolume(object)).ok_or_else(|| not_found("persistentvolume", name))
+    object
+        .map(|object| PersistentVolume::new(object))
+        .ok_or_else(|| not_found("persistentvolume", name))
 }
 
 /// The storage class `name`.

@@ -16,107 +16,15 @@ pub(super) fn annotation<'a>(object: &'a Object, key: &str) -> Option<&'a str> {
     text(&object.json["metadata"]["annotations"][key])
 }
 
-/// The class of a claim: the annotation, even an empty one, else `spec.storageClassName`, else nothing.
-fn class(object: &Object) -> &str {
-    annotation(object, CLASS_ANNOTATION)
-        .or_else(|| text(&object.json["spec"]["storageClassName"]))
-        .unwrap_or_default()
-}
-
-fn texts(value: &Json) -> impl Iterator<Item = &str> {
-    value.as_array().into_iter().flatten().filter_map(Json::as_str)
-}
-
 fn amount(value: &Json) -> Option<Quantity> {
     if value.is_null() { None } else { Quantity::from_json(&value.into()).ok() }
 }
 
-fn or_filesystem(mode: &Json) -> &str {
-    text(mode).unwrap_or("Filesystem")
-}
-
-/// A persistent volume claim.
+/// A persistent volume or a claim: what both have.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct VolumeClaim<'a>(pub(crate) &'a Object);
+pub(crate) struct StorageObject<'a>(&'a Object);
 
-impl<'a> VolumeClaim<'a> {
-    fn spec(self) -> &'a Json {
-        &self.0.json["spec"]
-    }
-
-    /// The object.
-    pub(crate) fn object(self) -> &'a Object {
-        self.0
-    }
-
-    /// Name of its class, empty for none.
-    pub(crate) fn class(self) -> &'a str {
-        class(self.0)
-    }
-
-    /// `spec.volumeName`, empty for none.
-    pub(crate) fn volume_name(self) -> &'a str {
-        text(&self.spec()["volumeName"]).unwrap_or_default()
-    }
-
-    /// Whether it has a volume and its binding is complete.
-    pub(crate) fn is_fully_bound(self) -> bool {
-        !self.volume_name().is_empty() && annotation(self.0, BIND_COMPLETED).is_some()
-    }
-
-    /// The node for which a volume is to be provisioned; an empty name is kept.
-    pub(crate) fn selected_node(self) -> Option<&'a str> {
-        annotation(self.0, SELECTED_NODE)
-    }
-
-    /// `status.phase`.
-    pub(crate) fn phase(self) -> &'a str {
-        text(&self.0.json["status"]["phase"]).unwrap_or_default()
-    }
-
-    /// Whether its deletion was asked for.
-    pub(crate) fn is_being_deleted(self) -> bool {
-        !self.0.json["metadata"]["deletionTimestamp"].is_null()
-    }
-
-    /// `spec.accessModes`, in order.
-    pub(crate) fn access_modes(self) -> impl Iterator<Item = &'a str> {
-        texts(&self.spec()["accessModes"])
-    }
-
-    /// How much storage it asks for; `None` when it does not say.
-    pub(crate) fn requested_storage(self) -> Option<Quantity> {
-        amount(&self.spec()["resources"]["requests"]["storage"])
-    }
-
-    /// `spec.volumeMode`.
-    pub(crate) fn volume_mode(self) -> &'a str {
-        or_filesystem(&self.spec()["volumeMode"])
-    }
-
-    /// `spec.volumeAttributesClassName`, empty for none.
-    pub(crate) fn attributes_class(self) -> &'a str {
-        text(&self.spec()["volumeAttributesClassName"]).unwrap_or_default()
-    }
-
-    /// `spec.selector` as written; `None` when there is none, which differs from an empty one.
-    pub(crate) fn selector(self) -> Option<&'a Json> {
-        Some(&self.spec()["selector"]).filter(|selector| !selector.is_null())
-    }
-
-    /// The UID of the owner that controls it: the first owner reference that says so.
-    pub(crate) fn controller_uid(self) -> Option<&'a str> {
-        let owners = self.0.json["metadata"]["ownerReferences"].as_array()?;
-        let controller = owners.iter().find(|owner| owner["controller"] == true)?;
-        Some(text(&controller["uid"]).unwrap_or_default())
-    }
-}
-
-/// A persistent volume.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PersistentVolume<'a>(pub(crate) &'a Object);
-
-impl<'a> PersistentVolume<'a> {
+impl<'a> StorageObject<'a> {
     /// `spec` as written.
     pub(crate) fn spec(self) -> &'a Json {
         &self.0.json["spec"]
@@ -132,6 +40,13 @@ impl<'a> PersistentVolume<'a> {
         annotation(self.0, key)
     }
 
+    /// Name of the class, empty for none: the annotation, even an empty one, else `spec.storageClassName`.
+    pub(crate) fn class(self) -> &'a str {
+        self.annotation(CLASS_ANNOTATION)
+            .or_else(|| text(&self.spec()["storageClassName"]))
+            .unwrap_or_default()
+    }
+
     /// `status.phase`.
     pub(crate) fn phase(self) -> &'a str {
         text(&self.0.json["status"]["phase"]).unwrap_or_default()
@@ -144,22 +59,92 @@ impl<'a> PersistentVolume<'a> {
 
     /// `spec.accessModes`, in order.
     pub(crate) fn access_modes(self) -> impl Iterator<Item = &'a str> {
-        texts(&self.spec()["accessModes"])
-    }
-
-    /// `spec.capacity.storage`.
-    pub(crate) fn capacity(self) -> Option<Quantity> {
-        amount(&self.spec()["capacity"]["storage"])
+        self.spec()["accessModes"].as_array().into_iter().flatten().filter_map(Json::as_str)
     }
 
     /// `spec.volumeMode`.
     pub(crate) fn volume_mode(self) -> &'a str {
-        or_filesystem(&self.spec()["volumeMode"])
+        text(&self.spec()["volumeMode"]).unwrap_or("Filesystem")
     }
 
     /// `spec.volumeAttributesClassName`, empty for none.
     pub(crate) fn attributes_class(self) -> &'a str {
         text(&self.spec()["volumeAttributesClassName"]).unwrap_or_default()
+    }
+}
+
+/// A persistent volume claim.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VolumeClaim<'a>(StorageObject<'a>);
+
+impl<'a> std::ops::Deref for VolumeClaim<'a> {
+    type Target = StorageObject<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<'a> VolumeClaim<'a> {
+    /// A view of `object`.
+    pub(crate) fn new(object: &'a Object) -> Self {
+        Self(StorageObject(object))
+    }
+
+    /// `spec.volumeName`, empty for none.
+    pub(crate) fn volume_name(self) -> &'a str {
+        text(&self.spec()["volumeName"]).unwrap_or_default()
+    }
+
+    /// Whether it has a volume and its binding is complete.
+    pub(crate) fn is_fully_bound(self) -> bool {
+        !self.volume_name().is_empty() && self.annotation(BIND_COMPLETED).is_some()
+    }
+
+    /// The node for which a volume is to be provisioned; an empty name is kept.
+    pub(crate) fn selected_node(self) -> Option<&'a str> {
+        self.annotation(SELECTED_NODE)
+    }
+
+    /// How much storage it asks for; `None` when it does not say.
+    pub(crate) fn requested_storage(self) -> Option<Quantity> {
+        amount(&self.spec()["resources"]["requests"]["storage"])
+    }
+
+    /// `spec.selector` as written; `None` when there is none, which differs from an empty one.
+    pub(crate) fn selector(self) -> Option<&'a Json> {
+        Some(&self.spec()["selector"]).filter(|selector| !selector.is_null())
+    }
+
+    /// The UID of the owner that controls it: the first owner reference that says so.
+    pub(crate) fn controller_uid(self) -> Option<&'a str> {
+        let owners = self.object().json["metadata"]["ownerReferences"].as_array()?;
+        let controller = owners.iter().find(|owner| owner["controller"] == true)?;
+        Some(text(&controller["uid"]).unwrap_or_default())
+    }
+}
+
+/// A persistent volume.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PersistentVolume<'a>(StorageObject<'a>);
+
+impl<'a> std::ops::Deref for PersistentVolume<'a> {
+    type Target = StorageObject<'a>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<'a> PersistentVolume<'a> {
+    /// A view of `object`.
+    pub(crate) fn new(object: &'a Object) -> Self {
+        Self(StorageObject(object))
+    }
+
+    /// `spec.capacity.storage`.
+    pub(crate) fn capacity(self) -> Option<Quantity> {
+        amount(&self.spec()["capacity"]["storage"])
     }
 
     /// `spec.claimRef`, if there is one.

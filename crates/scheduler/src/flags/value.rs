@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use kube_scheduler_api_types::Quantity;
+use kube_scheduler_api_types::{Quantity, float_text};
 use kube_scheduler_config::{Duration, DurationError};
 
 use super::go;
@@ -129,7 +129,7 @@ impl FlagValue for f32 {
     }
 
     fn text(&self) -> String {
-        go::float(*self)
+        float_text(*self)
     }
 
     fn type_name(&self) -> &'static str {

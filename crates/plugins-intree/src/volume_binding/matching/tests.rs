@@ -73,7 +73,7 @@ fn naive<'a>(
 ) -> Option<&'a Arc<Object>> {
     let mut best: Option<&Arc<Object>> = None;
     for object in volumes {
-        let volume = PersistentVolume(object);
+        let volume = PersistentVolume::new(object);
         let is_taken = taken.iter().any(|other| other.name == object.name);
         let is_others = volume.claim_ref().is_some() && !is_bound_to(volume, claim);
         if is_taken || is_others || volume.capacity() < claim.requested_storage() {
@@ -87,7 +87,7 @@ fn naive<'a>(
         if volume.phase() != "Available" || !reaches || !is_mode {
             continue;
         }
-        if best.is_none_or(|best| volume.capacity() < PersistentVolume(best).capacity()) {
+        if best.is_none_or(|best| volume.capacity() < PersistentVolume::new(best).capacity()) {
             best = Some(object);
         }
     }
@@ -123,7 +123,7 @@ proptest! {
             },
         }))
         .unwrap();
-        let claim = VolumeClaim(&claim);
+        let claim = VolumeClaim::new(&claim);
         let candidates = Candidates::new(ClusterView::unrecorded(&cluster), claim).unwrap();
         for (zone, rack) in nodes {
             let labels: Labels =

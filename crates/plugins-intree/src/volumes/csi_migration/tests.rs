@@ -20,8 +20,8 @@ fn volume(labels: &Value, source: &Value) -> Object {
 
 fn handle_of(labels: &Value, source: &Value) -> Result<String, String> {
     let object = volume(labels, source);
-    let plugin = InTreePlugin::of_volume(PersistentVolume(&object)).unwrap();
-    translate_volume(plugin, PersistentVolume(&object)).map(|volume| {
+    let plugin = InTreePlugin::of_volume(PersistentVolume::new(&object)).unwrap();
+    translate_volume(plugin, PersistentVolume::new(&object)).map(|volume| {
         assert_eq!(volume.driver, plugin.driver());
         volume.handle
     })
