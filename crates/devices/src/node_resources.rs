@@ -67,15 +67,14 @@ impl Inventory {
         result: &DeviceResult,
         resources: &mut BTreeMap<Arc<str>, Quantity>,
     ) -> Result<(), NodeResourceError> {
-        let devices = self.key(&result.name()).map(|key| self.devices_of_key(key));
-        // Of several generations the last one in the order of slices counts.
-        let Some(&device) = devices.and_then(<[_]>::last) else {
+        let found = self.find(&result.name());
+        let Some(device) = found.and_then(|(pool, key)| pool.last_device(key)) else {
             return Err(NodeResourceError::Failed(format!(
                 "device {} not found in pool {}",
                 result.device, result.pool
             )));
         };
-        let mappings = &self.device(device).device.node_allocatable_resource_mappings;
+        let mappings = &device.device.node_allocatable_resource_mappings;
         for (resource, mapping) in mappings.iter() {
             if let Some(amount) = amount(claim, result, resource, mapping)? {
                 resources.entry(resource.clone()).or_default().add(&amount);

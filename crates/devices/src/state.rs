@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::allocator::CommittedCounters;
 use crate::api::Allocation;
-use crate::inventory::{DeviceKey, Inventory};
+use crate::inventory::{ChangedPool, Inventory};
 use crate::name::DeviceName;
 use crate::selectors::SelectorTable;
 use crate::usage::{Occupancy, Usage};
@@ -55,7 +55,7 @@ impl Changes {
     }
 
     /// Only these nodes see the difference.
-    fn add_on(&mut self, nodes: &[Arc<str>]) {
+    fn add_on<'a>(&mut self, nodes: impl Iterator<Item = &'a Arc<str>>) {
         self.latest += 1;
         for node in nodes {
             if self.nodes.len() == MAX_CHANGES
@@ -111,13 +111,36 @@ impl DeviceState {
         &self.selectors
     }
 
-    /// Goes over to another inventory. O(slices and devices that are held).
+    /// Goes over to another inventory. O(pools) and O(devices of the pools that differ), or O(slices and devices that are held) if it
+    /// was not made from the present one.
     pub fn set_selectors(&mut self, selectors: Arc<SelectorTable>) {
         let former = std::mem::replace(&mut self.selectors, selectors);
-        self.count_held();
-        match former.inventory().nodes_that_differ(self.inventory()) {
-            Some(nodes) if nodes.len() <= MAX_CHANGES => self.changes.add_on(&nodes),
-            _ => self.changes.add_everywhere(),
+        if former.inventory().is_unlike(self.inventory()) {
+            self.derive();
+            return;
+        }
+        let selectors = self.selectors.clone();
+        let changed = former.inventory().changed_pools(selectors.inventory());
+        let usages = [&self.claims, &self.in_flight];
+        for ChangedPool { old, new } in &changed {
+            if let Some(old) = old {
+                self.counters.forget(old);
+                for (key, _) in old.names() {
+                    self.occupancy.forget(key);
+                }
+            }
+            if let Some(new) = new {
+                for (key, name) in new.names() {
+                    self.occupancy.refresh(key, &name, usages);
+                }
+                self.counters.count(new, &self.occupancy);
+            }
+        }
+        let pools = changed.iter().flat_map(|pool| pool.old.iter().chain(&pool.new));
+        let nodes: Option<Vec<_>> = pools.map(|pool| pool.nodes()).collect();
+        match nodes {
+            Some(nodes) => self.changes.add_on(nodes.into_iter().flatten()),
+            None => self.changes.add_everywhere(),
         }
     }
 
@@ -162,22 +185,20 @@ impl DeviceState {
     /// Looks at the devices of an allocation again.
     fn refresh(&mut self, allocation: &Allocation) {
         for result in &allocation.results {
-            if let Some(key) = self.selectors.inventory().key(&result.name()) {
-                self.refresh_device(key);
-            }
+            self.refresh_device(&result.name());
         }
     }
 
-    fn refresh_device(&mut self, key: DeviceKey) {
-        let inventory = self.selectors.inventory();
+    fn refresh_device(&mut self, name: &DeviceName) {
+        let Some((pool, key)) = self.selectors.inventory().find(name) else { return };
         let was_held = self.occupancy.is_held(key);
-        if !self.occupancy.refresh(key, inventory, [&self.claims, &self.in_flight]) {
+        if !self.occupancy.refresh(key, name, [&self.claims, &self.in_flight]) {
             return;
         }
         if self.occupancy.is_held(key) != was_held {
-            self.counters.refresh(key, &self.occupancy, inventory);
+            self.counters.count(pool, &self.occupancy);
         }
-        match inventory.nodes_of_key(key) {
+        match pool.nodes() {
             Some(nodes) => self.changes.add_on(nodes),
             None => self.changes.add_everywhere(),
         }
@@ -193,8 +214,8 @@ impl DeviceState {
         let inventory = self.selectors.inventory();
         let usages = [&self.claims, &self.in_flight];
         for name in usages.into_iter().flat_map(Usage::devices) {
-            if let Some(key) = inventory.key(name) {
-                self.occupancy.refresh(key, inventory, usages);
+            if let Some((_, key)) = inventory.find(name) {
+                self.occupancy.refresh(key, name, usages);
             }
         }
         self.counters = CommittedCounters::new(&self.occupancy, inventory);
@@ -217,13 +238,8 @@ mod tests {
 
     const N_DEVICES: usize = 6;
 
-    /// A pool with counters, and one without; in the second of two versions some devices are gone.
-    fn table(version: usize) -> Arc<SelectorTable> {
-        let features = Features {
-            partitionable_devices: true,
-            consumable_capacity: true,
-            ..Features::default()
-        };
+    /// A pool with counters, and one without; in the second version some devices are gone, in the third the first pool.
+    fn slices(version: usize) -> Vec<Arc<ResourceSlice>> {
         let devices = |from: usize, takes: bool| -> Vec<_> {
             let device = |at: usize| {
                 let mut device = json!({"name": at.to_string()});
@@ -245,12 +261,22 @@ mod tests {
         };
         let counters =
             json!({"sharedCounters": [{"name": "s", "counters": {"c": {"value": "3"}}}]});
-        let slices = [
+        let mut slices = vec![
             slice("a", "p", json!({"devices": devices(0, true)})),
             slice("b", "p", counters),
             slice("c", "q", json!({"devices": devices(3, false)})),
         ];
-        SelectorTable::new(Arc::new(Inventory::new(slices, features)))
+        slices.drain(..if version == 2 { 2 } else { 0 });
+        slices
+    }
+
+    fn table(version: usize) -> Arc<SelectorTable> {
+        let features = Features {
+            partitionable_devices: true,
+            consumable_capacity: true,
+            ..Features::default()
+        };
+        SelectorTable::new(Arc::new(Inventory::new(slices(version), features)))
     }
 
     fn allocation(device: usize, share: Option<usize>) -> Allocation {
@@ -268,22 +294,22 @@ mod tests {
     }
 
     fn seen(state: &DeviceState) -> String {
-        let inventory = state.inventory();
-        let keys = 0..inventory.n_keys();
-        let devices: Vec<_> = keys
-            .map(|key| {
-                let occupancy = state.occupancy();
-                (occupancy.is_held(key), occupancy.is_dedicated(key), occupancy.consumed(key))
+        let occupancy = state.occupancy();
+        let names = state.inventory().pools().flat_map(|pool| pool.names());
+        let devices: Vec<_> = names
+            .map(|(key, name)| {
+                let held = (occupancy.is_held(key), occupancy.is_dedicated(key));
+                (name, held, occupancy.consumed(key))
             })
             .collect();
-        format!("{devices:?} {:?}", state.counters().shown())
+        format!("{devices:?} of {} {}", occupancy.len(), state.counters().shown(state.inventory()))
     }
 
     proptest! {
         #[test]
         fn what_is_kept_up_to_date_is_what_is_made_anew(
             turns in prop::collection::vec(
-                (0..N_DEVICES, prop::option::of(0..3_usize), any::<bool>(), 0..5_u8), 0..40),
+                (0..N_DEVICES, prop::option::of(0..3_usize), any::<bool>(), 0..5_u8), 0..60),
         ) {
             let mut version = 0;
             let (mut seen_at, mut seen_before) = (0, String::new());
@@ -292,8 +318,12 @@ mod tests {
                 let holder = if is_in_flight { Holder::InFlight } else { Holder::Claims };
                 match turn {
                     0 => {
-                        version = 1 - version;
-                        state.set_selectors(table(version));
+                        version = device % 3;
+                        let table = match share {
+                            Some(_) => state.selectors().updated(slices(version)),
+                            None => table(version),
+                        };
+                        state.set_selectors(table);
                     }
                     1 | 2 => state.remove(holder, &allocation(device, share)),
                     _ => state.add(holder, &allocation(device, share)),

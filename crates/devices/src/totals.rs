@@ -73,22 +73,21 @@ impl Inventory {
         node: NodeRef<'_>,
         mut visit: impl FnMut(Result<crate::inventory::DeviceRef<'a>, String>),
     ) {
-        for slice in self.slices_near(node) {
-            let (object, reach) = self.slice(slice);
+        self.visit_slices_near(node, |slice, devices| {
+            let (object, reach) = slice.object();
             let is_per_device = object.is_per_device();
             if !is_per_device && object.reach.is_given() && !object.reach.all_nodes {
                 match reach.matches(node) {
                     Ok(true) => {}
-                    Ok(false) => continue,
+                    Ok(false) => return,
                     Err(text) => {
                         visit(Err(text));
-                        continue;
+                        return;
                     }
                 }
             }
-            for (at, published) in self.devices_of_slice(slice).zip(&object.devices) {
-                let device = self.device(at);
-                if is_per_device && published.all_nodes != Some(true) {
+            for device in devices {
+                if is_per_device && device.device.all_nodes != Some(true) {
                     match device.reaches(node) {
                         Ok(true) => {}
                         Ok(false) => continue,
@@ -100,6 +99,6 @@ impl Inventory {
                 }
                 visit(Ok(device));
             }
-        }
+        });
     }
 }

@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::api::{Allocation, Map};
 use crate::features::Features;
-use crate::inventory::{DeviceKey, Inventory};
+use crate::inventory::DeviceKey;
 use crate::name::DeviceName;
 
 /// The devices that allocated claims hold (`docs/spec/plugins-dra.md` §5.3). Claims with admin access hold nothing.
@@ -76,21 +76,19 @@ struct Occupied {
 }
 
 impl Occupancy {
-    /// Looks again at who holds a device, and says whether anything is different.
+    /// Looks again at who holds the device `name`, and says whether anything is different.
     pub(crate) fn refresh(
         &mut self,
         key: DeviceKey,
-        inventory: &Inventory,
+        name: &DeviceName,
         usages: [&Usage; 2],
     ) -> bool {
-        let Some(&device) = inventory.devices_of_key(key).first() else { return false };
-        let name = inventory.device(device).name();
-        if !usages.iter().any(|usage| usage.holds(&name)) {
-            return self.0.remove(&key).is_some();
+        if !usages.iter().any(|usage| usage.holds(name)) {
+            return self.forget(key);
         }
         // A share that is on its way and written already is one share.
         let mut shares: BTreeMap<&Arc<str>, &Option<Map<Quantity>>> = BTreeMap::new();
-        shares.extend(usages.iter().filter_map(|usage| usage.shares.get(&name)).flatten());
+        shares.extend(usages.iter().filter_map(|usage| usage.shares.get(name)).flatten());
         let mut consumed: Option<BTreeMap<Arc<str>, Quantity>> = None;
         for amounts in shares.into_values().flatten() {
             let sums = consumed.get_or_insert_default();
@@ -98,10 +96,21 @@ impl Occupancy {
                 sums.entry(capacity.clone()).or_default().add(amount);
             }
         }
-        let is_dedicated = usages.iter().any(|usage| usage.dedicated.contains(&name));
+        let is_dedicated = usages.iter().any(|usage| usage.dedicated.contains(name));
         let occupied = Occupied { is_dedicated, consumed };
         let before = self.0.insert(key, occupied.clone());
         before != Some(occupied)
+    }
+
+    /// How many devices are held.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Forgets a device, and says whether it was held.
+    pub(crate) fn forget(&mut self, device: DeviceKey) -> bool {
+        self.0.remove(&device).is_some()
     }
 
     pub(crate) fn is_dedicated(&self, device: DeviceKey) -> bool {

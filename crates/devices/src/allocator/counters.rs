@@ -7,7 +7,7 @@ use kube_scheduler_api_types::Quantity;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::inventory::{Consumption, DeviceKey, Inventory, PoolGeneration};
+use crate::inventory::{Consumption, Inventory, Pool, PoolGeneration};
 use crate::usage::Occupancy;
 
 /// What devices that claims hold take, by pool.
@@ -24,34 +24,21 @@ struct PoolCounters {
 impl CommittedCounters {
     pub(crate) fn new(occupancy: &Occupancy, inventory: &Inventory) -> Self {
         let mut counters = Self::default();
-        for pool in 0..inventory.n_pools() {
-            counters.count_pool(pool, occupancy, inventory);
-        }
+        inventory.pools().for_each(|pool| counters.count(pool, occupancy));
         counters
     }
 
-    /// Counts the pools of a device again, of which more or less is held now.
-    pub(crate) fn refresh(&mut self, key: DeviceKey, occupancy: &Occupancy, inventory: &Inventory) {
-        for &device in inventory.devices_of_key(key) {
-            if !inventory.device(device).consumption().is_empty() {
-                self.count_pool(inventory.device(device).pool().pool, occupancy, inventory);
-            }
-        }
-    }
-
-    fn count_pool(&mut self, pool: u32, occupancy: &Occupancy, inventory: &Inventory) {
-        if !inventory.has_counters(pool) {
+    /// Counts a pool again, of which more or less is held now.
+    pub(crate) fn count(&mut self, pool: &Pool, occupancy: &Occupancy) {
+        if !pool.has_counters() {
             return;
         }
-        for generation in inventory.generations(pool) {
-            self.0.remove(&generation);
-        }
-        for device in inventory.devices_of_pool(pool) {
-            let device = inventory.device(device);
+        self.forget(pool);
+        for device in pool.devices() {
             if device.consumption().is_empty() || !occupancy.is_held(device.key()) {
                 continue;
             }
-            let totals = inventory.counter_totals(device.pool());
+            let totals = device.counter_totals();
             let pool = self.0.entry(device.pool()).or_insert_with(|| PoolCounters {
                 taken: vec![Quantity::ZERO; totals.len()],
                 is_overdrawn: false,
@@ -63,11 +50,20 @@ impl CommittedCounters {
         }
     }
 
+    /// Forgets a pool that is gone.
+    pub(crate) fn forget(&mut self, pool: &Pool) {
+        for generation in pool.generations() {
+            self.0.remove(&generation);
+        }
+    }
+
+    /// By pool and generation, in order, and how many there are in all.
     #[cfg(test)]
-    pub(crate) fn shown(&self) -> Vec<String> {
-        let mut shown: Vec<_> = self.0.iter().map(|counted| format!("{counted:?}")).collect();
-        shown.sort();
-        shown
+    pub(crate) fn shown(&self, inventory: &Inventory) -> String {
+        let pools = inventory.pools();
+        let generations = pools.flat_map(|pool| pool.generations());
+        let counted: Vec<_> = generations.map(|generation| self.0.get(&generation)).collect();
+        format!("{counted:?} of {}", self.0.len())
     }
 }
 

@@ -498,7 +498,7 @@ impl<'a> Search<'a> {
             return Some(None);
         }
         let pool = device.pool();
-        let totals = self.allocator.inventory().counter_totals(pool);
+        let totals = device.counter_totals();
         let before = self.counters.take(pool, device.consumption(), state.counters(), totals)?;
         Some(Some((pool, before)))
     }

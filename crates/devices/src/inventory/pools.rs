@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::{DeviceIdx, Inventory, NodeRef, Slice};
+use super::{DeviceIdx, Inventory, NodeRef, Pool, Slice};
+use crate::features::Features;
 
 /// The pools of a node (`docs/spec/plugins-dra.md` §8.2).
 #[derive(Debug, Default)]
@@ -15,6 +16,7 @@ pub(crate) struct NodePools {
 /// One pool of a node.
 #[derive(Debug)]
 pub(crate) struct NodePool {
+    /// Place of the pool.
     pub(crate) pool: u32,
     pub(crate) state: PoolState,
     /// Its devices in [`NodePools::devices`].
@@ -33,7 +35,6 @@ pub(crate) enum PoolState {
 
 /// A pool before pools are put in order.
 struct Draft<'a> {
-    pool: u32,
     state: PoolState,
     /// Its slices with devices.
     slices: Vec<&'a Slice>,
@@ -49,50 +50,54 @@ impl NodePools {
 impl Inventory {
     /// The pools of `node`. An error is the text of what failed.
     pub(crate) fn pools_on(&self, node: NodeRef<'_>) -> Result<NodePools, String> {
-        let mut relevant: Vec<u32> = Vec::new();
-        let own = self.by_node.get(node.name).map_or(&[][..], Vec::as_slice);
-        for &at in own.iter().chain(&self.anywhere) {
-            if self.is_relevant(&self.slices[at as usize], node)? {
-                relevant.push(at);
+        let mut drafts = Vec::new();
+        for place in self.pools_near(node.name) {
+            let pool = &self.pools[place as usize];
+            let mut relevant: Vec<u32> = Vec::new();
+            for at in pool.slices_near(node.name) {
+                if pool.is_relevant(pool.slice(at), node, self.features())? {
+                    relevant.push(at);
+                }
             }
+            // Places of slices are in the order of names.
+            relevant.sort_unstable();
+            drafts.extend(pool.draft(&relevant, self.features()).map(|draft| (place, draft)));
         }
-        // Places of slices are in the order of pools and names.
-        relevant.sort_unstable();
-        let pool_of = |at: &u32| self.slices[*at as usize].pool;
-        let mut drafts: Vec<Draft<'_>> = relevant
-            .chunk_by(|a, b| pool_of(a) == pool_of(b))
-            .filter_map(|slices| self.draft(slices))
-            .collect();
-        drafts.sort_by_key(|draft| (draft.has_binding_conditions, draft.pool));
+        drafts.sort_by_key(|(place, draft)| (draft.has_binding_conditions, *place));
 
         let mut found = NodePools::default();
-        for draft in drafts {
+        for (pool, draft) in drafts {
             let start = found.devices.len();
             for slice in draft.slices {
-                let n_devices = slice.object.devices.len() as DeviceIdx;
-                found.devices.extend(slice.first_device..slice.first_device + n_devices);
+                let devices =
+                    slice.first_device..slice.first_device + slice.object.devices.len() as u32;
+                found.devices.extend(devices.map(|at| DeviceIdx { pool, at }));
             }
-            found.pools.push(NodePool {
-                pool: draft.pool,
-                state: draft.state,
-                devices: start..found.devices.len(),
-            });
+            let devices = start..found.devices.len();
+            found.pools.push(NodePool { pool, state: draft.state, devices });
         }
         Ok(found)
     }
+}
 
+impl Pool {
     /// Whether a node that sees these slices of a pool and no others would be as well off without.
-    pub(super) fn is_harmless(&self, slices: &[u32]) -> bool {
-        let all = || slices.iter().map(|&at| &self.slices[at as usize]);
+    pub(super) fn is_harmless(&self, slices: &[u32], features: Features) -> bool {
+        let all = || slices.iter().map(|&at| self.slice(at));
         all().all(|slice| slice.object.devices.is_empty())
-            && self.draft(slices).is_none_or(|pool| pool.state == PoolState::Usable)
+            && self.draft(slices, features).is_none_or(|pool| pool.state == PoolState::Usable)
     }
 
-    fn is_relevant(&self, slice: &Slice, node: NodeRef<'_>) -> Result<bool, String> {
+    fn is_relevant(
+        &self,
+        slice: &Slice,
+        node: NodeRef<'_>,
+        features: Features,
+    ) -> Result<bool, String> {
         let object = &slice.object;
         let has_counters = !object.shared_counters.is_empty();
         let is_partitioned = has_counters || object.per_device_node_selection.is_some();
-        if is_partitioned && !self.features.partitionable_devices {
+        if is_partitioned && !features.partitionable_devices {
             return Ok(false);
         }
         if has_counters {
@@ -102,17 +107,15 @@ impl Inventory {
             format!("gather pool information: failed to perform node selection for {part}: {text}")
         };
         if object.reach.is_given() {
-            let matches = slice.reach.matches(node);
+            let matches = slice.object().1.matches(node);
             return matches.map_err(|text| failed(&format!("slice {}", object.name), text));
         }
         if !object.is_per_device() {
             return Ok(false);
         }
-        for (index, device) in object.devices.iter().enumerate() {
-            let at = slice.first_device + index as DeviceIdx;
-            let matches = self.device(at).reaches(node);
-            let matches = matches.map_err(|text| {
-                failed(&format!("device {} in slice {}", device.name, object.name), text)
+        for device in self.devices_of_slice(slice) {
+            let matches = device.reaches(node).map_err(|text| {
+                failed(&format!("device {} in slice {}", device.device.name, object.name), text)
             })?;
             if matches {
                 return Ok(true);
@@ -122,23 +125,18 @@ impl Inventory {
     }
 
     /// What the relevant slices of one pool come to; nothing if they are out of date.
-    fn draft(&self, relevant: &[u32]) -> Option<Draft<'_>> {
-        let slices = || relevant.iter().map(|&at| &self.slices[at as usize]);
+    fn draft(&self, relevant: &[u32], features: Features) -> Option<Draft<'_>> {
+        let slices = || relevant.iter().map(|&at| self.slice(at));
         let newest = slices().max_by_key(|slice| slice.object.generation)?;
         let number = newest.object.generation;
-        let pool = &self.pools[newest.pool as usize];
-        let generation = &pool.generations[newest.generation as usize];
+        let generation = &self.generations[newest.generation as usize];
         let kept: Vec<&Slice> =
             slices().filter(|slice| slice.object.generation == number).collect();
         let n_expected = kept.first()?.object.n_slices;
-        let mut draft = Draft {
-            pool: newest.pool,
-            state: PoolState::Usable,
-            slices: Vec::new(),
-            has_binding_conditions: false,
-        };
+        let mut draft =
+            Draft { state: PoolState::Usable, slices: Vec::new(), has_binding_conditions: false };
         if kept.len() as i64 != n_expected {
-            if pool.generations.iter().any(|other| other.number > number) {
+            if self.generations.iter().any(|other| other.number > number) {
                 return None;
             }
             if generation.n_slices != n_expected {
@@ -146,7 +144,7 @@ impl Inventory {
                 return Some(draft);
             }
         }
-        let has_counters = self.features.partitionable_devices;
+        let has_counters = features.partitionable_devices;
         let with_devices: Vec<&Slice> = kept
             .into_iter()
             .filter(|slice| !has_counters || slice.object.shared_counters.is_empty())
