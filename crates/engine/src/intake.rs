@@ -44,6 +44,7 @@ impl Intake<'_> {
             // assumed to hold would never be given back.
             self.pod_removed(&old);
             self.bindings.pod_gone(self.core, &old.uid);
+            self.forget_unanswered(&old);
             return self.pod_added(pod);
         }
         match (old.is_assigned(), pod.is_assigned()) {
@@ -55,6 +56,7 @@ impl Intake<'_> {
             }
             (false, true) => {
                 self.assigned_pod_added(&pod);
+                self.forget_unanswered(&pod);
                 if self.is_ours(&old) {
                     self.dequeue(old);
                 }
@@ -69,7 +71,13 @@ impl Intake<'_> {
         if let Some(pod) = self.core.pods.remove(namespace, name) {
             self.pod_removed(&pod);
             self.bindings.pod_gone(self.core, &pod.uid);
+            self.forget_unanswered(&pod);
         }
+    }
+
+    /// The pod will not be tried again.
+    fn forget_unanswered(&mut self, pod: &Pod) {
+        self.core.cluster.objects_mut().forget_unanswered(&pod.uid);
     }
 
     fn is_ours(&self, pod: &Pod) -> bool {

@@ -96,15 +96,17 @@ impl Server {
         let deleted =
             patch["status"]["reservedFor"].as_array().context("a patch of reservedFor")?;
         let mut json = before.clone();
-        self.unreserved
-            .extend(deleted.iter().filter_map(|it| Some(it["uid"].as_str()?.to_owned())));
         if let Some(reserved) = json["status"]["reservedFor"].as_array_mut() {
             reserved.retain(|it| !deleted.iter().any(|deleted| deleted["uid"] == it["uid"]));
         }
         self.put_claim(json).map(Ok)
     }
 
+    /// Stores a claim. What changes nothing makes no revision.
     fn put_claim(&mut self, json: Value) -> Result<Arc<Object>> {
+        if self.get(CLAIM, &key_of(&json)) == Some(&json) {
+            return Ok(Arc::new(Object::from_value(json)?));
+        }
         match self.update(CLAIM, json)? {
             WatchedObject::Other(stored) => Ok(stored),
             WatchedObject::Pod(_) | WatchedObject::Node(_) => bail!("a claim is no pod"),
@@ -141,16 +143,10 @@ impl Server {
     }
 
     /// A pod that one of our schedulers has just bound has its devices there.
-    ///
-    /// Parity: a pod whose binding failed takes its reservation back by a write that nobody waits for. An attempt that has not
-    /// seen that takes the claim for reserved, as in the reference. Such pods are left out; the controller reserves for them.
     pub(super) fn check_claims_of(&self, pod: &PodRef) -> Result<()> {
         let key = (pod.namespace.to_string(), pod.name.to_string());
         let Some(json) = self.get("Pod", &key) else { return Ok(()) };
         let node = json["spec"]["nodeName"].as_str().context("a node")?;
-        if self.unreserved.contains(&*pod.uid) {
-            return Ok(());
-        }
         for name in claim_names(json) {
             let name = name.with_context(|| format!("pod {pod} is bound before it has a claim"))?;
             let claim = self.get(CLAIM, &(key.0.clone(), name.clone()));

@@ -19,7 +19,7 @@ use super::inventory::Devices;
 use super::metrics::Metrics;
 use super::pod_tries::PodTries;
 use super::settings::Settings;
-use super::state::{PodClaim, PodDevices};
+use super::state::{GivenBack, PodClaim, PodDevices};
 use super::unclear::{Found, Unclear};
 use super::waiting::Waiting;
 use super::{extended, in_flight, kinds, writes};
@@ -109,7 +109,8 @@ impl BindClaims {
         let needs_binding = |claim: &PodClaim| {
             let is_needed =
                 !claim.is_special || claim.reserved.is_some() || !claim.claim.requests.is_empty();
-            is_needed && !claim.is_reserved_for(&cx.pod.uid)
+            let is_certain = claim.given_back == GivenBack::Nothing;
+            is_needed && !(is_certain && claim.is_reserved_for(&cx.pod.uid))
         };
         let mut rest = devices.claims.iter().enumerate().skip(at);
         let Some((at, claim)) = rest.find(|(_, claim)| needs_binding(claim)) else {

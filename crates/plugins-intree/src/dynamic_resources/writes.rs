@@ -43,9 +43,12 @@ pub(super) fn set_allocation_time(object: &mut Object, now: Timestamp) {
     }
 }
 
-/// Lets a pod use the claim.
+/// Lets a pod use the claim, unless it may already.
 pub(super) fn add_reservation(object: &mut Object, pod: &Pod) {
     let present = object.json["status"]["reservedFor"].as_array();
+    if present.into_iter().flatten().any(|consumer| consumer["uid"] == *pod.uid) {
+        return;
+    }
     let consumer = json!({"resource": "pods", "name": *pod.name, "uid": *pod.uid});
     let consumers = present.into_iter().flatten().cloned().chain([consumer.into()]).collect();
     object.set_field(&["status", "reservedFor"], consumers);
