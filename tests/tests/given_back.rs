@@ -1,5 +1,6 @@
-//! What an attempt gives back of a claim is written without waiting for an answer. The next attempt may come before the
-//! watch shows it, and must not take the claim for what it was.
+//! What pods give back: claims, by writes that nobody waits for, so that the next attempt may come before the watch shows
+//! them, and must not take the claim for what it was; devices and room that they did not get in the end, for which others
+//! wait.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -12,6 +13,7 @@ use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, EngineOptions, Input, PodRef, TableSize, Token,
 };
 use kube_scheduler_framework::{ApiError, ObjectWrite};
+use kube_scheduler_queue::Place;
 use serde_json::{Value, json};
 
 const API_VERSION: &str = "resource.k8s.io/v1";
@@ -36,7 +38,7 @@ impl Scheduler {
         let engine = Engine::new(&config, &registry, options).unwrap();
         let now = Timestamp::from_millis(1_000_000);
         let mut scheduler = Self { engine, now, effects: Vec::new() };
-        scheduler.node("a");
+        scheduler.node("a", true);
         scheduler.object(json!({
             "apiVersion": API_VERSION, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {},
         }));
@@ -50,15 +52,31 @@ impl Scheduler {
             }));
         }
         scheduler.claim(5, claim_status);
-        let pod = json!({
-            "metadata": {"name": "p", "namespace": "default", "uid": "p", "resourceVersion": "1"},
+        let claims = json!([{"name": "c", "resourceClaimName": "c"}]);
+        scheduler.pod("p", &json!({"spec": {"resourceClaims": claims}}));
+        scheduler
+    }
+
+    /// The watch shows a pod that wants 3 CPU, with these fields.
+    fn pod(&mut self, name: &str, fields: &Value) {
+        let mut pod = json!({
+            "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"},
             "spec": {
-                "schedulerName": "default-scheduler", "containers": [{"name": "main"}],
-                "resourceClaims": [{"name": "c", "resourceClaimName": "c"}],
+                "schedulerName": "default-scheduler",
+                "containers": [{"name": "main", "resources": {"requests": {"cpu": "3"}}}],
             },
         });
-        scheduler.handle(Input::PodApplied(Arc::new(Pod::from_value(&pod).unwrap())));
-        scheduler
+        for part in ["spec", "status"] {
+            for (field, value) in fields[part].as_object().into_iter().flatten() {
+                pod[part][field] = value.clone();
+            }
+        }
+        self.handle(Input::PodApplied(Arc::new(Pod::from_value(&pod).unwrap())));
+    }
+
+    fn is_unschedulable(&self, pod: &str) -> bool {
+        let place = self.engine.queue().place("default", pod);
+        place == Some(Place::Unschedulable)
     }
 
     fn handle(&mut self, input: Input) {
@@ -66,9 +84,10 @@ impl Scheduler {
         self.effects.extend(self.engine.drain_effects());
     }
 
-    fn node(&mut self, name: &str) {
+    fn node(&mut self, name: &str, is_open: bool) {
         let node = json!({
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "spec": {"unschedulable": !is_open},
             "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
         });
         self.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())));
@@ -87,6 +106,11 @@ impl Scheduler {
     fn attempt(&mut self) -> AttemptResult {
         self.now = self.now + Duration::from_secs(400);
         self.handle(Input::TimePassed);
+        self.turn()
+    }
+
+    /// The next attempt of any pod.
+    fn turn(&mut self) -> AttemptResult {
         let turn = self.engine.schedule_next(self.now).unwrap();
         self.effects.extend(self.engine.drain_effects());
         turn.result
@@ -221,7 +245,6 @@ fn a_pod_is_not_bound_before_its_reservation_is_there_again() {
 #[test]
 fn devices_that_were_given_back_are_not_used() {
     let mut scheduler = Scheduler::new(&allocated("b", &["p"]));
-    let is_rejected = |result: &AttemptResult| matches!(result, AttemptResult::Unschedulable(_));
     let result = scheduler.attempt();
     assert!(is_rejected(&result), "{result:?}");
     let (token, revision, status) = scheduler.status_written();
@@ -229,7 +252,7 @@ fn devices_that_were_given_back_are_not_used() {
     assert_eq!(status, json!({}));
 
     // Now there is a node for what the claim still shows; all that may be done is to give it back once more.
-    scheduler.node("b");
+    scheduler.node("b", true);
     let result = scheduler.attempt();
     assert!(is_rejected(&result), "{result:?}");
     let (token, revision, status) = scheduler.status_written();
@@ -254,4 +277,64 @@ fn what_was_given_back_is_forgotten_with_the_pod() {
     assert_eq!(PodRef::from(&pod).to_string(), "default/p");
     scheduler.handle(Input::PodApplied(Arc::new(pod)));
     assert_eq!(scheduler.n_unanswered(), 0);
+}
+
+fn is_rejected(result: &AttemptResult) -> bool {
+    matches!(result, AttemptResult::Unschedulable(_))
+}
+
+#[test]
+fn devices_that_were_not_allocated_in_the_end_wake_who_waits_for_them() {
+    let mut scheduler = Scheduler::new(&json!({}));
+    let mut other = claim(6, &json!({}));
+    other["metadata"]["name"] = "d".into();
+    other["metadata"]["uid"] = "d".into();
+    scheduler.object(other);
+    let claims = json!([{"name": "d", "resourceClaimName": "d"}]);
+    let small = json!([{"name": "main"}]);
+    scheduler.pod("q", &json!({"spec": {"resourceClaims": claims, "containers": small}}));
+    assert_eq!(scheduler.attempt(), assumed("a"));
+    let (token, ..) = scheduler.status_written();
+    assert!(is_rejected(&scheduler.attempt()));
+    assert!(scheduler.is_unschedulable("q"));
+    scheduler.effects.clear();
+    scheduler.answer(token.unwrap(), Err("NotFound"));
+    assert!(!scheduler.is_unschedulable("q"));
+}
+
+#[test]
+fn room_on_another_node_wakes_who_waits_for_it_when_the_pod_is_bound_elsewhere() {
+    let mut scheduler = Scheduler::new(&allocated("a", &["p"]));
+    scheduler.node("b", false);
+    assert_eq!(scheduler.attempt(), assumed("a"));
+    scheduler.pod("q", &json!({}));
+    assert!(is_rejected(&scheduler.attempt()));
+    assert!(scheduler.is_unschedulable("q"));
+    scheduler.pod("p", &json!({"spec": {"nodeName": "b"}}));
+    assert!(!scheduler.is_unschedulable("q"));
+}
+
+#[test]
+fn a_nomination_wakes_who_waits_for_its_room_when_the_pod_is_bound_elsewhere() {
+    let nominated = |node: &str| {
+        let nowhere =
+            json!({"priority": 10, "preemptionPolicy": "Never", "nodeSelector": {"is": "nowhere"}});
+        let mut pod = json!({"spec": nowhere, "status": {"nominatedNodeName": "a"}});
+        if !node.is_empty() {
+            pod["spec"]["nodeName"] = node.into();
+        }
+        pod
+    };
+    for (node, is_woken) in [("b", true), ("a", false)] {
+        let mut scheduler = Scheduler::new(&json!({}));
+        scheduler.node("b", false);
+        scheduler.handle(Input::PodDeleted { namespace: "default".into(), name: "p".into() });
+        scheduler.pod("p", &nominated(""));
+        assert!(is_rejected(&scheduler.turn()));
+        scheduler.pod("q", &json!({}));
+        assert!(is_rejected(&scheduler.turn()));
+        assert!(scheduler.is_unschedulable("q"));
+        scheduler.pod("p", &nominated(node));
+        assert_eq!(!scheduler.is_unschedulable("q"), is_woken, "{node}");
+    }
 }

@@ -20,7 +20,8 @@ pub(super) fn expect_object(core: &mut Core, command: Command) {
         }
         Command::AddPendingObject(object) => core.cluster.objects_mut().add_pending(object),
         Command::RemovePendingObject { group, kind, uid, for_all } => {
-            core.cluster.objects_mut().remove_pending(&group, &kind, &uid, for_all);
+            let objects = core.cluster.objects_mut();
+            core.released.extend(objects.remove_pending(&group, &kind, &uid, for_all));
         }
         // It concerns the queue and the tasks of other bindings, and so waits for the end of the input at hand.
         Command::ConfirmObject(object) => core.confirmed.push(object),
