@@ -332,8 +332,8 @@ fn report_released(core: &mut Core, uid: &str) {
         let Object { group, kind, namespace, name, .. } = &*released;
         let present = core.cluster.objects().get(group, kind, namespace, name);
         let present = present.filter(|present| present.uid == released.uid).cloned();
-        let action = if present.is_some() { ActionType::UPDATE } else { ActionType::DELETE };
-        let event = ClusterEvent::new(resource_of(&released, &core.plans.custom_resources), action);
+        let resource = resource_of(&released, &core.plans.custom_resources);
+        let event = ClusterEvent::new(resource, ActionType::UPDATE);
         let (old, new) = (EventObject::Other(released), present.map(EventObject::Other));
         core.move_all_if(&event, &old, new.as_ref(), |other| *other.uid != *uid);
     }

@@ -331,7 +331,13 @@ impl Intake<'_> {
         let Some(old) = removed else { return };
         let resource = resource_of(&old, &self.core.plans.custom_resources);
         let old = EventObject::Other(old);
-        let event = ClusterEvent::new(resource, ActionType::DELETE);
+        // Parity: DynamicResources does not register for claims that go, and so the reference wakes nobody for their devices,
+        // such as those of claims that it made itself for extended resources. To the queue they change to nothing.
+        let action = match &resource {
+            EventResource::ResourceClaim => ActionType::UPDATE,
+            _ => ActionType::DELETE,
+        };
+        let event = ClusterEvent::new(resource, action);
         self.core.measures.applied();
         self.object_changed(&event, Some(&old), None);
         self.bindings.object_changed(self.core, object);

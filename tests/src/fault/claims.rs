@@ -7,8 +7,10 @@ use anyhow::{Context, Result, bail, ensure};
 use kube_scheduler_api_types::Object;
 use kube_scheduler_engine::{PodRef, WatchedObject};
 use kube_scheduler_framework::ObjectWrite;
+use kube_scheduler_writes::Success;
 use serde_json::{Value, json};
 
+use super::pools::Unpublished;
 use super::server::{Key, Refusal, Server, WriteResult, key_of};
 use crate::history::Numbers;
 
@@ -25,12 +27,22 @@ pub(super) struct Devices {
     pub(super) n_made: u64,
     /// All that ever were.
     pub(super) published: BTreeSet<Device>,
+    pub(super) unpublished: Unpublished,
+    /// Nodes that have or had a device plugin.
+    pub(super) with_plugin: BTreeSet<String>,
 }
 
 impl Devices {
     pub(super) fn new(seed: u64, are_there: bool) -> Self {
         let numbers = Numbers::new(seed ^ 0xde_71ce);
-        Self { are_there, numbers, n_made: 0, published: BTreeSet::new() }
+        Self {
+            are_there,
+            numbers,
+            n_made: 0,
+            published: BTreeSet::new(),
+            unpublished: Unpublished::default(),
+            with_plugin: BTreeSet::new(),
+        }
     }
 
     pub(super) fn next_uid(&mut self, prefix: &str) -> String {
@@ -41,26 +53,31 @@ impl Devices {
 
 impl Server {
     /// A request of a plugin about one object.
-    pub(super) fn write_object(&mut self, write: &ObjectWrite) -> Result<WriteResult<Arc<Object>>> {
-        match write {
-            ObjectWrite::Replace(object) if *object.kind != *CLAIM => self.replace(object),
-            ObjectWrite::Replace(object) => self.replace_claim(object, "metadata"),
-            ObjectWrite::ReplaceStatus(object) if *object.kind == *CLAIM => {
-                self.replace_claim(object, "status")
+    pub(super) fn write_object(&mut self, write: &ObjectWrite) -> Result<WriteResult<Success>> {
+        let key = write.key();
+        let is_claim = *key.kind == *CLAIM;
+        let name = (key.namespace.to_string(), key.name.to_string());
+        let written = match write {
+            ObjectWrite::Replace(object) if !is_claim => self.replace(object)?,
+            ObjectWrite::Replace(object) => self.replace_claim(object, "metadata")?,
+            ObjectWrite::ReplaceStatus(object) if is_claim => {
+                self.replace_claim(object, "status")?
             }
-            ObjectWrite::PatchStatus { object, patch } if *object.kind == *CLAIM => {
-                let key = (object.namespace.to_string(), object.name.to_string());
-                self.unreserve_claim(&key, patch)
+            ObjectWrite::Create(object) if is_claim => return self.create_claim(object),
+            ObjectWrite::Delete { object, .. } if is_claim => return Ok(self.delete_made(object)),
+            ObjectWrite::PatchStatus { patch, .. } if is_claim => {
+                self.unreserve_claim(&name, patch)?
             }
-            ObjectWrite::Get(object) if *object.kind == *CLAIM => {
-                let key = (object.namespace.to_string(), object.name.to_string());
-                match self.get(CLAIM, &key) {
-                    None => Ok(Err(Refusal::not_found(CLAIM, &key))),
-                    Some(json) => Ok(Ok(Arc::new(Object::from_value(json.clone())?))),
-                }
+            ObjectWrite::PatchStatus { patch, .. } if *key.kind == *"Pod" => {
+                return self.name_claim(&name, patch);
             }
+            ObjectWrite::Get(_) if is_claim => match self.get(CLAIM, &name) {
+                None => Err(Refusal::not_found(CLAIM, &name)),
+                Some(json) => Ok(Arc::new(Object::from_value(json.clone())?)),
+            },
             _ => bail!("no plugin of the simulation asks for {write:?}"),
-        }
+        };
+        Ok(written.map(Success::Stored))
     }
 
     /// Takes one part of a claim over, if its revision is still the one that was read.
@@ -103,7 +120,7 @@ impl Server {
     }
 
     /// Stores a claim. What changes nothing makes no revision.
-    fn put_claim(&mut self, json: Value) -> Result<Arc<Object>> {
+    pub(super) fn put_claim(&mut self, json: Value) -> Result<Arc<Object>> {
         if self.get(CLAIM, &key_of(&json)) == Some(&json) {
             return Ok(Arc::new(Object::from_value(json)?));
         }
@@ -244,7 +261,7 @@ fn held_devices(claim: &Value) -> impl Iterator<Item = Device> {
 }
 
 /// Devices of the simulation belong to one node, which is named as a field.
-fn admits(selector: &Value, node: &str) -> bool {
+pub(super) fn admits(selector: &Value, node: &str) -> bool {
     let Some(terms) = selector["nodeSelectorTerms"].as_array() else { return true };
     terms.iter().any(|term| {
         let fields = term["matchFields"].as_array().into_iter().flatten();

@@ -83,6 +83,8 @@ struct Binding {
     allocation: Option<Arc<Allocation>>,
     special: Option<Arc<ExtendedClaim>>,
     is_special: bool,
+    /// Whether an earlier attempt of the pod has given it back, and this one cannot know what came of that.
+    has_given_back: bool,
     is_changed: bool,
     n_tries: u32,
     /// Set while the server may still have carried out a write of the allocation, or may yet do so.
@@ -122,6 +124,7 @@ impl BindClaims {
             allocation: claim.reserved.clone(),
             special: devices.special.clone().filter(|_| claim.is_special),
             is_special: claim.is_special,
+            has_given_back: claim.given_back != GivenBack::Nothing,
             is_changed: false,
             n_tries: 0,
             unclear: None,
@@ -173,7 +176,11 @@ impl BindClaims {
         if let Some(allocation) = &binding.allocation {
             writes::set_allocation(&mut object, allocation);
         }
-        writes::add_reservation(&mut object, cx.pod);
+        // What was to be given back may be there still. Otherwise nobody has looked: a pod that names a claim twice gets two
+        // reservations, as in the reference.
+        if !(binding.has_given_back && writes::has_reservation(&object, cx.pod)) {
+            writes::add_reservation(&mut object, cx.pod);
+        }
         if self.shared.settings.binding_timeout.is_some() {
             if object.json["status"]["allocation"].is_null() {
                 let text =

@@ -9,17 +9,14 @@ use kube_scheduler_framework::{
 use serde_json::{Map, Value};
 
 use super::bind::Shared;
-use super::resolve;
+use super::{extended, resolve};
 use crate::event_objects;
 
 pub(super) fn events(shared: &Arc<Shared>) -> Vec<EventRegistration> {
     let node_actions =
         ActionType::ADD | ActionType::UPDATE_NODE_LABEL | ActionType::UPDATE_NODE_ALLOCATABLE;
     let object_actions = ActionType::ADD | ActionType::UPDATE;
-    // Parity: the reference does not hear of claims that go, and with them their devices: those that it makes itself for
-    // extended resources, for one, are never seen without their devices.
-    let claim_event =
-        ClusterEvent::new(EventResource::ResourceClaim, object_actions | ActionType::DELETE);
+    let claim_event = ClusterEvent::new(EventResource::ResourceClaim, object_actions);
     let pod_event =
         ClusterEvent::new(EventResource::Pod, ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM);
     let (for_claims, for_pods) = (shared.clone(), shared.clone());
@@ -64,7 +61,8 @@ fn after_claim(
     if old.is_some_and(is_allocated) && !new.is_some_and(is_allocated) {
         return true;
     }
-    let Some(new) = new else { return false };
+    // A claim that was left over from an earlier attempt no longer stands in the way.
+    let Some(new) = new else { return old.is_some_and(|old| extended::is_claim_of(old, pod)) };
     let is_own = claims.iter().any(|(claim, _)| claim.uid == new.uid);
     is_own && old.is_none_or(|old| !has_same_status(old, new))
 }

@@ -43,12 +43,15 @@ pub(super) fn set_allocation_time(object: &mut Object, now: Timestamp) {
     }
 }
 
-/// Lets a pod use the claim, unless it may already.
+/// Whether a pod may use the claim.
+pub(super) fn has_reservation(object: &Object, pod: &Pod) -> bool {
+    let present = object.json["status"]["reservedFor"].as_array();
+    present.into_iter().flatten().any(|consumer| consumer["uid"] == *pod.uid)
+}
+
+/// Lets a pod use the claim.
 pub(super) fn add_reservation(object: &mut Object, pod: &Pod) {
     let present = object.json["status"]["reservedFor"].as_array();
-    if present.into_iter().flatten().any(|consumer| consumer["uid"] == *pod.uid) {
-        return;
-    }
     let consumer = json!({"resource": "pods", "name": *pod.name, "uid": *pod.uid});
     let consumers = present.into_iter().flatten().cloned().chain([consumer.into()]).collect();
     object.set_field(&["status", "reservedFor"], consumers);
