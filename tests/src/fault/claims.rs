@@ -28,19 +28,23 @@ pub(super) struct Devices {
     /// All that ever were.
     pub(super) published: BTreeSet<Device>,
     pub(super) unpublished: Unpublished,
+    /// Whether device plugins serve on some nodes what device classes serve on others.
+    pub(super) has_plugins: bool,
     /// Nodes that have or had a device plugin.
     pub(super) with_plugin: BTreeSet<String>,
 }
 
 impl Devices {
     pub(super) fn new(seed: u64, are_there: bool) -> Self {
-        let numbers = Numbers::new(seed ^ 0xde_71ce);
+        let mut numbers = Numbers::new(seed ^ 0xde_71ce);
+        let has_plugins = numbers.one_in(2);
         Self {
             are_there,
             numbers,
             n_made: 0,
             published: BTreeSet::new(),
             unpublished: Unpublished::default(),
+            has_plugins,
             with_plugin: BTreeSet::new(),
         }
     }

@@ -116,9 +116,9 @@ impl Simulation {
         if !self.devices.are_there {
             return;
         }
-        self.add_extended_resources(pod);
+        let may_claim = self.add_extended_resources(pod);
         let numbers = &mut self.devices.numbers;
-        if !numbers.one_in(CLAIMING_ONE_IN) {
+        if !numbers.one_in(CLAIMING_ONE_IN) || !may_claim {
             return;
         }
         let own = json!({"name": "own", "resourceClaimTemplateName": "gpu"});

@@ -9,7 +9,7 @@ use kube_scheduler_engine::PodRef;
 use kube_scheduler_writes::Success;
 use serde_json::{Value, json};
 
-use super::claims::{CLAIM, admits, is_reserved_for};
+use super::claims::{CLAIM, Devices, admits, is_reserved_for};
 use super::server::{Key, Refusal, Server, WriteResult};
 use super::simulation::Simulation;
 
@@ -33,21 +33,28 @@ fn asks_for_devices(pod: &Value) -> bool {
 }
 
 impl Simulation {
-    /// Lets a pod that is about to be created ask for devices as extended resources, or not.
-    pub(super) fn add_extended_resources(&mut self, pod: &mut Value) {
+    /// Lets a pod that is about to be created ask for devices as extended resources, or not. Says whether it may have claims,
+    /// too.
+    ///
+    /// Parity: as in the reference, a pod with both fails again and again on nodes where a device plugin serves the resource
+    /// (`docs/spec/plugins-dra.md` §19). Simulations with device plugins have no such pods.
+    pub(super) fn add_extended_resources(&mut self, pod: &mut Value) -> bool {
         let numbers = &mut self.devices.numbers;
         if !numbers.one_in(ASKING_ONE_IN) {
-            return;
+            return true;
         }
         let (name, n) = (numbers.pick(&[RESOURCE, IMPLICIT]), 1 + u64::from(numbers.one_in(4)));
-        if let Some(requests) = pod.pointer_mut("/spec/containers/0/resources/requests") {
-            requests[name] = n.to_string().into();
-        }
+        let Some(requests) = pod.pointer_mut("/spec/containers/0/resources/requests") else {
+            return true;
+        };
+        requests[name] = n.to_string().into();
+        !self.devices.has_plugins
     }
 
     /// Gives some of the nodes a device plugin.
     pub(super) fn add_device_plugin(&mut self, node: &mut Value) {
-        if !self.devices.are_there || !self.devices.numbers.one_in(PLUGIN_ONE_IN) {
+        let Devices { are_there, has_plugins, numbers, .. } = &mut self.devices;
+        if !*are_there || !*has_plugins || !numbers.one_in(PLUGIN_ONE_IN) {
             return;
         }
         node["status"]["allocatable"][RESOURCE] = "1".into();

@@ -324,15 +324,16 @@ impl BindClaims {
         self.end(cx, binding, Err(text))
     }
 
-    /// The claim is bound, or cannot be. A claim that was made for the pod has to be seen first, so that its devices do not
-    /// look free between being in flight and being seen.
+    /// The claim is bound, or cannot be. A claim that was made for the pod has to be seen first if it has its devices, so that
+    /// they do not look free between being in flight and being seen.
     fn end(
         &mut self,
         cx: &mut TaskContext<'_>,
         mut binding: Binding,
         result: Result<(), String>,
     ) -> TaskStep {
-        if binding.is_special && binding.is_changed && !is_known(cx, &binding) {
+        let has_devices = !binding.object.json["status"]["allocation"].is_null();
+        if binding.is_special && has_devices && !is_known(cx, &binding) {
             let now = cx.cx.now();
             let deadline = *binding.deadline.get_or_insert(now + KNOWN_TIMEOUT);
             if now < deadline {
