@@ -98,15 +98,19 @@ impl Simulation {
         self.server.update(SLICE, slice).map(|_| true)
     }
 
-    /// A driver takes its devices back, at times only some of them.
+    /// A driver takes its devices back, at times not all at once.
     pub(super) fn withdraw(&mut self) -> Result<()> {
         let numbers = &mut self.devices.numbers;
         let node = format!("node-{}", numbers.below(MAX_POOLS));
-        let is_half = numbers.one_in(3);
-        self.devices.unpublished.0.retain(|part| part.node != node);
+        let is_slow = numbers.one_in(3);
+        let parts = &mut self.devices.unpublished.0;
+        parts.retain(|part| part.node != node);
         self.server.delete(SLICE, &key(&node, 0));
-        if !is_half {
-            self.server.delete(SLICE, &key(&node, 1));
+        let rest = key(&node, 1);
+        if is_slow {
+            parts.push_back(Part { node, key: rest, slice: None });
+        } else {
+            self.server.delete(SLICE, &rest);
         }
         Ok(())
     }
