@@ -30,7 +30,7 @@ const NO_STATE: &str = "not found";
 const CLAIM_TRIES: u32 = 5;
 const CLAIM_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long it may take until a claim that was created is seen.
+/// How long it may take until a claim that was created is seen; then it is read, to know whether it is there.
 const KNOWN_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What all bindings share.
@@ -73,6 +73,8 @@ enum Doing {
     PodPause,
     /// Waiting until the claim that was created is seen; then the binding ends like this.
     Known(Result<(), String>),
+    /// Reading it, after it was not seen for long.
+    Unseen(Result<(), String>),
 }
 
 /// One claim on its way.
@@ -90,11 +92,16 @@ struct Binding {
     /// Set while the server may still have carried out a write of the allocation, or may yet do so.
     unclear: Option<Unclear>,
     pod_tries: PodTries,
-    /// Until when a claim that was created is waited for.
+    /// When a claim that was created is read, if it has not been seen by then.
     deadline: Option<Timestamp>,
 }
 
 impl Binding {
+    /// Whether the claim was made for the pod and has its devices: whoever does not see it takes them for free.
+    fn is_special_with_devices(&self) -> bool {
+        self.is_special && !self.object.json["status"]["allocation"].is_null()
+    }
+
     fn key(&self) -> String {
         self.object.key()
     }
@@ -326,22 +333,54 @@ impl BindClaims {
 
     /// The claim is bound, or cannot be. A claim that was made for the pod has to be seen first if it has its devices, so that
     /// they do not look free between being in flight and being seen.
+    ///
+    /// Parity: the reference stops waiting after two minutes, whether the claim is there or not.
     fn end(
         &mut self,
         cx: &mut TaskContext<'_>,
         mut binding: Binding,
         result: Result<(), String>,
     ) -> TaskStep {
-        let has_devices = !binding.object.json["status"]["allocation"].is_null();
-        if binding.is_special && has_devices && !is_known(cx, &binding) {
-            let now = cx.cx.now();
-            let deadline = *binding.deadline.get_or_insert(now + KNOWN_TIMEOUT);
-            if now < deadline {
-                let objects = vec![(&*binding.object).into()];
-                self.stage = Stage::Binding(binding, Doing::Known(result));
-                return TaskStep::Wait { until: Some(deadline), objects };
-            }
+        if !binding.is_special_with_devices() || is_known(cx, &binding) {
+            return self.finish(cx, binding, result);
         }
+        let now = cx.cx.now();
+        let deadline = *binding.deadline.get_or_insert(now + KNOWN_TIMEOUT);
+        if deadline <= now {
+            return self.read(binding, Doing::Unseen(result));
+        }
+        let objects = vec![(&*binding.object).into()];
+        self.stage = Stage::Binding(binding, Doing::Known(result));
+        TaskStep::Wait { until: Some(deadline), objects }
+    }
+
+    /// A claim that was not seen for long was read, or was not.
+    fn read_unseen(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        mut binding: Binding,
+        result: Result<(), String>,
+        answer: Result<Arc<Object>, ApiError>,
+    ) -> TaskStep {
+        let is_gone = match answer {
+            Ok(object) => object.uid != binding.object.uid,
+            Err(error) => error.code == Some(404),
+        };
+        if is_gone {
+            let text = format!("claim {} got deleted in the meantime", binding.key());
+            return self.finish(cx, binding, result.and(Err(text)));
+        }
+        binding.deadline = None;
+        self.end(cx, binding, result)
+    }
+
+    /// Nothing of the claim is under way any more.
+    fn finish(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        binding: Binding,
+        result: Result<(), String>,
+    ) -> TaskStep {
         settle(cx, &binding);
         let decoded = self.shared.devices.claims.get(&binding.object);
         match result.and_then(|()| decoded.map_err(|error| error.to_string())) {
@@ -444,6 +483,7 @@ impl BindClaims {
             }
             (Doing::Status, Err(error)) => self.status_failed(cx, binding, &error),
             (Doing::LookUp, answer) => self.looked_up(cx, binding, answer),
+            (Doing::Unseen(result), answer) => self.read_unseen(cx, binding, result, answer),
             (Doing::PodStatus, Ok(_)) => self.end(cx, binding, Ok(())),
             (Doing::PodStatus, Err(error)) => self.pod_status_refused(cx, binding, &error),
             (
@@ -485,7 +525,8 @@ impl PreBindTask for BindClaims {
     }
 
     fn must_finish(&self) -> bool {
-        matches!(&self.stage, Stage::Binding(binding, _) if binding.unclear.is_some())
+        let Stage::Binding(binding, _) = &self.stage else { return false };
+        binding.unclear.is_some() || binding.is_special_with_devices()
     }
 }
 
