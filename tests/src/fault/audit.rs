@@ -9,7 +9,7 @@ use kube_scheduler_api_types::{Pod, Resources, Timestamp};
 use kube_scheduler_engine::{AttemptResult, Effect, Engine, Input, PodRef, Token, Turn};
 
 use super::chaos::Sleepers;
-use super::extended::may_be_devices;
+use super::claims::may_be_devices;
 use super::instance::Shown;
 
 /// Attempts at one pod at one instant beyond which a scheduler is said to spin.

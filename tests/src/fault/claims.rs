@@ -1,6 +1,6 @@
 //! What schedulers write of resource claims, as the server takes it, and what must hold of claims whatever happens.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -10,11 +10,20 @@ use kube_scheduler_framework::ObjectWrite;
 use kube_scheduler_writes::Success;
 use serde_json::{Value, json};
 
-use super::pools::Unpublished;
 use super::server::{Key, Refusal, Server, WriteResult, key_of};
 use crate::history::Numbers;
 
 pub(super) const CLAIM: &str = "ResourceClaim";
+
+/// What the class of all devices serves.
+pub(super) const RESOURCE: &str = "example.com/dra";
+/// What the class of fast devices serves by its name.
+pub(super) const IMPLICIT: &str = "deviceclass.resource.kubernetes.io/fast";
+
+/// Whether device classes may serve a resource.
+pub(super) fn may_be_devices(resource: &str) -> bool {
+    [RESOURCE, IMPLICIT].contains(&resource)
+}
 
 /// Driver, pool and name.
 pub(super) type Device = [String; 3];
@@ -27,11 +36,21 @@ pub(super) struct Devices {
     pub(super) n_made: u64,
     /// All that ever were.
     pub(super) published: BTreeSet<Device>,
-    pub(super) unpublished: Unpublished,
+    /// What drivers have begun to publish and still have to, in order.
+    pub(super) unpublished: VecDeque<Part>,
     /// Whether device plugins serve on some nodes what device classes serve on others.
     pub(super) has_plugins: bool,
     /// Nodes that have or had a device plugin.
     pub(super) with_plugin: BTreeSet<String>,
+}
+
+/// One slice of a pool that is to be published.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) node: String,
+    pub(super) key: Key,
+    /// `None` for a slice that has to go.
+    pub(super) slice: Option<Value>,
 }
 
 impl Devices {
@@ -43,7 +62,7 @@ impl Devices {
             numbers,
             n_made: 0,
             published: BTreeSet::new(),
-            unpublished: Unpublished::default(),
+            unpublished: VecDeque::new(),
             has_plugins,
             with_plugin: BTreeSet::new(),
         }

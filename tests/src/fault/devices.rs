@@ -10,7 +10,6 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::claims::{self, CLAIM};
-use super::extended;
 use super::server::{KINDS, Key, N_PLAIN_KINDS};
 use super::simulation::Simulation;
 use crate::history::shapes;
@@ -42,7 +41,7 @@ impl Simulation {
                 "spec": {"selectors": [{"cel": {"expression": expression}}]},
             });
             if name == "gpu" {
-                class["spec"]["extendedResourceName"] = extended::RESOURCE.into();
+                class["spec"]["extendedResourceName"] = claims::RESOURCE.into();
             }
             self.server.put("DeviceClass", class)?;
         }

@@ -9,22 +9,13 @@ use kube_scheduler_engine::PodRef;
 use kube_scheduler_writes::Success;
 use serde_json::{Value, json};
 
-use super::claims::{CLAIM, Devices, admits, is_reserved_for};
+use super::claims::{CLAIM, Devices, IMPLICIT, RESOURCE, admits, is_reserved_for, may_be_devices};
 use super::server::{Key, Refusal, Server, WriteResult};
 use super::simulation::Simulation;
 
-/// What the class of all devices serves.
-pub(super) const RESOURCE: &str = "example.com/dra";
-/// What the class of fast devices serves by its name.
-const IMPLICIT: &str = "deviceclass.resource.kubernetes.io/fast";
 /// One in how many pods asks for one of them, and how many nodes have a device plugin.
 const ASKING_ONE_IN: u64 = 6;
 const PLUGIN_ONE_IN: u64 = 6;
-
-/// Whether device classes may serve a resource.
-pub(super) fn may_be_devices(resource: &str) -> bool {
-    [RESOURCE, IMPLICIT].contains(&resource)
-}
 
 fn asks_for_devices(pod: &Value) -> bool {
     let containers = pod["spec"]["containers"].as_array().into_iter().flatten();

@@ -1,11 +1,10 @@
 //! Drivers that publish devices. A pool has one or two slices, which come one after the other: until the last is there, the
 //! pool is incomplete, or what is left of it belongs to an older generation.
 
-use std::collections::VecDeque;
-
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::claims::Part;
 use super::devices::{API_VERSION, DRIVER};
 use super::server::Key;
 use super::simulation::Simulation;
@@ -14,18 +13,6 @@ const SLICE: &str = "ResourceSlice";
 /// How many nodes have devices, and how many devices a slice has at most.
 const MAX_POOLS: u64 = 8;
 const MAX_DEVICES: u64 = 2;
-
-/// What drivers have begun to publish and still have to, in order.
-#[derive(Debug, Default)]
-pub(super) struct Unpublished(VecDeque<Part>);
-
-#[derive(Debug)]
-struct Part {
-    node: String,
-    key: Key,
-    /// `None` for a slice that has to go.
-    slice: Option<Value>,
-}
 
 fn key(node: &str, at: u64) -> Key {
     (String::new(), format!("{node}-gpu-{at}"))
@@ -52,7 +39,7 @@ fn slice(node: &str, at: u64, n_devices: u64, generation: u64, n_slices: u64) ->
 impl Simulation {
     /// A driver goes on with what it has begun, changes the devices of a slice, or begins a new generation of its pool.
     pub(super) fn publish(&mut self) -> Result<()> {
-        let has_begun = !self.devices.unpublished.0.is_empty();
+        let has_begun = !self.devices.unpublished.is_empty();
         if has_begun && !self.devices.numbers.one_in(4) {
             return self.publish_part().map(drop);
         }
@@ -64,7 +51,7 @@ impl Simulation {
         let pool = first.map(|first| &first["spec"]["pool"]);
         let number = |field: &str| pool.and_then(|pool| pool[field].as_u64());
         let (generation, n_former) = (number("generation"), number("resourceSliceCount"));
-        let parts = &mut self.devices.unpublished.0;
+        let parts = &mut self.devices.unpublished;
         if let (Some(generation), Some(n_former), false) = (generation, n_former, is_next) {
             let slice = slice(&node, 0, n_devices, generation, n_former);
             parts.push_front(Part { key: key(&node, 0), node, slice: Some(slice) });
@@ -83,7 +70,7 @@ impl Simulation {
 
     /// The next thing that a driver has begun; false when there is none.
     pub(super) fn publish_part(&mut self) -> Result<bool> {
-        let Some(Part { node, key, slice }) = self.devices.unpublished.0.pop_front() else {
+        let Some(Part { node, key, slice }) = self.devices.unpublished.pop_front() else {
             return Ok(false);
         };
         let Some(mut slice) = slice else {
@@ -103,7 +90,7 @@ impl Simulation {
         let numbers = &mut self.devices.numbers;
         let node = format!("node-{}", numbers.below(MAX_POOLS));
         let is_slow = numbers.one_in(3);
-        let parts = &mut self.devices.unpublished.0;
+        let parts = &mut self.devices.unpublished;
         parts.retain(|part| part.node != node);
         self.server.delete(SLICE, &key(&node, 0));
         let rest = key(&node, 1);
