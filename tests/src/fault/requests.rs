@@ -264,6 +264,9 @@ impl Simulation {
                 if is_allocation(write) && written.is_ok() {
                     self.counts.n_allocated += 1;
                 }
+                if matches!(write, ObjectWrite::Create(_)) && written.is_ok() {
+                    self.counts.n_made += 1;
+                }
                 written.map_err(refused)
             }
             PodWrite::Evict { pod, patch, .. } => {
