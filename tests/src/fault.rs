@@ -13,9 +13,11 @@ mod chaos;
 mod claims;
 mod devices;
 mod environment;
+mod extended;
 mod extender;
 mod follower;
 mod instance;
+mod pools;
 mod requests;
 mod server;
 mod setup;
@@ -167,6 +169,8 @@ pub struct Counts {
     pub n_leaders: u64,
     /// Claims that got devices.
     pub n_allocated: u64,
+    /// Claims that schedulers made for extended resources.
+    pub n_made: u64,
 }
 
 impl Counts {
@@ -192,6 +196,7 @@ impl Counts {
             n_ends: self.n_ends + other.n_ends,
             n_leaders: self.n_leaders + other.n_leaders,
             n_allocated: self.n_allocated + other.n_allocated,
+            n_made: self.n_made + other.n_made,
         }
     }
 }

@@ -104,7 +104,8 @@ pub use images::ImageState;
 pub use node_storage::Attachment;
 pub use node_table::NodeIdx;
 pub use objects::{
-    AssumeObjectError, ObjectChange, ObjectKey, ObjectStore, ServiceSelectors, storage_class_of,
+    AssumeObjectError, ObjectChange, ObjectKey, ObjectStore, ServiceSelectors, UnansweredWrite,
+    storage_class_of,
 };
 pub use overlay::NodeOverlay;
 pub use pod_groups::{MemberPlace, PodGroupState};

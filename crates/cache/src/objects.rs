@@ -10,6 +10,7 @@ mod confirmed;
 mod history;
 mod pending;
 mod service_selectors;
+mod unanswered;
 mod volume_classes;
 
 use std::collections::BTreeMap;
@@ -22,12 +23,14 @@ use self::confirmed::Confirmed;
 use self::history::History;
 use self::pending::PendingObjects;
 use self::service_selectors::{SERVICES, SelectorsByNamespace};
+use self::unanswered::UnansweredWrites;
 use self::volume_classes::{VOLUMES, VolumeClasses};
 
 pub use self::assumed::{AssumeObjectError, ObjectKey};
 pub(crate) use self::history::DEVICE_GROUP;
 pub use self::history::ObjectChange;
 pub use self::service_selectors::ServiceSelectors;
+pub use self::unanswered::UnansweredWrite;
 pub use self::volume_classes::storage_class_of;
 
 type ByName = BTreeMap<Arc<str>, Arc<Object>>;
@@ -44,6 +47,7 @@ pub struct ObjectStore {
     sequence: u64,
     volume_classes: VolumeClasses,
     service_selectors: SelectorsByNamespace,
+    unanswered: UnansweredWrites,
 }
 
 #[derive(Clone, Debug)]

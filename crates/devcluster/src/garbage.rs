@@ -111,7 +111,8 @@ fn look_at_dependent(state: &mut State, (kind, key): &ObjectKey) {
 
 fn state_of(state: &mut State, namespace: &str, reference: &Value) -> OwnerState {
     let text = |field| text_at(reference, &[field]);
-    let Some(kind) = KindId::by_manifest(text("apiVersion"), text("kind")) else {
+    let kind = KindId::by_manifest(text("apiVersion"), text("kind")).map(KindId::storage);
+    let Some(kind) = kind else {
         return OwnerState::Present;
     };
     let namespace = if kind.get().namespaced { namespace } else { "" };

@@ -1,7 +1,7 @@
 //! The table of kinds that are served.
 //!
 //! Invariants: a kind's position in [`KINDS`] is its identity for the life of the process; group, version and plural name
-//! together are unique; `events.k8s.io` events are stored as core events.
+//! together are unique; a kind that is stored as another one has the same scope, status and selectable fields.
 
 /// A served kind: what discovery, selectors and the generic verbs need to know about it.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub struct Kind {
     /// What objects can be selected by, besides `metadata.name` and `metadata.namespace`: the name of the field in
     /// selectors, and the path to its value.
     pub(crate) fields: &'static [(&'static str, &'static [&'static str])],
+    /// The kind as which its objects are stored, if that is another one: the same kind in another version or group.
+    pub(crate) stored_as: Option<KindId>,
 }
 
 /// A kind's position in [`KINDS`].
@@ -48,9 +50,9 @@ impl KindId {
         usize::from(self.0)
     }
 
-    /// The kind as which objects are stored: core events for `events.k8s.io`, else this kind.
+    /// The kind as which objects are stored.
     pub(crate) fn storage(self) -> Self {
-        if self == EVENTS_V1 { EVENTS } else { self }
+        self.get().stored_as.unwrap_or(self)
     }
 
     /// The kind with this group, version and plural name, as they are in paths.
@@ -140,6 +142,7 @@ impl Kind {
             has_status: false,
             has_generation: false,
             fields: &[],
+            stored_as: None,
             review: false,
         }
     }
@@ -172,6 +175,11 @@ impl Kind {
 
     const fn fields(mut self, fields: &'static [(&'static str, &'static [&'static str])]) -> Self {
         self.fields = fields;
+        self
+    }
+
+    const fn stored_as(mut self, kind: KindId) -> Self {
+        self.stored_as = Some(kind);
         self
     }
 
@@ -232,6 +240,12 @@ pub(crate) const POD_GROUPS: KindId = KindId(23);
 /// Descriptions of groups of pods.
 pub(crate) const WORKLOADS: KindId = KindId(24);
 
+/// Rules that taint devices.
+pub(crate) const DEVICE_TAINT_RULES: KindId = KindId(25);
+
+const SLICE_FIELDS: &[(&str, &[&str])] =
+    &[("spec.nodeName", &["spec", "nodeName"]), ("spec.driver", &["spec", "driver"])];
+
 const SCALED: &[&str] = &["status", "scale"];
 
 /// Every kind; those with a constant come first.
@@ -250,19 +264,22 @@ pub static KINDS: &[Kind] = &[
         ("type", &["type"]),
     ]),
     // The same fields in the same order as the core form, since objects are indexed in that form.
-    Kind::new("events.k8s.io", "v1", "Event", "events", true).short(&["ev"]).fields(&[
-        ("regarding.kind", &[]),
-        ("regarding.namespace", &[]),
-        ("regarding.name", &[]),
-        ("regarding.uid", &[]),
-        ("regarding.apiVersion", &[]),
-        ("regarding.resourceVersion", &[]),
-        ("regarding.fieldPath", &[]),
-        ("reason", &[]),
-        ("reportingController", &[]),
-        ("source", &[]),
-        ("type", &[]),
-    ]),
+    Kind::new("events.k8s.io", "v1", "Event", "events", true)
+        .stored_as(EVENTS)
+        .short(&["ev"])
+        .fields(&[
+            ("regarding.kind", &[]),
+            ("regarding.namespace", &[]),
+            ("regarding.name", &[]),
+            ("regarding.uid", &[]),
+            ("regarding.apiVersion", &[]),
+            ("regarding.resourceVersion", &[]),
+            ("regarding.fieldPath", &[]),
+            ("reason", &[]),
+            ("reportingController", &[]),
+            ("source", &[]),
+            ("type", &[]),
+        ]),
     Kind::new("", "v1", "Namespace", "namespaces", false)
         .short(&["ns"])
         .status()
@@ -343,11 +360,37 @@ pub static KINDS: &[Kind] = &[
     Kind::new("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", true),
     Kind::new("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", false)
         .generation()
-        .fields(&[("spec.nodeName", &["spec", "nodeName"]), ("spec.driver", &["spec", "driver"])]),
+        .fields(SLICE_FIELDS),
     Kind::new("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", false).generation(),
     Kind::new("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups", true).status().generation(),
     Kind::new("scheduling.k8s.io", "v1alpha2", "Workload", "workloads", true)
         .short(&["wl"])
+        .generation(),
+    Kind::new("resource.k8s.io", "v1beta2", "DeviceTaintRule", "devicetaintrules", false)
+        .status()
+        .generation(),
+    // The versions that v1.36 can serve have the same fields as v1, but for v1beta1, which is not here.
+    Kind::new("resource.k8s.io", "v1beta2", "ResourceClaim", "resourceclaims", true)
+        .stored_as(RESOURCE_CLAIMS)
+        .status(),
+    Kind::new(
+        "resource.k8s.io",
+        "v1beta2",
+        "ResourceClaimTemplate",
+        "resourceclaimtemplates",
+        true,
+    )
+    .stored_as(RESOURCE_CLAIM_TEMPLATES),
+    Kind::new("resource.k8s.io", "v1beta2", "ResourceSlice", "resourceslices", false)
+        .stored_as(RESOURCE_SLICES)
+        .generation()
+        .fields(SLICE_FIELDS),
+    Kind::new("resource.k8s.io", "v1beta2", "DeviceClass", "deviceclasses", false)
+        .stored_as(DEVICE_CLASSES)
+        .generation(),
+    Kind::new("resource.k8s.io", "v1alpha3", "DeviceTaintRule", "devicetaintrules", false)
+        .stored_as(DEVICE_TAINT_RULES)
+        .status()
         .generation(),
     Kind::new("", "v1", "Service", "services", true).short(&["svc"]).in_all().status(),
     Kind::new("", "v1", "ConfigMap", "configmaps", true).short(&["cm"]),
@@ -366,9 +409,6 @@ pub static KINDS: &[Kind] = &[
     Kind::new("storage.k8s.io", "v1", "CSIDriver", "csidrivers", false),
     Kind::new("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", true),
     Kind::new("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", false).status(),
-    Kind::new("resource.k8s.io", "v1beta2", "DeviceTaintRule", "devicetaintrules", false)
-        .status()
-        .generation(),
     Kind::new("coordination.k8s.io", "v1beta1", "LeaseCandidate", "leasecandidates", true)
         .fields(&[("spec.leaseName", &["spec", "leaseName"])]),
     Kind::new("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", true)
@@ -457,6 +497,7 @@ mod tests {
             (DEVICE_CLASSES, "resource.k8s.io", "deviceclasses"),
             (POD_GROUPS, "scheduling.k8s.io", "podgroups"),
             (WORKLOADS, "scheduling.k8s.io", "workloads"),
+            (DEVICE_TAINT_RULES, "resource.k8s.io", "devicetaintrules"),
         ];
         for (id, group, plural) in expected {
             assert_eq!((id.get().group, id.get().plural), (group, plural));
@@ -473,8 +514,20 @@ mod tests {
     }
 
     #[test]
-    fn both_event_forms_select_by_the_same_positions() {
-        assert_eq!(EVENTS.get().fields.len(), EVENTS_V1.get().fields.len());
+    fn forms_of_a_kind_differ_in_names_alone() {
         assert_eq!(EVENTS_V1.storage(), EVENTS);
+        for form in KindId::all() {
+            let (kind, storage) = (form.get(), form.storage().get());
+            assert_eq!(form.storage().storage(), form.storage());
+            assert_eq!((kind.kind, kind.plural), (storage.kind, storage.plural));
+            assert_eq!(kind.namespaced, storage.namespaced);
+            assert_eq!(kind.subresources, storage.subresources);
+            assert_eq!(kind.has_status, storage.has_status);
+            assert_eq!(kind.has_generation, storage.has_generation);
+            // Objects are indexed in the stored form.
+            assert_eq!(kind.fields.len(), storage.fields.len());
+            let is_same = |(kind, storage): (&(&str, _), &(&str, _))| kind.0 == storage.0;
+            assert!(form == EVENTS_V1 || kind.fields.iter().zip(storage.fields).all(is_same));
+        }
     }
 }

@@ -24,9 +24,10 @@ mod trial;
 use std::sync::Arc;
 
 use crate::diagnosis::FitError;
-use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_api_types::{Object, Pod, Timestamp};
 use kube_scheduler_framework::{
-    ClusterEvent, Code, Commands, CycleState, EventKind, EventObject, NodeIdx, PluginName, Status,
+    ActionType, ClusterEvent, Code, Commands, CycleState, EventKind, EventObject, NodeIdx,
+    PluginName, Status,
 };
 use kube_scheduler_queue::QueuedPod;
 use kube_scheduler_runtime::{MeteredPoint, PluginIdx};
@@ -35,6 +36,7 @@ use smallvec::SmallVec;
 use self::commands::Requests;
 use self::table::BindingTable;
 use self::tasks::Running;
+use crate::changes::resource_of;
 use crate::core::{Core, PodEvent};
 use crate::effect::{PodRef, Token};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
@@ -151,7 +153,10 @@ impl Bindings {
             Ok(waits) => waits,
             Err(status) => {
                 binding.notice_rejection(core, Rejection::BeforeBinding, &status);
+                // Nobody could have seen what the pod has reserved since.
+                let n_released = core.released.len();
                 self.undo(core, &mut binding);
+                core.released.truncate(n_released);
                 let Binding { queued, pod, .. } = *binding;
                 let failure = Failure::on_chosen_node(status);
                 let failed = FailedAttempt { queued, profile, assumed: Some(pod), failure };
@@ -225,6 +230,8 @@ impl Bindings {
     /// The binding is written: reports it and asks PostBind.
     fn bound(&mut self, core: &mut Core, uid: &str) {
         let Some(mut binding) = self.table.take(uid, &mut core.deadlines) else { return };
+        // What it was about to write is written.
+        core.released.clear();
         let profile = binding.profile;
         let plans = core.plans.clone();
         let Pod { namespace, name, .. } = &*binding.pod;
@@ -295,10 +302,11 @@ impl Bindings {
         let assumed = Some(pod.clone());
         FailedAttempt { queued, profile, assumed, failure }.send_back(core);
         if is_forgotten && is_rejected {
-            core.move_all_if(&ClusterEvent::ASSIGNED_POD_DELETE, &freed, |other| {
+            core.move_all_if(&ClusterEvent::ASSIGNED_POD_DELETE, &freed, None, |other| {
                 other.uid != pod.uid
             });
         }
+        report_released(core, uid);
     }
 
     /// Unreserves in reverse order and forgets the pod; says whether that worked.
@@ -312,6 +320,22 @@ impl Bindings {
                 false
             }
         }
+    }
+}
+
+/// Reports to the queue, but for the pod itself, the objects that are not about to be written any more: what they were to
+/// get is free again, unless they were written. A plugin's hint looks at both forms.
+///
+/// Parity: the reference reports nothing. Pods that were rejected because of such an object wait for time alone.
+fn report_released(core: &mut Core, uid: &str) {
+    for released in std::mem::take(&mut core.released) {
+        let Object { group, kind, namespace, name, .. } = &*released;
+        let present = core.cluster.objects().get(group, kind, namespace, name);
+        let present = present.filter(|present| present.uid == released.uid).cloned();
+        let resource = resource_of(&released, &core.plans.custom_resources);
+        let event = ClusterEvent::new(resource, ActionType::UPDATE);
+        let (old, new) = (EventObject::Other(released), present.map(EventObject::Other));
+        core.move_all_if(&event, &old, new.as_ref(), |other| *other.uid != *uid);
     }
 }
 

@@ -2,9 +2,10 @@
 //!
 //! Behaviour: `docs/spec/queue.md` §8.0 (extraction tables).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use kube_scheduler_api_types::{Node, Pod, Quantity};
+use kube_scheduler_api_types::{Node, Object, Pod, Quantity};
 use kube_scheduler_framework::{ActionType, ClusterEvent, EventResource};
 use smallvec::SmallVec;
 
@@ -45,7 +46,7 @@ pub(crate) fn pod_changes(new: &Pod, old: &Pod) -> Events {
 
 /// Whether some resource of the old total is gone or smaller, by milli-value.
 fn is_scaled_down(new: &Pod, old: &Pod) -> bool {
-    if std::sync::Arc::ptr_eq(&new.requests, &old.requests) {
+    if Arc::ptr_eq(&new.requests, &old.requests) {
         return false;
     }
     let totals: BTreeMap<&str, &Quantity> =
@@ -86,4 +87,31 @@ pub(crate) fn node_changes(new: &Node, old: &Node) -> Events {
 /// Type to status; of duplicates the last counts.
 fn conditions(node: &Node) -> BTreeMap<&str, &str> {
     node.conditions.iter().map(|(kind, status)| (&**kind, &**status)).collect()
+}
+
+/// The resource that plugins register for to hear of this object. An object does not name its plural: of the usual ones,
+/// the one that a plugin registered for is meant.
+pub(crate) fn resource_of(object: &Object, custom: &BTreeSet<Arc<str>>) -> EventResource {
+    match (&*object.group, &*object.kind) {
+        ("", "PersistentVolume") => EventResource::PersistentVolume,
+        ("", "PersistentVolumeClaim") => EventResource::PersistentVolumeClaim,
+        ("storage.k8s.io", "CSINode") => EventResource::CsiNode,
+        ("storage.k8s.io", "CSIDriver") => EventResource::CsiDriver,
+        ("storage.k8s.io", "VolumeAttachment") => EventResource::VolumeAttachment,
+        ("storage.k8s.io", "CSIStorageCapacity") => EventResource::CsiStorageCapacity,
+        ("storage.k8s.io", "StorageClass") => EventResource::StorageClass,
+        ("resource.k8s.io", "ResourceClaim") => EventResource::ResourceClaim,
+        ("resource.k8s.io", "ResourceSlice") => EventResource::ResourceSlice,
+        ("resource.k8s.io", "DeviceClass") => EventResource::DeviceClass,
+        ("scheduling.k8s.io", "PodGroup") => EventResource::PodGroup,
+        (group, kind) => {
+            let kind = kind.to_lowercase();
+            let name = |plural: String| format!("{plural}.{}.{group}", object.version);
+            let stem = kind.strip_suffix('y').map(|stem| format!("{stem}ies"));
+            let others = [Some(format!("{kind}es")), stem, Some(kind.clone())];
+            let registered =
+                others.into_iter().flatten().map(name).find(|name| custom.contains(name.as_str()));
+            EventResource::Custom(registered.unwrap_or_else(|| name(format!("{kind}s"))).into())
+        }
+    }
 }

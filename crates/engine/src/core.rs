@@ -48,6 +48,8 @@ pub(crate) struct Core {
     pub(crate) effects: Vec<Effect>,
     /// What the API server answered writes with, to be taken in at the end of the input at hand.
     pub(crate) confirmed: Vec<Arc<Object>>,
+    /// Objects that are no longer about to be written: they are, or what they were to get is free again.
+    pub(crate) released: Vec<Arc<Object>>,
     pub(crate) counts: Counts,
     pub(crate) measures: Measures,
     /// For a shell that writes a log.
@@ -85,6 +87,7 @@ impl Core {
             deadlines: Deadlines::default(),
             effects: Vec::new(),
             confirmed: Vec::new(),
+            released: Vec::new(),
             counts,
             measures,
             notices: Notices::default(),
@@ -108,6 +111,7 @@ impl Core {
             deadlines: self.deadlines.clone(),
             effects: Vec::new(),
             confirmed: Vec::new(),
+            released: Vec::new(),
             counts: Counts::default(),
             measures: Measures::default(),
             notices: Notices::default(),
@@ -266,22 +270,16 @@ impl Core {
         self.with_queue(|queue, policy| queue.move_all(event, old, new, policy.now, policy));
     }
 
-    /// As [`move_all`](Self::move_all) for an object that is gone, and only those pods that `may_move`.
+    /// As [`move_all`](Self::move_all), and only those pods that `may_move`.
     pub(crate) fn move_all_if(
         &mut self,
         event: &ClusterEvent,
         old: &EventObject,
+        new: Option<&EventObject>,
         may_move: impl Fn(&Pod) -> bool,
     ) {
         self.with_queue(|queue, policy| {
-            queue.move_all_if(
-                event,
-                Some(old),
-                None,
-                |entry| may_move(&entry.0),
-                policy.now,
-                policy,
-            )
+            queue.move_all_if(event, Some(old), new, |entry| may_move(&entry.0), policy.now, policy)
         });
     }
 

@@ -8,14 +8,13 @@
 //! Invariant: a change is in the cluster state before hints are asked whether it helps, but for a deleted node, which hints
 //! may still look at.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Object, Pod};
 use kube_scheduler_framework::{ActionType, ClusterEvent, EventObject, EventResource, PluginName};
 
 use crate::binding::Bindings;
-use crate::changes::{node_changes, pod_changes};
+use crate::changes::{node_changes, pod_changes, resource_of};
 use crate::core::Core;
 use crate::policy::Entry;
 use crate::preemption::Preemptions;
@@ -44,6 +43,7 @@ impl Intake<'_> {
             // assumed to hold would never be given back.
             self.pod_removed(&old);
             self.bindings.pod_gone(self.core, &old.uid);
+            self.forget_unanswered(&old);
             return self.pod_added(pod);
         }
         match (old.is_assigned(), pod.is_assigned()) {
@@ -53,12 +53,7 @@ impl Intake<'_> {
                 self.assigned_pod_removed(&old);
                 self.pod_added(pod);
             }
-            (false, true) => {
-                self.assigned_pod_added(&pod);
-                if self.is_ours(&old) {
-                    self.dequeue(old);
-                }
-            }
+            (false, true) => self.pod_bound(&old, &pod),
             (false, false) if self.is_ours(&old) => self.pending_pod_updated(&old, &pod),
             (false, false) if self.is_ours(&pod) => self.pod_added(pod),
             (false, false) => {}
@@ -69,7 +64,13 @@ impl Intake<'_> {
         if let Some(pod) = self.core.pods.remove(namespace, name) {
             self.pod_removed(&pod);
             self.bindings.pod_gone(self.core, &pod.uid);
+            self.forget_unanswered(&pod);
         }
+    }
+
+    /// The pod will not be tried again.
+    fn forget_unanswered(&mut self, pod: &Pod) {
+        self.core.cluster.objects_mut().forget_unanswered(&pod.uid);
     }
 
     fn is_ours(&self, pod: &Pod) -> bool {
@@ -123,6 +124,34 @@ impl Intake<'_> {
             self.lower_pods_may_move(pod);
         }
         self.core.measures.input_handled(ClusterEvent::UNSCHEDULABLE_POD_DELETE.label());
+    }
+
+    /// A pending pod has a node now.
+    ///
+    /// Parity: the reference wakes nobody for the room that the pod held elsewhere (its issue 134859): where it was nominated
+    /// and not placed, or where it was assumed when another scheduler bound it. Pods that were rejected because of that room
+    /// would wait for time alone.
+    fn pod_bound(&mut self, old: &Arc<Pod>, new: &Arc<Pod>) {
+        let elsewhere = |node: &str| new.node_name.as_deref() != Some(node);
+        let cluster = &self.core.cluster;
+        let assumed = cluster.pod(&new.uid).filter(|_| cluster.is_assumed(&new.uid)).cloned();
+        let assumed = assumed.filter(|pod| pod.node_name.as_deref().is_some_and(elsewhere));
+        // Placing the pod has ended its nomination in the queue.
+        let nominated = self.core.queue().nomination(&new.uid);
+        let nominated = nominated.or(old.nominated_node_name()).filter(|node| elsewhere(node));
+        let nominated = nominated.map(|node| Arc::new(old.with_node_name(&node.into())));
+        self.assigned_pod_added(new);
+        self.forget_unanswered(new);
+        if self.is_ours(old) {
+            self.dequeue(old.clone());
+        }
+        if let Some(assumed) = assumed {
+            let object = EventObject::Pod(assumed);
+            self.core.move_all(&ClusterEvent::ASSIGNED_POD_DELETE, Some(&object), None);
+        }
+        if let Some(nominated) = nominated {
+            self.lower_pods_may_move(&nominated);
+        }
     }
 
     fn assigned_pod_added(&mut self, pod: &Arc<Pod>) {
@@ -197,7 +226,7 @@ impl Intake<'_> {
         let object = EventObject::Pod(pod.clone());
         let limit = pod.priority();
         let event = &ClusterEvent::ASSIGNED_POD_DELETE;
-        self.core.move_all_if(event, &object, |other| other.priority() <= limit);
+        self.core.move_all_if(event, &object, None, |other| other.priority() <= limit);
     }
 
     /// A pod went away while it was assumed: what it held is free again.
@@ -302,36 +331,15 @@ impl Intake<'_> {
         let Some(old) = removed else { return };
         let resource = resource_of(&old, &self.core.plans.custom_resources);
         let old = EventObject::Other(old);
-        let event = ClusterEvent::new(resource, ActionType::DELETE);
+        // Parity: DynamicResources does not register for claims that go, and so the reference wakes nobody for their devices,
+        // such as those of claims that it made itself for extended resources. To the queue they change to nothing.
+        let action = match &resource {
+            EventResource::ResourceClaim => ActionType::UPDATE,
+            _ => ActionType::DELETE,
+        };
+        let event = ClusterEvent::new(resource, action);
         self.core.measures.applied();
         self.object_changed(&event, Some(&old), None);
         self.bindings.object_changed(self.core, object);
-    }
-}
-
-/// The resource that plugins register for to hear of this object. An object does not name its plural: of the usual ones,
-/// the one that a plugin registered for is meant.
-fn resource_of(object: &Object, custom: &BTreeSet<Arc<str>>) -> EventResource {
-    match (&*object.group, &*object.kind) {
-        ("", "PersistentVolume") => EventResource::PersistentVolume,
-        ("", "PersistentVolumeClaim") => EventResource::PersistentVolumeClaim,
-        ("storage.k8s.io", "CSINode") => EventResource::CsiNode,
-        ("storage.k8s.io", "CSIDriver") => EventResource::CsiDriver,
-        ("storage.k8s.io", "VolumeAttachment") => EventResource::VolumeAttachment,
-        ("storage.k8s.io", "CSIStorageCapacity") => EventResource::CsiStorageCapacity,
-        ("storage.k8s.io", "StorageClass") => EventResource::StorageClass,
-        ("resource.k8s.io", "ResourceClaim") => EventResource::ResourceClaim,
-        ("resource.k8s.io", "ResourceSlice") => EventResource::ResourceSlice,
-        ("resource.k8s.io", "DeviceClass") => EventResource::DeviceClass,
-        ("scheduling.k8s.io", "PodGroup") => EventResource::PodGroup,
-        (group, kind) => {
-            let kind = kind.to_lowercase();
-            let name = |plural: String| format!("{plural}.{}.{group}", object.version);
-            let stem = kind.strip_suffix('y').map(|stem| format!("{stem}ies"));
-            let others = [Some(format!("{kind}es")), stem, Some(kind.clone())];
-            let registered =
-                others.into_iter().flatten().map(name).find(|name| custom.contains(name.as_str()));
-            EventResource::Custom(registered.unwrap_or_else(|| name(format!("{kind}s"))).into())
-        }
     }
 }

@@ -36,6 +36,7 @@ pub(crate) fn table_sizes(
         ("nodes that only pods name", cluster.n_ghosts()),
         ("assumed objects", cluster.objects().n_assumed()),
         ("pending objects", cluster.objects().n_pending()),
+        ("writes without an answer", cluster.objects().n_unanswered()),
         ("pods queued", queue.len()),
         ("pods in flight and events they missed", usize::try_from(n_missed).unwrap_or(usize::MAX)),
         ("nodes with nominated pods", queue.nominated_nodes().count()),

@@ -355,7 +355,8 @@ impl Commands {
     }
 
     /// Has a request to the API server carried out for `pod`, after those that were asked for earlier. There is no answer;
-    /// failures are logged.
+    /// failures are logged. As long as the pod may be tried again, the request is
+    /// [noted](kube_scheduler_cache::ObjectStore::unanswered): its next attempt may see the object as it was before.
     pub fn write_object(&mut self, pod: &Arc<Pod>, write: ObjectWrite) {
         self.0.push(Command::WriteObject { pod: pod.clone(), write });
     }

@@ -144,6 +144,7 @@ fn summarise(tally: &Tally, args: &Args, started: Instant) {
         n_ends,
         n_leaders,
         n_allocated,
+        n_made,
     } = tally.counts;
     let n_violations = tally.violations.iter().filter(|it| it.violation.is_some()).count();
     let seconds = started.elapsed().as_secs_f64();
@@ -156,7 +157,7 @@ fn summarise(tally: &Tally, args: &Args, started: Instant) {
         let summary = json!({
             "seeds": tally.n_seeds, "steps": n_steps, "placed": n_placed, "turnedDown": n_turned_down,
             "broken": n_broken, "judged": n_judged, "writes": n_writes, "schedulersEnded": n_ends,
-            "leaders": n_leaders, "allocated": n_allocated, "traceHash": format!("{:016x}", tally.hash), "seconds": seconds,
+            "leaders": n_leaders, "allocated": n_allocated, "claimsMade": n_made, "traceHash": format!("{:016x}", tally.hash), "seconds": seconds,
             "violations": violations,
         });
         println!("{summary}");
@@ -164,7 +165,7 @@ fn summarise(tally: &Tally, args: &Args, started: Instant) {
     }
     println!(
         "seeds={} steps={n_steps} placed={n_placed} turned-down={n_turned_down} broken={n_broken} judged={n_judged} \
-         writes={n_writes} ends={n_ends} leaders={n_leaders} allocated={n_allocated} hash={:016x} seconds={seconds:.1} violations={n_violations}",
+         writes={n_writes} ends={n_ends} leaders={n_leaders} allocated={n_allocated} made={n_made} hash={:016x} seconds={seconds:.1} violations={n_violations}",
         tally.n_seeds, tally.hash
     );
 }

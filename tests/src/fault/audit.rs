@@ -9,6 +9,7 @@ use kube_scheduler_api_types::{Pod, Resources, Timestamp};
 use kube_scheduler_engine::{AttemptResult, Effect, Engine, Input, PodRef, Token, Turn};
 
 use super::chaos::Sleepers;
+use super::claims::may_be_devices;
 use super::instance::Shown;
 
 /// Attempts at one pod at one instant beyond which a scheduler is said to spin.
@@ -271,7 +272,10 @@ fn over_commits(pod: &Pod, node_name: &str, engine: &Engine, shown: &Shown) -> O
         ("cpu", wanted.milli_cpu, used.milli_cpu, allocatable.milli_cpu),
         ("memory", wanted.memory, used.memory, allocatable.memory),
     ];
-    let scalars = wanted.scalars.iter().map(|(name, wanted)| {
+    // Without a device plugin, claims are counted instead.
+    let is_counted = |name: &str| !may_be_devices(name) || allocatable.scalar(name) > Some(0);
+    let scalars = wanted.scalars.iter().filter(|(name, _)| is_counted(name));
+    let scalars = scalars.map(|(name, wanted)| {
         let amount = |of: &Resources| of.scalar(name).unwrap_or(0);
         (&**name, *wanted, amount(&used), amount(allocatable))
     });

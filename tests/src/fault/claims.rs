@@ -1,18 +1,29 @@
 //! What schedulers write of resource claims, as the server takes it, and what must hold of claims whatever happens.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use kube_scheduler_api_types::Object;
 use kube_scheduler_engine::{PodRef, WatchedObject};
 use kube_scheduler_framework::ObjectWrite;
+use kube_scheduler_writes::Success;
 use serde_json::{Value, json};
 
 use super::server::{Key, Refusal, Server, WriteResult, key_of};
 use crate::history::Numbers;
 
 pub(super) const CLAIM: &str = "ResourceClaim";
+
+/// What the class of all devices serves.
+pub(super) const RESOURCE: &str = "example.com/dra";
+/// What the class of fast devices serves by its name.
+pub(super) const IMPLICIT: &str = "deviceclass.resource.kubernetes.io/fast";
+
+/// Whether device classes may serve a resource.
+pub(super) fn may_be_devices(resource: &str) -> bool {
+    [RESOURCE, IMPLICIT].contains(&resource)
+}
 
 /// Driver, pool and name.
 pub(super) type Device = [String; 3];
@@ -25,12 +36,36 @@ pub(super) struct Devices {
     pub(super) n_made: u64,
     /// All that ever were.
     pub(super) published: BTreeSet<Device>,
+    /// What drivers have begun to publish and still have to, in order.
+    pub(super) unpublished: VecDeque<Part>,
+    /// Whether device plugins serve on some nodes what device classes serve on others.
+    pub(super) has_plugins: bool,
+    /// Nodes that have or had a device plugin.
+    pub(super) with_plugin: BTreeSet<String>,
+}
+
+/// One slice of a pool that is to be published.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) node: String,
+    pub(super) key: Key,
+    /// `None` for a slice that has to go.
+    pub(super) slice: Option<Value>,
 }
 
 impl Devices {
     pub(super) fn new(seed: u64, are_there: bool) -> Self {
-        let numbers = Numbers::new(seed ^ 0xde_71ce);
-        Self { are_there, numbers, n_made: 0, published: BTreeSet::new() }
+        let mut numbers = Numbers::new(seed ^ 0xde_71ce);
+        let has_plugins = numbers.one_in(2);
+        Self {
+            are_there,
+            numbers,
+            n_made: 0,
+            published: BTreeSet::new(),
+            unpublished: VecDeque::new(),
+            has_plugins,
+            with_plugin: BTreeSet::new(),
+        }
     }
 
     pub(super) fn next_uid(&mut self, prefix: &str) -> String {
@@ -41,26 +76,31 @@ impl Devices {
 
 impl Server {
     /// A request of a plugin about one object.
-    pub(super) fn write_object(&mut self, write: &ObjectWrite) -> Result<WriteResult<Arc<Object>>> {
-        match write {
-            ObjectWrite::Replace(object) if *object.kind != *CLAIM => self.replace(object),
-            ObjectWrite::Replace(object) => self.replace_claim(object, "metadata"),
-            ObjectWrite::ReplaceStatus(object) if *object.kind == *CLAIM => {
-                self.replace_claim(object, "status")
+    pub(super) fn write_object(&mut self, write: &ObjectWrite) -> Result<WriteResult<Success>> {
+        let key = write.key();
+        let is_claim = *key.kind == *CLAIM;
+        let name = (key.namespace.to_string(), key.name.to_string());
+        let written = match write {
+            ObjectWrite::Replace(object) if !is_claim => self.replace(object)?,
+            ObjectWrite::Replace(object) => self.replace_claim(object, "metadata")?,
+            ObjectWrite::ReplaceStatus(object) if is_claim => {
+                self.replace_claim(object, "status")?
             }
-            ObjectWrite::PatchStatus { object, patch } if *object.kind == *CLAIM => {
-                let key = (object.namespace.to_string(), object.name.to_string());
-                self.unreserve_claim(&key, patch)
+            ObjectWrite::Create(object) if is_claim => return self.create_claim(object),
+            ObjectWrite::Delete { object, .. } if is_claim => return Ok(self.delete_made(object)),
+            ObjectWrite::PatchStatus { patch, .. } if is_claim => {
+                self.unreserve_claim(&name, patch)?
             }
-            ObjectWrite::Get(object) if *object.kind == *CLAIM => {
-                let key = (object.namespace.to_string(), object.name.to_string());
-                match self.get(CLAIM, &key) {
-                    None => Ok(Err(Refusal::not_found(CLAIM, &key))),
-                    Some(json) => Ok(Ok(Arc::new(Object::from_value(json.clone())?))),
-                }
+            ObjectWrite::PatchStatus { patch, .. } if *key.kind == *"Pod" => {
+                return self.name_claim(&name, patch);
             }
+            ObjectWrite::Get(_) if is_claim => match self.get(CLAIM, &name) {
+                None => Err(Refusal::not_found(CLAIM, &name)),
+                Some(json) => Ok(Arc::new(Object::from_value(json.clone())?)),
+            },
             _ => bail!("no plugin of the simulation asks for {write:?}"),
-        }
+        };
+        Ok(written.map(Success::Stored))
     }
 
     /// Takes one part of a claim over, if its revision is still the one that was read.
@@ -96,15 +136,17 @@ impl Server {
         let deleted =
             patch["status"]["reservedFor"].as_array().context("a patch of reservedFor")?;
         let mut json = before.clone();
-        self.unreserved
-            .extend(deleted.iter().filter_map(|it| Some(it["uid"].as_str()?.to_owned())));
         if let Some(reserved) = json["status"]["reservedFor"].as_array_mut() {
             reserved.retain(|it| !deleted.iter().any(|deleted| deleted["uid"] == it["uid"]));
         }
         self.put_claim(json).map(Ok)
     }
 
-    fn put_claim(&mut self, json: Value) -> Result<Arc<Object>> {
+    /// Stores a claim. What changes nothing makes no revision.
+    pub(super) fn put_claim(&mut self, json: Value) -> Result<Arc<Object>> {
+        if self.get(CLAIM, &key_of(&json)) == Some(&json) {
+            return Ok(Arc::new(Object::from_value(json)?));
+        }
         match self.update(CLAIM, json)? {
             WatchedObject::Other(stored) => Ok(stored),
             WatchedObject::Pod(_) | WatchedObject::Node(_) => bail!("a claim is no pod"),
@@ -141,16 +183,10 @@ impl Server {
     }
 
     /// A pod that one of our schedulers has just bound has its devices there.
-    ///
-    /// Parity: a pod whose binding failed takes its reservation back by a write that nobody waits for. An attempt that has not
-    /// seen that takes the claim for reserved, as in the reference. Such pods are left out; the controller reserves for them.
     pub(super) fn check_claims_of(&self, pod: &PodRef) -> Result<()> {
         let key = (pod.namespace.to_string(), pod.name.to_string());
         let Some(json) = self.get("Pod", &key) else { return Ok(()) };
         let node = json["spec"]["nodeName"].as_str().context("a node")?;
-        if self.unreserved.contains(&*pod.uid) {
-            return Ok(());
-        }
         for name in claim_names(json) {
             let name = name.with_context(|| format!("pod {pod} is bound before it has a claim"))?;
             let claim = self.get(CLAIM, &(key.0.clone(), name.clone()));
@@ -248,7 +284,7 @@ fn held_devices(claim: &Value) -> impl Iterator<Item = Device> {
 }
 
 /// Devices of the simulation belong to one node, which is named as a field.
-fn admits(selector: &Value, node: &str) -> bool {
+pub(super) fn admits(selector: &Value, node: &str) -> bool {
     let Some(terms) = selector["nodeSelectorTerms"].as_array() else { return true };
     terms.iter().any(|term| {
         let fields = term["matchFields"].as_array().into_iter().flatten();

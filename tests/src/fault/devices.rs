@@ -1,4 +1,5 @@
-//! Devices: drivers that publish them, users that claim them, and the controller that makes, frees and deletes claims.
+//! Devices: users that claim them, and the controller that makes, frees and deletes claims. Drivers are in
+//! [`pools`](super::pools).
 //!
 //! It draws from numbers of its own, so that nothing else changes when this fault is left out. Two things are left out,
 //! since no scheduler could bear them: the API has no write that depends on two claims. A leader that does not wait until
@@ -8,16 +9,13 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::claims::{self, CLAIM, Devices};
+use super::claims::{self, CLAIM};
 use super::server::{KINDS, Key, N_PLAIN_KINDS};
 use super::simulation::Simulation;
 use crate::history::shapes;
 
-const DRIVER: &str = "gpu.example.com";
-const API_VERSION: &str = "resource.k8s.io/v1";
-/// How many nodes have devices, and how many each at most.
-const MAX_SLICES: u64 = 8;
-const MAX_DEVICES: u64 = 2;
+pub(super) const DRIVER: &str = "gpu.example.com";
+pub(super) const API_VERSION: &str = "resource.k8s.io/v1";
 /// How many claims of all pods there are in each namespace.
 const MAX_SHARED: u64 = 2;
 /// One in how many pods claims devices.
@@ -37,11 +35,14 @@ impl Simulation {
         let of_driver = format!("device.driver == '{DRIVER}'");
         let is_fast = format!("{of_driver} && device.attributes['{DRIVER}'].fast");
         for (name, expression) in [("gpu", of_driver), ("fast", is_fast)] {
-            let class = json!({
+            let mut class = json!({
                 "apiVersion": API_VERSION, "kind": "DeviceClass",
                 "metadata": {"name": name, "uid": format!("class-{name}")},
                 "spec": {"selectors": [{"cel": {"expression": expression}}]},
             });
+            if name == "gpu" {
+                class["spec"]["extendedResourceName"] = claims::RESOURCE.into();
+            }
             self.server.put("DeviceClass", class)?;
         }
         for _ in 0..12 {
@@ -64,40 +65,6 @@ impl Simulation {
             4..=8 => self.control_devices().map(drop),
             _ => Ok(()),
         }
-    }
-
-    /// A driver publishes the devices of one node, fewer or more than before, at times as a new generation.
-    fn publish(&mut self) -> Result<()> {
-        let numbers = &mut self.devices.numbers;
-        let node = format!("node-{}", numbers.below(MAX_SLICES));
-        let n_devices = 1 + numbers.below(MAX_DEVICES);
-        let is_next = numbers.one_in(2);
-        let key = (String::new(), format!("{node}-gpu"));
-        let before = self.server.get("ResourceSlice", &key);
-        let before = before.and_then(|slice| slice["spec"]["pool"]["generation"].as_u64());
-        let generation = before.unwrap_or(0) + u64::from(is_next || before.is_none());
-        let device = |at| format!("gpu-{at}");
-        for at in 0..n_devices {
-            self.devices.published.insert([DRIVER.to_owned(), node.clone(), device(at)]);
-        }
-        let devices: Vec<Value> = (0..n_devices)
-            .map(|at| json!({"name": device(at), "attributes": {"fast": {"bool": at == 0}}}))
-            .collect();
-        let slice = json!({
-            "apiVersion": API_VERSION, "kind": "ResourceSlice",
-            "metadata": {"name": key.1, "uid": self.devices.next_uid("slice")},
-            "spec": {
-                "driver": DRIVER, "nodeName": node, "devices": devices,
-                "pool": {"name": node, "generation": generation, "resourceSliceCount": 1},
-            },
-        });
-        self.server.update("ResourceSlice", slice).map(drop)
-    }
-
-    fn withdraw(&mut self) -> Result<()> {
-        let node = self.devices.numbers.below(MAX_SLICES);
-        self.server.delete("ResourceSlice", &(String::new(), format!("node-{node}-gpu")));
-        Ok(())
     }
 
     fn shared_claim(&mut self) -> Key {
@@ -126,6 +93,10 @@ impl Simulation {
             "deviceClassName": if numbers.one_in(4) { "fast" } else { "gpu" },
             "allocationMode": "ExactCount", "count": 1 + u64::from(numbers.one_in(4)),
         });
+        if numbers.one_in(8) {
+            request["allocationMode"] = "All".into();
+            request["count"] = Value::Null;
+        }
         if numbers.one_in(16) {
             request["adminAccess"] = true.into();
         }
@@ -141,8 +112,12 @@ impl Simulation {
 
     /// Lets a pod that is about to be created claim devices, or not.
     pub(super) fn add_claims(&mut self, pod: &mut Value) {
-        let Devices { are_there, numbers, .. } = &mut self.devices;
-        if !*are_there || !numbers.one_in(CLAIMING_ONE_IN) {
+        if !self.devices.are_there {
+            return;
+        }
+        let may_claim = self.add_extended_resources(pod);
+        let numbers = &mut self.devices.numbers;
+        if !numbers.one_in(CLAIMING_ONE_IN) || !may_claim {
             return;
         }
         let own = json!({"name": "own", "resourceClaimTemplateName": "gpu"});
@@ -160,7 +135,8 @@ impl Simulation {
         if !self.devices.are_there {
             return Ok(false);
         }
-        Ok(self.make_claim()?
+        Ok(self.is_healing && self.publish_part()?
+            || self.make_claim()?
             || self.free_claim()?
             || self.reserve_for_running()?
             || self.delete_made_claim()?)

@@ -68,6 +68,7 @@ impl Simulation {
     pub(super) fn put_node(&mut self) -> Result<()> {
         let name = format!("node-{}", self.numbers.below(MAX_NODES));
         let mut node = shapes::node(&name, &mut self.numbers);
+        self.add_device_plugin(&mut node);
         let is_there = self.server.get("Node", &(String::new(), name.clone())).is_some();
         if is_there && self.suffers(Fault::Recreation) && self.numbers.one_in(3) {
             self.n_created += 1;

@@ -69,11 +69,12 @@ impl Sent {
         matches!(self, Self::Write(PodWrite::Bind { .. }))
     }
 
-    /// Whether it is about a claim.
+    /// Whether it is about a claim, or names one in a pod's status.
     fn claim_write(&self) -> Option<&ObjectWrite> {
         match self {
             Self::Write(PodWrite::Object { write, .. }) => {
-                Some(write).filter(|write| *write.key().kind == *CLAIM)
+                let kind = write.key().kind;
+                Some(write).filter(|_| *kind == *CLAIM || *kind == *"Pod")
             }
             _ => None,
         }
@@ -84,8 +85,8 @@ impl Sent {
         self.claim_write().is_some()
     }
 
-    /// Whether it may arrive after its scheduler has given it up. A reservation that is taken back names no revision: late,
-    /// it would undo what was written since.
+    /// Whether it may arrive after its scheduler has given it up. A patch, such as one that takes a reservation back, names no
+    /// revision: late, it would undo what was written since.
     fn can_be_late(&self) -> bool {
         !matches!(self.claim_write(), Some(ObjectWrite::PatchStatus { .. }))
     }
@@ -186,6 +187,7 @@ impl Simulation {
         let answer = self.execute(sent)?;
         if answer.is_ok() && sent.word() == "binding" {
             self.server.check_claims_of(sent.pod())?;
+            self.check_extended_resources_of(sent.pod())?;
         }
         Ok(answer)
     }
@@ -262,7 +264,10 @@ impl Simulation {
                 if is_allocation(write) && written.is_ok() {
                     self.counts.n_allocated += 1;
                 }
-                written.map(Success::Stored).map_err(refused)
+                if matches!(write, ObjectWrite::Create(_)) && written.is_ok() {
+                    self.counts.n_made += 1;
+                }
+                written.map_err(refused)
             }
             PodWrite::Evict { pod, patch, .. } => {
                 if let Some(patch) = patch {

@@ -4,7 +4,7 @@
 //! revision it was forgotten up to; a write is refused exactly where the real server refuses it (wrong UID, wrong
 //! revision, a pod that has a node or is going away).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
@@ -88,8 +88,6 @@ struct Shelf {
 pub(super) struct Server {
     revision: u64,
     shelves: Vec<Shelf>,
-    /// Pods whose reservations of claims were taken back, by UID.
-    pub(super) unreserved: BTreeSet<String>,
     /// Whether a binding takes the pod's nomination away, as newer servers do.
     pub(super) clears_nominations: bool,
 }
@@ -97,7 +95,7 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn new(clears_nominations: bool) -> Self {
         let shelves = KINDS.iter().map(|_| Shelf::default()).collect();
-        Self { revision: 0, shelves, unreserved: BTreeSet::new(), clears_nominations }
+        Self { revision: 0, shelves, clears_nominations }
     }
 
     pub(super) const fn revision(&self) -> u64 {

@@ -58,6 +58,7 @@ impl Setup {
         let rate = numbers.one_in(4).then_some(RateLimit { qps: 20.0, burst: 10 });
         let event_api = if numbers.one_in(4) { EventApi::Core } else { EventApi::Modern };
         let extender = numbers.one_in(4).then(|| numbers.one_in(2));
+        let gates = gates.with(Gate::DRAExtendedResource, !numbers.one_in(4));
         let mut registry = kube_scheduler_plugins_intree::registry();
         chaos::register(&mut registry, dial)?;
         Ok(Self {
@@ -79,6 +80,11 @@ impl Setup {
     /// Whether victims are evicted after the attempt has ended.
     pub(super) fn preempts_in_background(&self) -> bool {
         self.gates.is_enabled(Gate::SchedulerAsyncPreemption)
+    }
+
+    /// Whether device classes serve extended resources.
+    pub(super) fn serves_extended(&self) -> bool {
+        self.gates.is_enabled(Gate::DRAExtendedResource)
     }
 
     /// A scheduler that has seen nothing yet, and who sleeps in it.

@@ -60,20 +60,25 @@ impl ObjectStore {
         self.sequence += 1;
     }
 
-    /// Takes one sharer of a pending object away, or all. Returns whether the object is no longer pending because of that.
-    pub fn remove_pending(&mut self, group: &str, kind: &str, uid: &str, for_all: bool) -> bool {
-        let Some(store) = self.kind_mut(group, kind) else { return false };
-        let Some(pending) = store.pending.0.get_mut(uid) else { return false };
+    /// Takes one sharer of a pending object away, or all. Returns the object if it is no longer pending because of that.
+    pub fn remove_pending(
+        &mut self,
+        group: &str,
+        kind: &str,
+        uid: &str,
+        for_all: bool,
+    ) -> Option<Arc<Object>> {
+        let store = self.kind_mut(group, kind)?;
+        let pending = store.pending.0.get_mut(uid)?;
         pending.n_sharers -= 1;
         let is_over = for_all || pending.n_sharers == 0;
         store.sequence += 1;
         let removed = if is_over { store.pending.0.remove(uid) } else { None };
         self.sequence += 1;
-        if let Some(PendingObject { object, .. }) = removed {
-            let change = ObjectChange { old: Some(object), new: None, is_pending: true };
-            self.note_change(group, kind, change);
-        }
-        is_over
+        let PendingObject { object, .. } = removed?;
+        let change = ObjectChange { old: Some(object.clone()), new: None, is_pending: true };
+        self.note_change(group, kind, change);
+        Some(object)
     }
 
     /// How many objects are pending, of all kinds.

@@ -60,7 +60,7 @@ fn apply(cluster: &mut ClusterState, model: &mut Model, op: &Op) {
             let left = model.pending.get(&uid).map(|(_, n)| if for_all { 0 } else { n - 1 });
             let is_over =
                 cluster.objects_mut().remove_pending(GROUP, KIND, &format!("u{uid}"), for_all);
-            assert_eq!(is_over, left == Some(0));
+            assert_eq!(is_over.is_some(), left == Some(0));
             match left {
                 Some(0) => drop(model.pending.remove(&uid)),
                 Some(n) => model.pending.get_mut(&uid).unwrap().1 = n,

@@ -6,7 +6,7 @@ use kube_scheduler_api_types::Object;
 use proptest::prelude::*;
 
 use crate::reads::{ObjectVersions, Reads};
-use crate::{AssumeObjectError, ClusterState, check};
+use crate::{AssumeObjectError, ClusterState, ObjectKey, check};
 
 const KINDS: [&str; 2] = ["PersistentVolume", "PersistentVolumeClaim"];
 const CLASSES: [&str; 3] = ["", "a", "b"];
@@ -289,4 +289,36 @@ fn objects_of_devices_have_a_version_of_their_own() {
             assert_changed(objects, "removed");
         }
     }
+}
+
+/// However often a pod's claims are made anew, what is noted of it is bounded by the claims that there are.
+#[test]
+fn writes_without_an_answer_are_noted_while_pod_and_object_are_there() {
+    let mut cluster = ClusterState::new();
+    let uid: Arc<str> = "pod".into();
+    for which in 0..3 {
+        cluster.upsert_object(object(1, which, 1, 0, 0));
+    }
+    let objects = cluster.objects_mut();
+    let known = object(1, 0, 1, 0, 0);
+    objects.note_unanswered(&ObjectKey::from(&*known), &uid, Some(known.resource_version.clone()));
+    objects.note_unanswered(&ObjectKey::from(&*object(1, 1, 1, 0, 0)), &uid, None);
+    objects.note_unanswered(&ObjectKey::from(&*object(1, 9, 1, 0, 0)), &uid, None);
+    assert_eq!(objects.n_unanswered(), 2);
+    assert!(objects.unanswered(&known, &uid).unwrap().ends(&known));
+    assert!(!objects.unanswered(&known, &uid).unwrap().ends(&object(1, 0, 2, 0, 0)));
+    assert!(!objects.unanswered(&object(1, 1, 1, 0, 0), &uid).unwrap().ends(&known));
+    assert_eq!(objects.unanswered(&known, "another"), None);
+
+    // A copy goes its own way.
+    let copy = cluster.clone();
+    cluster.objects_mut().forget_unanswered(&uid);
+    assert_eq!((cluster.objects().n_unanswered(), copy.objects().n_unanswered()), (0, 2));
+
+    let mut cluster = copy;
+    cluster.remove_object("", KINDS[1], "ns", "o0");
+    cluster.remove_object("", KINDS[1], "ns", "o1");
+    let last = ObjectKey::from(&*object(1, 2, 1, 0, 0));
+    cluster.objects_mut().note_unanswered(&last, &uid, None);
+    assert_eq!(cluster.objects().n_unanswered(), 1);
 }

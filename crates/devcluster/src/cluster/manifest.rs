@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::events;
-use crate::kinds::{EVENTS_V1, KindId};
+use crate::forms;
+use crate::kinds::KindId;
 use crate::object::text_at;
 use crate::status::ApiError;
 
@@ -25,6 +25,5 @@ pub(super) fn placed(object: Value) -> Result<(KindId, String, Value), ApiError>
         "" => "default".to_owned(),
         own => own.to_owned(),
     };
-    let object = if kind == EVENTS_V1 { events::to_core(object) } else { object };
-    Ok((kind.storage(), namespace, object))
+    Ok((kind.storage(), namespace, forms::stored(kind, object)))
 }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::request::{Form, PROTOBUF};
 use crate::body::Body;
-use crate::events;
-use crate::kinds::{EVENTS_V1, KindId};
+use crate::forms;
+use crate::kinds::KindId;
 use crate::object::{Object, metadata_only};
 use crate::protobuf::encode as protobuf;
 use crate::response::to_bytes;
@@ -33,8 +33,8 @@ impl Encoding {
     /// One object.
     pub(crate) fn object(&self, object: &Object) -> Bytes {
         match self.form {
-            Form::Json if self.kind != EVENTS_V1 => object.json().clone(),
-            Form::Json => to_bytes(&events::from_core(object.value())),
+            Form::Json if self.kind == self.kind.storage() => object.json().clone(),
+            Form::Json => to_bytes(&forms::served(self.kind, object.value())),
             Form::Protobuf => self.enveloped(&object.value()),
             Form::Metadata => to_bytes(&metadata_only(&object.value())),
             Form::Table => {

@@ -13,15 +13,15 @@ use super::request::{ApiRequest, Verb};
 use super::{review, watch};
 use crate::access::User;
 use crate::api::binding::bind;
-use crate::api::create::{create, create_in};
+use crate::api::create::{check_type, create, create_in};
 use crate::api::delete::{DeleteOptions, Deletion, Propagation, delete, delete_collection};
 use crate::api::eviction::evict;
 use crate::api::update::{Part, Target, modify, modify_in, replacement};
 use crate::api::{WriteOptions, scale};
 use crate::body::Body;
 use crate::clock::to_rfc3339;
-use crate::events;
 use crate::faults::Effect;
+use crate::forms;
 use crate::kinds::{BINDINGS, EVENTS, EVENTS_V1, PODS};
 use crate::object::{Object, list_at, text_at};
 use crate::patch::apply::{Applier, applied};
@@ -180,7 +180,7 @@ fn post(
             Ok(json_response(201, &success(201, None)))
         }
         (kind, "") => {
-            let value = stored_form(request, value);
+            let value = stored_form(request, value)?;
             let options = WriteOptions { dry_run, ..WriteOptions::default() };
             let object = create(store, kind.storage(), &request.namespace, value, &options)?;
             Ok(with_body(201, Body::whole(encoding.object(&object))))
@@ -195,12 +195,13 @@ fn put(
     body: &[u8],
     encoding: Encoding,
 ) -> Result<Response<Body>, ApiError> {
-    let value = stored_form(request, parse_body(body, &request.content_type)?);
+    let value = parse_body(body, &request.content_type)?;
     let options = write_options(request);
     if request.subresource == "scale" {
         let object = scale::write(&server.store, scaled(request), &options, |_| Ok(value))?;
         return Ok(json_response(200, &scale::read(&object.value())));
     }
+    let value = stored_form(request, value)?;
     let target = target(request)?;
     let object = modify(&server.store, target, &options, |_| replacement(target, value))?;
     Ok(with_body(200, Body::whole(encoding.object(&object))))
@@ -223,17 +224,18 @@ fn patch(
     }
     let target = target(request)?;
     if patch_type == PatchType::Apply {
-        let body = stored_form(request, body);
+        let body = stored_form(request, body)?;
         let applied = apply(server, request, target, &body, &options)?;
         let code = if applied.is_new { 201 } else { 200 };
         return Ok(with_body(code, Body::whole(encoding.object(&applied.object))));
     }
     let object = modify(&server.store, target, &options, |old| {
-        if request.kind == EVENTS_V1 {
-            return patched(request.kind, patch_type, &events::from_core(old.clone()), &body)
-                .map(events::to_core);
+        if request.kind == request.kind.storage() {
+            return patched(request.kind, patch_type, old, &body);
         }
-        patched(request.kind, patch_type, old, &body)
+        let old = forms::served(request.kind, old.clone());
+        patched(request.kind, patch_type, &old, &body)
+            .map(|patched| forms::stored(request.kind, patched))
     })?;
     Ok(with_body(200, Body::whole(encoding.object(&object))))
 }
@@ -295,7 +297,7 @@ fn configuration_for(target: Target<'_>, configuration: &Value) -> Result<Value,
     let mut configuration = configuration.clone();
     crate::object::strip_nulls(&mut configuration);
     crate::validation::check_shape(&configuration)?;
-    crate::api::create::check_type(target.kind, &configuration)?;
+    check_type(target.kind, &configuration)?;
     let name = text_at(&configuration, &["metadata", "name"]);
     if !name.is_empty() && name != target.name {
         return Err(ApiError::bad_request(format!(
@@ -346,9 +348,10 @@ fn delete_options(request: &ApiRequest, body: &[u8]) -> Result<DeleteOptions, Ap
     Ok(options)
 }
 
-/// The object in the form in which it is stored.
-fn stored_form(request: &ApiRequest, value: Value) -> Value {
-    if request.kind == EVENTS_V1 { events::to_core(value) } else { value }
+/// What a client sent as an object of the kind in the path, in the form in which it is stored.
+fn stored_form(request: &ApiRequest, value: Value) -> Result<Value, ApiError> {
+    check_type(request.kind, &value)?;
+    Ok(forms::stored(request.kind, value))
 }
 
 /// A continue token: the version of the list and the last key that was sent.

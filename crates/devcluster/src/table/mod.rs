@@ -12,8 +12,8 @@ mod workloads;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::events;
-use crate::kinds::{EVENTS_V1, KindId};
+use crate::forms;
+use crate::kinds::KindId;
 use crate::object::{Object, metadata_only, text_at};
 use crate::status::ApiError;
 
@@ -83,10 +83,7 @@ pub(crate) fn render(
             match include {
                 IncludeObject::Nothing => {}
                 IncludeObject::Metadata => row["object"] = metadata_only(&value),
-                IncludeObject::Object if kind == EVENTS_V1 => {
-                    row["object"] = events::from_core(value)
-                }
-                IncludeObject::Object => row["object"] = value,
+                IncludeObject::Object => row["object"] = forms::served(kind, value),
             }
             row
         })

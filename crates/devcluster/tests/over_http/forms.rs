@@ -247,3 +247,96 @@ async fn the_second_version_of_openapi_is_readable_as_kubectl_asks_for_it() {
     let json = world.get("/openapi/v2").await;
     assert_eq!(json["swagger"], "2.0");
 }
+
+/// A device class in `v1beta2` is the same object as in `v1`, whichever way it was created, read, changed and watched.
+#[tokio::test]
+async fn objects_are_the_same_in_every_version() {
+    let world = still().await;
+    let path = |version: &str| format!("/apis/resource.k8s.io/{version}/deviceclasses");
+    let class = |version: &str, name: &str| {
+        json!({
+            "apiVersion": format!("resource.k8s.io/{version}"), "kind": "DeviceClass",
+            "metadata": {"name": name}, "spec": {"extendedResourceName": "example.com/gpu"},
+        })
+    };
+    let json = "application/json";
+    for (name, version) in [("new", "v1"), ("old", "v1beta2")] {
+        let body = class(version, name);
+        let created = world.raw("POST", &path(version), json, &body).await.expect("created");
+        assert_eq!(created["apiVersion"], body["apiVersion"]);
+    }
+    for version in ["v1", "v1beta2"] {
+        let list = world.get(&path(version)).await;
+        assert_eq!(list["apiVersion"], format!("resource.k8s.io/{version}"));
+        let items = list["items"].as_array().expect("items");
+        let of_items: Vec<_> =
+            items.iter().map(|item| (&item["apiVersion"], &item["metadata"]["name"])).collect();
+        let own = json!(format!("resource.k8s.io/{version}"));
+        assert_eq!(of_items, [(&own, &json!("new")), (&own, &json!("old"))]);
+    }
+
+    let mut old = world.get(&format!("{}/new", path("v1beta2"))).await;
+    old["spec"]["extendedResourceName"] = "example.com/other".into();
+    let one = format!("{}/new", path("v1beta2"));
+    let stored = world.raw("PUT", &one, json, &old).await.expect("replaced");
+    assert_eq!(stored["apiVersion"], "resource.k8s.io/v1beta2");
+    let new = world.get(&format!("{}/new", path("v1"))).await;
+    assert_eq!(new["apiVersion"], "resource.k8s.io/v1");
+    assert_eq!(new["spec"], stored["spec"]);
+    assert_eq!(new["metadata"], stored["metadata"]);
+
+    let watched =
+        world.get(&format!("{}?watch=1&resourceVersion=0&timeoutSeconds=1", path("v1beta2"))).await;
+    let lines: Vec<Value> = watched
+        .as_str()
+        .expect("events")
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("an event"))
+        .collect();
+    let versions: Vec<_> = lines.iter().map(|line| &line["object"]["apiVersion"]).collect();
+    assert!(versions.len() >= 2, "{lines:?}");
+    assert!(versions.iter().all(|version| *version == "resource.k8s.io/v1beta2"), "{lines:?}");
+
+    // What is said to be of another version than the path is refused.
+    let refused = world.raw("POST", &path("v1beta2"), json, &class("v1", "x")).await;
+    let kube::Error::Api(status) = refused.expect_err("refused") else { panic!() };
+    assert_eq!(status.code, 400);
+
+    world
+        .raw("DELETE", &format!("{}/new", path("v1beta2")), json, &Value::Null)
+        .await
+        .expect("gone");
+    let list = world.get(&path("v1")).await;
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
+async fn an_apply_in_one_version_is_seen_in_another() {
+    let world = still().await;
+    let rule = json!({
+        "apiVersion": "resource.k8s.io/v1alpha3", "kind": "DeviceTaintRule",
+        "metadata": {"name": "all"},
+        "spec": {"taint": {"key": "example.com/taint", "effect": "NoSchedule"}},
+    });
+    let path = |version: &str| format!("/apis/resource.k8s.io/{version}/devicetaintrules/all");
+    let request = |content_type: &str, version: &str, body: &Value| {
+        http::Request::builder()
+            .method("PATCH")
+            .uri(format!("{}?fieldManager=test", path(version)))
+            .header("Content-Type", content_type)
+            .body(serde_json::to_vec(body).expect("json"))
+            .expect("a request")
+    };
+    let applied = request("application/apply-patch+yaml", "v1alpha3", &rule);
+    let applied: Value = world.client.request(applied).await.expect("applied");
+    assert_eq!(applied["apiVersion"], "resource.k8s.io/v1alpha3");
+    let seen = world.get(&path("v1beta2")).await;
+    assert_eq!(seen["apiVersion"], "resource.k8s.io/v1beta2");
+    assert_eq!(seen["spec"], applied["spec"]);
+
+    let patch = json!({"spec": {"taint": {"value": "changed"}}});
+    let patched = request("application/merge-patch+json", "v1alpha3", &patch);
+    let patched: Value = world.client.request(patched).await.expect("patched");
+    assert_eq!(patched["apiVersion"], "resource.k8s.io/v1alpha3");
+    assert_eq!(world.get(&path("v1beta2")).await["spec"]["taint"]["value"], "changed");
+}

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use kube_scheduler_framework::{Command, Commands};
 
 use super::Bindings;
-use super::expect::expect_object;
+use super::expect::{expect_object, note_unanswered};
 use crate::core::{Core, PodEvent};
 use crate::effect::{Effect, PodRef};
 use crate::failure::truncated;
@@ -43,6 +43,7 @@ impl Bindings {
             | Command::RemovePendingObject { .. }
             | Command::ConfirmObject(_) => expect_object(core, command),
             Command::WriteObject { pod, write } => {
+                note_unanswered(core, &pod, &write);
                 core.effects.push(Effect::WriteObject {
                     pod: PodRef::from(&*pod),
                     write,

@@ -2,7 +2,8 @@
 //!
 //! Invariant: a refused expectation changes nothing; it is noted, as the plugin could have known.
 
-use kube_scheduler_framework::{Command, Commands};
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_framework::{Command, Commands, ObjectWrite};
 
 use crate::core::Core;
 
@@ -19,7 +20,8 @@ pub(super) fn expect_object(core: &mut Core, command: Command) {
         }
         Command::AddPendingObject(object) => core.cluster.objects_mut().add_pending(object),
         Command::RemovePendingObject { group, kind, uid, for_all } => {
-            core.cluster.objects_mut().remove_pending(&group, &kind, &uid, for_all);
+            let objects = core.cluster.objects_mut();
+            core.released.extend(objects.remove_pending(&group, &kind, &uid, for_all));
         }
         // It concerns the queue and the tasks of other bindings, and so waits for the end of the input at hand.
         Command::ConfirmObject(object) => core.confirmed.push(object),
@@ -41,5 +43,14 @@ pub(super) fn expect_at_once(core: &mut Core, asked: Commands, later: &mut Comma
             | Command::ConfirmObject(_) => expect_object(core, command),
             other => later.push(other),
         }
+    }
+}
+
+/// Notes a write whose answer nobody waits for, if `pod` may be tried again.
+pub(super) fn note_unanswered(core: &mut Core, pod: &Pod, write: &ObjectWrite) {
+    let known = core.pods.get(&pod.namespace, &pod.name);
+    if known.is_some_and(|known| known.uid == pod.uid && !known.is_assigned()) {
+        let revision = write.revision().cloned();
+        core.cluster.objects_mut().note_unanswered(&write.key(), &pod.uid, revision);
     }
 }

@@ -55,9 +55,11 @@ impl Bindings {
 impl Trial {
     /// Undoes it; gives what plugins left for later extension points.
     pub(crate) fn take_back(mut self, core: &mut Core, later: &mut Commands) -> CycleState {
+        let n_released = core.released.len();
         for command in self.binding.unreserve(core).into_vec() {
             later.push(command);
         }
+        core.released.truncate(n_released);
         if let Err(error) = core.cluster.forget_pod_as(&self.binding.pod) {
             core.note(format!("ForgetPod failed: {error}"));
         }

@@ -60,6 +60,14 @@ impl ObjectWrite {
         }
     }
 
+    /// The only revision that it can change: any other is a conflict. `None` if it names none.
+    pub fn revision(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Replace(object) | Self::ReplaceStatus(object) => Some(&object.resource_version),
+            Self::Create(_) | Self::PatchStatus { .. } | Self::Delete { .. } | Self::Get(_) => None,
+        }
+    }
+
     /// The HTTP method of the request, or of the last one.
     pub const fn method(&self) -> &'static str {
         match self {

@@ -13,7 +13,7 @@ use super::extended::{self, Demand};
 use super::inventory::Devices;
 use super::resolve::{self, Resolved};
 use super::settings::Settings;
-use super::state::{PodClaim, PodDevices};
+use super::state::{GivenBack, PodClaim, PodDevices};
 use super::{in_flight, kinds};
 
 /// Makes the state of an attempt.
@@ -99,8 +99,9 @@ impl Preparation<'_> {
             .transpose()
             .map_err(|error: SelectorError| Status::error(error.to_string()))?
             .map(Arc::new);
+        let given_back = GivenBack::of(self.cx.cluster().objects(), &object, &self.pod.uid);
         let flight = claim.uid.clone();
-        Ok(PodClaim { object, claim, is_special, reach, flight, reserved: None })
+        Ok(PodClaim { object, claim, is_special, reach, given_back, flight, reserved: None })
     }
 
     /// Checks that the claim can be allocated as far as that does not depend on nodes, and adds the classes it names.

@@ -19,7 +19,7 @@ use super::inventory::Devices;
 use super::metrics::Metrics;
 use super::pod_tries::PodTries;
 use super::settings::Settings;
-use super::state::{PodClaim, PodDevices};
+use super::state::{GivenBack, PodClaim, PodDevices};
 use super::unclear::{Found, Unclear};
 use super::waiting::Waiting;
 use super::{extended, in_flight, kinds, writes};
@@ -30,7 +30,7 @@ const NO_STATE: &str = "not found";
 const CLAIM_TRIES: u32 = 5;
 const CLAIM_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long it may take until a claim that was created is seen.
+/// How long it may take until a claim that was created is seen; then it is read, to know whether it is there.
 const KNOWN_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What all bindings share.
@@ -73,6 +73,8 @@ enum Doing {
     PodPause,
     /// Waiting until the claim that was created is seen; then the binding ends like this.
     Known(Result<(), String>),
+    /// Reading it, after it was not seen for long.
+    Unseen(Result<(), String>),
 }
 
 /// One claim on its way.
@@ -83,16 +85,23 @@ struct Binding {
     allocation: Option<Arc<Allocation>>,
     special: Option<Arc<ExtendedClaim>>,
     is_special: bool,
+    /// Whether an earlier attempt of the pod has given it back, and this one cannot know what came of that.
+    has_given_back: bool,
     is_changed: bool,
     n_tries: u32,
     /// Set while the server may still have carried out a write of the allocation, or may yet do so.
     unclear: Option<Unclear>,
     pod_tries: PodTries,
-    /// Until when a claim that was created is waited for.
+    /// When a claim that was created is read, if it has not been seen by then.
     deadline: Option<Timestamp>,
 }
 
 impl Binding {
+    /// Whether the claim was made for the pod and has its devices: whoever does not see it takes them for free.
+    fn is_special_with_devices(&self) -> bool {
+        self.is_special && !self.object.json["status"]["allocation"].is_null()
+    }
+
     fn key(&self) -> String {
         self.object.key()
     }
@@ -109,7 +118,8 @@ impl BindClaims {
         let needs_binding = |claim: &PodClaim| {
             let is_needed =
                 !claim.is_special || claim.reserved.is_some() || !claim.claim.requests.is_empty();
-            is_needed && !claim.is_reserved_for(&cx.pod.uid)
+            let is_certain = claim.given_back == GivenBack::Nothing;
+            is_needed && !(is_certain && claim.is_reserved_for(&cx.pod.uid))
         };
         let mut rest = devices.claims.iter().enumerate().skip(at);
         let Some((at, claim)) = rest.find(|(_, claim)| needs_binding(claim)) else {
@@ -121,6 +131,7 @@ impl BindClaims {
             allocation: claim.reserved.clone(),
             special: devices.special.clone().filter(|_| claim.is_special),
             is_special: claim.is_special,
+            has_given_back: claim.given_back != GivenBack::Nothing,
             is_changed: false,
             n_tries: 0,
             unclear: None,
@@ -172,7 +183,11 @@ impl BindClaims {
         if let Some(allocation) = &binding.allocation {
             writes::set_allocation(&mut object, allocation);
         }
-        writes::add_reservation(&mut object, cx.pod);
+        // What was to be given back may be there still. Otherwise nobody has looked: a pod that names a claim twice gets two
+        // reservations, as in the reference.
+        if !(binding.has_given_back && writes::has_reservation(&object, cx.pod)) {
+            writes::add_reservation(&mut object, cx.pod);
+        }
         if self.shared.settings.binding_timeout.is_some() {
             if object.json["status"]["allocation"].is_null() {
                 let text =
@@ -316,23 +331,56 @@ impl BindClaims {
         self.end(cx, binding, Err(text))
     }
 
-    /// The claim is bound, or cannot be. A claim that was made for the pod has to be seen first, so that its devices do not
-    /// look free between being in flight and being seen.
+    /// The claim is bound, or cannot be. A claim that was made for the pod has to be seen first if it has its devices, so that
+    /// they do not look free between being in flight and being seen.
+    ///
+    /// Parity: the reference stops waiting after two minutes, whether the claim is there or not.
     fn end(
         &mut self,
         cx: &mut TaskContext<'_>,
         mut binding: Binding,
         result: Result<(), String>,
     ) -> TaskStep {
-        if binding.is_special && binding.is_changed && !is_known(cx, &binding) {
-            let now = cx.cx.now();
-            let deadline = *binding.deadline.get_or_insert(now + KNOWN_TIMEOUT);
-            if now < deadline {
-                let objects = vec![(&*binding.object).into()];
-                self.stage = Stage::Binding(binding, Doing::Known(result));
-                return TaskStep::Wait { until: Some(deadline), objects };
-            }
+        if !binding.is_special_with_devices() || is_known(cx, &binding) {
+            return self.finish(cx, binding, result);
         }
+        let now = cx.cx.now();
+        let deadline = *binding.deadline.get_or_insert(now + KNOWN_TIMEOUT);
+        if deadline <= now {
+            return self.read(binding, Doing::Unseen(result));
+        }
+        let objects = vec![(&*binding.object).into()];
+        self.stage = Stage::Binding(binding, Doing::Known(result));
+        TaskStep::Wait { until: Some(deadline), objects }
+    }
+
+    /// A claim that was not seen for long was read, or was not.
+    fn read_unseen(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        mut binding: Binding,
+        result: Result<(), String>,
+        answer: Result<Arc<Object>, ApiError>,
+    ) -> TaskStep {
+        let is_gone = match answer {
+            Ok(object) => object.uid != binding.object.uid,
+            Err(error) => error.code == Some(404),
+        };
+        if is_gone {
+            let text = format!("claim {} got deleted in the meantime", binding.key());
+            return self.finish(cx, binding, result.and(Err(text)));
+        }
+        binding.deadline = None;
+        self.end(cx, binding, result)
+    }
+
+    /// Nothing of the claim is under way any more.
+    fn finish(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        binding: Binding,
+        result: Result<(), String>,
+    ) -> TaskStep {
         settle(cx, &binding);
         let decoded = self.shared.devices.claims.get(&binding.object);
         match result.and_then(|()| decoded.map_err(|error| error.to_string())) {
@@ -435,6 +483,7 @@ impl BindClaims {
             }
             (Doing::Status, Err(error)) => self.status_failed(cx, binding, &error),
             (Doing::LookUp, answer) => self.looked_up(cx, binding, answer),
+            (Doing::Unseen(result), answer) => self.read_unseen(cx, binding, result, answer),
             (Doing::PodStatus, Ok(_)) => self.end(cx, binding, Ok(())),
             (Doing::PodStatus, Err(error)) => self.pod_status_refused(cx, binding, &error),
             (
@@ -476,7 +525,8 @@ impl PreBindTask for BindClaims {
     }
 
     fn must_finish(&self) -> bool {
-        matches!(&self.stage, Stage::Binding(binding, _) if binding.unclear.is_some())
+        let Stage::Binding(binding, _) = &self.stage else { return false };
+        binding.unclear.is_some() || binding.is_special_with_devices()
     }
 }
 

@@ -160,12 +160,18 @@ impl SpecialClaims {
 
     /// The special claim of a pod, if an earlier attempt made one: the first by name.
     pub(super) fn of(&self, pod: &Pod) -> Option<&Arc<Object>> {
-        let is_owned = |claim: &Object| {
-            *claim.namespace == *pod.namespace
-                && owners(claim).any(|owner| owner["name"] == *pod.name && owner["uid"] == *pod.uid)
-        };
-        self.0.get(&*pod.uid)?.values().find(|claim| is_owned(claim))
+        self.0.get(&*pod.uid)?.values().find(|claim| is_owned_by(claim, pod))
     }
+}
+
+/// Whether a claim was made for the extended resources of a pod.
+pub(super) fn is_claim_of(claim: &Object, pod: &Pod) -> bool {
+    pods_of_special(claim).any(|uid| *uid == *pod.uid) && is_owned_by(claim, pod)
+}
+
+fn is_owned_by(claim: &Object, pod: &Pod) -> bool {
+    *claim.namespace == *pod.namespace
+        && owners(claim).any(|owner| owner["name"] == *pod.name && owner["uid"] == *pod.uid)
 }
 
 /// The UIDs of the controllers of a claim that was made for extended resources.

@@ -9,7 +9,7 @@ use kube_scheduler_framework::{
 use serde_json::{Map, Value};
 
 use super::bind::Shared;
-use super::resolve;
+use super::{extended, resolve};
 use crate::event_objects;
 
 pub(super) fn events(shared: &Arc<Shared>) -> Vec<EventRegistration> {
@@ -24,9 +24,8 @@ pub(super) fn events(shared: &Arc<Shared>) -> Vec<EventRegistration> {
         EventRegistration::always(ClusterEvent::new(EventResource::Node, node_actions)),
         EventRegistration::with_hint(claim_event, move |cx, pod, old, new| {
             let (old, new) = event_objects::others(old, new)?;
-            Ok(hint(
-                new.is_none_or(|new| after_claim(&for_claims, cx, pod, old.map(|old| &**old), new)),
-            ))
+            let (old, new) = (old.map(|old| &**old), new.map(|new| &**new));
+            Ok(hint(after_claim(&for_claims, cx, pod, old, new)))
         }),
         EventRegistration::with_hint(pod_event, move |cx, pod, old, new| {
             let (_, new) = event_objects::pods(old, new)?;
@@ -48,20 +47,22 @@ fn hint(is_worth_it: bool) -> QueueingHint {
     if is_worth_it { QueueingHint::Queue } else { QueueingHint::Skip }
 }
 
-/// Whether the pod may fit now that a claim is there or has changed.
+/// Whether the pod may fit now that a claim is there, has changed or is gone.
 fn after_claim(
     shared: &Shared,
     cx: &Context<'_>,
     pod: &Pod,
     old: Option<&Object>,
-    new: &Object,
+    new: Option<&Object>,
 ) -> bool {
     let claims = resolve::claims_of(cx.cluster().objects(), &shared.devices.claims, pod);
     // Parity: as long as a claim of the pod is missing, devices that others give back do not matter.
     let Ok(claims) = claims else { return false };
-    if old.is_some_and(is_allocated) && !is_allocated(new) {
+    if old.is_some_and(is_allocated) && !new.is_some_and(is_allocated) {
         return true;
     }
+    // A claim that was left over from an earlier attempt no longer stands in the way.
+    let Some(new) = new else { return old.is_some_and(|old| extended::is_claim_of(old, pod)) };
     let is_own = claims.iter().any(|(claim, _)| claim.uid == new.uid);
     is_own && old.is_none_or(|old| !has_same_status(old, new))
 }

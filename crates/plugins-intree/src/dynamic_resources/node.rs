@@ -11,7 +11,7 @@ use kube_scheduler_framework::{Context, NodeView, Status};
 
 use super::answers::{Answer, Answers};
 use super::settings::{Settings, StepLimits};
-use super::state::{PodClaim, PodDevices, Weighed};
+use super::state::{GivenBack, PodClaim, PodDevices, Weighed};
 use super::{extended, node_resources};
 
 const NOT_AVAILABLE: &str = "resourceclaim not available on the node";
@@ -142,7 +142,8 @@ impl Trial<'_> {
 
     fn is_reached(&self, claim: &PodClaim) -> bool {
         let reach = claim.reach.as_ref();
-        reach.is_none_or(|reach| reach.matches(self.node.labels(), self.node.name()))
+        claim.given_back != GivenBack::Devices
+            && reach.is_none_or(|reach| reach.matches(self.node.labels(), self.node.name()))
     }
 
     fn is_ready(&self, claim: &PodClaim) -> bool {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube_scheduler_devices::api::{Allocation, Request, ResourceClaim};
 use kube_scheduler_devices::{Allocator, Classes, ExtendedClaim, Steps};
-use kube_scheduler_framework::NodeIdx;
 use kube_scheduler_framework::api::{NodeResourceClaim, NodeSelector, Object};
+use kube_scheduler_framework::{NodeIdx, ObjectStore};
 
 use rustc_hash::FxHashMap;
 
@@ -47,10 +47,35 @@ pub(super) struct PodClaim {
     pub(super) is_special: bool,
     /// Where the devices of an allocated claim can be used; `None` means everywhere.
     pub(super) reach: Option<Arc<NodeSelector>>,
+    /// What an earlier attempt of the pod gave back.
+    pub(super) given_back: GivenBack,
     /// The UID under which it is in flight from Reserve on: a temporary one if the claim is created only then.
     pub(super) flight: Arc<str>,
     /// What it gets; from Reserve on, if it was not allocated.
     pub(super) reserved: Option<Arc<Allocation>>,
+}
+
+/// What an earlier attempt of the pod had written of a claim without waiting for the answer. The claim may be seen as it
+/// was before that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GivenBack {
+    /// Nothing, as far as this revision can tell.
+    Nothing,
+    /// The pod's right to use the claim: it has to be written again, even if the claim still shows it.
+    Reservation,
+    /// The devices: this revision must not be used any more.
+    Devices,
+}
+
+impl GivenBack {
+    /// What the pod with this UID gave back of a claim.
+    pub(super) fn of(objects: &ObjectStore, claim: &Object, pod_uid: &str) -> Self {
+        match objects.unanswered(claim, pod_uid) {
+            None => Self::Nothing,
+            Some(write) if write.ends(claim) => Self::Devices,
+            Some(_) => Self::Reservation,
+        }
+    }
 }
 
 impl PodClaim {
@@ -63,7 +88,7 @@ impl PodClaim {
         self.is_special && *self.object.name == *kinds::SPECIAL_NAME
     }
 
-    /// Whether the pod may use it.
+    /// Whether the pod may use it, as far as this revision can tell.
     pub(super) fn is_reserved_for(&self, pod_uid: &str) -> bool {
         self.claim.status.reserved_for.iter().any(|consumer| *consumer.uid == *pod_uid)
     }

@@ -12,6 +12,8 @@ use kube_scheduler_devices::api::Allocation;
 use kube_scheduler_framework::api::{Object, Pod};
 use serde_json::Value;
 
+use super::writes;
+
 /// How often a claim is read, and how long after each other.
 const MAX_LOOKS: u32 = 30;
 const PAUSE: Duration = Duration::from_secs(1);
@@ -63,8 +65,7 @@ impl Found {
             return Self::Nothing;
         }
         let status = &read.json["status"];
-        let reserved = status["reservedFor"].as_array().into_iter().flatten();
-        let is_reserved = reserved.into_iter().any(|consumer| consumer["uid"] == *pod.uid);
+        let is_reserved = writes::has_reservation(read, pod);
         let is_allocated = match allocation {
             Some(allocation) => {
                 without_time(Value::from(&status["allocation"]))

@@ -43,6 +43,12 @@ pub(super) fn set_allocation_time(object: &mut Object, now: Timestamp) {
     }
 }
 
+/// Whether a pod may use the claim.
+pub(super) fn has_reservation(object: &Object, pod: &Pod) -> bool {
+    let present = object.json["status"]["reservedFor"].as_array();
+    present.into_iter().flatten().any(|consumer| consumer["uid"] == *pod.uid)
+}
+
 /// Lets a pod use the claim.
 pub(super) fn add_reservation(object: &mut Object, pod: &Pod) {
     let present = object.json["status"]["reservedFor"].as_array();

@@ -1,6 +1,7 @@
 //! DynamicResources from PreFilter to the end of a binding: what it finds, reserves, writes and gives back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube_scheduler_framework::api::{Object, Pod, Timestamp};
 use kube_scheduler_framework::testing::{Fixture, fixture};
@@ -398,8 +399,8 @@ fn nothing_is_left_of_a_reservation_that_is_given_up() {
     assert!(way.written.is_empty());
 }
 
-#[test]
-fn a_claim_is_made_for_extended_resources_and_deleted_again() {
+/// A pod whose claim for extended resources has its devices and is waited for, and that claim.
+fn made() -> (Way, Object) {
     let mut way = Way::new(pod("p example.com/gpu=1"));
     let TaskStep::Write(ObjectWrite::Create(created)) = way.pre_bind() else { panic!() };
     assert_eq!(created.json["metadata"]["generateName"], "p-extended-resources-");
@@ -408,21 +409,32 @@ fn a_claim_is_made_for_extended_resources_and_deleted_again() {
     stored["metadata"]["name"] = "p-extended-resources-x".into();
     stored["metadata"]["uid"] = "uid-x".into();
     let stored = Object::from_value(stored).unwrap();
+    assert!(!way.task.as_ref().unwrap().must_finish());
     let with_finalizer = replaced(way.store(&stored, "6"));
     let allocated = status_replaced(way.store(&with_finalizer, "7"));
     let TaskStep::Write(ObjectWrite::PatchStatus { object, patch }) = way.store(&allocated, "8")
     else {
         panic!()
     };
+    // Whatever else fails: the devices are in use, and nobody sees that yet.
+    assert!(way.task.as_ref().unwrap().must_finish());
     assert_eq!((&*object.kind, &*object.name), ("Pod", "p"));
     let status = &patch["status"]["extendedResourceClaimStatus"];
     assert_eq!(status["resourceClaimName"], "p-extended-resources-x");
     assert_eq!(status["requestMappings"][0]["resourceName"], "example.com/gpu");
     // The claim is in flight until it is seen.
     let pod_object = Arc::new(allocated.as_ref().clone());
-    assert!(matches!(way.step(TaskEvent::Written(Ok(pod_object))), TaskStep::Wait { .. }));
-    assert_eq!(way.n_pending(), 1);
-    put(&mut way.world, Value::from(&*at_revision(&stored, "6").json));
+    let TaskStep::Wait { until, .. } = way.step(TaskEvent::Written(Ok(pod_object))) else {
+        panic!()
+    };
+    assert_eq!((until, way.n_pending()), (Some(START + Duration::from_secs(120)), 1));
+    (way, at_revision(&allocated, "8"))
+}
+
+#[test]
+fn a_claim_is_made_for_extended_resources_and_deleted_again() {
+    let (mut way, made) = made();
+    put(&mut way.world, Value::from(&*at_revision(&made, "6").json));
     assert_eq!(done(way.step(TaskEvent::Woken)), "ok");
     assert_eq!(way.n_pending(), 0);
     way.unreserve();
@@ -430,4 +442,33 @@ fn a_claim_is_made_for_extended_resources_and_deleted_again() {
         panic!("{:?}", way.written)
     };
     assert_eq!(&*object.name, "p-extended-resources-x");
+}
+
+#[test]
+fn a_claim_that_is_not_seen_for_long_stays_in_flight_as_long_as_it_is_there() {
+    let (mut way, made) = made();
+    for answer in [Ok(Arc::new(made.clone())), Err(ApiError::new("", "timed out"))] {
+        way.now = way.now + Duration::from_secs(120);
+        assert!(is_read(&way.step(TaskEvent::Woken)));
+        let TaskStep::Wait { until, .. } = way.step(TaskEvent::Written(answer)) else { panic!() };
+        assert_eq!((until, way.n_pending()), (Some(way.now + Duration::from_secs(120)), 1));
+    }
+    way.now = way.now + Duration::from_secs(120);
+    assert!(is_read(&way.step(TaskEvent::Woken)));
+    let gone = "Error: claim default/p-extended-resources-x got deleted in the meantime";
+    assert_eq!(done(way.step(status(404, "NotFound"))), gone);
+    assert_eq!(way.n_pending(), 0);
+}
+
+#[test]
+fn a_claim_without_devices_is_not_waited_for() {
+    let mut way = Way::new(pod("p example.com/gpu=1"));
+    let TaskStep::Write(ObjectWrite::Create(created)) = way.pre_bind() else { panic!() };
+    let mut stored = Value::from(&*created.json);
+    stored["metadata"]["name"] = "p-extended-resources-x".into();
+    stored["metadata"]["uid"] = "uid-x".into();
+    replaced(way.store(&Object::from_value(stored).unwrap(), "6"));
+    let text = "Error: add finalizer to claim default/p-extended-resources-x: no";
+    assert_eq!(done(way.step(status(404, "NotFound"))), text);
+    assert_eq!(way.n_pending(), 0);
 }

@@ -1,0 +1,340 @@
+//! What pods give back: claims, by writes that nobody waits for, so that the next attempt may come before the watch shows
+//! them, and must not take the claim for what it was; devices and room that they did not get in the end, for which others
+//! wait.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
+use kube_scheduler_config::{FeatureGates, load};
+use kube_scheduler_engine::{
+    AttemptResult, Effect, Engine, EngineOptions, Input, PodRef, TableSize, Token,
+};
+use kube_scheduler_framework::{ApiError, ObjectWrite};
+use kube_scheduler_queue::Place;
+use serde_json::{Value, json};
+
+const API_VERSION: &str = "resource.k8s.io/v1";
+
+/// An engine, and what it asked to have written.
+struct Scheduler {
+    engine: Engine,
+    now: Timestamp,
+    effects: Vec<Effect>,
+}
+
+impl Scheduler {
+    /// With devices on `a` and `b`, of which only `a` is there; a claim `c` in this state, and a pod `p` that uses it.
+    fn new(claim_status: &Value) -> Self {
+        let gates = FeatureGates::default();
+        let config = json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+        });
+        let config = load(&config.to_string(), &gates).unwrap();
+        let registry = kube_scheduler_plugins_intree::registry();
+        let options = EngineOptions { gates, ..EngineOptions::default() };
+        let engine = Engine::new(&config, &registry, options).unwrap();
+        let now = Timestamp::from_millis(1_000_000);
+        let mut scheduler = Self { engine, now, effects: Vec::new() };
+        scheduler.node("a", true);
+        scheduler.object(json!({
+            "apiVersion": API_VERSION, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {},
+        }));
+        for node in ["a", "b"] {
+            scheduler.object(json!({
+                "apiVersion": API_VERSION, "kind": "ResourceSlice", "metadata": {"name": node},
+                "spec": {
+                    "driver": "gpu.example.com", "nodeName": node, "devices": [{"name": "gpu"}],
+                    "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+                },
+            }));
+        }
+        scheduler.claim(5, claim_status);
+        let claims = json!([{"name": "c", "resourceClaimName": "c"}]);
+        scheduler.pod("p", &json!({"spec": {"resourceClaims": claims}}));
+        scheduler
+    }
+
+    /// The watch shows a pod that wants 3 CPU, with these fields.
+    fn pod(&mut self, name: &str, fields: &Value) {
+        let mut pod = json!({
+            "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"},
+            "spec": {
+                "schedulerName": "default-scheduler",
+                "containers": [{"name": "main", "resources": {"requests": {"cpu": "3"}}}],
+            },
+        });
+        for part in ["spec", "status"] {
+            for (field, value) in fields[part].as_object().into_iter().flatten() {
+                pod[part][field] = value.clone();
+            }
+        }
+        self.handle(Input::PodApplied(Arc::new(Pod::from_value(&pod).unwrap())));
+    }
+
+    fn is_unschedulable(&self, pod: &str) -> bool {
+        let place = self.engine.queue().place("default", pod);
+        place == Some(Place::Unschedulable)
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.engine.handle(input, self.now);
+        self.effects.extend(self.engine.drain_effects());
+    }
+
+    fn node(&mut self, name: &str, is_open: bool) {
+        let node = json!({
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "spec": {"unschedulable": !is_open},
+            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
+        });
+        self.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())));
+    }
+
+    fn object(&mut self, json: Value) {
+        self.handle(Input::ObjectApplied(Arc::new(Object::from_value(json).unwrap())));
+    }
+
+    /// The watch shows the claim.
+    fn claim(&mut self, revision: u64, status: &Value) {
+        self.object(claim(revision, status));
+    }
+
+    /// The pod's next attempt, once its backoff is over.
+    fn attempt(&mut self) -> AttemptResult {
+        self.now = self.now + Duration::from_secs(400);
+        self.handle(Input::TimePassed);
+        self.turn()
+    }
+
+    /// The next attempt of any pod.
+    fn turn(&mut self) -> AttemptResult {
+        let turn = self.engine.schedule_next(self.now).unwrap();
+        self.effects.extend(self.engine.drain_effects());
+        turn.result
+    }
+
+    /// The only write of an object or binding since the last time.
+    fn written(&mut self) -> Effect {
+        let is_write =
+            |it: &Effect| matches!(it, Effect::WriteObject { .. } | Effect::WriteBinding { .. });
+        let mut writes: Vec<Effect> = self.effects.drain(..).filter(is_write).collect();
+        assert_eq!(writes.len(), 1, "{writes:?}");
+        writes.remove(0)
+    }
+
+    /// The claim's status as it is to be written now, in the place of this revision; and whose answer is awaited.
+    fn status_written(&mut self) -> (Option<Token>, String, Value) {
+        match self.written() {
+            Effect::WriteObject {
+                write: ObjectWrite::ReplaceStatus(claim), awaited_by, ..
+            } => (
+                awaited_by.map(|(token, _)| token),
+                claim.resource_version.to_string(),
+                Value::from(&claim.json["status"]),
+            ),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn answer(&mut self, token: Token, result: Result<Value, &str>) {
+        let result = match result {
+            Ok(json) => Ok(Arc::new(Object::from_value(json).unwrap())),
+            Err(reason) => Err(ApiError::new(reason, "no")),
+        };
+        self.handle(Input::ObjectWritten { token, result });
+    }
+
+    fn n_unanswered(&self) -> usize {
+        let is_meant = |size: &TableSize| size.table == "writes without an answer";
+        self.engine.table_sizes().into_iter().find(is_meant).unwrap().n_entries
+    }
+}
+
+fn claim(revision: u64, status: &Value) -> Value {
+    json!({
+        "apiVersion": API_VERSION, "kind": "ResourceClaim",
+        "metadata": {
+            "namespace": "default", "name": "c", "uid": "c", "resourceVersion": revision.to_string(),
+            "finalizers": ["resource.kubernetes.io/delete-protection"],
+        },
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {
+            "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1,
+        }}]}},
+        "status": status,
+    })
+}
+
+/// The devices of a node, reserved for pods.
+fn allocated(node: &str, pods: &[&str]) -> Value {
+    let reserved: Vec<Value> =
+        pods.iter().map(|pod| json!({"resource": "pods", "name": pod, "uid": pod})).collect();
+    json!({
+        "reservedFor": reserved,
+        "allocation": {
+            "allocationTimestamp": "1970-01-01T00:00:01Z",
+            "devices": {"results": [
+                {"request": "r", "driver": "gpu.example.com", "pool": node, "device": "gpu"},
+            ]},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [
+                {"key": "metadata.name", "operator": "In", "values": [node]},
+            ]}]},
+        },
+    })
+}
+
+fn assumed(node: &str) -> AttemptResult {
+    AttemptResult::Assumed(node.into())
+}
+
+/// A pod whose binding has just failed, for a claim that was shared with `others`.
+fn unreserved(others: &[&str]) -> Scheduler {
+    let mut scheduler = Scheduler::new(&allocated("a", others));
+    assert_eq!(scheduler.attempt(), assumed("a"));
+    let (token, revision, status) = scheduler.status_written();
+    assert_eq!(revision, "5");
+    let pods: Vec<&str> = others.iter().copied().chain(["p"]).collect();
+    assert_eq!(status["reservedFor"], allocated("a", &pods)["reservedFor"]);
+    scheduler.answer(token.unwrap(), Ok(claim(6, &status)));
+    let Effect::WriteBinding { token, .. } = scheduler.written() else { panic!() };
+    let refused = ApiError { code: Some(403), ..ApiError::new("Forbidden", "no") };
+    scheduler.handle(Input::BindingWritten { token, result: Err(refused) });
+    let Effect::WriteObject { write, awaited_by: None, .. } = scheduler.written() else { panic!() };
+    assert!(matches!(write, ObjectWrite::PatchStatus { .. }), "{write:?}");
+    scheduler
+}
+
+#[test]
+fn a_reservation_that_was_given_back_is_written_again() {
+    // The claim still shows the reservation, or shows it in a revision that others have made before it was taken back.
+    for revision in [6, 7] {
+        let mut scheduler = unreserved(&[]);
+        if revision == 7 {
+            scheduler.claim(7, &allocated("a", &["p", "q"]));
+        }
+        assert_eq!(scheduler.attempt(), assumed("a"));
+        let (token, written, status) = scheduler.status_written();
+        assert_eq!((token.is_some(), written), (true, revision.to_string()));
+        let pods = if revision == 7 { &["p", "q"][..] } else { &["p"] };
+        assert_eq!(status["reservedFor"], allocated("a", pods)["reservedFor"]);
+    }
+}
+
+#[test]
+fn a_pod_is_not_bound_before_its_reservation_is_there_again() {
+    let mut scheduler = unreserved(&["q"]);
+    assert_eq!(scheduler.attempt(), assumed("a"));
+    let (token, ..) = scheduler.status_written();
+    scheduler.answer(token.unwrap(), Err("Conflict"));
+    scheduler.now = scheduler.now + Duration::from_secs(1);
+    scheduler.handle(Input::TimePassed);
+    let Effect::WriteObject { write: ObjectWrite::Get(_), awaited_by, .. } = scheduler.written()
+    else {
+        panic!()
+    };
+    scheduler.answer(awaited_by.unwrap().0, Ok(claim(7, &allocated("a", &["q"]))));
+    let (token, revision, status) = scheduler.status_written();
+    assert_eq!(revision, "7");
+    assert_eq!(status["reservedFor"], allocated("a", &["q", "p"])["reservedFor"]);
+    scheduler.answer(token.unwrap(), Ok(claim(8, &status)));
+    assert!(matches!(scheduler.written(), Effect::WriteBinding { .. }));
+}
+
+#[test]
+fn devices_that_were_given_back_are_not_used() {
+    let mut scheduler = Scheduler::new(&allocated("b", &["p"]));
+    let result = scheduler.attempt();
+    assert!(is_rejected(&result), "{result:?}");
+    let (token, revision, status) = scheduler.status_written();
+    assert_eq!((token, &*revision), (None, "5"));
+    assert_eq!(status, json!({}));
+
+    // Now there is a node for what the claim still shows; all that may be done is to give it back once more.
+    scheduler.node("b", true);
+    let result = scheduler.attempt();
+    assert!(is_rejected(&result), "{result:?}");
+    let (token, revision, status) = scheduler.status_written();
+    assert_eq!((token, &*revision, status), (None, "5", json!({})));
+
+    // Somebody else was faster, and the devices stay.
+    scheduler.claim(6, &allocated("b", &["p"]));
+    assert_eq!(scheduler.attempt(), assumed("b"));
+    let (token, revision, _) = scheduler.status_written();
+    assert_eq!((token.is_some(), &*revision), (true, "6"));
+}
+
+#[test]
+fn what_was_given_back_is_forgotten_with_the_pod() {
+    let mut scheduler = unreserved(&[]);
+    assert_eq!(scheduler.n_unanswered(), 1);
+    scheduler.handle(Input::PodDeleted { namespace: "default".into(), name: "p".into() });
+    assert_eq!(scheduler.n_unanswered(), 0);
+
+    let mut scheduler = unreserved(&[]);
+    let pod = scheduler.engine.known_pod("default", "p").unwrap().with_node_name(&"a".into());
+    assert_eq!(PodRef::from(&pod).to_string(), "default/p");
+    scheduler.handle(Input::PodApplied(Arc::new(pod)));
+    assert_eq!(scheduler.n_unanswered(), 0);
+}
+
+fn is_rejected(result: &AttemptResult) -> bool {
+    matches!(result, AttemptResult::Unschedulable(_))
+}
+
+#[test]
+fn devices_that_were_not_allocated_in_the_end_wake_who_waits_for_them() {
+    let mut scheduler = Scheduler::new(&json!({}));
+    let mut other = claim(6, &json!({}));
+    other["metadata"]["name"] = "d".into();
+    other["metadata"]["uid"] = "d".into();
+    scheduler.object(other);
+    let claims = json!([{"name": "d", "resourceClaimName": "d"}]);
+    let small = json!([{"name": "main"}]);
+    scheduler.pod("q", &json!({"spec": {"resourceClaims": claims, "containers": small}}));
+    assert_eq!(scheduler.attempt(), assumed("a"));
+    let (token, ..) = scheduler.status_written();
+    assert!(is_rejected(&scheduler.attempt()));
+    assert!(scheduler.is_unschedulable("q"));
+    scheduler.effects.clear();
+    scheduler.answer(token.unwrap(), Err("NotFound"));
+    assert!(!scheduler.is_unschedulable("q"));
+}
+
+#[test]
+fn room_on_another_node_wakes_who_waits_for_it_when_the_pod_is_bound_elsewhere() {
+    let mut scheduler = Scheduler::new(&allocated("a", &["p"]));
+    scheduler.node("b", false);
+    assert_eq!(scheduler.attempt(), assumed("a"));
+    scheduler.pod("q", &json!({}));
+    assert!(is_rejected(&scheduler.attempt()));
+    assert!(scheduler.is_unschedulable("q"));
+    scheduler.pod("p", &json!({"spec": {"nodeName": "b"}}));
+    assert!(!scheduler.is_unschedulable("q"));
+}
+
+#[test]
+fn a_nomination_wakes_who_waits_for_its_room_when_the_pod_is_bound_elsewhere() {
+    let nominated = |node: &str| {
+        let nowhere =
+            json!({"priority": 10, "preemptionPolicy": "Never", "nodeSelector": {"is": "nowhere"}});
+        let mut pod = json!({"spec": nowhere, "status": {"nominatedNodeName": "a"}});
+        if !node.is_empty() {
+            pod["spec"]["nodeName"] = node.into();
+        }
+        pod
+    };
+    for (node, is_woken) in [("b", true), ("a", false)] {
+        let mut scheduler = Scheduler::new(&json!({}));
+        scheduler.node("b", false);
+        scheduler.handle(Input::PodDeleted { namespace: "default".into(), name: "p".into() });
+        scheduler.pod("p", &nominated(""));
+        assert!(is_rejected(&scheduler.turn()));
+        scheduler.pod("q", &json!({}));
+        assert!(is_rejected(&scheduler.turn()));
+        assert!(scheduler.is_unschedulable("q"));
+        scheduler.pod("p", &nominated(node));
+        assert_eq!(!scheduler.is_unschedulable("q"), is_woken, "{node}");
+    }
+}
