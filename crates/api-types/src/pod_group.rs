@@ -9,11 +9,14 @@ use serde::Deserialize;
 use crate::Timestamp;
 use crate::compile::{DecodeError, decode};
 use crate::object::Object;
-use crate::pod::{ConditionText, PodCondition};
+use crate::pod::{ConditionText, PodCondition, PodResourceClaim};
 use crate::wire::{Date, Text};
 
 /// The most conditions that are read; an API server accepts eight.
 const MAX_CONDITIONS: usize = 64;
+
+/// The most resource claims that are read; an API server accepts four.
+const MAX_CLAIMS: usize = 64;
 
 /// What a group's pods have to wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +58,8 @@ pub struct PodGroup {
     pub topology_keys: Option<Vec<Arc<str>>>,
     /// `spec.disruptionMode`.
     pub disruption_mode: DisruptionMode,
+    /// `spec.resourceClaims`: the claims that pods of the group may share.
+    pub resource_claims: Vec<PodResourceClaim>,
     /// `spec.priority`; 0 if there is none.
     pub priority: i32,
     /// `status.conditions`.
@@ -70,11 +75,16 @@ impl PodGroup {
     /// Reads an object of the kind.
     ///
     /// # Errors
-    /// If a field that matters has a wrong type, or the group has more than 64 conditions.
+    /// If a field that matters has a wrong type, or the group has more than 64 conditions or resource claims.
     pub fn from_object(object: &Object) -> Result<Self, DecodeError> {
         let fields: Fields = decode("podgroup", &object.json)?;
-        let Spec { scheduling_policy, scheduling_constraints, disruption_mode, priority } =
-            fields.spec;
+        let Spec {
+            scheduling_policy,
+            scheduling_constraints,
+            disruption_mode,
+            priority,
+            resource_claims,
+        } = fields.spec;
         let policy = match scheduling_policy.gang {
             Some(gang) => GroupPolicy::Gang { min_count: gang.min_count },
             None => GroupPolicy::Basic,
@@ -83,11 +93,15 @@ impl PodGroup {
             "PodGroup" => DisruptionMode::PodGroup,
             _ => DisruptionMode::Pod,
         };
-        if fields.status.conditions.len() > MAX_CONDITIONS {
+        let lists = [
+            ("status.conditions", fields.status.conditions.len(), MAX_CONDITIONS),
+            ("spec.resourceClaims", resource_claims.len(), MAX_CLAIMS),
+        ];
+        if let Some((path, _, most)) = lists.into_iter().find(|(_, n, most)| n > most) {
             return Err(DecodeError {
                 object: format!("podgroup {}", object.key()),
-                path: "status.conditions".to_owned(),
-                reason: format!("must have at most {MAX_CONDITIONS} items"),
+                path: path.to_owned(),
+                reason: format!("must have at most {most} items"),
             });
         }
         let keys = |constraints: Constraints| constraints.topology.into_iter().map(|t| t.key.0);
@@ -99,6 +113,7 @@ impl PodGroup {
             policy,
             topology_keys: scheduling_constraints.map(|constraints| keys(constraints).collect()),
             disruption_mode,
+            resource_claims: resource_claims.into_iter().map(PodResourceClaim::from).collect(),
             priority: priority.unwrap_or(0),
             conditions: fields.status.conditions.into_iter().map(PodCondition::from).collect(),
         })
@@ -139,6 +154,26 @@ struct Spec {
     scheduling_constraints: Option<Constraints>,
     disruption_mode: Text,
     priority: Option<i32>,
+    #[serde(deserialize_with = "crate::wire::or_default")]
+    resource_claims: Vec<Claim>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Claim {
+    name: Text,
+    resource_claim_name: Option<Text>,
+    resource_claim_template_name: Option<Text>,
+}
+
+impl From<Claim> for PodResourceClaim {
+    fn from(claim: Claim) -> Self {
+        Self {
+            name: claim.name.0,
+            claim: claim.resource_claim_name.map(|name| name.0),
+            template: claim.resource_claim_template_name.map(|name| name.0),
+        }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -223,11 +258,15 @@ mod tests {
         let read = group(&serde_json::json!({
             "schedulingPolicy": {"gang": {"minCount": 4}}, "disruptionMode": "PodGroup", "priority": -7,
             "schedulingConstraints": {"topology": [{"key": "zone"}]},
+            "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "four"}],
         }));
         let read = read.unwrap();
         assert_eq!((read.min_count(), read.priority, read.generation), (Some(4), -7, 3));
         assert_eq!(read.topology_keys, Some(vec!["zone".into()]));
         assert_eq!(read.disruption_mode, DisruptionMode::PodGroup);
+        let claim =
+            PodResourceClaim { name: "gpus".into(), claim: None, template: Some("four".into()) };
+        assert_eq!(read.resource_claims, [claim]);
         let [condition] = &read.conditions[..] else { panic!("{:?}", read.conditions) };
         assert_eq!((&*condition.status, condition.observed_generation), ("True", 2));
 

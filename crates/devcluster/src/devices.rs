@@ -6,6 +6,7 @@
 
 mod claims;
 mod driver;
+mod generated;
 mod sample;
 
 use serde_json::Value;
@@ -21,13 +22,23 @@ const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 
 /// Name and uid of the pod that an object was generated for.
 fn owning_pod(object: &Value) -> Option<(&str, &str)> {
+    owner(object, "", "Pod")
+}
+
+/// Name and uid of the pod group that an object was generated for.
+fn owning_group(object: &Value) -> Option<(&str, &str)> {
+    owner(object, "scheduling.k8s.io", "PodGroup")
+}
+
+fn owner<'a>(object: &'a Value, group: &str, kind: &str) -> Option<(&'a str, &'a str)> {
     let owners = list_at(object, &["metadata", "ownerReferences"]);
-    let pod = owners.iter().find(|owner| {
+    let owner = owners.iter().find(|owner| {
+        let version = text_at(owner, &["apiVersion"]);
         owner.get("controller") == Some(&Value::Bool(true))
-            && text_at(owner, &["apiVersion"]) == "v1"
-            && text_at(owner, &["kind"]) == "Pod"
+            && version.split_once('/').map_or("", |(group, _)| group) == group
+            && text_at(owner, &["kind"]) == kind
     })?;
-    Some((text_at(pod, &["name"]), text_at(pod, &["uid"])))
+    Some((text_at(owner, &["name"]), text_at(owner, &["uid"])))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::diagnosis::{Diagnosis, FitError};
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::ClusterState;
+use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_framework::{
     Code, Commands, CycleState, NodeIdx, NodeOverlay, NominatingInfo, PluginName,
     PostFilterContext, PostFilterOutcome, Status, Verdicts,
@@ -98,6 +99,8 @@ pub(crate) struct Search<'a, 'w> {
     pub(crate) class: Option<u64>,
     /// The nodes that the pod may go to; `None` for all.
     pub(crate) nodes: Option<&'a BTreeSet<Arc<str>>>,
+    /// What the members of the pod's group share, if they are tried together.
+    pub(crate) group: Option<&'a GroupCycleState>,
     /// Score only this share of the nodes; 0 adapts to their number, `None` scores all.
     pub(crate) percentage: Option<i32>,
     /// Where a sampled scan begins.
@@ -206,6 +209,9 @@ impl Search<'_, '_> {
 
     fn pre_filter(&self) -> (CycleState, PreFilterRun) {
         let mut state = CycleState::new();
+        if let Some(group) = self.group {
+            state.insert(group.clone());
+        }
         let pre_filter = self.runner.pre_filter(&mut state, self.pod);
         (state, pre_filter)
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_api_types::numbers::Numbers;
 use kube_scheduler_framework::EventKind;
+use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_queue::QueuedPod;
 use kube_scheduler_runtime::{Profile, Runner};
 
@@ -76,11 +77,13 @@ pub(crate) struct Scope<'a> {
     pub(crate) nodes: Option<&'a BTreeSet<Arc<str>>>,
     /// Whether PostFilter is asked when there is none.
     pub(crate) may_preempt: bool,
+    /// What the members of the pod's group share, if they are tried together.
+    pub(crate) group: Option<&'a GroupCycleState>,
 }
 
 impl Scope<'_> {
     /// Anywhere and however.
-    pub(crate) const ALL: Self = Self { nodes: None, may_preempt: true };
+    pub(crate) const ALL: Self = Self { nodes: None, may_preempt: true, group: None };
 }
 
 /// How one turn is taken.
@@ -275,6 +278,7 @@ impl SchedulingCycle {
             class: queued.signature().filter(|_| options.uses_class_cache && is_kept),
             may_preempt: scope.may_preempt,
             nodes: scope.nodes,
+            group: scope.group,
             percentage,
             next_start: &mut self.next_start,
             keeps_state: reads_state_after_score(profile, pod),

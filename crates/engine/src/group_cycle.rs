@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
+use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_framework::{Code, Commands, CycleState, NodeIdx, Status};
 use kube_scheduler_queue::QueuedPod;
 
@@ -47,6 +48,8 @@ pub(crate) struct Group {
     pub(crate) pods: Vec<Arc<Pod>>,
     /// The classes that several members belong to.
     pub(crate) classes: Vec<u64>,
+    /// What plugins share between the members for this cycle.
+    pub(crate) shared: GroupCycleState,
 }
 
 /// What a group cycle works on, and what it has to do once it is over.
@@ -387,7 +390,9 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
     classes.sort_unstable();
     classes =
         classes.chunk_by(|a, b| a == b).filter(|same| same.len() > 1).map(|same| same[0]).collect();
-    (!pods.is_empty()).then_some(Group { namespace, name, profile, members, pods, classes })
+    let shared = GroupCycleState::default();
+    let group = Group { namespace, name, profile, members, pods, classes, shared };
+    (!group.pods.is_empty()).then_some(group)
 }
 
 /// The profile of all members.

@@ -27,7 +27,8 @@ impl SchedulingCycle {
         may_preempt: bool,
         report: &mut GroupReport,
     ) -> PlacementOutcome {
-        let everywhere = Scope { nodes: None, may_preempt };
+        let shared = Some(&group.shared);
+        let everywhere = Scope { nodes: None, may_preempt, group: shared };
         if !cx.core.plans.groups.places_groups {
             let tried = self.try_members(cx, group, everywhere);
             if cx.observer.wants_group_attempts() {
@@ -47,7 +48,7 @@ impl SchedulingCycle {
         let (mut first, mut kept) = (None, Vec::new());
         for placement in placements {
             let part = part_of(cx.core, &placement.nodes);
-            let scope = Scope { nodes: part.as_ref(), may_preempt };
+            let scope = Scope { nodes: part.as_ref(), may_preempt, group: shared };
             let tried = self.try_members(cx, group, scope);
             if cx.observer.wants_group_attempts() {
                 report.attempts.push(PlacementAttempt {

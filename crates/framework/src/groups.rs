@@ -1,10 +1,37 @@
-//! What plugins for pod groups need: the pods of a group, and the extension points at which a group is decided about as a whole.
+//! What plugins for pod groups need: the pods of a group, what its members share in one cycle, and the extension points at which
+//! a group is decided about as a whole.
 //!
 //! Behaviour: `docs/spec/podgroups.md`.
 
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
 pub use kube_scheduler_cache::{MemberPlace, PodGroupState};
 
+use crate::cycle_state::CycleState;
 pub use crate::points::{
     GroupTrial, PlacedGroup, Placement, PlacementGenerate, PlacementScore, PodGroupPostFilter,
     ProposedPlacement,
 };
+
+/// Values that plugins share between the members of a group for one group cycle. The [`CycleState`] of every member holds it
+/// from PreFilter on; that of a pod which is tried by itself does not. Copies are the same state.
+///
+/// Members are tried several times in one cycle, and what was tried is taken back: a value says what was done at some time in
+/// the cycle, not that it still stands.
+#[derive(Clone, Default)]
+pub struct GroupCycleState(Arc<Mutex<CycleState>>);
+
+impl GroupCycleState {
+    /// Reads or changes the values.
+    pub fn with<R>(&self, then: impl FnOnce(&mut CycleState) -> R) -> R {
+        // What a panic left behind is whole: values are replaced at once.
+        then(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Debug for GroupCycleState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("GroupCycleState").finish()
+    }
+}

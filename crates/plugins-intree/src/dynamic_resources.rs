@@ -9,6 +9,7 @@ mod attempt;
 mod bind;
 mod decoded;
 mod extended;
+mod group;
 mod hints;
 mod in_flight;
 mod inventory;
@@ -35,6 +36,7 @@ mod writes;
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{NodeResourceClaim, Pod};
+use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_framework::{
     Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, Filter,
     FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
@@ -118,7 +120,7 @@ impl PreEnqueue for DynamicResources {
             return Status::SUCCESS;
         }
         self.shared.devices.follow(cx.cluster().objects());
-        match resolve::claims_of(cx.cluster().objects(), &self.shared.devices.claims, pod) {
+        match self.shared.claims_of(cx.cluster().objects(), pod) {
             Ok(_) => Status::SUCCESS,
             Err(why) => Status::unresolvable(why),
         }
@@ -132,9 +134,7 @@ impl PreFilter for DynamicResources {
         if !self.may_concern(pod) {
             return PreFilterOutcome::skip();
         }
-        let preparation =
-            Preparation { settings: &self.shared.settings, devices: &self.shared.devices, cx, pod };
-        match preparation.prepare() {
+        match (Preparation { shared: &self.shared, cx, state, pod }).prepare() {
             Err(status) => status.into(),
             Ok(devices) if devices.claims.is_empty() => PreFilterOutcome::skip(),
             Ok(devices) => {
@@ -207,7 +207,7 @@ impl PostFilter for DynamicResources {
         // for its own state fails.
         let status = match state.get::<PodDevices>() {
             Some(devices) if devices.claims.is_empty() => self.no_claims.clone(),
-            Some(devices) => release::deallocate(devices, pod, cx.random, cx.commands),
+            Some(devices) => release::deallocate(devices, pod, cx),
             None => no_state(),
         };
         PostFilterOutcome::without_nomination(status)
@@ -267,10 +267,19 @@ impl Reserve for DynamicResources {
         if !self.may_concern(pod) {
             return Status::SUCCESS;
         }
+        let group = state.get::<GroupCycleState>().cloned();
         let Some(devices) = state.get_mut::<PodDevices>() else { return no_state() };
         let cluster = cx.cluster();
         let node = cluster.node_idx(node).and_then(|idx| cluster.node(idx));
-        match reserve::reserve(devices, &self.shared, cx, pod, node.as_ref(), commands) {
+        let found = reserve::reserve(devices, &self.shared, cx, pod, node.as_ref(), commands);
+        if let Some(group) = &group {
+            let reserved = devices.claims.iter_mut().filter(|claim| claim.reserved.is_some());
+            for claim in reserved {
+                claim.may_be_shared = true;
+                group::reserved_in_cycle(group, &claim.flight);
+            }
+        }
+        match found {
             Ok(()) => Status::SUCCESS,
             Err(error) => Status::error(error),
         }

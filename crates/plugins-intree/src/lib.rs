@@ -4,8 +4,7 @@
 //! defaults of `KubeSchedulerConfiguration` v1. The plugins themselves know nothing of the engine that runs them; they
 //! are written against `kube-scheduler-framework` alone and read the cluster through its views and columns.
 //!
-//! All plugins of the default profile are here. [`PARTIAL`] names what some of them still lack, all of it behind feature
-//! gates that are off by default.
+//! All plugins of the default profile are here. [`PARTIAL`] names what some of them still lack, if any do.
 //!
 //! ```
 //! use kube_scheduler_framework::{Handle, PluginArgs};

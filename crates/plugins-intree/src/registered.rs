@@ -14,9 +14,8 @@ use crate::{
     taint_toleration, volume_binding, volume_restrictions, volume_zone,
 };
 
-/// Plugins that do not do all that their name promises yet, with what is missing.
-pub const PARTIAL: &[(&str, &str)] =
-    &[(dynamic_resources::NAME, "claims of pod groups (DRAWorkloadResourceClaims)")];
+/// Plugins that do not do all that their name promises yet, with what is missing. At the moment there is none.
+pub const PARTIAL: &[(&str, &str)] = &[];
 
 type Factory = fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, PluginError>;
 

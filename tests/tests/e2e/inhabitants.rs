@@ -1,9 +1,9 @@
-//! What stands in for the rest of a cluster: kubelets that run and end pods, and controllers that bind volumes and generate
-//! claims of devices.
+//! What stands in for the rest of a cluster: kubelets that run and end pods, and controllers that bind volumes, generate claims
+//! of devices, and let deleted pod groups go.
 //!
 //! They look at the whole cluster again and again, since it is small. Invariants: a pod is ended only after somebody
 //! deleted it; a claim is bound only to the volume that the scheduler chose, or to one made on the node it chose; a claim of
-//! devices is released only when no pod that has reserved it is left.
+//! devices is released only when no pod and no group is left for which it is reserved.
 
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ impl Inhabitants {
                 let _ = kubelets(&api).await;
                 let _ = volumes(&api).await;
                 let _ = device_claims(&api).await;
+                let _ = groups(&api).await;
                 tokio::time::sleep(INTERVAL).await;
             }
         }))
@@ -119,23 +120,39 @@ fn has_ended(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
-/// Generates the claims of pods, and releases and deletes those of pods that have ended or are gone.
+/// Generates the claims of pods and of groups, and releases and deletes those of pods that have ended and of groups that are
+/// gone.
 async fn device_claims(api: &Api) -> anyhow::Result<()> {
-    // Claims first: a pod that is missing then is gone, not new.
+    // Claims first: who is missing then is gone, not new.
     let claims = api.list("ResourceClaim").await?;
     let pods = api.list("Pod").await?;
+    // Served where their gate is on.
+    let groups = api.list("PodGroup").await.unwrap_or_default();
+    for group in &groups {
+        for entry in claims_from_templates(group) {
+            generate_claim(api, "PodGroup", group, entry).await?;
+        }
+    }
     for pod in pods.iter().filter(|pod| !has_ended(pod)) {
-        let wants = pod["spec"]["resourceClaims"].as_array();
-        for entry in wants.into_iter().flatten() {
-            if entry["resourceClaimTemplateName"].is_string()
-                && pod["status"]["resourceClaimStatuses"].is_null()
-            {
-                generate_claim(api, pod, entry).await?;
+        let group = &pod["spec"]["schedulingGroup"]["podGroupName"];
+        let group = groups.iter().find(|known| known["metadata"]["name"] == *group);
+        for entry in claims_from_templates(pod) {
+            let shared = group.filter(|group| {
+                let entries = group["spec"]["resourceClaims"].as_array();
+                entries.is_some_and(|entries| entries.contains(entry))
+            });
+            let made = shared.map(|group| &group["status"]["resourceClaimStatuses"]);
+            match made {
+                None => generate_claim(api, "Pod", pod, entry).await?,
+                Some(Value::Null) => {}
+                Some(made) => note_claims(api, "Pod", pod, made).await?,
             }
         }
     }
-    let is_needed =
+    let is_pod =
         |uid: &Value| pods.iter().any(|pod| pod["metadata"]["uid"] == *uid && !has_ended(pod));
+    let is_needed =
+        |uid: &Value| is_pod(uid) || groups.iter().any(|group| group["metadata"]["uid"] == *uid);
     for claim in &claims {
         let name = claim["metadata"]["name"].as_str().unwrap_or_default();
         let reserved = claim["status"]["reservedFor"].as_array().cloned().unwrap_or_default();
@@ -166,22 +183,52 @@ async fn device_claims(api: &Api) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn generate_claim(api: &Api, pod: &Value, entry: &Value) -> anyhow::Result<()> {
-    let (pod_name, entry_name) = (
-        pod["metadata"]["name"].as_str().unwrap_or_default(),
+/// The entries of a pod or group that claims are made for, as long as none was.
+fn claims_from_templates(owner: &Value) -> impl Iterator<Item = &Value> {
+    let entries = owner["spec"]["resourceClaims"].as_array().into_iter().flatten();
+    entries.filter(|entry| {
+        entry["resourceClaimTemplateName"].is_string()
+            && owner["status"]["resourceClaimStatuses"].is_null()
+    })
+}
+
+async fn generate_claim(api: &Api, kind: &str, owner: &Value, entry: &Value) -> anyhow::Result<()> {
+    let (owner_name, entry_name) = (
+        owner["metadata"]["name"].as_str().unwrap_or_default(),
         entry["name"].as_str().unwrap_or_default(),
     );
     let template = entry["resourceClaimTemplateName"].as_str().unwrap_or_default();
     let Some(template) = api.get("ResourceClaimTemplate", template).await? else { return Ok(()) };
-    let name = format!("{pod_name}-{entry_name}");
+    let name = format!("{owner_name}-{entry_name}");
     api.create(&json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-        "metadata": {"name": name, "ownerReferences": [{"apiVersion": "v1", "kind": "Pod",
-            "name": pod_name, "uid": pod["metadata"]["uid"], "controller": true}]},
+        "metadata": {"name": name, "ownerReferences": [{"apiVersion": owner["apiVersion"], "kind": kind,
+            "name": owner_name, "uid": owner["metadata"]["uid"], "controller": true}]},
         "spec": template["spec"]["spec"],
     }))
     .await?;
-    let status = json!({"metadata": {"uid": pod["metadata"]["uid"]},
-        "status": {"resourceClaimStatuses": [{"name": entry_name, "resourceClaimName": name}]}});
-    api.patch("Pod", pod_name, "status", &status).await.map(drop)
+    let made = json!([{"name": entry_name, "resourceClaimName": name}]);
+    note_claims(api, kind, owner, &made).await
+}
+
+/// Writes into the status of a pod or group which claims were made for it.
+async fn note_claims(api: &Api, kind: &str, owner: &Value, made: &Value) -> anyhow::Result<()> {
+    let name = owner["metadata"]["name"].as_str().unwrap_or_default();
+    let status = json!({"metadata": {"uid": owner["metadata"]["uid"]},
+        "status": {"resourceClaimStatuses": made}});
+    api.patch(kind, name, "status", &status).await.map(drop)
+}
+
+/// Lets deleted groups go that no pod belongs to.
+async fn groups(api: &Api) -> anyhow::Result<()> {
+    let groups = api.list("PodGroup").await.unwrap_or_default();
+    let pods = api.list("Pod").await?;
+    for group in groups.iter().filter(|group| group["metadata"]["deletionTimestamp"].is_string()) {
+        let name = &group["metadata"]["name"];
+        if !pods.iter().any(|pod| pod["spec"]["schedulingGroup"]["podGroupName"] == *name) {
+            let metadata = json!({"metadata": {"finalizers": null}});
+            api.patch("PodGroup", name.as_str().unwrap_or_default(), "", &metadata).await?;
+        }
+    }
+    Ok(())
 }

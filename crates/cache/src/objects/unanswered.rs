@@ -9,7 +9,7 @@
 //! [`ObjectStore::forget_unanswered`]; a pod has no more entries than there were objects that it has written and that still
 //! existed when it wrote the last one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Object;
@@ -32,9 +32,40 @@ impl UnansweredWrite {
     }
 }
 
-/// The last such write of each object, by the UID of the pod.
+/// The last such write of each pod to each object, by the pod's UID.
 #[derive(Clone, Debug, Default)]
-pub(super) struct UnansweredWrites(Arc<BTreeMap<Arc<str>, BTreeMap<ObjectKey, UnansweredWrite>>>);
+pub(super) struct UnansweredWrites(Arc<Tables>);
+
+#[derive(Clone, Debug, Default)]
+struct Tables {
+    by_object: BTreeMap<ObjectKey, BTreeMap<Arc<str>, UnansweredWrite>>,
+    by_pod: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
+}
+
+impl Tables {
+    fn note(&mut self, key: &ObjectKey, pod_uid: &Arc<str>, write: UnansweredWrite) {
+        self.by_object.entry(key.clone()).or_default().insert(pod_uid.clone(), write);
+        self.by_pod.entry(pod_uid.clone()).or_default().insert(key.clone());
+    }
+
+    /// Forgets what a pod has written, but for what `is_kept`.
+    fn forget(&mut self, pod_uid: &str, mut is_kept: impl FnMut(&ObjectKey) -> bool) {
+        let Some((uid, mut keys)) = self.by_pod.remove_entry(pod_uid) else { return };
+        keys.retain(|key| {
+            let is_kept = is_kept(key);
+            if !is_kept && let Some(of_object) = self.by_object.get_mut(key) {
+                of_object.remove(pod_uid);
+                if of_object.is_empty() {
+                    self.by_object.remove(key);
+                }
+            }
+            is_kept
+        });
+        if !keys.is_empty() {
+            self.by_pod.insert(uid, keys);
+        }
+    }
+}
 
 /// # Writes without an answer
 impl ObjectStore {
@@ -50,11 +81,11 @@ impl ObjectStore {
         let Some(known) = self.get(group, kind, namespace, name) else { return };
         let write = UnansweredWrite { uid: known.uid.clone(), revision };
         let mut all = std::mem::take(&mut self.unanswered);
-        let of_pod = Arc::make_mut(&mut all.0).entry(pod_uid.clone()).or_default();
-        let is_there =
-            |of: &ObjectKey| self.get(&of.group, &of.kind, &of.namespace, &of.name).is_some();
-        of_pod.retain(|key, _| is_there(key));
-        of_pod.insert(key.clone(), write);
+        let tables = Arc::make_mut(&mut all.0);
+        tables.forget(pod_uid, |of: &ObjectKey| {
+            self.get(&of.group, &of.kind, &of.namespace, &of.name).is_some()
+        });
+        tables.note(key, pod_uid, write);
         self.unanswered = all;
         if let Some(store) = self.kind_mut(group, kind) {
             store.sequence += 1;
@@ -65,19 +96,28 @@ impl ObjectStore {
     /// The last write of `object` that was asked for on behalf of a pod without waiting for an answer.
     pub fn unanswered(&self, object: &Object, pod_uid: &str) -> Option<&UnansweredWrite> {
         // Nearly always there is none.
-        let of_pod = self.unanswered.0.get(pod_uid)?;
-        of_pod.get(&ObjectKey::from(object)).filter(|write| write.uid == object.uid)
+        if !self.unanswered.0.by_pod.contains_key(pod_uid) {
+            return None;
+        }
+        let of_object = self.unanswered.0.by_object.get(&ObjectKey::from(object))?;
+        of_object.get(pod_uid).filter(|write| write.uid == object.uid)
+    }
+
+    /// The last such writes of `object` on behalf of any pods.
+    pub fn all_unanswered(&self, object: &Object) -> impl Iterator<Item = &UnansweredWrite> {
+        let of_object = self.unanswered.0.by_object.get(&ObjectKey::from(object));
+        of_object.into_iter().flat_map(BTreeMap::values).filter(|write| write.uid == object.uid)
     }
 
     /// Forgets the writes of a pod that is bound or gone.
     pub fn forget_unanswered(&mut self, pod_uid: &str) {
-        if self.unanswered.0.contains_key(pod_uid) {
-            Arc::make_mut(&mut self.unanswered.0).remove(pod_uid);
+        if self.unanswered.0.by_pod.contains_key(pod_uid) {
+            Arc::make_mut(&mut self.unanswered.0).forget(pod_uid, |_| false);
         }
     }
 
     /// How many writes without an answer are noted.
     pub fn n_unanswered(&self) -> usize {
-        self.unanswered.0.values().map(BTreeMap::len).sum()
+        self.unanswered.0.by_pod.values().map(BTreeSet::len).sum()
     }
 }

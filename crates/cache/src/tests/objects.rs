@@ -309,6 +309,10 @@ fn writes_without_an_answer_are_noted_while_pod_and_object_are_there() {
     assert!(!objects.unanswered(&known, &uid).unwrap().ends(&object(1, 0, 2, 0, 0)));
     assert!(!objects.unanswered(&object(1, 1, 1, 0, 0), &uid).unwrap().ends(&known));
     assert_eq!(objects.unanswered(&known, "another"), None);
+    objects.note_unanswered(&ObjectKey::from(&*known), &"another".into(), None);
+    assert_eq!(objects.all_unanswered(&known).count(), 2);
+    objects.forget_unanswered("another");
+    assert_eq!(objects.all_unanswered(&known).count(), 1);
 
     // A copy goes its own way.
     let copy = cluster.clone();

@@ -1,9 +1,10 @@
-//! The controller of resource claims: it generates claims for pods from their templates, takes back the reservations of pods that
-//! have ended, and releases and deletes the claims that no pod needs any more.
+//! The controller of resource claims: it generates claims for pods and pod groups from their templates, takes back the
+//! reservations of pods that have ended and of groups that are gone, and releases and deletes the claims that nobody needs any
+//! more.
 //!
-//! Invariants: a pod has at most one claim per entry of its `spec.resourceClaims`; only reservations of pods that are gone or
+//! Invariants: a pod or group has at most one claim per entry of its `spec.resourceClaims`; only reservations of pods that are gone or
 //! have ended are taken back; the allocation goes with the last reservation, and the finalizer that protects it goes after it.
-//! A claim that was generated for a pod goes with the pod, also without a garbage collector.
+//! A claim that was generated goes with its pod or group, also without a garbage collector.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,24 +13,21 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::{FINALIZER, owning_pod};
+use super::{FINALIZER, generated, owning_group, owning_pod};
 use crate::api::WriteOptions;
-use crate::api::create::create_in;
 use crate::api::delete::{DeleteOptions, delete_in};
 use crate::api::update::{Part, Target, modify_in};
+use crate::groups::group_of;
 use crate::history::ChangeType;
-use crate::kinds::{PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS};
+use crate::kinds::{POD_GROUPS, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS};
 use crate::object::{Object, at, child_mut, key_of, list_at, list_mut, meta_mut, text_at};
 use crate::selectors::Selection;
 use crate::status::ApiError;
 use crate::store::{State, Store};
 use crate::watch::{WatchEvent, Watcher};
 
-/// Says for which entry of its pod a claim was generated.
-const POD_CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
-
-/// Room for a generated name's base, so that the random suffix and a hyphen fit into 63 characters.
-const LONGEST_BASE: usize = 57;
+/// The API group of pod groups.
+const GROUP: &str = "scheduling.k8s.io";
 
 /// Runs until `shutdown`.
 pub(crate) async fn run(store: Arc<Store>, shutdown: CancellationToken) {
@@ -44,35 +42,42 @@ pub(crate) async fn run(store: Arc<Store>, shutdown: CancellationToken) {
 
 struct ClaimTask {
     store: Arc<Store>,
-    /// Which claims a pod, by its uid, owns or has reserved.
-    by_pod: BTreeMap<Box<str>, BTreeSet<String>>,
-    /// The other direction of `by_pod`.
-    pods_of: BTreeMap<String, Vec<Box<str>>>,
+    /// Which claims a pod or a group, by its uid, owns or has reserved.
+    by_user: BTreeMap<Box<str>, BTreeSet<String>>,
+    /// The other direction of `by_user`.
+    users_of: BTreeMap<String, Vec<Box<str>>>,
     stale_pods: BTreeSet<String>,
+    stale_groups: BTreeSet<String>,
     stale_claims: BTreeSet<String>,
-    /// Pods with an entry whose template does not exist.
+    /// Pods with an entry whose template does not exist, and those that wait for their groups.
     waiting: BTreeSet<String>,
+    /// Groups with an entry whose template does not exist.
+    waiting_groups: BTreeSet<String>,
 }
 
 impl ClaimTask {
     fn new(store: Arc<Store>) -> Self {
         Self {
             store,
-            by_pod: BTreeMap::new(),
-            pods_of: BTreeMap::new(),
+            by_user: BTreeMap::new(),
+            users_of: BTreeMap::new(),
             stale_pods: BTreeSet::new(),
+            stale_groups: BTreeSet::new(),
             stale_claims: BTreeSet::new(),
             waiting: BTreeSet::new(),
+            waiting_groups: BTreeSet::new(),
         }
     }
 
     async fn follow(&mut self, shutdown: &CancellationToken) -> Result<(), ApiError> {
         let all = |kind| Watcher::list_and_watch(self.store.clone(), kind, Selection::all());
         let (templates, mut template_watch) = all(RESOURCE_CLAIM_TEMPLATES)?;
-        // Only changes of templates matter: waiting pods may get their claims.
+        // Only changes of templates matter: who waits may get their claims.
         drop(templates);
         let (claims, mut claim_watch) = all(RESOURCE_CLAIMS)?;
+        let (groups, mut group_watch) = all(POD_GROUPS)?;
         let (pods, mut pod_watch) = all(PODS)?;
+        groups.iter().for_each(|group| self.see_group(group, ChangeType::Added));
         claims.iter().for_each(|claim| self.see_claim(claim, ChangeType::Added));
         pods.iter().for_each(|pod| self.see_pod(pod, ChangeType::Added));
         loop {
@@ -83,6 +88,12 @@ impl ClaimTask {
                 events = template_watch.next() => {
                     drop(events?);
                     self.stale_pods.append(&mut self.waiting);
+                    self.stale_groups.append(&mut self.waiting_groups);
+                }
+                events = group_watch.next() => {
+                    for WatchEvent { change_type, object } in events? {
+                        self.see_group(&object, change_type);
+                    }
                 }
                 events = claim_watch.next() => {
                     for WatchEvent { change_type, object } in events? {
@@ -100,17 +111,20 @@ impl ClaimTask {
 
     fn see_claim(&mut self, claim: &Object, change: ChangeType) {
         let key = key_of(claim.namespace(), claim.name());
-        for pod in self.pods_of.remove(&key).unwrap_or_default() {
-            if let Some(claims) = self.by_pod.get_mut(&pod) {
+        for user in self.users_of.remove(&key).unwrap_or_default() {
+            if let Some(claims) = self.by_user.get_mut(&user) {
                 claims.remove(&key);
                 if claims.is_empty() {
-                    self.by_pod.remove(&pod);
+                    self.by_user.remove(&user);
                 }
             }
         }
         let value = claim.value();
         if change == ChangeType::Deleted {
-            // Its pod gets another one.
+            // Its pod or group gets another one.
+            if let Some((group, _)) = owning_group(&value) {
+                self.stale_groups.insert(key_of(claim.namespace(), group));
+            }
             if let Some((pod, _)) = owning_pod(&value) {
                 self.stale_pods.insert(key_of(claim.namespace(), pod));
             }
@@ -118,18 +132,31 @@ impl ClaimTask {
         }
         let reserved = list_at(&value, &["status", "reservedFor"]).iter();
         let uids = reserved.map(|reference| text_at(reference, &["uid"]));
-        let uids: Vec<Box<str>> =
-            uids.chain(owning_pod(&value).map(|(_, uid)| uid)).map(Into::into).collect();
+        let owner = owning_pod(&value).or_else(|| owning_group(&value));
+        let uids: Vec<Box<str>> = uids.chain(owner.map(|(_, uid)| uid)).map(Into::into).collect();
         for uid in &uids {
-            self.by_pod.entry(uid.clone()).or_default().insert(key.clone());
+            self.by_user.entry(uid.clone()).or_default().insert(key.clone());
         }
-        self.pods_of.insert(key.clone(), uids);
+        self.users_of.insert(key.clone(), uids);
         self.stale_claims.insert(key);
+    }
+
+    fn see_group(&mut self, group: &Object, change: ChangeType) {
+        let key = key_of(group.namespace(), group.name());
+        if change == ChangeType::Deleted {
+            self.waiting_groups.remove(&key);
+            let claims = self.by_user.get(group.uid()).into_iter().flatten();
+            self.stale_claims.extend(claims.cloned());
+        } else {
+            self.stale_groups.insert(key);
+            // Some of them may wait for this one.
+            self.stale_pods.append(&mut self.waiting);
+        }
     }
 
     fn see_pod(&mut self, pod: &Object, change: ChangeType) {
         let key = key_of(pod.namespace(), pod.name());
-        if let Some(claims) = self.by_pod.get(pod.uid()) {
+        if let Some(claims) = self.by_user.get(pod.uid()) {
             self.stale_claims.extend(claims.iter().cloned());
         }
         if change == ChangeType::Deleted {
@@ -141,12 +168,19 @@ impl ClaimTask {
 
     /// Brings everything stale up to date, in one write.
     fn work(&mut self) {
-        if self.stale_pods.is_empty() && self.stale_claims.is_empty() {
+        let stale = [&self.stale_pods, &self.stale_groups, &self.stale_claims];
+        if stale.iter().all(|stale| stale.is_empty()) {
             return;
         }
         let store = self.store.clone();
         // The closure returns no error, so neither does the write.
         let _ = store.write(|state| {
+            for group in std::mem::take(&mut self.stale_groups) {
+                self.waiting_groups.remove(&group);
+                if !settle_group(state, &group) {
+                    self.waiting_groups.insert(group);
+                }
+            }
             for pod in std::mem::take(&mut self.stale_pods) {
                 self.waiting.remove(&pod);
                 if !settle_pod(state, &pod) {
@@ -175,7 +209,7 @@ fn is_done(pod: &Value) -> bool {
 }
 
 /// Generates the claims that a pod lacks, and reserves claims for it that were allocated before somebody else than the scheduler
-/// bound it. Returns false if a template is missing.
+/// bound it. Returns false if a template is missing, or the claims of its group.
 pub(super) fn settle_pod(state: &mut State, key: &str) -> bool {
     let (namespace, name) = key.split_once('/').unwrap_or(("", key));
     let Some(mut pod) = state.get(PODS, namespace, name).map(|pod| pod.value()) else {
@@ -184,100 +218,90 @@ pub(super) fn settle_pod(state: &mut State, key: &str) -> bool {
     if is_done(&pod) || at(&pod, &["metadata", "deletionTimestamp"]).is_some() {
         return true;
     }
+    let group = group_of(&pod).map(|group| state.get(POD_GROUPS, namespace, group));
+    let group = match group {
+        // Which claims are the group's is not known yet.
+        Some(None) => return false,
+        Some(Some(group)) => Some(group.value()),
+        None => None,
+    };
     let (mut is_complete, mut generated) = (true, Vec::new());
     for entry in list_at(&pod, &["spec", "resourceClaims"]) {
+        let shared = group.as_ref().filter(|group| generated::has_entry(group, entry));
+        let consumer = shared.map_or_else(|| reference(&pod, None), group_reference);
         let Some(template) = at(entry, &["resourceClaimTemplateName"]).and_then(Value::as_str)
         else {
-            reserve(state, &pod, text_at(entry, &["resourceClaimName"]));
+            reserve(state, &pod, text_at(entry, &["resourceClaimName"]), consumer);
             continue;
         };
         let entry = text_at(entry, &["name"]);
-        if let Some(claim) = generated_claim(state, &pod, entry) {
+        let owner = if shared.is_some() { &generated::OF_GROUP } else { &generated::OF_POD };
+        if let Some(claim) = owner.find(state, shared.unwrap_or(&pod), entry) {
             let claim = claim.name().to_owned();
-            reserve(state, &pod, &claim);
+            reserve(state, &pod, &claim, consumer);
             generated.push((entry.to_owned(), claim));
-            continue;
-        }
-        let template = state.get(RESOURCE_CLAIM_TEMPLATES, namespace, template);
-        let Some(template) = template.map(|template| template.value()) else {
+        } else if shared.is_some() {
             is_complete = false;
-            continue;
-        };
-        let claim = claim_of(&pod, entry, &template);
-        match create_in(state, RESOURCE_CLAIMS, namespace, claim, &WriteOptions::default()) {
-            Ok(claim) => generated.push((entry.to_owned(), claim.name().to_owned())),
-            Err(error) => debug!(%error, pod = key, entry, "no claim made"),
+        } else {
+            match owner.make(state, &pod, entry, template) {
+                Some(claim) => generated.push((entry.to_owned(), claim)),
+                None => is_complete = false,
+            }
         }
     }
-    let statuses = list_mut(child_mut(&mut pod, "status"), "resourceClaimStatuses");
-    let before = statuses.clone();
-    for (entry, claim) in generated {
-        let status = json!({"name": entry, "resourceClaimName": claim});
-        match statuses.iter_mut().find(|status| text_at(status, &["name"]) == entry) {
-            Some(known) => *known = status,
-            None => statuses.push(status),
-        }
-    }
-    if *statuses != before {
+    if generated::note(&mut pod, generated) {
         state.put(PODS, pod);
     }
     is_complete
 }
 
-/// The claim that was generated for an entry of a pod.
-fn generated_claim(state: &State, pod: &Value, entry: &str) -> Option<Arc<Object>> {
-    let dependents = state.dependents.of(text_at(pod, &["metadata", "uid"]));
-    let mut claims =
-        dependents.filter(|(kind, _)| *kind == RESOURCE_CLAIMS).filter_map(|(_, key)| {
-            let (namespace, name) = key.split_once('/')?;
-            state.get(RESOURCE_CLAIMS, namespace, name)
-        });
-    let is_for = |claim: &&Arc<Object>| {
-        text_at(&claim.value(), &["metadata", "annotations", POD_CLAIM_NAME]) == entry
+/// Generates the claims that a pod group lacks. Returns false if a template is missing.
+pub(super) fn settle_group(state: &mut State, key: &str) -> bool {
+    let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+    let Some(mut group) = state.get(POD_GROUPS, namespace, name).map(|group| group.value()) else {
+        return true;
     };
-    claims.find(is_for).cloned()
-}
-
-/// A new claim for an entry of a pod.
-fn claim_of(pod: &Value, entry: &str, template: &Value) -> Value {
-    let (name, uid) = (text_at(pod, &["metadata", "name"]), text_at(pod, &["metadata", "uid"]));
-    let spec = at(template, &["spec", "spec"]).cloned().unwrap_or_default();
-    let mut claim = json!({"metadata": {}, "spec": spec});
-    let meta = meta_mut(&mut claim);
-    for field in ["labels", "annotations"] {
-        if let Some(value) = at(template, &["spec", "metadata", field]) {
-            meta.insert(field.into(), value.clone());
+    if at(&group, &["metadata", "deletionTimestamp"]).is_some() {
+        return true;
+    }
+    let (mut is_complete, mut generated) = (true, Vec::new());
+    for entry in list_at(&group, &["spec", "resourceClaims"]) {
+        let Some(template) = at(entry, &["resourceClaimTemplateName"]).and_then(Value::as_str)
+        else {
+            continue;
+        };
+        let entry = text_at(entry, &["name"]);
+        let known = generated::OF_GROUP.find(state, &group, entry);
+        let claim = known.map(|claim| claim.name().to_owned());
+        match claim.or_else(|| generated::OF_GROUP.make(state, &group, entry, template)) {
+            Some(claim) => generated.push((entry.to_owned(), claim)),
+            None => is_complete = false,
         }
     }
-    meta.insert("generateName".into(), base_name(name, entry).into());
-    meta.insert(
-        "ownerReferences".into(),
-        json!([{
-            "apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid,
-            "controller": true, "blockOwnerDeletion": true,
-        }]),
-    );
-    let annotations = crate::object::map_mut(meta.entry("annotations").or_insert(Value::Null));
-    annotations.insert(POD_CLAIM_NAME.into(), entry.into());
-    claim
-}
-
-/// What a generated name begins with. Both names are shortened in proportion where they are too long together.
-fn base_name(pod: &str, entry: &str) -> String {
-    let whole = format!("{pod}-{entry}-");
-    if whole.len() <= LONGEST_BASE {
-        return whole;
+    if generated::note(&mut group, generated) {
+        state.put(POD_GROUPS, group);
     }
-    let cut = |text: &str| {
-        let length = text.len() * LONGEST_BASE / whole.len();
-        // Names are ASCII, since they were validated.
-        text.chars().take(length).collect::<String>()
-    };
-    format!("{}-{}", cut(pod), cut(entry))
+    is_complete
 }
 
-/// Reserves an allocated claim for a pod that is bound already, as for one that names its node itself.
-fn reserve(state: &mut State, pod: &Value, claim: &str) {
+/// A pod as the consumer of a claim, or what stands in its place.
+fn reference(object: &Value, group: Option<(&str, &str)>) -> Value {
+    let text = |field| text_at(object, &["metadata", field]);
+    let (api_group, resource) = group.unwrap_or(("", "pods"));
+    let mut reference = json!({"resource": resource, "name": text("name"), "uid": text("uid")});
+    if !api_group.is_empty() {
+        reference["apiGroup"] = api_group.into();
+    }
+    reference
+}
+
+/// A pod group as the consumer of a claim.
+fn group_reference(group: &Value) -> Value {
+    reference(group, Some((GROUP, "podgroups")))
+}
+
+/// Reserves an allocated claim for a pod that is bound already, as for one that names its node itself, or for its group.
+fn reserve(state: &mut State, pod: &Value, claim: &str, consumer: Value) {
     let text = |field| text_at(pod, &["metadata", field]);
     let namespace = text("namespace");
     if text_at(pod, &["spec", "nodeName"]).is_empty() {
@@ -288,7 +312,8 @@ fn reserve(state: &mut State, pod: &Value, claim: &str) {
         return;
     };
     let reserved = list_at(&value, &["status", "reservedFor"]);
-    let is_reserved = reserved.iter().any(|reference| text_at(reference, &["uid"]) == text("uid"));
+    let uid = text_at(&consumer, &["uid"]);
+    let is_reserved = reserved.iter().any(|reference| text_at(reference, &["uid"]) == uid);
     /// As many consumers as the API allows.
     const MOST_CONSUMERS: usize = 256;
     if is_reserved
@@ -299,9 +324,8 @@ fn reserve(state: &mut State, pod: &Value, claim: &str) {
     {
         return;
     }
-    let reference = json!({"resource": "pods", "name": text("name"), "uid": text("uid")});
     change(state, namespace, claim, Part::Status, |claim| {
-        list_mut(child_mut(claim, "status"), "reservedFor").push(reference);
+        list_mut(child_mut(claim, "status"), "reservedFor").push(consumer);
     });
 }
 
@@ -315,15 +339,13 @@ pub(super) fn settle_claim(state: &mut State, key: &str) {
     let valid: Vec<Value> = reserved
         .iter()
         .filter(|reference| {
-            // What other consumers than pods do is not known here.
-            text_at(reference, &["resource"]) != "pods"
-                || !text_at(reference, &["apiGroup"]).is_empty()
-                || needs(
-                    state,
-                    namespace,
-                    text_at(reference, &["name"]),
-                    text_at(reference, &["uid"]),
-                )
+            let text = |field| text_at(reference, &[field]);
+            match (text("apiGroup"), text("resource")) {
+                ("", "pods") => needs(state, namespace, text("name"), text("uid")),
+                (GROUP, "podgroups") => exists(state, namespace, text("name"), text("uid")),
+                // What others do is not known here.
+                _ => true,
+            }
         })
         .cloned()
         .collect();
@@ -351,7 +373,8 @@ pub(super) fn settle_claim(state: &mut State, key: &str) {
             list_mut(meta_mut(claim), "finalizers").retain(|finalizer| finalizer != FINALIZER);
         });
     }
-    let is_orphan = owning_pod(&value).is_some_and(|(pod, uid)| !needs(state, namespace, pod, uid));
+    let is_orphan = owning_pod(&value).is_some_and(|(pod, uid)| !needs(state, namespace, pod, uid))
+        || owning_group(&value).is_some_and(|(group, uid)| !exists(state, namespace, group, uid));
     if is_unused && is_orphan && !is_terminating {
         let options = DeleteOptions { uid: Some(uid), ..DeleteOptions::default() };
         // Rejected only when it is gone. With the finalizer it waits for the next round.
@@ -362,6 +385,11 @@ pub(super) fn settle_claim(state: &mut State, key: &str) {
 /// Whether a pod exists and is not done.
 fn needs(state: &State, namespace: &str, name: &str, uid: &str) -> bool {
     state.get(PODS, namespace, name).is_some_and(|pod| pod.uid() == uid && !is_done(&pod.value()))
+}
+
+/// Whether a pod group exists. It does as long as it has pods.
+fn exists(state: &State, namespace: &str, name: &str, uid: &str) -> bool {
+    state.get(POD_GROUPS, namespace, name).is_some_and(|group| group.uid() == uid)
 }
 
 fn change(

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::claims::{settle_claim, settle_pod};
+use super::claims::{settle_claim, settle_group, settle_pod};
 use super::driver::{publish_classes, settle_node, settle_zone};
 use super::*;
 use crate::api::delete::{DeleteOptions, delete};
 use crate::api::update::Part;
 use crate::kinds::{
-    DEVICE_CLASSES, KindId, NODES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_SLICES,
+    DEVICE_CLASSES, KindId, NODES, POD_GROUPS, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
 };
 use crate::object::at;
 use crate::selectors::Selection;
@@ -108,6 +109,10 @@ impl World {
     fn rest(&self) {
         for _ in 0..20 {
             let before = self.store.resource_version();
+            for name in self.names(POD_GROUPS) {
+                let key = format!("default/{name}");
+                let _ = self.store.write(|state| Ok(settle_group(state, &key)));
+            }
             for name in self.names(PODS) {
                 let _ = self.store.write(|state| Ok(settle_pod(state, &format!("default/{name}"))));
             }
@@ -153,6 +158,73 @@ fn a_pod_gets_one_claim_per_template_and_its_name_in_the_status() {
     world.rest();
     assert_eq!(world.claim()["metadata"]["name"], json!(name));
     assert_eq!(world.get(PODS, "train")["status"]["resourceClaimStatuses"], statuses);
+}
+
+#[test]
+fn pods_share_the_claim_of_their_group_and_it_goes_with_the_group() {
+    let world = World::new();
+    world.template("gpus");
+    let group = json!({"schedulingGroup": {"podGroupName": "gang"}});
+    world.pod("one", group.clone());
+    world.rest();
+    assert!(world.names(RESOURCE_CLAIMS).is_empty(), "whose claim it is depends on the group");
+    let claims = json!([{"name": "gpu", "resourceClaimTemplateName": "gpus"}]);
+    world.create(
+        POD_GROUPS,
+        "default",
+        json!({"metadata": {"name": "gang"},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "resourceClaims": claims}}),
+    );
+    world.pod("two", group);
+    world.rest();
+    let claim = world.claim();
+    let name = text_at(&claim, &["metadata", "name"]).to_owned();
+    let made = json!([{"name": "gpu", "resourceClaimName": name}]);
+    for (kind, owner) in [(POD_GROUPS, "gang"), (PODS, "one"), (PODS, "two")] {
+        assert_eq!(world.get(kind, owner)["status"]["resourceClaimStatuses"], made, "{owner}");
+    }
+    let gang = world.get(POD_GROUPS, "gang");
+    let uid = text_at(&gang, &["metadata", "uid"]);
+    assert_eq!((owning_group(&claim), owning_pod(&claim)), (Some(("gang", uid)), None));
+    assert_eq!(
+        claim["metadata"]["annotations"]["resource.kubernetes.io/podgroup-claim-name"],
+        "gpu"
+    );
+
+    world.allocate(&name, &[]);
+    let reserved = json!([{"apiGroup": "scheduling.k8s.io", "resource": "podgroups",
+        "name": "gang", "uid": uid}]);
+    world.edit(RESOURCE_CLAIMS, &name, Part::Status, |claim| {
+        claim["status"]["reservedFor"] = reserved.clone();
+    });
+    // Bound, they need no reservations of their own; gone, they leave the group its claim.
+    world.edit(PODS, "one", Part::Main, |pod| pod["spec"]["nodeName"] = "n".into());
+    world.rest();
+    assert_eq!(world.claim()["status"]["reservedFor"], reserved);
+    world.remove(PODS, "one");
+    world.remove(PODS, "two");
+    world.rest();
+    assert!(at(&world.claim(), &["status", "allocation"]).is_some());
+    world.edit(POD_GROUPS, "gang", Part::Main, |gang| {
+        gang["metadata"]["finalizers"] = json!([]);
+    });
+    world.remove(POD_GROUPS, "gang");
+    world.rest();
+    assert!(world.names(RESOURCE_CLAIMS).is_empty());
+}
+
+#[test]
+fn a_pod_of_a_group_has_claims_of_its_own_where_the_group_has_none() {
+    let world = World::new();
+    world.template("gpus");
+    world.create(
+        POD_GROUPS,
+        "default",
+        json!({"metadata": {"name": "gang"}, "spec": {"schedulingPolicy": {"basic": {}}}}),
+    );
+    world.pod("one", json!({"schedulingGroup": {"podGroupName": "gang"}}));
+    world.rest();
+    assert_eq!(owning_pod(&world.claim()).map(|(name, _)| name.to_owned()), Some("one".to_owned()));
 }
 
 #[test]

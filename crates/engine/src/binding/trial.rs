@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::{Code, Commands, CycleState, Reason, Status};
+use kube_scheduler_framework::{Code, Command, Commands, CycleState, Reason, Status};
 use kube_scheduler_queue::Nomination;
 
 use super::permit::Waits;
@@ -53,10 +53,12 @@ impl Bindings {
 }
 
 impl Trial {
-    /// Undoes it; gives what plugins left for later extension points.
+    /// Undoes it; gives what plugins left for later extension points. What plugins want to write at the API server to undo
+    /// more than a trial did is not written: the decision is still to come.
     pub(crate) fn take_back(mut self, core: &mut Core, later: &mut Commands) -> CycleState {
         let n_released = core.released.len();
-        for command in self.binding.unreserve(core).into_vec() {
+        let undone = self.binding.unreserve(core).into_vec().into_iter();
+        for command in undone.filter(|command| !matches!(command, Command::WriteObject { .. })) {
             later.push(command);
         }
         core.released.truncate(n_released);

@@ -2,25 +2,25 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_devices::api::{Request, ResourceClaim};
+use kube_scheduler_devices::api::{Allocation, Request, ResourceClaim};
 use kube_scheduler_devices::{Allocator, Classes};
 use kube_scheduler_framework::api::selector::SelectorError;
 use kube_scheduler_framework::api::validation::FieldPath;
 use kube_scheduler_framework::api::{NodeSelector, Object, Pod};
-use kube_scheduler_framework::{Context, ObjectStore, Status};
+use kube_scheduler_framework::{Context, CycleState, ObjectStore, Status};
 
+use super::bind::Shared;
 use super::extended::{self, Demand};
-use super::inventory::Devices;
-use super::resolve::{self, Resolved};
-use super::settings::Settings;
+use super::group::{self, GroupClaims};
+use super::resolve::Resolved;
 use super::state::{GivenBack, PodClaim, PodDevices};
 use super::{in_flight, kinds};
 
 /// Makes the state of an attempt.
 pub(super) struct Preparation<'a> {
-    pub(super) settings: &'a Settings,
-    pub(super) devices: &'a Devices,
+    pub(super) shared: &'a Shared,
     pub(super) cx: &'a Context<'a>,
+    pub(super) state: &'a CycleState,
     pub(super) pod: &'a Pod,
 }
 
@@ -32,24 +32,31 @@ impl Preparation<'_> {
     pub(super) fn prepare(&self) -> Result<PodDevices, Status> {
         let cluster = self.cx.cluster();
         let objects = cluster.objects();
-        self.devices.follow(objects);
-        let resolved = resolve::claims_of(objects, &self.devices.claims, self.pod)
-            .map_err(Status::unresolvable)?;
+        let devices = &self.shared.devices;
+        devices.follow(objects);
+        let resolved = self.shared.claims_of(objects, self.pod).map_err(Status::unresolvable)?;
+        let special = self.special(objects)?;
+        let group = group::name_of(self.pod, self.shared.settings.group_claims);
         let mut state = PodDevices::default();
+        state.group = group.cloned();
+        let shared = match group.filter(|_| !resolved.is_empty()) {
+            Some(name) => Some(GroupClaims::of(cluster, self.pod, name)?),
+            None => None,
+        };
         for claim in resolved {
-            state.claims.push(self.claim(claim, false)?);
+            state.claims.push(self.claim(objects, claim, shared.as_ref())?);
         }
-        if let Some((demand, claim)) = self.special(objects)? {
+        if let Some((demand, claim)) = special {
             state.demand = Some(Arc::new(demand));
-            state.claims.push(self.claim(claim, true)?);
+            state.claims.push(self.claim(objects, claim, None)?);
         }
         if state.claims.is_empty() {
             return Ok(state);
         }
         let mut classes = Classes::default();
         let mut is_any_to_allocate = false;
-        for claim in state.claims.iter().filter(|claim| !claim.is_allocated()) {
-            if in_flight::contains(objects, &claim.flight) {
+        for claim in state.to_allocate() {
+            if in_flight::get(objects, &claim.flight).is_some() {
                 return Err(Status::unresolvable(format!(
                     "resource claim {} is in the process of being allocated",
                     claim.claim.key()
@@ -63,8 +70,7 @@ impl Preparation<'_> {
         if is_any_to_allocate {
             let demanded = state.demand.iter().flat_map(|demand| demand.classes());
             classes.extend(demanded.map(|class| (class.name.clone(), class.clone())));
-            let (devices, selectors) =
-                (self.devices.state(objects), self.devices.selectors.clone());
+            let (devices, selectors) = (devices.state(objects), devices.selectors.clone());
             state.classes = classes.clone();
             state.allocator = Some(Arc::new(Allocator::with_state(devices, classes, selectors)));
         }
@@ -73,35 +79,77 @@ impl Preparation<'_> {
 
     /// The pod's demand for resources that classes serve, and the claim that stands for it.
     fn special(&self, objects: &ObjectStore) -> Result<Option<(Demand, Resolved)>, Status> {
-        if !self.settings.serves_extended || !extended::may_need_claim(self.pod) {
+        if !self.shared.settings.serves_extended || !extended::may_need_claim(self.pod) {
             return Ok(None);
         }
-        let resources = self.devices.resources(objects);
+        let resources = self.shared.devices.resources(objects);
         let Some(demand) = Demand::new(self.pod, resources) else { return Ok(None) };
         let object = self
+            .shared
             .devices
             .special_claim(objects, self.pod)
             .or_else(|| extended::new_claim(self.pod, self.cx.now()));
         let Some(object) = object else { return Ok(None) };
         let claim = self.decoded(&object)?;
-        Ok(Some((demand, (object, claim))))
+        Ok(Some((demand, Resolved { object, claim, entry: None })))
     }
 
     fn decoded(&self, object: &Arc<Object>) -> Result<Arc<ResourceClaim>, Status> {
-        self.devices.claims.get(object).map_err(|error| Status::unresolvable(error.to_string()))
+        self.shared
+            .devices
+            .claims
+            .get(object)
+            .map_err(|error| Status::unresolvable(error.to_string()))
     }
 
-    fn claim(&self, (object, claim): Resolved, is_special: bool) -> Result<PodClaim, Status> {
-        let allocation = claim.status.allocation.as_ref();
+    fn claim(
+        &self,
+        objects: &ObjectStore,
+        resolved: Resolved,
+        shared: Option<&GroupClaims>,
+    ) -> Result<PodClaim, Status> {
+        let Resolved { object, claim, entry } = resolved;
+        let pending = self.pending(objects, &claim)?;
+        let allocation = claim.status.allocation.as_ref().or(pending.as_deref());
         let selector = allocation.and_then(|allocation| allocation.node_selector.as_ref());
         let reach = selector
             .map(|selector| NodeSelector::compile_strict(selector, &FieldPath::root()))
             .transpose()
             .map_err(|error: SelectorError| Status::error(error.to_string()))?
             .map(Arc::new);
-        let given_back = GivenBack::of(self.cx.cluster().objects(), &object, &self.pod.uid);
         let flight = claim.uid.clone();
-        Ok(PodClaim { object, claim, is_special, reach, given_back, flight, reserved: None })
+        let group = shared.zip(entry.as_ref()).and_then(|(shared, entry)| shared.consumer(entry));
+        let given_back = match group {
+            Some(_) => GivenBack::by_anybody(objects, &object),
+            None => GivenBack::by(&self.pod.uid, objects, &object),
+        };
+        Ok(PodClaim {
+            object,
+            claim,
+            is_special: entry.is_none(),
+            group,
+            reach,
+            given_back,
+            flight,
+            pending,
+            found: None,
+            reserved: None,
+            may_be_shared: false,
+        })
+    }
+
+    /// What another member of the pod's group has reserved for the claim in the same group cycle, if that still stands.
+    fn pending(
+        &self,
+        objects: &ObjectStore,
+        claim: &ResourceClaim,
+    ) -> Result<Option<Arc<Allocation>>, Status> {
+        if claim.status.allocation.is_some() || !group::is_reserved_in_cycle(self.state, &claim.uid)
+        {
+            return Ok(None);
+        }
+        let Some(object) = in_flight::get(objects, &claim.uid) else { return Ok(None) };
+        Ok(self.decoded(object)?.status.allocation.clone().map(Arc::new))
     }
 
     /// Checks that the claim can be allocated as far as that does not depend on nodes, and adds the classes it names.
@@ -116,7 +164,7 @@ impl Preparation<'_> {
                 Request::Exactly(exact) => {
                     self.add_class(objects, &request.name, &exact.device_class_name, classes)?;
                 }
-                Request::FirstAvailable(_) if !self.settings.features.prioritized_list => {
+                Request::FirstAvailable(_) if !self.shared.settings.features.prioritized_list => {
                     return Err(Status::unresolvable(format!(
                         "resource claim {}, request {}: has subrequests, but the DRAPrioritizedList feature is disabled",
                         claim.key(),
@@ -158,6 +206,7 @@ impl Preparation<'_> {
             Status::unresolvable(format!("request {label}: device class {class} does not exist"))
         })?;
         let decoded = self
+            .shared
             .devices
             .classes
             .get(object)

@@ -9,20 +9,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_devices::ExtendedClaim;
-use kube_scheduler_devices::api::Allocation;
-use kube_scheduler_framework::api::{Object, Timestamp};
+use kube_scheduler_devices::api::{Allocation, Consumer};
+use kube_scheduler_framework::api::{Object, Pod, Timestamp};
 use kube_scheduler_framework::{
-    ApiError, ObjectWrite, PreBindTask, Status, TaskContext, TaskEvent, TaskStep,
+    ApiError, ObjectStore, ObjectWrite, PreBindTask, Status, TaskContext, TaskEvent, TaskStep,
 };
 
 use super::inventory::Devices;
 use super::metrics::Metrics;
 use super::pod_tries::PodTries;
+use super::resolve::{self, Resolved};
 use super::settings::Settings;
 use super::state::{GivenBack, PodClaim, PodDevices};
 use super::unclear::{Found, Unclear};
 use super::waiting::Waiting;
-use super::{extended, in_flight, kinds, writes};
+use super::{extended, group, in_flight, kinds, writes};
 
 const NO_STATE: &str = "not found";
 
@@ -38,6 +39,18 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) devices: Devices,
     pub(super) metrics: Metrics,
+}
+
+impl Shared {
+    /// The claims of a pod; see [`resolve::claims_of`].
+    pub(super) fn claims_of(
+        &self,
+        objects: &ObjectStore,
+        pod: &Pod,
+    ) -> Result<Vec<Resolved>, String> {
+        let group = group::name_of(pod, self.settings.group_claims);
+        resolve::claims_of(objects, &self.devices.claims, pod, group)
+    }
 }
 
 /// See the head of the module.
@@ -83,6 +96,10 @@ struct Binding {
     /// As the API server has it, as far as is known.
     object: Arc<Object>,
     allocation: Option<Arc<Allocation>>,
+    /// For whom it is reserved.
+    consumer: Arc<Consumer>,
+    /// Whether other members of the pod's group may write the allocation, too.
+    may_be_shared: bool,
     special: Option<Arc<ExtendedClaim>>,
     is_special: bool,
     /// Whether an earlier attempt of the pod has given it back, and this one cannot know what came of that.
@@ -119,7 +136,7 @@ impl BindClaims {
             let is_needed =
                 !claim.is_special || claim.reserved.is_some() || !claim.claim.requests.is_empty();
             let is_certain = claim.given_back == GivenBack::Nothing;
-            is_needed && !(is_certain && claim.is_reserved_for(&cx.pod.uid))
+            is_needed && !(is_certain && claim.may_be_used(&cx.pod.uid, devices.group.as_ref()))
         };
         let mut rest = devices.claims.iter().enumerate().skip(at);
         let Some((at, claim)) = rest.find(|(_, claim)| needs_binding(claim)) else {
@@ -127,8 +144,10 @@ impl BindClaims {
         };
         let binding = Binding {
             at,
-            object: claim.object.clone(),
+            object: latest(cx, claim),
             allocation: claim.reserved.clone(),
+            consumer: claim.group.clone().unwrap_or_else(|| Arc::new(consumer_of(cx.pod))),
+            may_be_shared: claim.may_be_shared,
             special: devices.special.clone().filter(|_| claim.is_special),
             is_special: claim.is_special,
             has_given_back: claim.given_back != GivenBack::Nothing,
@@ -162,6 +181,17 @@ impl BindClaims {
             let text = format!("claim {key} got deleted in the meantime");
             return self.end(cx, binding, Err(text));
         }
+        if binding.may_be_shared
+            && let Some(allocation) = &binding.allocation
+            && writes::has_allocation(&binding.object, allocation)
+        {
+            // Another member of the group was first.
+            binding.allocation = None;
+            binding.is_changed = true;
+            if writes::is_reserved_for(&binding.object, &binding.consumer.uid) {
+                return self.written(cx, binding);
+            }
+        }
         if binding.allocation.is_some() {
             if !json["status"]["allocation"].is_null() {
                 let text = format!("claim {key} got allocated elsewhere in the meantime");
@@ -185,8 +215,9 @@ impl BindClaims {
         }
         // What was to be given back may be there still. Otherwise nobody has looked: a pod that names a claim twice gets two
         // reservations, as in the reference.
-        if !(binding.has_given_back && writes::has_reservation(&object, cx.pod)) {
-            writes::add_reservation(&mut object, cx.pod);
+        let consumer = &*binding.consumer;
+        if !(binding.has_given_back && writes::is_reserved_for(&object, &consumer.uid)) {
+            writes::add_reservation(&mut object, consumer);
         }
         if self.shared.settings.binding_timeout.is_some() {
             if object.json["status"]["allocation"].is_null() {
@@ -267,7 +298,8 @@ impl BindClaims {
             Err(error) if error.code == Some(404) => return self.unwritten(cx, binding),
             Err(_) => return self.look_up(cx, binding),
         };
-        let found = Found::of(&object, &binding.object, binding.allocation.as_deref(), cx.pod);
+        let (allocation, consumer) = (binding.allocation.as_deref(), &binding.consumer.uid);
+        let found = Found::of(&object, &binding.object, allocation, consumer);
         let is_changed = found != Found::Nothing;
         binding.is_changed |= is_changed;
         if is_changed {
@@ -535,10 +567,35 @@ fn settle(cx: &mut TaskContext<'_>, binding: &Binding) {
     if binding.is_changed {
         cx.commands.confirm_object(binding.object.clone());
     }
-    let devices = cx.state.get::<PodDevices>();
-    let claim = devices.and_then(|devices| devices.claims.get(binding.at));
-    if let Some(claim) = claim.filter(|_| binding.allocation.is_some()) {
-        in_flight::remove(&claim.flight, true, cx.commands);
+    let devices = cx.state.get_mut::<PodDevices>();
+    let claim = devices.and_then(|devices| devices.claims.get_mut(binding.at));
+    if let Some(claim) = claim
+        && claim.reserved.take().is_some()
+    {
+        // Others may still be about to write the same allocation, unless it is seen from now on.
+        let is_over = binding.is_changed && is_allocated(&binding.object);
+        in_flight::remove(&claim.flight, is_over, cx.commands);
+    }
+}
+
+fn is_allocated(object: &Object) -> bool {
+    !object.json["status"]["allocation"].is_null()
+}
+
+/// The claim to begin with: what other members of the group have written of it meanwhile counts.
+fn latest(cx: &TaskContext<'_>, claim: &PodClaim) -> Arc<Object> {
+    let Object { namespace, name, uid, .. } = &*claim.object;
+    let known = kinds::claim(cx.cx.cluster().objects(), namespace, name);
+    let known = known.filter(|known| claim.may_be_shared && known.uid == *uid);
+    known.unwrap_or(&claim.object).clone()
+}
+
+fn consumer_of(pod: &Pod) -> Consumer {
+    Consumer {
+        api_group: Arc::default(),
+        resource: "pods".into(),
+        name: pod.name.clone(),
+        uid: pod.uid.clone(),
     }
 }
 

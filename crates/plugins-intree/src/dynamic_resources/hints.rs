@@ -9,7 +9,7 @@ use kube_scheduler_framework::{
 use serde_json::{Map, Value};
 
 use super::bind::Shared;
-use super::{extended, resolve};
+use super::extended;
 use crate::event_objects;
 
 pub(super) fn events(shared: &Arc<Shared>) -> Vec<EventRegistration> {
@@ -55,7 +55,7 @@ fn after_claim(
     old: Option<&Object>,
     new: Option<&Object>,
 ) -> bool {
-    let claims = resolve::claims_of(cx.cluster().objects(), &shared.devices.claims, pod);
+    let claims = shared.claims_of(cx.cluster().objects(), pod);
     // Parity: as long as a claim of the pod is missing, devices that others give back do not matter.
     let Ok(claims) = claims else { return false };
     if old.is_some_and(is_allocated) && !new.is_some_and(is_allocated) {
@@ -63,14 +63,13 @@ fn after_claim(
     }
     // A claim that was left over from an earlier attempt no longer stands in the way.
     let Some(new) = new else { return old.is_some_and(|old| extended::is_claim_of(old, pod)) };
-    let is_own = claims.iter().any(|(claim, _)| claim.uid == new.uid);
+    let is_own = claims.iter().any(|claim| claim.object.uid == new.uid);
     is_own && old.is_none_or(|old| !has_same_status(old, new))
 }
 
 /// Whether the pod may fit now that claims were made for it.
 fn after_pod(shared: &Shared, cx: &Context<'_>, pod: &Pod, new: &Pod) -> bool {
-    pod.uid == new.uid
-        && resolve::claims_of(cx.cluster().objects(), &shared.devices.claims, new).is_ok()
+    pod.uid == new.uid && shared.claims_of(cx.cluster().objects(), new).is_ok()
 }
 
 fn is_allocated(claim: &Object) -> bool {

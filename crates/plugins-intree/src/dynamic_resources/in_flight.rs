@@ -7,9 +7,9 @@ use kube_scheduler_framework::{Commands, ObjectStore};
 
 use super::kinds;
 
-/// Whether the allocation of the claim with this UID is under way.
-pub(super) fn contains(objects: &ObjectStore, uid: &str) -> bool {
-    objects.pending(kinds::GROUP, kinds::CLAIM, uid).is_some()
+/// The claim with this UID with the allocation that it is about to get, if one is under way.
+pub(super) fn get<'a>(objects: &'a ObjectStore, uid: &str) -> Option<&'a Arc<Object>> {
+    objects.pending(kinds::GROUP, kinds::CLAIM, uid)
 }
 
 /// All such claims, with the allocation that they are about to get.

@@ -47,7 +47,7 @@ impl<'a> Trials<'a> {
         let Self { cx, devices, .. } = self;
         let allocator = devices.allocator.as_deref()?;
         let is_stale = |claim: &PodClaim| claim.is_special && !claim.claim.requests.is_empty();
-        if devices.claims.iter().any(|claim| claim.is_allocated() || is_stale(claim))
+        if devices.claims.iter().any(|claim| claim.allocation().is_some() || is_stale(claim))
             || self.weighs_nodes(allocator)
         {
             return None;

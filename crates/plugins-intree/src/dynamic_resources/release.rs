@@ -3,22 +3,24 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::{Commands, ObjectWrite, Status};
+use kube_scheduler_framework::{ClusterView, Commands, ObjectWrite, PostFilterContext, Status};
 
-use super::state::PodDevices;
-use super::{in_flight, writes};
+use super::state::{PodClaim, PodDevices};
+use super::{group, in_flight, writes};
 
 const DEALLOCATED: &str = "deallocation of ResourceClaim completed";
 const DELETED: &str = "deletion of ResourceClaim completed";
+const UNRESERVED: &str = "ResourceClaim unreserved for PodGroup";
 const NOTHING: &str = "still not schedulable";
 
 /// Takes the devices of a claim back that no node can use for the pod, so that the next attempt can give it others.
 pub(super) fn deallocate(
     devices: &PodDevices,
     pod: &Arc<Pod>,
-    random: u64,
-    commands: &mut Commands,
+    cx: &mut PostFilterContext<'_>,
 ) -> Status {
+    let cluster = cx.cx.cluster();
+    let (random, commands) = (cx.random, &mut *cx.commands);
     let unavailable: Vec<usize> = devices.found().unavailable.iter().copied().collect();
     let stale = devices.claims.iter().find(|claim| claim.is_special && !claim.is_in_memory());
     for at in shuffled(unavailable, random) {
@@ -28,6 +30,10 @@ pub(super) fn deallocate(
                 continue;
             }
             break;
+        }
+        // What another member of the group is about to get is not written yet.
+        if !claim.is_allocated() {
+            continue;
         }
         let is_ours_alone = match &claim.claim.status.reserved_for[..] {
             [] => true,
@@ -44,13 +50,44 @@ pub(super) fn deallocate(
         commands.write_object(pod, writes::delete_special(&stale.object));
         return Status::unschedulable(DELETED);
     }
-    Status::unschedulable(NOTHING)
+    match devices.group.as_ref().and_then(|group| unreserve_group(devices, pod, group, cluster)) {
+        Some(write) => {
+            commands.write_object(pod, write);
+            Status::unresolvable(UNRESERVED)
+        }
+        None => Status::unschedulable(NOTHING),
+    }
+}
+
+/// The write that takes a claim's reservation from the pod's group, if no pod of the group has a node. The next attempt can
+/// give the claim other devices.
+///
+/// Parity: the reference goes on to the next claim when the request fails; here nobody waits for it.
+fn unreserve_group(
+    devices: &PodDevices,
+    pod: &Pod,
+    group: &str,
+    cluster: ClusterView<'_>,
+) -> Option<ObjectWrite> {
+    let members = cluster.pod_group(&pod.namespace, group);
+    if members.is_some_and(|members| members.n_scheduled() > 0) {
+        return None;
+    }
+    let is_reserved =
+        |claim: &&PodClaim| claim.is_allocated() && group::is_reserved_for(&claim.claim, group);
+    let claims = devices.claims.iter().filter(|claim| claim.group.is_some());
+    let claim = claims.into_iter().find(is_reserved)?;
+    let consumer = claim.group.as_ref()?;
+    Some(writes::unreserve(&claim.object, &claim.claim.uid, &consumer.uid))
 }
 
 /// Undoes what Reserve and PreBind did, as far as it went. A second time there is nothing left to undo.
 pub(super) fn unreserve(devices: &mut PodDevices, pod: &Arc<Pod>, commands: &mut Commands) {
-    for claim in std::mem::take(&mut devices.claims) {
-        if claim.reserved.is_some() {
+    if std::mem::replace(&mut devices.is_given_back, true) {
+        return;
+    }
+    for claim in &mut devices.claims {
+        if claim.reserved.take().is_some() {
             in_flight::remove(&claim.flight, false, commands);
         }
         if claim.is_special {
@@ -58,7 +95,8 @@ pub(super) fn unreserve(devices: &mut PodDevices, pod: &Arc<Pod>, commands: &mut
                 commands.write_object(pod, writes::delete_special(&claim.object));
             }
         } else if claim.is_allocated() && claim.is_reserved_for(&pod.uid) {
-            commands.write_object(pod, writes::unreserve(&claim.object, &claim.claim.uid, pod));
+            commands
+                .write_object(pod, writes::unreserve(&claim.object, &claim.claim.uid, &pod.uid));
         }
     }
     if std::mem::take(&mut devices.are_node_resources_written) {

@@ -24,6 +24,33 @@ pub(super) fn reserve(
     node: Option<&NodeView<'_>>,
     commands: &mut Commands,
 ) -> Result<(), String> {
+    devices.is_given_back = false;
+    search(devices, shared, cx, pod, node)?;
+    let special = devices.special.as_ref();
+    for claim in devices.claims.iter_mut().filter(|claim| !claim.is_allocated()) {
+        let Some(allocation) = claim.found.clone().or_else(|| claim.pending.clone()) else {
+            continue;
+        };
+        let mut object = match special {
+            Some(special) if claim.is_special => extended::variant_object(&claim.object, special),
+            _ => (*claim.object).clone(),
+        };
+        writes::add_finalizer(&mut object);
+        writes::set_allocation(&mut object, &allocation);
+        claim.reserved = Some(allocation);
+        in_flight::add(Arc::new(object), commands);
+    }
+    Ok(())
+}
+
+/// Finds again what Filter found for the claims to allocate. When Reserve was undone and runs again, it is still there.
+fn search(
+    devices: &mut PodDevices,
+    shared: &Shared,
+    cx: &Context<'_>,
+    pod: &Pod,
+    node: Option<&NodeView<'_>>,
+) -> Result<(), String> {
     let n_wanted = devices.to_allocate().count();
     if devices.allocator.is_none() || n_wanted == 0 {
         return Ok(());
@@ -55,16 +82,9 @@ pub(super) fn reserve(
             devices.claims.len()
         ));
     }
-    let unallocated = devices.claims.iter_mut().filter(|claim| !claim.is_allocated());
-    for (claim, allocation) in unallocated.zip(allocations) {
-        let mut object = match &special {
-            Some(special) if claim.is_special => extended::variant_object(&claim.object, special),
-            _ => (*claim.object).clone(),
-        };
-        writes::add_finalizer(&mut object);
-        writes::set_allocation(&mut object, &allocation);
-        claim.reserved = Some(Arc::new(allocation));
-        in_flight::add(Arc::new(object), commands);
+    let wanted = devices.claims.iter_mut().filter(|claim| claim.allocation().is_none());
+    for (claim, allocation) in wanted.zip(allocations) {
+        claim.found = Some(Arc::new(allocation));
     }
     devices.special = special;
     devices.node_resources = devices.node_resources(node.idx());

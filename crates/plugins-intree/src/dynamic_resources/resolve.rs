@@ -7,13 +7,19 @@ use kube_scheduler_framework::ObjectStore;
 use kube_scheduler_framework::api::{Object, Pod, PodResourceClaim};
 
 use super::decoded::Decoded;
-use super::kinds;
+use super::{group, kinds};
 
 /// A claim that a pod uses.
-pub(super) type Resolved = (Arc<Object>, Arc<ResourceClaim>);
+pub(super) struct Resolved {
+    pub(super) object: Arc<Object>,
+    /// The same, decoded.
+    pub(super) claim: Arc<ResourceClaim>,
+    /// The entry of `spec.resourceClaims`; `None` for the claim that stands for extended resources.
+    pub(super) entry: Option<Arc<str>>,
+}
 
 /// The claims of `spec.resourceClaims` in order, without the entries that need none. Entries that name the same claim give
-/// it more than once.
+/// it more than once. A claim that was generated may belong to the pod's group of the name `group`.
 ///
 /// # Errors
 /// Why the pod cannot be scheduled yet, in the reference's words.
@@ -21,6 +27,7 @@ pub(super) fn claims_of(
     objects: &ObjectStore,
     decoded: &Decoded<ResourceClaim>,
     pod: &Pod,
+    group: Option<&Arc<str>>,
 ) -> Result<Vec<Resolved>, String> {
     let mut claims = Vec::with_capacity(pod.spec.resource_claims.len());
     for entry in pod.spec.resource_claims.iter() {
@@ -31,14 +38,21 @@ pub(super) fn claims_of(
         if claim.is_being_deleted {
             return Err(format!("resourceclaim \"{name}\" is being deleted"));
         }
-        if is_generated && !is_owned_by(&claim, pod) {
+        let is_owned =
+            || is_owned_by(&claim, pod) || group.is_some_and(|group| group::owns(&claim, group));
+        if is_generated && !is_owned() {
+            let why = match group {
+                Some(group) => format!("neither Pod nor PodGroup {group} is the owner"),
+                None => "Pod is not owner".to_owned(),
+            };
             return Err(format!(
-                "ResourceClaim {} was not created for Pod {} (Pod is not owner)",
+                "ResourceClaim {} was not created for Pod {} ({why})",
                 claim.key(),
                 pod.key()
             ));
         }
-        claims.push((object.clone(), claim));
+        let entry = Some(entry.name.clone());
+        claims.push(Resolved { object: object.clone(), claim, entry });
     }
     Ok(claims)
 }

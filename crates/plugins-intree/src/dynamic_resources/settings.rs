@@ -35,6 +35,8 @@ pub(super) struct Settings {
     pub(super) serves_extended: bool,
     /// Whether devices may take resources of their node.
     pub(super) node_resources: bool,
+    /// Whether pods may use claims of their pod groups.
+    pub(super) group_claims: bool,
     /// How long searches may take.
     pub(super) steps: StepLimits,
     /// How long to wait for binding conditions; `None` if there are none.
@@ -103,6 +105,7 @@ impl Settings {
             inventory,
             serves_extended: has("DRAExtendedResource"),
             node_resources: has("DRANodeAllocatableResources"),
+            group_claims: has("DRAWorkloadResourceClaims"),
             steps: StepLimits::new(filter_timeout.unwrap_or_default()),
             binding_timeout: features
                 .binding_conditions

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kube_scheduler_devices::api::{Allocation, Request, ResourceClaim};
+use kube_scheduler_devices::api::{Allocation, Consumer, Request, ResourceClaim};
 use kube_scheduler_devices::{Allocator, Classes, ExtendedClaim, Steps};
 use kube_scheduler_framework::api::{NodeResourceClaim, NodeSelector, Object};
 use kube_scheduler_framework::{NodeIdx, ObjectStore};
@@ -12,12 +12,14 @@ use rustc_hash::FxHashMap;
 
 use super::answers::{Answers, Column, Question};
 use super::extended::Demand;
-use super::kinds;
 use super::settings::StepLimits;
+use super::{group, kinds};
 
 /// The claims of a pod from PreFilter to the end of its binding. Empty for a pod without.
 #[derive(Clone, Default)]
 pub(super) struct PodDevices {
+    /// The name of the pod's group, if pods may use claims of their groups.
+    pub(super) group: Option<Arc<str>>,
     /// The pod's claims in order, then the special claim for its extended resources, if it has one.
     pub(super) claims: Vec<PodClaim>,
     /// Absent if there is nothing to allocate.
@@ -34,6 +36,8 @@ pub(super) struct PodDevices {
     pub(super) node_resources: Arc<[NodeResourceClaim]>,
     /// Whether the API server may have been told.
     pub(super) are_node_resources_written: bool,
+    /// Whether Unreserve has run since Reserve.
+    pub(super) is_given_back: bool,
 }
 
 /// One claim of the pod.
@@ -45,14 +49,22 @@ pub(super) struct PodClaim {
     pub(super) claim: Arc<ResourceClaim>,
     /// Whether it stands for the pod's extended resources.
     pub(super) is_special: bool,
+    /// The pod's group, if the claim is reserved for that instead of the pod.
+    pub(super) group: Option<Arc<Consumer>>,
     /// Where the devices of an allocated claim can be used; `None` means everywhere.
     pub(super) reach: Option<Arc<NodeSelector>>,
     /// What an earlier attempt of the pod gave back.
     pub(super) given_back: GivenBack,
     /// The UID under which it is in flight from Reserve on: a temporary one if the claim is created only then.
     pub(super) flight: Arc<str>,
-    /// What it gets; from Reserve on, if it was not allocated.
+    /// What another member of the pod's group has reserved for it in the same group cycle: nothing is searched for it.
+    pub(super) pending: Option<Arc<Allocation>>,
+    /// What was found for it on the chosen node; from Reserve on. Stays when Reserve is undone, for the next one.
+    pub(super) found: Option<Arc<Allocation>>,
+    /// What it gets; from Reserve until that is written or undone, if it was not allocated.
     pub(super) reserved: Option<Arc<Allocation>>,
+    /// Whether other members of the pod's group may write what it gets, too.
+    pub(super) may_be_shared: bool,
 }
 
 /// What an earlier attempt of the pod had written of a claim without waiting for the answer. The claim may be seen as it
@@ -69,12 +81,20 @@ pub(super) enum GivenBack {
 
 impl GivenBack {
     /// What the pod with this UID gave back of a claim.
-    pub(super) fn of(objects: &ObjectStore, claim: &Object, pod_uid: &str) -> Self {
-        match objects.unanswered(claim, pod_uid) {
-            None => Self::Nothing,
-            Some(write) if write.ends(claim) => Self::Devices,
-            Some(_) => Self::Reservation,
-        }
+    pub(super) fn by(pod_uid: &str, objects: &ObjectStore, claim: &Object) -> Self {
+        let write = objects.unanswered(claim, pod_uid);
+        write.map_or(Self::Nothing, |write| Self::once(write.ends(claim)))
+    }
+
+    /// What any pod gave back of a claim that the members of a group share.
+    pub(super) fn by_anybody(objects: &ObjectStore, claim: &Object) -> Self {
+        let are_ends = objects.all_unanswered(claim).map(|write| write.ends(claim));
+        are_ends.reduce(|a, b| a | b).map_or(Self::Nothing, Self::once)
+    }
+
+    /// For something that was written, which may end the revision that is seen.
+    fn once(is_end: bool) -> Self {
+        if is_end { Self::Devices } else { Self::Reservation }
     }
 }
 
@@ -83,14 +103,25 @@ impl PodClaim {
         self.claim.status.allocation.is_some()
     }
 
+    /// What it has, or is about to get with another member of the pod's group.
+    pub(super) fn allocation(&self) -> Option<&Allocation> {
+        self.claim.status.allocation.as_ref().or(self.pending.as_deref())
+    }
+
     /// Whether the API server does not have it yet.
     pub(super) fn is_in_memory(&self) -> bool {
         self.is_special && *self.object.name == *kinds::SPECIAL_NAME
     }
 
-    /// Whether the pod may use it, as far as this revision can tell.
+    /// Whether it names the pod among those who may use it, as far as this revision can tell.
     pub(super) fn is_reserved_for(&self, pod_uid: &str) -> bool {
         self.claim.status.reserved_for.iter().any(|consumer| *consumer.uid == *pod_uid)
+    }
+
+    /// Whether the pod may use it, by itself or as a member of the group of this name.
+    pub(super) fn may_be_used(&self, pod_uid: &str, group: Option<&Arc<str>>) -> bool {
+        self.is_reserved_for(pod_uid)
+            || group.is_some_and(|group| group::is_reserved_for(&self.claim, group))
     }
 }
 
@@ -163,7 +194,7 @@ impl PodDevices {
 
     /// The claims to allocate.
     pub(super) fn to_allocate(&self) -> impl Iterator<Item = &PodClaim> {
-        self.claims.iter().filter(|claim| !claim.is_allocated())
+        self.claims.iter().filter(|claim| claim.allocation().is_none())
     }
 
     /// What is known about nodes where the special claim asks for this.
@@ -205,7 +236,7 @@ impl PodDevices {
     /// How well the alternatives of claims that are allocated are served (`docs/spec/plugins-dra.md` §7.5).
     pub(super) fn allocated_score(&self) -> i64 {
         let allocated = self.claims.iter().filter_map(|claim| {
-            let allocation = claim.claim.status.allocation.as_ref()?;
+            let allocation = claim.allocation()?;
             Some(claim.claim.priority_score(allocation))
         });
         allocated.fold(0, i64::saturating_add)

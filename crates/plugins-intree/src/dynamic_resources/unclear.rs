@@ -9,8 +9,7 @@
 use std::time::Duration;
 
 use kube_scheduler_devices::api::Allocation;
-use kube_scheduler_framework::api::{Object, Pod};
-use serde_json::Value;
+use kube_scheduler_framework::api::Object;
 
 use super::writes;
 
@@ -54,35 +53,24 @@ pub(super) enum Found {
 }
 
 impl Found {
-    /// What `read` shows of the write that gave `before` the allocation, or none, and reserved it for `pod`.
+    /// What `read` shows of the write that gave `before` the allocation, or none, and reserved it for the consumer with this UID.
     pub(super) fn of(
         read: &Object,
         before: &Object,
         allocation: Option<&Allocation>,
-        pod: &Pod,
+        consumer_uid: &str,
     ) -> Self {
         if read.resource_version == before.resource_version {
             return Self::Nothing;
         }
         let status = &read.json["status"];
-        let is_reserved = writes::has_reservation(read, pod);
+        let is_reserved = writes::is_reserved_for(read, consumer_uid);
         let is_allocated = match allocation {
-            Some(allocation) => {
-                without_time(Value::from(&status["allocation"]))
-                    == without_time(allocation.to_json())
-            }
+            Some(allocation) => writes::has_allocation(read, allocation),
             None => !status["allocation"].is_null(),
         };
         if is_reserved && is_allocated { Self::Ours } else { Self::Other }
     }
-}
-
-/// The allocation without the time at which it was made, which is added when it is written.
-fn without_time(mut allocation: Value) -> Value {
-    if let Some(fields) = allocation.as_object_mut() {
-        fields.remove("allocationTimestamp");
-    }
-    allocation
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_devices::RequestMapping;
-use kube_scheduler_devices::api::Allocation;
+use kube_scheduler_devices::api::{Allocation, Consumer};
 use kube_scheduler_framework::api::{Json, NodeResourceClaim, Object, Pod, Timestamp};
 use kube_scheduler_framework::{ObjectKey, ObjectWrite};
 use serde_json::{Map, Value, json};
@@ -43,16 +43,14 @@ pub(super) fn set_allocation_time(object: &mut Object, now: Timestamp) {
     }
 }
 
-/// Whether a pod may use the claim.
-pub(super) fn has_reservation(object: &Object, pod: &Pod) -> bool {
+/// Lets a pod use the claim, or a group's pods.
+pub(super) fn add_reservation(object: &mut Object, consumer: &Consumer) {
     let present = object.json["status"]["reservedFor"].as_array();
-    present.into_iter().flatten().any(|consumer| consumer["uid"] == *pod.uid)
-}
-
-/// Lets a pod use the claim.
-pub(super) fn add_reservation(object: &mut Object, pod: &Pod) {
-    let present = object.json["status"]["reservedFor"].as_array();
-    let consumer = json!({"resource": "pods", "name": *pod.name, "uid": *pod.uid});
+    let Consumer { api_group, resource, name, uid } = consumer;
+    let mut consumer = json!({"resource": **resource, "name": **name, "uid": **uid});
+    if !api_group.is_empty() {
+        consumer["apiGroup"] = json!(**api_group);
+    }
     let consumers = present.into_iter().flatten().cloned().chain([consumer.into()]).collect();
     object.set_field(&["status", "reservedFor"], consumers);
 }
@@ -66,11 +64,30 @@ pub(super) fn deallocated(object: &Object) -> Object {
     Object { json: Arc::new(json), ..object.clone() }
 }
 
-/// The write that takes a pod's right to use a claim.
-pub(super) fn unreserve(object: &Object, claim_uid: &str, pod: &Pod) -> ObjectWrite {
+/// Whether the pod or the group with this UID may use the claim.
+pub(super) fn is_reserved_for(object: &Object, consumer_uid: &str) -> bool {
+    let reserved = object.json["status"]["reservedFor"].as_array().into_iter().flatten();
+    reserved.into_iter().any(|consumer| consumer["uid"] == *consumer_uid)
+}
+
+/// Whether the claim has been given these devices.
+pub(super) fn has_allocation(object: &Object, allocation: &Allocation) -> bool {
+    // The time is added when the allocation is written.
+    let without_time = |mut allocation: Value| {
+        if let Some(fields) = allocation.as_object_mut() {
+            fields.remove("allocationTimestamp");
+        }
+        allocation
+    };
+    let present = Value::from(&object.json["status"]["allocation"]);
+    without_time(present) == without_time(allocation.to_json())
+}
+
+/// The write that takes the right to use a claim from the pod or the group with this UID.
+pub(super) fn unreserve(object: &Object, claim_uid: &str, consumer_uid: &str) -> ObjectWrite {
     let patch = json!({
         "metadata": {"uid": claim_uid},
-        "status": {"reservedFor": [{"$patch": "delete", "uid": *pod.uid}]},
+        "status": {"reservedFor": [{"$patch": "delete", "uid": consumer_uid}]},
     });
     ObjectWrite::PatchStatus { object: object.into(), patch: Arc::new(patch) }
 }

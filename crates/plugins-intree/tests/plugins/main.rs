@@ -6,6 +6,7 @@ mod affinity_model;
 mod agreement;
 mod device_answers;
 mod device_claims;
+mod device_groups;
 mod device_oddities;
 mod filters;
 mod hints;

@@ -59,15 +59,8 @@ pub(crate) struct Gates {
 }
 
 /// Gates of features that do not exist here, of those that the reference's scheduler reads and that are off by default.
-const MISSING: &[Gate] = &[
-    Gate::CBORServingAndStorage,
-    Gate::CoordinatedLeaderElection,
-    Gate::DRADeviceTaintRules,
-    Gate::DRAListTypeAttributes,
-    Gate::DRANodeAllocatableResources,
-    Gate::DRAWorkloadResourceClaims,
-    Gate::NativeHistograms,
-];
+const MISSING: &[Gate] =
+    &[Gate::CBORServingAndStorage, Gate::CoordinatedLeaderElection, Gate::NativeHistograms];
 
 impl FeatureGateFlags {
     /// Applies the versions, then the gates.

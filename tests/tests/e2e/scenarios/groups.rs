@@ -2,10 +2,11 @@
 //!
 //! A real API server serves pod groups only with their gate on; where it does not, nothing is played.
 
+use kube_scheduler_config::Gate;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
-use crate::objects::{asking, nodes, pod, with};
+use crate::objects::{asking, gpu_class_and_template, gpus, nodes, pod, with};
 use crate::scheduler::Running;
 use crate::wait::until;
 
@@ -80,5 +81,70 @@ pub(crate) async fn a_gang_that_does_not_fit_takes_no_room(cluster: &Cluster) {
         cluster.node_of(name).await;
     }
     assert_eq!(cluster.n_bound().await, 2);
+    scheduler.stop().await;
+}
+
+pub(crate) async fn a_gang_shares_one_claim(cluster: &Cluster) {
+    if !has_groups(cluster).await {
+        return;
+    }
+    let api = cluster.api();
+    api.create_all(nodes(3)).await.unwrap();
+    api.create_all(gpu_class_and_template()).await.unwrap();
+    // One device in the whole cluster.
+    api.create(&gpus("node-1", 1)).await.unwrap();
+    let gates = [Gate::GenericWorkload, Gate::GangScheduling, Gate::DRAWorkloadResourceClaims];
+    let scheduler = Running::start_with_gates(cluster, &gates).await;
+    let claims = json!({"spec": {"resourceClaims":
+        [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]}});
+    api.create(&with(gang("train", 3), claims.clone())).await.unwrap();
+    for name in ["train-0", "train-1", "train-2"] {
+        api.create(&with(member(pod(name), "train"), claims.clone())).await.unwrap();
+    }
+    for name in ["train-0", "train-1", "train-2"] {
+        assert_eq!(cluster.node_of(name).await, "node-1");
+    }
+    let group = api.get("PodGroup", "train").await.unwrap().unwrap();
+    let all = api.list("ResourceClaim").await.unwrap();
+    assert_eq!(all.len(), 1, "{all:#?}");
+    let consumer = json!([{"apiGroup": "scheduling.k8s.io", "resource": "podgroups",
+        "name": "train", "uid": group["metadata"]["uid"]}]);
+    assert_eq!(all[0]["status"]["reservedFor"], consumer);
+    assert_eq!(all[0]["status"]["allocation"]["devices"]["results"][0]["device"], "gpu-0");
+
+    // A pod that is none of the group's gets the device when the group is gone.
+    let alone = with(pod("alone"), claims);
+    api.create(&alone).await.unwrap();
+    assert!(cluster.until_unschedulable("alone").await.contains("cannot allocate all claims"));
+    for name in ["train-0", "train-1", "train-2"] {
+        api.delete("Pod", name, Some(0)).await.unwrap();
+    }
+    api.delete("PodGroup", "train", None).await.unwrap();
+    assert_eq!(cluster.node_of("alone").await, "node-1");
+    scheduler.stop().await;
+}
+
+pub(crate) async fn members_of_a_gang_have_claims_of_their_own(cluster: &Cluster) {
+    if !has_groups(cluster).await {
+        return;
+    }
+    let api = cluster.api();
+    api.create_all(nodes(2)).await.unwrap();
+    api.create_all(gpu_class_and_template()).await.unwrap();
+    for node in ["node-0", "node-1"] {
+        api.create(&gpus(node, 1)).await.unwrap();
+    }
+    let scheduler = Running::start_with_groups(cluster).await;
+    api.create(&gang("pair", 2)).await.unwrap();
+    let claims = json!({"spec": {"resourceClaims":
+        [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]}});
+    for name in ["pair-0", "pair-1"] {
+        api.create(&with(member(pod(name), "pair"), claims.clone())).await.unwrap();
+    }
+    assert_ne!(cluster.node_of("pair-0").await, cluster.node_of("pair-1").await);
+    for claim in api.list("ResourceClaim").await.unwrap() {
+        assert_eq!(claim["status"]["reservedFor"].as_array().map(Vec::len), Some(1), "{claim:#}");
+        assert!(claim["status"]["allocation"].is_object(), "{claim:#}");
+    }
     scheduler.stop().await;
 }

@@ -60,6 +60,8 @@ macro_rules! each_scenario {
             devices::killed_schedulers_leave_no_device_behind,
             groups::a_gang_waits_for_its_last_pod,
             groups::a_gang_that_does_not_fit_takes_no_room,
+            groups::a_gang_shares_one_claim,
+            groups::members_of_a_gang_have_claims_of_their_own,
             profiles::each_pod_is_scheduled_by_its_profile,
             access::the_roles_of_the_scheduler_are_enough,
             extenders::an_extender_has_its_say,

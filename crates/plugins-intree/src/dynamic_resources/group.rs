@@ -1,0 +1,93 @@
+//! Claims that pods share with their pod group (`docs/spec/plugins-dra.md` §13).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube_scheduler_devices::api::{Consumer, ResourceClaim};
+use kube_scheduler_framework::api::{Pod, PodGroup};
+use kube_scheduler_framework::groups::GroupCycleState;
+use kube_scheduler_framework::{ClusterView, CycleState, Status};
+
+use crate::pod_groups;
+
+/// The resource of pod groups.
+const RESOURCE: &str = "podgroups";
+
+/// The name of the group whose claims a pod may use: its own, where groups have claims at all.
+pub(super) fn name_of(pod: &Pod, has_group_claims: bool) -> Option<&Arc<str>> {
+    pod.spec.pod_group.as_ref().filter(|_| has_group_claims)
+}
+
+/// Whether a group of this name is the owner that manages the claim.
+pub(super) fn owns(claim: &ResourceClaim, name: &str) -> bool {
+    let controller = claim.owners.iter().find(|owner| owner.controller == Some(true));
+    controller.is_some_and(|owner| {
+        let group = owner.api_version.split_once('/').map(|(group, _)| group);
+        *owner.kind == *PodGroup::KIND && group == Some(PodGroup::GROUP) && *owner.name == *name
+    })
+}
+
+/// Whether the claim may be used by the pods of the group of this name.
+pub(super) fn is_reserved_for(claim: &ResourceClaim, name: &str) -> bool {
+    claim.status.reserved_for.iter().any(|consumer| {
+        *consumer.api_group == *PodGroup::GROUP
+            && *consumer.resource == *RESOURCE
+            && *consumer.name == *name
+    })
+}
+
+/// For which entries of `spec.resourceClaims` the claim belongs to the pod's group, and what uses the claim then: the group.
+#[derive(Clone, Debug)]
+pub(super) struct GroupClaims {
+    entries: Vec<Arc<str>>,
+    consumer: Arc<Consumer>,
+}
+
+impl GroupClaims {
+    /// Reads the group of this name.
+    ///
+    /// # Errors
+    /// Why the pod is rejected: there is no such group, or it cannot be read.
+    pub(super) fn of(cluster: ClusterView<'_>, pod: &Pod, name: &str) -> Result<Self, Status> {
+        let group = pod_groups::find(cluster, &pod.namespace, name)
+            .map_err(|error| Status::unresolvable(error.text(name)))?;
+        let shared = |entry: &&_| group.resource_claims.contains(entry);
+        let entries = pod.spec.resource_claims.iter().filter(shared);
+        let consumer = Consumer {
+            api_group: PodGroup::GROUP.into(),
+            resource: RESOURCE.into(),
+            name: group.name.clone(),
+            uid: group.uid.clone(),
+        };
+        let entries = entries.map(|entry| entry.name.clone()).collect();
+        Ok(Self { entries, consumer: Arc::new(consumer) })
+    }
+
+    /// The group, if the claim behind this entry is one of its claims.
+    pub(super) fn consumer(&self, entry: &str) -> Option<Arc<Consumer>> {
+        self.entries.iter().any(|shared| **shared == *entry).then(|| self.consumer.clone())
+    }
+}
+
+/// The claims that members of a group have reserved in one group cycle, by UID.
+#[derive(Clone, Default)]
+struct ReservedInCycle(BTreeSet<Arc<str>>);
+
+/// Whether another member of the pod's group has reserved the claim with this UID in the same group cycle.
+pub(super) fn is_reserved_in_cycle(state: &CycleState, uid: &str) -> bool {
+    state.get::<GroupCycleState>().is_some_and(|group| {
+        group.with(|shared| {
+            shared.get::<ReservedInCycle>().is_some_and(|reserved| reserved.0.contains(uid))
+        })
+    })
+}
+
+/// Remembers that a member has reserved the claim with this UID.
+pub(super) fn reserved_in_cycle(group: &GroupCycleState, uid: &Arc<str>) {
+    group.with(|shared| match shared.get_mut::<ReservedInCycle>() {
+        Some(reserved) => {
+            reserved.0.insert(uid.clone());
+        }
+        None => shared.insert(ReservedInCycle(BTreeSet::from([uid.clone()]))),
+    });
+}

@@ -1,0 +1,451 @@
+//! Claims of pod groups (`docs/spec/plugins-dra.md` §13): whose they are, for whom they are reserved, and what the members of
+//! a group share within one cycle.
+
+use std::sync::Arc;
+
+use kube_scheduler_cache::NodeOverlay;
+use kube_scheduler_framework::api::{Object, Pod};
+use kube_scheduler_framework::groups::GroupCycleState;
+use kube_scheduler_framework::testing::{Fixture, fixture};
+use kube_scheduler_framework::{
+    ApiError, Command, Commands, Completion, Context, CycleState, HypotheticalFilter, ObjectWrite,
+    Plugin, PostFilterContext, PreBindTask, Status, TaskContext, TaskEvent, TaskStep, Verdicts,
+};
+use serde_json::{Value, json};
+
+use crate::support::{pod, put_device_object, text, try_plugin};
+
+const GATES: [(&str, bool); 2] = [("GenericWorkload", true), ("DRAWorkloadResourceClaims", true)];
+
+/// Nodes `a` and `b` with two devices each, the group `g` with the claim entry `gpus`, and that claim, made for the group.
+fn world() -> Fixture {
+    let mut world = fixture("node a; node b");
+    put_device_object(&mut world, "DeviceClass", "gpu", json!({"spec": {}}));
+    for node in ["a", "b"] {
+        let pool = json!({"name": node, "generation": 1, "resourceSliceCount": 1});
+        let devices = json!([{"name": "0"}, {"name": "1"}]);
+        let spec = json!({"driver": "d", "nodeName": node, "pool": pool, "devices": devices});
+        put_device_object(&mut world, "ResourceSlice", node, json!({"spec": spec}));
+    }
+    let claims = json!([{"name": "gpus", "resourceClaimTemplateName": "one"}]);
+    put_group(&mut world, &claims);
+    put_claim(&mut world, "of-g", Some("PodGroup"), &json!({}));
+    world
+}
+
+fn put_group(world: &mut Fixture, claims: &Value) {
+    let group = json!({
+        "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+        "metadata": {"namespace": "default", "name": "g", "uid": "uid-g"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "resourceClaims": claims},
+    });
+    world.cluster_mut().upsert_object(Arc::new(Object::from_value(group).unwrap()));
+}
+
+/// A claim for one device, owned by the pod or group `g`, if it was generated.
+fn put_claim(world: &mut Fixture, name: &str, owner: Option<&str>, status: &Value) {
+    let version = if owner == Some("PodGroup") { "scheduling.k8s.io/v1beta1" } else { "v1" };
+    let owners = owner.map(|kind| {
+        json!([{"apiVersion": version, "kind": kind, "name": "g", "uid": "other", "controller": true}])
+    });
+    let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1});
+    let object = json!({
+        "metadata": {"namespace": "default", "name": name, "uid": name, "resourceVersion": "5",
+            "ownerReferences": owners},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}, "status": status,
+    });
+    put_device_object(world, "ResourceClaim", name, object);
+}
+
+/// A pod of the group `g` with a claim that was generated for its entry `gpus`.
+fn member(name: &str) -> Arc<Pod> {
+    let claims = json!([{"name": "gpus", "resourceClaimTemplateName": "one"}]);
+    let made = json!([{"name": "gpus", "resourceClaimName": "of-g"}]);
+    let group = json!({"podGroupName": "g"});
+    let spec = json!({"resourceClaims": claims, "schedulingGroup": group});
+    pod(&format!("{name} {}", json!({"spec": spec, "status": {"resourceClaimStatuses": made}})))
+}
+
+fn plugin() -> Arc<dyn Plugin> {
+    try_plugin("DynamicResources", Value::Null, &GATES).unwrap()
+}
+
+fn pre_enqueue(world: &Fixture, plugin: &dyn Plugin, pod: &Pod) -> String {
+    text(&plugin.as_pre_enqueue().unwrap().pre_enqueue(&world.cx(), pod))
+}
+
+/// The members of one group cycle, or pods that are tried each by itself.
+struct Cycle {
+    world: Fixture,
+    plugin: Arc<dyn Plugin>,
+    shared: Option<GroupCycleState>,
+    written: Vec<ObjectWrite>,
+}
+
+impl Cycle {
+    fn new() -> Self {
+        let shared = Some(GroupCycleState::default());
+        Self { world: world(), plugin: plugin(), shared, written: Vec::new() }
+    }
+
+    fn pre_filter(&self, pod: &Arc<Pod>) -> (String, CycleState) {
+        let mut state = CycleState::new();
+        if let Some(shared) = &self.shared {
+            state.insert(shared.clone());
+        }
+        let plugin = self.plugin.as_pre_filter().unwrap();
+        let outcome = plugin.pre_filter(&self.world.cx(), &mut state, pod);
+        (text(&outcome.status), state)
+    }
+
+    fn filter(&self, state: &CycleState, pod: &Arc<Pod>, node: &str) -> String {
+        let node = self.world.view(node);
+        text(&self.plugin.as_filter().unwrap().filter(&self.world.cx(), state, pod, &node))
+    }
+
+    fn reserve(&mut self, state: &mut CycleState, pod: &Arc<Pod>, node: &str) {
+        let mut commands = Commands::default();
+        let plugin = self.plugin.as_reserve().unwrap();
+        let status = plugin.reserve(&self.world.cx(), state, pod, node, &mut commands);
+        assert_eq!(text(&status), "ok");
+        self.carry_out(commands);
+    }
+
+    fn unreserve(&mut self, state: &mut CycleState, pod: &Arc<Pod>, node: &str) {
+        let mut commands = Commands::default();
+        let plugin = self.plugin.as_reserve().unwrap();
+        plugin.unreserve(&self.world.cx(), state, pod, node, &mut commands);
+        self.carry_out(commands);
+    }
+
+    /// PreFilter, Filter and Reserve.
+    fn place(&mut self, pod: &Arc<Pod>, node: &str) -> CycleState {
+        let (status, mut state) = self.pre_filter(pod);
+        assert_eq!(status, "ok");
+        assert_eq!(self.filter(&state, pod, node), "ok");
+        self.reserve(&mut state, pod, node);
+        state
+    }
+
+    fn carry_out(&mut self, commands: Commands) {
+        for command in commands.into_vec() {
+            let cluster = self.world.cluster_mut();
+            match command {
+                Command::AddPendingObject(object) => cluster.objects_mut().add_pending(object),
+                Command::RemovePendingObject { group, kind, uid, for_all } => {
+                    cluster.objects_mut().remove_pending(&group, &kind, &uid, for_all);
+                }
+                Command::ConfirmObject(object) => drop(cluster.confirm_object(object)),
+                Command::WriteObject { write, .. } => self.written.push(write),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn pre_bind(&self, state: &mut CycleState, pod: &Arc<Pod>, node: &str) -> Box<dyn PreBindTask> {
+        match self.plugin.as_pre_bind().unwrap().pre_bind(&self.world.cx(), state, pod, node) {
+            Completion::Task(task) => task,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn step(
+        &mut self,
+        task: &mut dyn PreBindTask,
+        (state, pod, node): (&mut CycleState, &Arc<Pod>, &str),
+        event: TaskEvent,
+    ) -> TaskStep {
+        let mut commands = Commands::default();
+        let step = task.step(
+            &mut TaskContext {
+                cx: self.world.cx(),
+                state,
+                pod,
+                node,
+                pod_exists: true,
+                commands: &mut commands,
+            },
+            event,
+        );
+        self.carry_out(commands);
+        step
+    }
+
+    /// Binds the claims of a pod to the end, with an API server that accepts everything; gives what it was asked.
+    fn bind(&mut self, state: &mut CycleState, pod: &Arc<Pod>, node: &str) -> Vec<Arc<Object>> {
+        let mut task = self.pre_bind(state, pod, node);
+        let mut writes = Vec::new();
+        let mut step = self.step(&mut *task, (&mut *state, pod, node), TaskEvent::Started);
+        loop {
+            let object = match step {
+                TaskStep::Write(
+                    ObjectWrite::Replace(object) | ObjectWrite::ReplaceStatus(object),
+                ) => object,
+                TaskStep::Done(status) => {
+                    assert_eq!(text(&status), "ok");
+                    return writes;
+                }
+                other => panic!("{other:?}"),
+            };
+            writes.push(object.clone());
+            let mut json = Value::from(&*object.json);
+            json["metadata"]["resourceVersion"] = (10 + writes.len()).to_string().into();
+            let stored = Arc::new(Object::from_value(json).unwrap());
+            let answer = TaskEvent::Written(Ok(stored));
+            step = self.step(&mut *task, (&mut *state, pod, node), answer);
+        }
+    }
+
+    fn n_pending(&self) -> usize {
+        self.world.cx().cluster().objects().n_pending()
+    }
+}
+
+fn reserved_for(object: &Object) -> Value {
+    Value::from(&object.json["status"]["reservedFor"])
+}
+
+fn refused(code: u16, reason: &str) -> TaskEvent {
+    TaskEvent::Written(Err(ApiError { code: Some(code), ..ApiError::new(reason, "no") }))
+}
+
+fn for_group() -> Value {
+    json!([{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "uid-g"}])
+}
+
+#[test]
+fn a_generated_claim_belongs_to_the_pod_or_to_its_group() {
+    let mut world = world();
+    assert_eq!(pre_enqueue(&world, &*plugin(), &member("p")), "ok", "whatever the API's version");
+    put_claim(&mut world, "of-g", Some("Pod"), &json!({}));
+    let neither = "UnschedulableAndUnresolvable: ResourceClaim default/of-g was not created for Pod default/p \
+                   (neither Pod nor PodGroup g is the owner)";
+    assert_eq!(pre_enqueue(&world, &*plugin(), &member("p")), neither);
+    // Without the gate, and for a pod without a group, only the pod can be the owner.
+    put_claim(&mut world, "of-g", Some("PodGroup"), &json!({}));
+    let not_owner = "UnschedulableAndUnresolvable: ResourceClaim default/of-g was not created for Pod default/p \
+                     (Pod is not owner)";
+    let without_gate = try_plugin("DynamicResources", Value::Null, &[]).unwrap();
+    assert_eq!(pre_enqueue(&world, &*without_gate, &member("p")), not_owner);
+    let mut alone = Pod::clone(&member("p"));
+    Arc::make_mut(&mut alone.spec).pod_group = None;
+    assert_eq!(pre_enqueue(&world, &*plugin(), &alone), not_owner);
+}
+
+#[test]
+fn a_group_that_is_missing_rejects_the_pod() {
+    let mut cycle = Cycle::new();
+    cycle.world.cluster_mut().remove_object("scheduling.k8s.io", "PodGroup", "default", "g");
+    let (status, _) = cycle.pre_filter(&member("p"));
+    let expected = "UnschedulableAndUnresolvable: podgroup.scheduling.k8s.io \"g\" not found";
+    assert_eq!(status, expected);
+}
+
+#[test]
+fn a_claim_of_the_group_is_reserved_for_the_group() {
+    let mut cycle = Cycle::new();
+    let pod = member("p");
+    let mut state = cycle.place(&pod, "a");
+    let writes = cycle.bind(&mut state, &pod, "a");
+    assert_eq!(writes.len(), 2, "the finalizer, then the status");
+    assert_eq!(reserved_for(&writes[1]), for_group());
+    assert_eq!(cycle.n_pending(), 0);
+
+    // The next one finds it reserved and has nothing to write.
+    let late = member("late");
+    cycle.shared = None;
+    let (status, mut state) = cycle.pre_filter(&late);
+    assert_eq!(status, "ok");
+    assert_eq!(cycle.filter(&state, &late, "a"), "ok");
+    let unavailable = "UnschedulableAndUnresolvable: resourceclaim not available on the node";
+    assert_eq!(cycle.filter(&state, &late, "b"), unavailable);
+    cycle.reserve(&mut state, &late, "a");
+    assert_eq!(cycle.bind(&mut state, &late, "a"), Vec::<Arc<Object>>::new());
+    // Its failure does not take the claim from the others.
+    cycle.unreserve(&mut state, &late, "a");
+    assert!(cycle.written.is_empty(), "{:?}", cycle.written);
+}
+
+#[test]
+fn a_claim_that_differs_from_those_of_the_group_is_reserved_for_the_pod() {
+    for other in [
+        json!([{"name": "gpus", "resourceClaimTemplateName": "two"}]),
+        json!([{"name": "gpus", "resourceClaimName": "of-g"}]),
+        json!([{"name": "other", "resourceClaimTemplateName": "one"}]),
+        json!([]),
+    ] {
+        let mut cycle = Cycle::new();
+        put_group(&mut cycle.world, &other);
+        let pod = member("p");
+        let mut state = cycle.place(&pod, "a");
+        let writes = cycle.bind(&mut state, &pod, "a");
+        let expected = json!([{"resource": "pods", "name": "p", "uid": *pod.uid}]);
+        assert_eq!(reserved_for(&writes[1]), expected, "{other}");
+    }
+}
+
+#[test]
+fn members_of_one_cycle_share_what_is_in_flight() {
+    let mut cycle = Cycle::new();
+    let (first, second) = (member("first"), member("second"));
+    let mut first_state = cycle.place(&first, "a");
+    let (status, mut second_state) = cycle.pre_filter(&second);
+    assert_eq!(status, "ok");
+    let unavailable = "UnschedulableAndUnresolvable: resourceclaim not available on the node";
+    assert_eq!(cycle.filter(&second_state, &second, "b"), unavailable, "the devices are on a");
+    assert_eq!(cycle.filter(&second_state, &second, "a"), "ok");
+    cycle.reserve(&mut second_state, &second, "a");
+    assert_eq!(cycle.n_pending(), 1);
+    // It is in flight until the last one lets go.
+    cycle.unreserve(&mut second_state, &second, "a");
+    cycle.unreserve(&mut second_state, &second, "a");
+    assert_eq!(cycle.n_pending(), 1, "once is enough");
+    cycle.unreserve(&mut first_state, &first, "a");
+    assert_eq!(cycle.n_pending(), 0);
+
+    // What was tried and taken back is done for good: in the same order, with the same devices.
+    cycle.reserve(&mut first_state, &first, "a");
+    cycle.reserve(&mut second_state, &second, "a");
+    let writes = cycle.bind(&mut first_state, &first, "a");
+    assert_eq!(writes[1].json["status"]["allocation"]["devices"]["results"][0]["pool"], "a");
+    assert_eq!(cycle.n_pending(), 0, "it is allocated");
+    assert_eq!(cycle.bind(&mut second_state, &second, "a"), Vec::<Arc<Object>>::new());
+    assert!(cycle.written.is_empty(), "{:?}", cycle.written);
+}
+
+#[test]
+fn pods_of_other_cycles_wait_for_what_is_in_flight() {
+    let mut cycle = Cycle::new();
+    cycle.place(&member("first"), "a");
+    let busy = "UnschedulableAndUnresolvable: resource claim default/of-g is in the process of being allocated";
+    for shared in [Some(GroupCycleState::default()), None] {
+        cycle.shared = shared;
+        assert_eq!(cycle.pre_filter(&member("second")).0, busy);
+    }
+}
+
+#[test]
+fn a_member_whose_write_comes_second_takes_over_what_the_first_wrote() {
+    let mut cycle = Cycle::new();
+    let (first, second) = (member("first"), member("second"));
+    let mut first_state = cycle.place(&first, "a");
+    let mut second_state = cycle.place(&second, "a");
+    let mut task = cycle.pre_bind(&mut second_state, &second, "a");
+    let step = cycle.step(&mut *task, (&mut second_state, &second, "a"), TaskEvent::Started);
+    assert!(matches!(step, TaskStep::Write(ObjectWrite::Replace(_))), "{step:?}");
+    let written = cycle.bind(&mut first_state, &first, "a").pop().unwrap();
+    let answer = refused(409, "Conflict");
+    let step = cycle.step(&mut *task, (&mut second_state, &second, "a"), answer);
+    assert!(matches!(step, TaskStep::Wait { .. }), "{step:?}");
+    let step = cycle.step(&mut *task, (&mut second_state, &second, "a"), TaskEvent::Woken);
+    assert!(matches!(step, TaskStep::Write(ObjectWrite::Get(_))), "{step:?}");
+    let answer = TaskEvent::Written(Ok(written));
+    let step = cycle.step(&mut *task, (&mut second_state, &second, "a"), answer);
+    let TaskStep::Done(status) = step else { panic!("{step:?}") };
+    assert_eq!(text(&status), "ok");
+}
+
+#[test]
+fn a_failed_binding_leaves_the_devices_to_the_other_members() {
+    let mut cycle = Cycle::new();
+    let (first, second) = (member("first"), member("second"));
+    let mut first_state = cycle.place(&first, "a");
+    let mut second_state = cycle.place(&second, "a");
+    let mut task = cycle.pre_bind(&mut first_state, &first, "a");
+    cycle.step(&mut *task, (&mut first_state, &first, "a"), TaskEvent::Started);
+    let answer = refused(403, "Forbidden");
+    let step = cycle.step(&mut *task, (&mut first_state, &first, "a"), answer);
+    assert!(matches!(step, TaskStep::Done(_)), "{step:?}");
+    cycle.unreserve(&mut first_state, &first, "a");
+    assert_eq!(cycle.n_pending(), 1, "the second still needs it");
+    let writes = cycle.bind(&mut second_state, &second, "a");
+    assert_eq!(reserved_for(&writes[1]), for_group());
+    assert_eq!(cycle.n_pending(), 0);
+}
+
+/// Nobody here tries nodes without some of their pods.
+struct NoFilters;
+
+impl HypotheticalFilter for NoFilters {
+    fn filter_with_nominated_pods(
+        &self,
+        _: &Context<'_>,
+        _: &CycleState,
+        _: &Pod,
+        _: &NodeOverlay,
+    ) -> Status {
+        Status::SUCCESS
+    }
+
+    fn add_pod(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        _: &Pod,
+        _: &Pod,
+        _: &NodeOverlay,
+    ) -> Status {
+        Status::SUCCESS
+    }
+
+    fn remove_pod(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        _: &Pod,
+        _: &Pod,
+        _: &NodeOverlay,
+    ) -> Status {
+        Status::SUCCESS
+    }
+}
+
+/// What PostFilter says, and what it asks for.
+fn post_filter(cycle: &Cycle, state: &CycleState, pod: &Arc<Pod>) -> (String, Vec<Command>) {
+    let mut commands = Commands::default();
+    let mut cx = PostFilterContext {
+        cx: cycle.world.cx(),
+        verdicts: &Verdicts::absent(cycle.world.cluster().capacity()),
+        absent: &Status::SUCCESS,
+        filters: &NoFilters,
+        extenders: None,
+        random: 0,
+        commands: &mut commands,
+        report: None,
+    };
+    let outcome = cycle.plugin.as_post_filter().unwrap().post_filter(&mut cx, state, pod);
+    (text(&outcome.status), commands.into_vec())
+}
+
+#[test]
+fn a_group_without_scheduled_pods_gives_its_reservation_back() {
+    let mut cycle = Cycle::new();
+    let results = json!([{"request": "r", "driver": "d", "pool": "a", "device": "0"}]);
+    let status = json!({
+        "allocation": {"devices": {"results": results}}, "reservedFor": for_group(),
+    });
+    put_claim(&mut cycle.world, "of-g", Some("PodGroup"), &status);
+    let pod = member("p");
+    let (_, state) = cycle.pre_filter(&pod);
+    let (answer, commands) = post_filter(&cycle, &state, &pod);
+    let expected = "UnschedulableAndUnresolvable: ResourceClaim unreserved for PodGroup";
+    assert_eq!(answer, expected);
+    let [Command::WriteObject { write: ObjectWrite::PatchStatus { patch, .. }, .. }] =
+        &commands[..]
+    else {
+        panic!("{commands:?}")
+    };
+    let expected = json!({
+        "metadata": {"uid": "of-g"},
+        "status": {"reservedFor": [{"$patch": "delete", "uid": "uid-g"}]},
+    });
+    assert_eq!(**patch, expected);
+
+    // As soon as one has a node, the others have to go where the devices are.
+    let mut running = Pod::clone(&member("running"));
+    running = running.with_node_name(&"a".into());
+    cycle.world.cluster_mut().group_member_known(&Arc::new(running));
+    let (answer, commands) = post_filter(&cycle, &state, &pod);
+    assert_eq!(answer, "Unschedulable: still not schedulable");
+    assert!(commands.is_empty(), "{commands:?}");
+}

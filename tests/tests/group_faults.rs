@@ -1,0 +1,469 @@
+//! Pod groups while everything goes wrong that can: watches lag behind, bindings are refused, get lost or arrive late, and the
+//! scheduler ends half-way and another one takes over; meanwhile nodes, groups and members come and go in any order. In the
+//! end, with all faults gone, no gang is left half-bound that could be completed, and nobody waits who would fit
+//! (`docs/groups.md`, "What happens when the scheduler ends half-way").
+//!
+//! Invariants: everything is a function of the seed. A scheduler knows only what it was told; what the API server has is kept
+//! beside it.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_scheduler_api_types::{Node, Object, Pod, PodGroup, Timestamp};
+use kube_scheduler_cache::check;
+use kube_scheduler_config::{FeatureGates, decode, default};
+use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input, PodRef, Token};
+use kube_scheduler_framework::ApiError;
+use kube_scheduler_tests::history::Numbers;
+use serde_json::json;
+
+/// How many seeds the tests try, and how many steps each has. `KUBE_SCHEDULER_GROUP_SEEDS` sets another number of seeds.
+const N_SEEDS: u64 = 60;
+const N_STEPS: u64 = 120;
+
+const N_GROUPS: u64 = 4;
+const N_PODS: u64 = 24;
+const N_NODES: u64 = 5;
+/// What each pod asks for.
+const POD_MILLIS: u64 = 600;
+
+const NAMESPACE: &str = "x";
+
+/// A group as the API server has it.
+#[derive(Clone, Debug)]
+struct Group {
+    /// `None` if its pods do not wait for each other.
+    min_count: Option<usize>,
+    is_in_one_zone: bool,
+    object: Arc<Object>,
+}
+
+/// The API server, and a scheduler that follows it.
+struct World {
+    seed: u64,
+    numbers: Numbers,
+    engine: Engine,
+    now: Timestamp,
+    has_topology: bool,
+    n_made: u64,
+    nodes: BTreeMap<u64, Arc<Node>>,
+    groups: BTreeMap<u64, Group>,
+    pods: BTreeMap<u64, Arc<Pod>>,
+    /// What the scheduler has not been told yet.
+    unseen: VecDeque<Input>,
+    /// Bindings that are still on their way to the server, also when the one who sent them is gone.
+    late: Vec<(PodRef, Arc<str>)>,
+    /// Answers that the scheduler still waits for.
+    unanswered: Vec<(Token, Result<(), ApiError>)>,
+    is_calm: bool,
+    n_bound: u64,
+    trace: Vec<String>,
+}
+
+fn zone(node: u64) -> u64 {
+    node % 2
+}
+
+fn millis(node: u64) -> u64 {
+    600 * (1 + node % 4)
+}
+
+fn group_name(group: u64) -> String {
+    format!("g{group}")
+}
+
+fn pod_number(name: &str) -> u64 {
+    name.trim_start_matches('p').parse().unwrap()
+}
+
+/// The group of a pod; every fifth has none.
+fn group_of(pod: u64) -> Option<u64> {
+    let group = pod % (N_GROUPS + 1);
+    (group < N_GROUPS).then_some(group)
+}
+
+fn engine(has_topology: bool) -> Engine {
+    let mut on = vec!["GenericWorkload", "GangScheduling"];
+    on.extend(has_topology.then_some("TopologyAwareWorkloadScheduling"));
+    let mut gates = FeatureGates::default();
+    gates.set(&on.into_iter().map(|gate| (gate.to_owned(), true)).collect()).unwrap();
+    let text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
+    let mut config = decode(&text.to_string()).unwrap();
+    default(&mut config, &gates);
+    let options = EngineOptions { gates, ..EngineOptions::default() };
+    Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options).unwrap()
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut numbers = Numbers::new(seed);
+        let has_topology = numbers.one_in(2);
+        Self {
+            seed,
+            numbers,
+            engine: engine(has_topology),
+            now: Timestamp::from_millis(1_000_000),
+            has_topology,
+            n_made: 0,
+            nodes: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            unseen: VecDeque::new(),
+            late: Vec::new(),
+            unanswered: Vec::new(),
+            is_calm: false,
+            n_bound: 0,
+            trace: Vec::new(),
+        }
+    }
+
+    fn next_uid(&mut self) -> String {
+        self.n_made += 1;
+        format!("uid-{}", self.n_made)
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.engine.handle(input, self.now);
+        self.carry_out();
+    }
+
+    /// Something has changed: the scheduler is told of it, now or later.
+    fn changed(&mut self, input: Input) {
+        self.unseen.push_back(input);
+        if self.is_calm || !self.numbers.one_in(3) {
+            self.see_all();
+        }
+    }
+
+    fn see_all(&mut self) {
+        while let Some(input) = self.unseen.pop_front() {
+            self.handle(input);
+        }
+    }
+
+    fn carry_out(&mut self) {
+        loop {
+            let effects: Vec<Effect> = self.engine.drain_effects().collect();
+            if effects.is_empty() {
+                return;
+            }
+            for effect in &effects {
+                if let Effect::WriteBinding { pod, .. } = effect {
+                    self.expect_quorum(pod);
+                }
+            }
+            for effect in effects {
+                match effect {
+                    Effect::WriteBinding { token, pod, node } => self.binding(token, pod, node),
+                    Effect::ClearNomination { token, .. } => {
+                        let answer = Input::NominationCleared { token, result: Ok(()) };
+                        self.engine.handle(answer, self.now);
+                    }
+                    Effect::EvictPod { pod, .. } => panic!("{}: {pod} is evicted", self.seed),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// A member is only bound when, as far as the scheduler knows, enough of its gang have a node.
+    fn expect_quorum(&self, pod: &PodRef) {
+        let cluster = self.engine.cluster();
+        let known = self.engine.known_pod(&pod.namespace, &pod.name);
+        let Some(name) = known.and_then(|pod| pod.spec.pod_group.clone()) else { return };
+        let object = cluster.objects().get(PodGroup::GROUP, PodGroup::KIND, NAMESPACE, &name);
+        let group = object.map(|object| PodGroup::from_object(object).unwrap());
+        let Some(min_count) = group.and_then(|group| group.min_count()) else { return };
+        let n_scheduled = cluster.pod_group(NAMESPACE, &name).unwrap().n_scheduled();
+        let is_enough = n_scheduled >= usize::try_from(min_count).unwrap();
+        assert!(is_enough, "seed {}: {pod} is bound, {n_scheduled} of {min_count}", self.seed);
+    }
+
+    /// A binding is carried out, refused, lost, or on its way for a while; the answer may take as long, or never come.
+    fn binding(&mut self, token: Token, pod: PodRef, node: Arc<str>) {
+        let no_answer = || Err(ApiError::new("", "timed out"));
+        let fate = if self.is_calm { 9 } else { self.numbers.below(10) };
+        self.trace.push(format!("binding {pod} to {node}: fate {fate}"));
+        let result = match fate {
+            0 => Err(ApiError { code: Some(500), ..ApiError::new("InternalError", "no") }),
+            1 => no_answer(),
+            2 => {
+                self.late.push((pod, node));
+                no_answer()
+            }
+            3 => {
+                self.bind(&pod, &node).ok();
+                no_answer()
+            }
+            _ => self.bind(&pod, &node),
+        };
+        if fate == 4 || fate == 5 {
+            self.unanswered.push((token, result));
+        } else {
+            self.engine.handle(Input::BindingWritten { token, result }, self.now);
+        }
+    }
+
+    /// The API server takes a binding over, if the pod is still the same and has no node.
+    fn bind(&mut self, pod: &PodRef, node: &Arc<str>) -> Result<(), ApiError> {
+        let number = pod_number(&pod.name);
+        let known = self.pods.get(&number).filter(|known| known.uid == pod.uid);
+        let Some(known) = known else {
+            return Err(ApiError { code: Some(404), ..ApiError::new("NotFound", "gone") });
+        };
+        if known.is_assigned() {
+            return Err(ApiError { code: Some(409), ..ApiError::new("Conflict", "bound") });
+        }
+        let bound = Arc::new(known.with_node_name(node));
+        self.pods.insert(number, bound.clone());
+        self.n_bound += 1;
+        self.unseen.push_back(Input::PodApplied(bound));
+        Ok(())
+    }
+
+    fn put_group(&mut self) {
+        let group = self.numbers.below(N_GROUPS);
+        if self.groups.contains_key(&group) {
+            return;
+        }
+        let min_count = (group != 3).then(|| 2 + usize::try_from(self.numbers.below(3)).unwrap());
+        let is_in_one_zone = group == 2;
+        let policy = match min_count {
+            Some(min_count) => json!({"gang": {"minCount": min_count}}),
+            None => json!({"basic": {}}),
+        };
+        let constraints = is_in_one_zone.then(|| json!({"topology": [{"key": "zone"}]}));
+        let object = json!({
+            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+            "metadata": {"namespace": NAMESPACE, "name": group_name(group), "uid": self.next_uid()},
+            "spec": {"schedulingPolicy": policy, "schedulingConstraints": constraints},
+        });
+        let object = Arc::new(Object::from_value(object).unwrap());
+        self.groups.insert(group, Group { min_count, is_in_one_zone, object: object.clone() });
+        self.changed(Input::ObjectApplied(object));
+    }
+
+    fn remove_group(&mut self) {
+        let group = self.numbers.below(N_GROUPS);
+        if let Some(group) = self.groups.remove(&group) {
+            self.changed(Input::ObjectDeleted(group.object));
+        }
+    }
+
+    fn put_pod(&mut self) {
+        let number = self.numbers.below(N_PODS);
+        if self.pods.contains_key(&number) {
+            return;
+        }
+        let group = group_of(number).map(|group| json!({"podGroupName": group_name(group)}));
+        let requests = json!({"cpu": format!("{POD_MILLIS}m")});
+        let pod = json!({
+            "metadata": {"namespace": NAMESPACE, "name": format!("p{number}"), "uid": self.next_uid()},
+            "spec": {"schedulerName": "default-scheduler", "schedulingGroup": group,
+                "containers": [{"name": "c", "resources": {"requests": requests}}]},
+        });
+        let pod = Arc::new(Pod::from_value(&pod).unwrap());
+        self.pods.insert(number, pod.clone());
+        self.changed(Input::PodApplied(pod));
+    }
+
+    fn remove_pod(&mut self) {
+        let number = self.numbers.below(N_PODS);
+        if let Some(pod) = self.pods.remove(&number) {
+            let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
+            self.changed(Input::PodDeleted { namespace, name });
+        }
+    }
+
+    fn put_node(&mut self) {
+        let number = self.numbers.below(N_NODES);
+        let node = json!({
+            "metadata": {"name": format!("n{number}"), "labels": {"zone": format!("z{}", zone(number))}},
+            "status": {"allocatable": {"cpu": format!("{}m", millis(number)), "memory": "8Gi", "pods": "10"}},
+        });
+        let node = Arc::new(Node::from_value(&node).unwrap());
+        self.nodes.insert(number, node.clone());
+        self.changed(Input::NodeApplied(node));
+    }
+
+    fn remove_node(&mut self) {
+        let number = self.numbers.below(N_NODES);
+        if self.nodes.remove(&number).is_some() {
+            self.changed(Input::NodeDeleted { name: format!("n{number}").into() });
+        }
+    }
+
+    /// The scheduler ends without notice, and another one takes over with what the API server has.
+    fn crash(&mut self) {
+        self.trace.push("take-over".to_owned());
+        self.engine = engine(self.has_topology);
+        self.unseen.clear();
+        self.unanswered.clear();
+        let nodes = self.nodes.values().cloned().map(Input::NodeApplied);
+        let groups = self.groups.values().map(|group| Input::ObjectApplied(group.object.clone()));
+        let pods = self.pods.values().cloned().map(Input::PodApplied);
+        // Lists of different kinds come in any order.
+        let all: Vec<Input> = if self.numbers.one_in(2) {
+            nodes.chain(groups).chain(pods).collect()
+        } else {
+            pods.chain(groups).chain(nodes).collect()
+        };
+        all.into_iter().for_each(|input| self.handle(input));
+    }
+
+    fn arrive(&mut self) {
+        for (pod, node) in std::mem::take(&mut self.late) {
+            let result = self.bind(&pod, &node);
+            self.trace.push(format!("late binding of {pod}: {result:?}"));
+        }
+    }
+
+    fn answer(&mut self) {
+        for (token, result) in std::mem::take(&mut self.unanswered) {
+            self.handle(Input::BindingWritten { token, result });
+        }
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        self.now = self.now + Duration::from_secs(seconds);
+        self.handle(Input::TimePassed);
+    }
+
+    fn turn(&mut self) -> bool {
+        let is_busy = self.engine.schedule_next(self.now).is_some();
+        let differences = check(self.engine.cluster());
+        assert!(differences.is_empty(), "seed {}: {differences:?}", self.seed);
+        self.carry_out();
+        is_busy
+    }
+
+    fn step(&mut self) {
+        match self.numbers.below(40) {
+            0..3 => self.put_group(),
+            3 => self.remove_group(),
+            4..14 => self.put_pod(),
+            14..16 => self.remove_pod(),
+            16..19 => self.put_node(),
+            19 => self.remove_node(),
+            20 => self.crash(),
+            21 => self.arrive(),
+            22..24 => self.answer(),
+            24..27 => self.see_all(),
+            27..30 => {
+                let seconds = self.numbers.below(100);
+                self.wait(seconds);
+            }
+            _ => drop(self.turn()),
+        }
+    }
+
+    /// No more faults, and as much time as it takes.
+    fn settle(&mut self) {
+        self.is_calm = true;
+        self.arrive();
+        self.answer();
+        for _ in 0..30 {
+            self.see_all();
+            self.wait(60);
+            // Far more than there are pods: who is tried again at once would never come to an end.
+            let n_turns = (0..10 * N_PODS).take_while(|_| self.turn()).count();
+            assert!(n_turns < 200, "seed {}: it does not come to rest", self.seed);
+        }
+        self.see_all();
+    }
+
+    /// How many more pods fit on the nodes of a zone, or on all.
+    fn room(&self, only: Option<u64>) -> usize {
+        let nodes = self.nodes.keys().filter(|node| only.is_none_or(|only| zone(**node) == only));
+        let room = nodes.map(|node| {
+            let name = format!("n{node}");
+            let on_it = |pod: &&Arc<Pod>| pod.spec.node_name.as_deref() == Some(&*name);
+            let used = self.pods.values().filter(on_it).count() as u64 * POD_MILLIS;
+            millis(*node).saturating_sub(used) / POD_MILLIS
+        });
+        usize::try_from(room.sum::<u64>()).unwrap()
+    }
+
+    /// How many pods of a group could still be bound; `None` if something else than room is in the way.
+    fn room_for(&self, group: &Group, members: &[&Arc<Pod>]) -> Option<usize> {
+        if !group.is_in_one_zone || !self.has_topology {
+            return Some(self.room(None));
+        }
+        let mut zones = Vec::new();
+        for node in members.iter().filter_map(|pod| pod.spec.node_name.as_deref()) {
+            let node = node.trim_start_matches('n').parse().unwrap();
+            // A group that stands on a node that is gone has no zone to go to.
+            self.nodes.contains_key(&node).then_some(())?;
+            zones.push(zone(node));
+        }
+        zones.sort_unstable();
+        zones.dedup();
+        match zones[..] {
+            [] => Some(self.room(Some(0)).max(self.room(Some(1)))),
+            [zone] => Some(self.room(Some(zone))),
+            // Late bindings have torn it apart.
+            _ => None,
+        }
+    }
+
+    fn check_settled(&self) {
+        let Self { seed, trace, .. } = self;
+        assert_eq!(self.engine.cluster().n_assumed(), 0, "seed {seed}: {trace:#?}");
+        let waits = |pod: &&Arc<Pod>| !pod.is_assigned();
+        let alone = self.pods.iter().filter(|(number, _)| group_of(**number).is_none());
+        let n_alone = alone.map(|(_, pod)| pod).filter(waits).count();
+        assert!(n_alone == 0 || self.room(None) == 0, "seed {seed}: {n_alone} wait beside room");
+        for (number, group) in &self.groups {
+            let members = self.pods.iter().filter(|(pod, _)| group_of(**pod) == Some(*number));
+            let members: Vec<&Arc<Pod>> = members.map(|(_, pod)| pod).collect();
+            let n_waiting = members.iter().copied().filter(waits).count();
+            let n_bound = members.len() - n_waiting;
+            let min_count = group.min_count.unwrap_or(0);
+            let Some(room) = self.room_for(group, &members) else { continue };
+            let more = room.min(n_waiting);
+            let is_blocked = members.len() < min_count;
+            assert!(
+                is_blocked || more == 0 || n_bound + more < min_count,
+                "seed {seed}: group g{number}: {n_bound} bound, {n_waiting} wait, {min_count} wanted, room for {room}, \
+                 topology {}: {trace:#?}",
+                self.has_topology
+            );
+        }
+    }
+}
+
+fn simulate(seed: u64) -> (u64, Vec<String>) {
+    let mut world = World::new(seed);
+    for _ in 0..N_STEPS {
+        world.step();
+    }
+    world.settle();
+    world.check_settled();
+    (world.n_bound, world.trace)
+}
+
+#[test]
+fn gangs_survive_whatever_happens() {
+    let n_seeds = std::env::var("KUBE_SCHEDULER_GROUP_SEEDS");
+    let n_seeds = n_seeds.map_or(N_SEEDS, |text| text.parse().unwrap());
+    let mut n_bound = 0;
+    let mut n_taken_over = 0;
+    for seed in 0..n_seeds {
+        let (bound, trace) = simulate(seed);
+        n_bound += bound;
+        n_taken_over += trace.iter().filter(|line| *line == "take-over").count();
+    }
+    // It would prove nothing if nothing were ever bound, or nobody ever took over.
+    assert!(
+        n_bound > 5 * n_seeds && n_taken_over > 0,
+        "{n_bound} bound, {n_taken_over} taken over"
+    );
+}
+
+#[test]
+fn a_simulation_is_a_function_of_its_seed() {
+    assert_eq!(simulate(7), simulate(7));
+}
