@@ -457,7 +457,10 @@ fn gangs_survive_whatever_happens() {
         n_taken_over += trace.iter().filter(|line| *line == "take-over").count();
     }
     // It would prove nothing if nothing were ever bound, or nobody ever took over.
-    assert!(n_bound > 5 * n_seeds && n_taken_over > 0, "{n_bound} bound, {n_taken_over} taken over");
+    assert!(
+        n_bound > 5 * n_seeds && n_taken_over > 0,
+        "{n_bound} bound, {n_taken_over} taken over"
+    );
 }
 
 #[test]
