@@ -380,7 +380,7 @@ impl World {
         let nodes = self.nodes.keys().filter(|node| only.is_none_or(|only| zone(**node) == only));
         let room = nodes.map(|node| {
             let name = format!("n{node}");
-            let on_it = |pod: &&Arc<Pod>| pod.spec.node_name.as_deref() == Some(&*name);
+            let on_it = |pod: &&Arc<Pod>| pod.node_name.as_deref() == Some(&*name);
             let used = self.pods.values().filter(on_it).count() as u64 * POD_MILLIS;
             millis(*node).saturating_sub(used) / POD_MILLIS
         });
@@ -393,7 +393,7 @@ impl World {
             return Some(self.room(None));
         }
         let mut zones = Vec::new();
-        for node in members.iter().filter_map(|pod| pod.spec.node_name.as_deref()) {
+        for node in members.iter().filter_map(|pod| pod.node_name.as_deref()) {
             let node = node.trim_start_matches('n').parse().unwrap();
             // A group that stands on a node that is gone has no zone to go to.
             self.nodes.contains_key(&node).then_some(())?;

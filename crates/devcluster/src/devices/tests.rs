@@ -191,16 +191,16 @@ fn pods_share_the_claim_of_their_group_and_it_goes_with_the_group() {
         "gpu"
     );
 
+    // A pod that is bound without the scheduler needs no reservation but its group's.
     world.allocate(&name, &[]);
+    let bound = json!({"schedulingGroup": {"podGroupName": "gang"}, "nodeName": "n"});
+    world.pod("three", bound);
+    world.rest();
     let reserved = json!([{"apiGroup": "scheduling.k8s.io", "resource": "podgroups",
         "name": "gang", "uid": uid}]);
-    world.edit(RESOURCE_CLAIMS, &name, Part::Status, |claim| {
-        claim["status"]["reservedFor"] = reserved.clone();
-    });
-    // Bound, they need no reservations of their own; gone, they leave the group its claim.
-    world.edit(PODS, "one", Part::Main, |pod| pod["spec"]["nodeName"] = "n".into());
-    world.rest();
     assert_eq!(world.claim()["status"]["reservedFor"], reserved);
+    // Gone, they leave the group its claim.
+    world.remove(PODS, "three");
     world.remove(PODS, "one");
     world.remove(PODS, "two");
     world.rest();
