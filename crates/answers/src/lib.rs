@@ -1,6 +1,6 @@
 //! Questions to a scheduler about itself, answered by its own engine: why a pod is where it is and not elsewhere
-//! ([`explain`]), which pods would be evicted for it ([`preemption`]), what would happen if the cluster were changed ([`what_if`]), how many more pods fit ([`capacity`]), and
-//! the smallest changes that make a pod fit ([`suggestions`]).
+//! ([`explain`]), which pods would be evicted for it ([`preemption`]), what would happen if the cluster were changed ([`what_if`]), how many more pods fit ([`capacity`]),
+//! what waits in which order and for what ([`queue`]), and the smallest changes that make a pod fit ([`suggestions`]).
 //!
 //! An answer is a value with a versioned JSON form ([`API_VERSION`]); [`render`] prints it. Verdicts and stages in it are
 //! codes that programs can rely on; the texts beside them are those of events and conditions.
@@ -44,6 +44,7 @@ mod format;
 mod idleness;
 mod pod_name;
 mod preemption;
+mod queue;
 mod rehearsal;
 mod request;
 mod suggestions;
@@ -62,6 +63,7 @@ pub use pod_name::{PodName, PodNameError};
 pub use preemption::{
     CandidateAnswer, NodesInVain, Preemption, PreemptionChoice, VictimAnswer, preemption,
 };
+pub use queue::{Queue, QueueOptions, WaitingGroup, WaitingPod, queue};
 pub use rehearsal::{Happening, Rehearsal};
 pub use request::{EXPLANATION, ExplanationRequest, RequestError};
 pub use suggestions::suggestions;

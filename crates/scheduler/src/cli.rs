@@ -37,6 +37,7 @@ pub(crate) enum Command {
     WhatIf(commands::answers::WhatIfArgs),
     Drain(commands::answers::DrainArgs),
     Capacity(commands::answers::CapacityArgs),
+    Queue(commands::answers::QueueArgs),
     Config(commands::config::Args),
     Completions(commands::completions::Args),
     Man(commands::man::Args),

@@ -98,25 +98,25 @@ pub struct PlaceAnswer {
     pub stage: &'static str,
     /// Until when, if it is tried again by time alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) until: Option<String>,
+    pub(crate) until: Option<String>,
     /// The plugins that hold it at this stage.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held_by: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) node: Option<String>,
+    pub(crate) node: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) nominated_node: Option<String>,
+    pub(crate) nominated_node: Option<String>,
     /// Attempts so far.
     pub attempts: u32,
     /// The plugins that rejected it in its last attempt.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) rejected_by: Vec<String>,
+    pub(crate) rejected_by: Vec<String>,
     /// The events that may bring it back.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) waits_for: Vec<String>,
+    pub(crate) waits_for: Vec<String>,
     /// Whether pods are being evicted for it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) is_preempting: bool,
+    pub(crate) is_preempting: bool,
 }
 
 /// One plugin's rejection.

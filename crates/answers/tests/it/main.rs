@@ -8,4 +8,5 @@ mod draining;
 mod explaining;
 mod foreseeing;
 mod preempting;
+mod queueing;
 mod suggesting;

@@ -1,4 +1,4 @@
-//! `explain`, `preempt`, `what-if`, `drain` and `capacity`: questions that the scheduler answers about itself.
+//! `explain`, `preempt`, `what-if`, `drain`, `capacity` and `queue`: questions that the scheduler answers about itself.
 //!
 //! Exit codes: 0 when everything that is asked about fits, 1 when not, 2 on an error or wrong usage.
 
@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use kube_scheduler_answers::{
-    Change, ExplainOptions, Explanation, Format, PodName, Preemption, QuestionLimits, Subject,
-    Verdict, WhatIf, capacity, explain, preemption, render, suggestions, what_if,
+    Change, ExplainOptions, Explanation, Format, PodName, Preemption, QuestionLimits, QueueOptions,
+    Subject, Verdict, WhatIf, capacity, explain, preemption, queue, render, suggestions, what_if,
 };
 use kube_scheduler_api_types::{Pod, Taint, TaintEffect};
 use kube_scheduler_runtime::Registry;
@@ -154,6 +154,23 @@ pub(crate) struct CapacityArgs {
     /// Where to stop counting.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = max_pods)]
     max: usize,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Say what waits to be scheduled, in which order, and for what.
+///
+/// Pods are listed in the order in which they come to their turn: active ones as the QueueSort plugin has it, then those that no
+/// node has room for, with the plugins that reject them and the events that may bring them back, then gated ones. To find out
+/// which are which, the scheduler runs on a copy of the cluster until no pod can make progress. Nothing is changed.
+///
+/// Exit code: 0, or 2 on an error.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct QueueArgs {
+    /// How many pods are listed, and how many groups of pods that wait for the same.
+    #[arg(long, value_name = "N", default_value_t = QueueOptions::default().max_listed)]
+    limit: usize,
 
     #[command(flatten)]
     source: Source,
@@ -310,6 +327,20 @@ fn counted(args: &CapacityArgs, registry: Registry) -> Result<bool> {
     let answer = capacity(&asked.engine, template, max, ExplainOptions::ALL, asked.now)?;
     print(&render(&answer, args.source.output, |wide| answer.table(wide))?)?;
     Ok(answer.count >= args.at_least)
+}
+
+/// Runs `queue`.
+pub(crate) fn run_queue(args: &QueueArgs, registry: Registry) -> ExitCode {
+    ended(queued(args, registry))
+}
+
+fn queued(args: &QueueArgs, registry: Registry) -> Result<bool> {
+    let asked = args.source.load(&[], registry)?;
+    let options =
+        QueueOptions { max_listed: args.limit, from_objects: true, ..QueueOptions::default() };
+    let answer = queue(&asked.engine, options, asked.now);
+    print(&render(&answer, args.source.output, |wide| answer.table(wide))?)?;
+    Ok(true)
 }
 
 /// So many pods are counted at most.
