@@ -36,6 +36,7 @@
 //! Invariants: nothing here reads a file, a clock or a socket; asking changes nothing that is scheduled; what an answer
 //! takes is bounded by the size of the cluster, and its lists by the options.
 
+mod amounts;
 mod capacity;
 mod columns;
 mod course;
@@ -50,7 +51,9 @@ mod request;
 mod suggestions;
 mod what_if;
 
-pub use capacity::{Capacity, capacity};
+pub use capacity::{
+    Capacity, CapacityOptions, CapacityStep, LargestRequest, LimitAnswer, capacity,
+};
 pub use columns::Columns;
 pub use explanation::{
     Decision, ExplainOptions, Explanation, FeasibleNode, LostAnswer, PlaceAnswer, PreemptionAnswer,

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use kube_scheduler_answers::{
-    Change, ExplainOptions, Explanation, Format, PodName, Preemption, QuestionLimits, QueueOptions,
-    Subject, Verdict, WhatIf, capacity, explain, preemption, queue, render, suggestions, what_if,
+    CapacityOptions, Change, ExplainOptions, Explanation, Format, PodName, Preemption,
+    QuestionLimits, QueueOptions, Subject, Verdict, WhatIf, capacity, explain, preemption, queue,
+    render, suggestions, what_if,
 };
 use kube_scheduler_api_types::{Pod, Taint, TaintEffect};
 use kube_scheduler_runtime::Registry;
@@ -135,7 +136,7 @@ pub(crate) struct DrainArgs {
     source: Source,
 }
 
-/// Say how many more pods of one kind fit, on which nodes, and why the next one does not.
+/// Say how many more pods of one kind fit, on which nodes, how large one may be, and why the next one does not fit.
 ///
 /// The pods are placed by the scheduler one after the other on a copy of the cluster. No pod is evicted for them, and pods
 /// that are pending now are left aside.
@@ -154,6 +155,10 @@ pub(crate) struct CapacityArgs {
     /// Where to stop counting.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = max_pods)]
     max: usize,
+
+    /// Say how the number of nodes that have room, and what limits the others, change as pods are added.
+    #[arg(long)]
+    steps: bool,
 
     #[command(flatten)]
     source: Source,
@@ -324,7 +329,8 @@ fn counted(args: &CapacityArgs, registry: Registry) -> Result<bool> {
         return Err(anyhow!("{}: expected one pod, found {n}", args.pod.display()));
     };
     let max = args.max.max(args.at_least);
-    let answer = capacity(&asked.engine, template, max, ExplainOptions::ALL, asked.now)?;
+    let options = CapacityOptions { max, steps: args.steps, explain: ExplainOptions::ALL };
+    let answer = capacity(&asked.engine, template, options, asked.now)?;
     print(&render(&answer, args.source.output, |wide| answer.table(wide))?)?;
     Ok(answer.count >= args.at_least)
 }
