@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, PodRequests, Resources};
+use kube_scheduler_cache::columns::ResourceColumns;
 use kube_scheduler_cache::{ClusterState, NodeIdx};
 
 /// The resources that every node has.
@@ -41,18 +42,24 @@ fn set(resources: &mut Resources, name: &str, amount: i64) {
     }
 }
 
+/// How much of a resource a node has.
+pub(crate) fn allocatable(cluster: &ClusterState, resource: &str, idx: NodeIdx) -> i64 {
+    amount(cluster.allocatable(), resource, idx)
+}
+
 /// How much of a resource the pods on a node leave of what it has; below zero if they ask for more.
 pub(crate) fn free(cluster: &ClusterState, resource: &str, idx: NodeIdx) -> i64 {
-    let (all, used) = (cluster.allocatable(), cluster.requested());
-    let (all, used) = match resource {
-        "cpu" => (all.milli_cpu().get(idx), used.milli_cpu().get(idx)),
-        "memory" => (all.memory().get(idx), used.memory().get(idx)),
-        "ephemeral-storage" => {
-            (all.ephemeral_storage().get(idx), used.ephemeral_storage().get(idx))
-        }
-        name => (all.scalar_at(name, idx).unwrap_or(0), used.scalar_at(name, idx).unwrap_or(0)),
-    };
-    all.saturating_sub(used)
+    let used = amount(cluster.requested(), resource, idx);
+    allocatable(cluster, resource, idx).saturating_sub(used)
+}
+
+fn amount(columns: &ResourceColumns, resource: &str, idx: NodeIdx) -> i64 {
+    match resource {
+        "cpu" => columns.milli_cpu().get(idx),
+        "memory" => columns.memory().get(idx),
+        "ephemeral-storage" => columns.ephemeral_storage().get(idx),
+        name => columns.scalar_at(name, idx).unwrap_or(0),
+    }
 }
 
 /// An amount as a quantity that manifests may have: `1500m` of CPU, else a number without a unit.

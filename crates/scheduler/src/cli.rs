@@ -38,6 +38,7 @@ pub(crate) enum Command {
     Drain(commands::answers::DrainArgs),
     Capacity(commands::answers::CapacityArgs),
     Queue(commands::answers::QueueArgs),
+    Fragmentation(commands::answers::FragmentationArgs),
     Config(commands::config::Args),
     Completions(commands::completions::Args),
     Man(commands::man::Args),

@@ -22,11 +22,7 @@ pub(super) struct Filling<'a> {
 impl<'a> Filling<'a> {
     pub(super) fn new(engine: &Engine, template: &'a Pod, now: Timestamp) -> Self {
         let mut course = Course::new(engine, now, u64::MAX);
-        let queued = course.engine.queue().pending_pods();
-        let pending: Vec<Arc<Pod>> = queued.map(|(_, queued)| queued.entry().0.clone()).collect();
-        for pod in &pending {
-            course.delete(pod);
-        }
+        let n_left_aside = course.leave_pending_aside();
         let spec = PodSpec {
             pod_group: None,
             never_preempts: true,
@@ -34,7 +30,7 @@ impl<'a> Filling<'a> {
             ..(*template.spec).clone()
         };
         let spec = Arc::new(spec);
-        Self { course, template, spec, n_placed: 0, n_left_aside: pending.len() }
+        Self { course, template, spec, n_placed: 0, n_left_aside }
     }
 
     pub(super) fn engine(&mut self) -> &mut Engine {

@@ -7,6 +7,7 @@ mod counting;
 mod draining;
 mod explaining;
 mod foreseeing;
+mod fragmenting;
 mod preempting;
 mod queueing;
 mod suggesting;
