@@ -49,6 +49,7 @@ mod preemption;
 mod queue;
 mod rehearsal;
 mod request;
+mod schema;
 mod suggestions;
 mod what_if;
 
@@ -74,6 +75,7 @@ pub use preemption::{
 pub use queue::{Queue, QueueOptions, WaitingGroup, WaitingPod, queue};
 pub use rehearsal::{Happening, Rehearsal};
 pub use request::{EXPLANATION, ExplanationRequest, RequestError};
+pub use schema::schema;
 pub use suggestions::suggestions;
 pub use what_if::{
     BlockedAnswer, Change, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer,

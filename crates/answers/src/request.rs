@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -43,24 +44,34 @@ pub struct ExplanationRequest {
     spec: Value,
 }
 
-#[derive(Deserialize)]
+/// A question about one pod over HTTP, as it is sent, and as it comes back with its answer.
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Envelope {
+#[schemars(rename = "ExplanationRequest")]
+pub(crate) struct Envelope {
     api_version: String,
     kind: String,
+    /// As of any object; the namespace is that of the path.
     #[serde(default)]
     metadata: Map<String, Value>,
+    /// What is asked.
+    #[schemars(with = "Spec")]
     spec: Value,
-    /// What a client that edits answers sends back.
+    /// The answer: an explanation without `apiVersion` and `kind`, which stand at the top. Of a question it is ignored.
     #[serde(default, rename = "status")]
     _status: Value,
 }
 
-#[derive(Deserialize)]
+/// What is asked: either `podName` or `pod`.
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "ExplanationSpec")]
 struct Spec {
+    /// A pod that exists.
     pod_name: Option<String>,
+    /// A pod as an API server would store it, which need not exist.
     pod: Option<Value>,
+    /// Whether to look for small changes that make it fit.
     #[serde(default)]
     suggest: bool,
 }

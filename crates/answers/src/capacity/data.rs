@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::explanation::Explanation;
 
 /// How many more pods like a template fit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Capacity {
     pub(super) api_version: &'static str,
@@ -35,7 +36,7 @@ pub struct Capacity {
 }
 
 /// The largest request for one resource with which one pod fits, all its other requests being as they are.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LargestRequest {
     /// The resource.
@@ -51,7 +52,7 @@ pub struct LargestRequest {
 }
 
 /// A stretch during which the same things limit the pods.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CapacityStep {
     /// How many pods had been added when it began.
@@ -67,7 +68,7 @@ pub struct CapacityStep {
 }
 
 /// What keeps pods from nodes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitAnswer {
     /// The plugin.

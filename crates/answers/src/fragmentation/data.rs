@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How much of what is free the mix of a cluster's pods could not use.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Fragmentation {
     pub(super) api_version: &'static str,
@@ -33,7 +34,7 @@ pub struct Fragmentation {
 }
 
 /// Pods that ask for the same and may go to the same nodes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShapeAnswer {
     /// One of them, `namespace/name`.
@@ -47,7 +48,7 @@ pub struct ShapeAnswer {
 }
 
 /// Nodes with the same value of a label.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePool {
     /// The value; `None` for nodes without the label.
@@ -60,7 +61,7 @@ pub struct NodePool {
 }
 
 /// One resource of some nodes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FragmentedResource {
     /// The resource.
@@ -79,7 +80,7 @@ pub struct FragmentedResource {
 }
 
 /// What one plugin keeps from being used.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FragmentCause {
     /// The plugin.

@@ -2,12 +2,13 @@
 //!
 //! Invariant: the chosen candidate is the first, and each is at least as good as those after it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::explanation::{Rejection, Verdict};
 
 /// Which pods would be evicted for a pod.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Preemption {
     pub(super) api_version: &'static str,
@@ -53,7 +54,7 @@ pub struct Preemption {
 }
 
 /// A pod that would be evicted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VictimAnswer {
     /// The pod, `namespace/name`.
@@ -68,7 +69,7 @@ pub struct VictimAnswer {
 }
 
 /// A node where evicting pods makes room. What is compared comes in the order in which it counts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CandidateAnswer {
     /// The node.
@@ -89,7 +90,7 @@ pub struct CandidateAnswer {
 }
 
 /// What decided between the candidates.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreemptionChoice {
     /// The best of the other candidates, if there are others.
@@ -101,7 +102,7 @@ pub struct PreemptionChoice {
 }
 
 /// Nodes where evicting pods makes no room.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodesInVain {
     /// How many.

@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::explanation::PlaceAnswer;
 
 /// The pods that wait to be scheduled.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Queue {
     pub(super) api_version: &'static str,
@@ -31,7 +32,7 @@ pub struct Queue {
 }
 
 /// A pod that waits to be scheduled.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingPod {
     /// Its place among all that wait, from 1 on. Active pods are in the order of QueueSort, those in backoff in that in which
@@ -56,7 +57,7 @@ pub struct WaitingPod {
 }
 
 /// Pods that wait for the same.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingGroup {
     /// As the `stage` of a pod's place.

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod counting;
+mod describing;
 mod draining;
 mod explaining;
 mod foreseeing;
