@@ -74,7 +74,7 @@ pub use preemption::{
 };
 pub use queue::{Queue, QueueOptions, WaitingGroup, WaitingPod, queue};
 pub use rehearsal::{Happening, Rehearsal};
-pub use request::{EXPLANATION, ExplanationRequest, RequestError};
+pub use request::{PodQuestion, QuestionKind, RequestError};
 pub use schema::schema;
 pub use suggestions::suggestions;
 pub use what_if::{

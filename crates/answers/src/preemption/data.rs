@@ -14,7 +14,7 @@ pub struct Preemption {
     pub(super) api_version: &'static str,
     pub(super) kind: &'static str,
     /// The pod, `namespace/name`.
-    pub(super) pod: String,
+    pub(crate) pod: String,
     pub(super) scheduler_name: String,
     /// The priority that victims must be below.
     pub(super) priority: i32,
@@ -50,7 +50,7 @@ pub struct Preemption {
     pub in_vain: Vec<NodesInVain>,
     /// What the reader should know about the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// A pod that would be evicted.
@@ -72,7 +72,8 @@ pub struct VictimAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CandidateAnswer {
-    /// The node.
+    /// The node; empty if the reader may not see it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub node: String,
     /// Whether its pods would be evicted.
     pub chosen: bool,

@@ -156,7 +156,7 @@ fn real_answers_are_as_described() {
         "apiVersion": "answers.kube-scheduler.rs/v1alpha1", "kind": "Explanation",
         "metadata": {"namespace": "default"}, "spec": {"podName": "large", "suggest": true},
     });
-    judge.check("ExplanationRequest", &question);
+    judge.check("PodQuestion", &question);
 }
 
 /// An answer as it is printed.
