@@ -164,10 +164,13 @@ fn last_message(pod: &Pod) -> Option<String> {
     Some(condition.message.to_string()).filter(|message| !message.is_empty())
 }
 
+/// Stage, who holds a pod there, who rejected it, and why.
+type Reason<'a> = (&'a str, &'a [String], &'a [String], Option<&'a str>);
+
 /// Pods that wait for the same, the largest group first.
 fn groups(pods: &[WaitingPod], max_examples: usize) -> Vec<WaitingGroup> {
     let mut groups: Vec<WaitingGroup> = Vec::new();
-    let mut known: BTreeMap<(&str, &[String], &[String], Option<&str>), usize> = BTreeMap::new();
+    let mut known: BTreeMap<Reason<'_>, usize> = BTreeMap::new();
     for pod in pods {
         let place = &pod.place;
         let message = pod.message.as_deref();

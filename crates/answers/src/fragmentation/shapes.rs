@@ -2,10 +2,10 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hash};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{KeyedState, Pod, PodSpec};
+use kube_scheduler_api_types::{KeyedState, Labels, Pod, PodSpec};
 use kube_scheduler_engine::Engine;
 
 use crate::API_GROUP;
@@ -77,7 +77,7 @@ fn hash(hasher: &KeyedState, pod: &Pod) -> u64 {
     for (key, value) in pod.spec.node_selector.iter().flat_map(|labels| labels.iter()) {
         (key, value).hash(&mut state);
     }
-    std::hash::Hasher::finish(&state)
+    state.finish()
 }
 
 /// A pod of the shape, without what depends on other pods or on objects of its own.
@@ -101,7 +101,7 @@ fn template(engine: &Engine, pod: &Pod, n: usize) -> Pod {
     Pod {
         uid: format!("{API_GROUP}/{name}").into(),
         name,
-        labels: Default::default(),
+        labels: Labels::default(),
         node_name: None,
         volumes: Arc::default(),
         spec: Arc::new(spec),
